@@ -1,0 +1,193 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Encodings in shared memory, version 1: 64-byte work, 128-byte armed work, 64-byte commands and completions.
+
+All little-endian and naturally aligned. A ring entry becomes visible by its last word, `ready`, which is stored last
+with release order and holds the entry's number plus one, so that a stale entry of an earlier lap is never taken.
+"""
+
+from __future__ import annotations
+
+import enum
+
+import numpy as np
+
+from nicemu.errors import UsageError
+
+from .work import MAX_SGE, DeferredWork, Opcode, Sge, WorkRequest
+
+ABI_VERSION = 1
+SIGNALED = 1
+"""Flag of a work request: its completion enters the completion queue."""
+
+NOBODY = -1
+"""No completion counter."""
+
+WORK = np.dtype(
+    [
+        ("opcode", "u1"),
+        ("flags", "u1"),
+        ("sge_count", "u1"),
+        ("cq", "u1"),
+        ("qp", "u4"),
+        ("remote_address", "u8"),
+        ("rkey", "u4"),
+        ("imm_data", "u4"),
+        ("sge0_address", "u8"),
+        ("sge0_length", "u4"),
+        ("sge0_lkey", "u4"),
+        ("sge1_address", "u8"),
+        ("sge1_length", "u4"),
+        ("sge1_lkey", "u4"),
+        ("wr_id", "u8"),
+    ]
+)
+"""One work request. Atomics keep `compare_add` in `sge1_address` and `swap` in the two words behind it; counter
+operations keep the operand in `remote_address` and the target counter in `rkey`; a firmware event its cookie in
+`wr_id`."""
+
+ARMED = np.dtype(
+    [
+        *[(name, WORK.fields[name][0]) for name in WORK.names],  # type: ignore[index,union-attr]
+        ("threshold", "u8"),
+        ("sequence", "u8"),
+        ("trigger", "i4"),
+        ("completion", "i4"),
+        ("child", "i4"),
+        ("next", "i4"),
+        ("prev", "i4"),
+        ("owner", "i4"),
+        ("state", "u1"),
+        ("padding", "u1", 23),
+    ]
+)
+"""Deferred work: the work, when it fires, and (for the NIC alone) its links in the trigger unit."""
+
+COMMAND = np.dtype([("opcode", "u2"), ("flags", "u2"), ("tag", "u4"), ("words", "u8", 6), ("ready", "u8")])
+RESPONSE = np.dtype([("tag", "u4"), ("status", "i4"), ("value", "u8"), ("words", "u8", 5), ("ready", "u8")])
+COMPLETION = np.dtype(
+    [
+        ("wr_id", "u8"),
+        ("status", "u4"),
+        ("opcode", "u4"),
+        ("byte_len", "u8"),
+        ("qp", "u4"),
+        ("imm_data", "u4"),
+        ("has_imm", "u4"),
+        ("cq", "u4"),
+        ("words", "u8", 2),
+        ("ready", "u8"),
+    ]
+)
+assert (WORK.itemsize, ARMED.itemsize) == (64, 128)
+assert COMMAND.itemsize == RESPONSE.itemsize == COMPLETION.itemsize == 64
+
+
+class CommandCode(enum.IntEnum):
+    """What a command asks for; `words` are its operands."""
+
+    COUNTER_ADD = 1
+    """words: counter, success, errors."""
+    COUNTER_SET = 2
+    """words: counter, success, errors, which (1 success, 2 errors, 3 both)."""
+    ARM = 3
+    """words: first armed-work record in the staging area, how many; all or nothing."""
+    POST = 4
+    """words: first record in the staging area, how many; work requests for queue pairs."""
+    CANCEL = 5
+    """words: slot, sequence. value: 1 if it was removed, 0 if it has fired."""
+    CANCEL_COUNTER = 6
+    """words: counter. value: how many were removed."""
+    FLUSH = 7
+    """Remove all armed work of this owner. value: how many were removed."""
+    POST_RECEIVE = 8
+    """words: first record in the staging area, how many."""
+
+
+class CommandStatus(enum.IntEnum):
+    """Status of a command, an errno as the specifications give it."""
+
+    OK = 0
+    NO_ENTRY = 2
+    AGAIN = 11
+    PERMISSION = 13
+    BUSY = 16
+    INVALID = 22
+    NO_SPACE = 28
+    NOT_SUPPORTED = 38
+
+
+def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> None:
+    """Fill the work part of a WORK or ARMED record.
+
+    Raises: UsageError for more than two pieces of local memory, or an atomic without exactly one of 8 bytes.
+    """
+    if len(work.sges) > MAX_SGE:
+        raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE}")
+    atomic = work.opcode in (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
+    if atomic and (len(work.sges) != 1 or work.sges[0].length != 8):
+        raise UsageError("an atomic takes exactly one local piece, of 8 bytes, for the old value")
+    record["opcode"] = work.opcode
+    record["flags"] = SIGNALED if work.signaled else 0
+    record["sge_count"] = len(work.sges)
+    record["cq"] = cq
+    record["qp"] = qp_num
+    record["remote_address"] = work.remote_address
+    record["rkey"] = work.rkey
+    record["imm_data"] = work.imm_data
+    record["wr_id"] = work.wr_id
+    for position, sge in enumerate(work.sges):
+        record[f"sge{position}_address"] = sge.address
+        record[f"sge{position}_length"] = sge.length
+        record[f"sge{position}_lkey"] = sge.lkey
+    if atomic:
+        record["sge1_address"] = work.compare_add
+        record["sge1_length"] = work.swap & 0xFFFFFFFF
+        record["sge1_lkey"] = work.swap >> 32
+
+
+def unpack_work(record: np.void) -> WorkRequest:
+    """Return the work request that a WORK or ARMED record holds."""
+    opcode = Opcode(int(record["opcode"]))
+    sges = tuple(
+        Sge(
+            int(record[f"sge{position}_address"]),
+            int(record[f"sge{position}_length"]),
+            int(record[f"sge{position}_lkey"]),
+        )
+        for position in range(min(int(record["sge_count"]), MAX_SGE))
+    )
+    atomic = opcode in (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
+    return WorkRequest(
+        opcode,
+        sges,
+        int(record["remote_address"]),
+        int(record["rkey"]),
+        int(record["imm_data"]),
+        int(record["sge1_address"]) if atomic else 0,
+        int(record["sge1_length"]) | int(record["sge1_lkey"]) << 32 if atomic else 0,
+        int(record["wr_id"]),
+        bool(int(record["flags"]) & SIGNALED),
+    )
+
+
+def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
+    """Fill an ARMED record.
+
+    Raises: UsageError if a counter operation names a completion counter, or a data operation has no work.
+    Source: fi_trigger(3), DEFERRED WORK QUEUES ("completion_cntr ... must be NULL" for counter operations).
+    """
+    if deferred.work is not None:
+        pack_work(record, deferred.work, deferred.qp_num, cq)
+    elif deferred.opcode in (Opcode.COUNTER_ADD, Opcode.COUNTER_SET):
+        if deferred.completion is not None:
+            raise UsageError(f"{deferred.opcode.name} has no completion counter (EINVAL); leave it out")
+        record["remote_address"] = deferred.value
+        record["rkey"] = deferred.target
+    elif deferred.opcode is Opcode.FIRMWARE_EVENT:
+        record["wr_id"] = deferred.cookie
+    else:
+        raise UsageError(f"{deferred.opcode.name} needs a work request")
+    record["opcode"] = deferred.opcode
+    record["threshold"] = deferred.threshold
+    record["trigger"] = deferred.trigger
+    record["completion"] = NOBODY if deferred.completion is None else deferred.completion

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where time comes from: the wall, or a number that only the stepper moves. Integer nanoseconds."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+from nicemu.errors import UsageError
+
+
+class Clock(Protocol):
+    """Something that tells the time in integer nanoseconds, never going back."""
+
+    def now_ns(self) -> int:
+        """Return the time in nanoseconds since an arbitrary start."""
+        ...
+
+
+class WallClock:
+    """The machine's monotonic clock."""
+
+    def now_ns(self) -> int:
+        """Return CLOCK_MONOTONIC in nanoseconds."""
+        return time.monotonic_ns()
+
+
+class VirtualClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, start_ns: int = 0) -> None:
+        self._now_ns = start_ns
+
+    def now_ns(self) -> int:
+        """Return the virtual time."""
+        return self._now_ns
+
+    def advance_to(self, now_ns: int) -> None:
+        """Move the clock forward to `now_ns`.
+
+        Raises: UsageError if that lies in the past.
+        """
+        if now_ns < self._now_ns:
+            raise UsageError(f"virtual time is {self._now_ns} ns and cannot go back to {now_ns} ns")
+        self._now_ns = now_ns

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NIC programs are written against: coroutines on the NIC's own scheduler, and the `nic` object.
+
+A script decorates coroutines with `@on_event` (match-action events), `@on_arrival` (a peer's RDMA) and `@on_start`, and
+awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
+"""
+
+from .core import FirmwareOverrun, FirmwareTimeout, Scheduler, Signal, Task
+from .events import (
+    Arrival,
+    Connection,
+    Event,
+    Registry,
+    on_arrival,
+    on_connect,
+    on_disconnect,
+    on_event,
+    on_start,
+)
+from .loader import FirmwareError, load_firmware
+from .nic_api import Buffer, Card, CompletionError, LandingSlot, Mailbox, Nic, NicCounter
+
+__all__ = [
+    "Arrival",
+    "Buffer",
+    "Card",
+    "CompletionError",
+    "Connection",
+    "Event",
+    "FirmwareError",
+    "FirmwareOverrun",
+    "FirmwareTimeout",
+    "LandingSlot",
+    "Mailbox",
+    "Nic",
+    "NicCounter",
+    "Registry",
+    "Scheduler",
+    "Signal",
+    "Task",
+    "load_firmware",
+    "on_arrival",
+    "on_connect",
+    "on_disconnect",
+    "on_event",
+    "on_start",
+]

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coroutine scheduler of the NIC's cores: a ready list, timers, and one-shot signals.
+
+A firmware coroutine waits for `Signal` objects alone. The scheduler has no clock: `run` is told the time and steps every
+task that is ready. A task that raises, or outlives its deadline, ends; its fault is counted by name, and the scheduler
+goes on. `on_end` hears of every task that ends, with the fault's name or "".
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from nicemu.errors import NicemuError, ResourceError
+
+MAX_TASKS = 4096
+
+
+class FirmwareTimeout(NicemuError):
+    """What a task waited for did not happen in time."""
+
+
+class FirmwareOverrun(BaseException):
+    """A step of firmware did not return within its budget. Not an Exception, so that a script cannot swallow it."""
+
+
+class Signal:
+    """Something that happens once, with a value; `await signal` returns the value."""
+
+    __slots__ = ("_waiter", "done", "timeout_ns", "value")
+
+    def __init__(self, timeout_ns: int | None = None) -> None:
+        self.done = False
+        self.value: Any = None
+        self.timeout_ns = timeout_ns
+        self._waiter: Callable[[], None] | None = None
+
+    def set(self, value: object = None) -> None:
+        """Let it happen; later calls change nothing."""
+        if self.done:
+            return
+        self.done, self.value = True, value
+        if self._waiter is not None:
+            waiter, self._waiter = self._waiter, None
+            waiter()
+
+    def when_done(self, waiter: Callable[[], None]) -> None:
+        """Call `waiter` when it happens (at once, if it has)."""
+        if self.done:
+            waiter()
+        else:
+            self._waiter = waiter
+
+    def __await__(self) -> Generator[Signal, None, Any]:
+        if not self.done:
+            yield self
+        return self.value
+
+
+@dataclass(eq=False, slots=True)
+class Task:
+    """A running coroutine. `event` is what started it, for whoever handles its fault."""
+
+    name: str
+    coroutine: Coroutine[Signal, None, None]
+    event: Any = None
+    deadline_ns: int | None = None
+    finished: bool = False
+    waiting: Signal | None = None
+    error: BaseException | None = field(default=None, repr=False)
+
+
+class Scheduler:
+    """Runs firmware coroutines. `guard` brackets each step, and may raise FirmwareOverrun into one."""
+
+    def __init__(
+        self,
+        on_end: Callable[[Task, str], None],
+        guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self.faults: Counter[str] = Counter()
+        self.steps = 0
+        self.guard = guard
+        self._on_end = on_end
+        self._ready: deque[tuple[Task, BaseException | None]] = deque()
+        self._timers: list[tuple[int, int, Task, Signal | None]] = []
+        self._sequence = 0
+        self.tasks: set[Task] = set()
+        self.current: Task | None = None
+
+    def spawn(
+        self,
+        name: str,
+        coroutine: Coroutine[Signal, None, None],
+        now_ns: int,
+        event: object = None,
+        timeout_ns: int | None = None,
+    ) -> Task:
+        """Start a task; it first runs in the next `run`. After `timeout_ns` it is ended with FirmwareTimeout.
+
+        Raises: ResourceError if too many tasks run.
+        """
+        if len(self.tasks) >= MAX_TASKS:
+            coroutine.close()
+            raise ResourceError(f"{MAX_TASKS} firmware tasks run already; {name} was not started")
+        task = Task(name, coroutine, event, None if timeout_ns is None else now_ns + timeout_ns)
+        self.tasks.add(task)
+        if task.deadline_ns is not None:
+            self._push_timer(task.deadline_ns, task, None)
+        self._ready.append((task, None))
+        return task
+
+    def _push_timer(self, when_ns: int, task: Task, signal: Signal | None) -> None:
+        self._sequence += 1
+        heapq.heappush(self._timers, (when_ns, self._sequence, task, signal))
+
+    def next_deadline_ns(self) -> int | None:
+        """Return when `run` wants to be called at the latest; None: only after an event."""
+        while self._timers and self._is_stale(self._timers[0]):
+            heapq.heappop(self._timers)
+        return self._timers[0][0] if self._timers else None
+
+    @staticmethod
+    def _is_stale(timer: tuple[int, int, Task, Signal | None]) -> bool:
+        _, _, task, signal = timer
+        return task.finished or (signal is not None and (signal.done or task.waiting is not signal))
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether a task can run now."""
+        return bool(self._ready)
+
+    def run(self, now_ns: int) -> int:
+        """Expire timers up to `now_ns`, then step ready tasks until none is ready; return the steps taken."""
+        while self._timers and self._timers[0][0] <= now_ns:
+            timer = heapq.heappop(self._timers)
+            if self._is_stale(timer):
+                continue
+            _, _, task, signal = timer
+            if signal is None:
+                self._ready.append((task, FirmwareTimeout(f"{task.name} took longer than it may")))
+            else:
+                self._ready.append((task, FirmwareTimeout(f"{task.name} waited longer than it said")))
+            task.waiting = None
+        steps = 0
+        while self._ready:
+            task, error = self._ready.popleft()
+            if not task.finished:
+                self._step(task, error, now_ns)
+                steps += 1
+        self.steps += steps
+        return steps
+
+    def _step(self, task: Task, error: BaseException | None, now_ns: int) -> None:
+        self.current = task
+        try:
+            with self.guard():
+                signal = task.coroutine.send(None) if error is None else task.coroutine.throw(error)
+        except StopIteration:
+            self._finish(task)
+        except FirmwareOverrun as overrun:
+            self._fault(task, "firmware.overrun", overrun)
+        except FirmwareTimeout as timeout:
+            self._fault(task, "firmware.timeout", timeout)
+        except Exception as fault:
+            self._fault(task, f"firmware.{type(fault).__name__}", fault)
+        else:
+            if not isinstance(signal, Signal):
+                task.coroutine.close()
+                awaited = type(signal).__name__
+                self._fault(task, "firmware.bad_await", TypeError(f"firmware cannot await a {awaited}"))
+                return
+            task.waiting = signal
+            if signal.timeout_ns is not None:
+                self._push_timer(now_ns + signal.timeout_ns, task, signal)
+            signal.when_done(lambda: self._resume(task, signal))
+        finally:
+            self.current = None
+
+    def _resume(self, task: Task, signal: Signal) -> None:
+        if task.waiting is signal:
+            task.waiting = None
+            self._ready.append((task, None))
+
+    def _finish(self, task: Task, fault: str = "") -> None:
+        task.finished = True
+        self.tasks.discard(task)
+        self._on_end(task, fault)
+
+    def _fault(self, task: Task, name: str, error: BaseException) -> None:
+        task.error = error
+        self.faults[name] += 1
+        self._finish(task, name)
+
+    def cancel_all(self) -> None:
+        """End every task without counting a fault, as when other firmware is loaded."""
+        for task in list(self.tasks):
+            self._finish(task)
+            task.coroutine.close()
+        self._ready.clear()
+        self._timers.clear()

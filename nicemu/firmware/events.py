@@ -1,0 +1,121 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What firmware reacts to, and the registry that a script's decorators fill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nicemu.errors import UsageError
+
+if TYPE_CHECKING:
+    from .nic_api import Nic
+
+Handler = Callable[..., Coroutine[Any, Any, None]]
+DecoratedHandler = TypeVar("DecoratedHandler", bound=Handler)
+DecoratedFunction = TypeVar("DecoratedFunction", bound=Callable[..., Any])
+
+
+@dataclass(eq=False, slots=True)
+class Event:
+    """What a match-action program posted: a name, its fields, and the packet it held (empty: none).
+
+    `request["field"]` is a field's value. `settled` becomes true when the packet was passed on; a packet that nobody
+    passed on goes to the host as a miss when its handler ends.
+    """
+
+    name: str
+    fields: dict[str, int]
+    frame: bytes = b""
+    port: int = 0
+    settled: bool = False
+
+    def __getitem__(self, name: str) -> int:
+        return self.fields[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A peer's operation that has arrived on queue pair `qp_num`; its bytes are visible."""
+
+    qp_num: int
+    opcode: int
+    imm_data: int
+    byte_len: int
+    wr_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A peer that connects: who it is and the local queue pair it will use."""
+
+    peer: str
+    qp_num: int
+    private_data: dict[str, int]
+
+
+@dataclass(slots=True)
+class Registry:
+    """The handlers of one script."""
+
+    events: dict[str, Handler] = field(default_factory=dict)
+    arrival: Handler | None = None
+    start: Handler | None = None
+    connect: Callable[[Nic, Connection], dict[str, int]] | None = None
+    disconnect: Callable[[Nic, int], None] | None = None
+
+    def names(self) -> list[str]:
+        """Name what the script handles."""
+        hooks = {"arrival": self.arrival, "start": self.start, "connect": self.connect}
+        return sorted(self.events) + [name for name, hook in hooks.items() if hook is not None]
+
+
+_loading: ContextVar[Registry] = ContextVar("registry a script is being loaded into")
+
+
+def loading_into(registry: Registry) -> None:
+    """Let the decorators fill `registry`; called in a context of its own by the loader."""
+    _loading.set(registry)
+
+
+def _registry() -> Registry:
+    registry = _loading.get(None)
+    if registry is None:
+        raise UsageError("firmware is loaded with `nicemu flash PATH`, not imported or run as a script")
+    return registry
+
+
+def on_event(name: str) -> Callable[[DecoratedHandler], DecoratedHandler]:
+    """Register a coroutine `(nic, event)` for events that the match-action program posts under `name`."""
+
+    def register(handler: DecoratedHandler) -> DecoratedHandler:
+        _registry().events[name] = handler
+        return handler
+
+    return register
+
+
+def on_arrival(handler: DecoratedHandler) -> DecoratedHandler:
+    """Register a coroutine `(nic, arrival)` for operations of connected peers."""
+    _registry().arrival = handler
+    return handler
+
+
+def on_start(handler: DecoratedHandler) -> DecoratedHandler:
+    """Register a coroutine `(nic)` that runs before anything else does."""
+    _registry().start = handler
+    return handler
+
+
+def on_connect(function: DecoratedFunction) -> DecoratedFunction:
+    """Register a function `(nic, connection) -> private data` that grants a peer what it may use."""
+    _registry().connect = function
+    return function
+
+
+def on_disconnect(function: DecoratedFunction) -> DecoratedFunction:
+    """Register a function `(nic, qp_num)` that takes back what `on_connect` granted."""
+    _registry().disconnect = function
+    return function

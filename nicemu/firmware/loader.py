@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loads a firmware script by path: checks what it imports, runs its top level, and lists its handlers."""
+
+from __future__ import annotations
+
+import ast
+import contextvars
+import types
+from pathlib import Path
+
+from nicemu.errors import ProtocolError
+
+from .events import Registry, loading_into
+
+ALLOWED_IMPORTS = (
+    "__future__",
+    "collections",
+    "dataclasses",
+    "enum",
+    "functools",
+    "itertools",
+    "math",
+    "nicemu.firmware",
+    "nicemu.kv",
+    "struct",
+    "typing",
+    "zlib",
+)
+
+
+class FirmwareError(ProtocolError):
+    """A firmware script that cannot be loaded; what ran before goes on."""
+
+
+def _check_imports(tree: ast.Module, path: str) -> None:
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            names = ["." * node.level + (node.module or "")]
+        for name in names:
+            if name in ALLOWED_IMPORTS or name.startswith("collections."):
+                continue
+            place = f"{path}:{getattr(node, 'lineno', 0)}"
+            if name.split(".")[0] in ("asyncio", "threading", "time", "trio"):
+                raise FirmwareError(
+                    f"{place}: firmware cannot import {name}: it runs on the NIC's own scheduler; "
+                    "await nic.delay(...), a counter or a completion instead"
+                )
+            raise FirmwareError(
+                f"{place}: firmware cannot import {name}; it may import {', '.join(ALLOWED_IMPORTS)}"
+            )
+
+
+def load_firmware(path: Path) -> Registry:
+    """Run the script at `path` and return its handlers.
+
+    Raises: FirmwareError, with the line, for a script that does not parse, imports what it may not, raises at its top
+    level, or handles nothing.
+    """
+    try:
+        source = path.read_text(encoding="utf-8")
+        tree = ast.parse(source, str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise FirmwareError(f"{path}: cannot be read: {error}") from error
+    except (SyntaxError, ValueError) as error:
+        line = getattr(error, "lineno", 0)
+        raise FirmwareError(f"{path}:{line}: {error}") from error
+    _check_imports(tree, str(path))
+    registry = Registry()
+    module = types.ModuleType(f"nicemu_firmware_{path.stem}")
+    module.__file__ = str(path)
+    code = compile(tree, str(path), "exec")
+
+    def run() -> None:
+        loading_into(registry)
+        exec(code, module.__dict__)
+
+    # A dataclass looks its own module up by name, so the script must be findable while it runs and afterwards.
+    import sys
+
+    sys.modules[module.__name__] = module
+    try:
+        contextvars.copy_context().run(run)
+    except Exception as error:
+        frame = error.__traceback__
+        line = 0
+        while frame is not None:
+            if frame.tb_frame.f_code.co_filename == str(path):
+                line = frame.tb_lineno
+            frame = frame.tb_next
+        raise FirmwareError(f"{path}:{line}: {type(error).__name__}: {error}") from error
+    if not registry.names():
+        raise FirmwareError(
+            f"{path}: handles nothing; decorate a coroutine with @on_event, @on_arrival or @on_start"
+        )
+    return registry

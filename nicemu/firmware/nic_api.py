@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `nic` object that a firmware script receives: memory, counters, RDMA, NVMe, frames, tables, the host."""
+
+from __future__ import annotations
+
+import zlib
+from collections import deque
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nicemu.abi import Opcode, Sge, WorkRequest
+from nicemu.errors import NicemuError, NvmeStatus, ResourceError, VerbsStatus
+
+from .core import FirmwareTimeout, Signal
+from .events import Event
+
+
+class CompletionError(NicemuError):
+    """An operation that ended with an error status."""
+
+    def __init__(self, status: VerbsStatus | NvmeStatus, what: str) -> None:
+        super().__init__(f"{what} ended with {status.name}")
+        self.status = status
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """Registered NIC memory: `address` is its bus address (page-aligned), `key` its lkey and rkey."""
+
+    address: int
+    length_bytes: int
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class LandingSlot:
+    """Memory of the host (or GPU) that a fetched session may land in; `key` is the rkey that peers need."""
+
+    index: int
+    address: int
+    length_bytes: int
+    key: int
+    pd: int
+
+
+class Card(Protocol):
+    """What the device offers to its firmware; addresses are bus addresses."""
+
+    def now_ns(self) -> int: ...
+    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None]) -> None: ...
+    def read_memory(self, address: int, length_bytes: int) -> bytes: ...
+    def write_memory(self, address: int, data: bytes) -> None: ...
+    def memory_view(self, address: int, length_bytes: int) -> memoryview: ...
+    def allocate_memory(self, length_bytes: int, remote: bool) -> Buffer: ...
+    def allocate_counter(self, pd: int) -> int: ...
+    def free_counter(self, counter: int) -> None: ...
+    def counter_value(self, counter: int) -> tuple[int, int]: ...
+    def arm_signal(self, counter: int, threshold: int, signal: Signal) -> None: ...
+    def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None: ...
+    def nvme(self, opcode: str, nsid: int, slba: int, nlb: int, address: int, signal: Signal) -> None: ...
+    def send_message(self, peer: str, payload: bytes) -> None: ...
+    def send_datagram(self, address: int, udp_port: int, payload: bytes) -> None: ...
+    def deliver(self, event: Event, info: tuple[int, ...]) -> None: ...
+    def take_landing_slot(self) -> LandingSlot | None: ...
+    def return_landing_slot(self, slot: LandingSlot, rotate_key: bool) -> None: ...
+    def keep_landing_slot(self, slot: LandingSlot) -> None: ...
+    def peers(self) -> dict[str, int]: ...
+    def table_insert(
+        self, table: str, keys: tuple[int, ...], action: str, parameters: tuple[int, ...]
+    ) -> None: ...
+    def table_delete(self, table: str, keys: tuple[int, ...]) -> None: ...
+    def namespaces(self) -> dict[int, tuple[int, int]]: ...
+    def count(self, name: str) -> None: ...
+
+
+class NicCounter:
+    """A trigger counter that firmware allocated."""
+
+    __slots__ = ("_card", "index")
+
+    def __init__(self, card: Card, index: int) -> None:
+        self._card = card
+        self.index = index
+
+    @property
+    def success(self) -> int:
+        """The success value now."""
+        return self._card.counter_value(self.index)[0]
+
+    async def reaches(self, threshold: int, timeout_ns: int | None = None) -> None:
+        """Wait until success plus errors is at least `threshold`.
+
+        Raises: FirmwareTimeout after `timeout_ns`.
+        """
+        if threshold <= 0:
+            return
+        signal = Signal(timeout_ns)
+        self._card.arm_signal(self.index, threshold, signal)
+        await signal
+
+
+class Mailbox:
+    """A queue between firmware tasks: `put` never waits, `get` waits for something."""
+
+    def __init__(self, depth: int) -> None:
+        self._items: deque[Any] = deque()
+        self._depth = depth
+        self._signal: Signal | None = None
+
+    def put(self, item: object) -> None:
+        """Append an item.
+
+        Raises: ResourceError if the mailbox is full.
+        """
+        if len(self._items) >= self._depth:
+            raise ResourceError(f"the mailbox holds {self._depth} items already")
+        self._items.append(item)
+        if self._signal is not None:
+            self._signal.set()
+
+    async def get_all(self) -> list[Any]:
+        """Return everything that is there, waiting for the first item."""
+        while not self._items:
+            self._signal = Signal()
+            await self._signal
+            self._signal = None
+        items = list(self._items)
+        self._items.clear()
+        return items
+
+
+class Nic:
+    """The NIC as its firmware sees it."""
+
+    def __init__(self, card: Card) -> None:
+        self._card = card
+
+    @property
+    def now_ns(self) -> int:
+        """The NIC's time in nanoseconds."""
+        return self._card.now_ns()
+
+    @property
+    def peers(self) -> dict[str, int]:
+        """Names of connected peers, and the number by which each knows this NIC."""
+        return self._card.peers()
+
+    @property
+    def namespaces(self) -> dict[int, tuple[int, int]]:
+        """NVMe namespaces: nsid to (block size in bytes, number of blocks)."""
+        return self._card.namespaces()
+
+    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None]) -> None:
+        """Start a task of its own."""
+        self._card.spawn(name, coroutine)
+
+    async def delay(self, duration_ns: int) -> None:
+        """Wait for some time."""
+        try:
+            await Signal(timeout_ns=max(0, duration_ns))
+        except FirmwareTimeout:
+            return
+
+    def count(self, name: str) -> None:
+        """Add 1 to a named statistic of this NIC."""
+        self._card.count(name)
+
+    # Memory
+
+    def allocate(self, length_bytes: int, remote: bool = False) -> Buffer:
+        """Return zeroed NIC memory, page-aligned; `remote` lets connected peers read and write it."""
+        return self._card.allocate_memory(length_bytes, remote)
+
+    def read(self, address: int, length_bytes: int) -> bytes:
+        """Copy bytes from a bus address."""
+        return self._card.read_memory(address, length_bytes)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Store bytes at a bus address."""
+        self._card.write_memory(address, data)
+
+    def checksum(self, address: int, length_bytes: int) -> int:
+        """Return the CRC-32 (as in Ethernet) of memory."""
+        return zlib.crc32(self._card.memory_view(address, length_bytes))
+
+    # Counters
+
+    def allocate_counter(self, pd: int = 0) -> NicCounter:
+        """Return a counter at zero that immediates of peers in protection domain `pd` may bump."""
+        return NicCounter(self._card, self._card.allocate_counter(pd))
+
+    def free_counter(self, counter: NicCounter) -> None:
+        """Give a counter back; what is armed on it is cancelled."""
+        self._card.free_counter(counter.index)
+
+    # RDMA
+
+    async def rdma_write(
+        self,
+        qp_num: int,
+        buffer: Buffer,
+        offset_bytes: int,
+        length_bytes: int,
+        remote_address: int,
+        rkey: int,
+        imm_data: int | None = None,
+    ) -> None:
+        """Write from NIC memory to a peer's region, and wait until it has arrived.
+
+        Raises: CompletionError with the VerbsStatus.
+        """
+        opcode = Opcode.RDMA_WRITE if imm_data is None else Opcode.RDMA_WRITE_WITH_IMM
+        sges = (Sge(buffer.address + offset_bytes, length_bytes, buffer.key),) if length_bytes else ()
+        work = WorkRequest(opcode, sges, remote_address, rkey, imm_data or 0, signaled=True)
+        signal = Signal()
+        self._card.post_work(qp_num, work, signal)
+        status = VerbsStatus(await signal)
+        if status is not VerbsStatus.SUCCESS:
+            raise CompletionError(status, f"{opcode.name} of {length_bytes} bytes on queue pair {qp_num}")
+
+    def post_write(
+        self,
+        qp_num: int,
+        buffer: Buffer,
+        offset_bytes: int,
+        length_bytes: int,
+        remote_address: int,
+        rkey: int,
+    ) -> None:
+        """Write without waiting; the queue pair keeps the order, and an error shows in what follows."""
+        sges = (Sge(buffer.address + offset_bytes, length_bytes, buffer.key),)
+        self._card.post_work(qp_num, WorkRequest(Opcode.RDMA_WRITE, sges, remote_address, rkey), None)
+
+    # NVMe
+
+    async def _nvme(self, opcode: str, nsid: int, slba: int, nlb: int, address: int) -> None:
+        signal = Signal()
+        self._card.nvme(opcode, nsid, slba, nlb, address, signal)
+        status = NvmeStatus(await signal)
+        if status is not NvmeStatus.SUCCESS:
+            raise CompletionError(status, f"NVMe {opcode} of {nlb} blocks at {slba}, namespace {nsid},")
+
+    async def nvme_read(self, nsid: int, slba: int, nlb: int, address: int) -> None:
+        """Read `nlb` blocks (a count, not zero-based) into memory, peer-to-peer if that is NIC memory.
+
+        Raises: CompletionError with the NvmeStatus.
+        """
+        await self._nvme("read", nsid, slba, nlb, address)
+
+    async def nvme_write(self, nsid: int, slba: int, nlb: int, address: int) -> None:
+        """Write `nlb` blocks from memory; durable only after `nvme_flush`."""
+        await self._nvme("write", nsid, slba, nlb, address)
+
+    async def nvme_flush(self, nsid: int) -> None:
+        """Make all completed writes durable."""
+        await self._nvme("flush", nsid, 0, 0, 0)
+
+    # Frames, tables, the host
+
+    def send(self, peer: str, payload: bytes) -> None:
+        """Send a message of the KV request protocol to a peer NIC, as one UDP datagram (it may be lost)."""
+        self._card.send_message(peer, payload)
+
+    def reply(self, address: int, udp_port: int, payload: bytes) -> None:
+        """Send a UDP datagram to an IPv4 address and port, as a packet's source was given to an event."""
+        self._card.send_datagram(address, udp_port, payload)
+
+    def table_insert(
+        self, table: str, keys: tuple[int, ...], action: str, parameters: tuple[int, ...]
+    ) -> None:
+        """Insert an exact entry, or replace the one with these keys."""
+        self._card.table_insert(table, keys, action, parameters)
+
+    def table_delete(self, table: str, keys: tuple[int, ...]) -> None:
+        """Delete an exact entry, if it is there."""
+        self._card.table_delete(table, keys)
+
+    def take_landing_slot(self) -> LandingSlot | None:
+        """Take a landing slot that the host has provided; None: there is none."""
+        return self._card.take_landing_slot()
+
+    def return_landing_slot(self, slot: LandingSlot, rotate_key: bool = True) -> None:
+        """Give a landing slot back unused. With `rotate_key` nobody who learnt its key can write there any more."""
+        self._card.return_landing_slot(slot, rotate_key)
+
+    def complete(self, event: Event, slot: LandingSlot, *info: int) -> None:
+        """Pass the event's packet on to the host: its session has landed in `slot`, which is the host's now.
+
+        `info`: up to four numbers about what was done.
+        """
+        self._card.keep_landing_slot(slot)
+        self._card.deliver(event, (1, slot.index, *info))
+
+    def miss(self, event: Event) -> None:
+        """Pass the event's packet on to the host as if no table had matched."""
+        self._card.deliver(event, (0,))

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The only loads and stores that another process can see, on raw addresses.
+
+Each function is written twice: here as plain Python (ctypes), and in `atomics_compiled` as LLVM instructions that
+numba puts in its place inside a hot function. A contract test holds the two equal. The Python stores are single
+aligned machine stores; that they have acquire and release order is a property of x86-64 (total store order), so on
+another processor the Python functions call the compiled ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time  # noqa: TID251 - the twin of a clock instruction
+from typing import Any
+
+from nicemu.hot import extend
+
+_U32 = ctypes.c_uint32
+_U64 = ctypes.c_uint64
+_MASK = (1 << 64) - 1
+
+
+def load_u64(address: int) -> Any:  # noqa: ANN401 - int here, uint64 where compiled
+    """Load 8 bytes with acquire order."""
+    return _U64.from_address(int(address)).value
+
+
+def store_u64(address: int, value: int) -> None:
+    """Store 8 bytes with release order."""
+    _U64.from_address(int(address)).value = int(value)
+
+
+def load_u32(address: int) -> Any:  # noqa: ANN401
+    """Load 4 bytes with acquire order."""
+    return _U32.from_address(int(address)).value
+
+
+def store_u32(address: int, value: int) -> None:
+    """Store 4 bytes with release order."""
+    _U32.from_address(int(address)).value = int(value)
+
+
+def fetch_add_u64(address: int, value: int) -> Any:  # noqa: ANN401
+    """Add to 8 bytes, wrapping, sequentially consistent where compiled; return the old value.
+
+    The Python twin is atomic only within this process (GIL).
+    """
+    cell = _U64.from_address(int(address))
+    old = cell.value
+    cell.value = (old + int(value)) & _MASK
+    return old
+
+
+def compare_swap_u64(address: int, expected: int, value: int) -> Any:  # noqa: ANN401
+    """Store `value` if the 8 bytes equal `expected`; return the old value. Atomic as `fetch_add_u64` is."""
+    cell = _U64.from_address(int(address))
+    old = cell.value
+    if old == int(expected):
+        cell.value = int(value)
+    return old
+
+
+def exchange_u64(address: int, value: int) -> Any:  # noqa: ANN401
+    """Store 8 bytes and return the old value, with a full barrier where compiled."""
+    cell = _U64.from_address(int(address))
+    old = cell.value
+    cell.value = int(value)
+    return old
+
+
+def copy_memory(target: int, source: int, length_bytes: int) -> None:
+    """Copy bytes between raw addresses; the ranges may overlap."""
+    ctypes.memmove(int(target), int(source), int(length_bytes))
+
+
+def monotonic_ns(scratch: int) -> Any:  # noqa: ANN401
+    """Return CLOCK_MONOTONIC in nanoseconds; `scratch` is the address of 16 bytes the compiled twin may use."""
+    return time.monotonic_ns()
+
+
+def nap_us(duration_us: int) -> None:
+    """Give the processor away for about `duration_us` microseconds."""
+    time.sleep(int(duration_us) * 1e-6)
+
+
+def signal_eventfd(fd: int, one: int) -> None:
+    """Add 1 to an eventfd, waking whoever waits on it; `one` is the address of a 64-bit 1."""
+    os.eventfd_write(int(fd), 1)
+
+
+def _register() -> None:
+    from . import atomics_compiled
+
+    atomics_compiled.register()
+
+
+extend(_register)

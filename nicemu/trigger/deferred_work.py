@@ -1,0 +1,340 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Slots of armed work in threshold order, and the list of what is due.
+
+Waiting work of a counter is a pairing heap ordered by (threshold, arming sequence), linked through the slots, so that
+arming and a count that fires nothing cost the same with one slot armed or with a million. A count that reaches
+thresholds moves the slots to the counter's due list, in order; the lists are served a batch of slots at a time, counter
+by counter. Nothing recurses: a counter operation that fires only makes other work due.
+Source: fi_trigger(3), DEFERRED WORK QUEUES and FI_TRIGGER_THRESHOLD; fi_cntr(3).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nicemu.abi import CommandStatus, Opcode
+from nicemu.hot import hot
+
+from .state import DUE, FREE, IN_FLIGHT, NONE, U64_MAX, WAITING, TriggerState
+
+_COUNTER_ADD = int(Opcode.COUNTER_ADD)
+_COUNTER_SET = int(Opcode.COUNTER_SET)
+_DATA_FIRST, _DATA_LAST = int(Opcode.RDMA_WRITE), int(Opcode.FETCH_ADD)
+_FIRMWARE_EVENT = int(Opcode.FIRMWARE_EVENT)
+_ATOMIC_FIRST = int(Opcode.COMPARE_SWAP)
+_INVALID, _NOT_SUPPORTED = int(CommandStatus.INVALID), int(CommandStatus.NOT_SUPPORTED)
+_PERMISSION = int(CommandStatus.PERMISSION)
+_ONE = np.uint64(1)
+
+
+@hot
+def _check_counter(state: TriggerState, counter: int, owner: int) -> int:
+    if counter < 0 or counter >= len(state.counters) or state.counters[counter].allocated == 0:
+        return _INVALID
+    if state.counters[counter].owner != owner:
+        return _PERMISSION
+    return 0
+
+
+@hot
+def check_armed(state: TriggerState, slot: int) -> int:
+    """Return why the filled, not yet armed slot cannot be armed (a CommandStatus), or 0.
+
+    Its counters must be allocated and belong to its owner; a counter operation has no completion counter; threshold and
+    operand must fit the counter. Keys and bounds of data operations are checked when they fire.
+    """
+    record = state.slots[slot]
+    unit = state.unit[0]
+    status = _check_counter(state, record.trigger, record.owner)
+    if status != 0:
+        return status
+    if record.threshold > unit.max_success:
+        return _INVALID
+    opcode = record.opcode
+    if opcode == _COUNTER_ADD or opcode == _COUNTER_SET:
+        if record.completion != NONE or record.remote_address > unit.max_success:
+            return _INVALID
+        return _check_counter(state, np.int64(record.rkey), record.owner)
+    if record.completion != NONE:
+        status = _check_counter(state, record.completion, record.owner)
+        if status != 0:
+            return status
+    if opcode == _FIRMWARE_EVENT:
+        return 0
+    if opcode < _DATA_FIRST or opcode > _DATA_LAST:
+        return _NOT_SUPPORTED
+    if record.sge_count > 2:
+        return _INVALID
+    if opcode >= _ATOMIC_FIRST and (record.sge_count != 1 or record.sge0_length != 8):
+        return _INVALID
+    return 0
+
+
+@hot
+def value_of(state: TriggerState, counter: int) -> np.uint64:
+    """Return success plus errors, without wrapping: what thresholds are compared with."""
+    record = state.counters[counter]
+    if record.success > U64_MAX - record.errors:
+        return U64_MAX
+    return record.success + record.errors  # type: ignore[no-any-return]
+
+
+@hot
+def _before(state: TriggerState, one: int, other: int) -> bool:
+    a = state.slots[one]
+    b = state.slots[other]
+    if a.threshold != b.threshold:
+        return a.threshold < b.threshold  # type: ignore[no-any-return]
+    return a.sequence < b.sequence  # type: ignore[no-any-return]
+
+
+@hot
+def _merge(state: TriggerState, one: int, other: int) -> int:
+    if one == NONE:
+        return other
+    if other == NONE:
+        return one
+    if _before(state, other, one):
+        one, other = other, one
+    winner = state.slots[one]
+    loser = state.slots[other]
+    loser.next = winner.child
+    if winner.child != NONE:
+        state.slots[winner.child].prev = other
+    loser.prev = one
+    winner.child = other
+    return one
+
+
+@hot
+def _merge_children(state: TriggerState, slot: int) -> int:
+    """Make one heap of the children of `slot`: pair them left to right, then fold the pairs right to left."""
+    child = state.slots[slot].child
+    state.slots[slot].child = NONE
+    pairs = NONE
+    while child != NONE:
+        first = child
+        second = state.slots[first].next
+        child = NONE
+        if second != NONE:
+            child = state.slots[second].next
+            state.slots[second].next = NONE
+            state.slots[second].prev = NONE
+        state.slots[first].next = NONE
+        state.slots[first].prev = NONE
+        pair = _merge(state, first, second)
+        state.slots[pair].next = pairs
+        pairs = pair
+    root = NONE
+    while pairs != NONE:
+        following = state.slots[pairs].next
+        state.slots[pairs].next = NONE
+        state.slots[pairs].prev = NONE
+        root = _merge(state, root, pairs)
+        pairs = following
+    return root
+
+
+@hot
+def _unlink(state: TriggerState, counter: int, slot: int) -> None:
+    """Take a waiting slot out of its counter's heap."""
+    record = state.slots[slot]
+    owner = state.counters[counter]
+    if owner.heap == slot:
+        owner.heap = _merge_children(state, slot)
+        return
+    if state.slots[record.prev].child == slot:
+        state.slots[record.prev].child = record.next
+    else:
+        state.slots[record.prev].next = record.next
+    if record.next != NONE:
+        state.slots[record.next].prev = record.prev
+    record.next = NONE
+    record.prev = NONE
+    owner.heap = _merge(state, owner.heap, _merge_children(state, slot))
+
+
+@hot
+def _make_due(state: TriggerState, counter: int, slot: int) -> None:
+    record = state.slots[slot]
+    owner = state.counters[counter]
+    unit = state.unit[0]
+    record.state = DUE
+    record.next = NONE
+    if owner.due_tail == NONE:
+        owner.due_head = slot
+    else:
+        state.slots[owner.due_tail].next = slot
+    owner.due_tail = slot
+    if owner.ready == 0:
+        owner.ready = 1
+        owner.ready_next = NONE
+        if unit.ready_tail == NONE:
+            unit.ready_head = counter
+        else:
+            state.counters[unit.ready_tail].ready_next = counter
+        unit.ready_tail = counter
+        unit.ready_count += 1
+
+
+@hot
+def make_reached_due(state: TriggerState, counter: int) -> None:
+    """Move what the counter's value has reached to its due list, in threshold order, then arming order."""
+    value = value_of(state, counter)
+    owner = state.counters[counter]
+    while owner.heap != NONE and state.slots[owner.heap].threshold <= value:
+        slot = owner.heap
+        owner.heap = _merge_children(state, slot)
+        _make_due(state, counter, slot)
+
+
+@hot
+def take_slot(state: TriggerState) -> int:
+    """Return a free slot, or NONE."""
+    unit = state.unit[0]
+    slot = unit.free_head
+    if slot != NONE:
+        unit.free_head = state.slots[slot].next
+        unit.free_count -= 1
+    return slot  # type: ignore[no-any-return]
+
+
+@hot
+def _aim(state: TriggerState, slot: int, step: int) -> None:
+    """Count (step 1) or uncount (step -1) the slot at the counters it refers to."""
+    record = state.slots[slot]
+    one = np.uint32(1)
+    if step > 0:
+        state.counters[record.trigger].armed += one
+        if record.completion != NONE:
+            state.counters[record.completion].aimed += one
+        if record.opcode == _COUNTER_ADD or record.opcode == _COUNTER_SET:
+            state.counters[np.int64(record.rkey)].aimed += one
+    else:
+        state.counters[record.trigger].armed -= one
+        if record.completion != NONE:
+            state.counters[record.completion].aimed -= one
+        if record.opcode == _COUNTER_ADD or record.opcode == _COUNTER_SET:
+            state.counters[np.int64(record.rkey)].aimed -= one
+
+
+@hot
+def arm(state: TriggerState, slot: int) -> None:
+    """Arm a filled slot: it waits in its counter's heap, or is due at once if its threshold is met already.
+
+    The check and the insertion are one step, so no count is lost between them.
+    """
+    record = state.slots[slot]
+    unit = state.unit[0]
+    counter = record.trigger
+    record.sequence = unit.sequence
+    unit.sequence += _ONE
+    record.child = NONE
+    record.next = NONE
+    record.prev = NONE
+    _aim(state, slot, 1)
+    if record.threshold <= value_of(state, counter):
+        _make_due(state, counter, slot)
+    else:
+        record.state = WAITING
+        state.counters[counter].heap = _merge(state, state.counters[counter].heap, slot)
+
+
+@hot
+def next_due(state: TriggerState) -> int:
+    """Return the slot that fires next (it stays at the head), or NONE."""
+    head = state.unit[0].ready_head
+    if head == NONE:
+        return NONE
+    return state.counters[head].due_head  # type: ignore[no-any-return]
+
+
+@hot
+def rotate_ready(state: TriggerState) -> None:
+    """Let the next ready counter have its turn."""
+    unit = state.unit[0]
+    head = unit.ready_head
+    if head == NONE or unit.ready_tail == head:
+        return
+    unit.ready_head = state.counters[head].ready_next
+    state.counters[head].ready_next = NONE
+    state.counters[unit.ready_tail].ready_next = head
+    unit.ready_tail = head
+
+
+@hot
+def take_due(state: TriggerState) -> int:
+    """Take the slot that fires next off the due list; it is in flight until `release` gives it back."""
+    unit = state.unit[0]
+    counter = unit.ready_head
+    owner = state.counters[counter]
+    slot = owner.due_head
+    owner.due_head = state.slots[slot].next
+    if owner.due_head == NONE:
+        owner.due_tail = NONE
+        owner.ready = 0
+        unit.ready_head = owner.ready_next
+        owner.ready_next = NONE
+        unit.ready_count -= 1
+        if unit.ready_head == NONE:
+            unit.ready_tail = NONE
+    state.slots[slot].state = IN_FLIGHT
+    unit.fired += _ONE
+    return slot  # type: ignore[no-any-return]
+
+
+@hot
+def put_slot(state: TriggerState, slot: int) -> None:
+    """Put a slot that was taken but not armed back on the free list."""
+    unit = state.unit[0]
+    state.slots[slot].state = FREE
+    state.slots[slot].next = unit.free_head
+    unit.free_head = slot
+    unit.free_count += 1
+
+
+@hot
+def release(state: TriggerState, slot: int) -> None:
+    """Give a slot back; its counters no longer know it."""
+    _aim(state, slot, -1)
+    put_slot(state, slot)
+
+
+@hot
+def cancel(state: TriggerState, slot: int, sequence: np.uint64) -> bool:
+    """Remove one waiting slot. True: it will never fire. False: it has fired (or is due, or was never armed)."""
+    record = state.slots[slot]
+    if record.state != WAITING or record.sequence != sequence:
+        return False
+    _unlink(state, record.trigger, slot)
+    state.unit[0].cancelled += _ONE
+    release(state, slot)
+    return True
+
+
+@hot
+def cancel_counter(state: TriggerState, counter: int) -> int:
+    """Remove all work that waits for `counter`; return how much."""
+    owner = state.counters[counter]
+    count = 0
+    while owner.heap != NONE:
+        slot = owner.heap
+        owner.heap = _merge_children(state, slot)
+        state.unit[0].cancelled += _ONE
+        release(state, slot)
+        count += 1
+    return count
+
+
+@hot
+def flush(state: TriggerState, owner: int) -> int:
+    """Remove all waiting work of `owner` (of everybody: NONE); return how much."""
+    count = 0
+    for slot in range(state.unit[0].slot_count):
+        record = state.slots[slot]
+        if record.state == WAITING and (owner == NONE or record.owner == owner):
+            _unlink(state, record.trigger, slot)
+            state.unit[0].cancelled += _ONE
+            release(state, slot)
+            count += 1
+    return count
