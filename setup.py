@@ -29,6 +29,6 @@ class BuildPyWithPrograms(build_py):
 setup(
     packages=find_packages(include=["nicemu", "nicemu.*"]),
     package_dir={"": "."},  # keeps editable installs readable by type checkers
-    package_data={"nicemu": ["py.typed"], "nicemu.control": ["*.binpb"]},
+    package_data={"nicemu": ["py.typed"], "nicemu.control": ["protos/*.binpb"]},
     cmdclass={"build_py": BuildPyWithPrograms},
 )

@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
+import types
+from hashlib import blake2b
 from pathlib import Path
 
 from nicemu.errors import UsageError
@@ -27,3 +31,24 @@ def find_program(path: str | Path) -> Path:
     if not given.is_absolute() and shipped.is_file():
         return shipped
     raise UsageError(f"no file {given} here, and none among the shipped programs ({shipped})")
+
+
+def load_module(path: Path) -> types.ModuleType:
+    """Run the Python file at `path` as a module of its own and return it.
+
+    Raises: UsageError if it is no Python file.
+    """
+    name = f"nicemu_program_{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
+    if name in sys.modules:
+        return sys.modules[name]
+    specification = importlib.util.spec_from_file_location(name, path)
+    if specification is None or specification.loader is None:
+        raise UsageError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[name] = module
+    try:
+        specification.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module

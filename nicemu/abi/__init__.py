@@ -20,9 +20,18 @@ from .commands import (
     pack_work,
     unpack_work,
 )
+from .connection import Connection, SharedMemory
+from .program import Condition, Program, RemoteSpan, Span, Step
 from .work import MAX_SGE, Access, DeferredWork, Opcode, Sge, WorkCompletion, WorkRequest
 
 __all__ = [
+    "Condition",
+    "Connection",
+    "Program",
+    "RemoteSpan",
+    "SharedMemory",
+    "Span",
+    "Step",
     "ABI_VERSION",
     "ARMED",
     "COMMAND",

@@ -25,7 +25,7 @@ NOBODY = -1
 WORK = np.dtype(
     [
         ("opcode", "u1"),
-        ("flags", "u1"),
+        ("options", "u1"),
         ("sge_count", "u1"),
         ("cq", "u1"),
         ("qp", "u4"),
@@ -116,33 +116,48 @@ class CommandStatus(enum.IntEnum):
     NOT_SUPPORTED = 38
 
 
+def _store(record: np.void, fields: dict[str, int]) -> None:
+    for name, value in fields.items():
+        try:
+            record[name] = value
+        except OverflowError as error:
+            bounds = np.iinfo(record.dtype[name])
+            raise UsageError(
+                f"{name} is {value}; it must lie in {bounds.min}..{bounds.max} (EINVAL)"
+            ) from error
+
+
 def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> None:
     """Fill the work part of a WORK or ARMED record.
 
-    Raises: UsageError for more than two pieces of local memory, or an atomic without exactly one of 8 bytes.
+    Raises: UsageError for more than two pieces of local memory, an atomic without exactly one of 8 bytes, or a number
+    that does not fit its field.
     """
     if len(work.sges) > MAX_SGE:
         raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE}")
     atomic = work.opcode in (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
     if atomic and (len(work.sges) != 1 or work.sges[0].length != 8):
         raise UsageError("an atomic takes exactly one local piece, of 8 bytes, for the old value")
-    record["opcode"] = work.opcode
-    record["flags"] = SIGNALED if work.signaled else 0
-    record["sge_count"] = len(work.sges)
-    record["cq"] = cq
-    record["qp"] = qp_num
-    record["remote_address"] = work.remote_address
-    record["rkey"] = work.rkey
-    record["imm_data"] = work.imm_data
-    record["wr_id"] = work.wr_id
+    fields = {
+        "opcode": work.opcode,
+        "options": SIGNALED if work.signaled else 0,
+        "sge_count": len(work.sges),
+        "cq": cq,
+        "qp": qp_num,
+        "remote_address": work.remote_address,
+        "rkey": work.rkey,
+        "imm_data": work.imm_data,
+        "wr_id": work.wr_id,
+    }
     for position, sge in enumerate(work.sges):
-        record[f"sge{position}_address"] = sge.address
-        record[f"sge{position}_length"] = sge.length
-        record[f"sge{position}_lkey"] = sge.lkey
+        fields[f"sge{position}_address"] = sge.address
+        fields[f"sge{position}_length"] = sge.length
+        fields[f"sge{position}_lkey"] = sge.lkey
     if atomic:
-        record["sge1_address"] = work.compare_add
-        record["sge1_length"] = work.swap & 0xFFFFFFFF
-        record["sge1_lkey"] = work.swap >> 32
+        fields["sge1_address"] = work.compare_add
+        fields["sge1_length"] = work.swap & 0xFFFFFFFF
+        fields["sge1_lkey"] = work.swap >> 32
+    _store(record, fields)
 
 
 def unpack_work(record: np.void) -> WorkRequest:
@@ -166,28 +181,37 @@ def unpack_work(record: np.void) -> WorkRequest:
         int(record["sge1_address"]) if atomic else 0,
         int(record["sge1_length"]) | int(record["sge1_lkey"]) << 32 if atomic else 0,
         int(record["wr_id"]),
-        bool(int(record["flags"]) & SIGNALED),
+        bool(int(record["options"]) & SIGNALED),
     )
 
 
 def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
     """Fill an ARMED record.
 
-    Raises: UsageError if a counter operation names a completion counter, or a data operation has no work.
+    Raises: UsageError if a counter operation or firmware event names a completion counter or holds a work request, a
+    data operation holds none or one with another opcode, or a number does not fit its field.
     Source: fi_trigger(3), DEFERRED WORK QUEUES ("completion_cntr ... must be NULL" for counter operations).
     """
-    if deferred.work is not None:
-        pack_work(record, deferred.work, deferred.qp_num, cq)
-    elif deferred.opcode in (Opcode.COUNTER_ADD, Opcode.COUNTER_SET):
+    work, opcode = deferred.work, deferred.opcode
+    fields = {
+        "opcode": opcode,
+        "threshold": deferred.threshold,
+        "trigger": deferred.trigger,
+        "completion": NOBODY if deferred.completion is None else deferred.completion,
+    }
+    if opcode in (Opcode.COUNTER_ADD, Opcode.COUNTER_SET, Opcode.FIRMWARE_EVENT):
         if deferred.completion is not None:
-            raise UsageError(f"{deferred.opcode.name} has no completion counter (EINVAL); leave it out")
-        record["remote_address"] = deferred.value
-        record["rkey"] = deferred.target
-    elif deferred.opcode is Opcode.FIRMWARE_EVENT:
-        record["wr_id"] = deferred.cookie
+            raise UsageError(f"{opcode.name} has no completion counter (EINVAL); leave it out")
+        if work is not None:
+            raise UsageError(f"{opcode.name} holds no work request, this one holds a {work.opcode.name}")
+        if opcode is Opcode.FIRMWARE_EVENT:
+            fields["wr_id"] = deferred.cookie
+        else:
+            fields |= {"remote_address": deferred.value, "rkey": deferred.target}
+    elif work is None:
+        raise UsageError(f"{opcode.name} needs a work request")
+    elif work.opcode is not opcode:
+        raise UsageError(f"{opcode.name} cannot hold a work request for {work.opcode.name}")
     else:
-        raise UsageError(f"{deferred.opcode.name} needs a work request")
-    record["opcode"] = deferred.opcode
-    record["threshold"] = deferred.threshold
-    record["trigger"] = deferred.trigger
-    record["completion"] = NOBODY if deferred.completion is None else deferred.completion
+        pack_work(record, work, deferred.qp_num, cq)
+    _store(record, fields)

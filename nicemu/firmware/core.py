@@ -3,7 +3,8 @@
 
 A firmware coroutine waits for `Signal` objects alone. The scheduler has no clock: `run` is told the time and steps every
 task that is ready. A task that raises, or outlives its deadline, ends; its fault is counted by name, and the scheduler
-goes on. `on_end` hears of every task that ends, with the fault's name or "".
+goes on. A deadline arrives as FirmwareTimeout at the `await`; a task that catches it may clean up, but ends at its next
+`await`. `on_end` hears of every task that ends, with the fault's name or "".
 """
 
 from __future__ import annotations
@@ -29,31 +30,35 @@ class FirmwareOverrun(BaseException):
 
 
 class Signal:
-    """Something that happens once, with a value; `await signal` returns the value."""
+    """Something that happens once, with a value; `await signal` returns the value.
 
-    __slots__ = ("_waiter", "done", "timeout_ns", "value")
+    `abandoned` says that the task that waited for it no longer does.
+    """
+
+    __slots__ = ("_waiters", "abandoned", "done", "timeout_ns", "value")
 
     def __init__(self, timeout_ns: int | None = None) -> None:
         self.done = False
+        self.abandoned = False
         self.value: Any = None
         self.timeout_ns = timeout_ns
-        self._waiter: Callable[[], None] | None = None
+        self._waiters: list[Callable[[], None]] = []
 
     def set(self, value: object = None) -> None:
         """Let it happen; later calls change nothing."""
         if self.done:
             return
         self.done, self.value = True, value
-        if self._waiter is not None:
-            waiter, self._waiter = self._waiter, None
+        waiters, self._waiters = self._waiters, []
+        for waiter in waiters:
             waiter()
 
     def when_done(self, waiter: Callable[[], None]) -> None:
-        """Call `waiter` when it happens (at once, if it has)."""
+        """Call `waiter` when it happens (at once, if it has); several are called in the order of asking."""
         if self.done:
             waiter()
         else:
-            self._waiter = waiter
+            self._waiters.append(waiter)
 
     def __await__(self) -> Generator[Signal, None, Any]:
         if not self.done:
@@ -70,6 +75,7 @@ class Task:
     event: Any = None
     deadline_ns: int | None = None
     finished: bool = False
+    expired: bool = False
     waiting: Signal | None = None
     error: BaseException | None = field(default=None, repr=False)
 
@@ -89,7 +95,7 @@ class Scheduler:
         self._ready: deque[tuple[Task, BaseException | None]] = deque()
         self._timers: list[tuple[int, int, Task, Signal | None]] = []
         self._sequence = 0
-        self.tasks: set[Task] = set()
+        self.tasks: dict[Task, None] = {}
         self.current: Task | None = None
 
     def spawn(
@@ -108,7 +114,7 @@ class Scheduler:
             coroutine.close()
             raise ResourceError(f"{MAX_TASKS} firmware tasks run already; {name} was not started")
         task = Task(name, coroutine, event, None if timeout_ns is None else now_ns + timeout_ns)
-        self.tasks.add(task)
+        self.tasks[task] = None
         if task.deadline_ns is not None:
             self._push_timer(task.deadline_ns, task, None)
         self._ready.append((task, None))
@@ -142,9 +148,12 @@ class Scheduler:
                 continue
             _, _, task, signal = timer
             if signal is None:
+                task.expired = True
                 self._ready.append((task, FirmwareTimeout(f"{task.name} took longer than it may")))
             else:
                 self._ready.append((task, FirmwareTimeout(f"{task.name} waited longer than it said")))
+            if task.waiting is not None:
+                task.waiting.abandoned = True
             task.waiting = None
         steps = 0
         while self._ready:
@@ -166,13 +175,15 @@ class Scheduler:
             self._fault(task, "firmware.overrun", overrun)
         except FirmwareTimeout as timeout:
             self._fault(task, "firmware.timeout", timeout)
-        except Exception as fault:
+        except (Exception, SystemExit, GeneratorExit) as fault:
             self._fault(task, f"firmware.{type(fault).__name__}", fault)
         else:
             if not isinstance(signal, Signal):
-                task.coroutine.close()
                 awaited = type(signal).__name__
                 self._fault(task, "firmware.bad_await", TypeError(f"firmware cannot await a {awaited}"))
+                return
+            if task.expired and isinstance(error, FirmwareTimeout):
+                self._fault(task, "firmware.timeout", error)
                 return
             task.waiting = signal
             if signal.timeout_ns is not None:
@@ -188,18 +199,31 @@ class Scheduler:
 
     def _finish(self, task: Task, fault: str = "") -> None:
         task.finished = True
-        self.tasks.discard(task)
+        if task.waiting is not None:
+            task.waiting.abandoned = True
+        self.tasks.pop(task, None)
         self._on_end(task, fault)
 
     def _fault(self, task: Task, name: str, error: BaseException) -> None:
         task.error = error
         self.faults[name] += 1
+        self._close(task)
         self._finish(task, name)
+
+    def _close(self, task: Task) -> None:
+        """Run what a coroutine has in its `finally` clauses; what that raises, or awaits, is of no interest."""
+        try:
+            with self.guard():
+                task.coroutine.close()
+        except (Exception, FirmwareOverrun, SystemExit):
+            return
 
     def cancel_all(self) -> None:
         """End every task without counting a fault, as when other firmware is loaded."""
-        for task in list(self.tasks):
-            self._finish(task)
-            task.coroutine.close()
+        while self.tasks:
+            self.current = next(iter(self.tasks))
+            self._close(self.current)
+            self._finish(self.current)
+        self.current = None
         self._ready.clear()
         self._timers.clear()

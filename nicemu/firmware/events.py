@@ -22,8 +22,8 @@ DecoratedFunction = TypeVar("DecoratedFunction", bound=Callable[..., Any])
 class Event:
     """What a match-action program posted: a name, its fields, and the packet it held (empty: none).
 
-    `request["field"]` is a field's value. `settled` becomes true when the packet was passed on; a packet that nobody
-    passed on goes to the host as a miss when its handler ends.
+    `request["field"]` is a field's value. `settled` becomes true when the packet was passed on. A handler that returns
+    without passing it on has consumed it; when a handler fails, the packet goes to the host as a miss.
     """
 
     name: str
@@ -49,9 +49,10 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A peer that connects: who it is and the local queue pair it will use."""
+    """A peer that connects: who it is, its IPv4 address as a number, and the local queue pair it will use."""
 
     peer: str
+    ip: int
     qp_num: int
     private_data: dict[str, int]
 

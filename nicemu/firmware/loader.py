@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import contextvars
+import sys
 import types
 from pathlib import Path
 
@@ -20,6 +21,7 @@ ALLOWED_IMPORTS = (
     "functools",
     "itertools",
     "math",
+    "nicemu.errors",
     "nicemu.firmware",
     "nicemu.kv",
     "struct",
@@ -53,6 +55,13 @@ def _check_imports(tree: ast.Module, path: str) -> None:
             )
 
 
+def _put_back(name: str, module: types.ModuleType | None) -> None:
+    if module is None:
+        del sys.modules[name]
+    else:
+        sys.modules[name] = module
+
+
 def load_firmware(path: Path) -> Registry:
     """Run the script at `path` and return its handlers.
 
@@ -62,6 +71,7 @@ def load_firmware(path: Path) -> Registry:
     try:
         source = path.read_text(encoding="utf-8")
         tree = ast.parse(source, str(path))
+        code = compile(tree, str(path), "exec")
     except (OSError, UnicodeDecodeError) as error:
         raise FirmwareError(f"{path}: cannot be read: {error}") from error
     except (SyntaxError, ValueError) as error:
@@ -71,19 +81,18 @@ def load_firmware(path: Path) -> Registry:
     registry = Registry()
     module = types.ModuleType(f"nicemu_firmware_{path.stem}")
     module.__file__ = str(path)
-    code = compile(tree, str(path), "exec")
 
     def run() -> None:
         loading_into(registry)
         exec(code, module.__dict__)
 
     # A dataclass looks its own module up by name, so the script must be findable while it runs and afterwards.
-    import sys
-
+    before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
         contextvars.copy_context().run(run)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
+        _put_back(module.__name__, before)
         frame = error.__traceback__
         line = 0
         while frame is not None:
@@ -92,6 +101,7 @@ def load_firmware(path: Path) -> Registry:
             frame = frame.tb_next
         raise FirmwareError(f"{path}:{line}: {type(error).__name__}: {error}") from error
     if not registry.names():
+        _put_back(module.__name__, before)
         raise FirmwareError(
             f"{path}: handles nothing; decorate a coroutine with @on_event, @on_arrival or @on_start"
         )

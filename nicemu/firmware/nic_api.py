@@ -55,6 +55,8 @@ class Card(Protocol):
     def allocate_memory(self, length_bytes: int, remote: bool) -> Buffer: ...
     def allocate_counter(self, pd: int) -> int: ...
     def free_counter(self, counter: int) -> None: ...
+    def counter_add(self, counter: int, success: int, errors: int) -> None: ...
+    def renew_key(self, buffer: Buffer) -> Buffer: ...
     def counter_value(self, counter: int) -> tuple[int, int]: ...
     def arm_signal(self, counter: int, threshold: int, signal: Signal) -> None: ...
     def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None: ...
@@ -65,7 +67,7 @@ class Card(Protocol):
     def take_landing_slot(self) -> LandingSlot | None: ...
     def return_landing_slot(self, slot: LandingSlot, rotate_key: bool) -> None: ...
     def keep_landing_slot(self, slot: LandingSlot) -> None: ...
-    def peers(self) -> dict[str, int]: ...
+    def routes(self, pd: int) -> dict[int, tuple[str, int]]: ...
     def table_insert(
         self, table: str, keys: tuple[int, ...], action: str, parameters: tuple[int, ...]
     ) -> None: ...
@@ -88,6 +90,10 @@ class NicCounter:
         """The success value now."""
         return self._card.counter_value(self.index)[0]
 
+    def add(self, success: int = 0, errors: int = 0) -> None:
+        """Count."""
+        self._card.counter_add(self.index, success, errors)
+
     async def reaches(self, threshold: int, timeout_ns: int | None = None) -> None:
         """Wait until success plus errors is at least `threshold`.
 
@@ -101,31 +107,38 @@ class NicCounter:
 
 
 class Mailbox:
-    """A queue between firmware tasks: `put` never waits, `get` waits for something."""
+    """A queue between firmware tasks, first come first served; `put` never waits."""
 
     def __init__(self, depth: int) -> None:
         self._items: deque[Any] = deque()
         self._depth = depth
-        self._signal: Signal | None = None
+        self._waiters: deque[Signal] = deque()
 
     def put(self, item: object) -> None:
-        """Append an item.
+        """Append an item, or give it to the first task that waits.
 
         Raises: ResourceError if the mailbox is full.
         """
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.abandoned:
+                waiter.set(item)
+                return
         if len(self._items) >= self._depth:
             raise ResourceError(f"the mailbox holds {self._depth} items already")
         self._items.append(item)
-        if self._signal is not None:
-            self._signal.set()
+
+    async def get(self) -> Any:  # noqa: ANN401
+        """Return the first item, waiting for one."""
+        if self._items:
+            return self._items.popleft()
+        signal = Signal()
+        self._waiters.append(signal)
+        return await signal
 
     async def get_all(self) -> list[Any]:
         """Return everything that is there, waiting for the first item."""
-        while not self._items:
-            self._signal = Signal()
-            await self._signal
-            self._signal = None
-        items = list(self._items)
+        items = [await self.get(), *self._items]
         self._items.clear()
         return items
 
@@ -141,10 +154,9 @@ class Nic:
         """The NIC's time in nanoseconds."""
         return self._card.now_ns()
 
-    @property
-    def peers(self) -> dict[str, int]:
-        """Names of connected peers, and the number by which each knows this NIC."""
-        return self._card.peers()
+    def routes(self, pd: int) -> dict[int, tuple[str, int]]:
+        """Connected peers of a protection domain: NIC number to its name and the number by which it knows us."""
+        return self._card.routes(pd)
 
     @property
     def namespaces(self) -> dict[int, tuple[int, int]]:
@@ -157,10 +169,12 @@ class Nic:
 
     async def delay(self, duration_ns: int) -> None:
         """Wait for some time."""
+        end_ns = self.now_ns + max(0, duration_ns)
         try:
             await Signal(timeout_ns=max(0, duration_ns))
         except FirmwareTimeout:
-            return
+            if self.now_ns < end_ns:  # not this wait is over, but the task's time
+                raise
 
     def count(self, name: str) -> None:
         """Add 1 to a named statistic of this NIC."""
@@ -171,6 +185,10 @@ class Nic:
     def allocate(self, length_bytes: int, remote: bool = False) -> Buffer:
         """Return zeroed NIC memory, page-aligned; `remote` lets connected peers read and write it."""
         return self._card.allocate_memory(length_bytes, remote)
+
+    def renew_key(self, buffer: Buffer) -> Buffer:
+        """Return the same memory, zeroed, under a new key; the old key names nothing any more."""
+        return self._card.renew_key(buffer)
 
     def read(self, address: int, length_bytes: int) -> bytes:
         """Copy bytes from a bus address."""

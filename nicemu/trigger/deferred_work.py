@@ -40,8 +40,8 @@ def _check_counter(state: TriggerState, counter: int, owner: int) -> int:
 def check_armed(state: TriggerState, slot: int) -> int:
     """Return why the filled, not yet armed slot cannot be armed (a CommandStatus), or 0.
 
-    Its counters must be allocated and belong to its owner; a counter operation has no completion counter; threshold and
-    operand must fit the counter. Keys and bounds of data operations are checked when they fire.
+    Its counters must be allocated and belong to its owner; counter operations and firmware events have no completion
+    counter; threshold and operand must fit the counter. Keys and bounds of data operations are checked when they fire.
     """
     record = state.slots[slot]
     unit = state.unit[0]
@@ -55,12 +55,12 @@ def check_armed(state: TriggerState, slot: int) -> int:
         if record.completion != NONE or record.remote_address > unit.max_success:
             return _INVALID
         return _check_counter(state, np.int64(record.rkey), record.owner)
+    if opcode == _FIRMWARE_EVENT:
+        return 0 if record.completion == NONE else _INVALID
     if record.completion != NONE:
         status = _check_counter(state, record.completion, record.owner)
         if status != 0:
             return status
-    if opcode == _FIRMWARE_EVENT:
-        return 0
     if opcode < _DATA_FIRST or opcode > _DATA_LAST:
         return _NOT_SUPPORTED
     if record.sge_count > 2:
@@ -337,4 +337,75 @@ def flush(state: TriggerState, owner: int) -> int:
             state.unit[0].cancelled += _ONE
             release(state, slot)
             count += 1
+    return count
+
+
+@hot
+def _concerns(state: TriggerState, slot: int, counter: int) -> bool:
+    record = state.slots[slot]
+    if record.trigger == counter or record.completion == counter:
+        return True
+    counter_operation = record.opcode == _COUNTER_ADD or record.opcode == _COUNTER_SET
+    return counter_operation and np.int64(record.rkey) == counter  # type: ignore[no-any-return]
+
+
+@hot
+def _leave_ready(state: TriggerState, counter: int) -> None:
+    """Take a counter that has nothing due out of the ready list."""
+    unit = state.unit[0]
+    before = NONE
+    at = unit.ready_head
+    while at != counter:
+        before = at
+        at = state.counters[at].ready_next
+    following = state.counters[counter].ready_next
+    if before == NONE:
+        unit.ready_head = following
+    else:
+        state.counters[before].ready_next = following
+    if unit.ready_tail == counter:
+        unit.ready_tail = before
+    unit.ready_count -= 1
+    state.counters[counter].ready_next = NONE
+    state.counters[counter].ready = 0
+
+
+@hot
+def _discard_due(state: TriggerState, trigger: int, counter: int) -> int:
+    owner = state.counters[trigger]
+    count = 0
+    kept = NONE
+    slot = owner.due_head
+    while slot != NONE:
+        following = state.slots[slot].next
+        if not _concerns(state, slot, counter):
+            kept = slot
+        else:
+            if kept == NONE:
+                owner.due_head = following
+            else:
+                state.slots[kept].next = following
+            state.unit[0].cancelled += _ONE
+            release(state, slot)
+            count += 1
+        slot = following
+    owner.due_tail = kept
+    if owner.due_head == NONE:
+        _leave_ready(state, trigger)
+    return count
+
+
+@hot
+def discard(state: TriggerState, counter: int) -> int:
+    """Remove all work that `counter` triggers or that will change it, waiting or due; return how much."""
+    count = 0
+    for slot in range(state.unit[0].slot_count):
+        if state.slots[slot].state == WAITING and _concerns(state, slot, counter):
+            _unlink(state, state.slots[slot].trigger, slot)
+            state.unit[0].cancelled += _ONE
+            release(state, slot)
+            count += 1
+    for trigger in range(len(state.counters)):
+        if state.counters[trigger].ready != 0:
+            count += _discard_due(state, trigger, counter)
     return count

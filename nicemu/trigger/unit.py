@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import ARMED, CommandStatus, DeferredWork, Opcode, pack_deferred
+from nicemu.abi import ARMED, CommandStatus, DeferredWork, pack_deferred
 from nicemu.errors import ResourceError, UsageError
 from nicemu.hot import interpreted
 
 from . import counter as counters
 from . import deferred_work as work
-from .state import NONE, WAITING, Limits, new_state
+from .state import NONE, Limits, new_state
 
 
 class TriggerUnit:
@@ -50,25 +50,27 @@ class TriggerUnit:
         self._call(counters.publish, index)
         return index
 
+    def publish_at(self, counter: int, address: int) -> None:
+        """Publish a counter's values at a raw address from now on."""
+        self.check_counter(counter)
+        self.state.counters[counter].published = address
+        self._call(counters.publish, counter)
+
     def close(self, counter: int, force: bool = False) -> None:
         """Give a counter back.
 
-        Raises: UsageError (EBUSY) if work is armed on it or aims at it, unless `force` cancels the former first;
-        work on other counters that aims here is cancelled too when forced.
+        With `force`, work that is armed on it or aims at it is removed first, also what is due but could not start.
+        Raises: UsageError (EBUSY) if work is armed on it, aims at it, or is in flight and will complete here.
         """
         self.check_counter(counter)
         record = self.state.counters[counter]
         if force:
-            self._call(work.cancel_counter, counter)
-            for slot in np.flatnonzero(self.state.slots["state"] == WAITING):
-                armed = self.state.slots[slot]
-                counter_operation = armed.opcode in (Opcode.COUNTER_ADD, Opcode.COUNTER_SET)
-                if armed.completion == counter or (counter_operation and armed.rkey == counter):
-                    self._call(work.cancel, int(slot), armed.sequence)
+            self._call(work.discard, counter)
         if record.armed or record.aimed or record.in_flight:
+            cure = "wait for their completions" if force else "cancel them or close with force=True"
             raise UsageError(
                 f"counter {counter} has {record.armed} operations armed on it, {record.aimed} aiming at it and "
-                f"{record.in_flight} in flight (EBUSY); cancel them or close with force=True"
+                f"{record.in_flight} in flight (EBUSY); {cure}"
             )
         record.allocated = record.published = 0
 
@@ -132,7 +134,12 @@ class TriggerUnit:
         return [(slot, int(self.state.slots[slot].sequence)) for slot in taken]
 
     def cancel(self, handle: tuple[int, int]) -> bool:
-        """Remove one operation: True if it will never fire, False if it has fired."""
+        """Remove one operation: True if it will never fire, False if it has fired.
+
+        Raises: UsageError if there is no such slot.
+        """
+        if not 0 <= handle[0] < self.limits.slot_count:
+            raise UsageError(f"there is no trigger slot {handle[0]} (EINVAL); `arm` returned none such")
         return bool(self._call(work.cancel, handle[0], np.uint64(handle[1])))
 
     def cancel_counter(self, counter: int) -> int:

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime's protobuf messages, from descriptors of our own in a pool of our own.
+
+No generated code: `protos/p4runtime.binpb` is data, so it works with every protobuf that can read
+descriptors, and a private pool clashes with no other copy of P4Runtime in the process. Loaded at the
+first use of `messages()`.
+Source: P4Runtime Specification 1.4, p4runtime.proto, p4info.proto; google.rpc.Status.
+"""
+
+from __future__ import annotations
+
+import functools
+from importlib import resources
+from types import SimpleNamespace
+from typing import Any, TypeAlias
+
+from nicemu.errors import ControlError, P4RuntimeCode
+
+Message: TypeAlias = Any
+"""A protobuf message. Its classes are made at run time, so no type checker can know their fields."""
+
+SERVICE = "p4.v1.P4Runtime"
+API_VERSION = "1.4.0"
+"""Version of P4Runtime that the server says it implements (Capabilities)."""
+MAX_MESSAGE_BYTES = 64 << 20
+"""Longest message that server and client receive or send."""
+ERROR_TYPE_URL = "type.googleapis.com/p4.v1.Error"
+STATUS_DETAILS = "grpc-status-details-bin"
+"""Trailing metadata that carries a serialized google.rpc.Status."""
+
+_NAMES = {
+    "p4.v1": (
+        "CapabilitiesRequest CapabilitiesResponse Entity Error ForwardingPipelineConfig "
+        "GetForwardingPipelineConfigRequest GetForwardingPipelineConfigResponse ReadRequest ReadResponse "
+        "SetForwardingPipelineConfigRequest SetForwardingPipelineConfigResponse StreamMessageRequest "
+        "StreamMessageResponse TableEntry Uint128 Update WriteRequest WriteResponse"
+    ),
+    "p4.config.v1": "P4Info",
+    "google.rpc": "Status",
+}
+
+
+@functools.cache
+def messages() -> SimpleNamespace:
+    """Return the message classes by name."""
+    from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
+
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
+    data = resources.files(__package__).joinpath("protos", "p4runtime.binpb").read_bytes()
+    for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
+        pool.AddSerializedFile(file.SerializeToString())
+    classes = SimpleNamespace()
+    for package, names in _NAMES.items():
+        for name in names.split():
+            descriptor = pool.FindMessageTypeByName(f"{package}.{name}")
+            setattr(classes, name, message_factory.GetMessageClass(descriptor))
+    return classes
+
+
+def parse(name: str, data: bytes) -> Message:
+    """Return the message `name` that `data` encodes.
+
+    Raises: ControlError(INVALID_ARGUMENT) if it does not.
+    """
+    from google.protobuf.message import DecodeError
+
+    message = getattr(messages(), name)()
+    try:
+        message.ParseFromString(data)
+    except (DecodeError, RecursionError, ValueError):
+        raise ControlError(
+            P4RuntimeCode.INVALID_ARGUMENT, f"the {len(data)} bytes received are not a p4.v1.{name} message"
+        ) from None
+    return message
+
+
+def serialize(message: Message) -> bytes:
+    """Return the encoding of a message."""
+    data: bytes = message.SerializeToString()
+    return data

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A P4Runtime client in the words of the program: tables, keys and actions by name, values as text.
+
+Speaks to any P4Runtime server for everything but the program itself, whose form (IR as JSON) is nicemu's
+own.
+Source: P4Runtime Specification 1.4.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
+from nicemu.pipeline import Match, P4Info, Program, TableEntry, p4info_of
+
+from .byte_string import encode_bytes
+from .connection import BatchError, Connection
+from .entry_message import add_matches, call_of_message, matches_of_message
+from .info_message import info_message, p4info_of_message
+from .messages import Message, messages
+from .schema import Schema, TableSchema, parameter_of
+from .stream import uint128
+from .value_text import match_anything, parse_match, parse_value
+
+UPDATES_PER_REQUEST = 1_000
+"""Updates that one Write request carries; longer batches are split."""
+
+MatchValue: TypeAlias = int | str | Match
+_TYPES = {"insert": 1, "modify": 2, "delete": 3}
+_CONFIG_ACTIONS = {"verify": 1, "save": 2, "commit": 3, "commit_saved": 4, "reconcile": 5}
+
+
+@dataclass(frozen=True, slots=True)
+class Update:
+    """One change of a table: `kind` is insert, modify or delete.
+
+    `default` means the table's default entry, which can only be modified; without an action that resets it.
+    """
+
+    kind: str
+    table: str
+    keys: Mapping[str, MatchValue] = field(default_factory=dict)
+    action: str | None = None
+    params: Mapping[str, int | str] = field(default_factory=dict)
+    priority: int = 0
+    default: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntry:
+    """One entry as the server has it; a table's default entry has no matches.
+
+    `hits` is None if not asked for.
+    """
+
+    table: str
+    entry: TableEntry
+    default: bool = False
+    const: bool = False
+    hits: int | None = None
+
+
+class P4RuntimeClient:
+    """A client of one device, primary from `__enter__` on; use it in a `with` statement.
+
+    The default election id is the wall time in nanoseconds: the newest tool becomes primary. The names it
+    knows are those of the program at their first use; after another client's `load`, connect anew.
+    """
+
+    def __init__(
+        self, address: str, device_id: int = 1, election_id: int | None = None, timeout_s: float = 10.0
+    ) -> None:
+        self._address = address
+        self._device_id = device_id
+        self._election_id = time.time_ns() if election_id is None else election_id
+        if not 0 <= self._election_id < 1 << 128:
+            raise UsageError(f"election id {election_id} found; 0 to 2**128 - 1 was expected")
+        self._timeout_s = timeout_s
+        self._connection: Connection | None = None
+        self._schema: Schema | None = None
+
+    def __enter__(self) -> P4RuntimeClient:
+        self._connection = Connection(self._address, self._timeout_s)
+        try:
+            self._connection.arbitrate(self._device_id, self._election_id)
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the stream and the connection; the NIC then has no primary until the next client comes."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # Pipeline
+
+    def load(
+        self,
+        program_json: str | bytes,
+        p4info: P4Info | None = None,
+        how: str = "commit",
+        cookie: int | None = None,
+    ) -> None:
+        """Have the NIC run a program. `how` is commit, verify (only), save, or reconcile (keep entries).
+
+        Raises: ControlError, and the old program goes on.
+        """
+        if how not in ("commit", "verify", "save", "reconcile"):
+            raise UsageError(f"how={how!r} found; commit, verify, save or reconcile was expected")
+        text = program_json.encode() if isinstance(program_json, str) else program_json
+        request = self._config_request(how)
+        request.config.p4_device_config = text
+        request.config.p4info.CopyFrom(info_message(p4info or p4info_of(Program.from_json(text))))
+        if cookie is not None:
+            request.config.cookie.cookie = cookie
+        self._connected().call("SetForwardingPipelineConfig", request)
+        self._schema = None
+
+    def commit_saved(self) -> None:
+        """Have the NIC run the program that `load(how="save")` brought. Raises: ControlError."""
+        self._connected().call("SetForwardingPipelineConfig", self._config_request("commit_saved"))
+        self._schema = None
+
+    def p4info(self) -> P4Info:
+        """Return what the running program shows.
+
+        Raises: ControlError(FAILED_PRECONDITION) without a program.
+        """
+        return self._schema_now().p4info
+
+    def program_json(self) -> str:
+        """Return the running program's IR as JSON. Raises: ControlError."""
+        return str(self._get_config(3).p4_device_config.decode())
+
+    def cookie(self) -> int | None:
+        """Return the number that `load` gave the running program. Raises: ControlError."""
+        config = self._get_config(1)
+        return int(config.cookie.cookie) if config.HasField("cookie") else None
+
+    def tables(self) -> list[TableSchema]:
+        """Return the tables of the running program. Raises: ControlError."""
+        return list(self._schema_now().tables)
+
+    def api_version(self) -> str:
+        """Return the version of P4Runtime that the server implements. Raises: ControlError."""
+        return str(
+            self._connected().call("Capabilities", messages().CapabilitiesRequest()).p4runtime_api_version
+        )
+
+    # Entries
+
+    def insert(
+        self,
+        table: str,
+        keys: Mapping[str, MatchValue],
+        action: str,
+        params: Mapping[str, int | str] | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Add an entry.
+
+        A key that is left out matches everything; an exact key cannot be. Raises: ControlError.
+        """
+        self.write([Update("insert", table, keys, action, params or {}, priority)])
+
+    def modify(
+        self,
+        table: str,
+        keys: Mapping[str, MatchValue],
+        action: str,
+        params: Mapping[str, int | str] | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Replace action and parameters of an entry. Raises: ControlError."""
+        self.write([Update("modify", table, keys, action, params or {}, priority)])
+
+    def delete(self, table: str, keys: Mapping[str, MatchValue], priority: int = 0) -> None:
+        """Remove an entry. Raises: ControlError."""
+        self.write([Update("delete", table, keys, priority=priority)])
+
+    def set_default(
+        self, table: str, action: str | None = None, params: Mapping[str, int | str] | None = None
+    ) -> None:
+        """Choose what a miss runs; without an action, what the program says. Raises: ControlError."""
+        self.write([Update("modify", table, {}, action, params or {}, default=True)])
+
+    def write(self, updates: Sequence[Update]) -> None:
+        """Apply the updates in order, in requests of up to UPDATES_PER_REQUEST; every one is tried.
+
+        Raises: ControlError: that of the first update that failed, with the number of failures where it
+        is not alone.
+        """
+        outcomes = self.try_write(updates)
+        failed = [(index, error) for index, error in enumerate(outcomes) if error is not None]
+        if not failed:
+            return
+        index, first = failed[0]
+        if len(updates) == 1:
+            raise first
+        raise ControlError(
+            first.code, f"{len(failed)} of {len(updates)} updates failed; update {index}: {first}"
+        )
+
+    def try_write(self, updates: Sequence[Update]) -> list[ControlError | None]:
+        """Apply the updates and return the outcome of each, None for success.
+
+        Raises: ControlError if a request as a whole is refused, or an update names something that does
+        not exist; in the latter case nothing was sent.
+        """
+        encoded = [self._update_message(update) for update in updates]
+        outcomes: list[ControlError | None] = []
+        for start in range(0, len(encoded), UPDATES_PER_REQUEST):
+            part = encoded[start : start + UPDATES_PER_REQUEST]
+            request = messages().WriteRequest(device_id=self._device_id)
+            request.election_id.CopyFrom(uint128(self._election_id))
+            request.updates.extend(part)
+            try:
+                self._connected().call("Write", request)
+                outcomes.extend([None] * len(part))
+            except BatchError as error:
+                if len(error.outcomes) != len(part):
+                    raise
+                outcomes.extend(error.outcomes)
+        return outcomes
+
+    def read(self, table: str | None = None, *, hits: bool = False) -> list[ReadEntry]:
+        """Return the entries of one table, or of all, without the default entries. Raises: ControlError."""
+        return self._read_entries(table, hits=hits, default=False)
+
+    def read_default(self, table: str) -> ReadEntry:
+        """Return what a miss in `table` runs. Raises: ControlError."""
+        return self._read_entries(table, hits=False, default=True)[0]
+
+    def _read_entries(self, table: str | None, *, hits: bool, default: bool) -> list[ReadEntry]:
+        schema = self._schema_now()
+        request = messages().ReadRequest(device_id=self._device_id)
+        query = request.entities.add().table_entry
+        query.table_id = schema.table(table).id if table is not None else 0
+        query.is_default_action = default
+        if hits:
+            query.counter_data.SetInParent()
+        found = []
+        for response in self._connected().call_for_stream("Read", request):
+            found += [_read_entry(entity.table_entry, schema) for entity in response.entities]
+        return found
+
+    # Requests
+
+    def _update_message(self, update: Update) -> Message:
+        if update.kind not in _TYPES:
+            raise UsageError(f"update kind {update.kind!r} found; {', '.join(_TYPES)} was expected")
+        table = self._schema_now().table(update.table)
+        message = messages().Update(type=_TYPES[update.kind])
+        entry = message.entity.table_entry
+        entry.table_id, entry.priority, entry.is_default_action = table.id, update.priority, update.default
+        if not update.default:
+            add_matches(entry, _matches(update.keys, table), table)
+        if update.action is not None:
+            action = table.action(update.action)
+            entry.action.action.action_id = action.id
+            for name, value in update.params.items():
+                parameter = parameter_of(action, name)
+                number = parse_value(
+                    value, parameter.width, f"action {action.name}: parameter {parameter.name}"
+                )
+                entry.action.action.params.add(param_id=parameter.id, value=encode_bytes(number))
+        return message
+
+    def _config_request(self, how: str) -> Message:
+        request = messages().SetForwardingPipelineConfigRequest(
+            device_id=self._device_id, action=_CONFIG_ACTIONS[how]
+        )
+        request.election_id.CopyFrom(uint128(self._election_id))
+        return request
+
+    def _get_config(self, response_type: int) -> Message:
+        request = messages().GetForwardingPipelineConfigRequest(
+            device_id=self._device_id, response_type=response_type
+        )
+        response = self._connected().call("GetForwardingPipelineConfig", request)
+        if not response.HasField("config"):
+            raise ControlError(
+                P4RuntimeCode.FAILED_PRECONDITION, f"device {self._device_id} runs no program; load one first"
+            )
+        return response.config
+
+    def _schema_now(self) -> Schema:
+        if self._schema is None:
+            self._schema = Schema(p4info_of_message(self._get_config(2).p4info))
+        return self._schema
+
+    def _connected(self) -> Connection:
+        if self._connection is None:
+            raise UsageError("the client is not connected; use it in a with statement")
+        return self._connection
+
+
+def _matches(keys: Mapping[str, MatchValue], table: TableSchema) -> tuple[Match, ...]:
+    given: dict[int, Match] = {}
+    for name, value in keys.items():
+        key = table.key(name)
+        given[key.id] = parse_match(value, key.match_kind, key.width, f"table {table.name}: key {key.name}")
+    return tuple(
+        given[key.id]
+        if key.id in given
+        else match_anything(key.match_kind, key.width, f"table {table.name}: key {key.name}")
+        for key in table.keys
+    )
+
+
+def _read_entry(message: Message, schema: Schema) -> ReadEntry:
+    table = schema.table_of_id(message.table_id)
+    default = bool(message.is_default_action)
+    matches = () if default else matches_of_message(message, table)
+    action, parameters = call_of_message(message.action, table, default=default)
+    hits = int(message.counter_data.packet_count) if message.HasField("counter_data") else None
+    entry = TableEntry(matches, action, parameters, message.priority)
+    return ReadEntry(table.name, entry, default, bool(message.is_const), hits)

@@ -1,0 +1,326 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The P4Runtime service on gRPC, for the devices of one process.
+
+Requests arrive as bytes and are parsed here, so that garbage is answered with INVALID_ARGUMENT.
+Everything a client can use up is bounded: streams, calls under way, message sizes.
+Source: P4Runtime Specification 1.4, "P4Runtime Service".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import logging
+import os
+import socket
+import stat
+import threading
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
+
+from .device import Device, Outcomes
+from .messages import (
+    API_VERSION,
+    MAX_MESSAGE_BYTES,
+    SERVICE,
+    STATUS_DETAILS,
+    Message,
+    messages,
+    parse,
+    serialize,
+)
+from .status_details import DEFAULT_MAX_DETAILS_BYTES, MAX_DETAILS_BYTES, MAX_DETAILS_KEY, batch_status
+from .stream import Session, serve_requests
+from .target import PipelineTarget
+
+MAX_STREAMS = 16
+"""StreamChannels at a time, over all devices; each holds two threads."""
+MAX_CALLS = 8
+"""Other calls under way at a time."""
+ENTITIES_PER_RESPONSE = 500
+"""Entities in one ReadResponse."""
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+_SOCKET_MODE = 0o600
+
+
+class P4RuntimeServer:
+    """P4Runtime for `targets`, by device id, at "unix:/path/to/socket" or "127.0.0.1:port" (0: any port).
+
+    Whoever can connect controls the NIC: a socket file is for its owner alone, and an address that is not
+    of the loopback interface is refused unless `allow_remote`.
+    """
+
+    def __init__(
+        self, targets: Mapping[int, PipelineTarget], address: str, *, allow_remote: bool = False
+    ) -> None:
+        if not targets:
+            raise UsageError("no target given; a P4Runtime server needs at least one device")
+        self._address = _checked_address(address, allow_remote)
+        self._devices = {device_id: Device(device_id, target) for device_id, target in targets.items()}
+        self._readers: set[threading.Thread] = set()
+        self._streams = threading.BoundedSemaphore(MAX_STREAMS)
+        self._workers: ThreadPoolExecutor | None = None
+        self._server: grpc.Server | None = None
+        self._socket_path: Path | None = None
+
+    def start(self) -> str:
+        """Bind, serve, and return the bound address as a client takes it.
+
+        Raises: UsageError if it was started already, or if the address cannot be bound.
+        """
+        if self._server is not None:
+            raise UsageError(f"the P4Runtime server at {self._address} runs already")
+        workers = ThreadPoolExecutor(MAX_STREAMS + MAX_CALLS, thread_name_prefix="p4runtime")
+        server = grpc.server(
+            workers,
+            handlers=[grpc.method_handlers_generic_handler(SERVICE, self._handlers())],
+            options=[
+                ("grpc.so_reuseport", 0),
+                ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+                ("grpc.max_concurrent_streams", MAX_STREAMS + MAX_CALLS),
+            ],
+            maximum_concurrent_rpcs=MAX_STREAMS + MAX_CALLS,
+        )
+        try:
+            bound = self._bind(server)
+            server.start()
+        except BaseException:
+            server.stop(None).wait()
+            workers.shutdown()
+            raise
+        self._server, self._workers = server, workers
+        return bound
+
+    def stop(self) -> None:
+        """End every call and stream, and return when no thread and no socket file is left.
+
+        May be called twice.
+        """
+        if self._server is None or self._workers is None:
+            return
+        self._server.stop(None).wait()
+        self._workers.shutdown(wait=True)
+        for reader in list(self._readers):
+            reader.join()
+        self._server = self._workers = None
+        if self._socket_path is not None:
+            self._socket_path.unlink(missing_ok=True)
+            self._socket_path = None
+
+    def __enter__(self) -> P4RuntimeServer:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _bind(self, server: grpc.Server) -> str:
+        if not self._address.startswith("unix:"):
+            try:
+                port = server.add_insecure_port(self._address)
+            except RuntimeError:
+                port = 0
+            if port == 0:
+                raise UsageError(f"cannot listen at {self._address}; another process may, or choose port 0")
+            return f"{self._address.rpartition(':')[0]}:{port}"
+        path = Path(self._address.removeprefix("unix:"))
+        _clear_stale_socket(path)
+        previous = os.umask(0o077)
+        try:
+            server.add_insecure_port(self._address)
+        except RuntimeError:
+            raise UsageError(
+                f"cannot listen at {self._address}; is {path.parent} a folder you may write?"
+            ) from None
+        finally:
+            os.umask(previous)
+        path.chmod(_SOCKET_MODE)
+        self._socket_path = path
+        return self._address
+
+    def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
+        return {
+            "Write": grpc.unary_unary_rpc_method_handler(self._write),
+            "Read": grpc.unary_stream_rpc_method_handler(self._read),
+            "SetForwardingPipelineConfig": grpc.unary_unary_rpc_method_handler(self._set_config),
+            "GetForwardingPipelineConfig": grpc.unary_unary_rpc_method_handler(self._get_config),
+            "StreamChannel": grpc.stream_stream_rpc_method_handler(self._stream_channel),
+            "Capabilities": grpc.unary_unary_rpc_method_handler(self._capabilities),
+        }
+
+    # The service's methods, each from bytes to bytes
+
+    def _write(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        with _refusals(context):
+            request = parse("WriteRequest", data)
+            outcomes = self._device(request.device_id).write(request)
+        _report(outcomes, "update", context)
+        return serialize(messages().WriteResponse())
+
+    def _read(self, data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
+        with _refusals(context):
+            request = parse("ReadRequest", data)
+            entities, outcomes = self._device(request.device_id).read(request)
+        for start in range(0, len(entities), ENTITIES_PER_RESPONSE):
+            response = messages().ReadResponse()
+            response.entities.extend(entities[start : start + ENTITIES_PER_RESPONSE])
+            yield serialize(response)
+        _report(outcomes, "entity", context)
+
+    def _set_config(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        with _refusals(context):
+            request = parse("SetForwardingPipelineConfigRequest", data)
+            self._device(request.device_id).set_config(request)
+        return serialize(messages().SetForwardingPipelineConfigResponse())
+
+    def _get_config(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        with _refusals(context):
+            request = parse("GetForwardingPipelineConfigRequest", data)
+            response = self._device(request.device_id).get_config(request)
+        return serialize(response)
+
+    def _capabilities(self, data: bytes, context: grpc.ServicerContext) -> bytes:
+        with _refusals(context):
+            parse("CapabilitiesRequest", data)
+        return serialize(messages().CapabilitiesResponse(p4runtime_api_version=API_VERSION))
+
+    def _stream_channel(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
+        if not self._streams.acquire(blocking=False):
+            error = ControlError(
+                P4RuntimeCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open, the most there may be"
+            )
+            _abort(context, error)
+        session = Session()
+        reader = threading.Thread(
+            target=self._serve_stream,
+            args=(session, requests),
+            name="p4runtime-stream",
+            daemon=True,
+        )
+        try:
+            if not context.add_callback(session.finish):
+                return
+            self._readers.add(reader)
+            reader.start()
+            for message in session.outgoing():
+                yield serialize(message)
+            if session.end is not None:
+                _abort(context, session.end)
+        finally:
+            for device in self._devices.values():
+                device.leave(session)
+            self._streams.release()
+
+    def _serve_stream(self, session: Session, requests: Iterator[bytes]) -> None:
+        serve_requests(session, requests, self._announce)
+        self._readers.discard(threading.current_thread())
+
+    def _announce(self, session: Session, update: Message) -> None:
+        if session.device_id not in (None, update.device_id):
+            raise ControlError(
+                P4RuntimeCode.FAILED_PRECONDITION,
+                f"this stream is for device {session.device_id}; open another for device {update.device_id}",
+            )
+        self._device(update.device_id).announce(session, update)
+
+    def _device(self, device_id: int) -> Device:
+        device = self._devices.get(device_id)
+        if device is None:
+            have = ", ".join(map(str, self._devices))
+            raise ControlError(
+                P4RuntimeCode.NOT_FOUND, f"there is no device {device_id}; this server has {have}"
+            )
+        return device
+
+
+@contextlib.contextmanager
+def _refusals(context: grpc.ServicerContext) -> Iterator[None]:
+    """End the call with the status of what is raised inside."""
+    try:
+        yield
+    except ControlError as error:
+        _abort(context, error)
+    except NicemuError as error:
+        _abort(context, ControlError(P4RuntimeCode.INVALID_ARGUMENT, str(error)))
+    except Exception:
+        logging.getLogger(__name__).exception("fault while serving a call")
+        _abort(context, ControlError(P4RuntimeCode.INTERNAL, "the server failed; its log has the reason"))
+
+
+def _report(outcomes: Outcomes, noun: str, context: grpc.ServicerContext) -> None:
+    """End the call with the outcome of each part of its batch, unless all went well."""
+    if all(error is None for error in outcomes):
+        return
+    status = batch_status(outcomes, noun, _max_details_bytes(context))
+    if status.details:
+        context.set_trailing_metadata(((STATUS_DETAILS, serialize(status)),))
+    context.abort(grpc.StatusCode.UNKNOWN, status.message)
+
+
+def _max_details_bytes(context: grpc.ServicerContext) -> int:
+    for key, value in context.invocation_metadata():
+        if key == MAX_DETAILS_KEY and str(value).isdecimal() and len(value) < 12:
+            return min(int(value), MAX_DETAILS_BYTES)
+    return DEFAULT_MAX_DETAILS_BYTES
+
+
+def _abort(context: grpc.ServicerContext, error: ControlError) -> Any:  # noqa: ANN401 - it never returns
+    context.abort(_CODES[int(error.code)], str(error)[:1_000])
+
+
+def _checked_address(address: str, allow_remote: bool) -> str:
+    if address.startswith("unix:"):
+        path = address.removeprefix("unix:")
+        if not path.startswith("/") or path.startswith("//"):
+            raise UsageError(f"address {address!r}: an absolute path was expected, as unix:/run/nic0.sock")
+        if len(os.fsencode(path)) > 107:
+            raise UsageError(f"address {address!r}: a socket's path has at most 107 bytes")
+        return address
+    host, colon, port = address.rpartition(":")
+    if not colon or not port.isdecimal() or int(port) > 65_535:
+        raise UsageError(
+            f"address {address!r} found; unix:/path or host:port was expected, as 127.0.0.1:9559"
+        )
+    try:
+        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        loopback = host == "localhost"
+    if not loopback and not allow_remote:
+        raise UsageError(
+            f"address {address!r} can be reached from other machines, and P4Runtime here asks nobody "
+            "who they are; use 127.0.0.1 or unix:/path, or say allow_remote"
+        )
+    return address
+
+
+def _clear_stale_socket(path: Path) -> None:
+    """Remove a socket file that nobody listens at.
+
+    Raises: UsageError if somebody does, or if it is no socket.
+    """
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise UsageError(f"cannot listen at {path}: {error.strerror}") from None
+    if not stat.S_ISSOCK(mode):
+        raise UsageError(f"{path} exists and is no socket; choose another path")
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1)
+        try:
+            probe.connect(str(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+        except OSError as error:
+            raise UsageError(f"cannot tell whether {path} is in use: {error.strerror or error}") from None
+    raise UsageError(f"another process listens at {path} already; stop it or choose another path")

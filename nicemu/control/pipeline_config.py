@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forwarding pipeline config of one device: checked, saved, committed, read back.
+
+`p4_device_config` is the program's IR as JSON. A saved program that is not committed yet has an engine of
+its own, which takes the reads and writes that refer to it; committing moves its entries to the target.
+Source: P4Runtime Specification 1.4, "SetForwardingPipelineConfig RPC", "GetForwardingPipelineConfig RPC".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import Engine, Match, Program, TableEntry, p4info_of
+
+from .info_message import info_message, p4info_of_message
+from .messages import Message, messages
+from .schema import Schema, difference
+from .target import PipelineTarget
+
+_ALL, _COOKIE_ONLY, _P4INFO, _DEVICE_CONFIG = range(4)
+_ACTIONS = ("UNSPECIFIED", "VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "COMMIT", "RECONCILE_AND_COMMIT")
+
+Place: TypeAlias = tuple[str, tuple[Match, ...], int]
+"""Table, matches and priority of an entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a client wants to find again with an entry."""
+
+    controller_metadata: int = 0
+    metadata: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """A program that runs on this NIC, with the config that brought it."""
+
+    program: Program
+    config: Message
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    checked: _Checked
+    engine: Engine
+    metadata: dict[Place, Metadata] = field(default_factory=dict)
+
+
+class PipelineConfig:
+    """What one target runs, and what waits to be committed. Callers serialise the calls."""
+
+    def __init__(self, target: PipelineTarget) -> None:
+        self._target = target
+        self._committed: _Checked | None = None
+        self._saved: _Saved | None = None
+        self._metadata: dict[Place, Metadata] = {}
+        self._schema: tuple[Program, Schema] | None = None
+
+    @property
+    def target(self) -> PipelineTarget:
+        """The pipeline that reads and writes refer to: that of the saved program, else the real one."""
+        return self._saved.engine if self._saved else self._target
+
+    @property
+    def metadata(self) -> dict[Place, Metadata]:
+        """What clients have stored with the entries of `target`; entries without any are not in it."""
+        return self._saved.metadata if self._saved else self._metadata
+
+    def schema(self) -> Schema:
+        """Return the tables of the program that reads and writes refer to.
+
+        Raises: ControlError(FAILED_PRECONDITION) if there is none.
+        """
+        program = self.program()
+        if self._schema is None or self._schema[0] is not program:
+            self._schema = (program, Schema(p4info_of(program)))
+        return self._schema[1]
+
+    def program(self) -> Program:
+        """Return the program that reads and writes refer to. Raises: ControlError(FAILED_PRECONDITION)."""
+        program = self.target.program
+        if program is None:
+            raise ControlError(
+                P4RuntimeCode.FAILED_PRECONDITION,
+                "no program is loaded; SetForwardingPipelineConfig comes first",
+            )
+        return program
+
+    def set(self, request: Message) -> None:
+        """Do what a SetForwardingPipelineConfigRequest asks.
+
+        Raises: ControlError; then the old program goes on, entries and all.
+        """
+        name = _ACTIONS[request.action] if 0 <= request.action < len(_ACTIONS) else str(request.action)
+        match name:
+            case "VERIFY":
+                self._check(request)
+            case "VERIFY_AND_SAVE":
+                checked = self._check(request)
+                self._saved = _Saved(checked, _engine_of(checked.program))
+            case "VERIFY_AND_COMMIT":
+                self._commit(self._check(request), None, {})
+            case "COMMIT":
+                if request.HasField("config"):
+                    raise _illegal("COMMIT takes no config: it realises the one that VERIFY_AND_SAVE brought")
+                if self._saved is None:
+                    raise ControlError(
+                        P4RuntimeCode.NOT_FOUND, "nothing is saved to commit; VERIFY_AND_SAVE comes first"
+                    )
+                self._commit(self._saved.checked, self._saved.engine, self._saved.metadata)
+            case "RECONCILE_AND_COMMIT":
+                checked = self._check(request)
+                self._commit(checked, self._reconciled(checked.program), self._metadata)
+            case _:
+                raise _illegal(f"action is {name}; one of {', '.join(_ACTIONS[1:])} was expected")
+
+    def get(self, response_type: int) -> Message:
+        """Return the GetForwardingPipelineConfigResponse; without a program it has no config."""
+        if not _ALL <= response_type <= _DEVICE_CONFIG:
+            raise _illegal(f"response_type is {response_type}; 0 to {_DEVICE_CONFIG} was expected")
+        response = messages().GetForwardingPipelineConfigResponse()
+        program = self._target.program
+        if program is None:
+            return response
+        committed = self._committed.config if self._committed and self._committed.program is program else None
+        config = response.config
+        config.SetInParent()
+        if response_type in (_ALL, _P4INFO):
+            config.p4info.CopyFrom(committed.p4info if committed else info_message(p4info_of(program)))
+        if response_type in (_ALL, _DEVICE_CONFIG):
+            config.p4_device_config = committed.p4_device_config if committed else program.to_json().encode()
+        if committed and committed.HasField("cookie"):
+            config.cookie.CopyFrom(committed.cookie)
+        return response
+
+    def _check(self, request: Message) -> _Checked:
+        """Return the program of a config; a config without p4info gets the program's own."""
+        if not request.HasField("config") or not request.config.p4_device_config:
+            raise _illegal("the config has no p4_device_config; the program's IR as JSON was expected")
+        program = Program.from_json(request.config.p4_device_config)
+        own = p4info_of(program)
+        config = messages().ForwardingPipelineConfig()
+        config.CopyFrom(request.config)
+        if request.config.HasField("p4info"):
+            contradiction = difference(p4info_of_message(request.config.p4info), own)
+            if contradiction:
+                raise _illegal(f"p4info does not belong to this program: {contradiction}; compile both again")
+        else:
+            config.p4info.CopyFrom(info_message(own))
+        return _Checked(program, config)
+
+    def _commit(self, checked: _Checked, staged: Engine | None, metadata: dict[Place, Metadata]) -> None:
+        self._target.load(checked.program)
+        running = self._target.program
+        self._committed = _Checked(running if running is not None else checked.program, checked.config)
+        self._saved, self._metadata = None, metadata
+        if staged is not None:
+            copy_entries(staged, self._target)
+
+    def _reconciled(self, program: Program) -> Engine:
+        """Return an engine that runs `program` with the target's present entries. Raises: ControlError."""
+        staged = _engine_of(program)
+        try:
+            copy_entries(self._target, staged)
+        except ControlError as error:
+            raise _illegal(f"the present entries do not fit the new program: {error}") from None
+        return staged
+
+
+def copy_entries(source: PipelineTarget, destination: PipelineTarget) -> None:
+    """Give `destination` the entries of `source`, and no others, and the default actions chosen at run time.
+
+    Const entries are the program's own and stay; a table that `destination` lacks may go if it is empty.
+    Raises: ControlError if something does not fit; `destination` may then have some of the entries.
+    """
+    old, new = source.program, destination.program
+    assert new is not None
+    new_tables = {table.name: table for table in new.control.tables}
+    chosen = {info.name: (info.default_action, info.default_parameters) for info in source.tables()}
+    for table in old.control.tables if old else ():
+        default = (table.default_action.action, table.default_action.parameters)
+        if chosen[table.name] != default:
+            destination.set_default(table.name, *chosen[table.name])
+        entries = [] if table.const_entries else source.read(table.name)
+        if entries or (table.name in new_tables and not new_tables[table.name].const_entries):
+            _copy_table(table.name, entries, destination)
+
+
+def _copy_table(table: str, entries: Sequence[TableEntry], destination: PipelineTarget) -> None:
+    wanted = {(entry.matches, entry.priority): entry for entry in entries}
+    present = {(entry.matches, entry.priority): entry for entry in destination.read(table)}
+    for matches, priority in present.keys() - wanted.keys():
+        destination.delete(table, matches, priority)
+    for place, entry in wanted.items():
+        if place not in present:
+            destination.insert(table, entry)
+        elif present[place] != entry:
+            destination.modify(table, entry)
+
+
+def _engine_of(program: Program) -> Engine:
+    engine = Engine()
+    engine.load(program)
+    return engine
+
+
+def _illegal(sentence: str) -> ControlError:
+    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, sentence)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tables and actions of a P4Info, found by id or by name.
+
+The server makes its P4Info from the program it runs, the client from the message it is sent; both then
+speak of the same tables. Names are found whole, or by any suffix behind a dot that only one has.
+Source: P4Runtime Specification 1.4, "P4Info Objects".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol, TypeVar
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription
+
+
+class TableSchema:
+    """One table, with its actions looked up."""
+
+    def __init__(self, description: TableDescription, actions: dict[int, ActionInfo]) -> None:
+        self.description = description
+        self.name = description.name
+        self.id = description.id
+        self.keys = description.keys
+        self.scopes = {ref.id: ref.scope for ref in description.actions}
+        self.actions = tuple(actions[ref.id] for ref in description.actions)
+        self.has_priority = any(key.match_kind in ("ternary", "range") for key in self.keys)
+
+    def key(self, name: str) -> KeyInfo:
+        """Return the key of that name. Raises: ControlError(NOT_FOUND)."""
+        return _find(name, self.keys, f"table {self.name}", "key")
+
+    def action(self, name: str) -> ActionInfo:
+        """Return the action of that name. Raises: ControlError(NOT_FOUND)."""
+        return _find(name, self.actions, f"table {self.name}", "action")
+
+    def action_of_id(self, action_id: int) -> ActionInfo:
+        """Return the action of that id.
+
+        Raises: ControlError(INVALID_ARGUMENT), as the specification wants.
+        """
+        for action in self.actions:
+            if action.id == action_id:
+                return action
+        have = ", ".join(f"{action.name} ({action.id})" for action in self.actions)
+        raise ControlError(
+            P4RuntimeCode.INVALID_ARGUMENT,
+            f"table {self.name} has no action of id {action_id}; it has {have or 'none'}",
+        )
+
+
+class Schema:
+    """Every table of a P4Info."""
+
+    def __init__(self, p4info: P4Info) -> None:
+        self.p4info = p4info
+        actions = {action.id: action for action in p4info.actions}
+        self.tables = tuple(TableSchema(description, actions) for description in p4info.tables)
+        self._by_id = {table.id: table for table in self.tables}
+
+    def table(self, name: str) -> TableSchema:
+        """Return the table of that name. Raises: ControlError(NOT_FOUND)."""
+        return _find(name, self.tables, "the program", "table")
+
+    def table_of_id(self, table_id: int) -> TableSchema:
+        """Return the table of that id. Raises: ControlError(NOT_FOUND)."""
+        table = self._by_id.get(table_id)
+        if table is None:
+            have = ", ".join(f"{table.name} ({table.id})" for table in self.tables)
+            raise ControlError(
+                P4RuntimeCode.NOT_FOUND,
+                f"there is no table of id {table_id}; the program has {have or 'no table'}",
+            )
+        return table
+
+
+def parameter_of(action: ActionInfo, name: str) -> ParameterInfo:
+    """Return the parameter of that name. Raises: ControlError(NOT_FOUND)."""
+    return _find(name, action.params, f"action {action.name}", "parameter")
+
+
+def difference(given: P4Info, own: P4Info) -> str | None:
+    """Return one sentence on the first point where a client's P4Info contradicts the program's, or None.
+
+    Names of keys and parameters, sizes, aliases and the like do not change what a request means, and may
+    differ.
+    """
+    sides = (
+        ("table", _table_facts(given), _table_facts(own)),
+        ("action", _action_facts(given), _action_facts(own)),
+    )
+    for kind, theirs, ours in sides:
+        for name in sorted(theirs.keys() | ours.keys()):
+            if name not in ours or name not in theirs:
+                return f"{kind} {name} is in {'p4info' if name in theirs else 'the program'} only"
+            for fact, value in theirs[name].items():
+                if value != ours[name][fact]:
+                    return f"{kind} {name} has {fact} {value} in p4info and {ours[name][fact]} in the program"
+    return None
+
+
+def _table_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
+    return {
+        table.name: {
+            "id": table.id,
+            "keys (id, bits, kind)": [(key.id, key.width, key.match_kind) for key in table.keys],
+            "actions": sorted(action.name for action in table.actions),
+        }
+        for table in p4info.tables
+    }
+
+
+def _action_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
+    return {
+        action.name: {
+            "id": action.id,
+            "parameters (id, bits)": [(item.id, item.width) for item in action.params],
+        }
+        for action in p4info.actions
+    }
+
+
+class _Named(Protocol):
+    @property
+    def name(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=_Named)
+
+
+def _find(name: str, items: Sequence[Item], owner: str, kind: str) -> Item:
+    whole = [item for item in items if item.name == name]
+    found = whole or [item for item in items if item.name.endswith("." + name)]
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        sentence = f"{owner} has no {kind} {name!r}; it has {_listed(items)}"
+    else:
+        sentence = f"{owner} has several {kind}s {name!r}: {_listed(found)}; write more of the name"
+    raise ControlError(P4RuntimeCode.NOT_FOUND, sentence)
+
+
+def _listed(items: Iterable[_Named]) -> str:
+    names = [item.name for item in items]
+    return (
+        ", ".join(names[:20]) + (f" and {len(names) - 20} more" if len(names) > 20 else "")
+        if names
+        else "none"
+    )

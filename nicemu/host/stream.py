@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Streams: work in order, and a store into a doorbell when the work before it is done.
+
+`HostStream` is a thread of this process, `ProcessStream` a process that stands in for the GPU. Both take the same calls
+as the stepper's stream: kernels are methods of an object that a module makes, and the module is loaded by path.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import socket
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+
+from nicemu.abi import SharedMemory
+from nicemu.errors import NicemuError, UsageError
+from nicemu.pcie import Backing, store_u64
+from nicemu.programs import find_program, load_module
+
+
+class Stream(Protocol):
+    """A queue of work that something other than the host's own thread carries out, in order."""
+
+    def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
+        """Load a kernel module: its `kernels(memory, **settings)` returns an object whose methods are the kernels.
+
+        `memory` maps names to `nicemu.host.Memory`; the kernels see NumPy arrays.
+        """
+        ...
+
+    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
+        """Put a kernel into the stream."""
+        ...
+
+    def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Put an 8-byte store into the stream."""
+        ...
+
+    def synchronize(self) -> list[Any]:
+        """Wait until the stream is empty; return what the kernels since the last call returned."""
+        ...
+
+    def close(self) -> None:
+        """End the stream."""
+        ...
+
+
+class HostStream:
+    """A stream that a thread of this process carries out."""
+
+    def __init__(self) -> None:
+        self._queue: queue.SimpleQueue[tuple[Any, ...] | None] = queue.SimpleQueue()
+        self._results: list[Any] = []
+        self._error: BaseException | None = None
+        self._kernels: Any = None
+        self._thread = threading.Thread(target=self._run, name="nicemu-stream", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (item := self._queue.get()) is not None:
+            kind = item[0]
+            if kind == "sync":
+                item[1].set()
+                continue
+            if self._error is not None:
+                continue
+            try:
+                if kind == "launch":
+                    self._results.append(getattr(self._kernels, item[1])(**item[2]))
+                elif kind == "call":
+                    item[1]()
+                else:
+                    store_u64(item[1], item[2])
+            except BaseException as error:
+                self._error = error
+
+    def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
+        """Load a kernel module; see `Stream.load`."""
+        module = load_module(find_program(path))
+        arrays = {name: piece.array for name, piece in memory.items()}
+        self._kernels = module.kernels(arrays, **settings)
+
+    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
+        """Put a kernel into the stream."""
+        self._queue.put(("launch", kernel, operands))
+
+    def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Put an 8-byte store into the stream."""
+        self._queue.put(("store", memory.address + offset_bytes, value))
+
+    def synchronize(self) -> list[Any]:
+        """Wait until the stream is empty. Raises: NicemuError if a kernel failed."""
+        done = threading.Event()
+        self._queue.put(("sync", done))
+        done.wait()
+        if self._error is not None:
+            error, self._error = self._error, None
+            raise NicemuError(f"a kernel failed: {type(error).__name__}: {error}") from error
+        results, self._results = self._results, []
+        return results
+
+    def close(self) -> None:
+        """End the thread after what is in the stream."""
+        self._queue.put(None)
+        self._thread.join()
+
+
+class ProcessStream:
+    """A stream that a process of its own carries out: it stands in for the GPU.
+
+    The process maps the memory that kernels use and the doorbells that stores go to; it goes on while this process is
+    stopped, and ends when this process does.
+    """
+
+    def __init__(self) -> None:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "nicemu", "stream-process", str(theirs.fileno())],
+                pass_fds=(theirs.fileno(),),
+                stdin=subprocess.DEVNULL,
+            )
+        self._socket = ours
+        self._maps: dict[int, int] = {}
+
+    @property
+    def pid(self) -> int:
+        """Process id of the stand-in."""
+        return self._process.pid
+
+    def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        data = json.dumps(message).encode()
+        try:
+            socket.send_fds(self._socket, [data], fds)
+        except OSError as error:
+            raise NicemuError(f"the stream's process is gone: {error}") from error
+
+    def _map(self, memory: SharedMemory) -> int:
+        key = memory.address
+        if key not in self._maps:
+            fd = getattr(memory, "fd", None)
+            if fd is None:
+                raise UsageError("the stream's process can only reach memory that nic.allocate() made")
+            self._maps[key] = len(self._maps)
+            message = {"op": "map", "id": self._maps[key], "length_bytes": memory.length_bytes}
+            self._send(message, (fd,))
+        return self._maps[key]
+
+    def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
+        """Load a kernel module in the process; see `Stream.load`."""
+        arrays = {
+            name: {
+                "map": self._map(piece.shared),
+                "dtype": piece.array.dtype.str,
+                "shape": list(piece.array.shape),
+            }
+            for name, piece in memory.items()
+        }
+        message = {"op": "load", "path": str(find_program(path)), "memory": arrays, "settings": settings}
+        self._send(message)
+        self.synchronize()
+
+    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
+        """Put a kernel into the stream; operands are JSON-able."""
+        self._send({"op": "launch", "kernel": kernel, "operands": operands})
+
+    def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Put an 8-byte store into the stream."""
+        self._send({"op": "store", "map": self._map(memory), "offset": offset_bytes, "value": value})
+
+    def synchronize(self) -> list[Any]:
+        """Wait until the stream is empty. Raises: NicemuError if a kernel failed or the process is gone."""
+        self._send({"op": "sync"})
+        data = self._socket.recv(1 << 20)
+        if not data:
+            raise NicemuError("the stream's process has ended")
+        reply = json.loads(data)
+        if reply["error"]:
+            raise NicemuError(f"a kernel failed: {reply['error']}")
+        results: list[Any] = reply["results"]
+        return results
+
+    def close(self) -> None:
+        """End the process."""
+        self._socket.close()
+        try:
+            self._process.wait(timeout=5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def run_stream_process(fd: int) -> None:
+    """Be the process of a ProcessStream: carry out what arrives on the socket until it closes."""
+    link = socket.socket(fileno=fd)
+    maps: dict[int, Backing] = {}
+    kernels: Any = None
+    results: list[Any] = []
+    error = ""
+    while True:
+        data, fds, _, _ = socket.recv_fds(link, 1 << 20, 4)
+        if not data:
+            return
+        message = json.loads(data)
+        operation = message["op"]
+        try:
+            if operation == "map":
+                maps[message["id"]] = Backing.from_fd(fds[0], message["length_bytes"])
+            elif operation == "load":
+                arrays = {
+                    name: np.frombuffer(maps[piece["map"]].view, piece["dtype"], int(np.prod(piece["shape"]))).reshape(
+                        piece["shape"]
+                    )
+                    for name, piece in message["memory"].items()
+                }
+                kernels = load_module(Path(message["path"])).kernels(arrays, **message["settings"])
+            elif operation == "launch" and not error:
+                results.append(getattr(kernels, message["kernel"])(**message["operands"]))
+            elif operation == "store" and not error:
+                store_u64(maps[message["map"]].address + message["offset"], message["value"])
+        except Exception as failure:
+            error = f"{message.get('kernel', operation)}: {type(failure).__name__}: {failure}"
+        if operation == "sync":
+            link.send(json.dumps({"results": results, "error": error}).encode())
+            results, error = [], ""
+
+
+def detach_from_terminal() -> None:
+    """Leave the terminal's process group, so that Ctrl-C reaches the program that started this one alone."""
+    os.setpgrp()

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device: one emulated NIC put together from its blocks, sans-IO.
+
+`SmartNic` has six ways in and one way out; `run_datapath` is its datapath for a thread of its own. The two drivers, the
+stepper and the live process, are in `nicemu.run`.
+"""
+
+from .admin import Admin
+from .arena import STAT_NAMES, Arena
+from .card import KV_PORT, SERVICE_PD
+from .config import NamespaceConfig, NicConfig
+from .control import ControlRings
+from .datapath import poll, run_datapath
+from .device import SmartNic
+from .effects import Effect, PerformIo, SendFrames
+from .owner import MAX_PACKET_BYTES, Owner
+from .peering import attach, detach, make_inbox, map_backing, shared_backings
+from .queue_pairs import Peer
+
+__all__ = [
+    "KV_PORT",
+    "MAX_PACKET_BYTES",
+    "SERVICE_PD",
+    "STAT_NAMES",
+    "Admin",
+    "Arena",
+    "ControlRings",
+    "Effect",
+    "NamespaceConfig",
+    "NicConfig",
+    "Owner",
+    "Peer",
+    "PerformIo",
+    "SendFrames",
+    "SmartNic",
+    "attach",
+    "detach",
+    "make_inbox",
+    "map_backing",
+    "poll",
+    "run_datapath",
+    "shared_backings",
+]

@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a host process asks of the NIC's control side, as JSON-able operations: counters, memory, keys, slots.
+
+Every operation checks that what it names belongs to the process; a refused one raises and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from nicemu.abi import Access, registers
+from nicemu.errors import UsageError
+from nicemu.firmware import LandingSlot
+from nicemu.pcie import Backing
+
+from .arena import STAT_NAMES
+from .device import SmartNic
+from .owner import Owner
+
+_ACCESS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
+
+
+class Admin:
+    """The operations of one device."""
+
+    def __init__(self, device: SmartNic) -> None:
+        self._device = device
+        self._operations: dict[str, Callable[..., dict[str, Any]]] = {
+            "counter_open": self._counter_open,
+            "counter_close": self._counter_close,
+            "doorbell_open": self._doorbell_open,
+            "register": self._register,
+            "deregister": self._deregister,
+            "listen": self._listen,
+            "landing_post": self._landing_post,
+            "landing_withdraw": self._landing_withdraw,
+        }
+
+    def handle(self, owner: Owner, operation: str, operands: dict[str, Any]) -> dict[str, Any]:
+        """Carry out an operation for a process.
+
+        Raises: NicemuError if it is refused; UsageError for an unknown one or missing operands.
+        """
+        function = self._operations.get(operation)
+        if function is None:
+            raise UsageError(f"unknown operation {operation!r}; known are {', '.join(self._operations)}")
+        try:
+            return function(owner, **operands)
+        except TypeError as error:
+            raise UsageError(f"{operation}: {error}") from error
+
+    def share(self, owner: Owner, backing: Backing, kind: str) -> int:
+        """Map memory that a process brought; return its bus address."""
+        if kind not in ("host", "gpu"):
+            raise UsageError(f"memory is of kind host or gpu, not {kind!r}")
+        piece = self._device.memory.add_host(backing, kind, owner.number)
+        owner.pieces[piece.window.bus_address] = piece
+        return piece.window.bus_address
+
+    def _counter_open(self, owner: Owner, name: str, remote: bool = False) -> dict[str, Any]:
+        counter = self._device.unit.allocate(owner=owner.number, pd=owner.pd, remote=bool(remote))
+        owner.counters[counter] = str(name)
+        self._device.unit.publish_at(counter, owner.write_back_entry(counter))
+        return {"counter": counter}
+
+    def _counter_close(self, owner: Owner, counter: int, force: bool = False) -> dict[str, Any]:
+        owner.check_counter(counter)
+        with self._device.rings.paused():
+            self._device.unit.close(counter, force=bool(force))
+            for cell, rung in list(owner.cells.items()):
+                if rung == counter:
+                    del owner.cells[cell]
+                    self._device.arena.doorbells[owner.number, cell] = -1
+        del owner.counters[counter]
+        return {}
+
+    def _doorbell_open(self, owner: Owner, counter: int) -> dict[str, Any]:
+        owner.check_counter(counter)
+        cell = owner.open_cell(counter)
+        with self._device.rings.paused():
+            place = owner.bar.address + registers.DOORBELLS + 8 * cell
+            owner.bar.view[registers.DOORBELLS + 8 * cell : registers.DOORBELLS + 8 * cell + 8] = bytes(8)
+            self._device.arena.rung[owner.number, cell] = 0
+            self._device.arena.doorbells[owner.number, cell] = counter
+        return {"cell": cell, "address_in_bar": place - owner.bar.address}
+
+    def _register(
+        self,
+        owner: Owner,
+        address: int,
+        length_bytes: int,
+        access: int | None = None,
+        counter: int | None = None,
+    ) -> dict[str, Any]:
+        if counter is not None:
+            owner.check_counter(counter)
+        rights = _ACCESS if access is None else Access(access)
+        region = self._device.memory.register(owner.pd, address, length_bytes, rights, owner.number, counter)
+        owner.keys.add(region.key)
+        return {"key": region.key}
+
+    def _deregister(self, owner: Owner, key: int, force: bool = False) -> dict[str, Any]:
+        if key not in owner.keys:
+            raise UsageError(f"key {key:#x} is not one of this process")
+        slots = self._device.unit.state.slots
+        with self._device.rings.paused():
+            waiting = (slots["state"] != 0) & (slots["owner"] == owner.number) & (slots["opcode"] < 16)
+            using = waiting & (
+                ((slots["sge_count"] > 0) & (slots["sge0_lkey"] == key))
+                | ((slots["sge_count"] > 1) & (slots["sge1_lkey"] == key))
+            )
+            if using.any() and not force:
+                raise UsageError(
+                    f"{int(using.sum())} armed operations use key {key:#x} (EBUSY); cancel them first, or force it "
+                    "and they will complete in error"
+                )
+            self._device.memory.deregister(key)
+            self._device.drain_peers()
+        owner.keys.discard(key)
+        return {}
+
+    def _listen(self, owner: Owner) -> dict[str, Any]:
+        other = next((one for one in self._device.owners.values() if one.listening), None)
+        if other is not None and other is not owner:
+            raise UsageError(f"another process receives the packets of {self._device.config.name} already")
+        owner.listening = True
+        return {}
+
+    def _landing_post(
+        self, owner: Owner, index: int, address: int, length_bytes: int, key: int
+    ) -> dict[str, Any]:
+        region = self._device.memory.table.regions.get(key)
+        if key not in owner.keys or region is None:
+            raise UsageError(f"key {key:#x} is not one of this process")
+        if address < region.iova or address + length_bytes > region.iova + region.length_bytes:
+            raise UsageError(f"landing slot {index} lies outside the region of key {key:#x}")
+        if any(slot.pd == owner.pd and slot.index == index for slot in self._device.card.landing):
+            raise UsageError(f"landing slot {index} is on the free ring already")
+        slot = LandingSlot(index, address, length_bytes, key, owner.pd)
+        renewed = self._device.rotate_key(slot)
+        self._device.card.landing.append(renewed)
+        return {"key": renewed.key}
+
+    def _landing_withdraw(self, owner: Owner, index: int) -> dict[str, Any]:
+        landing = self._device.card.landing
+        slot = next((slot for slot in landing if slot.pd == owner.pd and slot.index == index), None)
+        if slot is not None:
+            landing.remove(slot)
+        return {"withdrawn": slot is not None}
+
+    def describe(self) -> dict[str, Any]:
+        """What `nicemu stats` and `nicemu counter list` show."""
+        device = self._device
+        counters = []
+        for owner in device.owners.values():
+            for number, name in owner.counters.items():
+                success, errors = device.unit.read(number)
+                record = device.unit.state.counters[number]
+                counters.append(
+                    {
+                        "counter": number,
+                        "name": name,
+                        "owner": owner.number,
+                        "success": success,
+                        "errors": errors,
+                        "armed": int(record.armed),
+                        "aimed": int(record.aimed),
+                        "in_flight": int(record.in_flight),
+                        "overflow": bool(record.overflow),
+                    }
+                )
+        return {
+            "nic": device.config.name,
+            "statistics": device.statistics(),
+            "counters": counters,
+            "firmware": device.firmware.names(),
+            "program": getattr(device.pipeline.program, "name", None),
+            "peers": {peer.name: sorted(peer.queue_pairs) for peer in device.queue_pairs.peers.values()},
+            "datapath": list(STAT_NAMES),
+        }

@@ -1,0 +1,120 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All per-event state of one NIC in arrays: trigger unit, RDMA tables, owners, and the rings between its two threads.
+
+The datapath alone changes what lies here, but for what is noted; the control thread asks it by records in the `down`
+ring and hears from it by records in the `up` ring. Both rings have one producer and one consumer.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+import numpy as np
+
+from nicemu import rdma, trigger
+from nicemu.abi import ARMED, registers
+from nicemu.pcie import Backing
+
+RING_COUNT = 4096
+RING_RECORD = np.dtype([("kind", "u8"), ("words", "u8", 6), ("ready", "u8"), ("work", ARMED)])
+"""A record between the threads: a kind, operands, and armed work where the kind has some."""
+
+OWNER = np.dtype(
+    [
+        ("bar", "u8"),  # raw address of the owner's BAR, 0: nobody
+        ("doorbells", "i4"),  # cells to look at: one more than the highest that is open
+        ("active", "u1"),
+        ("commands", "u8"),  # commands taken
+        ("responses", "u8"),  # responses given
+    ],
+    align=True,
+)
+LINK = np.dtype(
+    [
+        ("up_head", "u8"),
+        ("up_tail", "u8"),
+        ("down_head", "u8"),
+        ("down_tail", "u8"),
+        ("stop", "u8"),
+        ("sleeping", "u8"),  # 1 while the control thread waits for its eventfd
+        ("one", "u8"),
+        ("scratch", "u8", 2),
+        ("address", "u8"),  # raw address of this record
+        ("up_address", "u8"),  # raw addresses of the arrays
+        ("down_address", "u8"),
+        ("slots_address", "u8"),
+        ("eventfd", "i8"),
+        ("polls", "u8"),
+        ("naps", "u8"),
+        ("pause", "u8"),  # the control thread asks the datapath to stand still
+        ("parked", "u8"),  # and it does
+    ],
+    align=True,
+)
+STAT_NAMES = (
+    "doorbells",
+    "doorbell.backwards",
+    "commands",
+    "command.refused",
+    "fired",
+    "writes",
+    "write_bytes",
+    "arrivals",
+    "arrival_bytes",
+    "immediate.refused",
+    "completion.errors",
+    "completion_queue.overrun",
+    "transport.busy",
+)
+"""Names of the datapath's counts, in the order of the `stats` array."""
+
+FIRMWARE = 0
+"""The owner number of the NIC's own firmware; host processes are 1 and up."""
+
+NO_CELL, TRANSMIT_CELL = -1, -2
+"""What a doorbell cell rings when it is no counter: nothing, or the transmit ring."""
+
+
+class Arena(NamedTuple):
+    """The arrays that the datapath works on.
+
+    doorbells: int32[owner, cell], the counter a cell rings. rung: uint64[owner, cell], the last total seen.
+    queue_counters: int32[queue pair], the counter that orders its posted work. stats: uint64[len(STAT_NAMES)].
+    """
+
+    trigger: trigger.TriggerState
+    rdma: rdma.RdmaState
+    owners: np.recarray  # type: ignore[type-arg]
+    doorbells: np.ndarray  # type: ignore[type-arg]
+    rung: np.ndarray  # type: ignore[type-arg]
+    queue_counters: np.ndarray  # type: ignore[type-arg]
+    link: np.recarray  # type: ignore[type-arg]
+    up: np.recarray  # type: ignore[type-arg]
+    down: np.recarray  # type: ignore[type-arg]
+    stats: np.ndarray  # type: ignore[type-arg]
+
+
+def new_arena(unit: trigger.TriggerUnit, public: Backing) -> Arena:
+    """Return the arena of a NIC whose public tables lie in `public`."""
+    up = np.zeros(RING_COUNT, RING_RECORD).view(np.recarray)
+    down = np.zeros(RING_COUNT, RING_RECORD).view(np.recarray)
+    link = np.zeros(1, LINK).view(np.recarray)
+    link["one"] = 1
+    link["address"] = link.ctypes.data
+    link["up_address"], link["down_address"] = up.ctypes.data, down.ctypes.data
+    link["slots_address"] = unit.state.slots.ctypes.data
+    link["eventfd"] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+    owners = registers.MAX_OWNERS
+    return Arena(
+        unit.state,
+        rdma.new_state(public.address),
+        np.zeros(owners, OWNER).view(np.recarray),
+        np.full((owners, registers.DOORBELL_COUNT), NO_CELL, np.int32),
+        np.zeros((owners, registers.DOORBELL_COUNT), np.uint64),
+        np.full(registers.MAX_QUEUE_PAIRS, trigger.NONE, np.int32),
+        link,
+        up,
+        down,
+        np.zeros(len(STAT_NAMES), np.uint64),
+    )

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The device as its own firmware sees it: implements `nicemu.firmware.Card`."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Coroutine
+from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nicemu.abi import ARMED, Access, DeferredWork, Opcode, WorkRequest, pack_deferred, pack_work
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
+from nicemu.firmware import Buffer, Event, LandingSlot, Signal, Task
+from nicemu.pipeline import Exact, TableEntry
+from nicemu.wire import ETHERTYPE_IPV4, Ethernet, encode_udp_frame, parse_ipv4
+
+from .arena import FIRMWARE
+from .datapath import DOWN_ADD, DOWN_ARM
+
+if TYPE_CHECKING:
+    from .device import SmartNic
+
+SERVICE_PD = 1
+"""Protection domain of the firmware's memory and queue pairs."""
+KV_PORT = 19286
+
+
+class FirmwareCard:
+    """What `Nic` calls; one a NIC. Tracks what each task holds, and takes it back when the task fails."""
+
+    def __init__(self, device: SmartNic) -> None:
+        self._device = device
+        self.landing: deque[LandingSlot] = deque()
+        self.held: dict[Task, list[LandingSlot | int]] = {}
+        self.signals: dict[int, Signal] = {}
+        self._next_cookie = 1
+
+    def _cookie(self, signal: Signal) -> int:
+        cookie = self._next_cookie
+        self._next_cookie += 1
+        self.signals[cookie] = signal
+        return cookie
+
+    def _hold(self, thing: LandingSlot | int) -> None:
+        task = self._device.scheduler.current
+        if task is not None:
+            self.held.setdefault(task, []).append(thing)
+
+    def _let_go(self, thing: LandingSlot | int) -> None:
+        for things in self.held.values():
+            if thing in things:
+                things.remove(thing)
+                return
+
+    def release(self, task: Task) -> None:
+        """Take back what a task that ended still held: counters, and landing slots under a new key."""
+        for thing in self.held.pop(task, []):
+            if isinstance(thing, LandingSlot):
+                self.return_landing_slot(thing, rotate_key=True)
+            else:
+                self.free_counter(thing)
+
+    # Card
+
+    def now_ns(self) -> int:
+        """The time of the way in that runs now."""
+        return self._device.now_ns
+
+    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None]) -> None:
+        """Start a firmware task without a deadline."""
+        self._device.scheduler.spawn(name, coroutine, self._device.now_ns)
+
+    def read_memory(self, address: int, length_bytes: int) -> bytes:
+        """Copy memory."""
+        return self._device.memory.space.read(address, length_bytes, "firmware")
+
+    def write_memory(self, address: int, data: bytes) -> None:
+        """Store into memory."""
+        self._device.memory.space.write(address, data, "firmware")
+
+    def memory_view(self, address: int, length_bytes: int) -> memoryview:
+        """Return memory itself."""
+        return self._device.memory.space.view(address, length_bytes, "firmware")
+
+    def allocate_memory(self, length_bytes: int, remote: bool) -> Buffer:
+        """Return registered NIC memory."""
+        memory = self._device.memory
+        access = Access.LOCAL_WRITE
+        if remote:
+            access |= Access.REMOTE_WRITE | Access.REMOTE_READ
+        address = memory.allocate(length_bytes)
+        region = memory.register(SERVICE_PD, address, length_bytes, access, FIRMWARE)
+        return Buffer(address, length_bytes, region.key)
+
+    def allocate_counter(self, pd: int) -> int:
+        """Return a counter of the firmware."""
+        counter = self._device.unit.allocate(owner=FIRMWARE, pd=pd or SERVICE_PD, remote=True)
+        self._hold(counter)
+        return counter
+
+    def free_counter(self, counter: int) -> None:
+        """Give a counter back."""
+        self._let_go(counter)
+        record = self._device.unit.state.counters[counter]
+        if record.armed or record.aimed or record.in_flight:
+            with self._device.rings.paused():
+                self._device.unit.close(counter, force=True)
+        else:
+            self._device.unit.close(counter)
+
+    def counter_add(self, counter: int, success: int, errors: int) -> None:
+        """Count."""
+        self._device.rings.push(DOWN_ADD, counter, success, errors)
+
+    def renew_key(self, buffer: Buffer) -> Buffer:
+        """Zero a buffer and give it a new key."""
+        region = self._device.memory.table.regions[buffer.key]
+        with self._device.rings.paused():
+            self._device.memory.deregister(buffer.key)
+            self._device.drain_peers()
+        self.memory_view(buffer.address, buffer.length_bytes)[:] = bytes(buffer.length_bytes)
+        renewed = self._device.memory.register(
+            SERVICE_PD, buffer.address, buffer.length_bytes, region.access, FIRMWARE
+        )
+        return Buffer(buffer.address, buffer.length_bytes, renewed.key)
+
+    def counter_value(self, counter: int) -> tuple[int, int]:
+        """Return (success, errors)."""
+        return self._device.unit.read(counter)
+
+    def _arm(self, record: np.ndarray) -> None:  # type: ignore[type-arg]
+        record["owner"] = FIRMWARE
+        self._device.rings.push(DOWN_ARM, work=record[()])
+
+    def arm_signal(self, counter: int, threshold: int, signal: Signal) -> None:
+        """Set `signal` when the counter reaches the threshold: a deferred firmware event."""
+        record = np.zeros((), ARMED)
+        cookie = self._cookie(signal)
+        pack_deferred(record, DeferredWork(counter, threshold, Opcode.FIRMWARE_EVENT, cookie=cookie))  # type: ignore[arg-type]
+        self._arm(record)
+
+    def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None:
+        """Post work on a queue pair of the firmware; `signal` gets its VerbsStatus.
+
+        Raises: UsageError for a queue pair that is not the firmware's.
+        """
+        pair = self._device.arena.rdma.queue_pairs[qp_num]
+        if qp_num not in self._device.queue_pairs.numbers or pair.owner != FIRMWARE:
+            raise UsageError(f"queue pair {qp_num} is not one of the firmware")
+        record = np.zeros((), ARMED)
+        pack_work(record, work, qp_num)  # type: ignore[arg-type]
+        record["options"] = 1 if signal is not None else 0
+        record["wr_id"] = self._cookie(signal) if signal is not None else 0
+        record["trigger"] = self._device.arena.queue_counters[qp_num]
+        record["completion"] = -1
+        self._arm(record)
+
+    def nvme(self, opcode: str, nsid: int, slba: int, nlb: int, address: int, signal: Signal) -> None:
+        """Submit an NVMe command; `signal` gets its status."""
+        if self._device.storage is None:
+            raise UsageError(f"{self._device.config.name} has no NVMe namespace")
+        self._device.storage.submit(opcode, nsid, slba, nlb, address, signal)
+
+    def send_message(self, peer: str, payload: bytes) -> None:
+        """Send a request-protocol message to a peer NIC."""
+        found = self._device.queue_pairs.peer(peer)
+        self.send_datagram(int(IPv4Address(found.ip)), KV_PORT, payload)
+
+    def send_datagram(self, address: int, udp_port: int, payload: bytes) -> None:
+        """Send a datagram as one frame."""
+        destination = IPv4Address(address).packed
+        config = self._device.config
+        ethernet = Ethernet(b"\x02\x4e" + destination, config.mac, ETHERTYPE_IPV4)
+        source = parse_ipv4(config.ip)
+        self._device.send_frame(encode_udp_frame(ethernet, source, destination, KV_PORT, udp_port, payload))
+
+    def deliver(self, event: Event, info: tuple[int, ...]) -> None:
+        """Pass an event's packet to the host."""
+        if event.settled:
+            return
+        event.settled = True
+        if event.frame:
+            self._device.to_host(event.frame, info)
+
+    def take_landing_slot(self) -> LandingSlot | None:
+        """Take a landing slot off the free ring."""
+        if not self.landing:
+            return None
+        slot = self.landing.popleft()
+        self._hold(slot)
+        return slot
+
+    def keep_landing_slot(self, slot: LandingSlot) -> None:
+        """A session has landed: the slot is the host's from here on."""
+        self._let_go(slot)
+
+    def return_landing_slot(self, slot: LandingSlot, rotate_key: bool) -> None:
+        """Put a slot back on the free ring, under a new key where a late write must not land any more."""
+        self._let_go(slot)
+        self.landing.append(self._device.rotate_key(slot) if rotate_key else slot)
+
+    def routes(self, pd: int) -> dict[int, tuple[str, int]]:
+        """Connected peers of a protection domain: number to name and remote queue pair."""
+        pairs = self._device.queue_pairs
+        state = self._device.arena.rdma.queue_pairs
+        return {
+            pairs.remote_nics[qp]: (pairs.numbers[qp], remote)
+            for qp, remote in pairs.remote_numbers.items()
+            if state[qp].pd == pd
+        }
+
+    def table_insert(
+        self, table: str, keys: tuple[int, ...], action: str, parameters: tuple[int, ...]
+    ) -> None:
+        """Insert or replace an exact entry."""
+        entry = TableEntry(tuple(Exact(key) for key in keys), action, parameters)
+        try:
+            self._device.pipeline.insert(table, entry)
+        except ControlError as error:
+            if error.code is not P4RuntimeCode.ALREADY_EXISTS:
+                raise
+            self._device.pipeline.modify(table, entry)
+
+    def table_delete(self, table: str, keys: tuple[int, ...]) -> None:
+        """Delete an exact entry if it is there."""
+        try:
+            self._device.pipeline.delete(table, tuple(Exact(key) for key in keys))
+        except ControlError as error:
+            if error.code is not P4RuntimeCode.NOT_FOUND:
+                raise
+
+    def namespaces(self) -> dict[int, tuple[int, int]]:
+        """NVMe namespaces: nsid to (block bytes, blocks)."""
+        return self._device.storage.namespaces if self._device.storage else {}
+
+    def count(self, name: str) -> None:
+        """Count under a name of the script's choice."""
+        self._device.drops[name] += 1

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one NIC is made of: names, addresses, memory, limits, namespaces, costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from ipaddress import IPv4Address
+
+from nicemu.errors import UsageError
+from nicemu.timing import Timings
+from nicemu.trigger import Limits
+
+TRANSPORTS = ("direct", "port")
+
+
+@dataclass(frozen=True, slots=True)
+class NamespaceConfig:
+    """An NVMe namespace of the NIC's controller."""
+
+    nsid: int
+    block_count: int
+    block_bytes: int = 4096
+    path: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class NicConfig:
+    """One NIC. `transport` says what carries RDMA to its peers: "direct" (a copy on this machine) or "port"
+    (RoCEv2 frames). `spin_us` is how long the datapath spins after an event before it naps, up to `nap_us`."""
+
+    name: str
+    ip: str
+    number: int = 0
+    memory_bytes: int = 64 << 20
+    limits: Limits = field(default_factory=Limits)
+    namespaces: tuple[NamespaceConfig, ...] = ()
+    transport: str = "direct"
+    path_mtu: int = 4096
+    event_timeout_ns: int = 2_000_000_000
+    event_queue_depth: int = 256
+    spin_us: int = 50
+    nap_us: int = 200
+    seed: int = 1
+    timings: Timings = field(default_factory=Timings)
+
+    def __post_init__(self) -> None:
+        if not self.name or not self.name.replace("-", "_").isidentifier():
+            raise UsageError(f"a NIC's name is a word of letters, digits, - and _; {self.name!r} is not")
+        if self.transport not in TRANSPORTS:
+            raise UsageError(f"{self.name}: transport {self.transport!r} is none of {', '.join(TRANSPORTS)}")
+        if self.path_mtu not in (256, 512, 1024, 2048, 4096):
+            raise UsageError(f"{self.name}: path_mtu {self.path_mtu} is none of 256, 512, 1024, 2048, 4096")
+        if self.memory_bytes < 1 << 20:
+            raise UsageError(f"{self.name}: memory_bytes {self.memory_bytes} is less than 1 MiB")
+        IPv4Address(self.ip)
+
+    @property
+    def mac(self) -> bytes:
+        """A locally administered MAC address made of the IP address."""
+        return b"\x02\x4e" + IPv4Address(self.ip).packed

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The datapath: doorbells, commands, arrivals and fired work, from shared memory to shared memory.
+
+`poll` does what is to be done now and returns; `run_datapath` polls until told to stop, spinning and then napping. Both
+run without the GIL where compiled. Nothing here allocates, and nothing that a process or peer writes is read twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nicemu.abi import registers
+from nicemu.errors import VerbsStatus
+from nicemu.hot import hot
+from nicemu.pcie import copy_memory, load_u64, monotonic_ns, nap_us, store_u64
+from nicemu.trigger import NONE, add, arm, set_values, take_slot
+
+from .arena import NO_CELL, RING_COUNT, STAT_NAMES, TRANSMIT_CELL, Arena
+from .arrivals import arrive, poll_inbox
+from .commands import poll_commands
+from .firing import FAIRNESS, UP_TRANSMIT, complete, fire_due, push_up, up_full
+
+DOWN_ADD, DOWN_SET, DOWN_ARM, DOWN_COMPLETE, DOWN_ARRIVAL = 1, 2, 3, 4, 5
+"""Records from the control thread: counter operations, arming, the completion of UP_WORK, and an arrival that came
+through a Port."""
+
+_STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
+_DOORBELLS, _BACKWARDS = _STAT["doorbells"], _STAT["doorbell.backwards"]
+_WRITES, _WRITE_BYTES = _STAT["writes"], _STAT["write_bytes"]
+_OK = int(VerbsStatus.SUCCESS)
+_ARMED_BYTES = np.uint64(128)
+_RING_COUNT = np.uint64(RING_COUNT)
+_RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
+_DOWN_HEAD, _DOWN_TAIL = np.uint64(16), np.uint64(24)
+_STOP, _SCRATCH, _PAUSE, _PARKED = np.uint64(32), np.uint64(56), np.uint64(128), np.uint64(136)
+_CELLS = np.uint64(registers.DOORBELLS)
+_ZERO, _ONE, _EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
+
+
+@hot
+def _poll_doorbells(arena: Arena) -> int:
+    rung = 0
+    for owner in range(len(arena.owners)):
+        if arena.owners[owner].active == 0:
+            continue
+        cells = arena.owners[owner].bar + _CELLS
+        for cell in range(arena.owners[owner].doorbells):
+            counter = np.int64(arena.doorbells[owner, cell])
+            if counter == NO_CELL:
+                continue
+            total = np.uint64(load_u64(cells + np.uint64(cell) * _EIGHT))
+            before = arena.rung[owner, cell]
+            if total == before:
+                continue
+            if total < before:
+                arena.stats[_BACKWARDS] += _ONE
+                arena.rung[owner, cell] = total
+                continue
+            if counter == TRANSMIT_CELL:
+                if up_full(arena):
+                    continue
+                arena.rung[owner, cell] = total
+                push_up(arena, UP_TRANSMIT, np.uint64(owner), total, _ZERO, _ZERO, NONE)
+            else:
+                arena.rung[owner, cell] = total
+                add(arena.trigger, counter, total - before, _ZERO)
+            arena.stats[_DOORBELLS] += _ONE
+            rung += 1
+    return rung
+
+
+@hot
+def _poll_down(arena: Arena) -> int:
+    link = arena.link[0]
+    taken = 0
+    while taken < FAIRNESS and not up_full(arena):
+        if np.uint64(load_u64(link.address + _DOWN_TAIL)) == link.down_head:
+            break
+        record = arena.down[np.int64(link.down_head % _RING_COUNT)]
+        kind = np.int64(record.kind)
+        a, b = record.words[0], record.words[1]
+        c, d = record.words[2], record.words[3]
+        if kind == DOWN_ADD:
+            add(arena.trigger, np.int64(a), b, c)
+        elif kind == DOWN_SET:
+            set_values(arena.trigger, np.int64(a), b, c, np.int64(d))
+        elif kind == DOWN_ARM:
+            slot = take_slot(arena.trigger)
+            if slot == NONE:
+                break
+            target = link.slots_address + np.uint64(slot) * _ARMED_BYTES
+            source = link.down_address + (link.down_head % _RING_COUNT) * _RECORD_BYTES + _RECORD_WORK
+            copy_memory(target, source, _ARMED_BYTES)
+            arm(arena.trigger, slot)
+        elif kind == DOWN_COMPLETE:
+            qp = np.int64(a)
+            completion = np.int64(b) - 1
+            if completion != NONE:
+                arena.trigger.counters[completion].in_flight -= np.uint32(1)
+            cq = np.int64(record.words[5] & np.uint64(0xFF))
+            signaled = np.int64((record.words[5] >> _EIGHT) & _ONE)
+            opcode = np.int64(record.words[5] >> np.uint64(16))
+            status = np.int64(c)
+            if status == _OK:
+                arena.stats[_WRITES] += _ONE
+                arena.stats[_WRITE_BYTES] += d
+            complete(arena, qp, opcode, completion, status, cq, signaled, record.words[4], d)
+        elif kind == DOWN_ARRIVAL:
+            consumed = d != _ZERO
+            counter = np.int64(record.words[5]) - 1
+            imm_data = np.uint32(b & np.uint64(0xFFFFFFFF))
+            opcode = np.int64(b >> np.uint64(32))
+            arrive(arena, np.int64(a), opcode, imm_data, c, record.words[4], counter, consumed)
+        link.down_head += _ONE
+        store_u64(link.address + _DOWN_HEAD, link.down_head)
+        taken += 1
+    return taken
+
+
+@hot
+def poll(arena: Arena, budget: int) -> int:
+    """Do what is to be done now, firing at most `budget` operations; return how many things were done."""
+    done = _poll_doorbells(arena)
+    for owner in range(len(arena.owners)):
+        if arena.owners[owner].active != 0:
+            done += poll_commands(arena, owner)
+    for peer in range(len(arena.rdma.peers)):
+        if arena.rdma.peers[peer].inbox != _ZERO:
+            done += poll_inbox(arena, arena.rdma.peers[peer].inbox)
+    done += _poll_down(arena)
+    done += fire_due(arena, budget)
+    return done
+
+
+@hot
+def run_datapath(arena: Arena, spin_ns: int, idle_nap_us: int) -> None:
+    """Poll until the stop word is set: spin for `spin_ns` after the last event, then nap between polls.
+
+    Naps grow from a tenth of `idle_nap_us` to `idle_nap_us` while nothing happens. While the pause word is set it says
+    so in the parked word and touches nothing.
+    """
+    link = arena.link[0]
+    scratch = link.address + _SCRATCH
+    idle_since = np.uint64(monotonic_ns(scratch))
+    nap = max(1, idle_nap_us // 10)
+    while np.uint64(load_u64(link.address + _STOP)) == _ZERO:
+        if np.uint64(load_u64(link.address + _PAUSE)) != _ZERO:
+            store_u64(link.address + _PARKED, _ONE)
+            while np.uint64(load_u64(link.address + _PAUSE)) != _ZERO:
+                nap_us(5)
+            store_u64(link.address + _PARKED, _ZERO)
+        link.polls += _ONE
+        if poll(arena, 256) != 0:
+            idle_since = np.uint64(monotonic_ns(scratch))
+            nap = max(1, idle_nap_us // 10)
+        elif np.uint64(monotonic_ns(scratch)) - idle_since > np.uint64(spin_ns):
+            link.naps += _ONE
+            nap_us(nap)
+            if nap < idle_nap_us:
+                nap += 1

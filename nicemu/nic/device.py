@@ -1,0 +1,507 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One emulated NIC: six ways in, one way out. No clock, no sockets, no threads."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from ipaddress import IPv4Address
+from typing import Any
+
+from nicemu.abi import Access, WorkCompletion, registers, unpack_work
+from nicemu.errors import NicemuError, NvmeStatus, ResourceError, VerbsStatus
+from nicemu.firmware import (
+    Arrival,
+    Connection,
+    Event,
+    LandingSlot,
+    Nic,
+    Registry,
+    Scheduler,
+    Task,
+)
+from nicemu.hot import interpreted
+from nicemu.pcie import Backing, load_u64, store_u64
+from nicemu.pipeline import CounterAdd, Disposition, Engine, EventPosted
+from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES, ArrivalKind, RoceEngine
+from nicemu.trigger import TriggerUnit
+from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
+
+from . import datapath, firing
+from .arena import FIRMWARE, STAT_NAMES, new_arena
+from .card import SERVICE_PD, FirmwareCard
+from .config import NicConfig
+from .control import ControlRings, Record
+from .effects import Effect, PerformIo, SendFrames
+from .memory import NicMemory, RegionAccess
+from .owner import Owner
+from .queue_pairs import QueuePairs
+from .storage import Storage
+
+_OPCODE_OF = {
+    ArrivalKind.WRITE: 1,
+    ArrivalKind.WRITE_WITH_IMM: 2,
+    ArrivalKind.SEND: 4,
+    ArrivalKind.SEND_WITH_IMM: 5,
+    ArrivalKind.ATOMIC: 7,
+}
+
+
+class SmartNic:
+    """One emulated NIC. The caller brings time and memory, and moves effects.
+
+    Ways in: `on_frames`, `on_doorbell`, `on_commands`, `on_dma_complete`, `on_transport_completion`, `on_timer`. Each
+    runs everything it makes due before it returns; what has to be done outside comes out of `take_effects`. With
+    `live=True` a datapath thread runs `run_datapath` over the arena, and the ways in serve the control thread alone.
+    `compiled=False` runs the datapath's source without the JIT. `guard` brackets every firmware step.
+    """
+
+    def __init__(
+        self,
+        config: NicConfig,
+        now_ns: int = 0,
+        *,
+        live: bool = False,
+        compiled: bool = True,
+        guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+    ) -> None:
+        self.config = config
+        self.now_ns = now_ns
+        rng = random.Random(f"{config.seed}/{config.name}")
+        self.public = Backing.memfd(f"nicemu-public-{config.name}", registers.PUBLIC_BYTES)
+        self.unit = TriggerUnit(config.limits, compiled)
+        self.unit.allocate(owner=FIRMWARE)  # number 0 stays unused, as on Cassini
+        self.arena = new_arena(self.unit, self.public)
+        self.rings = ControlRings(self.arena)
+        self.rings.live = live
+        self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng)
+        self.drops: Counter[str] = Counter()
+        self.pipeline = Engine()
+        self.scheduler = Scheduler(self._task_ended, guard)
+        self.card = FirmwareCard(self)
+        self.nic = Nic(self.card)
+        self.firmware = Registry()
+        self.roce = RoceEngine(RegionAccess(self.memory), config.mac, config.ip, rng, self.drops)
+        self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
+        self.storage = Storage(config, self.memory, lambda: self.now_ns) if config.namespaces else None
+        self.owners: dict[int, Owner] = {}
+        self.inboxes: dict[str, Backing] = {}
+        self.peer_memory: dict[str, list[Backing]] = {}
+        self.observe: Callable[[str, str, dict[str, Any]], None] | None = None
+        self._poll = datapath.poll if compiled else interpreted(datapath.poll)
+        self._effects: list[Effect] = []
+        self._frames: list[bytes] = []
+        self._in_flight: dict[int, tuple[int, int, int]] = {}
+        self._next_context = 1
+        self._stalled: dict[int, deque[tuple[Any, int]]] = {}
+
+    # Ways in
+
+    def on_frames(self, frames: Sequence[bytes | memoryview], now_ns: int, *, roce: bool = False) -> None:
+        """Frames arrived; `roce` ones belong to the RDMA transport, others to the match-action pipeline."""
+        self.now_ns = now_ns
+        for frame in frames:
+            if roce:
+                self.roce.on_frame(frame, now_ns)
+            else:
+                self._match(bytes(frame))
+        self.settle()
+
+    def on_doorbell(self, owner: int, cell: int, value: int, now_ns: int) -> None:
+        """A doorbell cell of an owner's page holds a new total."""
+        self.now_ns = now_ns
+        store_u64(self.owners[owner].bar.address + registers.DOORBELLS + 8 * cell, value)
+        self.settle()
+
+    def on_commands(self, now_ns: int) -> None:
+        """An owner's command ring has new entries."""
+        self.now_ns = now_ns
+        self.settle()
+
+    def on_dma_complete(self, tag: int, now_ns: int, status: NvmeStatus = NvmeStatus.SUCCESS) -> None:
+        """A PerformIo is done; with what status."""
+        self.now_ns = now_ns
+        if self.storage is not None:
+            self.storage.complete(tag, status, now_ns)
+        self.settle()
+
+    def on_transport_completion(self, completion: WorkCompletion, context: int, now_ns: int) -> None:
+        """Work that a transport outside this device carried is done."""
+        self.now_ns = now_ns
+        self._completed(context, completion.qp_num, completion.status, completion.byte_len)
+        self.settle()
+
+    def on_timer(self, now_ns: int) -> None:
+        """Time has passed."""
+        self.now_ns = now_ns
+        self.roce.on_timer(now_ns)
+        self.settle()
+
+    # The way out
+
+    def take_effects(self) -> list[Effect]:
+        """Take what has to be done outside, in order."""
+        effects, self._effects = self._effects, []
+        return effects
+
+    def next_deadline_ns(self) -> int | None:
+        """When `on_timer` wants to be called."""
+        deadlines = [self.scheduler.next_deadline_ns(), self.roce.next_deadline_ns()]
+        if self.storage is not None:
+            deadlines.append(self.storage.next_deadline_ns())
+        return min((deadline for deadline in deadlines if deadline is not None), default=None)
+
+    # Running
+
+    def settle(self) -> int:
+        """Run until nothing is due: the datapath (unless a thread of its own runs it), then the control side.
+
+        Returns how many things were done.
+        """
+        total = 0
+        while True:
+            done = 0 if self.rings.live else int(self._poll(self.arena, 256))
+            done += self._run_control()
+            total += done
+            if done == 0 and not self._frames:
+                return total
+
+    def _run_control(self) -> int:
+        self.rings.flush()
+        records = self.rings.take()
+        for record in records:
+            self._handle(record)
+        done = len(records) + self.scheduler.run(self.now_ns)
+        done += self._run_transport()
+        if self.storage is not None:
+            ios, reaped = self.storage.run(self.now_ns)
+            self._effects.extend(PerformIo(io) for io in ios)
+            for signal, status in reaped:
+                signal.set(status)
+            done += len(reaped)
+        if self._frames:
+            self._effects.append(SendFrames(tuple(self._frames), roce=False))
+            self._frames = []
+        return done
+
+    def _handle(self, record: Record) -> None:
+        kind, words = record.kind, record.words
+        if kind == firing.UP_WORK:
+            self._post_to_port(record)
+        elif kind == firing.UP_EVENT:
+            self._signal(words[0], None)
+        elif kind == firing.UP_COMPLETION:
+            self._signal(words[0], words[1])
+            if words[1] != VerbsStatus.SUCCESS:
+                self._trace("rdma", "error", {"qp": words[2], "status": VerbsStatus(words[1]).name})
+        elif kind == firing.UP_ARRIVAL:
+            arrival = Arrival(words[0], words[1] >> 32, words[1] & 0xFFFFFFFF, words[2], words[3])
+            if self.firmware.arrival is not None:
+                self._start("arrival", self.firmware.arrival(self.nic, arrival), arrival)
+        elif kind == firing.UP_TRANSMIT:
+            owner = self.owners.get(words[0])
+            for frame in owner.take_transmits() if owner is not None else ():
+                self.send_frame(frame)
+
+    def _signal(self, cookie: int, value: object) -> None:
+        signal = self.card.signals.pop(cookie, None)
+        if signal is not None:
+            signal.set(value)
+
+    def _trace(self, block: str, what: str, details: dict[str, Any]) -> None:
+        if self.observe is not None:
+            self.observe(block, what, details)
+
+    # Packets
+
+    def _match(self, frame: bytes) -> None:
+        try:
+            verify_udp_checksum(UdpFrame.decode(frame))
+        except MalformedError as error:
+            if error.reason in ("udp.checksum", "ip.checksum"):
+                self.drops[error.reason] += 1
+                return
+        verdict = self.pipeline.process(frame, 0)
+        self._trace(
+            "pipeline", verdict.disposition.value, {"bytes": len(frame), "reason": verdict.drop_reason}
+        )
+        for effect in verdict.effects:
+            if isinstance(effect, CounterAdd):
+                self._count_from_pipeline(effect)
+        posted = [effect for effect in verdict.effects if isinstance(effect, EventPosted)]
+        for position, event in enumerate(posted):
+            held = verdict.frame if position == 0 and verdict.disposition is Disposition.FIRMWARE else b""
+            self._post_event(Event(event.name, event.fields, held))
+        if verdict.disposition is Disposition.HOST:
+            self.to_host(verdict.frame, (0,))
+        elif verdict.disposition is Disposition.PORT:
+            self.send_frame(verdict.frame)
+        elif verdict.disposition is Disposition.DROP:
+            self.drops[verdict.drop_reason] += 1
+        elif not posted:
+            self.drops["pipeline.held_without_event"] += 1
+
+    def _count_from_pipeline(self, effect: CounterAdd) -> None:
+        counters = self.unit.state.counters
+        if effect.counter < len(counters) and counters[effect.counter].allocated:
+            self.rings.push(datapath.DOWN_ADD, effect.counter, effect.value, 0)
+        else:
+            self.drops["pipeline.counter_not_allocated"] += 1
+
+    def _post_event(self, event: Event) -> None:
+        handler = self.firmware.events.get(event.name)
+        if handler is None:
+            self.drops["firmware.no_handler"] += 1
+            self.card.deliver(event, (0,))
+        elif len(self.scheduler.tasks) >= self.config.event_queue_depth:
+            self.drops["firmware.queue_full"] += 1
+            self.card.deliver(event, (0,))
+        else:
+            self._start(event.name, handler(self.nic, event), event)
+
+    def _start(self, name: str, coroutine: Any, event: object) -> None:  # noqa: ANN401
+        try:
+            self.scheduler.spawn(name, coroutine, self.now_ns, event, self.config.event_timeout_ns)
+        except ResourceError:
+            self.drops["firmware.queue_full"] += 1
+            if isinstance(event, Event):
+                self.card.deliver(event, (0,))
+
+    def _task_ended(self, task: Task, fault: str) -> None:
+        if fault:
+            self.drops[fault] += 1
+            self._trace("firmware", fault, {"task": task.name, "error": str(task.error)})
+        if fault and isinstance(task.event, Event):
+            self.card.deliver(task.event, (0,))
+        self.card.release(task)
+
+    def send_frame(self, frame: bytes) -> None:
+        """Send a frame of the request protocol."""
+        self._frames.append(frame)
+
+    def to_host(self, frame: bytes, info: tuple[int, ...]) -> None:
+        """Put a packet into the receive ring of the process that listens."""
+        listener = next((owner for owner in self.owners.values() if owner.listening), None)
+        reason = "host.nobody_listens" if listener is None else listener.deliver(frame, info)
+        self._trace("host", "packet", {"bytes": len(frame), "restored": info[0], "dropped": reason})
+        if reason:
+            self.drops[reason] += 1
+
+    # RDMA over frames
+
+    def _post_to_port(self, record: Record) -> None:
+        assert record.work is not None
+        work = unpack_work(record.work)
+        qp = record.words[0]
+        context = self._next_context
+        self._next_context += 1
+        packed = int(record.work["cq"]) | int(work.signaled) << 8 | int(work.opcode) << 16
+        self._in_flight[context] = (int(record.work["completion"]) + 1, work.wr_id, packed)
+        self._stalled.setdefault(qp, deque()).append((work, context))
+
+    def _run_transport(self) -> int:
+        for qp, waiting in list(self._stalled.items()):
+            while waiting and qp in self.queue_pairs.numbers:
+                if not self.roce.post_send(qp, waiting[0][0], waiting[0][1], self.now_ns):
+                    break
+                waiting.popleft()
+            if not waiting or qp not in self.queue_pairs.numbers:
+                del self._stalled[qp]
+        frames = self.roce.take_frames()
+        if frames:
+            self._effects.append(SendFrames(tuple(frames), roce=True))
+        completions = self.roce.take_completions()
+        for completion in completions:
+            self._completed(completion.context, completion.qp_num, completion.status, completion.byte_len)
+        arrivals = self.roce.take_arrivals()
+        for arrival in arrivals:
+            opcode = _OPCODE_OF.get(arrival.kind)
+            if opcode is None:
+                continue
+            region = self.memory.table.regions.get(arrival.rkey) if arrival.rkey else None
+            counter = self.memory.table.counters.get(arrival.rkey, -1) + 1 if region else 0
+            implicit = self.arena.rdma.queue_pairs[arrival.qp_num].options & FLAG_IMPLICIT_RECEIVES
+            consumed = opcode in (4, 5) or (opcode == 2 and not implicit)
+            imm = arrival.imm_data or 0
+            self.rings.push(
+                datapath.DOWN_ARRIVAL,
+                arrival.qp_num,
+                imm | opcode << 32,
+                arrival.byte_len,
+                int(consumed),
+                arrival.wr_id,
+                counter,
+            )
+        return len(completions) + len(arrivals)
+
+    def _completed(self, context: int, qp: int, status: VerbsStatus, byte_len: int) -> None:
+        held = self._in_flight.pop(context, None)
+        if held is not None:
+            completion, wr_id, packed = held
+            self.rings.push(datapath.DOWN_COMPLETE, qp, completion, int(status), byte_len, wr_id, packed)
+
+    # Firmware
+
+    def load_firmware(self, registry: Registry, now_ns: int) -> None:
+        """Replace the firmware: tasks of the old one end, events go to the new one."""
+        self.now_ns = now_ns
+        self.scheduler.cancel_all()
+        self.firmware = registry
+        if registry.start is not None:
+            self.scheduler.spawn("start", registry.start(self.nic), now_ns)
+        self.settle()
+
+    # Connections
+
+    def begin_connect(
+        self, owner: Owner, peer_name: str, flags: int, private_data: dict[str, int]
+    ) -> tuple[int, dict[str, Any]]:
+        """Create a queue pair of a host process; return its number and what the peer has to know."""
+        peer = self.queue_pairs.peer(peer_name)
+        first_queue = owner.number * registers.QUEUE_COUNT
+        qp = self.queue_pairs.create(peer, owner.pd, owner.number, flags, first_queue)
+        owner.queue_pairs.add(qp)
+        return qp, self.queue_pairs.offer(qp, private_data)
+
+    def accept_connect(self, offer: dict[str, Any], now_ns: int) -> dict[str, Any]:
+        """A peer connects to this NIC's firmware: create the other queue pair, ready to send, and answer.
+
+        Raises: NicemuError if the firmware takes no connections or the offer makes no sense; nothing is kept.
+        """
+        self.now_ns = now_ns
+        if self.firmware.connect is None:
+            raise NicemuError(
+                f"the firmware of {self.config.name} takes no connections (it has no @on_connect)"
+            )
+        peer = self.queue_pairs.peer(str(offer.get("nic")), str(offer.get("ip")))
+        flags = FLAG_IMPLICIT_RECEIVES | FLAG_ARRIVAL_EVENTS
+        qp = self.queue_pairs.create(peer, SERVICE_PD, FIRMWARE, flags, -1)
+        try:
+            self.queue_pairs.connect(qp, offer)
+            private = self.firmware.connect(
+                self.nic, Connection(peer.name, int(IPv4Address(peer.ip)), qp, dict(offer["private_data"]))
+            )
+        except Exception:
+            with self.rings.paused():
+                self.queue_pairs.destroy(qp)
+            raise
+        self.settle()
+        return self.queue_pairs.offer(qp, private)
+
+    def disconnected(self, qp: int, now_ns: int) -> None:
+        """The peer of a firmware queue pair is gone."""
+        self.now_ns = now_ns
+        if qp not in self.queue_pairs.numbers:
+            return
+        if self.firmware.disconnect is not None:
+            self.firmware.disconnect(self.nic, qp)
+        with self.rings.paused():
+            self.queue_pairs.destroy(qp)
+        self.settle()
+
+    # Owners
+
+    def open_owner(self, spinning: bool = True) -> Owner:
+        """Let a host process in.
+
+        Raises: ResourceError if all places are taken.
+        """
+        free = [number for number in range(1, registers.MAX_OWNERS) if number not in self.owners]
+        if not free:
+            raise ResourceError(f"{registers.MAX_OWNERS - 1} processes have {self.config.name} open already")
+        owner = Owner.create(free[0])
+        self.owners[owner.number] = owner
+        queues = self.arena.rdma.completion_queues
+        for position in range(registers.QUEUE_COUNT):
+            queue = queues[owner.number * registers.QUEUE_COUNT + position]
+            queue.ring = (
+                owner.bar.address + registers.COMPLETIONS + position * registers.COMPLETION_COUNT * 64
+            )
+            word = registers.WORD_COMPLETIONS + position
+            queue.consumer = owner.bar.address + registers.HOST_WORDS + word * registers.WORD_STRIDE
+            queue.tail = queue.error = 0
+            queue.open = 1
+        self.arena.doorbells[owner.number] = -1
+        self.arena.doorbells[owner.number, registers.TRANSMIT_DOORBELL] = -2
+        self.arena.rung[owner.number] = 0
+        record = self.arena.owners[owner.number]
+        record.commands = record.responses = 0
+        record.doorbells = registers.DOORBELL_COUNT
+        record.bar = owner.bar.address
+        record.active = 1
+        return owner
+
+    def close_owner(self, owner: Owner, now_ns: int) -> list[int]:
+        """A host process is gone: cancel its work, drain copies in flight, then free its memory.
+
+        Returns the queue pairs it had, whose peers should hear of it.
+        """
+        self.now_ns = now_ns
+        queue_pairs = sorted(owner.queue_pairs)
+        with self.rings.paused():
+            self.arena.owners[owner.number].active = 0
+            self.unit.flush(owner.number)
+            for qp in queue_pairs:
+                self.queue_pairs.destroy(qp)
+            for counter in list(owner.counters):
+                self.unit.state.counters[counter].in_flight = 0
+                self.unit.close(counter, force=True)
+            self.card.landing = type(self.card.landing)(
+                slot for slot in self.card.landing if slot.pd != owner.pd
+            )
+            for key in owner.keys:
+                self.memory.deregister(key)
+            self.drain_peers()
+            for piece in owner.pieces.values():
+                self.memory.remove_host(piece)
+            for position in range(registers.QUEUE_COUNT):
+                self.arena.rdma.completion_queues[owner.number * registers.QUEUE_COUNT + position].open = 0
+        del self.owners[owner.number]
+        owner.bar.close()
+        self.settle()
+        return queue_pairs
+
+    def drain_peers(self, attempts: int = 1_000_000) -> None:
+        """Wait until no peer is copying under a key that it checked before now."""
+        for peer in self.arena.rdma.peers:
+            inbox = int(peer.inbox)
+            for _ in range(attempts):
+                if not inbox or load_u64(inbox + registers.INBOX_BUSY) == 0:
+                    break
+            else:
+                self.drops["rdma.drain_gave_up"] += 1
+
+    def rotate_key(self, slot: LandingSlot) -> LandingSlot:
+        """Give a landing slot a new key, so that the old one names nothing any more."""
+        owner = next((owner for owner in self.owners.values() if owner.pd == slot.pd), None)
+        if owner is None or slot.key not in owner.keys:
+            return slot
+        with self.rings.paused():
+            self.memory.deregister(slot.key)
+            self.drain_peers()
+        owner.keys.discard(slot.key)
+        access = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ
+        region = self.memory.register(slot.pd, slot.address, slot.length_bytes, access, owner.number)
+        owner.keys.add(region.key)
+        return LandingSlot(slot.index, slot.address, slot.length_bytes, region.key, slot.pd)
+
+    # Seeing inside
+
+    def statistics(self) -> dict[str, int]:
+        """Return all counts of this NIC by name."""
+        unit = self.unit.state.unit[0]
+        counts = {name: int(self.arena.stats[number]) for number, name in enumerate(STAT_NAMES)}
+        counts["trigger.slots_in_use"] = self.unit.slots_in_use
+        counts["trigger.slots"] = self.unit.limits.slot_count
+        counts["trigger.stalls"] = int(unit.stalls)
+        counts["trigger.cancelled"] = int(unit.cancelled)
+        counts["firmware.steps"] = self.scheduler.steps
+        counts["firmware.tasks"] = len(self.scheduler.tasks)
+        counts["datapath.polls"] = int(self.arena.link[0].polls)
+        counts["datapath.naps"] = int(self.arena.link[0].naps)
+        for (initiator, kind), length_bytes in self.memory.space.traffic.items():
+            counts[f"dma.{initiator}.{kind}_bytes"] = length_bytes
+        counts.update(self.drops)
+        return counts

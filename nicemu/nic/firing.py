@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Carrying out what is due, and telling how it ended."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nicemu.abi import Opcode, registers
+from nicemu.errors import VerbsStatus
+from nicemu.hot import hot
+from nicemu.pcie import copy_memory, exchange_u64, load_u64, signal_eventfd, store_u32, store_u64
+from nicemu.rdma import BUSY, KIND_DIRECT, KIND_PORT, direct_post, post_completion
+from nicemu.trigger import NONE, add, next_due, release, rotate_ready, set_values, take_due
+
+from .arena import FIRMWARE, RING_COUNT, STAT_NAMES, Arena
+
+FAIRNESS = 64
+"""Operations of one counter that fire in a row while another counter has due work."""
+
+UP_WORK, UP_EVENT, UP_ARRIVAL, UP_TRANSMIT, UP_COMPLETION = 1, 2, 3, 4, 5
+"""Records to the control thread: work for a Port's transport; a fired firmware event; an arrival; packets to send;
+the end of work that firmware posted."""
+
+_STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
+_FIRED, _WRITES, _WRITE_BYTES = _STAT["fired"], _STAT["writes"], _STAT["write_bytes"]
+_ERRORS, _OVERRUN, _BUSY = (
+    _STAT["completion.errors"],
+    _STAT["completion_queue.overrun"],
+    _STAT["transport.busy"],
+)
+_COUNTER_ADD, _COUNTER_SET = int(Opcode.COUNTER_ADD), int(Opcode.COUNTER_SET)
+_FIRMWARE_EVENT = int(Opcode.FIRMWARE_EVENT)
+_OK, _FLUSHED = int(VerbsStatus.SUCCESS), int(VerbsStatus.WR_FLUSH_ERR)
+_BAD_OPERATION = int(VerbsStatus.LOC_QP_OP_ERR)
+READY_TO_SEND, ERROR_STATE = 3, 6
+_READY_TO_SEND, _ERROR_STATE = READY_TO_SEND, ERROR_STATE
+_PUBLIC_QUEUE_PAIRS = np.uint64(registers.QUEUE_PAIR_TABLE)
+_QUEUE_PAIR_BYTES = np.uint64(registers.QUEUE_PAIR_BYTES)
+_ARMED_BYTES = np.uint64(128)
+_RING_COUNT = np.uint64(RING_COUNT)
+_RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
+_UP_HEAD, _UP_TAIL = np.uint64(0), np.uint64(8)
+_SLEEPING, _ONE_OFFSET = np.uint64(40), np.uint64(48)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+
+
+@hot
+def up_full(arena: Arena) -> bool:
+    link = arena.link[0]
+    return link.up_tail - np.uint64(load_u64(link.address + _UP_HEAD)) >= _RING_COUNT  # type: ignore[no-any-return]
+
+
+@hot
+def push_up(
+    arena: Arena, kind: int, a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64, slot: int
+) -> None:
+    """Hand a record to the control thread (there is room: the caller looked) and wake it if it sleeps."""
+    link = arena.link[0]
+    tail = link.up_tail
+    record = arena.up[np.int64(tail % _RING_COUNT)]
+    record.kind = np.uint64(kind)
+    record.words[0] = a
+    record.words[1] = b
+    record.words[2] = c
+    record.words[3] = d
+    if slot != NONE:
+        target = link.up_address + (tail % _RING_COUNT) * _RECORD_BYTES + _RECORD_WORK
+        copy_memory(target, link.slots_address + np.uint64(slot) * _ARMED_BYTES, _ARMED_BYTES)
+    store_u64(link.address + _UP_TAIL, tail + _ONE)
+    if exchange_u64(link.address + _SLEEPING, _ZERO) != _ZERO:
+        signal_eventfd(link.eventfd, link.address + _ONE_OFFSET)
+
+
+@hot
+def fail_queue_pair(arena: Arena, qp: int) -> None:
+    """Move a queue pair to the error state: what fires on it from here on completes with WR_FLUSH_ERR."""
+    arena.rdma.queue_pairs[qp].state = _ERROR_STATE
+    store_u32(
+        arena.rdma.public[0] + _PUBLIC_QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES,
+        np.uint32(_ERROR_STATE),
+    )
+
+
+@hot
+def complete(
+    arena: Arena,
+    qp: int,
+    opcode: int,
+    completion: int,
+    status: int,
+    cq: int,
+    signaled: int,
+    wr_id: np.uint64,
+    byte_len: np.uint64,
+) -> None:
+    """Tell the end of an operation: completion counter, completion queue (always for an error), queue pair."""
+    if status != _OK:
+        arena.stats[_ERRORS] += _ONE
+        if arena.rdma.queue_pairs[qp].state == _READY_TO_SEND:
+            fail_queue_pair(arena, qp)
+    pair = arena.rdma.queue_pairs[qp]
+    if status != _OK or signaled != 0:
+        if pair.owner == FIRMWARE:
+            push_up(arena, UP_COMPLETION, wr_id, np.uint64(status), np.uint64(qp), byte_len, NONE)
+        elif pair.cq >= 0 and not post_completion(
+            arena.rdma, np.int64(pair.cq) + cq, wr_id, status, opcode, byte_len, qp, np.uint32(0), 0
+        ):
+            arena.stats[_OVERRUN] += _ONE
+            fail_queue_pair(arena, qp)
+    if completion != NONE:
+        if status == _OK:
+            add(arena.trigger, completion, _ONE, _ZERO)
+        else:
+            add(arena.trigger, completion, _ZERO, _ONE)
+
+
+@hot
+def _fire(arena: Arena) -> bool:
+    """Carry out the slot that is next; False: it cannot be carried out now and stays where it is."""
+    slot = next_due(arena.trigger)
+    record = arena.trigger.slots[slot]
+    opcode = record.opcode
+    if opcode == _COUNTER_ADD or opcode == _COUNTER_SET:
+        take_due(arena.trigger)
+        target = np.int64(record.rkey)
+        operand = record.remote_address
+        release(arena.trigger, slot)
+        if opcode == _COUNTER_ADD:
+            add(arena.trigger, target, operand, _ZERO)
+        else:
+            set_values(arena.trigger, target, operand, _ZERO, 1)
+        return True
+    if opcode == _FIRMWARE_EVENT:
+        if up_full(arena):
+            return False
+        take_due(arena.trigger)
+        push_up(arena, UP_EVENT, record.wr_id, np.uint64(record.trigger), _ZERO, _ZERO, NONE)
+        release(arena.trigger, slot)
+        return True
+    qp = np.int64(record.qp)
+    pair = arena.rdma.queue_pairs[qp]
+    completion = np.int64(record.completion)
+    length = _ZERO
+    if record.sge_count > 0:
+        length += np.uint64(record.sge0_length)
+    if record.sge_count > 1:
+        length += np.uint64(record.sge1_length)
+    if pair.state == _READY_TO_SEND and pair.kind == KIND_PORT:
+        if up_full(arena):
+            return False
+        take_due(arena.trigger)
+        if completion != NONE:
+            arena.trigger.counters[completion].in_flight += np.uint32(1)
+        push_up(arena, UP_WORK, np.uint64(qp), length, _ZERO, _ZERO, slot)
+        release(arena.trigger, slot)
+        return True
+    if pair.owner == FIRMWARE and up_full(arena):
+        return False
+    if pair.state == _READY_TO_SEND and pair.kind == KIND_DIRECT:
+        status = direct_post(arena.rdma, qp, record)
+        if status == BUSY:
+            arena.stats[_BUSY] += _ONE
+            return False
+        if status == _OK:
+            arena.stats[_WRITES] += _ONE
+            arena.stats[_WRITE_BYTES] += length
+    else:
+        status = _FLUSHED if pair.state == _ERROR_STATE else _BAD_OPERATION
+    take_due(arena.trigger)
+    cq, signaled, wr_id = np.int64(record.cq), np.int64(record.options) & 1, record.wr_id
+    release(arena.trigger, slot)
+    complete(arena, qp, opcode, completion, status, cq, signaled, wr_id, length)
+    return True
+
+
+@hot
+def fire_due(arena: Arena, budget: int) -> int:
+    fired = 0
+    in_a_row = 0
+    stalled = 0
+    while fired < budget and next_due(arena.trigger) != NONE:
+        counter = arena.trigger.unit[0].ready_head
+        if _fire(arena):
+            fired += 1
+            stalled = 0
+            in_a_row += 1
+            if arena.trigger.unit[0].ready_head != counter:
+                in_a_row = 0
+            elif in_a_row >= FAIRNESS:
+                rotate_ready(arena.trigger)
+                in_a_row = 0
+        else:
+            stalled += 1
+            in_a_row = 0
+            arena.trigger.unit[0].stalls += _ONE
+            if stalled >= arena.trigger.unit[0].ready_count:
+                break
+            rotate_ready(arena.trigger)
+    arena.stats[_FIRED] += np.uint64(fired)
+    return fired

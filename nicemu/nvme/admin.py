@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the controller does for each admin command.
+
+Source: NVM Express Base Specification 2.0, "Admin Command Set"; NVM Command Set Specification 1.0, "Identify
+command".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Protocol
+
+from nicemu.errors import NvmeCommandError, NvmeStatus
+from nicemu.pcie import AddressSpace
+
+from .command import AdminOpcode, AdminStatus, Feature, IdentifyCns, Sqe
+from .identify import (
+    ASYNC_EVENT_LIMIT,
+    IDENTIFY_BYTES,
+    ControllerIdentity,
+    NamespaceIdentity,
+    encode_namespace_descriptors,
+    encode_namespace_list,
+)
+from .io_command import check_plain
+from .namespace import Namespace
+from .prp import walk_prp
+from .queue_table import ADMIN, QueueTable
+from .registers import IO_CQE_SHIFT, IO_SQE_SHIFT, Configuration
+
+Outcome = tuple[int, int]
+"""Status and result (dword 0) of a command."""
+
+_NOT_ABORTED: Final = 1
+_LAST_NSID: Final = 0xFFFF_FFFD
+_SAVED_OR_DEFAULT: Final = (1, 2)
+_CHANGEABLE: Final = 1 << 2
+
+
+class IoCancel(Protocol):
+    """What the admin commands may ask of the I/O side."""
+
+    def cancel_io(self, sq_id: int, cid: int | None, status: NvmeStatus) -> bool:
+        """Complete a command whose I/O nobody has begun, all of the queue's if `cid` is None.
+
+        True if there was one.
+        """
+        ...
+
+
+class AdminCommands:
+    """The admin command set over a queue table.
+
+    `execute` returns the outcome of a command, or None for one that stays pending: an asynchronous event
+    request, and the deletion of a submission queue until its last command has completed.
+    """
+
+    def __init__(
+        self,
+        table: QueueTable,
+        namespaces: Mapping[int, Namespace],
+        memory: AddressSpace,
+        identity: ControllerIdentity,
+        io_queue_limit: int,
+        io: IoCancel,
+        initiator: str,
+    ) -> None:
+        self.configuration = Configuration(enable=False)
+        self._table = table
+        self._namespaces = namespaces
+        self._memory = memory
+        self._identity = identity
+        self._io_queue_limit = io_queue_limit
+        self._io = io
+        self._initiator = initiator
+        self._commands = {
+            AdminOpcode.DELETE_IO_SQ: self._delete_submission,
+            AdminOpcode.CREATE_IO_SQ: self._create_submission,
+            AdminOpcode.DELETE_IO_CQ: self._delete_completion,
+            AdminOpcode.CREATE_IO_CQ: self._create_completion,
+            AdminOpcode.IDENTIFY: self._identify,
+            AdminOpcode.ABORT: self._abort,
+            AdminOpcode.SET_FEATURES: self._set_features,
+            AdminOpcode.GET_FEATURES: self._get_features,
+            AdminOpcode.ASYNC_EVENT_REQUEST: self._request_async_event,
+        }
+        self._defaults: dict[int, int] = {
+            Feature.VOLATILE_WRITE_CACHE: 1,
+            Feature.NUMBER_OF_QUEUES: _pair(io_queue_limit, io_queue_limit),
+            Feature.ASYNC_EVENT_CONFIGURATION: 0,
+        }
+        self.reset()
+
+    def reset(self) -> None:
+        """Return to the state after power-on."""
+        self._features = dict(self._defaults)
+        self._sq_limit = self._cq_limit = self._io_queue_limit
+        self._async_events: list[int] = []
+        self._deletions: dict[int, int] = {}
+
+    def execute(self, sqe: Sqe) -> Outcome | None:
+        """Do what an admin command asks for.
+
+        Raises: NvmeCommandError with the status that the command completes with; nothing was changed.
+        """
+        command = self._commands.get(sqe.opcode)  # type: ignore[call-overload]
+        if command is None:
+            raise NvmeCommandError(
+                NvmeStatus.INVALID_COMMAND_OPCODE,
+                f"admin opcode {sqe.opcode:#04x}; supported are {', '.join(AdminOpcode.__members__)}",
+            )
+        check_plain(sqe)
+        outcome: Outcome | None = command(sqe)
+        return outcome
+
+    def complete_deletions(self) -> None:
+        """Complete the deletion of every submission queue that has drained."""
+        for sq_id in self._table.take_drained():
+            self._table.complete(ADMIN, self._deletions.pop(sq_id), NvmeStatus.SUCCESS)
+
+    def _create_completion(self, sqe: Sqe) -> Outcome:
+        qid, entry_count = _queue_fields(sqe)
+        if qid > self._cq_limit:
+            return NvmeStatus.INVALID_QUEUE_IDENTIFIER, 0
+        if self.configuration.io_cqe_shift != IO_CQE_SHIFT:
+            return NvmeStatus.INVALID_QUEUE_SIZE, 0
+        if not sqe.cdw11 & 1:
+            return NvmeStatus.INVALID_FIELD, 0
+        vector = sqe.cdw11 >> 16 if sqe.cdw11 & 2 else None
+        return self._table.create_completion(qid, sqe.prp1, entry_count, vector), 0
+
+    def _create_submission(self, sqe: Sqe) -> Outcome:
+        qid, entry_count = _queue_fields(sqe)
+        cq_id = sqe.cdw11 >> 16
+        if qid > self._sq_limit or cq_id > self._cq_limit:
+            return NvmeStatus.INVALID_QUEUE_IDENTIFIER, 0
+        if self.configuration.io_sqe_shift != IO_SQE_SHIFT:
+            return NvmeStatus.INVALID_QUEUE_SIZE, 0
+        if not sqe.cdw11 & 1:
+            return NvmeStatus.INVALID_FIELD, 0
+        return self._table.create_submission(qid, cq_id, sqe.prp1, entry_count), 0
+
+    def _delete_submission(self, sqe: Sqe) -> Outcome | None:
+        qid = sqe.cdw10 & 0xFFFF
+        if not self._table.close_submission(qid):
+            return NvmeStatus.INVALID_QUEUE_IDENTIFIER, 0
+        self._deletions[qid] = sqe.cid
+        self._io.cancel_io(qid, None, NvmeStatus.ABORTED_SQ_DELETION)
+        return None
+
+    def _delete_completion(self, sqe: Sqe) -> Outcome:
+        return self._table.delete_completion(sqe.cdw10 & 0xFFFF), 0
+
+    def _abort(self, sqe: Sqe) -> Outcome:
+        sq_id, cid = sqe.cdw10 & 0xFFFF, sqe.cdw10 >> 16
+        if sq_id == ADMIN and cid in self._async_events:
+            self._async_events.remove(cid)
+            self._table.complete(ADMIN, cid, NvmeStatus.ABORTED_BY_REQUEST)
+            return NvmeStatus.SUCCESS, 0
+        is_aborted = self._io.cancel_io(sq_id, cid, NvmeStatus.ABORTED_BY_REQUEST)
+        return NvmeStatus.SUCCESS, 0 if is_aborted else _NOT_ABORTED
+
+    def _request_async_event(self, sqe: Sqe) -> Outcome | None:
+        if len(self._async_events) == ASYNC_EVENT_LIMIT:
+            return AdminStatus.ASYNC_EVENT_LIMIT_EXCEEDED, 0
+        self._async_events.append(sqe.cid)
+        return None
+
+    def _set_features(self, sqe: Sqe) -> Outcome:
+        feature = sqe.cdw10 & 0xFF
+        if feature not in self._features:
+            return NvmeStatus.INVALID_FIELD, 0
+        if sqe.cdw10 >> 31:
+            return AdminStatus.FEATURE_NOT_SAVEABLE, 0
+        if feature == Feature.NUMBER_OF_QUEUES:
+            return self._set_queue_count(sqe.cdw11)
+        if feature == Feature.VOLATILE_WRITE_CACHE and not sqe.cdw11 & 1:
+            return AdminStatus.FEATURE_NOT_CHANGEABLE, 0
+        self._features[feature] = sqe.cdw11
+        return NvmeStatus.SUCCESS, 0
+
+    def _set_queue_count(self, wanted: int) -> Outcome:
+        if self._table.io_queue_count:
+            return AdminStatus.COMMAND_SEQUENCE_ERROR, 0
+        sq_count, cq_count = (wanted & 0xFFFF) + 1, (wanted >> 16) + 1
+        if 0x10000 in (sq_count, cq_count):
+            return NvmeStatus.INVALID_FIELD, 0
+        self._sq_limit = min(sq_count, self._io_queue_limit)
+        self._cq_limit = min(cq_count, self._io_queue_limit)
+        allocated = _pair(self._sq_limit, self._cq_limit)
+        self._features[Feature.NUMBER_OF_QUEUES] = allocated
+        return NvmeStatus.SUCCESS, allocated
+
+    def _get_features(self, sqe: Sqe) -> Outcome:
+        feature, select = sqe.cdw10 & 0xFF, sqe.cdw10 >> 8 & 7
+        if feature not in self._features or select > 3:
+            return NvmeStatus.INVALID_FIELD, 0
+        if select == 3:
+            return NvmeStatus.SUCCESS, 0 if feature == Feature.VOLATILE_WRITE_CACHE else _CHANGEABLE
+        values = self._defaults if select in _SAVED_OR_DEFAULT else self._features
+        return NvmeStatus.SUCCESS, values[feature]
+
+    def _identify(self, sqe: Sqe) -> Outcome:
+        data = self._identify_data(sqe.cdw10 & 0xFF, sqe.nsid)
+        place = 0
+        for address, length_bytes in walk_prp(
+            sqe.prp1, sqe.prp2, IDENTIFY_BYTES, self._memory, initiator=self._initiator
+        ):
+            self._memory.write(address, data[place : place + length_bytes], self._initiator)
+            place += length_bytes
+        return NvmeStatus.SUCCESS, 0
+
+    def _identify_data(self, cns: int, nsid: int) -> bytes:
+        namespace = self._namespaces.get(nsid)
+        if cns == IdentifyCns.CONTROLLER:
+            return self._identity.encode()
+        if cns == IdentifyCns.NAMESPACE and 1 <= nsid <= self._identity.namespace_limit:
+            geometry = (namespace.block_bytes, namespace.block_count) if namespace else (0, 0)
+            return NamespaceIdentity(*geometry).encode()
+        if cns == IdentifyCns.ACTIVE_NAMESPACES and nsid <= _LAST_NSID:
+            return encode_namespace_list(active for active in self._namespaces if active > nsid)
+        if cns == IdentifyCns.NAMESPACE_DESCRIPTORS and namespace:
+            return encode_namespace_descriptors(self._identity.serial, nsid)
+        if cns in (IdentifyCns.NAMESPACE, IdentifyCns.ACTIVE_NAMESPACES, IdentifyCns.NAMESPACE_DESCRIPTORS):
+            raise NvmeCommandError(
+                NvmeStatus.INVALID_NAMESPACE, f"nsid {nsid:#x} cannot be identified by CNS {cns}"
+            )
+        raise NvmeCommandError(NvmeStatus.INVALID_FIELD, f"CNS {cns:#04x} is not supported; 0x00 to 0x03 are")
+
+
+def _queue_fields(sqe: Sqe) -> tuple[int, int]:
+    return sqe.cdw10 & 0xFFFF, (sqe.cdw10 >> 16) + 1
+
+
+def _pair(sq_count: int, cq_count: int) -> int:
+    return cq_count - 1 << 16 | sq_count - 1

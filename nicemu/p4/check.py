@@ -1,0 +1,321 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks a whole program: names, types, widths, and what the target supports.
+
+Everything is reported that can be; what was reported once has the type UNKNOWN and is not reported again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nicemu.pipeline import NIC_METADATA, ir
+
+from . import syntax
+from .check_tables import TableChecker
+from .check_types import Declared
+from .diagnostics import Location
+from .types import (
+    UNKNOWN,
+    ActionSymbol,
+    BlockSymbol,
+    BlockType,
+    CompositeType,
+    ExternType,
+    FunctionSymbol,
+    PackageSymbol,
+    ParameterSymbol,
+    TableSymbol,
+    Type,
+    same,
+    substituted,
+    unify,
+)
+
+PACKAGE = "SmartNic"
+_PLACES = (ir.HEADERS, ir.METADATA, ir.NIC)
+
+
+@dataclass(slots=True)
+class Checked:
+    """A program that may be lowered: its three blocks, and what it declares."""
+
+    declared: Declared
+    parser: BlockSymbol
+    control: BlockSymbol
+    deparser: BlockSymbol
+    actions: list[ActionSymbol]
+
+
+class Checker(TableChecker):
+    """Checks declarations in their order."""
+
+    def program(self, declarations: Sequence[syntax.Declaration], end: Location) -> Checked | None:
+        """Check all declarations; return what is to be lowered, None where that cannot be said."""
+        self._actions: list[ActionSymbol] = []
+        self._blocks: list[BlockSymbol] = []
+        self._main: list[BlockSymbol] = []
+        for node in declarations:
+            self._declaration(node)
+        if not any(isinstance(node, syntax.Instantiation) for node in declarations):
+            self.reporter.error(end, "the program has no main", f"end it with {PACKAGE}(...) main;")
+        for block in self._blocks:
+            if not block.used and self._main:
+                kind = block.declaration.kind
+                self.reporter.warning(block.declaration.at, f"{kind} {block.name} is not used")
+        if len(self._main) != len(_PLACES):
+            return None
+        parser, control, deparser = self._main
+        self.check_core(end)
+        return Checked(self.declared, parser, control, deparser, self._actions)
+
+    def check_core(self, end: Location) -> None:
+        """Check that the included declarations are those that the engine knows."""
+        if tuple(self.declared.errors[: len(ir.CORE_ERRORS)]) != ir.CORE_ERRORS:
+            self.reporter.error(end, "the errors of core.p4 must come first", "#include <core.p4> at the top")
+
+    def _declaration(self, node: syntax.Declaration) -> None:
+        if self.type_declaration(node):
+            return
+        match node:
+            case syntax.VariableDeclaration() if node.constant:
+                self.variable(node)
+            case syntax.VariableDeclaration():
+                self.reporter.error(node.at, "a variable cannot stand outside all blocks", "make it const")
+            case syntax.MethodDeclaration():
+                self._function(node)
+            case syntax.ActionDeclaration():
+                self._actions.append(self._action(node))
+            case syntax.BlockDeclaration():
+                self._block(node)
+            case syntax.PackageDeclaration():
+                with self.inner_scope():
+                    self.declare_type_variables(node.type_parameters)
+                    parameters = self.parameters_of(node.parameters)
+                self.declare(node.name, PackageSymbol(node.name, node, parameters), node.at)
+            case syntax.Instantiation():
+                self._instantiation(node)
+
+    def _function(self, node: syntax.MethodDeclaration) -> None:
+        with self.inner_scope():
+            self.declare_type_variables(node.type_parameters)
+            self.parameters_of(node.parameters)
+            if node.returns is not None:
+                self.resolve(node.returns)
+        self.declare(node.name, FunctionSymbol(node.name, node, self.scope), node.at)
+
+    # Actions and blocks
+
+    def _action(self, node: syntax.ActionDeclaration) -> ActionSymbol:
+        name = _control_name(node, self.block.name if self.block else "")
+        symbol = ActionSymbol(name, node, self.parameters_of(node.parameters), self._id(node))
+        directionless = False
+        with self.inner_scope():
+            for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
+                writable = parameter.direction in ("out", "inout")
+                role = "an in parameter" if parameter.direction == "in" else "action data"
+                prefix = f"{self.block.name}.{node.name}" if self.block else node.name
+                parameter.variable = self.place_of(parameter.name, parameter.type, writable, role, prefix)
+                parameter.id = self._id(written)
+                self.declare(parameter.name, parameter.variable, written.at)
+                if directionless and parameter.direction:
+                    self.reporter.error(written.at, "a parameter with a direction follows action data")
+                directionless = directionless or not parameter.direction
+                if not parameter.direction and isinstance(parameter.type, CompositeType):
+                    self.reporter.error(written.at, f"action data cannot be {parameter.type}")
+            self.body(node.body.statements, "action")
+        self.declare(node.name, symbol, node.at)
+        node.symbol = symbol
+        if self.block is not None:
+            self.block.actions.append(symbol)
+        return symbol
+
+    def _block(self, node: syntax.BlockDeclaration) -> None:
+        with self.inner_scope():
+            self.declare_type_variables(node.type_parameters)
+            symbol = BlockSymbol(node.name, node, self.parameters_of(node.parameters))
+            if not node.is_type:
+                if node.type_parameters or node.constructor_parameters:
+                    self.reporter.unsupported(node.at, f"a {node.kind} with type or constructor parameters")
+                self._blocks.append(symbol)
+                self.block = symbol
+                self._block_body(symbol)
+                self.block = None
+        self.declare(node.name, symbol, node.at)
+
+    def _block_body(self, block: BlockSymbol) -> None:
+        node = block.declaration
+        places = iter(_PLACES)
+        deparser = False
+        for parameter, written in zip(block.parameters, node.parameters, strict=True):
+            packet = isinstance(parameter.type, ExternType)
+            deparser = deparser or (packet and str(parameter.type) == "extern packet_out")
+            writable = parameter.direction in ("out", "inout")
+            variable = self.place_of(
+                parameter.name, parameter.type, writable, f"an {parameter.direction} parameter"
+            )
+            if not packet:
+                block.variables.pop()
+                variable.place = next(places, variable.place)
+            parameter.variable = variable
+            self.declare(parameter.name, variable, written.at)
+        place = "parser" if node.kind == "parser" else "deparser" if deparser else "control"
+        for local in node.locals:
+            self._local(local, place)
+        if node.kind == "parser":
+            self.states(node)
+        elif node.body is not None:
+            self.body(node.body.statements, place)
+
+    def _local(self, node: syntax.Declaration, place: str) -> None:
+        outer, self.place = self.place, place
+        match node:
+            case syntax.VariableDeclaration():
+                self.variable(node)
+            case syntax.Instantiation():
+                self.instance(node)
+            case syntax.ActionDeclaration():
+                if place == "deparser":
+                    self.reporter.unsupported(node.at, "actions in a deparser")
+                self._action(node)
+            case syntax.TableDeclaration():
+                assert self.block is not None
+                if place == "deparser":
+                    self.reporter.unsupported(node.at, "tables in a deparser")
+                table = TableSymbol(_control_name(node, self.block.name), node, id=self._id(node))
+                self.table_body(table)
+                self.declare(node.name, table, node.at)
+                self.block.tables.append(table)
+        self.place = outer
+
+    # Main
+
+    def _instantiation(self, node: syntax.Instantiation) -> None:
+        symbol = self.find(node.type_ref.name, node.type_ref.at, "package or extern")
+        if symbol is None:
+            return
+        if not isinstance(symbol, PackageSymbol):
+            self.reporter.unsupported(
+                node.at, f"{node.type_ref.name} outside all blocks", "declare it inside the control"
+            )
+            return
+        if symbol.name != PACKAGE:
+            self.reporter.unsupported(node.at, f"package {symbol.name}", f"this architecture has {PACKAGE}")
+            return
+        if node.name != "main":
+            self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
+        if len(node.arguments) != len(symbol.parameters):
+            self.reporter.error(
+                node.at,
+                f"{symbol.name} takes {len(symbol.parameters)} blocks; {len(node.arguments)} are given",
+            )
+            return
+        bindings: dict[str, Type] = {}
+        blocks = [
+            self._argument(argument, parameter, bindings)
+            for argument, parameter in zip(node.arguments, symbol.parameters, strict=True)
+        ]
+        self._main = [block for block in blocks if block is not None]
+
+    def _argument(
+        self, node: syntax.Expression, parameter: ParameterSymbol, bindings: dict[str, Type]
+    ) -> BlockSymbol | None:
+        name = ""
+        if isinstance(node, syntax.Call):
+            name = node.constructed.name if node.constructed else getattr(node.callee, "name", "")
+        if not name:
+            self.reporter.error(node.at, f"{parameter.name} must be a block", "write Name()")
+            return None
+        block = self.find(name, node.at, "parser or control")
+        if block is None:
+            return None
+        if not isinstance(block, BlockSymbol) or block.declaration.is_type:
+            self.reporter.error(node.at, f"{name} is no parser or control with a body")
+            return None
+        if isinstance(node, syntax.Call) and node.arguments:
+            self.reporter.unsupported(node.at, "constructor arguments of blocks")
+        block.used = True
+        if isinstance(parameter.type, BlockType):
+            self._fits(node.at, block, parameter.type, bindings)
+        return block
+
+    def _fits(self, at: Location, block: BlockSymbol, wanted: BlockType, bindings: dict[str, Type]) -> None:
+        """Check that a block has the parameters of its type."""
+        kind = wanted.symbol.declaration
+        if block.declaration.kind != kind.kind:
+            self.reporter.error(at, f"{block.name} is a {block.declaration.kind}; a {kind.kind} was expected")
+            return
+        if len(block.parameters) != len(wanted.symbol.parameters):
+            self.reporter.error(
+                at,
+                f"{block.name} has {len(block.parameters)} parameters; {kind.name} has "
+                f"{len(wanted.symbol.parameters)}",
+                _signature(wanted.symbol),
+            )
+            return
+        renamed = dict(zip(kind.type_parameters, wanted.arguments, strict=False))
+        for found, pattern, written in zip(
+            block.parameters, wanted.symbol.parameters, block.declaration.parameters, strict=True
+        ):
+            expected = substituted(pattern.type, renamed)
+            if found.direction != pattern.direction:
+                self.reporter.error(
+                    written.at,
+                    f"parameter {found.name} is '{found.direction or 'without direction'}'; "
+                    f"{kind.name} has '{pattern.direction or 'without direction'}'",
+                    _signature(wanted.symbol),
+                )
+            if not unify(expected, found.type, bindings):
+                known = substituted(expected, bindings)
+                self.reporter.error(
+                    written.at,
+                    f"parameter {found.name} is {found.type}; {known} was expected",
+                    _signature(wanted.symbol),
+                )
+            elif isinstance(found.type, CompositeType) and found.type.name == NIC_METADATA.name:
+                self._check_metadata(written.at, found.type)
+            elif not isinstance(found.type, CompositeType | ExternType) and not same(found.type, UNKNOWN):
+                self.reporter.error(
+                    written.at, f"parameter {found.name} is {found.type}; a struct was expected"
+                )
+
+    def _check_metadata(self, at: Location, found: CompositeType) -> None:
+        wanted = {part.name: part.type for part in NIC_METADATA.fields}
+        if dict(found.fields) != wanted:
+            self.reporter.error(at, f"{found} is not the architecture's", "#include <nicemu.p4>")
+
+    def _id(self, node: syntax.Declaration) -> int:
+        """Return the number in @id(...), 0 without one."""
+        for annotation in node.annotations:
+            if annotation.name != "id":
+                continue
+            try:
+                number = int("".join(annotation.tokens), 0)
+            except ValueError:
+                number = 0
+            if not 0 < number < 1 << 32:
+                self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
+                return 0
+            return number
+        return 0
+
+
+def _control_name(node: syntax.Declaration, block: str) -> str:
+    """Return the control plane's name of an action or table: @name overrides the last part, or all after a
+    dot.
+    """
+    name = node.name
+    for annotation in node.annotations:
+        if annotation.name == "name" and annotation.tokens:
+            name = annotation.tokens[0].strip('"')
+            if name.startswith("."):
+                return name[1:]
+    return f"{block}.{name}" if block else name
+
+
+def _signature(block: BlockSymbol) -> str:
+    given = ", ".join(
+        f"{item.direction} {getattr(item.type, 'name', item.type)} {item.name}".strip()
+        for item in block.parameters
+    )
+    return f"{block.name}({given.replace('extern ', '')})"

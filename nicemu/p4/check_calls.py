@@ -1,0 +1,270 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Finds out what a call means, infers its type arguments and checks its arguments.
+
+Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in/copy out", "Function calls".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicemu.pipeline import FUNCTIONS, OBJECTS, ir
+
+from . import syntax
+from .check_expressions import ExpressionChecker
+from .diagnostics import did_you_mean
+from .types import (
+    INTEGER,
+    NOTHING,
+    UNKNOWN,
+    ActionSymbol,
+    ApplyResult,
+    BlockSymbol,
+    CompositeType,
+    ExternType,
+    FunctionSymbol,
+    Instance,
+    Meaning,
+    ParameterSymbol,
+    Scope,
+    TableSymbol,
+    Type,
+    TypeVariable,
+    Variable,
+    scalar_of,
+    substituted,
+    unify,
+)
+
+_HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "set_invalid"}
+_PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
+
+
+class CallChecker(ExpressionChecker):
+    """Calls of actions, tables, headers, packets and externs. `place` says where the code stands."""
+
+    place = "program"
+
+    def call(self, node: syntax.Call) -> Type:
+        """Return the type of what a call returns, its `symbol` filled with a Meaning."""
+        callee = node.callee
+        if isinstance(callee, syntax.NameRef):
+            return self._call_name(node, callee)
+        if isinstance(callee, syntax.MemberRef):
+            return self._call_member(node, callee)
+        if node.constructed is not None:
+            self.reporter.error(
+                node.at,
+                f"{node.constructed.name} is constructed here",
+                "objects are declared: Type(...) name;",
+            )
+        else:
+            self.reporter.error(node.at, "this cannot be called")
+        return UNKNOWN
+
+    def _call_name(self, node: syntax.Call, callee: syntax.NameRef) -> Type:
+        symbol = self.find(callee.name, callee.at, "action or function")
+        if isinstance(symbol, ActionSymbol):
+            if self.place not in ("control", "action"):
+                self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
+            node.symbol = Meaning("action", symbol.name, symbol)
+            self.arguments(node.arguments, symbol.parameters, f"action {callee.name}", node)
+            return NOTHING
+        if isinstance(symbol, FunctionSymbol):
+            return self._call_function(node, symbol)
+        if symbol is not None:
+            self.reporter.error(callee.at, f"{callee.name} cannot be called")
+        for argument in node.arguments:
+            self.expression(argument)
+        return UNKNOWN
+
+    def _call_function(self, node: syntax.Call, symbol: FunctionSymbol) -> Type:
+        returned, types = self._invoke(node, symbol.declaration, symbol.scope, {})
+        if symbol.name == "verify":
+            node.symbol = Meaning("packet", "verify")
+            self._only_in(node, "verify", "parser")
+        else:
+            node.symbol = Meaning("function", symbol.name, types=types)
+            if symbol.name not in FUNCTIONS:
+                hint = did_you_mean(symbol.name, FUNCTIONS)
+                self.reporter.unsupported(node.at, f"extern function {symbol.name}", hint)
+            self._not_in_parser(node, symbol.name)
+        return returned
+
+    def _call_member(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
+        symbol = self.scope.find(callee.base.name) if isinstance(callee.base, syntax.NameRef) else None
+        if isinstance(symbol, TableSymbol):
+            return self._apply(node, callee, symbol)
+        if isinstance(symbol, Instance):
+            return self._call_method(node, callee, symbol, symbol.type)
+        if isinstance(symbol, Variable) and isinstance(symbol.type, ExternType):
+            return self._call_method(node, callee, None, symbol.type)
+        if isinstance(symbol, BlockSymbol):
+            self.reporter.unsupported(
+                node.at, f"applying {symbol.declaration.kind} {symbol.name} inside another"
+            )
+            return UNKNOWN
+        return self._call_header(node, callee)
+
+    def _apply(self, node: syntax.Call, callee: syntax.MemberRef, table: TableSymbol) -> Type:
+        if callee.name != "apply":
+            hint = did_you_mean(callee.name, ["apply"])
+            self.reporter.error(callee.name_at, f"a table has no method {callee.name}", hint)
+            return UNKNOWN
+        if node.arguments:
+            self.reporter.error(node.at, "apply() of a table takes no arguments")
+        if self.place != "control":
+            self.reporter.error(
+                node.at, f"a table cannot be applied in a {self.place}", "apply it in the apply block"
+            )
+        node.symbol = Meaning("apply", table.name, table)
+        return ApplyResult(table)
+
+    def _call_header(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
+        base = self.expression(callee.base)
+        for argument in node.arguments:
+            self.expression(argument)
+        if base == UNKNOWN:
+            return UNKNOWN
+        if not isinstance(base, CompositeType) or not base.header or callee.name not in _HEADER_METHODS:
+            known = _HEADER_METHODS if isinstance(base, CompositeType) and base.header else ()
+            self.reporter.error(
+                callee.name_at, f"{base} has no method {callee.name}", did_you_mean(callee.name, known)
+            )
+            return UNKNOWN
+        if node.arguments:
+            self.reporter.error(node.at, f"{callee.name}() takes no arguments")
+        kind = _HEADER_METHODS[callee.name]
+        node.symbol = Meaning(kind, callee.name)
+        if kind == "valid":
+            return ir.BOOL
+        self.lvalue(callee.base, f"{callee.name} changes")
+        return NOTHING
+
+    def _call_method(
+        self, node: syntax.Call, callee: syntax.MemberRef, instance: Instance | None, extern: ExternType
+    ) -> Type:
+        symbol = extern.symbol
+        methods = [item for item in symbol.declaration.methods if item.name == callee.name]
+        if not methods or callee.name == symbol.name:
+            names = [item.name for item in symbol.declaration.methods if item.name != symbol.name]
+            hint = did_you_mean(callee.name, names)
+            self.reporter.error(callee.name_at, f"{extern} has no method {callee.name}", hint)
+            return UNKNOWN
+        method = next((item for item in methods if len(item.parameters) == len(node.arguments)), methods[0])
+        bound = dict(zip(symbol.declaration.type_parameters, extern.arguments, strict=False))
+        returned, types = self._invoke(node, method, symbol.scope, bound)
+        place = _PACKET_PLACES.get(symbol.name)
+        if place is not None:
+            node.symbol = Meaning("packet", callee.name, types=types)
+            self._only_in(node, callee.name, place)
+            self._check_packet_call(node, callee.name, types)
+        elif instance is not None:
+            node.symbol = Meaning("method", callee.name, instance, types)
+            known = OBJECTS.get(symbol.name)
+            if known is None or callee.name not in known.methods:
+                self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")
+            self._not_in_parser(node, callee.name)
+        else:
+            self.reporter.unsupported(node.at, f"{extern} as a parameter")
+        return returned
+
+    def _check_packet_call(self, node: syntax.Call, name: str, types: tuple[Type, ...]) -> None:
+        if name not in ("extract", "lookahead", "advance", "emit") or (
+            name == "extract" and len(node.arguments) > 1
+        ):
+            self.reporter.unsupported(node.at, f"{name} of a packet with {len(node.arguments)} arguments")
+            return
+        kind = types[0] if types else UNKNOWN
+        if kind == UNKNOWN:
+            return
+        header = isinstance(kind, CompositeType) and kind.header
+        if name == "extract" and not header:
+            self.reporter.error(node.at, f"extract of {kind}; a header was expected")
+        elif name == "lookahead" and not header and scalar_of(kind) is None:
+            self.reporter.error(node.at, f"lookahead of {kind}; a header, bit<N> or int<N> was expected")
+        elif name == "emit" and not _emittable(kind):
+            self.reporter.error(node.at, f"emit of {kind}; a header or a struct of headers was expected")
+
+    # Arguments
+
+    def _invoke(
+        self, node: syntax.Call, method: syntax.MethodDeclaration, scope: Scope, bound: dict[str, Type]
+    ) -> tuple[Type, tuple[Type, ...]]:
+        """Check a call of a method or function; return its type, and its type arguments."""
+        outer = self.scope
+        given_types = [self.resolve(ref) for ref in node.type_arguments]
+        self.scope = Scope(scope)
+        self.declare_type_variables([*bound, *method.type_parameters])
+        parameters = [
+            ParameterSymbol(item.name, substituted(item.type, bound), item.direction)
+            for item in self.parameters_of(method.parameters)
+        ]
+        returns = substituted(self.resolve(method.returns), bound) if method.returns else NOTHING
+        self.scope = outer
+        bindings: dict[str, Type] = {}
+        if given_types:
+            if len(given_types) != len(method.type_parameters):
+                wanted, given = len(method.type_parameters), len(given_types)
+                self.reporter.error(
+                    node.at, f"{method.name} takes {wanted} type arguments; {given} are given"
+                )
+            bindings = dict(zip(method.type_parameters, given_types, strict=False))
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
+            found = self.expression(argument)
+            if isinstance(parameter.type, TypeVariable) and found == INTEGER:
+                continue
+            unify(parameter.type, found, bindings)
+        for parameter in parameters:
+            parameter.type = substituted(parameter.type, bindings)
+            if isinstance(parameter.type, TypeVariable):
+                parameter.type = UNKNOWN
+        self.arguments(node.arguments, parameters, method.name, node)
+        returned = substituted(returns, bindings)
+        if isinstance(returned, TypeVariable):
+            self.reporter.error(
+                node.at, f"cannot tell what type {method.name} returns", f"write {method.name}<type>(...)"
+            )
+            returned = UNKNOWN
+        return returned, tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
+
+    def arguments(
+        self,
+        given: Sequence[syntax.Expression],
+        parameters: Sequence[ParameterSymbol],
+        what: str,
+        node: syntax.Call | syntax.ActionElement,
+    ) -> None:
+        """Check arguments against parameters: number, types, and that what is out can be stored into."""
+        if len(given) != len(parameters):
+            names = ", ".join(item.name for item in parameters)
+            hint = f"its parameters: {names}" if names else ""
+            self.reporter.error(
+                node.at, f"{what} takes {len(parameters)} arguments; {len(given)} are given", hint
+            )
+        for argument, parameter in zip(given, parameters, strict=False):
+            if self.expect(
+                argument, parameter.type, f"argument {parameter.name}"
+            ) and parameter.direction in (
+                "out",
+                "inout",
+            ):
+                self.lvalue(argument, f"{what} writes to")
+        for argument in given[len(parameters) :]:
+            self.expression(argument)
+
+    # Places
+
+    def _only_in(self, node: syntax.Call, name: str, place: str) -> None:
+        if self.place != place:
+            self.reporter.error(node.at, f"{name} can be called only in a {place}; this is a {self.place}")
+
+    def _not_in_parser(self, node: syntax.Call, name: str) -> None:
+        if self.place not in ("control", "action"):
+            self.reporter.unsupported(node.at, f"{name} in a {self.place}")
+
+
+def _emittable(kind: Type) -> bool:
+    if not isinstance(kind, CompositeType):
+        return kind == UNKNOWN
+    return kind.header or all(_emittable(part) for part in kind.fields.values())

@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks tables: keys, actions, default action, size and entries.
+
+Source: P4-16 Language Specification 1.2.5, "Match-action units".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nicemu.pipeline import ir
+
+from . import syntax
+from .check_statements import StatementChecker
+from .diagnostics import did_you_mean
+from .types import UNKNOWN, ActionSymbol, TableSymbol, Type, scalar_of
+
+
+class TableChecker(StatementChecker):
+    """Tables of a control."""
+
+    def table_body(self, table: TableSymbol) -> None:
+        """Check keys, actions, default action, size and entries of a table."""
+        node = table.declaration
+        outer, self.place = self.place, "control"
+        kinds = [self._key_type(key.expression, "a key") for key in node.keys]
+        for key in node.keys:
+            known = [item.value for item in ir.MatchKind]
+            if key.match_kind not in self.declared.match_kinds:
+                hint = did_you_mean(key.match_kind, self.declared.match_kinds)
+                self.reporter.error(key.match_kind_at, f"unknown match kind {key.match_kind}", hint)
+            elif key.match_kind not in known:
+                self.reporter.unsupported(
+                    key.match_kind_at, f"match kind {key.match_kind}", f"there is {', '.join(known)}"
+                )
+            if not key_name(key):
+                self.reporter.error(
+                    key.at, "this key needs a name", 'write @name("...") behind the match kind'
+                )
+        if node.actions is None:
+            self.reporter.error(node.at, f"table {node.name} has no actions", "add actions = { NoAction; }")
+        for element in node.actions or []:
+            self._action_element(element, table, bound=True)
+        default = node.default_action
+        if default is not None:
+            self._action_element(default, table, bound=False)
+        if node.size is not None:
+            size = self.constant_integer(node.size, "the size of a table")
+            if size is not None and not 0 < size <= 1 << 24:
+                self.reporter.error(
+                    node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected"
+                )
+        self._entries(node, table, kinds)
+        self._check_key_kinds(node)
+        self.place = outer
+
+    def _check_key_kinds(self, node: syntax.TableDeclaration) -> None:
+        prefixes = [key for key in node.keys if key.match_kind == "lpm"]
+        if len(prefixes) > 1:
+            self.reporter.unsupported(prefixes[1].match_kind_at, "two lpm keys in one table")
+        elif prefixes and any(key.match_kind in ("ternary", "range") for key in node.keys):
+            self.reporter.unsupported(
+                prefixes[0].match_kind_at, "lpm beside ternary or range", "use ternary for the prefix"
+            )
+        names = [key_name(key) for key in node.keys]
+        for key, name in zip(node.keys, names, strict=True):
+            if name and names.count(name) > 1:
+                self.reporter.error(key.at, f"two keys are called {name}", 'write @name("...") behind one')
+
+    def _action_element(self, element: syntax.ActionElement, table: TableSymbol, bound: bool) -> None:
+        symbol = self.find(element.name, element.at, "action")
+        if not isinstance(symbol, ActionSymbol):
+            if symbol is not None:
+                self.reporter.error(element.at, f"{element.name} is no action")
+            return
+        element.symbol = symbol
+        directed = [item for item in symbol.parameters if item.direction]
+        data = [item for item in symbol.parameters if not item.direction]
+        given = element.arguments or []
+        if bound:
+            if element.name in table.actions:
+                self.reporter.error(element.at, f"action {element.name} stands in the list twice")
+            table.actions[element.name] = symbol
+            if element.arguments is not None and len(given) > len(directed):
+                hint = "the control plane gives the parameters without a direction"
+                self.reporter.error(element.at, f"{element.name} takes {len(directed)} arguments here", hint)
+                return
+            self.arguments(given, directed, f"action {element.name}", element)
+            return
+        if element.name not in table.actions:
+            hint = did_you_mean(element.name, table.actions)
+            self.reporter.error(
+                element.at, f"{element.name} is not among the actions of table {table.declaration.name}", hint
+            )
+        # Arguments for parameters with a direction repeat what the list of actions says.
+        self.arguments(
+            given, symbol.parameters if len(given) > len(data) else data, f"action {element.name}", element
+        )
+        for argument in given[-len(data) :] if data else ():
+            if argument.value is None and argument.type != UNKNOWN:
+                self.reporter.error(argument.at, "action data must be known at compile time")
+
+    def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
+        priorities = {"ternary", "range"} & {key.match_kind for key in node.keys}
+        for entry in node.entries or []:
+            self.keysets(entry, kinds)
+            self._action_element(entry.action, table, bound=False)
+            if entry.priority is not None:
+                self.constant_integer(entry.priority, "a priority")
+                if not priorities:
+                    self.reporter.error(
+                        entry.priority.at, "entries have priorities only beside ternary or range keys"
+                    )
+            for keyset, key in zip(entry.keysets, node.keys, strict=False):
+                self._check_entry_keyset(keyset, key)
+
+    def _check_entry_keyset(self, keyset: syntax.Expression, key: syntax.KeyElement) -> None:
+        scalar = scalar_of(key.expression.type) if key.expression.type is not None else None
+        width = scalar.width if isinstance(scalar, ir.Bits) else 1
+        inverse = (1 << width) - 1
+        match keyset.value:
+            case ir.KeyMask(_, mask):
+                inverse ^= mask
+                wrong = inverse and (
+                    key.match_kind in ("exact", "range")
+                    or (key.match_kind == "lpm" and inverse & inverse + 1)
+                )
+            case ir.KeyRange():
+                wrong = key.match_kind != "range"
+            case ir.KeyAny():
+                wrong = key.match_kind == "exact"
+            case _:
+                wrong = False
+        if wrong:
+            self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+
+
+def key_name(key: syntax.KeyElement) -> str:
+    """Return the control plane's name of a key: its @name, or the expression as written; "" if it has
+    none.
+    """
+    for annotation in key.annotations:
+        if annotation.name == "name" and annotation.tokens:
+            return annotation.tokens[0].strip('"')
+    return _written(key.expression)
+
+
+def _written(node: syntax.Expression) -> str:
+    match node:
+        case syntax.NameRef():
+            return node.name
+        case syntax.MemberRef():
+            base = _written(node.base)
+            return f"{base}.{node.name}" if base else ""
+        case syntax.SliceRef():
+            base = _written(node.base)
+            return f"{base}[{node.high.value}:{node.low.value}]" if base else ""
+        case syntax.Call() if isinstance(node.callee, syntax.MemberRef) and node.symbol:
+            base = _written(node.callee.base)
+            return f"{base}.$valid$" if base and node.symbol.kind == "valid" else ""
+    return ""

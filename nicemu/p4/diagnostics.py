@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the compiler has to say, and where: file, line, column, the source line with a caret, a hint."""
+
+from __future__ import annotations
+
+import difflib
+import enum
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from nicemu.errors import ProtocolError
+
+MAX_ERRORS = 50
+"""Errors after which the compiler stops looking for more."""
+
+
+class Severity(enum.Enum):
+    """A program with an error is refused; warnings are advice."""
+
+    ERROR = "error"
+    WARNING = "warning"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SourceFile:
+    """One file that was read, with its lines for showing them."""
+
+    name: str
+    lines: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a file: line and column count from 1, `length` is in characters."""
+
+    source: SourceFile
+    line: int
+    column: int
+    length: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.source.name}:{self.line}:{self.column}"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnostic:
+    """One message about one place; `hint` says what may have been meant, or what to do."""
+
+    severity: Severity
+    location: Location
+    message: str
+    hint: str = ""
+
+    @property
+    def file(self) -> str:
+        """Name of the file, as it was opened or included."""
+        return self.location.source.name
+
+    @property
+    def line(self) -> int:
+        """Line, from 1."""
+        return self.location.line
+
+    @property
+    def column(self) -> int:
+        """Column, from 1."""
+        return self.location.column
+
+    @property
+    def source_line(self) -> str:
+        """The line of the program that the message is about."""
+        lines = self.location.source.lines
+        return lines[self.line - 1] if 0 < self.line <= len(lines) else ""
+
+    def render(self) -> str:
+        """Return the message with its source line, a caret below, and the hint."""
+        text = f"{self.location}: {self.severity.value}: {self.message}"
+        source = self.source_line.rstrip()
+        if source:
+            before = "".join("\t" if letter == "\t" else " " for letter in source[: self.column - 1])
+            room = max(1, min(self.location.length, len(source) - self.column + 1))
+            text += f"\n    {source}\n    {before}^{'~' * (room - 1)}"
+        if self.hint:
+            text += f"\n    hint: {self.hint}"
+        return text
+
+
+class CompileError(ProtocolError):
+    """A program that cannot be compiled; `diagnostics` holds every message, in the order of the source."""
+
+    def __init__(self, diagnostics: Sequence[Diagnostic]) -> None:
+        self.diagnostics = list(diagnostics)
+        super().__init__(str(self))
+
+    def __str__(self) -> str:
+        count = sum(item.severity is Severity.ERROR for item in self.diagnostics)
+        summary = f"{count} error" if count == 1 else f"{count} errors"
+        return "\n".join([*(item.render() for item in self.diagnostics), summary])
+
+
+class TooManyErrors(Exception):  # noqa: N818  control flow between the reporter and `compile_text`
+    """Raised by the reporter when more errors would help nobody."""
+
+
+@dataclass(slots=True)
+class Reporter:
+    """Collects diagnostics; the same place is told the same thing once."""
+
+    diagnostics: list[Diagnostic] = field(default_factory=list)
+    _seen: set[tuple[SourceFile, int, int, str]] = field(default_factory=set)
+
+    @property
+    def failed(self) -> bool:
+        """Whether any error was reported."""
+        return any(item.severity is Severity.ERROR for item in self.diagnostics)
+
+    def error(self, location: Location, message: str, hint: str = "") -> None:
+        """Report what makes the program illegal."""
+        self._add(Diagnostic(Severity.ERROR, location, message, hint))
+        if sum(item.severity is Severity.ERROR for item in self.diagnostics) >= MAX_ERRORS:
+            raise TooManyErrors
+
+    def warning(self, location: Location, message: str, hint: str = "") -> None:
+        """Report what is legal and probably not meant."""
+        self._add(Diagnostic(Severity.WARNING, location, message, hint))
+
+    def unsupported(self, location: Location, construct: str, hint: str = "") -> None:
+        """Report legal P4 that this compiler does not take."""
+        self.error(location, f"not supported by nicemu yet: {construct}", hint)
+
+    def sorted(self) -> list[Diagnostic]:
+        """Return all messages, by file in order of appearance, then by place."""
+        files: dict[str, int] = {}
+        for item in self.diagnostics:
+            files.setdefault(item.file, len(files))
+        return sorted(self.diagnostics, key=lambda item: (files[item.file], item.line, item.column))
+
+    def _add(self, diagnostic: Diagnostic) -> None:
+        location = diagnostic.location
+        key = (location.source, location.line, location.column, diagnostic.message)
+        if key not in self._seen:
+            self._seen.add(key)
+            self.diagnostics.append(diagnostic)
+
+
+def did_you_mean(wrong: str, known: Iterable[str]) -> str:
+    """Return a hint that names the known word nearest to `wrong`, or the few that there are, or nothing."""
+    words = sorted(set(known))
+    near = difflib.get_close_matches(wrong, words, 1, 0.6)
+    if near:
+        return f"did you mean {near[0]}?"
+    return f"there is {', '.join(words)}" if 0 < len(words) <= 8 else ""

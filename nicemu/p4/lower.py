@@ -1,0 +1,334 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checked syntax to IR. Nothing can go wrong here that the checker has not reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nicemu.pipeline import ARCHITECTURE, Program, ir
+
+from . import syntax
+from .check import Checked
+from .check_tables import key_name
+from .types import (
+    ActionSymbol,
+    BlockSymbol,
+    CompositeType,
+    Instance,
+    Meaning,
+    TableSymbol,
+    Type,
+    Variable,
+    scalar_of,
+)
+
+DEFAULT_TABLE_SIZE = 1024
+NO_ACTION = "NoAction"
+
+
+def lower(checked: Checked, name: str) -> Program:
+    """Return the IR of a program without errors; `name` is its name."""
+    return _Lowering(checked).program(name)
+
+
+def type_of(kind: Type) -> ir.Type:
+    """Return the IR's type for a scalar, header or struct."""
+    scalar = scalar_of(kind)
+    if scalar is not None:
+        return scalar
+    assert isinstance(kind, CompositeType)
+    return ir.Named(kind.name)
+
+
+class _Lowering:
+    def __init__(self, checked: Checked) -> None:
+        self._checked = checked
+        self._outside = {action.name: action for action in checked.actions}
+        self._used: dict[str, ActionSymbol] = {}
+
+    def program(self, name: str) -> Program:
+        checked = self._checked
+        parser, control, deparser = checked.parser, checked.control, checked.deparser
+        lowered_parser = self._parser(parser)
+        tables = tuple(self._table(table) for table in control.tables)
+        body = (*self._locals(control), *self._body(control.declaration.body))
+        actions = [self._action(action) for action in control.actions]
+        done: set[str] = set()
+        while len(done) < len(self._used):
+            for action in list(self._used.values()):
+                if action.name not in done:
+                    done.add(action.name)
+                    actions.append(self._action(action))
+        emits = (*self._locals(deparser), *self._body(deparser.declaration.body))
+        return Program(
+            name=name,
+            architecture=ARCHITECTURE,
+            headers=tuple(ir.HeaderType(item.name, _fields(item)) for item in checked.declared.headers),
+            structs=tuple(ir.StructType(item.name, _fields(item)) for item in checked.declared.structs),
+            errors=tuple(checked.declared.errors),
+            variables=tuple(self._variables()),
+            externs=tuple(self._extern(item) for item in control.instances),
+            parser=lowered_parser,
+            control=ir.Control(control.name, body, tuple(actions), tables),
+            deparser=ir.Control(deparser.name, emits),
+        )
+
+    # Declarations
+
+    def _variables(self) -> Iterator[ir.Variable]:
+        blocks = (self._checked.parser, self._checked.control, self._checked.deparser)
+        for parameter in self._checked.control.parameters:
+            assert parameter.variable is not None
+            yield ir.Variable(parameter.variable.place, type_of(parameter.type))
+        for block in blocks:
+            for variable in block.variables:
+                yield ir.Variable(variable.place, type_of(variable.type))
+        for action in self._used.values():
+            for parameter in action.parameters:
+                assert parameter.variable is not None
+                yield ir.Variable(parameter.variable.place, type_of(parameter.type))
+
+    def _extern(self, instance: Instance) -> ir.ExternInstance:
+        symbol = instance.type.symbol
+        return ir.ExternInstance(
+            instance.name,
+            symbol.name,
+            instance.arguments,
+            tuple(type_of(argument) for argument in instance.type.arguments),
+        )
+
+    def _locals(self, block: BlockSymbol) -> Iterator[ir.Statement]:
+        for local in block.declaration.locals:
+            if isinstance(local, syntax.VariableDeclaration) and not local.constant:
+                yield from self._variable(local)
+
+    def _action(self, action: ActionSymbol) -> ir.Action:
+        parameters = []
+        for item in action.parameters:
+            assert item.variable is not None
+            parameters.append(
+                ir.Parameter(
+                    item.name, item.variable.place, type_of(item.type), ir.Direction(item.direction), item.id
+                )
+            )
+        return ir.Action(action.name, tuple(parameters), self._body(action.declaration.body), action.id)
+
+    def _use(self, action: ActionSymbol) -> str:
+        if self._outside.get(action.name) is action:
+            self._used[action.name] = action
+        return action.name
+
+    def _parser(self, block: BlockSymbol) -> ir.Parser:
+        states = []
+        for node in block.declaration.states or []:
+            transition: ir.Transition
+            if node.keys is None:
+                transition = ir.Goto(node.goto)
+            else:
+                transition = ir.Select(
+                    tuple(self._value(key) for key in node.keys),
+                    tuple(
+                        ir.SelectCase(tuple(item.value for item in case.keysets), case.state)
+                        for case in node.cases
+                    ),
+                )
+            states.append(ir.State(node.name, tuple(self._statements(node.body)), transition))
+        return ir.Parser(block.name, tuple(states), tuple(self._locals(block)))
+
+    # Tables
+
+    def _table(self, table: TableSymbol) -> ir.Table:
+        node = table.declaration
+        keys = tuple(
+            ir.Key(key_name(key), self._value(key.expression), ir.MatchKind(key.match_kind), _key_id(key))
+            for key in node.keys
+        )
+        refs = [self._action_ref(element) for element in node.actions or []]
+        if node.default_action is not None:
+            default = self._action_call(node.default_action)
+        else:
+            default = ir.ActionCall(NO_ACTION)
+            no_action = self._outside.get(NO_ACTION)
+            if all(ref.action != NO_ACTION for ref in refs) and no_action is not None:
+                refs.append(ir.ActionRef(self._use(no_action), default_only=True))
+        return ir.Table(
+            table.name,
+            keys,
+            tuple(refs),
+            default,
+            node.size.value if node.size is not None else max(DEFAULT_TABLE_SIZE, len(node.entries or [])),
+            node.const_default,
+            tuple(self._entries(node)),
+            node.const_entries,
+            table.id,
+        )
+
+    def _action_ref(self, element: syntax.ActionElement) -> ir.ActionRef:
+        marks = {annotation.name for annotation in element.annotations}
+        return ir.ActionRef(
+            self._use(element.symbol),
+            tuple(self._value(argument) for argument in element.arguments or []),
+            "defaultonly" in marks,
+            "tableonly" in marks,
+        )
+
+    def _action_call(self, element: syntax.ActionElement) -> ir.ActionCall:
+        data = [item for item in element.symbol.parameters if not item.direction]
+        given = (element.arguments or [])[-len(data) :] if data else []
+        values = tuple(
+            argument.value & ((1 << _width(item.type)) - 1)
+            for argument, item in zip(given, data, strict=True)
+        )
+        return ir.ActionCall(self._use(element.symbol), values)
+
+    def _entries(self, node: syntax.TableDeclaration) -> Iterator[ir.Entry]:
+        ordered = any(key.match_kind in ("ternary", "range") for key in node.keys)
+        entries = node.entries or []
+        for position, entry in enumerate(entries):
+            priority = 0
+            if ordered:
+                priority = entry.priority.value if entry.priority is not None else len(entries) - position
+            yield ir.Entry(
+                tuple(item.value for item in entry.keysets), self._action_call(entry.action), priority
+            )
+
+    # Statements
+
+    def _body(self, block: syntax.Block | None) -> tuple[ir.Statement, ...]:
+        return tuple(self._statements(block.statements if block else []))
+
+    def _statements(self, nodes: Sequence[syntax.Statement]) -> Iterator[ir.Statement]:
+        for node in nodes:
+            yield from self._statement(node)
+
+    def _statement(self, node: syntax.Statement) -> Iterator[ir.Statement]:
+        match node:
+            case syntax.Block():
+                yield from self._statements(node.statements)
+            case syntax.VariableDeclaration() if not node.constant:
+                yield from self._variable(node)
+            case syntax.Assignment():
+                yield ir.Assign(self._value(node.target), self._value(node.value))
+            case syntax.CallStatement():
+                yield from self._call_statement(node.call)
+            case syntax.IfStatement():
+                otherwise = self._statement(node.otherwise) if node.otherwise is not None else ()
+                yield ir.If(self._value(node.condition), tuple(self._statement(node.then)), tuple(otherwise))
+            case syntax.SwitchStatement():
+                yield self._switch(node)
+            case syntax.ExitStatement():
+                yield ir.Exit()
+            case syntax.ReturnStatement():
+                yield ir.Return()
+
+    def _variable(self, node: syntax.VariableDeclaration) -> Iterator[ir.Statement]:
+        variable = node.symbol
+        if node.initial is None:
+            yield ir.Reset(variable.place)
+        else:
+            yield ir.Assign(ir.Name(variable.place, type_of(variable.type)), self._value(node.initial))
+
+    def _switch(self, node: syntax.SwitchStatement) -> ir.Statement:
+        assert isinstance(node.subject, syntax.MemberRef)
+        cases = []
+        names: list[str] = []
+        for case in node.cases:
+            if isinstance(case.label, syntax.NameRef):
+                assert isinstance(case.label.symbol, ActionSymbol)
+                names.append(case.label.symbol.name)
+            if case.body is not None:
+                # An empty list of actions is `default`, whatever labels fall through to it.
+                labels = () if case.label is None else tuple(names)
+                cases.append(ir.SwitchCase(labels, self._body(case.body)))
+                names = []
+        return ir.SwitchAction(node.subject.type.table.name, tuple(cases))
+
+    def _call_statement(self, node: syntax.Call) -> Iterator[ir.Statement]:
+        meaning: Meaning = node.symbol
+        arguments = tuple(self._value(argument) for argument in node.arguments)
+        match meaning.kind, meaning.name:
+            case "apply", table:
+                yield ir.ApplyTable(table)
+            case "action", _:
+                yield ir.CallAction(self._use(meaning.subject), arguments)
+            case "function", function:
+                yield ir.CallFunction(function, arguments)
+            case "method", method:
+                yield ir.CallMethod(meaning.subject.name, method, arguments)
+            case (("set_valid" | "set_invalid"), _):
+                assert isinstance(node.callee, syntax.MemberRef)
+                yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")
+            case "packet", "extract":
+                yield ir.Extract(arguments[0])
+            case "packet", "advance":
+                yield ir.Advance(arguments[0])
+            case "packet", "verify":
+                yield ir.Verify(arguments[0], arguments[1])
+            case "packet", "emit":
+                yield ir.Emit(arguments[0])
+
+    # Expressions
+
+    def _value(self, node: syntax.Expression) -> ir.Expression:
+        scalar = scalar_of(node.type)
+        if node.value is not None and scalar is not None:
+            return ir.Constant(node.value, scalar)
+        kind = type_of(node.type)
+        match node:
+            case syntax.NameRef():
+                assert isinstance(node.symbol, Variable)
+                return ir.Name(node.symbol.place, kind)
+            case syntax.MemberRef():
+                base = node.base
+                if isinstance(base, syntax.Call):
+                    return ir.TableApply(base.type.table.name, node.name == "hit")
+                return ir.Member(self._value(base), node.name, kind)
+            case syntax.SliceRef():
+                return ir.Slice(self._value(node.base), node.high.value, node.low.value, kind)
+            case syntax.UnaryOp():
+                operand = self._value(node.operand)
+                return operand if node.op == "+" else ir.Unary(node.op, operand, kind)
+            case syntax.BinaryOp():
+                return ir.Binary(node.op, self._value(node.left), self._value(node.right), kind)
+            case syntax.ConditionalOp():
+                return ir.Conditional(
+                    self._value(node.condition), self._value(node.yes), self._value(node.no), kind
+                )
+            case syntax.CastOp():
+                operand = self._value(node.operand)
+                return operand if operand.type == kind else ir.Cast(operand, kind)
+            case syntax.ListValue():
+                return self._list(node, kind)
+            case syntax.Call():
+                return self._call(node, kind)
+        raise AssertionError(f"{type(node).__name__} was not checked")
+
+    def _list(self, node: syntax.ListValue, kind: ir.Type) -> ir.Expression:
+        items = [self._value(item) for item in node.items]
+        if node.names is not None:
+            given = dict(zip(node.names, items, strict=True))
+            items = [given[name] for name in node.type.fields]
+        return ir.StructValue(tuple(items), kind)
+
+    def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
+        meaning: Meaning = node.symbol
+        if meaning.kind == "valid":
+            assert isinstance(node.callee, syntax.MemberRef)
+            return ir.IsValid(self._value(node.callee.base))
+        return ir.Lookahead(kind)
+
+
+def _fields(kind: CompositeType) -> tuple[ir.Field, ...]:
+    return tuple(ir.Field(name, type_of(part)) for name, part in kind.fields.items())
+
+
+def _width(kind: Type) -> int:
+    scalar = scalar_of(kind)
+    return scalar.width if isinstance(scalar, ir.Bits) else 1 if scalar == ir.BOOL else 32
+
+
+def _key_id(key: syntax.KeyElement) -> int:
+    for annotation in key.annotations:
+        if annotation.name == "id" and annotation.tokens and annotation.tokens[0].isdecimal():
+            return int(annotation.tokens[0])
+    return 0

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parses types and expressions: precedence climbing, with a scope of type names for casts and type arguments.
+
+Source: P4-16 Language Specification 1.2.5, "Expressions" and the grammar's operator precedence.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import syntax
+from .diagnostics import Location
+from .lexer import Token
+from .token_reader import MAX_EXPRESSION_DEPTH, SyntaxFault, TokenReader
+
+_LEVELS = (
+    ("||",),
+    ("&&",),
+    ("==", "!="),
+    ("<", ">", "<=", ">="),
+    ("|",),
+    ("^",),
+    ("&",),
+    ("<<", ">>"),
+    ("++", "+", "-", "|+|", "|-|"),
+    ("*", "/", "%"),
+)
+_PRECEDENCE = {op: level for level, ops in enumerate(_LEVELS) for op in ops}
+_BASE_TYPES = frozenset(
+    {"bit", "int", "bool", "error", "string", "void", "varbit", "tuple", "list", "match_kind"}
+)
+_NUMBER = re.compile(r"(?:([0-9]+)([ws]))?(0[xXbBoOdD])?(.*)")
+_BASES = {"0x": 16, "0b": 2, "0o": 8, "0d": 10}
+_AFTER_TYPE_ARGUMENTS = frozenset({"(", ")", ",", ";", ".", "{"})
+
+
+class ExpressionParser(TokenReader):
+    """Types and expressions."""
+
+    # Types
+
+    def sees_type(self) -> bool:
+        """Return whether a type is next: a base type, or a name known to be one."""
+        token = self.next
+        return token.text in _BASE_TYPES or (self.sees_name() and self.is_type(token.text))
+
+    def type_ref(self) -> syntax.TypeRef:
+        """Parse a type. Raises: SyntaxFault."""
+        with self.nested():
+            token = self.next
+            if token.text in _BASE_TYPES and token.kind == "keyword":
+                self.take()
+                ref = syntax.TypeRef(token.location, token.text)
+                if token.text in ("bit", "int", "varbit") and self.takes("<"):
+                    ref.width = self._width()
+                    self.expect(">", f"after the width of {token.text}")
+                elif token.text in ("tuple", "list"):
+                    self.expect("<", f"after {token.text}")
+                    ref.arguments = self._type_list()
+            else:
+                self.takes(".")
+                token = self.name("a type")
+                ref = syntax.TypeRef(token.location, token.text)
+                if self.takes("<"):
+                    ref.arguments = self._type_list()
+            if self.sees("["):
+                self.take()
+                ref.stack = self.expression()
+                self.expect("]", "after the size of the header stack")
+            return ref
+
+    def _width(self) -> syntax.Expression:
+        if self.takes("("):
+            width = self.expression()
+            self.expect(")", "after the width")
+            return width
+        return self._primary()
+
+    def _type_list(self) -> list[syntax.TypeRef]:
+        """Parse type arguments behind "<", with the ">"."""
+        if self.takes(">"):
+            return []
+        arguments = [self._type_argument()]
+        while self.takes(","):
+            arguments.append(self._type_argument())
+        self.expect(">", "after the type arguments")
+        return arguments
+
+    def _type_argument(self) -> syntax.TypeRef:
+        if self.next.text == "_":
+            return syntax.TypeRef(self.take().location, "_")
+        return self.type_ref()
+
+    def _type_arguments_follow(self) -> bool:
+        """Return whether the "<" that is next opens type arguments rather than comparing."""
+        start, errors = self._at, len(self.reporter.diagnostics)
+        following = self.peek()
+        if not (
+            following.text in _BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)
+        ):
+            return False
+        try:
+            self.take()
+            self._type_list()
+            return self.next.text in _AFTER_TYPE_ARGUMENTS
+        except SyntaxFault:
+            return False
+        finally:
+            self._at = start
+            del self.reporter.diagnostics[errors:]
+
+    # Expressions
+
+    def expression(self) -> syntax.Expression:
+        """Parse an expression. Raises: SyntaxFault."""
+        with self.nested():
+            condition = self._operation(0)
+            if not self.sees("?"):
+                return condition
+            at = self.take().location
+            yes = self.expression()
+            self.expect(":", "between the two values of ?:")
+            no = self.expression()
+            node = syntax.ConditionalOp(at=at, condition=condition, yes=yes, no=no)
+            return self.deepened(node, condition, yes, no)
+
+    def keyset(self) -> syntax.Expression:
+        """Parse one keyset: a value, value &&& mask, low .. high, default or _."""
+        token = self.next
+        if token.text in ("default", "_") and token.kind != "string":
+            return syntax.AnySet(at=self.take().location)
+        left = self.expression()
+        if self.takes("&&&"):
+            return syntax.MaskSet(at=left.at, left=left, mask=self.expression())
+        if self.takes(".."):
+            return syntax.RangeSet(at=left.at, low=left, high=self.expression())
+        return left
+
+    def arguments(self) -> list[syntax.Expression]:
+        """Parse a call's arguments with both parentheses."""
+        self.expect("(", "before the arguments")
+        arguments: list[syntax.Expression] = []
+        while not self.sees(")"):
+            if self.sees_name() and self.peek().text == "=":
+                self.reporter.unsupported(self.next.location, "arguments by name", "give them in order")
+                raise SyntaxFault
+            arguments.append(self.expression())
+            if not self.takes(","):
+                break
+        self.expect(")", "after the arguments")
+        return arguments
+
+    def deepened(self, node: syntax.Expression, *parts: syntax.Expression) -> syntax.Expression:
+        """Set the depth of `node` from its parts. Raises: SyntaxFault where it is too deep."""
+        node.depth = 1 + max(part.depth for part in parts)
+        if node.depth > MAX_EXPRESSION_DEPTH:
+            self.reporter.unsupported(
+                node.at,
+                f"an expression deeper than {MAX_EXPRESSION_DEPTH} operators",
+                "use a variable for a part",
+            )
+            raise SyntaxFault
+        return node
+
+    def _operator(self) -> tuple[str, Location]:
+        """Return the binary operator that is next, "" if none, without stepping over it."""
+        token, after = self.next, self.peek()
+        if token.kind != "symbol":
+            return "", token.location
+        if token.text == ">" and after.text in (">", ">=") and token.touches(after):
+            joined = ">>" if after.text == ">" else ""
+            return joined, Location(token.location.source, token.location.line, token.location.column, 2)
+        return (token.text if token.text in _PRECEDENCE else ""), token.location
+
+    def _operation(self, level: int) -> syntax.Expression:
+        left = self._unary()
+        while True:
+            op, at = self._operator()
+            if not op or _PRECEDENCE[op] < level:
+                return left
+            self.take()
+            if op == ">>":
+                self.take()
+            right = self._operation(_PRECEDENCE[op] + 1)
+            left = self.deepened(syntax.BinaryOp(at=at, op=op, left=left, right=right), left, right)
+
+    def _unary(self) -> syntax.Expression:
+        token = self.next
+        if token.kind == "symbol" and token.text in ("-", "~", "!", "+"):
+            with self.nested():
+                self.take()
+                operand = self._unary()
+                return self.deepened(
+                    syntax.UnaryOp(at=token.location, op=token.text, operand=operand), operand
+                )
+        if token.text == "(" and self._cast_follows():
+            with self.nested():
+                self.take()
+                target = self.type_ref()
+                self.expect(")", "after the type of a cast")
+                operand = self._unary()
+                return self.deepened(
+                    syntax.CastOp(at=token.location, target=target, operand=operand), operand
+                )
+        return self._postfix(self._primary())
+
+    def _cast_follows(self) -> bool:
+        following = self.peek()
+        if following.text in _BASE_TYPES and following.kind == "keyword":
+            return following.text != "error" or self.peek(2).text == ")"
+        if not self.is_type(following.text):
+            return False
+        after = self.peek(3)
+        starts = after.kind in ("name", "number", "string") or after.text in (
+            "(",
+            "{",
+            "~",
+            "!",
+            "true",
+            "false",
+        )
+        return self.peek(2).text == "<" or (self.peek(2).text == ")" and starts)
+
+    def _postfix(self, node: syntax.Expression) -> syntax.Expression:
+        while True:
+            token = self.next
+            if token.text == "." and token.kind == "symbol":
+                self.take()
+                member = self.name("a member after '.'")
+                access = syntax.MemberRef(at=node.at, base=node, name=member.text, name_at=member.location)
+                node = self.deepened(access, node)
+            elif token.text == "[" and token.kind == "symbol":
+                node = self.deepened(self._subscript(node), node)
+            elif token.text == "(" and token.kind == "symbol":
+                node = self.deepened(syntax.Call(at=node.at, callee=node, arguments=self.arguments()), node)
+            elif token.text == "<" and token.kind == "symbol" and self._type_arguments_follow():
+                self.take()
+                given = self._type_list()
+                node = self.deepened(
+                    syntax.Call(at=node.at, callee=node, type_arguments=given, arguments=self.arguments()),
+                    node,
+                )
+            else:
+                return node
+
+    def _subscript(self, node: syntax.Expression) -> syntax.Expression:
+        at = self.take().location
+        high = self.expression()
+        if self.takes(":"):
+            low = self.expression()
+            self.expect("]", "after the slice")
+            return syntax.SliceRef(at=at, base=node, high=high, low=low)
+        self.expect("]", "after the index")
+        return syntax.IndexRef(at=at, base=node, index=high)
+
+    def _primary(self) -> syntax.Expression:
+        token = self.next
+        if token.kind == "number":
+            return self._number(self.take())
+        if token.kind == "string":
+            self.take()
+            return syntax.StringLiteral(at=token.location, text=token.text[1:-1])
+        if token.text in ("true", "false"):
+            self.take()
+            return syntax.BoolLiteral(at=token.location, truth=token.text == "true")
+        if token.text == "(":
+            self.take()
+            inner = self.expression()
+            self.expect(")", "to close '('")
+            return inner
+        if token.text == "{":
+            return self._list()
+        if token.text == "error" and self.peek().text == ".":
+            self.take()
+            return syntax.NameRef(at=token.location, name="error")
+        if self.sees_name() and self.is_type(token.text) and self.peek().text in ("(", "<"):
+            constructed = self.type_ref()
+            arguments = self.arguments()
+            return syntax.Call(at=token.location, callee=None, arguments=arguments, constructed=constructed)
+        if token.text == ".":
+            self.take()
+            name = self.name("something declared outside")
+            return syntax.NameRef(at=name.location, name=name.text, absolute=True)
+        if self.sees_name():
+            self.take()
+            return syntax.NameRef(at=token.location, name=token.text)
+        if token.text in ("this", "..."):
+            self.reporter.unsupported(token.location, f"'{token.text}'")
+            raise SyntaxFault
+        self.fail("expected an expression")
+
+    def _list(self) -> syntax.Expression:
+        opened = self.take()
+        items: list[syntax.Expression] = []
+        names: list[str] = []
+        while not self.sees("}"):
+            if self.sees_name() and self.peek().text == "=":
+                names.append(self.take().text)
+                self.take()
+            items.append(self.expression())
+            if not self.takes(","):
+                break
+        self.expect("}", "to close '{'")
+        if names and len(names) != len(items):
+            self.fail("either all or none of the values have names", at=opened.location)
+        node = syntax.ListValue(at=opened.location, items=items, names=names or None)
+        return self.deepened(node, *items) if items else node
+
+    def _number(self, token: Token) -> syntax.Expression:
+        match = _NUMBER.fullmatch(token.text)
+        assert match is not None
+        width, sign, base, digits = match.groups()
+        try:
+            number = int(digits.replace("_", "") or "0", _BASES[base.lower()] if base else 10)
+            bits = int(width) if width else 0
+        except ValueError:
+            self.reporter.error(token.location, "this number has too many digits")
+            number, bits = 0, 0
+        if width and not 0 < bits <= 4096:
+            self.reporter.error(token.location, f"a number of {width} bits; 1 to 4096 were expected")
+            bits = 1
+        return syntax.Number(at=token.location, number=number, width=bits, signed=sign == "s")

@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parses tables, their entries, and keysets.
+
+Source: P4-16 Language Specification 1.2.5, "Tables".
+"""
+
+from __future__ import annotations
+
+from . import syntax
+from .diagnostics import did_you_mean
+from .parse_statements import StatementParser
+from .token_reader import SyntaxFault
+
+_PROPERTIES = ("key", "actions", "default_action", "size", "entries")
+
+
+class TableParser(StatementParser):
+    """Tables and keysets."""
+
+    def keysets(self) -> list[syntax.Expression]:
+        """Parse one keyset, or several in parentheses."""
+        if not self.sees("(") or self._cast_follows():
+            return [self.keyset()]
+        start = self._at
+        self.take()
+        keysets = [self.keyset()]
+        while self.takes(","):
+            keysets.append(self.keyset())
+        self.expect(")", "after the keysets")
+        if len(keysets) == 1 and not self.sees(":", ";"):
+            self._at = start
+            return [self.keyset()]
+        return keysets
+
+    def table(self, annotations: list[syntax.Annotation]) -> syntax.TableDeclaration:
+        """Parse a table. Raises: SyntaxFault."""
+        self.take()
+        name = self.name("the table")
+        self.declare(name.text, False)
+        table = syntax.TableDeclaration(at=name.location, name=name.text, annotations=annotations)
+        self.expect("{", f"to open table {name.text}")
+        while not self.sees("}") and self.next.kind != "end":
+            try:
+                self._property(table)
+            except SyntaxFault:
+                self.recover()
+        self.expect("}", f"to close table {name.text}")
+        return table
+
+    def _property(self, table: syntax.TableDeclaration) -> None:
+        self.annotations()
+        constant = self.takes("const")
+        token = self.name(f"a property of table {table.name}")
+        if token.text not in _PROPERTIES:
+            hint = did_you_mean(token.text, _PROPERTIES)
+            self.reporter.unsupported(token.location, f"table property {token.text}", hint)
+            raise SyntaxFault
+        self.expect("=", f"after {token.text}")
+        match token.text:
+            case "key":
+                table.keys = self._keys()
+            case "actions":
+                table.actions = self._actions()
+            case "default_action":
+                table.default_action = self._action_element()
+                table.const_default = constant
+                self.expect(";", "after default_action")
+            case "size":
+                table.size = self.expression()
+                self.expect(";", "after size")
+            case "entries":
+                table.entries = self._entries()
+                table.const_entries = constant
+
+    def _keys(self) -> list[syntax.KeyElement]:
+        self.expect("{", "to open the keys")
+        keys = []
+        while not self.sees("}"):
+            expression = self.expression()
+            self.expect(":", "between a key and its match kind")
+            kind = self.name("a match kind")
+            annotations = self.annotations()
+            self.expect(";", "after a key")
+            keys.append(
+                syntax.KeyElement(
+                    at=expression.at,
+                    expression=expression,
+                    match_kind=kind.text,
+                    match_kind_at=kind.location,
+                    annotations=annotations,
+                )
+            )
+        self.expect("}", "to close the keys")
+        return keys
+
+    def _actions(self) -> list[syntax.ActionElement]:
+        self.expect("{", "to open the actions")
+        actions = []
+        while not self.sees("}"):
+            annotations = self.annotations()
+            element = self._action_element()
+            element.annotations = annotations
+            self.expect(";", "after an action")
+            actions.append(element)
+        self.expect("}", "to close the actions")
+        return actions
+
+    def _action_element(self) -> syntax.ActionElement:
+        self.takes(".")
+        name = self.name("an action")
+        arguments = self.arguments() if self.sees("(") else None
+        return syntax.ActionElement(at=name.location, name=name.text, arguments=arguments)
+
+    def _entries(self) -> list[syntax.EntryElement]:
+        self.expect("{", "to open the entries")
+        entries = []
+        while not self.sees("}"):
+            at = self.next.location
+            constant = self.takes("const")
+            priority = None
+            if self.next.text == "priority" and self.peek().text == "=":
+                self.take()
+                self.take()
+                priority = self._number(self.take()) if self.next.kind == "number" else self.expression()
+                self.expect(":", "after the priority")
+            keysets = self.keysets()
+            self.expect(":", "between the keysets and the action")
+            action = self._action_element()
+            self.annotations()
+            self.expect(";", "after an entry")
+            entries.append(
+                syntax.EntryElement(
+                    at=at, keysets=keysets, action=action, priority=priority, constant=constant
+                )
+            )
+        self.expect("}", "to close the entries")
+        return entries

@@ -1,0 +1,392 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parses whole programs: recursive descent over the tokens, recovering at ';' and '}' to report all it can.
+
+Source: P4-16 Language Specification 1.2.5, "P4 grammar".
+"""
+
+from __future__ import annotations
+
+from . import syntax
+from .diagnostics import Location, did_you_mean
+from .parse_tables import TableParser
+from .token_reader import SyntaxFault
+
+# fmt: off
+_STARTS = (
+    "const", "action", "parser", "control", "package", "struct", "header", "header_union", "enum", "error",
+    "match_kind", "extern", "typedef", "type",
+)
+# fmt: on
+
+
+class Parser(TableParser):
+    """Declarations, down from the program."""
+
+    def program(self) -> list[syntax.Declaration]:
+        """Parse everything up to the end; faults are reported, the rest is returned."""
+        declarations: list[syntax.Declaration] = []
+        while self.next.kind != "end":
+            before = self._at
+            try:
+                if not self.takes(";"):
+                    declarations.append(self.declaration())
+            except SyntaxFault:
+                self.recover()
+                self.takes("}")
+                if self._at == before:
+                    self.take()
+        return declarations
+
+    def declaration(self) -> syntax.Declaration:
+        """Parse one declaration of the top level. Raises: SyntaxFault."""
+        annotations = self.annotations()
+        token = self.next
+        match token.text if token.kind == "keyword" else "":
+            case "const":
+                return self.constant(annotations)
+            case "action":
+                return self._action(annotations)
+            case "parser" | "control":
+                return self._block_declaration(annotations)
+            case "package":
+                return self._package(annotations)
+            case "struct" | "header" | "header_union":
+                return self._struct(annotations)
+            case "enum":
+                return self._enum(annotations)
+            case "error" if self.peek().text == "{":
+                return self._names(annotations)
+            case "match_kind":
+                return self._names(annotations)
+            case "extern":
+                return self._extern(annotations)
+            case "typedef":
+                return self._alias(annotations)
+            case "type" if self.peek().kind in ("name", "keyword"):
+                return self._alias(annotations)
+        if self._function_follows():
+            self.reporter.unsupported(token.location, "functions", "use an action with out parameters")
+            raise SyntaxFault
+        if self.starts_declaration() or (self.sees_name() and self.peek().text in ("(", "<")):
+            return self.variable_or_instance(annotations)
+        self.fail("expected a declaration", did_you_mean(token.text, _STARTS) if token.kind == "name" else "")
+
+    def _function_follows(self) -> bool:
+        """Return whether `type name (` or `type name <` is next; tells functions from instances."""
+        ahead = 1
+        if self.next.text not in ("void", "bit", "int", "bool") and not self.sees_name():
+            return False
+        if self.peek().text == "<":
+            while self.peek(ahead).text not in (">", ";", "{") and self.peek(ahead).kind != "end":
+                ahead += 1
+            ahead += 1
+        return self.sees_name(ahead) and self.peek(ahead + 1).text in ("(", "<")
+
+    # Types
+
+    def _alias(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
+        distinct = self.take().text == "type"
+        type_ref = self.type_ref()
+        name = self.name("the type")
+        self.expect(";", "after the type")
+        self.declare(name.text, True)
+        return syntax.TypeAliasDeclaration(
+            at=name.location, name=name.text, annotations=annotations, type_ref=type_ref, distinct=distinct
+        )
+
+    def _struct(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
+        kind = self.take().text
+        name = self.name(f"the {kind}")
+        self.declare(name.text, True)
+        fields: list[syntax.FieldDeclaration] = []
+        with self.scope():
+            parameters = self._type_parameters()
+            self.expect("{", f"to open {kind} {name.text}")
+            while not self.sees("}") and self.next.kind != "end":
+                try:
+                    fields.append(self._field(kind))
+                except SyntaxFault:
+                    self.recover()
+        self.expect("}", f"to close {kind} {name.text}")
+        return syntax.StructDeclaration(
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            kind=kind,
+            fields=fields,
+            type_parameters=parameters,
+        )
+
+    def _field(self, kind: str) -> syntax.FieldDeclaration:
+        annotations = self.annotations()
+        type_ref = self.type_ref()
+        name = self.name(f"a field of the {kind}")
+        self.expect(";", f"after field {name.text}")
+        return syntax.FieldDeclaration(
+            at=name.location, name=name.text, annotations=annotations, type_ref=type_ref
+        )
+
+    def _enum(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
+        self.take()
+        underlying = None if self.sees_name() and self.peek().text == "{" else self.type_ref()
+        name = self.name("the enum")
+        self.declare(name.text, True)
+        members = self._members(f"enum {name.text}")
+        return syntax.EnumDeclaration(
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            kind="enum",
+            underlying=underlying,
+            members=members,
+        )
+
+    def _names(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
+        token = self.take()
+        return syntax.EnumDeclaration(
+            at=token.location,
+            name=token.text,
+            annotations=annotations,
+            kind=token.text,
+            underlying=None,
+            members=self._members(token.text),
+        )
+
+    def _members(self, what: str) -> list[syntax.EnumMember]:
+        self.expect("{", f"to open {what}")
+        members = []
+        while not self.sees("}"):
+            self.annotations()
+            name = self.name(f"a member of {what}")
+            value = self.expression() if self.takes("=") else None
+            members.append(syntax.EnumMember(at=name.location, name=name.text, value=value))
+            if not self.takes(","):
+                break
+        self.expect("}", f"to close {what}")
+        return members
+
+    def _type_parameters(self) -> list[str]:
+        names: list[str] = []
+        if self.takes("<"):
+            while True:
+                name = self.name("a type parameter")
+                self.declare(name.text, True)
+                names.append(name.text)
+                if not self.takes(","):
+                    break
+            self.expect(">", "after the type parameters")
+        return names
+
+    # Externs, actions, packages
+
+    def _extern(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
+        at = self.take().location
+        if not (self.sees_name() and self.peek().text in ("{", "<")) or self._function_follows():
+            return self._method("", at, annotations)
+        name = self.name("the extern")
+        self.declare(name.text, True)
+        methods = []
+        with self.scope():
+            parameters = self._type_parameters()
+            self.expect("{", f"to open extern {name.text}")
+            while not self.sees("}") and self.next.kind != "end":
+                try:
+                    methods.append(self._method(name.text, at, self.annotations()))
+                except SyntaxFault:
+                    self.recover()
+        self.expect("}", f"to close extern {name.text}")
+        return syntax.ExternDeclaration(
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            methods=methods,
+            type_parameters=parameters,
+        )
+
+    def _method(
+        self, extern: str, at: Location, annotations: list[syntax.Annotation]
+    ) -> syntax.MethodDeclaration:
+        constructor = extern and self.next.text == extern and self.peek().text == "("
+        with self.scope():
+            self._declare_method_types(bool(constructor))
+            returns = None if constructor else self.type_ref()
+            name = self.name("the method" if extern else "the function")
+            parameters = self._type_parameters()
+            arguments = self._parameters(name.text)
+        self.expect(";", f"after {name.text}")
+        return syntax.MethodDeclaration(
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            returns=returns,
+            parameters=arguments,
+            type_parameters=parameters,
+        )
+
+    def _declare_method_types(self, constructor: bool) -> None:
+        """Declare the type parameters of `T name<T>(...)` before the return type uses them."""
+        if not constructor and self.sees_name() and self.sees_name(1) and self.peek(2).text == "<":
+            self.declare(self.next.text, True)
+
+    def _action(self, annotations: list[syntax.Annotation]) -> syntax.ActionDeclaration:
+        self.take()
+        name = self.name("the action")
+        self.declare(name.text, False)
+        with self.scope():
+            parameters = self._parameters(f"action {name.text}")
+            body = self.block(f"action {name.text}")
+        return syntax.ActionDeclaration(
+            at=name.location, name=name.text, annotations=annotations, parameters=parameters, body=body
+        )
+
+    def _package(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
+        self.take()
+        name = self.name("the package")
+        self.declare(name.text, True)
+        with self.scope():
+            types = self._type_parameters()
+            parameters = self._parameters(f"package {name.text}")
+        self.expect(";", "after the package")
+        return syntax.PackageDeclaration(
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            parameters=parameters,
+            type_parameters=types,
+        )
+
+    def _parameters(self, what: str) -> list[syntax.ParameterDeclaration]:
+        self.expect("(", f"before the parameters of {what}")
+        parameters = []
+        while not self.sees(")"):
+            annotations = self.annotations()
+            direction = self.take().text if self.sees("in", "out", "inout") else ""
+            type_ref = self.type_ref()
+            name = self.name(f"a parameter of {what}")
+            default = self.expression() if self.takes("=") else None
+            self.declare(name.text, False)
+            parameters.append(
+                syntax.ParameterDeclaration(
+                    at=name.location,
+                    name=name.text,
+                    annotations=annotations,
+                    type_ref=type_ref,
+                    direction=direction,
+                    default=default,
+                )
+            )
+            if not self.takes(","):
+                break
+        self.expect(")", f"after the parameters of {what}")
+        return parameters
+
+    # Parsers and controls
+
+    def _block_declaration(self, annotations: list[syntax.Annotation]) -> syntax.BlockDeclaration:
+        kind = self.take().text
+        name = self.name(f"the {kind}")
+        self.declare(name.text, True)
+        with self.scope():
+            types = self._type_parameters()
+            block = syntax.BlockDeclaration(
+                at=name.location,
+                name=name.text,
+                annotations=annotations,
+                kind=kind,
+                parameters=self._parameters(f"{kind} {name.text}"),
+                type_parameters=types,
+            )
+            if self.takes(";"):
+                return block
+            if self.sees("("):
+                block.constructor_parameters = self._parameters(f"the constructor of {name.text}")
+            self.expect("{", f"to open {kind} {name.text}")
+            self._block_body(block)
+        self.expect("}", f"to close {kind} {name.text}")
+        return block
+
+    def _block_body(self, block: syntax.BlockDeclaration) -> None:
+        if block.kind == "parser":
+            block.states = []
+        while not self.sees("}") and self.next.kind != "end":
+            before = self._at
+            try:
+                self._block_part(block)
+            except SyntaxFault:
+                self.recover()
+                if self._at == before and not self.sees("}"):
+                    self.take()
+        if block.kind == "control" and block.body is None:
+            self.reporter.error(block.at, f"control {block.name} has no apply block", "add apply { }")
+            block.body = syntax.Block(at=block.at, statements=[])
+
+    def _block_part(self, block: syntax.BlockDeclaration) -> None:
+        annotations = self.annotations()
+        token = self.next
+        if self.takes(";"):
+            return
+        if block.states is not None and token.text == "state" and self.sees_name(1):
+            block.states.append(self._state(annotations))
+        elif block.kind == "control" and token.text == "apply" and self.peek().text == "{":
+            self.take()
+            body = self.block(f"the apply block of {block.name}")
+            if block.body is not None:
+                self.reporter.error(token.location, f"control {block.name} has two apply blocks")
+            block.body = body
+        elif block.kind == "control" and token.text == "action":
+            block.locals.append(self._action(annotations))
+        elif block.kind == "control" and token.text == "table":
+            block.locals.append(self.table(annotations))
+        elif token.text == "const":
+            block.locals.append(self.constant(annotations))
+        elif token.text == "value_set":
+            self.reporter.unsupported(token.location, "value sets")
+            raise SyntaxFault
+        elif self.starts_declaration():
+            block.locals.append(self.variable_or_instance(annotations))
+        else:
+            parts = ["state"] if block.kind == "parser" else ["action", "table", "apply"]
+            self.fail(f"expected a declaration in {block.kind} {block.name}", did_you_mean(token.text, parts))
+
+    def _state(self, annotations: list[syntax.Annotation]) -> syntax.StateDeclaration:
+        self.take()
+        name = self.name("the state")
+        state = syntax.StateDeclaration(at=name.location, name=name.text, annotations=annotations, body=[])
+        self.expect("{", f"to open state {name.text}")
+        with self.nested(), self.scope():
+            while not self.sees("}") and self.next.kind != "end":
+                if self.sees("transition"):
+                    try:
+                        self._transition(state)
+                    except SyntaxFault:
+                        state.goto = state.goto or "accept"
+                        self.recover()
+                    break
+                self._guarded(state.body)
+        self.expect("}", f"to close state {name.text} (nothing may follow its transition)")
+        return state
+
+    def _transition(self, state: syntax.StateDeclaration) -> None:
+        self.take()
+        if not self.takes("select"):
+            goto = self.name("the next state")
+            self.expect(";", "after the transition")
+            state.goto, state.goto_at = goto.text, goto.location
+            return
+        self.expect("(", "after select")
+        state.keys = [self.expression()]
+        while self.takes(","):
+            state.keys.append(self.expression())
+        self.expect(")", "after the keys of select")
+        self.expect("{", "to open the cases of select")
+        while not self.sees("}") and self.next.kind != "end":
+            state.cases.append(self._select_case())
+        self.expect("}", "to close select")
+
+    def _select_case(self) -> syntax.SelectLabel:
+        at = self.next.location
+        keysets = self.keysets()
+        self.expect(":", "after a case of select")
+        target = self.name("the next state")
+        self.expect(";", "after a case of select")
+        return syntax.SelectLabel(at=at, keysets=keysets, state=target.text, state_at=target.location)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The ordered passes over the IR. None changes what a program does to any packet or table.
+
+A pass maps a Program to a Program; what tables and P4Info show to the control plane stays as written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from nicemu.pipeline import Program, ir
+
+Pass = Callable[[Program], Program]
+
+
+def optimise(program: Program) -> Program:
+    """Run all passes in order."""
+    for one_pass in PASSES:
+        program = one_pass(program)
+    return program
+
+
+def settle_branches(program: Program) -> Program:
+    """Replace every `if` over a constant by the branch that it takes."""
+    control = program.control
+    return replace(
+        program,
+        parser=replace(
+            program.parser,
+            states=tuple(replace(state, body=_settled(state.body)) for state in program.parser.states),
+        ),
+        control=replace(
+            control,
+            body=_settled(control.body),
+            actions=tuple(replace(action, body=_settled(action.body)) for action in control.actions),
+        ),
+        deparser=replace(program.deparser, body=_settled(program.deparser.body)),
+    )
+
+
+def drop_unreachable_states(program: Program) -> Program:
+    """Leave out parser states that no transition reaches."""
+    states = {state.name: state for state in program.parser.states}
+    reached: set[str] = set()
+    pending = [program.parser.start]
+    while pending:
+        name = pending.pop()
+        if name in reached or name not in states:
+            continue
+        reached.add(name)
+        transition = states[name].transition
+        if isinstance(transition, ir.Goto):
+            pending.append(transition.state)
+        else:
+            pending.extend(case.state for case in transition.cases)
+    kept = tuple(state for state in program.parser.states if state.name in reached)
+    return replace(program, parser=replace(program.parser, states=kept))
+
+
+def drop_unused_types(program: Program) -> Program:
+    """Leave out headers and structs that no variable and no extern holds."""
+    by_name: dict[str, ir.HeaderType | ir.StructType] = {item.name: item for item in program.headers}
+    by_name.update({item.name: item for item in program.structs})
+    used: set[str] = set()
+    pending = [*(variable.type for variable in program.variables), *_mentioned(program)]
+    while pending:
+        kind = pending.pop()
+        if isinstance(kind, ir.Named) and kind.name not in used:
+            used.add(kind.name)
+            pending.extend(part.type for part in by_name[kind.name].fields)
+    return replace(program, headers=_kept(program.headers, used), structs=_kept(program.structs, used))
+
+
+PASSES: tuple[Pass, ...] = (settle_branches, drop_unreachable_states, drop_unused_types)
+
+_Named = TypeVar("_Named", ir.HeaderType, ir.StructType)
+
+
+def _kept(items: tuple[_Named, ...], names: set[str]) -> tuple[_Named, ...]:
+    return tuple(item for item in items if item.name in names)
+
+
+def _settled(body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
+    result: list[ir.Statement] = []
+    for statement in body:
+        match statement:
+            case ir.If(ir.Constant(value, _), then, otherwise):
+                result.extend(_settled(then if value else otherwise))
+            case ir.If(condition, then, otherwise):
+                result.append(ir.If(condition, _settled(then), _settled(otherwise)))
+            case ir.SwitchAction(table, cases):
+                settled = tuple(replace(case, body=_settled(case.body)) for case in cases)
+                result.append(ir.SwitchAction(table, settled))
+            case _:
+                result.append(statement)
+    return tuple(result)
+
+
+def _mentioned(node: object) -> Iterator[ir.Type]:
+    """Return the types of extern objects, and of values made in expressions, anywhere in the program."""
+    pending = [node]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, ir.Named):
+            yield item
+        elif isinstance(item, tuple):
+            pending.extend(item)
+        elif hasattr(item, "__dataclass_fields__"):
+            skipped = ("headers", "structs") if isinstance(item, Program) else ()
+            pending.extend(getattr(item, name) for name in item.__dataclass_fields__ if name not in skipped)

@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""#include, #define, #if: files to one stream of tokens that keep their true places.
+
+Macros are expanded in the tokens, not in the text, so a message about an expansion points at its use.
+Source: P4-16 Language Specification 1.2.5, "Preprocessing"; ISO C, "Preprocessing directives", as far as P4
+takes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from .diagnostics import Location, Reporter, SourceFile, did_you_mean
+from .lexer import Token, tokens_of, without_comments
+
+MAX_INCLUDE_DEPTH = 16
+MAX_TOKENS = 500_000
+MAX_FILE_BYTES = 8 << 20
+MAX_CONDITION_DEPTH = 32
+MAX_EXPANSION_DEPTH = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Macro:
+    parameters: tuple[str, ...] | None
+    body: tuple[Token, ...]
+
+
+@dataclass(slots=True)
+class _Condition:
+    location: Location
+    active: bool
+    taken: bool
+    parent_active: bool
+    seen_else: bool = False
+
+
+class TooMany(Exception):  # noqa: N818  control flow, caught in `preprocess`
+    """Expansion without end."""
+
+
+class Preprocessor:
+    """Reads one program and what it includes; `include_paths` are searched in order."""
+
+    def __init__(self, reporter: Reporter, include_paths: Sequence[Path] = ()) -> None:
+        self._reporter = reporter
+        self._include_paths = list(include_paths)
+        self._macros: dict[str, _Macro] = {}
+        self._output: list[Token] = []
+        self._pending: list[Token] = []
+        self._depth = 0
+
+    def preprocess(self, text: str, name: str, folder: Path | None) -> list[Token]:
+        """Return the tokens of the program in `text`, the last one of kind "end"."""
+        source = SourceFile(name, text.splitlines())
+        try:
+            self._file(source, text, folder, 0)
+        except TooMany:
+            self._reporter.error(
+                Location(source, 1, 1),
+                f"the program expands to more than {MAX_TOKENS} tokens, or macros are nested too deeply",
+                "look for macros that use themselves",
+            )
+        last = len(source.lines)
+        end = Location(source, max(1, last), len(source.lines[-1]) + 1 if last else 1)
+        return [*self._output, Token("end", "", end)]
+
+    def _file(self, source: SourceFile, text: str, folder: Path | None, depth: int) -> None:
+        conditions: list[_Condition] = []
+        lines = without_comments(text).splitlines()
+        number = 0
+        while number < len(lines):
+            line, start = lines[number], number + 1
+            number += 1
+            if line.lstrip().startswith("#"):
+                while line.endswith("\\") and number < len(lines):
+                    line = line[:-1] + " " + lines[number]
+                    number += 1
+                self._flush()
+                self._directive(tokens_of(line, source, start), conditions, folder, depth)
+            elif all(condition.active for condition in conditions):
+                self._pending.extend(tokens_of(line, source, start))
+                if len(self._pending) + len(self._output) > MAX_TOKENS:
+                    raise TooMany
+        self._flush()
+        for condition in conditions:
+            self._reporter.error(condition.location, "this #if has no #endif", "add #endif")
+
+    # Directives
+
+    def _directive(
+        self, tokens: list[Token], conditions: list[_Condition], folder: Path | None, depth: int
+    ) -> None:
+        if len(tokens) < 2:
+            return
+        word, rest = tokens[1], tokens[2:]
+        active = all(condition.active for condition in conditions)
+        if word.text in ("if", "ifdef", "ifndef"):
+            holds = active and self._condition(word, rest)
+            conditions.append(_Condition(word.location, holds, holds, active))
+        elif word.text in ("elif", "else", "endif"):
+            self._alternative(word, rest, conditions)
+        elif not active:
+            return
+        elif word.text == "include":
+            self._include(word, rest, folder, depth)
+        elif word.text == "define":
+            self._define(word, rest)
+        elif word.text == "undef" and rest:
+            self._macros.pop(rest[0].text, None)
+        elif word.text == "error":
+            self._reporter.error(word.location, f"#error {' '.join(token.text for token in rest)}")
+        elif word.text not in ("line", "pragma", "undef"):
+            known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
+            self._reporter.error(
+                word.location, f"unknown directive #{word.text}", did_you_mean(word.text, known)
+            )
+
+    def _alternative(self, word: Token, rest: list[Token], conditions: list[_Condition]) -> None:
+        if not conditions:
+            self._reporter.error(word.location, f"#{word.text} without #if", "remove it, or add the #if")
+            return
+        condition = conditions[-1]
+        if word.text == "endif":
+            conditions.pop()
+            return
+        if condition.seen_else:
+            self._reporter.error(word.location, f"#{word.text} after #else", "end the #if first")
+        condition.seen_else = condition.seen_else or word.text == "else"
+        eligible = condition.parent_active and not condition.taken
+        condition.active = eligible and (word.text == "else" or self._condition(word, rest))
+        condition.taken = condition.taken or condition.active
+
+    def _condition(self, word: Token, rest: list[Token]) -> bool:
+        if not rest:
+            self._reporter.error(word.location, f"#{word.text} needs a condition")
+            return False
+        if word.text == "ifdef":
+            return rest[0].text in self._macros
+        if word.text == "ifndef":
+            return rest[0].text not in self._macros
+        prepared: list[Token] = []
+        at = 0
+        while at < len(rest):
+            token = rest[at]
+            at += 1
+            if token.text == "defined":
+                opened = at < len(rest) and rest[at].text == "("
+                asked = rest[at + opened].text if at + opened < len(rest) else ""
+                at += 3 if opened else 1
+                token = Token("number", str(int(asked in self._macros)), token.location)
+            prepared.append(token)
+        return bool(_IfExpression(self._expand(prepared, frozenset()), word, self._reporter).value())
+
+    def _include(self, word: Token, rest: list[Token], folder: Path | None, depth: int) -> None:
+        where = rest[0].location if rest else word.location
+        quoted = bool(rest) and rest[0].kind == "string"
+        name = rest[0].text[1:-1] if quoted else _between_angles(rest)
+        if not name:
+            self._reporter.error(where, '#include needs <file> or "file"')
+            return
+        if depth >= MAX_INCLUDE_DEPTH:
+            deep = f"includes are nested deeper than {MAX_INCLUDE_DEPTH}"
+            self._reporter.error(where, deep, "does a file include itself?")
+            return
+        folders = ([folder] if quoted and folder else []) + self._include_paths
+        for candidate in (place / name for place in folders):
+            try:
+                if candidate.is_file() and candidate.stat().st_size <= MAX_FILE_BYTES:
+                    text = candidate.read_text()
+                    break
+            except (OSError, ValueError):
+                continue
+        else:
+            places = ", ".join(map(str, folders)) or "nowhere"
+            self._reporter.error(
+                where, f"cannot read {name}", f"looked in {places}; give a further include path"
+            )
+            return
+        self._file(SourceFile(name, text.splitlines()), text, candidate.parent, depth + 1)
+
+    def _define(self, word: Token, rest: list[Token]) -> None:
+        if not rest or rest[0].kind not in ("name", "keyword"):
+            self._reporter.error(word.location, "#define needs a name")
+            return
+        name, body = rest[0], rest[1:]
+        parameters = None
+        if body and body[0].text == "(" and name.touches(body[0]):
+            closing = next((at for at, token in enumerate(body) if token.text == ")"), None)
+            if closing is None:
+                self._reporter.error(body[0].location, "the parameters of this macro are not closed", "add )")
+                return
+            parameters = tuple(token.text for token in body[1:closing] if token.text != ",")
+            body = body[closing + 1 :]
+        self._macros[name.text] = _Macro(parameters, tuple(body))
+
+    # Expansion
+
+    def _flush(self) -> None:
+        if self._pending:
+            pending, self._pending = self._pending, []
+            self._output.extend(self._expand(pending, frozenset()) if self._macros else pending)
+
+    def _expand(self, tokens: Sequence[Token], hidden: frozenset[str]) -> list[Token]:
+        self._depth += 1
+        if self._depth > MAX_EXPANSION_DEPTH:
+            raise TooMany
+        result = self._expanded(tokens, hidden)
+        self._depth -= 1
+        return result
+
+    def _expanded(self, tokens: Sequence[Token], hidden: frozenset[str]) -> list[Token]:
+        result: list[Token] = []
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            at += 1
+            macro = self._macros.get(token.text) if token.kind in ("name", "keyword") else None
+            if macro is None or token.text in hidden:
+                result.append(token)
+                continue
+            body: Sequence[Token] = macro.body
+            if macro.parameters is not None:
+                if at >= len(tokens) or tokens[at].text != "(":
+                    result.append(token)
+                    continue
+                arguments, at = _arguments(tokens, at)
+                if len(arguments) != len(macro.parameters):
+                    self._reporter.error(
+                        token.location,
+                        f"macro {token.text} takes {len(macro.parameters)} arguments, given {len(arguments)}",
+                    )
+                    continue
+                given = {
+                    name: self._expand(argument, hidden)
+                    for name, argument in zip(macro.parameters, arguments, strict=True)
+                }
+                body = [part for item in body for part in given.get(item.text, [item])]
+            placed = [Token(item.kind, item.text, token.location) for item in body]
+            result.extend(self._expand(placed, hidden | {token.text}))
+            if len(result) + len(self._output) > MAX_TOKENS:
+                raise TooMany
+        return result
+
+
+def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], int]:
+    """Return the arguments of the macro call whose "(" stands at `at`, and the place behind its ")"."""
+    arguments: list[list[Token]] = [[]]
+    depth = 0
+    while at < len(tokens):
+        token = tokens[at]
+        at += 1
+        if token.text == "(":
+            depth += 1
+            if depth == 1:
+                continue
+        elif token.text == ")":
+            depth -= 1
+            if depth == 0:
+                break
+        if token.text == "," and depth == 1:
+            arguments.append([])
+        else:
+            arguments[-1].append(token)
+    return ([] if arguments == [[]] else arguments), at
+
+
+def _between_angles(tokens: list[Token]) -> str:
+    if not tokens or tokens[0].text != "<" or tokens[-1].text != ">":
+        return ""
+    return "".join(token.text for token in tokens[1:-1])
+
+
+_LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
+    {"||": lambda left, right: int(bool(left or right))},
+    {"&&": lambda left, right: int(bool(left and right))},
+    {"==": lambda left, right: int(left == right), "!=": lambda left, right: int(left != right)},
+    {
+        "<": lambda left, right: int(left < right),
+        ">": lambda left, right: int(left > right),
+        "<=": lambda left, right: int(left <= right),
+        ">=": lambda left, right: int(left >= right),
+    },
+    {"+": lambda left, right: left + right, "-": lambda left, right: left - right},
+    {"*": lambda left, right: left * right},
+)
+
+
+class _IfExpression:
+    """The integer expression of one #if; a name that is no macro counts as 0."""
+
+    def __init__(self, tokens: list[Token], word: Token, reporter: Reporter) -> None:
+        self._tokens = tokens
+        self._at = 0
+        self._word = word
+        self._reporter = reporter
+        self._depth = 0
+
+    def value(self) -> int:
+        result = self._level(0)
+        if self._at < len(self._tokens):
+            self._complain(self._tokens[self._at])
+        return result
+
+    def _level(self, level: int) -> int:
+        if level == len(_LEVELS):
+            return self._unary()
+        left = self._level(level + 1)
+        while self._text() in _LEVELS[level]:
+            operation = _LEVELS[level][self._text()]
+            self._at += 1
+            left = operation(left, self._level(level + 1)) & 0xFFFFFFFFFFFFFFFF
+        return left
+
+    def _unary(self) -> int:
+        token = self._tokens[self._at] if self._at < len(self._tokens) else None
+        self._at += 1
+        self._depth += 1
+        try:
+            if token is None or self._depth > MAX_CONDITION_DEPTH:
+                self._complain(token)
+                return 0
+            if token.text == "!":
+                return int(not self._unary())
+            if token.text == "(":
+                inner = self._level(0)
+                if self._text() != ")":
+                    self._complain(token)
+                self._at += 1
+                return inner
+            if token.kind == "number":
+                try:
+                    return int(token.text.replace("_", ""), 0)
+                except ValueError:
+                    pass
+            elif token.kind in ("name", "keyword"):
+                return 0
+            self._complain(token)
+            return 0
+        finally:
+            self._depth -= 1
+
+    def _text(self) -> str:
+        return self._tokens[self._at].text if self._at < len(self._tokens) else ""
+
+    def _complain(self, token: Token | None) -> None:
+        self._at = len(self._tokens)
+        where = token.location if token else self._word.location
+        self._reporter.error(where, f"#{self._word.text} needs an integer expression")

@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parser's place in the tokens: what is next, what must be next, which names are types, how to
+recover.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn
+
+from .diagnostics import Location, Reporter
+from .lexer import SOFT_KEYWORDS, Token
+
+MAX_NESTING = 64
+"""How deep blocks, and how deep parentheses, may be nested."""
+
+MAX_EXPRESSION_DEPTH = 48
+"""How many operators may stand above one another in an expression."""
+
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+class SyntaxFault(Exception):  # noqa: N818  control flow: reported already, caught where the parser can go on
+    """The tokens make no sense here."""
+
+
+class TokenReader:
+    """Tokens read from left to right, with a scope of names known to be types or not."""
+
+    def __init__(self, tokens: Sequence[Token], reporter: Reporter) -> None:
+        self.reporter = reporter
+        self._tokens = tokens
+        self._at = 0
+        self._scopes: list[dict[str, bool]] = [{}]
+        self._nesting = 0
+
+    # What is next
+
+    @property
+    def next(self) -> Token:
+        """The next token; the last one, of kind "end", again and again."""
+        return self._tokens[self._at]
+
+    def peek(self, ahead: int = 1) -> Token:
+        """Return the token `ahead` places behind the next one."""
+        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+
+    def take(self) -> Token:
+        """Step over the next token and return it."""
+        token = self._tokens[self._at]
+        if token.kind != "end":
+            self._at += 1
+        return token
+
+    def sees(self, *texts: str) -> bool:
+        """Return whether the next token is one of the symbols or keywords `texts`."""
+        return self.next.text in texts and self.next.kind != "string"
+
+    def takes(self, text: str) -> bool:
+        """Step over `text` if it is next; return whether it was."""
+        if self.sees(text):
+            self.take()
+            return True
+        return False
+
+    def expect(self, text: str, context: str) -> Token:
+        """Step over `text`, which must be next. Raises: SyntaxFault."""
+        if not self.sees(text):
+            self.fail(f"expected '{text}' {context}", at=self._behind_previous() if text == ";" else None)
+        return self.take()
+
+    def _behind_previous(self) -> Location | None:
+        """Return the place just behind the token before the next, where a ';' was forgotten."""
+        if self._at == 0:
+            return None
+        last = self._tokens[self._at - 1].location
+        return Location(last.source, last.line, last.column + last.length)
+
+    def name(self, what: str) -> Token:
+        """Step over an identifier, which must be next. Raises: SyntaxFault."""
+        if self.next.kind == "name" or self.next.text in SOFT_KEYWORDS:
+            return self.take()
+        hint = f"{self.next.text} is a keyword" if self.next.kind == "keyword" else ""
+        self.fail(f"expected the name of {what}", hint)
+
+    def sees_name(self, ahead: int = 0) -> bool:
+        """Return whether an identifier is next, or `ahead` places behind."""
+        token = self.peek(ahead)
+        return token.kind == "name" or token.text in SOFT_KEYWORDS
+
+    def fail(self, message: str, hint: str = "", at: Location | None = None) -> NoReturn:
+        """Report a syntax error at the next token. Raises: SyntaxFault."""
+        found = "the end of the file" if self.next.kind == "end" else f"'{self.next.text}'"
+        self.reporter.error(at or self.next.location, f"{message}, found {found}", hint)
+        raise SyntaxFault
+
+    # Nesting and scopes
+
+    @contextmanager
+    def nested(self) -> Iterator[None]:
+        """Count one level of nesting. Raises: SyntaxFault where the levels are too many."""
+        self._nesting += 1
+        try:
+            if self._nesting > MAX_NESTING:
+                self.reporter.unsupported(self.next.location, f"nesting deeper than {MAX_NESTING} levels")
+                raise SyntaxFault
+            yield
+        finally:
+            self._nesting -= 1
+
+    @contextmanager
+    def scope(self) -> Iterator[None]:
+        """Names declared inside are forgotten at the end."""
+        self._scopes.append({})
+        try:
+            yield
+        finally:
+            self._scopes.pop()
+
+    def declare(self, name: str, is_type: bool) -> None:
+        """Remember whether a name is a type in this scope; it hides outer ones."""
+        self._scopes[-1][name] = is_type
+
+    def is_type(self, name: str) -> bool:
+        """Return whether a name is known to be a type."""
+        for scope in reversed(self._scopes):
+            if name in scope:
+                return scope[name]
+        return False
+
+    # Recovery
+
+    def recover(self) -> None:
+        """Step over what is left of a statement or declaration: behind its ';', or before or behind a '}'."""
+        depth = 0
+        while self.next.kind != "end":
+            token = self.next
+            if token.text == "{":
+                depth += 1
+            elif token.text == "}":
+                if depth == 0:
+                    return
+                depth -= 1
+                if depth == 0:
+                    self.take()
+                    return
+            elif token.text == ";" and depth == 0:
+                self.take()
+                return
+            self.take()
+
+    def skip_balanced(self) -> list[str]:
+        """Step over a bracket and all up to its partner; return the texts between."""
+        texts: list[str] = []
+        opened = self.take()
+        stack = [_CLOSING[opened.text]]
+        while stack:
+            if self.next.kind == "end":
+                self.fail(f"'{opened.text}' is never closed", at=opened.location)
+            token = self.take()
+            if token.text in _CLOSING:
+                stack.append(_CLOSING[token.text])
+            elif token.text == stack[-1]:
+                stack.pop()
+            if stack:
+                texts.append(token.text)
+        return texts

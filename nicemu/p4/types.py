@@ -1,0 +1,378 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types and symbols: what names mean once they are resolved.
+
+Scalars are the IR's own types (`ir.Bits`, `ir.BOOL`, `ir.ERROR`); the rest exists only while compiling.
+Source: P4-16 Language Specification 1.2.5, "P4 data types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from nicemu.pipeline import ir
+
+from . import syntax
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerType:
+    """The type of a number without a width: any integer, at compile time only."""
+
+    def __str__(self) -> str:
+        return "int"
+
+
+@dataclass(frozen=True, slots=True)
+class TextType:
+    """The type of a string."""
+
+    def __str__(self) -> str:
+        return "string"
+
+
+@dataclass(frozen=True, slots=True)
+class NoType:
+    """The type of a call that returns nothing."""
+
+    def __str__(self) -> str:
+        return "void"
+
+
+@dataclass(frozen=True, slots=True)
+class UnknownType:
+    """The type of what was reported already; it agrees with everything, so that nothing is reported twice."""
+
+    def __str__(self) -> str:
+        return "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class TypeVariable:
+    """A type parameter, not bound yet."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(slots=True, eq=False)
+class CompositeType:
+    """A header (`header` true) or a struct, with its fields in order."""
+
+    name: str
+    header: bool
+    fields: Mapping[str, Type]
+
+    def __str__(self) -> str:
+        return f"{'header' if self.header else 'struct'} {self.name}"
+
+
+@dataclass(slots=True, eq=False)
+class EnumType:
+    """An enum; `underlying` is its representation where it is serializable. Values are those of its
+    members.
+    """
+
+    name: str
+    members: Mapping[str, int]
+    underlying: ir.Bits | None
+
+    def __str__(self) -> str:
+        return f"enum {self.name}"
+
+
+@dataclass(slots=True, eq=False)
+class ExternSymbol:
+    """A declared extern object type."""
+
+    name: str
+    declaration: syntax.ExternDeclaration
+    scope: Scope
+
+
+@dataclass(frozen=True, slots=True)
+class ExternType:
+    """An extern object type with its type arguments."""
+
+    symbol: ExternSymbol
+    arguments: tuple[Type, ...] = ()
+
+    def __str__(self) -> str:
+        given = f"<{', '.join(map(str, self.arguments))}>" if self.arguments else ""
+        return f"extern {self.symbol.name}{given}"
+
+
+@dataclass(frozen=True, slots=True)
+class ListType:
+    """The type of {a, b}, before a struct is found for it."""
+
+    items: tuple[Type, ...]
+    names: tuple[str, ...] | None = None
+
+    def __str__(self) -> str:
+        return f"a list of {len(self.items)} values"
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyResult:
+    """What applying a table gives: hit, miss, action_run."""
+
+    table: TableSymbol
+
+    def __str__(self) -> str:
+        return "the result of apply()"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRun:
+    """The action that a table ran; only switch takes it."""
+
+    table: TableSymbol
+
+    def __str__(self) -> str:
+        return "action_run"
+
+
+@dataclass(frozen=True, slots=True)
+class BlockType:
+    """A parser or control type with its type arguments."""
+
+    symbol: BlockSymbol
+    arguments: tuple[Type, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.symbol.declaration.kind} {self.symbol.name}"
+
+
+Type: TypeAlias = (
+    ir.Bits
+    | ir.Bool
+    | ir.ErrorCode
+    | IntegerType
+    | TextType
+    | NoType
+    | UnknownType
+    | TypeVariable
+    | CompositeType
+    | EnumType
+    | ExternType
+    | ListType
+    | ApplyResult
+    | ActionRun
+    | BlockType
+)
+
+INTEGER = IntegerType()
+TEXT = TextType()
+NOTHING = NoType()
+UNKNOWN = UnknownType()
+
+
+# Symbols
+
+
+@dataclass(slots=True, eq=False)
+class Variable:
+    """A parameter or local; `place` is its unique name in the IR. A packet has no place."""
+
+    name: str
+    type: Type
+    place: str
+    writable: bool = True
+    role: str = "variable"
+
+
+@dataclass(slots=True, eq=False)
+class ConstantSymbol:
+    """A compile-time constant."""
+
+    name: str
+    type: Type
+    value: Any
+
+
+@dataclass(slots=True, eq=False)
+class TypeSymbol:
+    """A name of a type."""
+
+    name: str
+    type: Type
+
+
+@dataclass(slots=True, eq=False)
+class ErrorList:
+    """The name `error`, before a dot."""
+
+    name: str = "error"
+
+
+@dataclass(slots=True, eq=False)
+class ParameterSymbol:
+    """A parameter of an action, method or block."""
+
+    name: str
+    type: Type
+    direction: str
+    variable: Variable | None = None
+    id: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class ActionSymbol:
+    """An action by its full name."""
+
+    name: str
+    declaration: syntax.ActionDeclaration
+    parameters: list[ParameterSymbol] = field(default_factory=list)
+    id: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class TableSymbol:
+    """A table by its full name; `actions` are those that it may run."""
+
+    name: str
+    declaration: syntax.TableDeclaration
+    actions: dict[str, ActionSymbol] = field(default_factory=dict)
+    id: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Instance:
+    """An extern object by its full name."""
+
+    name: str
+    type: ExternType
+    arguments: tuple[int | str, ...] = ()
+
+
+@dataclass(slots=True, eq=False)
+class FunctionSymbol:
+    """A function of the architecture."""
+
+    name: str
+    declaration: syntax.MethodDeclaration
+    scope: Scope
+
+
+@dataclass(slots=True, eq=False)
+class BlockSymbol:
+    """A parser, a control, or the type of one."""
+
+    name: str
+    declaration: syntax.BlockDeclaration
+    parameters: list[ParameterSymbol]
+    variables: list[Variable] = field(default_factory=list)
+    actions: list[ActionSymbol] = field(default_factory=list)
+    tables: list[TableSymbol] = field(default_factory=list)
+    instances: list[Instance] = field(default_factory=list)
+    used: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class PackageSymbol:
+    """A package type; each parameter is a block type."""
+
+    name: str
+    declaration: syntax.PackageDeclaration
+    parameters: list[ParameterSymbol]
+
+
+Symbol: TypeAlias = (
+    Variable
+    | ConstantSymbol
+    | TypeSymbol
+    | ErrorList
+    | ActionSymbol
+    | TableSymbol
+    | Instance
+    | FunctionSymbol
+    | ExternSymbol
+    | BlockSymbol
+    | PackageSymbol
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """What a call does. `kind` is valid, set_valid, set_invalid, apply, action, function, method or
+    packet.
+    """
+
+    kind: str
+    name: str
+    subject: Any = None
+    types: tuple[Type, ...] = ()
+
+
+class Scope:
+    """Names, and the scope around them."""
+
+    def __init__(self, parent: Scope | None = None) -> None:
+        self.parent = parent
+        self.names: dict[str, Symbol] = {}
+
+    def find(self, name: str) -> Symbol | None:
+        """Return what a name means here, or None."""
+        scope: Scope | None = self
+        while scope is not None:
+            if name in scope.names:
+                return scope.names[name]
+            scope = scope.parent
+        return None
+
+    def visible(self) -> set[str]:
+        """Return all names that can be seen from here."""
+        names: set[str] = set()
+        scope: Scope | None = self
+        while scope is not None:
+            names.update(scope.names)
+            scope = scope.parent
+        return names
+
+
+def scalar_of(kind: Type) -> ir.Type | None:
+    """Return how a type is represented in the IR if it is a scalar, else None."""
+    if isinstance(kind, ir.Bits | ir.Bool | ir.ErrorCode):
+        return kind
+    if isinstance(kind, EnumType):
+        return kind.underlying or ir.Bits(32)
+    return None
+
+
+def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
+    """Return `kind` with its type variables replaced."""
+    if isinstance(kind, TypeVariable):
+        return bindings.get(kind.name, kind)
+    if isinstance(kind, ExternType) and kind.arguments:
+        return ExternType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
+    if isinstance(kind, BlockType) and kind.arguments:
+        return BlockType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
+    return kind
+
+
+def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
+    """Bind the type variables of `pattern` so that it equals `actual`; return whether it can."""
+    if isinstance(pattern, TypeVariable):
+        if pattern.name in bindings:
+            return same(bindings[pattern.name], actual)
+        bindings[pattern.name] = actual
+        return True
+    if isinstance(pattern, ExternType) and isinstance(actual, ExternType):
+        return (
+            pattern.symbol is actual.symbol
+            and len(pattern.arguments) == len(actual.arguments)
+            and all(
+                unify(left, right, bindings)
+                for left, right in zip(pattern.arguments, actual.arguments, strict=True)
+            )
+        )
+    return same(pattern, actual)
+
+
+def same(left: Type, right: Type) -> bool:
+    """Return whether two types are the same, as far as is known."""
+    return left == right or isinstance(left, UnknownType) or isinstance(right, UnknownType)

@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The match-action engine: a program's IR, its tables, and what they make of a frame.
+
+Specifications: P4-16 Language Specification 1.2.5 (meaning of programs), P4Runtime Specification 1.4 (tables,
+ids). The IR interpreter is the definition; whatever is faster must agree with it.
+"""
+
+from . import arithmetic, ir
+from .engine import Engine, TableInfo
+from .externs import ARCHITECTURE, FUNCTIONS, NIC_METADATA, OBJECTS
+from .interpreter import MAX_FRAME_BYTES
+from .ir import Program
+from .ir_json import MAX_DEPTH
+from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
+from .tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from .verdict import CounterAdd, Disposition, Effect, EventPosted, Verdict
+from .verify import verify
+
+__all__ = [
+    "ARCHITECTURE",
+    "FUNCTIONS",
+    "MAX_DEPTH",
+    "MAX_FRAME_BYTES",
+    "NIC_METADATA",
+    "OBJECTS",
+    "ActionInfo",
+    "CounterAdd",
+    "Disposition",
+    "Effect",
+    "Engine",
+    "EventPosted",
+    "Exact",
+    "KeyInfo",
+    "Lpm",
+    "Match",
+    "P4Info",
+    "ParameterInfo",
+    "Program",
+    "Range",
+    "TableDescription",
+    "TableEntry",
+    "TableInfo",
+    "Ternary",
+    "Verdict",
+    "allocate_ids",
+    "arithmetic",
+    "ir",
+    "p4info_of",
+    "verify",
+]

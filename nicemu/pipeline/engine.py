@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The running program and its tables: frames in, verdicts out, and the control plane's way in."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from nicemu.errors import ControlError, P4RuntimeCode
+
+from . import ir
+from .interpreter import MAX_FRAME_BYTES, Interpreter
+from .p4info import ActionInfo, KeyInfo, P4Info, p4info_of
+from .tables import Match, Table, TableEntry
+from .verdict import Disposition, Verdict
+from .verify import action_widths, verify
+
+
+@dataclass(frozen=True, slots=True)
+class TableInfo:
+    """A table as it stands: what it is, and how it has been used."""
+
+    name: str
+    id: int
+    size: int
+    keys: tuple[KeyInfo, ...]
+    actions: tuple[ActionInfo, ...]
+    entry_count: int
+    hits: int
+    misses: int
+    default_action: str
+    default_parameters: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class _Loaded:
+    program: ir.Program
+    p4info: P4Info
+    tables: dict[str, Table]
+    interpreter: Interpreter
+
+
+class Engine:
+    """One pipeline. Without a program every frame goes to the host."""
+
+    def __init__(self) -> None:
+        self._loaded: _Loaded | None = None
+        self.drops: Counter[str] = Counter()
+
+    @property
+    def program(self) -> ir.Program | None:
+        """The running program."""
+        return self._loaded.program if self._loaded else None
+
+    @property
+    def p4info(self) -> P4Info | None:
+        """What the control plane may know of the running program."""
+        return self._loaded.p4info if self._loaded else None
+
+    def load(self, program: ir.Program) -> None:
+        """Run `program` from the next frame on, its tables holding its own entries alone.
+
+        Raises: ControlError(INVALID_ARGUMENT) if the program is at fault; the old one goes on, tables and
+        all.
+        """
+        verify(program)
+        actions = {action.name: action for action in program.control.actions}
+        tables = {
+            table.name: Table(table, *action_widths(table, actions)) for table in program.control.tables
+        }
+        self._loaded = _Loaded(program, p4info_of(program), tables, Interpreter(program, tables))
+
+    def process(self, frame: bytes | memoryview, ingress_port: int, trace: bool = False) -> Verdict:
+        """Run one frame through the program. Never raises because of the bytes of the frame."""
+        if len(frame) > MAX_FRAME_BYTES:
+            self.drops["pipeline.oversized"] += 1
+            return Verdict(Disposition.DROP, 0, bytes(frame), "pipeline.oversized")
+        if self._loaded is None:
+            return Verdict(Disposition.HOST, 0, bytes(frame))
+        verdict = self._loaded.interpreter.process(bytes(frame), ingress_port, trace)
+        if verdict.disposition is Disposition.DROP:
+            self.drops[verdict.drop_reason] += 1
+        return verdict
+
+    def tables(self) -> list[TableInfo]:
+        """Return every table of the running program."""
+        if self._loaded is None:
+            return []
+        infos = {action.name: action for action in self._loaded.p4info.actions}
+        listed = []
+        for described in self._loaded.p4info.tables:
+            table = self._loaded.tables[described.name]
+            listed.append(
+                TableInfo(
+                    described.name,
+                    described.id,
+                    described.size,
+                    described.keys,
+                    tuple(infos[ref.name] for ref in described.actions),
+                    len(table),
+                    table.hits,
+                    table.misses,
+                    table.default.action,
+                    table.default.parameters,
+                )
+            )
+        return listed
+
+    def insert(self, table: str, entry: TableEntry) -> None:
+        """Add an entry; `table` and the entry's action by full name or unique suffix. Raises:
+        ControlError.
+        """
+        found = self._table(table)
+        found.insert(_resolved(found, entry))
+
+    def modify(self, table: str, entry: TableEntry) -> None:
+        """Change the action of an entry. Raises: ControlError."""
+        found = self._table(table)
+        found.modify(_resolved(found, entry))
+
+    def delete(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> None:
+        """Remove an entry. Raises: ControlError."""
+        self._table(table).delete(tuple(matches), priority)
+
+    def read(self, table: str) -> list[TableEntry]:
+        """Return the entries of a table in the order in which they came. Raises: ControlError(NOT_FOUND)."""
+        return self._table(table).read()
+
+    def hits(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> int:
+        """Return how many packets an entry has matched. Raises: ControlError(NOT_FOUND)."""
+        return self._table(table).row(tuple(matches), priority).hits
+
+    def set_default(self, table: str, action: str, params: Iterable[int] = ()) -> None:
+        """Choose the action of a miss. Raises: ControlError."""
+        found = self._table(table)
+        found.set_default(
+            _named(action, found.default_actions, f"table {found.spec.name}: action"), tuple(params)
+        )
+
+    def _table(self, name: str) -> Table:
+        if self._loaded is None:
+            raise ControlError(
+                P4RuntimeCode.FAILED_PRECONDITION, "no program is loaded; load one before its tables"
+            )
+        tables = self._loaded.tables
+        return tables[_named(name, tables, f"program {self._loaded.program.name}: table")]
+
+
+def _resolved(table: Table, entry: TableEntry) -> TableEntry:
+    action = _named(entry.action, table.actions, f"table {table.spec.name}: action")
+    return TableEntry(tuple(entry.matches), action, tuple(entry.parameters), entry.priority)
+
+
+def _named(wanted: str, names: Iterable[str], subject: str) -> str:
+    """Return the full name that `wanted` stands for: itself, or the one that ends in it at a dot."""
+    known = list(names)
+    if wanted in known:
+        return wanted
+    found = [name for name in known if name.endswith("." + wanted)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ControlError(
+            P4RuntimeCode.INVALID_ARGUMENT,
+            f"{subject} {wanted} is ambiguous: {', '.join(found)}; give the full name",
+        )
+    near = difflib.get_close_matches(wanted, [*known, *(name.rsplit(".", 1)[-1] for name in known)], 1)
+    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known) or 'none'}"
+    raise ControlError(P4RuntimeCode.NOT_FOUND, f"{subject} {wanted} is unknown; {hint}")

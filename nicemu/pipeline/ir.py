@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The program IR: what a compiled P4 program is, as immutable values that travel as JSON.
+
+The IR is P4 after name resolution, type checking and renaming. Every variable, parameter and local of the
+whole program has one unique name and one static place (`Program.variables`): P4 has no recursion, so no call
+ever needs a second copy. Every expression carries its type. Names that the control plane sees (tables,
+actions) stay hierarchical, "KvMatch.session".
+Source: P4-16 Language Specification 1.2.5.
+"""
+
+from __future__ import annotations
+
+import enum
+import hashlib
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .ir_code import (
+    BOOL,
+    ERROR,
+    MAX_WIDTH_BITS,
+    Advance,
+    ApplyTable,
+    Assign,
+    Binary,
+    Bits,
+    Bool,
+    CallAction,
+    CallFunction,
+    CallMethod,
+    Cast,
+    Conditional,
+    Constant,
+    Emit,
+    ErrorCode,
+    Exit,
+    Expression,
+    Extract,
+    Field,
+    HeaderType,
+    If,
+    IsValid,
+    Lookahead,
+    Member,
+    Name,
+    Named,
+    Reset,
+    Return,
+    SetValid,
+    Slice,
+    Statement,
+    StructType,
+    StructValue,
+    SwitchAction,
+    SwitchCase,
+    TableApply,
+    Type,
+    Unary,
+    Verify,
+)
+
+__all__ = [
+    "ACCEPT",
+    "BOOL",
+    "CORE_ERRORS",
+    "ERROR",
+    "HEADERS",
+    "MAX_WIDTH_BITS",
+    "METADATA",
+    "NIC",
+    "REJECT",
+    "Action",
+    "ActionCall",
+    "ActionRef",
+    "Advance",
+    "ApplyTable",
+    "Assign",
+    "Binary",
+    "Bits",
+    "Bool",
+    "CallAction",
+    "CallFunction",
+    "CallMethod",
+    "Cast",
+    "Conditional",
+    "Constant",
+    "Control",
+    "Direction",
+    "Emit",
+    "Entry",
+    "ErrorCode",
+    "Exit",
+    "Expression",
+    "ExternInstance",
+    "Extract",
+    "Field",
+    "Goto",
+    "HeaderType",
+    "If",
+    "IsValid",
+    "Key",
+    "KeyAny",
+    "KeyMask",
+    "KeyRange",
+    "Keyset",
+    "Lookahead",
+    "MatchKind",
+    "Member",
+    "Name",
+    "Named",
+    "Parameter",
+    "Parser",
+    "Program",
+    "Reset",
+    "Return",
+    "Select",
+    "SelectCase",
+    "SetValid",
+    "Slice",
+    "State",
+    "Statement",
+    "StructType",
+    "StructValue",
+    "SwitchAction",
+    "SwitchCase",
+    "Table",
+    "TableApply",
+    "Transition",
+    "Type",
+    "Unary",
+    "Variable",
+    "Verify",
+]
+
+ACCEPT = "accept"
+REJECT = "reject"
+HEADERS = "headers"
+METADATA = "metadata"
+NIC = "nic"
+"""Names of the variables that the architecture owns: parsed headers, user metadata, the NIC's metadata."""
+
+CORE_ERRORS = (
+    "NoError",
+    "PacketTooShort",
+    "NoMatch",
+    "StackOutOfBounds",
+    "HeaderTooShort",
+    "ParserTimeout",
+    "ParserInvalidArgument",
+)
+"""Errors that the engine itself raises; every program's list begins with them. Source: core.p4."""
+
+
+class MatchKind(enum.Enum):
+    """How a table key is compared."""
+
+    EXACT = "exact"
+    LPM = "lpm"
+    TERNARY = "ternary"
+    RANGE = "range"
+
+
+class Direction(enum.Enum):
+    """How a parameter is passed; NONE is action data, which the control plane supplies."""
+
+    NONE = ""
+    IN = "in"
+    OUT = "out"
+    INOUT = "inout"
+
+
+# Parser
+
+
+@dataclass(frozen=True, slots=True)
+class KeyMask:
+    """Matches where value & mask are equal; a plain value has a mask of all ones."""
+
+    value: int
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Matches `low` up to and including `high`."""
+
+    low: int
+    high: int
+
+
+@dataclass(frozen=True, slots=True)
+class KeyAny:
+    """Matches everything."""
+
+
+Keyset: TypeAlias = KeyMask | KeyRange | KeyAny
+
+
+@dataclass(frozen=True, slots=True)
+class Goto:
+    """Go to a state, or `accept`, or `reject`."""
+
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class SelectCase:
+    """One keyset for every key of the select."""
+
+    keysets: tuple[Keyset, ...]
+    state: str
+
+
+@dataclass(frozen=True, slots=True)
+class Select:
+    """Go where the first matching case says; without one the packet is rejected with NoMatch."""
+
+    keys: tuple[Expression, ...]
+    cases: tuple[SelectCase, ...]
+
+
+Transition: TypeAlias = Goto | Select
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """One parser state."""
+
+    name: str
+    body: tuple[Statement, ...]
+    transition: Transition
+
+
+@dataclass(frozen=True, slots=True)
+class Parser:
+    """States, entered at `start`; `prologue` initialises the parser's locals."""
+
+    name: str
+    states: tuple[State, ...]
+    prologue: tuple[Statement, ...] = ()
+    start: str = "start"
+
+
+# Control
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of an action: `variable` is its place, `name` what the control plane calls it."""
+
+    name: str
+    variable: str
+    type: Type
+    direction: Direction = Direction.NONE
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """An action; `id` is 0 unless the program chose it with @id."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Statement, ...]
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of a table."""
+
+    name: str
+    expression: Expression
+    match_kind: MatchKind
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ActionRef:
+    """An action that a table may run; `arguments` bind its parameters that have a direction."""
+
+    action: str
+    arguments: tuple[Expression, ...] = ()
+    default_only: bool = False
+    table_only: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCall:
+    """An action with its action data."""
+
+    action: str
+    parameters: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An entry of the program's own, one keyset a key. Larger `priority` wins; 0 in exact and lpm tables."""
+
+    keysets: tuple[Keyset, ...]
+    call: ActionCall
+    priority: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A match-action table; `size` is its capacity in entries."""
+
+    name: str
+    keys: tuple[Key, ...]
+    actions: tuple[ActionRef, ...]
+    default_action: ActionCall
+    size: int
+    const_default: bool = False
+    entries: tuple[Entry, ...] = ()
+    const_entries: bool = False
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ExternInstance:
+    """An extern object: `extern` is its type, `arguments` what its constructor was given."""
+
+    name: str
+    extern: str
+    arguments: tuple[int | str, ...] = ()
+    types: tuple[Type, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """A control block, or the deparser."""
+
+    name: str
+    body: tuple[Statement, ...]
+    actions: tuple[Action, ...] = ()
+    tables: tuple[Table, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """One static place."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A compiled program for one pipeline: parser, control, deparser."""
+
+    name: str
+    architecture: str
+    headers: tuple[HeaderType, ...]
+    structs: tuple[StructType, ...]
+    errors: tuple[str, ...]
+    variables: tuple[Variable, ...]
+    externs: tuple[ExternInstance, ...]
+    parser: Parser
+    control: Control
+    deparser: Control
+
+    def to_json(self, *, indent: int | None = None) -> str:
+        """Return the program as JSON text; fields that hold their default are left out."""
+        from .ir_json import encode_text
+
+        return encode_text(self, indent)
+
+    @staticmethod
+    def from_json(text: str | bytes) -> Program:
+        """Return the program that `text` holds, checked so that the engine can run it on any packet.
+
+        Raises: ControlError(INVALID_ARGUMENT) with the path to the fault.
+        """
+        from .ir_json import decode_text
+        from .verify import verify
+
+        program = decode_text(text)
+        verify(program)
+        return program
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the program's JSON in hexadecimal: equal programs have equal digests."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()

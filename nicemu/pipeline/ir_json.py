@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The IR as JSON: one object a dataclass, "kind" where several could stand, types as P4 writes them.
+
+Driven by the annotations in `ir`, so a new node needs no code here. Nothing is trusted: every fault names its
+path.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import json
+import re
+import types
+import typing
+from typing import Any
+
+from nicemu.errors import ControlError, P4RuntimeCode
+
+from . import ir
+
+MAX_DEPTH = 200
+"""Deepest nesting of nodes that a program may have; it bounds every recursion over the IR."""
+
+_KIND = re.compile(r"(?<!^)(?=[A-Z])")
+_BITS = re.compile(r"(bit|int)<([1-9][0-9]{0,3})>")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
+
+
+def encode_text(program: ir.Program, indent: int | None = None) -> str:
+    """Return `program` as JSON text, keys in the order of the dataclasses."""
+    return json.dumps(_encode(program, False), indent=indent, separators=None if indent else (",", ":"))
+
+
+def decode_text(text: str | bytes) -> ir.Program:
+    """Return the program in `text`, of the right shape; `verify` checks what it means.
+
+    Raises: ControlError(INVALID_ARGUMENT).
+    """
+    try:
+        document = json.loads(text)
+    except RecursionError:
+        raise fault("$", "is nested too deeply") from None
+    except ValueError as error:
+        raise fault("$", f"is not JSON: {error}") from None
+    program = _decode(document, ir.Program, "$", 0)
+    assert isinstance(program, ir.Program)
+    return program
+
+
+def fault(path: str, sentence: str) -> ControlError:
+    """Return the error for a fault at `path`."""
+    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"program IR: {path} {sentence}")
+
+
+def kind_of(node_class: type) -> str:
+    """Return the "kind" of a class of node: Binary is "binary", KeyMask is "key_mask"."""
+    return _KIND.sub("_", node_class.__name__).lower()
+
+
+def _encode(value: Any, with_kind: bool) -> Any:  # noqa: ANN401
+    if isinstance(value, ir.Bits | ir.Bool | ir.ErrorCode | ir.Named):
+        return str(value)
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, tuple):
+        return [_encode(item, with_kind) for item in value]
+    if not dataclasses.is_dataclass(value):
+        return value
+    document: dict[str, Any] = {"kind": kind_of(type(value))} if with_kind else {}
+    for name, (_, union, default) in _fields_of(value.__class__).items():
+        item = getattr(value, name)
+        if item != default:
+            document[name] = _encode(item, union)
+    return document
+
+
+@functools.cache
+def _fields_of(node_class: Any) -> dict[str, tuple[Any, bool, Any]]:  # noqa: ANN401
+    """Return for each field its annotation, whether several classes may stand there, and its default."""
+    hints = typing.get_type_hints(node_class)
+    described = {}
+    for field in dataclasses.fields(node_class):
+        hint = hints[field.name]
+        element = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
+        union = isinstance(element, types.UnionType)
+        described[field.name] = (hint, union, field.default)
+    return described
+
+
+@functools.cache
+def _kinds_of(union: Any) -> dict[str, Any]:  # noqa: ANN401
+    return {kind_of(member): member for member in typing.get_args(union)}
+
+
+def _decode(value: Any, hint: Any, path: str, depth: int) -> Any:  # noqa: ANN401
+    if depth > MAX_DEPTH:
+        raise fault(path, f"lies deeper than {MAX_DEPTH} levels; break the expression up")
+    if hint == ir.Type:
+        return _decode_type(value, path)
+    if typing.get_origin(hint) is tuple:
+        if not isinstance(value, list):
+            raise fault(path, f"is {_described(value)}; a list was expected")
+        element = typing.get_args(hint)[0]
+        return tuple(
+            _decode(item, element, f"{path}[{index}]", depth + 1) for index, item in enumerate(value)
+        )
+    if hint in (str, int, bool) or hint == int | str:
+        return _decode_scalar(value, hint, path)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        allowed = [member.value for member in hint]
+        if value not in allowed:
+            raise fault(path, f"is {_described(value)}; one of {', '.join(map(repr, allowed))} was expected")
+        return hint(value)
+    return _decode_node(value, hint, path, depth)
+
+
+def _decode_node(value: Any, hint: Any, path: str, depth: int) -> Any:  # noqa: ANN401
+    if not isinstance(value, dict):
+        raise fault(path, f"is {_described(value)}; an object was expected")
+    node_class = hint
+    allowed = {"kind"} if isinstance(hint, types.UnionType) else set()
+    if allowed:
+        kind = value.get("kind")
+        kinds = _kinds_of(hint)
+        if not isinstance(kind, str) or kind not in kinds:
+            raise fault(f"{path}.kind", f"is {_described(kind)}; one of {', '.join(kinds)} was expected")
+        node_class = kinds[kind]
+    fields = _fields_of(node_class)
+    unknown = sorted(set(value) - set(fields) - allowed)
+    if unknown:
+        raise fault(f"{path}.{unknown[0]}", f"is unknown; {kind_of(node_class)} has {', '.join(fields)}")
+    given = {}
+    for name, (field_hint, _, default) in fields.items():
+        if name in value:
+            given[name] = _decode(value[name], field_hint, f"{path}.{name}", depth + 1)
+        elif default is dataclasses.MISSING:
+            raise fault(f"{path}.{name}", "is missing")
+    return node_class(**given)
+
+
+def _decode_scalar(value: Any, hint: Any, path: str) -> Any:  # noqa: ANN401
+    if hint is bool:
+        right = isinstance(value, bool)
+    elif hint is int:
+        right = isinstance(value, int) and not isinstance(value, bool)
+    elif hint is str:
+        right = isinstance(value, str)
+    else:
+        right = isinstance(value, int | str) and not isinstance(value, bool)
+    if not right:
+        raise fault(path, f"is {_described(value)}; {getattr(hint, '__name__', 'int or str')} was expected")
+    return value
+
+
+def _decode_type(value: Any, path: str) -> ir.Type:  # noqa: ANN401
+    if isinstance(value, str):
+        if value == "bool":
+            return ir.BOOL
+        if value == "error":
+            return ir.ERROR
+        bits = _BITS.fullmatch(value)
+        if bits and int(bits[2]) <= ir.MAX_WIDTH_BITS:
+            return ir.Bits(int(bits[2]), bits[1] == "int")
+        if not bits and _NAME.fullmatch(value):
+            return ir.Named(value)
+    raise fault(
+        path,
+        f"is {_described(value)}; a type was expected: bit<N> or int<N> with N up to {ir.MAX_WIDTH_BITS}, "
+        "bool, error, or the name of a header or struct",
+    )
+
+
+def _described(value: Any) -> str:  # noqa: ANN401
+    text = json.dumps(value, default=str) if not isinstance(value, dict | list) else type(value).__name__
+    return text if len(text) <= 60 else text[:57] + "..."

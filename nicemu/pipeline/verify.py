@@ -1,0 +1,245 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that a program means something: every name resolves, every type agrees, every call fits.
+
+A program that passes runs on any packet without an error, so nothing is checked again at run time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from nicemu.errors import ControlError, P4RuntimeCode
+
+from . import ir
+from .externs import NIC_METADATA, OBJECTS
+from .tables import Table, width_of
+from .verify_body import Bodies, Faults
+
+Item = TypeVar("Item")
+
+MAX_HEADER_BYTES = 9216
+MAX_TABLE_SIZE = 1 << 24
+
+
+def verify(program: ir.Program) -> None:
+    """Check a whole program.
+
+    Raises: ControlError(INVALID_ARGUMENT) with the path to the first fault.
+    """
+    faults = Faults()
+    with faults.at("headers"):
+        _check_types(program, faults)
+    with faults.at("variables"):
+        variables = _unique(program.variables, lambda item: item.name, faults)
+        kinds = {item.name for item in program.headers} | {item.name for item in program.structs}
+        for variable in program.variables:
+            if isinstance(variable.type, ir.Named) and variable.type.name not in kinds:
+                faults.raise_(
+                    "type", f"of {variable.name} is {variable.type}, which is no header and no struct"
+                )
+        for name in (ir.HEADERS, ir.METADATA, ir.NIC):
+            if name not in variables:
+                faults.raise_(name, "is missing; the architecture needs headers, metadata and nic")
+        if variables[ir.NIC].type != ir.Named(NIC_METADATA.name) or NIC_METADATA not in program.structs:
+            faults.raise_(ir.NIC, f"must be the architecture's struct {NIC_METADATA.name}")
+    with faults.at("errors"):
+        _unique(program.errors, str, faults)
+        if program.errors[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
+            faults.raise_("", f"must begin with {', '.join(ir.CORE_ERRORS)}")
+    with faults.at("externs"):
+        instances = _unique(program.externs, lambda item: item.name, faults)
+        for instance in program.externs:
+            _check_instance(instance, program, faults)
+    actions = _unique(program.control.actions, lambda item: item.name, faults)
+    tables = _unique(program.control.tables, lambda item: item.name, faults)
+    bodies = Bodies(
+        faults,
+        {item.name: item for item in program.headers},
+        {item.name: item for item in program.structs},
+        {item.name: item.type for item in program.variables},
+        program.errors,
+        instances,
+        actions,
+        tables,
+    )
+    with faults.at("parser"):
+        _check_parser(program.parser, bodies)
+    with faults.at("control"):
+        _check_control(program.control, bodies)
+    with faults.at("deparser"):
+        if program.deparser.actions or program.deparser.tables:
+            faults.raise_("", "has actions or tables; a deparser only emits")
+        with faults.at("body"):
+            bodies.body(program.deparser.body, "deparser")
+
+
+def _unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Faults) -> dict[str, Item]:
+    named: dict[str, Item] = {}
+    for item in items:
+        name = name_of(item)
+        if name in named:
+            faults.raise_(name, "stands there twice")
+        named[name] = item
+    return named
+
+
+def _check_types(program: ir.Program, faults: Faults) -> None:
+    _unique([*(item.name for item in program.headers), *(item.name for item in program.structs)], str, faults)
+    for header in program.headers:
+        _unique(header.fields, lambda item: item.name, faults)
+        if any(isinstance(part.type, ir.Named | ir.ErrorCode) for part in header.fields):
+            faults.raise_(header.name, "has a field that is neither bit, int nor bool")
+        width_bits = sum(width_of(part.type) for part in header.fields)
+        if width_bits % 8 or width_bits > 8 * MAX_HEADER_BYTES:
+            faults.raise_(
+                header.name, f"is {width_bits} bits; whole bytes were expected, {MAX_HEADER_BYTES} at most"
+            )
+    known = {header.name for header in program.headers}
+    for struct in program.structs:
+        _unique(struct.fields, lambda item: item.name, faults)
+        for part in struct.fields:
+            if isinstance(part.type, ir.Named) and part.type.name not in known:
+                faults.raise_(
+                    f"{struct.name}.{part.name}", f"is a {part.type}; a struct may name only types before it"
+                )
+        known.add(struct.name)
+
+
+def _check_instance(instance: ir.ExternInstance, program: ir.Program, faults: Faults) -> None:
+    extern = OBJECTS.get(instance.extern)
+    if extern is None:
+        faults.raise_(instance.name, f"is a {instance.extern}; this NIC has {', '.join(OBJECTS)}")
+    if tuple(type(argument) for argument in instance.arguments) != extern.constructor:
+        wanted = ", ".join(kind.__name__ for kind in extern.constructor) or "nothing"
+        faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
+    structs = {struct.name: struct for struct in program.structs}
+    if len(instance.types) != extern.type_arguments:
+        faults.raise_(
+            instance.name, f"has {len(instance.types)} type arguments; {extern.type_arguments} expected"
+        )
+    for kind in instance.types:
+        struct = structs.get(kind.name) if isinstance(kind, ir.Named) else None
+        if struct is None or any(isinstance(part.type, ir.Named) for part in struct.fields):
+            faults.raise_(instance.name, f"carries {kind}; a struct of numbers was expected")
+
+
+def _check_parser(parser: ir.Parser, bodies: Bodies) -> None:
+    faults = bodies.faults
+    states = _unique(parser.states, lambda item: item.name, faults)
+    targets = {*states, ir.ACCEPT, ir.REJECT}
+    for reserved in (ir.ACCEPT, ir.REJECT):
+        if reserved in states:
+            faults.raise_(reserved, "is a state of the parser; that name is reserved")
+    if parser.start not in targets:
+        faults.raise_("start", f"is {parser.start}, which is no state")
+    with faults.at("prologue"):
+        bodies.body(parser.prologue, "parser")
+    for state in parser.states:
+        with faults.at(f"states.{state.name}"):
+            bodies.body(state.body, "parser")
+            transition = state.transition
+            if isinstance(transition, ir.Goto):
+                if transition.state not in targets:
+                    faults.raise_("transition", f"goes to {transition.state}, which is no state")
+                continue
+            for key in transition.keys:
+                bodies.scalar(key)
+            for case in transition.cases:
+                if case.state not in targets:
+                    faults.raise_("transition", f"goes to {case.state}, which is no state")
+                if len(case.keysets) != len(transition.keys):
+                    faults.raise_(
+                        "transition", f"has {len(case.keysets)} keysets for {len(transition.keys)} keys"
+                    )
+
+
+def _check_control(control: ir.Control, bodies: Bodies) -> None:
+    faults = bodies.faults
+    with faults.at("body"):
+        bodies.body(control.body, "control")
+    bodies.refuse_recursion(control)
+    for action in control.actions:
+        with faults.at(f"actions.{action.name}"):
+            _unique(action.parameters, lambda item: item.name, faults)
+            for parameter in action.parameters:
+                if bodies.variables.get(parameter.variable) != parameter.type:
+                    faults.raise_(
+                        parameter.name, f"has no variable {parameter.variable} of type {parameter.type}"
+                    )
+                if parameter.direction is ir.Direction.NONE and isinstance(parameter.type, ir.Named):
+                    faults.raise_(parameter.name, "is action data; bit, int or bool was expected")
+            bodies.body(action.body, "action")
+    for table in control.tables:
+        with faults.at(f"tables.{table.name}"):
+            _check_table(table, bodies)
+
+
+def _check_table(table: ir.Table, bodies: Bodies) -> None:
+    faults = bodies.faults
+    bodies.place = "action"
+    _unique(table.keys, lambda item: item.name, faults)
+    for key in table.keys:
+        bodies.scalar(key.expression)
+    if sum(key.match_kind is ir.MatchKind.LPM for key in table.keys) > 1:
+        faults.raise_("keys", "has more than one lpm key")
+    kinds = {key.match_kind for key in table.keys}
+    if ir.MatchKind.LPM in kinds and kinds & {ir.MatchKind.TERNARY, ir.MatchKind.RANGE}:
+        faults.raise_("keys", "mix lpm with ternary or range; use ternary for the prefix")
+    if not 0 < table.size <= MAX_TABLE_SIZE:
+        faults.raise_("size", f"is {table.size}; 1 to {MAX_TABLE_SIZE} was expected")
+    refs = _unique(table.actions, lambda item: item.action, faults)
+    for ref in table.actions:
+        action = bodies.actions.get(ref.action)
+        if action is None:
+            faults.raise_("actions", f"names {ref.action}, which is no action")
+        directed = [item for item in action.parameters if item.direction is not ir.Direction.NONE]
+        if action.parameters[: len(directed)] != tuple(directed):
+            faults.raise_("actions", f"{ref.action} has action data before a parameter with a direction")
+        bodies.arguments(ref.action, directed, ref.arguments)
+    if table.default_action.action not in refs:
+        faults.raise_("default_action", f"{table.default_action.action} is not among the table's actions")
+    for entry in table.entries:
+        if len(entry.keysets) != len(table.keys):
+            faults.raise_("entries", f"has {len(entry.keysets)} keysets for {len(table.keys)} keys")
+        for keyset, key in zip(entry.keysets, table.keys, strict=True):
+            _check_keyset(keyset, key, faults)
+    try:
+        Table(table, *action_widths(table, bodies.actions))
+    except ControlError as error:
+        raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"program IR: {error}") from None
+
+
+def _check_keyset(keyset: ir.Keyset, key: ir.Key, faults: Faults) -> None:
+    ones = (1 << width_of(key.expression.type)) - 1
+    wrong = f"of key {key.name} cannot stand in a key of match kind {key.match_kind.value}"
+    match keyset, key.match_kind:
+        case ir.KeyMask(value, mask), _ if not (0 <= value <= ones and 0 <= mask <= ones):
+            faults.raise_("entries", f"of key {key.name}: {value:#x}&&&{mask:#x} does not fit")
+        case ir.KeyMask(_, mask), (ir.MatchKind.EXACT | ir.MatchKind.RANGE) if mask != ones:
+            faults.raise_("entries", wrong)
+        case ir.KeyMask(_, mask), ir.MatchKind.LPM if (ones ^ mask) & ((ones ^ mask) + 1):
+            faults.raise_("entries", f"of key {key.name}: {mask:#x} is no prefix")
+        case ir.KeyRange(), kind if kind is not ir.MatchKind.RANGE:
+            faults.raise_("entries", wrong)
+        case ir.KeyAny(), ir.MatchKind.EXACT:
+            faults.raise_("entries", wrong)
+
+
+def action_widths(
+    table: ir.Table, actions: dict[str, ir.Action]
+) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """Return the widths of the action data of the actions for entries, and of those for the default
+    action.
+    """
+    widths = {
+        ref.action: tuple(
+            width_of(item.type)
+            for item in actions[ref.action].parameters
+            if item.direction is ir.Direction.NONE
+        )
+        for ref in table.actions
+    }
+    entries = {ref.action: widths[ref.action] for ref in table.actions if not ref.default_only}
+    defaults = {ref.action: widths[ref.action] for ref in table.actions if not ref.table_only}
+    return entries, defaults

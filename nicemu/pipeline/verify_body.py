@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the statements and expressions of a program: types recomputed from below, calls against
+declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import NoReturn
+
+from . import ir
+from .arithmetic import BINARY, COMPARISONS, CONCATENATION, LOGICAL, SHIFTS, UNARY, bounds
+from .externs import FUNCTIONS, OBJECTS
+from .ir_json import MAX_DEPTH, fault
+from .tables import width_of
+
+_ANYWHERE = (ir.Assign, ir.Reset, ir.If, ir.SetValid)
+_ACTION = (*_ANYWHERE, ir.CallAction, ir.CallFunction, ir.CallMethod, ir.Exit, ir.Return)
+_ALLOWED = {
+    "parser": (*_ANYWHERE, ir.Extract, ir.Advance, ir.Verify),
+    "control": (*_ACTION, ir.ApplyTable, ir.SwitchAction),
+    "action": _ACTION,
+    "deparser": (*_ANYWHERE, ir.Emit, ir.Return),
+}
+
+
+class Faults:
+    """Where in the program the check stands."""
+
+    def __init__(self) -> None:
+        self._path = ["$"]
+
+    @contextmanager
+    def at(self, place: str) -> Iterator[None]:
+        """Check `place` inside the present one."""
+        self._path.append(place)
+        yield
+        self._path.pop()
+
+    def raise_(self, place: str, sentence: str) -> NoReturn:
+        """Raise the ControlError for a fault at `place`."""
+        raise fault(".".join([*self._path, place]).rstrip("."), sentence)
+
+
+@dataclass(slots=True)
+class Bodies:
+    """Checks bodies against everything that the program declares."""
+
+    faults: Faults
+    headers: Mapping[str, ir.HeaderType]
+    structs: Mapping[str, ir.StructType]
+    variables: Mapping[str, ir.Type]
+    errors: Sequence[str]
+    instances: Mapping[str, ir.ExternInstance]
+    actions: dict[str, ir.Action]
+    tables: Mapping[str, ir.Table]
+    place: str = "control"
+    _depth: int = field(default=0)
+
+    def body(self, statements: Sequence[ir.Statement], place: str) -> None:
+        """Check statements that stand in a "parser", "control", "action" or "deparser"."""
+        self.place = place
+        self._statements(statements)
+
+    def scalar(self, node: ir.Expression) -> None:
+        """Check an expression that must be a number, a bool or an error."""
+        if isinstance(self._type(node), ir.Named):
+            self.faults.raise_("", f"a {node.type} stands where a number was expected")
+
+    def arguments(
+        self, action: str, parameters: Sequence[ir.Parameter], given: Sequence[ir.Expression]
+    ) -> None:
+        """Check the arguments of one call of an action."""
+        if len(parameters) != len(given):
+            self.faults.raise_("", f"{action} takes {len(parameters)} arguments; {len(given)} are given")
+        for parameter, argument in zip(parameters, given, strict=True):
+            self._expect(argument, parameter.type)
+            if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
+                self._lvalue(argument)
+
+    def refuse_recursion(self, control: ir.Control) -> None:
+        """Raise if an action can call itself, or a table be applied while it is being applied."""
+        calls = {action.name: set(_called(action.body)) for action in control.actions}
+        done: set[str] = set()
+        for root in calls:
+            path: list[tuple[str, Iterator[str]]] = [(root, iter(sorted(calls[root])))]
+            on_path = {root}
+            while path:
+                name, pending = path[-1]
+                callee = next(pending, None)
+                if callee is None:
+                    path.pop()
+                    on_path.discard(name)
+                    done.add(name)
+                elif callee in on_path:
+                    self.faults.raise_("actions", f"{callee} calls itself; P4 has no recursion")
+                elif callee not in done and callee in calls:
+                    path.append((callee, iter(sorted(calls[callee]))))
+                    on_path.add(callee)
+                    if len(path) > MAX_DEPTH // 8:
+                        self.faults.raise_("actions", f"{root} calls deeper than {MAX_DEPTH // 8} actions")
+
+    # Statements
+
+    def _statements(self, statements: Sequence[ir.Statement]) -> None:
+        self._depth += 1
+        if self._depth > MAX_DEPTH // 2:
+            self.faults.raise_("", "is nested too deeply")
+        for position, statement in enumerate(statements):
+            with self.faults.at(f"[{position}]"):
+                if not isinstance(statement, _ALLOWED[self.place]):
+                    name = type(statement).__name__
+                    self.faults.raise_("", f"is {name}, which cannot stand in a {self.place}")
+                self._statement(statement)
+        self._depth -= 1
+
+    def _statement(self, statement: ir.Statement) -> None:
+        match statement:
+            case ir.Assign(target, value):
+                self._expect(value, self._type(target))
+                self._lvalue(target)
+            case ir.Reset(variable):
+                if variable not in self.variables:
+                    self.faults.raise_("variable", f"{variable} is unknown")
+            case ir.If(condition, then, otherwise):
+                self._expect(condition, ir.BOOL)
+                self._statements(then)
+                self._statements(otherwise)
+            case ir.ApplyTable(table):
+                self._table(table)
+            case ir.SwitchAction(table, cases):
+                allowed = {ref.action for ref in self._table(table).actions}
+                for case in cases:
+                    if not allowed.issuperset(case.actions):
+                        self.faults.raise_("cases", f"{case.actions} are not all actions of {table}")
+                    self._statements(case.body)
+            case ir.CallAction(action, arguments):
+                if action not in self.actions:
+                    self.faults.raise_("action", f"{action} is unknown")
+                self.arguments(action, self.actions[action].parameters, arguments)
+            case ir.CallFunction(function, arguments):
+                if function not in FUNCTIONS:
+                    self.faults.raise_(
+                        "function", f"{function} is unknown; this NIC has {', '.join(FUNCTIONS)}"
+                    )
+                self._call(function, FUNCTIONS[function].parameters, arguments)
+            case ir.CallMethod(instance, method, arguments):
+                self._method(instance, method, arguments)
+            case ir.SetValid(header, _) | ir.Extract(header):
+                self._header(header)
+                self._lvalue(header)
+            case ir.Advance(bits):
+                self._expect(bits, ir.Bits(32))
+            case ir.Verify(condition, error):
+                self._expect(condition, ir.BOOL)
+                self._expect(error, ir.ERROR)
+            case ir.Emit(value):
+                self._emitted(self._type(value))
+
+    def _method(self, instance: str, method: str, arguments: Sequence[ir.Expression]) -> None:
+        if instance not in self.instances:
+            self.faults.raise_("instance", f"{instance} is unknown")
+        declared = self.instances[instance]
+        methods = OBJECTS[declared.extern].methods
+        if method not in methods:
+            self.faults.raise_("method", f"{declared.extern} has no {method}; it has {', '.join(methods)}")
+        wanted = [declared.types[0] if kind is None else kind for kind in methods[method].parameters]
+        self._call(f"{instance}.{method}", wanted, arguments)
+
+    def _call(self, name: str, wanted: Sequence[ir.Type], given: Sequence[ir.Expression]) -> None:
+        if len(wanted) != len(given):
+            self.faults.raise_("arguments", f"{name} takes {len(wanted)}; {len(given)} are given")
+        for kind, argument in zip(wanted, given, strict=True):
+            self._expect(argument, kind)
+
+    def _table(self, name: str) -> ir.Table:
+        if name not in self.tables or self.place != "control":
+            self.faults.raise_("table", f"{name} cannot be applied here")
+        return self.tables[name]
+
+    def _emitted(self, kind: ir.Type) -> None:
+        if not isinstance(kind, ir.Named):
+            self.faults.raise_("value", f"is {kind}; only headers and structs of headers can be emitted")
+        for part in self.structs[kind.name].fields if kind.name in self.structs else ():
+            self._emitted(part.type)
+
+    # Expressions
+
+    def _expect(self, node: ir.Expression, wanted: ir.Type) -> None:
+        found = self._type(node)
+        if found != wanted:
+            self.faults.raise_("", f"has a {type(node).__name__} of type {found} where {wanted} was expected")
+
+    def _header(self, node: ir.Expression) -> None:
+        kind = self._type(node)
+        if not isinstance(kind, ir.Named) or kind.name not in self.headers:
+            self.faults.raise_("", f"has a {kind} where a header was expected")
+
+    def _lvalue(self, node: ir.Expression) -> None:
+        while isinstance(node, ir.Member | ir.Slice):
+            node = node.base
+        if not isinstance(node, ir.Name):
+            self.faults.raise_("", f"stores into a {type(node).__name__}; a variable or field was expected")
+
+    def _type(self, node: ir.Expression) -> ir.Type:
+        self._depth += 1
+        if self._depth > MAX_DEPTH // 2:
+            self.faults.raise_("", "is nested too deeply")
+        found = self._computed(node)
+        if found != node.type:
+            self.faults.raise_("type", f"of a {type(node).__name__} is given as {node.type}; it is {found}")
+        self._depth -= 1
+        return found
+
+    def _computed(self, node: ir.Expression) -> ir.Type:
+        match node:
+            case ir.Constant(value, kind):
+                self._constant(value, kind)
+                return kind
+            case ir.Name(name, _):
+                if name not in self.variables:
+                    self.faults.raise_("name", f"{name} is unknown")
+                return self.variables[name]
+            case ir.Member(base, name, _):
+                return self._field(self._type(base), name)
+            case ir.Unary(op, operand, _):
+                kind = self._type(operand)
+                if (
+                    op not in UNARY
+                    or (op == "!") != (kind == ir.BOOL)
+                    or isinstance(kind, ir.Named | ir.ErrorCode)
+                ):
+                    self.faults.raise_("op", f"{op} does not apply to {kind}")
+                return kind
+            case ir.Binary(op, left, right, _):
+                return self._binary(op, self._type(left), self._type(right))
+            case ir.Conditional(condition, yes, no, _):
+                self._expect(condition, ir.BOOL)
+                self._expect(no, self._type(yes))
+                return yes.type
+            case ir.Cast(operand, kind):
+                self.scalar(operand)
+                pair = (operand.type, kind)
+                if any(isinstance(side, ir.Named | ir.ErrorCode) for side in pair) or (
+                    ir.BOOL in pair and {width_of(side) for side in pair} != {1}
+                ):
+                    self.faults.raise_("", f"casts {operand.type} to {kind}")
+                return kind
+            case ir.Slice(base, high, low, _):
+                self.scalar(base)
+                if not isinstance(base.type, ir.Bits) or not 0 <= low <= high < base.type.width:
+                    self.faults.raise_("", f"slices [{high}:{low}] of {base.type}")
+                return ir.Bits(high - low + 1)
+            case ir.IsValid(header, _):
+                self._header(header)
+                return ir.BOOL
+            case ir.TableApply(table, _, _):
+                self._table(table)
+                return ir.BOOL
+            case ir.Lookahead(kind):
+                if self.place != "parser" or (isinstance(kind, ir.Named) and kind.name not in self.headers):
+                    self.faults.raise_("", f"looks ahead for a {kind} in a {self.place}")
+                return kind
+            case ir.StructValue(fields, kind):
+                self._struct_value(fields, kind)
+                return kind
+
+    def _constant(self, value: int, kind: ir.Type) -> None:
+        match kind:
+            case ir.Bits():
+                low, high = bounds(kind)
+            case ir.Bool():
+                low, high = 0, 1
+            case ir.ErrorCode():
+                low, high = 0, len(self.errors) - 1
+            case ir.Named():
+                self.faults.raise_("", f"has a constant of type {kind}")
+        if not low <= value <= high:
+            self.faults.raise_("value", f"{value} is not a {kind}")
+
+    def _field(self, kind: ir.Type, name: str) -> ir.Type:
+        if isinstance(kind, ir.Named):
+            layout = self.headers.get(kind.name) or self.structs.get(kind.name)
+            for part in layout.fields if layout else ():
+                if part.name == name:
+                    return part.type
+        self.faults.raise_("field", f"{name} is not one of {kind}")
+
+    def _binary(self, op: str, left: ir.Type, right: ir.Type) -> ir.Type:
+        both_bits = isinstance(left, ir.Bits) and isinstance(right, ir.Bits)
+        if op in ("==", "!=") and left == right:
+            return ir.BOOL
+        if op in LOGICAL and left == right == ir.BOOL:
+            return ir.BOOL
+        if op == CONCATENATION and isinstance(left, ir.Bits) and isinstance(right, ir.Bits):
+            if left.width + right.width > ir.MAX_WIDTH_BITS:
+                self.faults.raise_("op", f"++ makes more than {ir.MAX_WIDTH_BITS} bits")
+            return ir.Bits(left.width + right.width, left.signed)
+        if op in SHIFTS and both_bits and isinstance(right, ir.Bits) and not right.signed:
+            return left
+        if op in BINARY and op not in LOGICAL | SHIFTS and both_bits and left == right:
+            return ir.BOOL if op in COMPARISONS else left
+        self.faults.raise_("op", f"{op} does not apply to {left} and {right}")
+
+    def _struct_value(self, values: Sequence[ir.Expression], kind: ir.Type) -> None:
+        layout = None
+        if isinstance(kind, ir.Named):
+            layout = self.headers.get(kind.name) or self.structs.get(kind.name)
+        if layout is None or len(layout.fields) != len(values):
+            self.faults.raise_("", f"makes a {kind} of {len(values)} values")
+        for part, value in zip(layout.fields, values, strict=True):
+            self._expect(value, part.type)
+
+
+def _called(body: Sequence[ir.Statement]) -> Iterator[str]:
+    for statement in body:
+        match statement:
+            case ir.CallAction(action, _):
+                yield action
+            case ir.If(_, then, otherwise):
+                yield from _called(then)
+                yield from _called(otherwise)
+            case ir.SwitchAction(_, cases):
+                for case in cases:
+                    yield from _called(case.body)

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory regions, queue pairs, completion queues, and the transports that carry work between NICs.
+
+Specification: InfiniBand Architecture Specification 1.4, volume 1 (transport, verbs) and annex A17 (RoCEv2).
+"""
+
+from .completion_queue import post_completion
+from .direct import ARRIVED_RECEIVE, ARRIVED_WRITE, BUSY, direct_post
+from .memory_region import MemoryRegion, MemoryRegionTable, check_region, raw_address
+from .queue_pair import AccessError, ArrivalKind, QpState, RemoteQp
+from .roce import Arrival, Completion, RoceEngine
+from .state import (
+    FLAG_ARRIVAL_EVENTS,
+    FLAG_IMMEDIATE_COUNTS,
+    FLAG_IMPLICIT_RECEIVES,
+    KIND_DIRECT,
+    KIND_NONE,
+    KIND_PORT,
+    MAX_BACKINGS,
+    MAX_PEERS,
+    RdmaState,
+    new_state,
+)
+
+__all__ = [
+    "AccessError",
+    "Arrival",
+    "Completion",
+    "ArrivalKind",
+    "QpState",
+    "RemoteQp",
+    "RoceEngine",
+    "ARRIVED_RECEIVE",
+    "ARRIVED_WRITE",
+    "BUSY",
+    "FLAG_ARRIVAL_EVENTS",
+    "FLAG_IMMEDIATE_COUNTS",
+    "FLAG_IMPLICIT_RECEIVES",
+    "KIND_DIRECT",
+    "KIND_NONE",
+    "KIND_PORT",
+    "MAX_BACKINGS",
+    "MAX_PEERS",
+    "MemoryRegion",
+    "MemoryRegionTable",
+    "RdmaState",
+    "check_region",
+    "direct_post",
+    "new_state",
+    "post_completion",
+    "raw_address",
+]

@@ -1,0 +1,327 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stepper: many NICs, one event heap, virtual time. Same seed, same trace, byte for byte."""
+
+from __future__ import annotations
+
+import heapq
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nicemu.abi import SharedMemory
+from nicemu.clock import VirtualClock
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
+from nicemu.fabric import FaultPort, FaultRates, Port, loopback_pair
+from nicemu.firmware import load_firmware
+from nicemu.nic import (
+    Admin,
+    NicConfig,
+    Owner,
+    PerformIo,
+    SendFrames,
+    SmartNic,
+    attach,
+    make_inbox,
+    map_backing,
+    shared_backings,
+)
+from nicemu.p4 import compile_program
+from nicemu.pcie import Backing, store_u64
+from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.programs import find_program, load_module
+from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
+from nicemu.timing import Resource
+
+from .block_io import MemoryBlockIo
+
+_DESTINATION_IP = slice(30, 34)
+
+
+class Simulation:
+    """NICs in one process, stepped in virtual time.
+
+    Give it the NICs, then programs and firmware, then let hosts and clients act; `run_until_idle` carries out what
+    follows. `faults` spoils the frames between NICs, seeded. `trace` holds one line an event.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[NicConfig],
+        *,
+        compiled: bool = False,
+        seed: int = 1,
+        faults: FaultRates | None = None,
+    ) -> None:
+        self.clock = VirtualClock()
+        self.trace: list[str] = []
+        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self._sequence = 0
+        self.nics: dict[str, SmartNic] = {}
+        self.admins: dict[str, Admin] = {}
+        self.disks: dict[str, MemoryBlockIo] = {}
+        self.clients: dict[bytes, deque[bytes]] = {}
+        self._ports: dict[str, tuple[Port, Port]] = {}
+        self._links: dict[str, Resource] = {}
+        rng = random.Random(seed)
+        for config in configs:
+            nic = SmartNic(config, compiled=compiled)
+            nic.observe = self._observer(config.name)
+            self.nics[config.name] = nic
+            self.admins[config.name] = Admin(nic)
+            for entry in config.namespaces:
+                self.disks[config.name] = MemoryBlockIo(
+                    entry.block_bytes, entry.block_count, nic.memory.space
+                )
+            sender, receiver = loopback_pair(1 << 16)
+            spoilt: Port = sender
+            if faults is not None:
+                spoilt = FaultPort(sender, random.Random(rng.getrandbits(64)), faults)
+            self._ports[config.name] = (spoilt, receiver)
+            self._links[config.name] = Resource(config.timings.link)
+        self._attach_all()
+
+    def _observer(self, name: str) -> Callable[[str, str, dict[str, Any]], None]:
+        def observe(block: str, what: str, details: dict[str, Any]) -> None:
+            text = " ".join(f"{key}={value}" for key, value in details.items())
+            self.trace.append(f"{self.clock.now_ns()} {name} {block} {what} {text}")
+
+        return observe
+
+    def _attach_all(self) -> None:
+        for name, nic in self.nics.items():
+            for peer_name, peer in self.nics.items():
+                if name != peer_name:
+                    inbox = make_inbox(peer, name, nic.config.ip)
+                    attach(nic, peer_name, peer.config.ip, peer.public, inbox)
+                    for index, backing in shared_backings(peer):
+                        map_backing(nic, peer_name, index, backing)
+            nic.memory.on_backing = self._backing_teller(name)
+
+    def _backing_teller(self, name: str) -> Callable[[int, Backing], None]:
+        def tell(index: int, backing: Backing) -> None:
+            for other_name, other in self.nics.items():
+                if other_name != name:
+                    map_backing(other, name, index, backing)
+
+        return tell
+
+    # Programs
+
+    def load_program(self, nic: str, path: str | Path) -> None:
+        """Compile a P4 program and run it on a NIC. Raises: CompileError, ControlError."""
+        self.nics[nic].pipeline.load(compile_program(find_program(path)).program)
+
+    def load_firmware(self, nic: str, path: str | Path) -> None:
+        """Load a firmware script on a NIC. Raises: FirmwareError."""
+        self.nics[nic].load_firmware(load_firmware(find_program(path)), self.clock.now_ns())
+        self.run_until_idle()
+
+    # Time
+
+    def schedule(self, when_ns: int, action: Callable[[], None]) -> None:
+        """Have `action` happen at a virtual time."""
+        self._sequence += 1
+        heapq.heappush(self._events, (when_ns, self._sequence, action))
+
+    def _settle(self) -> None:
+        """Run every NIC until none has anything due now, moving effects as they come."""
+        now_ns = self.clock.now_ns()
+        busy = True
+        while busy:
+            busy = False
+            for name, nic in self.nics.items():
+                nic.now_ns = now_ns
+                busy |= nic.settle() > 0
+                for effect in nic.take_effects():
+                    busy = True
+                    self._perform(name, nic, effect)
+
+    def _perform(self, name: str, nic: SmartNic, effect: SendFrames | PerformIo) -> None:
+        now_ns = self.clock.now_ns()
+        if isinstance(effect, PerformIo):
+            disk = self.disks[name]
+            disk.submit(effect.io)
+            for tag, status in disk.take_completions():
+                at_ns = max(now_ns, effect.io.target_ns)
+                self.schedule(at_ns, lambda: nic.on_dma_complete(tag, self.clock.now_ns(), status))
+            return
+        sender, receiver = self._ports[name]
+        sender.send(list(effect.frames))
+        for frame in receiver.receive(1 << 16):
+            arrives_ns = self._links[name].complete_at(len(frame), now_ns)
+            self.schedule(arrives_ns, lambda frame=frame: self._deliver(frame, effect.roce))  # type: ignore[misc]
+
+    def _deliver(self, frame: bytes, roce: bool) -> None:
+        destination = frame[_DESTINATION_IP]
+        for nic in self.nics.values():
+            if bytes(int(part) for part in nic.config.ip.split(".")) == destination:
+                nic.on_frames([frame], self.clock.now_ns(), roce=roce)
+                return
+        if destination in self.clients:
+            self.clients[destination].append(frame)
+
+    def step(self) -> bool:
+        """Carry out what is due now, or else move time to the next event; False if nothing is left."""
+        self._settle()
+        deadlines = [nic.next_deadline_ns() for nic in self.nics.values()]
+        soonest = min((when for when in deadlines if when is not None), default=None)
+        if self._events and (soonest is None or self._events[0][0] <= soonest):
+            when_ns, _, action = heapq.heappop(self._events)
+            self.clock.advance_to(max(when_ns, self.clock.now_ns()))
+            action()
+        elif soonest is not None:
+            self.clock.advance_to(max(soonest, self.clock.now_ns()))
+            for nic in self.nics.values():
+                nic.on_timer(self.clock.now_ns())
+        else:
+            return False
+        self._settle()
+        return True
+
+    def run_until_idle(self, limit_ns: int = 60_000_000_000) -> None:
+        """Step until nothing is left to happen. Raises: NicemuError if that takes more than `limit_ns`."""
+        end_ns = self.clock.now_ns() + limit_ns
+        while self.step():
+            if self.clock.now_ns() > end_ns:
+                raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
+
+    def run_until(self, is_true: Callable[[], bool], limit_ns: int) -> bool:
+        """Step until `is_true()`; False if that does not happen within `limit_ns` of virtual time."""
+        end_ns = self.clock.now_ns() + limit_ns
+        self._settle()
+        while not is_true():
+            if not self.step() or self.clock.now_ns() > end_ns:
+                return is_true()
+        return True
+
+    # Hosts and clients
+
+    def open_nic(self, name: str) -> SimulatedConnection:
+        """Return a host's connection to a NIC."""
+        if name not in self.nics:
+            raise UsageError(f"there is no NIC {name!r}; there are {', '.join(self.nics)}")
+        return SimulatedConnection(self, name)
+
+    def send(self, nic: str, frame: bytes) -> None:
+        """Let a frame from outside arrive at a NIC now, as request-protocol traffic."""
+        self.schedule(
+            self.clock.now_ns(), lambda: self.nics[nic].on_frames([frame], self.clock.now_ns())
+        )
+
+    def add_client(self, ip: bytes) -> deque[bytes]:
+        """Return the queue that frames to `ip` (4 bytes) will stand in."""
+        return self.clients.setdefault(ip, deque())
+
+    def stream(self) -> SteppedStream:
+        """Return a stream whose kernels run at once and whose stores happen in virtual time."""
+        return SteppedStream(self)
+
+
+class SimulatedConnection:
+    """Implements `nicemu.abi.Connection`: waiting advances virtual time."""
+
+    def __init__(self, simulation: Simulation, name: str) -> None:
+        self._simulation = simulation
+        self._nic = simulation.nics[name]
+        self.nic_name = name
+        self._owner: Owner = self._nic.open_owner()
+        self.bar: SharedMemory = self._owner.bar
+
+    def request(self, operation: str, **operands: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Ask the NIC's control side."""
+        if operation == "connect":
+            return self._connect(**operands)
+        reply = self._simulation.admins[self.nic_name].handle(self._owner, operation, operands)
+        self._simulation.run_until(lambda: True, 0)
+        return reply
+
+    def _connect(self, peer: str, private_data: dict[str, int]) -> dict[str, Any]:
+        flags = FLAG_IMPLICIT_RECEIVES | FLAG_IMMEDIATE_COUNTS
+        now_ns = self._simulation.clock.now_ns()
+        qp, offer = self._nic.begin_connect(self._owner, peer, flags, private_data)
+        answer = self._simulation.nics[peer].accept_connect(offer, now_ns)
+        self._nic.queue_pairs.connect(qp, answer)
+        return {"qp_num": qp, "number": answer["number"], "private_data": answer["private_data"]}
+
+    def share(self, length_bytes: int, kind: str) -> tuple[SharedMemory, int]:
+        """Allocate memory that the NIC maps too."""
+        backing = Backing.memfd("nicemu-host", length_bytes)
+        return backing, self._simulation.admins[self.nic_name].share(self._owner, backing, kind)
+
+    def notify(self) -> None:
+        """Let the NICs see what changed."""
+        self._simulation.run_until(lambda: True, 0)
+
+    def wait(
+        self, is_true: Callable[[], bool], timeout_s: float, wake: tuple[int, int] | None = None
+    ) -> bool:
+        """Advance virtual time until `is_true()`."""
+        return self._simulation.run_until(is_true, round(timeout_s * 1e9))
+
+    def insert(self, table: str, keys: dict[str, int], action: str, parameters: dict[str, int]) -> None:
+        """Insert or replace an entry."""
+        entry = TableEntry(tuple(Exact(value) for value in keys.values()), action, tuple(parameters.values()))
+        engine: Engine = self._nic.pipeline
+        try:
+            engine.insert(table, entry)
+        except ControlError as error:
+            if error.code is not P4RuntimeCode.ALREADY_EXISTS:
+                raise
+            engine.modify(table, entry)
+
+    def delete(self, table: str, keys: dict[str, int]) -> None:
+        """Delete an entry if it is there."""
+        try:
+            self._nic.pipeline.delete(table, tuple(Exact(value) for value in keys.values()))
+        except ControlError as error:
+            if error.code is not P4RuntimeCode.NOT_FOUND:
+                raise
+
+    def close(self) -> None:
+        """Close the owner; peers of its queue pairs hear of it."""
+        pairs = self._nic.queue_pairs
+        remote = {qp: (pairs.numbers[qp], pairs.remote_numbers.get(qp)) for qp in self._owner.queue_pairs}
+        now_ns = self._simulation.clock.now_ns()
+        for qp in self._nic.close_owner(self._owner, now_ns):
+            peer, number = remote[qp]
+            if number is not None:
+                self._simulation.nics[peer].disconnected(number, now_ns)
+
+
+class SteppedStream:
+    """Implements `nicemu.host.Stream` in virtual time: each kernel costs `cost_ns`."""
+
+    def __init__(self, simulation: Simulation, cost_ns: int = 0) -> None:
+        self._simulation = simulation
+        self._cost_ns = cost_ns
+        self._free_ns = 0
+        self._kernels: Any = None
+        self._results: list[Any] = []
+
+    def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
+        """Load a kernel module."""
+        arrays: dict[str, np.ndarray[Any, Any]] = {name: piece.array for name, piece in memory.items()}
+        self._kernels = load_module(find_program(path)).kernels(arrays, **settings)
+
+    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
+        """Run a kernel; what stands behind it in the stream happens `cost_ns` later."""
+        self._free_ns = max(self._free_ns, self._simulation.clock.now_ns()) + self._cost_ns
+        self._results.append(getattr(self._kernels, kernel)(**operands))
+
+    def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Store when the work before it is done."""
+        at_ns = max(self._free_ns, self._simulation.clock.now_ns())
+        self._simulation.schedule(at_ns, lambda: store_u64(memory.address + offset_bytes, value))
+
+    def synchronize(self) -> list[Any]:
+        """Advance to the end of the stream."""
+        self._simulation.run_until(lambda: self._simulation.clock.now_ns() >= self._free_ns, 1 << 60)
+        results, self._results = self._results, []
+        return results
+
+    def close(self) -> None:
+        """Nothing is held."""

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What every P4-16 program may rely on. Source: P4-16 Language Specification 1.2.5, "P4 core library".
+#ifndef CORE_P4
+#define CORE_P4
+
+error {
+    NoError,               // never signalled
+    PacketTooShort,        // extract, lookahead or advance beyond the end of the packet
+    NoMatch,               // select without a matching case
+    StackOutOfBounds,
+    HeaderTooShort,
+    ParserTimeout,         // too many states
+    ParserInvalidArgument  // advance by a part of a byte
+}
+
+match_kind {
+    exact,
+    ternary,
+    lpm
+}
+
+extern packet_in {
+    // Read a header at the cursor and step over it.
+    void extract<T>(out T header_);
+    // Read a value at the cursor, which stays.
+    T lookahead<T>();
+    // Step over `bits` bits, a multiple of 8.
+    void advance(in bit<32> bits);
+}
+
+extern packet_out {
+    // Append a valid header, or the valid headers of a struct; an invalid header appends nothing.
+    void emit<T>(in T value);
+}
+
+// Reject the packet with `reason` unless `condition` holds (in parsers).
+extern void verify(in bool condition, in error reason);
+
+action NoAction() {}
+
+#endif

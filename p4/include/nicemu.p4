@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The nicemu SmartNIC architecture: one pipeline of parser, control and deparser. Its shape follows the Portable NIC
+// Architecture, its size does not.
+#ifndef NICEMU_P4
+#define NICEMU_P4
+
+#include <core.p4>
+
+match_kind {
+    range
+}
+
+// What the NIC knows of a frame before the program runs.
+struct nic_metadata_t {
+    bit<16> ingress_port;
+    bit<32> packet_length;  // bytes
+}
+
+// Where the frame goes. The last call counts; without one it goes to the host.
+extern void send_to_port(in bit<16> port);
+extern void send_to_host();
+extern void drop_packet();
+// The frame stays with the firmware event that the program posted.
+extern void hold_packet();
+
+// The NIC's trigger counters, which deferred work waits for.
+extern TriggerCounter {
+    TriggerCounter();
+    // Add `value` to the success count of counter number `counter`.
+    void add(in bit<32> counter, in bit<64> value);
+}
+
+// A named event for the NIC's firmware; T is a struct of numbers.
+extern FirmwareEvent<T> {
+    FirmwareEvent(string name);
+    void post(in T event);
+}
+
+parser NicParser<H, M>(packet_in packet, out H headers, inout M metadata, inout nic_metadata_t nic);
+control NicControl<H, M>(inout H headers, inout M metadata, inout nic_metadata_t nic);
+control NicDeparser<H, M>(packet_out packet, in H headers, in M metadata, in nic_metadata_t nic);
+
+package SmartNic<H, M>(NicParser<H, M> parse, NicControl<H, M> process, NicDeparser<H, M> deparse);
+
+#endif

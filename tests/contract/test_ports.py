@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every port must do, whatever carries its frames."""
+
+from __future__ import annotations
+
+import os
+import random
+import select
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from nicemu.clock import VirtualClock
+from nicemu.errors import UsageError
+from nicemu.fabric import (
+    MAX_FRAME_BYTES,
+    FaultPort,
+    FaultRates,
+    PcapPort,
+    Port,
+    RequestUdpPort,
+    RoceUdpPort,
+    SharedMemoryPort,
+    UdpPeer,
+    loopback_pair,
+    mac_of_host,
+)
+from nicemu.wire import (
+    ROCE_OVERHEAD_BYTES,
+    Ethernet,
+    RcOpcode,
+    RoceFramer,
+    encode_udp_frame,
+    parse_ipv4,
+)
+
+MAC_A, MAC_B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
+HOST = "127.0.0.1"
+FRAMER = RoceFramer(MAC_A, MAC_B, parse_ipv4("10.0.0.1"), parse_ipv4("10.0.0.2"))
+
+
+def roce_frame(payload: bytes) -> bytes:
+    """Any bytes would do for most ports; all carry this."""
+    return FRAMER.frame(RcOpcode.SEND_ONLY, 1, 2, payload=[payload])
+
+
+@dataclass
+class Link:
+    """Two joined ports, and how to make a frame of a payload that travels from a to b."""
+
+    a: Port
+    b: Port
+    frame: Callable[[bytes], bytes] = roce_frame
+
+    def arrivals(self, count: int, limit: int = 64) -> list[bytes]:
+        """What b receives, until `count` frames are there."""
+        frames: list[bytes] = []
+        while len(frames) < count:
+            frames += self.b.receive(limit)
+            descriptor = self.b.fileno()
+            if len(frames) < count and (descriptor is None or not select.select([descriptor], [], [], 1)[0]):
+                break
+        return frames
+
+
+def loopback(_: Path) -> Link:
+    return Link(*loopback_pair(256))
+
+
+def shared_memory(_: Path) -> Link:
+    a = SharedMemoryPort.create(1 << 15)
+    return Link(a, SharedMemoryPort.attach(os.dup(a.memory_fd)))
+
+
+def shared_memory_backwards(_: Path) -> Link:
+    b = SharedMemoryPort.create(1 << 15)
+    return Link(SharedMemoryPort.attach(os.dup(b.memory_fd)), b)
+
+
+def roce_udp(_: Path) -> Link:
+    a, b = RoceUdpPort(MAC_A, "10.0.0.1", HOST, 0), RoceUdpPort(MAC_B, "10.0.0.2", HOST, 0)
+    a.add_peer(UdpPeer(MAC_B, "10.0.0.2", HOST, b.udp_port))
+    b.add_peer(UdpPeer(MAC_A, "10.0.0.1", HOST, a.udp_port))
+    return Link(a, b)
+
+
+def request_udp(_: Path) -> Link:
+    a, b = RequestUdpPort(MAC_A, HOST), RequestUdpPort(MAC_B, HOST)
+    host = parse_ipv4(HOST)
+
+    def frame(payload: bytes) -> bytes:
+        ethernet = Ethernet(MAC_B, mac_of_host(host))
+        payload += bytes(ROCE_OVERHEAD_BYTES - 42 + -len(payload) % 4)
+        return encode_udp_frame(ethernet, host, host, a.udp_port, b.udp_port, payload)
+
+    return Link(a, b, frame)
+
+
+def fault(_: Path) -> Link:
+    a, b = loopback_pair(256)
+    return Link(FaultPort(a, random.Random(1), FaultRates()), FaultPort(b, random.Random(2), FaultRates()))
+
+
+def pcap(path: Path) -> Link:
+    a, b = loopback_pair(256)
+    return Link(PcapPort(a, path / "a.pcap", VirtualClock()), PcapPort(b, path / "b.pcap", VirtualClock()))
+
+
+BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap]
+"""Ports that say when they are full; a socket's buffer drops what does not fit."""
+
+
+@pytest.fixture(params=[*BOUNDED, roce_udp, request_udp], ids=lambda make: make.__name__)
+def link(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Link]:
+    made: Link = request.param(tmp_path)
+    yield made
+    made.a.close()
+    made.b.close()
+
+
+def test_frames_arrive_whole_and_in_order(link: Link) -> None:
+    frames = [link.frame(bytes([i]) * (i * 37)) for i in range(40)]
+    assert link.a.send(frames) == 40
+    assert link.arrivals(40) == frames
+    assert link.b.receive() == []
+
+
+def test_nothing_sent_means_nothing_received(link: Link) -> None:
+    assert link.a.send([]) == 0
+    assert link.a.receive() == []
+    assert link.b.receive() == []
+
+
+def test_frames_do_not_come_back_to_their_sender(link: Link) -> None:
+    link.a.send([link.frame(b"x")])
+    assert link.a.receive() == []
+
+
+def test_receive_takes_no_more_than_its_limit_and_keeps_the_rest(link: Link) -> None:
+    frames = [link.frame(bytes([i])) for i in range(7)]
+    link.a.send(frames)
+    first = link.arrivals(1, limit=1)
+    assert first == frames[:1]
+    assert len(link.b.receive(3)) <= 3
+    assert link.b.receive(0) == []
+
+
+def test_the_longest_frame_arrives(link: Link) -> None:
+    frame = link.frame(bytes(range(256)) * 35 + bytes(MAX_FRAME_BYTES - ROCE_OVERHEAD_BYTES - 256 * 35 - 2))
+    assert MAX_FRAME_BYTES - 4 < len(frame) <= MAX_FRAME_BYTES
+    assert link.a.send([frame]) == 1
+    assert link.arrivals(1) == [frame]
+
+
+@pytest.mark.parametrize("length", [0, 13, MAX_FRAME_BYTES + 1])
+def test_what_is_no_frame_is_refused_and_nothing_is_sent(link: Link, length: int) -> None:
+    with pytest.raises(UsageError, match=f"a frame of {length} bytes"):
+        link.a.send([link.frame(b"good"), bytes(length)])
+    assert link.b.receive() == []
+
+
+@pytest.mark.parametrize("link", BOUNDED, indirect=True, ids=lambda make: make.__name__)
+def test_a_full_port_says_how_many_frames_it_took_and_takes_the_rest_later(link: Link) -> None:
+    frames = [link.frame(i.to_bytes(2, "big") * 100) for i in range(700)]
+    arrived: list[bytes] = []
+    offered = 0
+    refused = 0
+    while offered < len(frames):
+        accepted = link.a.send(frames[offered:])
+        offered += accepted
+        refused += offered < len(frames)
+        arrived += link.b.receive(50)
+    for _ in range(len(frames)):
+        link.a.receive()  # as a driver does all the time
+        arrived += link.b.receive()
+    assert refused > 0
+    assert arrived == frames
+
+
+def test_many_frames_of_every_length_pass_through(link: Link) -> None:
+    rng = random.Random(5)
+    for _ in range(60):
+        frames = [link.frame(rng.randbytes(rng.randrange(1500))) for _ in range(rng.randrange(1, 12))]
+        assert link.a.send(frames) == len(frames)
+        assert link.arrivals(len(frames)) == frames
+
+
+def test_a_port_says_where_it_is_and_what_it_dropped(link: Link) -> None:
+    assert link.a.address
+    assert link.a.address != link.b.address
+    assert not link.a.drops
+    assert link.a.fileno() is None or link.a.fileno() != link.b.fileno()
+
+
+def test_a_closed_port_is_refused_and_closing_twice_does_nothing(link: Link) -> None:
+    frame = link.frame(b"x")
+    link.a.close()
+    link.a.close()
+    with pytest.raises(UsageError, match="is closed"):
+        link.a.send([frame])
+    with pytest.raises(UsageError, match="is closed"):
+        link.a.receive()

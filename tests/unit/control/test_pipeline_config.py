@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nicemu.control.info_message import info_message
+from nicemu.control.messages import Message, messages
+from nicemu.control.pipeline_config import PipelineConfig
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import Engine, Exact, Lpm, Program, TableEntry, p4info_of
+
+VERIFY, SAVE, COMMIT_NEW, COMMIT, RECONCILE = 1, 2, 3, 4, 5
+ALL, COOKIE, P4INFO, DEVICE_CONFIG = 0, 1, 2, 3
+ROUTE = TableEntry((Lpm(0x0A000000, 8),), "R.send", (3,))
+
+
+def request(action: int, program: Program | None = None, cookie: int | None = None) -> Message:
+    message = messages().SetForwardingPipelineConfigRequest(action=action)
+    if program is not None:
+        message.config.p4_device_config = program.to_json().encode()
+        message.config.p4info.CopyFrom(info_message(p4info_of(program)))
+    if cookie is not None:
+        message.config.cookie.cookie = cookie
+    return message
+
+
+def code_of_refusal(config: PipelineConfig, message: Message) -> P4RuntimeCode:
+    with pytest.raises(ControlError) as refused:
+        config.set(message)
+    return refused.value.code
+
+
+def test_verify_changes_nothing(engine: Engine, routing: Program, wider_routing: Program) -> None:
+    PipelineConfig(engine).set(request(VERIFY, wider_routing))
+    assert engine.program is routing
+
+
+def test_verify_and_commit_runs_the_program_without_the_old_entries(
+    engine: Engine, wider_routing: Program
+) -> None:
+    engine.insert("R.route", ROUTE)
+    config = PipelineConfig(engine)
+    config.set(request(COMMIT_NEW, wider_routing))
+    assert engine.program == wider_routing
+    assert engine.read("R.route") == []
+
+
+@pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"{}", b"[" * 100_000, b'{"name": 5}'])
+@pytest.mark.parametrize("action", [VERIFY, SAVE, COMMIT_NEW, RECONCILE])
+def test_a_program_at_fault_leaves_the_old_one_and_its_entries(
+    engine: Engine, routing: Program, action: int, text: bytes
+) -> None:
+    engine.insert("R.route", ROUTE)
+    config = PipelineConfig(engine)
+    message = messages().SetForwardingPipelineConfigRequest(action=action, config={"p4_device_config": text})
+    assert code_of_refusal(config, message) is P4RuntimeCode.INVALID_ARGUMENT
+    assert engine.program is routing
+    assert engine.read("R.route") == [ROUTE]
+    assert config.target is engine
+
+
+def test_a_p4info_of_another_program_is_refused(engine: Engine, routing: Program) -> None:
+    message = request(COMMIT_NEW, routing)
+    message.config.p4info.tables[0].preamble.id = 33554433
+    with pytest.raises(ControlError, match=r"does not belong to this program: table R\.acl has id 33554433"):
+        PipelineConfig(engine).set(message)
+
+
+def test_an_action_that_is_none_is_refused(engine: Engine, routing: Program) -> None:
+    for action in (0, 6, -1):
+        with pytest.raises(ControlError, match="VERIFY_AND_SAVE"):
+            PipelineConfig(engine).set(request(action, routing))
+
+
+def test_commit_needs_something_saved_and_no_config(engine: Engine, routing: Program) -> None:
+    config = PipelineConfig(engine)
+    assert code_of_refusal(config, request(COMMIT)) is P4RuntimeCode.NOT_FOUND
+    assert code_of_refusal(config, request(COMMIT, routing)) is P4RuntimeCode.INVALID_ARGUMENT
+
+
+def test_what_is_written_between_save_and_commit_comes_into_force_with_commit(
+    engine: Engine, routing: Program, wider_routing: Program
+) -> None:
+    engine.insert("R.session", TableEntry((Exact(1), Exact(1)), "R.send", (1,)))
+    config = PipelineConfig(engine)
+    config.set(request(SAVE, wider_routing, cookie=5))
+    config.target.insert("R.route", ROUTE)
+    config.target.set_default("R.acl", "R.send", (7,))
+    assert engine.program is routing
+    assert engine.read("R.route") == []
+    assert config.program() == wider_routing
+    config.set(request(COMMIT))
+    assert engine.program == wider_routing
+    assert engine.read("R.route") == [ROUTE]
+    assert engine.read("R.session") == []
+    assert {info.name: info.default_parameters for info in engine.tables()}["R.acl"] == (7,)
+    assert config.target is engine
+    assert config.get(COOKIE).config.cookie.cookie == 5
+    assert code_of_refusal(config, request(COMMIT)) is P4RuntimeCode.NOT_FOUND
+
+
+def test_reconcile_and_commit_keeps_the_entries(engine: Engine, wider_routing: Program) -> None:
+    engine.insert("R.route", ROUTE)
+    engine.set_default("R.route", "R.send", (5,))
+    PipelineConfig(engine).set(request(RECONCILE, wider_routing))
+    assert engine.program == wider_routing
+    assert engine.read("R.route") == [ROUTE]
+    assert {info.name: info.default_parameters for info in engine.tables()}["R.route"] == (5,)
+
+
+def test_reconcile_is_refused_where_an_entry_does_not_fit(engine: Engine, routing: Program) -> None:
+    for number in (1, 2):
+        engine.insert("R.session", TableEntry((Exact(number), Exact(6)), "R.send", (1,)))
+    tables = tuple(
+        replace(item, size=1) if item.name == "R.session" else item for item in routing.control.tables
+    )
+    smaller = replace(routing, control=replace(routing.control, tables=tables))
+    with pytest.raises(
+        ControlError, match=r"do not fit the new program: table R\.session is full"
+    ) as refused:
+        PipelineConfig(engine).set(request(RECONCILE, smaller))
+    assert refused.value.code is P4RuntimeCode.INVALID_ARGUMENT
+    assert engine.program is routing
+    assert len(engine.read("R.session")) == 2
+
+
+def test_reconcile_may_drop_a_table_that_is_empty_but_no_other(engine: Engine, routing: Program) -> None:
+    kept = tuple(item for item in routing.control.tables if item.name != "R.route")
+    body = tuple(item for item in routing.control.body if getattr(item, "table", "") != "R.route")
+    without = replace(routing, control=replace(routing.control, tables=kept, body=body))
+    PipelineConfig(engine).set(request(RECONCILE, without))
+    assert engine.program == without
+    engine.load(routing)
+    engine.insert("R.route", ROUTE)
+    assert (
+        code_of_refusal(PipelineConfig(engine), request(RECONCILE, without)) is P4RuntimeCode.INVALID_ARGUMENT
+    )
+
+
+def test_without_a_program_get_returns_no_config() -> None:
+    assert not PipelineConfig(Engine()).get(ALL).HasField("config")
+
+
+def test_get_returns_what_was_asked_for_as_it_was_set(routing: Program) -> None:
+    config = PipelineConfig(Engine())
+    given = request(COMMIT_NEW, routing, cookie=0)
+    given.config.p4_device_config = routing.to_json(indent=1).encode()
+    config.set(given)
+    assert config.get(ALL).config == given.config
+    assert not config.get(COOKIE).config.HasField("p4info")
+    assert config.get(COOKIE).config.HasField("cookie")
+    assert config.get(P4INFO).config.p4info == given.config.p4info
+    assert config.get(P4INFO).config.p4_device_config == b""
+    assert config.get(DEVICE_CONFIG).config.p4_device_config == given.config.p4_device_config
+    with pytest.raises(ControlError, match="response_type is 4"):
+        config.get(4)
+
+
+def test_a_program_that_came_another_way_is_described_without_cookie(
+    engine: Engine, routing: Program
+) -> None:
+    config = PipelineConfig(engine)
+    config.set(request(COMMIT_NEW, routing, cookie=5))
+    engine.load(routing)
+    found = config.get(ALL).config
+    assert not found.HasField("cookie")
+    assert Program.from_json(found.p4_device_config) == routing
+    assert found.p4info == info_message(p4info_of(routing))
+
+
+def test_a_config_without_p4info_gets_the_program_s_own(routing: Program) -> None:
+    config = PipelineConfig(Engine())
+    message = request(COMMIT_NEW, routing)
+    message.config.ClearField("p4info")
+    config.set(message)
+    assert config.get(P4INFO).config.p4info == info_message(p4info_of(routing))

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nicemu.control.arbitration import Notice
+from nicemu.control.messages import Message, messages, serialize
+from nicemu.control.stream import (
+    MAX_WAITING_MESSAGES,
+    Session,
+    arbitration_message,
+    election_id_of,
+    serve_requests,
+    uint128,
+)
+from nicemu.errors import ControlError, P4RuntimeCode
+
+
+def serve(
+    *requests: bytes | Message, refuse: Exception | None = None
+) -> tuple[Session, list[Message], list[Message]]:
+    """Return the session, what it would send, and the arbitration messages that it passed on."""
+    session, announced = Session(), []
+
+    def announce(_: Session, update: Message) -> None:
+        if refuse is not None:
+            raise refuse
+        announced.append(update)
+
+    data = [item if isinstance(item, bytes) else serialize(item) for item in requests]
+    serve_requests(session, iter(data), announce)
+    return session, list(session.outgoing()), announced
+
+
+def test_arbitration_messages_are_passed_on_until_the_client_ends() -> None:
+    request = messages().StreamMessageRequest(arbitration={"device_id": 1})
+    session, sent, announced = serve(request, request)
+    assert announced == [request.arbitration] * 2
+    assert sent == []
+    assert session.end is None
+
+
+def test_a_refused_arbitration_ends_the_stream_with_its_reason() -> None:
+    refusal = ControlError(P4RuntimeCode.NOT_FOUND, "no such device")
+    session, _, _ = serve(messages().StreamMessageRequest(arbitration={}), refuse=refusal)
+    assert session.end is refusal
+
+
+def test_garbage_ends_the_stream_as_an_invalid_argument() -> None:
+    session, _, _ = serve(b"\xff\xff\xff")
+    assert session.end is not None
+    assert session.end.code is P4RuntimeCode.INVALID_ARGUMENT
+
+
+def test_a_fault_of_the_server_ends_the_stream_and_says_no_more() -> None:
+    session, _, _ = serve(messages().StreamMessageRequest(arbitration={}), refuse=ZeroDivisionError("secret"))
+    assert session.end is not None
+    assert session.end.code is P4RuntimeCode.INTERNAL
+    assert "secret" not in str(session.end)
+
+
+def test_a_call_that_vanishes_ends_the_stream_quietly() -> None:
+    def requests() -> Iterator[bytes]:
+        yield b""
+        raise ConnectionError
+
+    session = Session()
+    serve_requests(session, requests(), lambda _, update: None)
+    (error,) = session.outgoing()
+    assert error.error.canonical_code == P4RuntimeCode.INVALID_ARGUMENT
+    assert session.end is None
+
+
+def test_messages_that_are_not_implemented_are_answered_on_the_stream() -> None:
+    packet = messages().StreamMessageRequest(packet={"payload": b"frame"})
+    acknowledgement = messages().StreamMessageRequest(digest_ack={"digest_id": 3, "list_id": 4})
+    other = messages().StreamMessageRequest(other={"type_url": "x"})
+    session, sent, _ = serve(packet, acknowledgement, other, b"")
+    assert [message.error.WhichOneof("details") for message in sent] == [
+        "packet_out",
+        "digest_list_ack",
+        "other",
+        "other",
+    ]
+    assert [message.error.canonical_code for message in sent] == [12, 12, 12, 3]
+    assert sent[1].error.digest_list_ack.digest_list_ack.list_id == 4
+    assert session.end is None
+
+
+def test_a_client_that_reads_nothing_loses_its_stream() -> None:
+    packet = serialize(messages().StreamMessageRequest(packet={}))
+    session, sent, _ = serve(*[packet] * (MAX_WAITING_MESSAGES + 50))
+    assert len(sent) == MAX_WAITING_MESSAGES
+    assert session.end is not None
+    assert session.end.code is P4RuntimeCode.RESOURCE_EXHAUSTED
+
+
+def test_a_notice_becomes_an_arbitration_update() -> None:
+    update = arbitration_message(
+        4, Notice("s", "stats", 1 << 64 | 2, P4RuntimeCode.ALREADY_EXISTS, "why")
+    ).arbitration
+    assert (update.device_id, update.role.name, update.status.code, update.status.message) == (
+        4,
+        "stats",
+        6,
+        "why",
+    )
+    assert (update.election_id.high, update.election_id.low) == (1, 2)
+    plain = arbitration_message(4, Notice("s", "", None, P4RuntimeCode.NOT_FOUND, "why")).arbitration
+    assert not plain.HasField("role")
+    assert not plain.HasField("election_id")
+
+
+def test_an_election_id_that_is_zero_is_not_one_that_is_missing() -> None:
+    assert election_id_of(messages().WriteRequest(election_id=uint128(0))) == 0
+    assert election_id_of(messages().WriteRequest()) is None
+    assert election_id_of(messages().WriteRequest(election_id=uint128(5 << 64 | 6))) == 5 << 64 | 6
