@@ -49,6 +49,7 @@ def interpreted(function: Function, _seen: dict[int, Any] | None = None) -> Func
         return twin
     namespace = dict(source.__globals__)
     plain = types.FunctionType(source.__code__, namespace, source.__name__, source.__defaults__)
+    plain.__kwdefaults__ = source.__kwdefaults__
     seen[id(function)] = plain
     for name in source.__code__.co_names:
         if hasattr(namespace.get(name), "py_func"):
@@ -60,10 +61,13 @@ def cache_folder() -> Path:
     """Return where compiled code is kept: one folder for each state of the sources it is compiled from.
 
     numba notices a change in the file of a cached function, but not in the files of the functions and constants that
-    it uses. Those are the files that mark hot functions, define array layouts, or are the shared layouts and atomics.
+    it uses. Those are this file and the status codes, the shared layouts and atomics, and whatever marks hot functions
+    or defines array layouts.
     """
     package = Path(__file__).resolve().parent
     digest = blake2b(digest_size=8)
+    for source in (package / "errors.py", package / "hot.py"):
+        digest.update(source.read_bytes())
     for room in ("abi", "pcie", "trigger", "rdma", "nic"):
         for source in sorted((package / room).glob("*.py")):
             text = source.read_bytes()
@@ -80,6 +84,8 @@ def _compiler() -> Any:  # noqa: ANN401 - numba has no types
         os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))
         import numba
 
+        if not numba.config.CACHE_DIR:  # numba was imported before, when the variable was not set
+            numba.config.CACHE_DIR = str(folder)
         _numba = numba
         while _extensions:
             _extensions.pop(0)()

@@ -136,6 +136,11 @@ class Scheduler:
         return task.finished or (signal is not None and (signal.done or task.waiting is not signal))
 
     @property
+    def starting(self) -> bool:
+        """Whether the script's `@on_start` coroutine still runs."""
+        return any(task.name == "start" for task in self.tasks)
+
+    @property
     def has_ready(self) -> bool:
         """Whether a task can run now."""
         return bool(self._ready)

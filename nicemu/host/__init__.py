@@ -8,6 +8,7 @@ Specifications: fi_trigger(3), fi_cntr(3), ibv_post_send(3).
 
 from nicemu.abi import Span
 
+from .connection import LiveConnection, open_nic
 from .device import ArmableProgram, Counter, CounterError, Memory, Nic, Packet, Peer, TriggerTableFull
 from .stream import HostStream, ProcessStream, Stream, run_stream_process
 
@@ -16,6 +17,7 @@ __all__ = [
     "Counter",
     "CounterError",
     "HostStream",
+    "LiveConnection",
     "Memory",
     "Nic",
     "Packet",
@@ -24,5 +26,6 @@ __all__ = [
     "Span",
     "Stream",
     "TriggerTableFull",
+    "open_nic",
     "run_stream_process",
 ]

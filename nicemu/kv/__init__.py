@@ -42,7 +42,13 @@ from .record import (
     encode_record,
 )
 
+from .store import DESCRIPTOR_BYTES, STORE_FAILED, Lease, StoreDescriptor
+
 __all__ = [
+    "DESCRIPTOR_BYTES",
+    "STORE_FAILED",
+    "Lease",
+    "StoreDescriptor",
     "BLOCK_BYTES",
     "CHUNK_KEY_BYTES",
     "KV_HEADER_BYTES",

@@ -14,7 +14,7 @@ from .datapath import poll, run_datapath
 from .device import SmartNic
 from .effects import Effect, PerformIo, SendFrames
 from .owner import MAX_PACKET_BYTES, Owner
-from .peering import attach, detach, make_inbox, map_backing, shared_backings
+from .peering import attach, detach, make_inbox, map_backing, shared_backings, unmap_backing
 from .queue_pairs import Peer
 
 __all__ = [
@@ -40,4 +40,5 @@ __all__ = [
     "poll",
     "run_datapath",
     "shared_backings",
+    "unmap_backing",
 ]

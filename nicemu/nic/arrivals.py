@@ -52,7 +52,7 @@ def arrive(
     ):
         arena.stats[_OVERRUN] += _ONE
         fail_queue_pair(arena, qp)
-    if pair.options & FLAG_ARRIVAL_EVENTS:
+    if pair.options & FLAG_ARRIVAL_EVENTS and (has_imm or consumed):
         words = np.uint64(imm_data) | (np.uint64(opcode) << np.uint64(32))
         push_up(arena, UP_ARRIVAL, np.uint64(qp), words, byte_len, wr_id, NONE)
     if 0 <= counter < len(counters) and counters[counter].allocated != 0:

@@ -130,16 +130,18 @@ class FirmwareCard:
         """Return (success, errors)."""
         return self._device.unit.read(counter)
 
-    def _arm(self, record: np.ndarray) -> None:  # type: ignore[type-arg]
-        record["owner"] = FIRMWARE
+    def _arm(self, record: np.ndarray, owner: int = FIRMWARE) -> None:  # type: ignore[type-arg]
+        record["owner"] = owner
         self._device.rings.push(DOWN_ARM, work=record[()])
 
-    def arm_signal(self, counter: int, threshold: int, signal: Signal) -> None:
-        """Set `signal` when the counter reaches the threshold: a deferred firmware event."""
+    def arm_signal(
+        self, counter: int, threshold: int, signal: Signal, owner: int = FIRMWARE
+    ) -> None:
+        """Set `signal` when the counter reaches the threshold: a deferred firmware event, one trigger slot."""
         record = np.zeros((), ARMED)
         cookie = self._cookie(signal)
         pack_deferred(record, DeferredWork(counter, threshold, Opcode.FIRMWARE_EVENT, cookie=cookie))  # type: ignore[arg-type]
-        self._arm(record)
+        self._arm(record, owner)
 
     def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None:
         """Post work on a queue pair of the firmware; `signal` gets its VerbsStatus.
@@ -172,7 +174,7 @@ class FirmwareCard:
         """Send a datagram as one frame."""
         destination = IPv4Address(address).packed
         config = self._device.config
-        ethernet = Ethernet(b"\x02\x4e" + destination, config.mac, ETHERTYPE_IPV4)
+        ethernet = Ethernet(b"\x02\x00" + destination, config.mac, ETHERTYPE_IPV4)
         source = parse_ipv4(config.ip)
         self._device.send_frame(encode_udp_frame(ethernet, source, destination, KV_PORT, udp_port, payload))
 

@@ -57,4 +57,4 @@ class NicConfig:
     @property
     def mac(self) -> bytes:
         """A locally administered MAC address made of the IP address."""
-        return b"\x02\x4e" + IPv4Address(self.ip).packed
+        return b"\x02\x00" + IPv4Address(self.ip).packed

@@ -83,6 +83,7 @@ class SmartNic:
         self.card = FirmwareCard(self)
         self.nic = Nic(self.card)
         self.firmware = Registry()
+        self.start_error = ""
         self.roce = RoceEngine(RegionAccess(self.memory), config.mac, config.ip, rng, self.drops)
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
         self.storage = Storage(config, self.memory, lambda: self.now_ns) if config.namespaces else None
@@ -273,6 +274,8 @@ class SmartNic:
         if fault:
             self.drops[fault] += 1
             self._trace("firmware", fault, {"task": task.name, "error": str(task.error)})
+        if fault and task.name == "start":
+            self.start_error = f"{fault}: {task.error}"
         if fault and isinstance(task.event, Event):
             self.card.deliver(task.event, (0,))
         self.card.release(task)
@@ -322,6 +325,8 @@ class SmartNic:
                 continue
             region = self.memory.table.regions.get(arrival.rkey) if arrival.rkey else None
             counter = self.memory.table.counters.get(arrival.rkey, -1) + 1 if region else 0
+            if not counter and opcode not in (2, 4, 5):
+                continue  # a plain write or atomic that nobody counts
             implicit = self.arena.rdma.queue_pairs[arrival.qp_num].options & FLAG_IMPLICIT_RECEIVES
             consumed = opcode in (4, 5) or (opcode == 2 and not implicit)
             imm = arrival.imm_data or 0
@@ -349,6 +354,7 @@ class SmartNic:
         self.now_ns = now_ns
         self.scheduler.cancel_all()
         self.firmware = registry
+        self.start_error = ""
         if registry.start is not None:
             self.scheduler.spawn("start", registry.start(self.nic), now_ns)
         self.settle()

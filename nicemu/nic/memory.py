@@ -32,21 +32,28 @@ class Piece:
 class NicMemory:
     """Windows, backings and memory regions of one NIC.
 
-    `on_backing(index, backing)` is called when peers have to map a new backing, before any region lies in it.
+    `on_backing(index, backing)` is called when peers have to map a new backing, before any region lies in it, and
+    `on_removed(index)` when they have to forget it; a number in `quarantined` is not used again before they did.
     """
 
     def __init__(self, state: RdmaState, memory_bytes: int, rng: random.Random) -> None:
         self.space = AddressSpace()
         self.table = MemoryRegionTable(int(state.public[0]) + registers.REGION_TABLE, rng)
         self.on_backing: Callable[[int, Backing], None] = lambda index, backing: None
+        self.on_removed: Callable[[int], None] = lambda index: None
         self.pieces: dict[int, Piece] = {}
+        self.quarantined: set[int] = set()
         self._state = state
         self._next_host = HOST_MEMORY
         self._free_from = NIC_MEMORY
         self.own = self._add(Backing.memfd("nicemu-nic", memory_bytes), NIC_MEMORY, "nic", 0)
 
     def _add(self, backing: Backing, bus_address: int, kind: str, owner: int) -> Piece:
-        free = [index for index in range(MAX_BACKINGS) if self._state.backings[index] == 0]
+        free = [
+            index
+            for index in range(MAX_BACKINGS)
+            if self._state.backings[index] == 0 and index not in self.quarantined
+        ]
         if not free:
             raise ResourceError(f"{MAX_BACKINGS} pieces of memory are mapped already (ENOSPC)")
         index = free[0]
@@ -67,6 +74,7 @@ class NicMemory:
         self._state.backings[piece.index] = 0
         del self.pieces[piece.index]
         self.space.remove(piece.window)
+        self.on_removed(piece.index)
         piece.window.backing.close()
 
     def allocate(self, length_bytes: int) -> int:

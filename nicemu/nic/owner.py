@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from nicemu.abi import ABI_VERSION, registers
@@ -28,6 +29,7 @@ class Owner:
     queue_pairs: set[int] = field(default_factory=set)
     cells: dict[int, int] = field(default_factory=dict)
     listening: bool = False
+    interrupt: Callable[[], object] = bool
     received: int = 0
     transmitted: int = 0
 
@@ -79,6 +81,7 @@ class Owner:
         self.bar.view[start : start + len(frame)] = frame
         self.received += 1
         store_u64(entry + 56, self.received)
+        self.interrupt()
         return ""
 
     def take_transmits(self) -> list[bytes]:

@@ -44,6 +44,14 @@ def map_backing(device: SmartNic, peer_name: str, index: int, backing: Backing) 
     device.peer_memory[peer_name].append(backing)
 
 
+def unmap_backing(device: SmartNic, peer_name: str, index: int) -> None:
+    """Forget a peer's backing: work that names it waits or is refused, and never touches it again."""
+    peer = device.queue_pairs.peer(peer_name)
+    if 0 <= index < MAX_BACKINGS:
+        with device.rings.paused():
+            device.arena.rdma.peer_backings[peer.index, index] = 0
+
+
 def detach(device: SmartNic, peer_name: str) -> None:
     """Forget a peer that is gone: its queue pairs fail, its memory is unmapped."""
     peer = device.queue_pairs.peers.get(peer_name)

@@ -64,12 +64,15 @@ class Parser(TableParser):
                 return self._alias(annotations)
             case "type" if self.peek().kind in ("name", "keyword"):
                 return self._alias(annotations)
+        hint = did_you_mean(token.text, _STARTS) if token.kind == "name" else ""
+        if hint and not self.is_type(token.text) and self.sees_name(1) and self.peek(2).text in ("{", "(", "<"):
+            self.fail("expected a declaration", hint)
         if self._function_follows():
             self.reporter.unsupported(token.location, "functions", "use an action with out parameters")
             raise SyntaxFault
         if self.starts_declaration() or (self.sees_name() and self.peek().text in ("(", "<")):
             return self.variable_or_instance(annotations)
-        self.fail("expected a declaration", did_you_mean(token.text, _STARTS) if token.kind == "name" else "")
+        self.fail("expected a declaration", hint)
 
     def _function_follows(self) -> bool:
         """Return whether `type name (` or `type name <` is next; tells functions from instances."""

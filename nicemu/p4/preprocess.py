@@ -297,6 +297,7 @@ class _IfExpression:
         self._word = word
         self._reporter = reporter
         self._depth = 0
+        self._complained = False
 
     def value(self) -> int:
         result = self._level(0)
@@ -346,6 +347,10 @@ class _IfExpression:
         return self._tokens[self._at].text if self._at < len(self._tokens) else ""
 
     def _complain(self, token: Token | None) -> None:
+        """Report once, and look at no more tokens."""
         self._at = len(self._tokens)
+        if self._complained:
+            return
+        self._complained = True
         where = token.location if token else self._word.location
         self._reporter.error(where, f"#{self._word.text} needs an integer expression")

@@ -43,9 +43,13 @@ class AddressSpace:
     def add(self, bus_address: int, kind: str, backing: Backing) -> Window:
         """Map `backing` at `bus_address`.
 
-        Raises: UsageError if it overlaps another window.
+        Raises: UsageError if it overlaps another window, or is not a range of 64-bit addresses.
         """
         window = Window(bus_address, backing.length_bytes, kind, backing)
+        if bus_address < 0 or window.end > 1 << 64:
+            raise UsageError(
+                f"{window.length_bytes} bytes at {bus_address:#x} are not a range of 64-bit addresses"
+            )
         place = bisect_right(self._starts, bus_address)
         before = self._windows[place - 1] if place else None
         after = self._windows[place] if place < len(self._windows) else None
@@ -65,16 +69,18 @@ class AddressSpace:
 
         Raises: UsageError if no single window does.
         """
+        if length_bytes < 0:
+            raise UsageError(f"a range of {length_bytes} bytes at {bus_address:#x} cannot be accessed")
         place = bisect_right(self._starts, bus_address) - 1
-        if place >= 0 and length_bytes >= 0:
-            window = self._windows[place]
-            if bus_address + length_bytes <= window.end:
-                return window
+        window = self._windows[place] if place >= 0 else None
+        if window is None or bus_address + min(length_bytes, 1) > window.end:
+            raise UsageError(f"no memory is mapped at bus address {bus_address:#x}")
+        if bus_address + length_bytes > window.end:
             raise UsageError(
                 f"[{bus_address:#x}, {bus_address + length_bytes:#x}) ends outside its window "
                 f"[{window.bus_address:#x}, {window.end:#x})"
             )
-        raise UsageError(f"no memory is mapped at bus address {bus_address:#x}")
+        return window
 
     def view(self, bus_address: int, length_bytes: int, initiator: str = "") -> memoryview:
         """Return the memory itself, for a DMA of `length_bytes` by `initiator` (counted in `traffic`)."""

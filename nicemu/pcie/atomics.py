@@ -3,8 +3,9 @@
 
 Each function is written twice: here as plain Python (ctypes), and in `atomics_compiled` as LLVM instructions that
 numba puts in its place inside a hot function. A contract test holds the two equal. The Python stores are single
-aligned machine stores; that they have acquire and release order is a property of x86-64 (total store order), so on
-another processor the Python functions call the compiled ones.
+aligned machine accesses; that they have acquire and release order is a property of x86-64 (total store order). The
+Python read-modify-write functions are several steps: only the compiled ones are atomic towards other threads and
+processes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import os
 import time  # noqa: TID251 - the twin of a clock instruction
+from contextlib import suppress
 from typing import Any
 
 from nicemu.hot import extend
@@ -42,10 +44,7 @@ def store_u32(address: int, value: int) -> None:
 
 
 def fetch_add_u64(address: int, value: int) -> Any:  # noqa: ANN401
-    """Add to 8 bytes, wrapping, sequentially consistent where compiled; return the old value.
-
-    The Python twin is atomic only within this process (GIL).
-    """
+    """Add to 8 bytes, wrapping, as one sequentially consistent step where compiled; return the old value."""
     cell = _U64.from_address(int(address))
     old = cell.value
     cell.value = (old + int(value)) & _MASK
@@ -56,7 +55,7 @@ def compare_swap_u64(address: int, expected: int, value: int) -> Any:  # noqa: A
     """Store `value` if the 8 bytes equal `expected`; return the old value. Atomic as `fetch_add_u64` is."""
     cell = _U64.from_address(int(address))
     old = cell.value
-    if old == int(expected):
+    if old == int(expected) & _MASK:
         cell.value = int(value)
     return old
 
@@ -85,8 +84,12 @@ def nap_us(duration_us: int) -> None:
 
 
 def signal_eventfd(fd: int, one: int) -> None:
-    """Add 1 to an eventfd, waking whoever waits on it; `one` is the address of a 64-bit 1."""
-    os.eventfd_write(int(fd), 1)
+    """Add 1 to an eventfd, waking whoever waits on it; `one` is the address of a 64-bit 1.
+
+    Nothing happens if the eventfd is at its maximum: whoever waits has been woken already.
+    """
+    with suppress(BlockingIOError):
+        os.eventfd_write(int(fd), 1)
 
 
 def _register() -> None:

@@ -7,6 +7,7 @@ import ctypes
 import fcntl
 import mmap
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from nicemu.errors import UsageError
@@ -52,7 +53,8 @@ class Backing:
     def from_fd(cls, fd: int, length_bytes: int) -> Backing:
         """Map another process's memfd; takes over the descriptor.
 
-        Raises: UsageError if the descriptor is no memfd of sealed size, or smaller than `length_bytes`.
+        Raises: UsageError if the descriptor is no memfd of sealed size, is smaller than `length_bytes`, or cannot be
+        mapped for writing.
         """
         try:
             seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)
@@ -66,13 +68,25 @@ class Backing:
                 f"a sealed memfd of at least {length_bytes} bytes is needed, this one has {size_bytes} bytes "
                 f"and seals {seals:#x}; allocate memory with nic.allocate()"
             )
-        return cls(mmap.mmap(fd, _whole_pages(length_bytes)), length_bytes, fd)
+        try:
+            return cls(mmap.mmap(fd, length_bytes), length_bytes, fd)
+        except OSError as error:
+            os.close(fd)
+            raise UsageError(
+                f"the memfd cannot be mapped for writing ({error}); seal its size alone"
+            ) from error
 
     @classmethod
     def mapped_file(cls, path: Path, length_bytes: int) -> Backing:
-        """Map a file of at least `length_bytes` bytes."""
+        """Map a file of at least `length_bytes` bytes.
+
+        Raises: UsageError if the file is smaller, or nothing would be mapped.
+        """
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
         try:
+            size_bytes = os.fstat(fd).st_size
+            if not 1 <= length_bytes <= size_bytes:
+                raise UsageError(f"{path} has {size_bytes} bytes; {length_bytes} of them cannot be mapped")
             return cls(mmap.mmap(fd, length_bytes), length_bytes, fd)
         except BaseException:
             os.close(fd)
@@ -83,11 +97,10 @@ class Backing:
         memory, self._memory = self._memory, None
         if memory is None:
             return
-        self.view.release()
-        try:
+        with suppress(BufferError):
+            self.view.release()
+        with suppress(BufferError):
             memory.close()
-        except BufferError:
-            pass
         if self.fd is not None:
             os.close(self.fd)
             self.fd = None

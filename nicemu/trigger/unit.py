@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from nicemu.hot import interpreted
 from . import counter as counters
 from . import deferred_work as work
 from .state import NONE, Limits, new_state
+
+_twin = cache(interpreted)
 
 
 class TriggerUnit:
@@ -30,7 +33,7 @@ class TriggerUnit:
         self._compiled = compiled
 
     def _call(self, function: Callable[..., Any], *operands: object) -> Any:  # noqa: ANN401
-        return (function if self._compiled else interpreted(function))(self.state, *operands)
+        return (function if self._compiled else _twin(function))(self.state, *operands)
 
     def allocate(self, owner: int = 0, pd: int = 0, remote: bool = False, published: int = 0) -> int:
         """Return a new counter, both values zero; `published` is the raw address of its write-back entry.
@@ -64,10 +67,10 @@ class TriggerUnit:
         """
         self.check_counter(counter)
         record = self.state.counters[counter]
-        if force:
+        if force and not record.in_flight:
             self._call(work.discard, counter)
         if record.armed or record.aimed or record.in_flight:
-            cure = "wait for their completions" if force else "cancel them or close with force=True"
+            cure = "wait for the completions" if record.in_flight else "cancel them or close with force=True"
             raise UsageError(
                 f"counter {counter} has {record.armed} operations armed on it, {record.aimed} aiming at it and "
                 f"{record.in_flight} in flight (EBUSY); {cure}"

@@ -91,8 +91,8 @@ def program(
     )
 
 
-@pytest.fixture
-def hand() -> SimpleNamespace:
+@pytest.fixture(scope="module")
+def hand_made() -> SimpleNamespace:
     """Return the builders; `engine(*body, **changes)` is an engine that runs `program(*body, **changes)`."""
 
     def engine(*body: ir.Statement, **changes: Any) -> Engine:  # noqa: ANN401
@@ -103,3 +103,9 @@ def hand() -> SimpleNamespace:
     return SimpleNamespace(
         engine=engine, header=header, number=number, part=part, program=program, table=table
     )
+
+
+@pytest.fixture
+def hand(hand_made: SimpleNamespace) -> SimpleNamespace:
+    """Return the builders again, for tests that are no property tests."""
+    return hand_made

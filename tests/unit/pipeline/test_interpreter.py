@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -20,7 +21,7 @@ def run(hand: SimpleNamespace, *body: ir.Statement, frame: bytes = FRAME, **chan
     return engine.process(frame, 1)
 
 
-def number_after(hand: SimpleNamespace, *body: ir.Statement, **changes: object) -> int:
+def number_after(hand: SimpleNamespace, *body: ir.Statement, **changes: Any) -> int:  # noqa: ANN401
     """Return headers.tag.number as it leaves the pipeline."""
     return int.from_bytes(run(hand, *body, **changes).frame[1:3], "big")
 

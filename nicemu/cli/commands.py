@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The `nicemu` command: every command with the sentence that `--help` shows."""
+
+from __future__ import annotations
+
+import click
+
+from nicemu import __version__
+
+from .lazy_group import LazyCommand, LazyGroup
+
+COMMANDS = {
+    "demo": LazyCommand(
+        "nicemu.cli.demo:demo", "Run the whole journey: a KV cache leaves, and the NICs bring it home."
+    ),
+    "up": LazyCommand("nicemu.cli.live:up", "Start the NICs of a topology file."),
+    "down": LazyCommand("nicemu.cli.live:down", "Stop the NICs of a topology, or all of them."),
+    "status": LazyCommand("nicemu.cli.live:status", "Show the NICs that run."),
+    "load": LazyCommand("nicemu.cli.programs:load", "Compile a P4 program and have a NIC run it."),
+    "compile": LazyCommand("nicemu.cli.programs:compile_", "Compile a P4 program; print its IR or P4Info."),
+    "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),
+    "table": LazyCommand("nicemu.cli.table:table", "List, add and delete table entries."),
+    "counter": LazyCommand("nicemu.cli.counter:counter", "List the trigger counters of a NIC."),
+    "stats": LazyCommand("nicemu.cli.counter:stats", "Show what a NIC has counted."),
+    "doctor": LazyCommand(
+        "nicemu.cli.doctor:doctor", "Say what this machine can do, and the cure for each no."
+    ),
+    "nic-process": LazyCommand("nicemu.cli.processes:nic_process", "Be one NIC.", hidden=True),
+    "stream-process": LazyCommand("nicemu.cli.processes:stream_process", "Be one stream.", hidden=True),
+    "compile-datapath": LazyCommand("nicemu.cli.processes:compile_datapath", "Fill the cache.", hidden=True),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="nicemu")
+def main() -> None:
+    """Emulate SmartNICs: P4 match-action, trigger counters, RDMA, NVMe peer-to-peer and firmware.
+
+    Start with `nicemu demo`.
+    """

@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu counter list` and `nicemu stats`: what a NIC has counted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .show import JSON_OPTION, NIC_OPTION, print_json, print_table
+
+_COLUMNS = ("counter", "name", "owner", "success", "errors", "armed", "aimed", "in_flight", "overflow")
+
+
+@click.group()
+def counter() -> None:
+    """Trigger counters, and the work that waits for them."""
+
+
+@counter.command("list")
+@NIC_OPTION
+@JSON_OPTION
+def list_counters(nic: str | None, as_json: bool) -> None:
+    """List the counters of a NIC: their values, and the deferred work that waits for each.
+
+    armed: work that fires on this counter. aimed: work that will change it. in_flight: fired work whose
+    completion it counts. overflow: the counter has reached its largest value and stays there.
+    """
+    described = _describe(nic)
+    if as_json:
+        print_json(described["counters"])
+    elif described["counters"]:
+        print_table(_COLUMNS, [[row[column] for column in _COLUMNS] for row in described["counters"]])
+    else:
+        click.echo(f"{described['nic']} has no counter allocated")
+
+
+@click.command()
+@NIC_OPTION
+@JSON_OPTION
+def stats(nic: str | None, as_json: bool) -> None:
+    """Show a NIC's statistics (with what it dropped, and why), its program, firmware and peers."""
+    described = _describe(nic)
+    if as_json:
+        print_json({key: value for key, value in described.items() if key != "counters"})
+        return
+    peers = ", ".join(f"{name} (qp {', '.join(map(str, qps))})" for name, qps in described["peers"].items())
+    facts = [
+        ("program", described["program"] or "none"),
+        ("firmware", ", ".join(described["firmware"]) or "none"),
+        ("peers", peers or "none"),
+    ]
+    print_table(("nic", str(described["nic"])), facts)
+    print_table(("statistic", "value"), list(described["statistics"].items()))
+
+
+def _describe(nic: str | None) -> dict[str, Any]:
+    from nicemu.run import ask, find_nic
+
+    return dict(ask(find_nic(nic), "describe"))

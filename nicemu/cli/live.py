@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu up`, `down` and `status`: the NIC processes of this user."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from nicemu.errors import NicemuError
+
+from .show import JSON_OPTION, print_json, print_table
+
+if TYPE_CHECKING:
+    from nicemu.run import RunningNic
+
+_COLUMNS = ("nic", "topology", "pid", "program", "firmware", "p4runtime", "problem")
+
+
+@click.command()
+@click.argument("topology", type=click.Path(path_type=Path))
+@click.option(
+    "--fabric",
+    metavar="FABRIC",
+    help="What joins the NICs, instead of what the topology says: direct, udp, shm.",
+)
+@click.option(
+    "--pcap",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Capture every port into DIR.",
+)
+@click.option(
+    "--trace", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a Perfetto trace."
+)
+@JSON_OPTION
+def up(topology: Path, fabric: str | None, pcap: Path | None, trace: Path | None, as_json: bool) -> None:
+    """Start the NICs of TOPOLOGY, a file of yours or a shipped one (examples/two_storage_nodes.toml).
+
+    Returns when every NIC serves; `nicemu down` stops them.
+    """
+    from nicemu.run import bring_up
+
+    nics = bring_up(
+        topology, fabric=fabric, pcap=pcap, trace=trace, progress=lambda text: click.echo(text, err=True)
+    )
+    _print_nics(nics, as_json)
+
+
+@click.command()
+@click.argument("topology", type=click.Path(path_type=Path), required=False)
+def down(topology: Path | None) -> None:
+    """Stop the NICs of TOPOLOGY, or every NIC of yours."""
+    from nicemu.run import take_down
+
+    stopped = take_down(topology)
+    click.echo(f"stopped {', '.join(stopped)}" if stopped else "no NIC was running")
+
+
+@click.command()
+@JSON_OPTION
+def status(as_json: bool) -> None:
+    """Show the NICs that run, with their programs and the address of their P4Runtime."""
+    from nicemu.run import running_nics
+
+    _print_nics(running_nics(), as_json)
+
+
+def _print_nics(nics: list[RunningNic], as_json: bool) -> None:
+    if as_json:
+        print_json([_described(nic) for nic in nics])
+    elif nics:
+        described = [_described(nic) for nic in nics]
+        columns = [
+            column for column in _COLUMNS if column != "problem" or any(row[column] for row in described)
+        ]
+        print_table(columns, [[_cell(row[column]) for column in columns] for row in described])
+    else:
+        click.echo("no NIC runs; start some with: nicemu up examples/two_storage_nodes.toml")
+
+
+def _described(nic: RunningNic) -> dict[str, object]:
+    """Return what is known of a NIC, with what it runs now as it says itself."""
+    from nicemu.run import ask
+
+    row: dict[str, object] = {"nic": nic.name, "topology": str(nic.topology), "pid": nic.pid}
+    try:
+        told = ask(nic, "describe")
+    except NicemuError as error:
+        row |= {"program": None, "firmware": [], "problem": str(error)}
+    else:
+        row |= {"program": told["program"], "firmware": told["firmware"], "problem": None}
+    return row | {"p4runtime": nic.p4runtime, "socket": str(nic.socket)}
+
+
+def _cell(value: object) -> object:
+    """Return what a person reads for a value; a process id is no quantity."""
+    if isinstance(value, list):
+        return ", ".join(value) or None
+    return str(value) if isinstance(value, int) else value

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu load`, `compile` and `flash`: what a NIC runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .show import NIC_OPTION
+
+if TYPE_CHECKING:
+    from nicemu.p4 import Compiled
+
+INCLUDE_OPTION = click.option(
+    "-I",
+    "--include",
+    "includes",
+    metavar="DIR",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Look for included files in DIR too.",
+)
+
+
+@click.command()
+@click.argument("program", type=click.Path(path_type=Path))
+@NIC_OPTION
+@INCLUDE_OPTION
+def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
+    """Compile PROGRAM, a file of yours or a shipped one (p4/kvmatch.p4), and have a NIC run it.
+
+    If it does not compile, or the NIC refuses it, the NIC goes on with the program it has.
+    """
+    compiled = _compiled(program, includes)
+    from nicemu.control import P4RuntimeClient
+    from nicemu.run import find_nic
+
+    running = find_nic(nic)
+    with P4RuntimeClient(running.p4runtime) as client:
+        client.load(compiled.program.to_json(), compiled.p4info)
+    click.echo(f"{running.name} runs {compiled.program.name}: {_contents(compiled)}")
+
+
+@click.command("compile")
+@click.argument("program", type=click.Path(path_type=Path))
+@click.option(
+    "--emit", type=click.Choice(["ir", "p4info"]), help="Print the program's IR, or its P4Info, as JSON."
+)
+@INCLUDE_OPTION
+def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> None:
+    """Compile PROGRAM and say what it has; no NIC is needed."""
+    compiled = _compiled(program, includes)
+    if emit == "ir":
+        click.echo(compiled.program.to_json(indent=2))
+    elif emit == "p4info":
+        click.echo(compiled.p4info.to_json())
+    else:
+        click.echo(f"{compiled.program.name}: {_contents(compiled)}")
+
+
+@click.command()
+@click.argument("script", type=click.Path(path_type=Path))
+@NIC_OPTION
+def flash(script: Path, nic: str | None) -> None:
+    """Put the firmware SCRIPT, a file of yours or a shipped one (firmware/kv_storage.py), on a NIC.
+
+    If it cannot be loaded, the NIC goes on with the firmware it has.
+    """
+    from nicemu.programs import find_program
+
+    path = find_program(script)
+    from nicemu.run import ask, find_nic
+
+    running = find_nic(nic)
+    handlers = ask(running, "flash", path=str(path))["handlers"]
+    click.echo(f"{running.name} runs {path.name}: {', '.join(handlers) or 'no handlers'}")
+
+
+def _compiled(program: Path, includes: tuple[Path, ...]) -> Compiled:
+    """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error."""
+    from nicemu.p4 import CompileError, compile_program
+    from nicemu.programs import find_program
+
+    try:
+        compiled = compile_program(find_program(program), includes)
+    except CompileError as error:
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(1) from error
+    for diagnostic in compiled.diagnostics:
+        click.echo(diagnostic.render(), err=True)
+    return compiled
+
+
+def _contents(compiled: Compiled) -> str:
+    counts = {"table": len(compiled.p4info.tables), "action": len(compiled.p4info.actions)}
+    return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())

@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu table list`, `add` and `delete`: table entries, over P4Runtime, in the words of the program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nicemu.errors import UsageError
+
+from .show import JSON_OPTION, NIC_OPTION, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nicemu.control import P4RuntimeClient, ReadEntry, TableSchema
+    from nicemu.pipeline import Match
+
+PRIORITY_OPTION = click.option(
+    "--priority",
+    type=click.IntRange(min=1),
+    default=None,
+    help="For tables with a ternary or range key; the larger wins.",
+)
+_SMALL_BITS = 16
+
+
+@click.group()
+def table() -> None:
+    """Table entries of the program that a NIC runs.
+
+    A value is a number (42, 0x2a), an IPv4, IPv6 or MAC address. A match is a value, VALUE/PREFIX_LEN (lpm,
+    ternary), VALUE&&&MASK (ternary), LOW..HIGH (range), or * (anything).
+    """
+
+
+@table.command("list")
+@click.argument("name", metavar="[TABLE]", required=False)
+@NIC_OPTION
+@JSON_OPTION
+def list_entries(name: str | None, nic: str | None, as_json: bool) -> None:
+    """List the entries of TABLE, or of every table, with how often each was hit."""
+    with _client(nic) as client:
+        schemas = client.tables()
+        if name is not None:
+            schemas = [_named(name, schemas, "the program", "table")]
+        found = [(schema, _entries(client, schema)) for schema in schemas]
+    if as_json:
+        print_json([_table_json(schema, entries) for schema, entries in found])
+        return
+    for position, (schema, entries) in enumerate(found):
+        if position:
+            click.echo()
+        _print_entries(schema, entries)
+    if not found:
+        click.echo("the program has no table")
+
+
+@table.command("add")
+@click.argument("name", metavar="TABLE")
+@click.argument("action")
+@click.argument("settings", metavar="KEY=VALUE... [PARAM=VALUE...]", nargs=-1)
+@PRIORITY_OPTION
+@NIC_OPTION
+def add(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
+    """Add an entry to TABLE that runs ACTION.
+
+    Keys and parameters go by their names, or by the end of them: session for headers.kv.session.
+    """
+    given = _settings(settings)
+    with _client(nic) as client:
+        schema = _named(name, client.tables(), "the program", "table")
+        parameters = _named(action, schema.actions, f"table {schema.name}", "action").params
+        keys, values = _divided(given, [key.name for key in schema.keys], [item.name for item in parameters])
+        client.insert(schema.name, keys, action, values, priority or 0)
+
+
+@table.command("delete")
+@click.argument("name", metavar="TABLE")
+@click.argument("settings", metavar="KEY=VALUE...", nargs=-1)
+@PRIORITY_OPTION
+@NIC_OPTION
+def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
+    """Delete the entry of TABLE with these matches."""
+    with _client(nic) as client:
+        client.delete(name, _settings(settings), priority or 0)
+
+
+@contextmanager
+def _client(nic: str | None) -> Iterator[P4RuntimeClient]:
+    from nicemu.control import P4RuntimeClient
+    from nicemu.run import find_nic
+
+    with P4RuntimeClient(find_nic(nic).p4runtime) as client:
+        yield client
+
+
+def _settings(words: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise click.UsageError(f"{word!r} found; NAME=VALUE was expected")
+        if name in found:
+            raise click.UsageError(f"{name} is given twice")
+        found[name] = value
+    return found
+
+
+def _divided(
+    given: Mapping[str, str], keys: Sequence[str], parameters: Sequence[str]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Return what is meant for the keys, and what for the action's parameters, by their whole names."""
+    own = {(False, name) for name in keys} | {(True, name) for name in parameters}
+    divided: tuple[dict[str, str], dict[str, str]] = ({}, {})
+    for word, value in given.items():
+        meant = [item for item in own if item[1] == word] or [
+            item for item in own if item[1].endswith(f".{word}")
+        ]
+        if len(meant) != 1:
+            raise UsageError(
+                f"{word} is {'several' if meant else 'none'} of the keys ({', '.join(keys) or 'none'}) and "
+                f"parameters ({', '.join(parameters) or 'none'}); write one of these names"
+            )
+        is_parameter, name = meant[0]
+        if name in divided[is_parameter]:
+            raise UsageError(f"{name} is given twice")
+        divided[is_parameter][name] = value
+    return divided
+
+
+def _named(name: str, things: Iterable[Any], where: str, noun: str) -> Any:  # noqa: ANN401 - whatever has a name
+    known = {thing.name: thing for thing in things}
+    if name in known:
+        return known[name]
+    meant = [whole for whole in known if whole.endswith(f".{name}")]
+    if len(meant) != 1:
+        count = "several of the same" if meant else "no"
+        raise UsageError(f"{where} has {count} {noun} {name}; it has {', '.join(known) or 'none'}")
+    return known[meant[0]]
+
+
+def _entries(client: P4RuntimeClient, schema: TableSchema) -> list[ReadEntry]:
+    """Return the entries of a table, the default entry last."""
+    return [*client.read(schema.name, hits=True), client.read_default(schema.name)]
+
+
+def _print_entries(schema: TableSchema, entries: list[ReadEntry]) -> None:
+    columns = [f"{key.name} ({key.match_kind})" for key in schema.keys]
+    columns += [*(["priority"] if schema.has_priority else []), "action", "hits"]
+    rows = []
+    for item in entries:
+        row: list[object] = [*_key_cells(schema, item)]
+        if schema.has_priority:
+            row.append(None if item.default else item.entry.priority)
+        rows.append([*row, _call_text(schema, item), item.hits])
+    count = len(entries) - 1
+    title = f"{schema.name}: {count} of {schema.description.size} entries"
+    print_table(columns, rows, title)
+
+
+def _key_cells(schema: TableSchema, item: ReadEntry) -> list[str]:
+    if item.default:
+        return ["(default)", *[""] * len(schema.keys)][: len(schema.keys)]
+    return [_match_text(match, key.width) for key, match in zip(schema.keys, item.entry.matches, strict=True)]
+
+
+def _table_json(schema: TableSchema, entries: list[ReadEntry]) -> dict[str, object]:
+    return {
+        "table": schema.name,
+        "size": schema.description.size,
+        "entries": [_entry_json(schema, item) for item in entries if not item.default],
+        "default": _entry_json(schema, entries[-1])["action"],
+    }
+
+
+def _entry_json(schema: TableSchema, item: ReadEntry) -> dict[str, object]:
+    pairs = zip(schema.keys, item.entry.matches, strict=False)
+    return {
+        "keys": {key.name: _match_text(match, key.width) for key, match in pairs},
+        "priority": item.entry.priority,
+        "action": {"name": item.entry.action, "parameters": _parameters(schema, item)},
+        "const": item.const,
+        "hits": item.hits,
+    }
+
+
+def _call_text(schema: TableSchema, item: ReadEntry) -> str:
+    settings = ", ".join(f"{name}={text}" for name, text in _parameters(schema, item).items())
+    return f"{item.entry.action}({settings})"
+
+
+def _parameters(schema: TableSchema, item: ReadEntry) -> dict[str, str]:
+    action = schema.action(item.entry.action)
+    pairs = zip(action.params, item.entry.parameters, strict=True)
+    return {parameter.name: _number_text(value, parameter.width) for parameter, value in pairs}
+
+
+def _match_text(match: Match, width_bits: int) -> str:
+    """Return a match as `nicemu table add` reads it."""
+    from nicemu.pipeline import Exact, Lpm, Range, Ternary
+
+    ones = (1 << width_bits) - 1
+    match match:
+        case Lpm(_, 0) | Ternary(_, 0):
+            return "*"
+        case Range(low, high) if (low, high) == (0, ones):
+            return "*"
+        case Exact(value):
+            return _number_text(value, width_bits)
+        case Lpm(value, prefix_len):
+            return f"{_number_text(value, width_bits)}/{prefix_len}"
+        case Ternary(value, mask):
+            return f"{_number_text(value, width_bits)}&&&{mask:#x}"
+        case Range(low, high):
+            return f"{_number_text(low, width_bits)}..{_number_text(high, width_bits)}"
+
+
+def _number_text(value: int, width_bits: int) -> str:
+    return str(value) if width_bits <= _SMALL_BITS else f"{value:#x}"

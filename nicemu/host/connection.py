@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A live NIC as a `Connection`: its BAR mapped, slow requests over a UNIX socket, waking by an eventfd."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import socket
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nicemu.abi import SharedMemory
+from nicemu.control import P4RuntimeClient
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
+from nicemu.pcie import Backing
+
+from .device import Nic
+
+SPIN_S = 20e-6
+REQUEST_TIMEOUT_S = 30.0
+RECHECK_S = 0.1
+"""A waiting process looks for itself this often, should a wake-up not come (an error raises only a counter's E)."""
+
+
+class LiveConnection:
+    """Implements `nicemu.abi.Connection` for a NIC process whose control socket is at `path`."""
+
+    def __init__(self, path: Path, spin_s: float = SPIN_S) -> None:
+        self.nic_name = path.stem
+        self._spin_s = spin_s
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            self._socket.connect(str(path))
+        except OSError as error:
+            self._socket.close()
+            raise UsageError(f"no NIC serves at {path}: {error}; is it up? (`nicemu status`)") from error
+        self._socket.settimeout(REQUEST_TIMEOUT_S)
+        reply, fds = self._exchange({"op": "open"})
+        self.bar: SharedMemory = Backing.from_fd(fds[0], int(reply["bar_bytes"]))
+        self._eventfd = fds[1]
+        self._p4runtime = str(reply["p4runtime"])
+        self._client: P4RuntimeClient | None = None
+
+    def _exchange(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> tuple[dict[str, Any], list[int]]:
+        try:
+            socket.send_fds(self._socket, [json.dumps(message).encode()], fds)
+            data, received, _, _ = socket.recv_fds(self._socket, 1 << 18, 8)
+        except OSError as error:
+            raise NicemuError(f"{self.nic_name} does not answer: {error}") from error
+        if not data:
+            raise NicemuError(f"{self.nic_name} has ended")
+        reply = json.loads(data)
+        if "error" in reply:
+            family = UsageError if reply.get("kind") == "UsageError" else NicemuError
+            raise family(f"{self.nic_name}: {reply['error']}")
+        return reply, received
+
+    def request(self, operation: str, **operands: Any) -> dict[str, Any]:  # noqa: ANN401
+        """Ask the NIC's control side."""
+        return self._exchange({"op": operation, **operands})[0]
+
+    def share(self, length_bytes: int, kind: str) -> tuple[SharedMemory, int]:
+        """Allocate memory that the NIC maps too."""
+        backing = Backing.memfd(f"nicemu-{kind}", length_bytes)
+        assert backing.fd is not None
+        try:
+            reply, _ = self._exchange(
+                {"op": "share", "length_bytes": length_bytes, "kind": kind}, (backing.fd,)
+            )
+        except BaseException:
+            backing.close()
+            raise
+        return backing, int(reply["address"])
+
+    def notify(self) -> None:
+        """Nothing: the NIC polls."""
+
+    def wait(
+        self, is_true: Callable[[], bool], timeout_s: float, wake: tuple[int, int] | None = None
+    ) -> bool:
+        """Spin briefly, then sleep until the NIC wakes this process; (0, 0) stands for a wait of microseconds."""
+        deadline = time.monotonic() + timeout_s
+        spin_until = time.monotonic() + self._spin_s
+        while not is_true():
+            now = time.monotonic()
+            if now > deadline:
+                return is_true()
+            if now < spin_until:
+                continue
+            if wake == (0, 0):
+                self._look_alive()
+                time.sleep(20e-6)
+                continue
+            if wake is not None:
+                self.request("wake", counter=wake[0], threshold=wake[1])
+                wake = None
+                continue
+            self._sleep(min(deadline - now, RECHECK_S))
+        return True
+
+    def _look_alive(self) -> None:
+        ready, _, _ = select.select([self._socket], [], [], 0)
+        if ready:
+            raise NicemuError(f"{self.nic_name} has ended")
+
+    def _sleep(self, timeout_s: float) -> None:
+        ready, _, _ = select.select([self._eventfd, self._socket], [], [], timeout_s)
+        if self._socket in ready:
+            raise NicemuError(f"{self.nic_name} has ended")
+        if self._eventfd in ready:
+            os.eventfd_read(self._eventfd)
+
+    # Tables
+
+    def _tables(self) -> P4RuntimeClient:
+        if self._client is None:
+            self._client = P4RuntimeClient(self._p4runtime)
+            self._client.__enter__()
+        return self._client
+
+    def insert(self, table: str, keys: dict[str, int], action: str, parameters: dict[str, int]) -> None:
+        """Insert or replace an entry, over P4Runtime."""
+        try:
+            self._tables().insert(table, keys, action, parameters)
+        except ControlError as error:
+            if error.code is not P4RuntimeCode.ALREADY_EXISTS:
+                raise
+            self._tables().modify(table, keys, action, parameters)
+
+    def delete(self, table: str, keys: dict[str, int]) -> None:
+        """Delete an entry if it is there, over P4Runtime."""
+        try:
+            self._tables().delete(table, keys)
+        except ControlError as error:
+            if error.code is not P4RuntimeCode.NOT_FOUND:
+                raise
+
+    def close(self) -> None:
+        """Leave: the NIC cancels this process's work and frees what it had."""
+        if self._client is not None:
+            self._client.__exit__(None, None, None)
+            self._client = None
+        self._socket.close()
+        os.close(self._eventfd)
+
+
+def open_nic(name: str | Path, spin_s: float = SPIN_S) -> Nic:
+    """Open a NIC that is up: by the path of its control socket, or by name.
+
+    Raises: UsageError if there is none of that name, or more than one.
+    """
+    path = Path(name)
+    if path.suffix != ".sock":
+        base = os.environ.get("XDG_RUNTIME_DIR")
+        root = Path(base) / "nicemu" if base else Path(tempfile.gettempdir()) / f"nicemu-{os.getuid()}"
+        found = sorted(root.glob(f"*/{name}.sock"))
+        if len(found) != 1:
+            raise UsageError(f"{len(found)} NICs called {name} are up; `nicemu status` lists them")
+        path = found[0]
+    return Nic(LiveConnection(path, spin_s))

@@ -1,0 +1,443 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts the NIC processes of a topology, finds them again, and stops them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import random
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nicemu.errors import NicemuError, UsageError
+from nicemu.nic import KV_PORT
+
+from .block_io import create_namespace_file
+from .links import receive, send
+from .topology import FABRICS, NicEntry, Topology, load_topology
+from .trace import merge_traces
+
+START_TIMEOUT_S = 180.0
+STOP_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class RunningNic:
+    """A NIC process that serves. `socket` is its control socket, `p4runtime` the address of its P4Runtime server."""
+
+    name: str
+    topology: str
+    pid: int
+    socket: Path
+    p4runtime: str
+    program: str
+    firmware: str
+    ip: str
+
+
+def runtime_root() -> Path:
+    """Return the folder, readable by its owner alone, that holds a folder for each running topology."""
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(base) / "nicemu" if base else Path(tempfile.gettempdir()) / f"nicemu-{os.getuid()}"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    found = root.stat()
+    if found.st_uid != os.getuid() or found.st_mode & 0o077:
+        raise UsageError(f"{root} belongs to somebody else or is open to others; remove it or set XDG_RUNTIME_DIR")
+    return root
+
+
+def data_folder(topology: str) -> Path:
+    """Return where a topology's namespace files lie by default."""
+    base = os.environ.get("XDG_DATA_HOME") or str(Path.home() / ".local" / "share")
+    return Path(base) / "nicemu" / topology
+
+
+class Instance:
+    """A running topology: its folder, lock, and processes. Use `start`, then `stop`."""
+
+    def __init__(self, topology: Topology, folder: Path, lock: int) -> None:
+        self.topology = topology
+        self.folder = folder
+        self._lock = lock
+        self.nics: list[RunningNic] = []
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.trace: Path | None = None
+
+    def __enter__(self) -> Instance:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    @classmethod
+    def start(
+        cls,
+        path: str | Path,
+        *,
+        fabric: str | None = None,
+        pcap: Path | None = None,
+        trace: Path | None = None,
+        data: Path | None = None,
+        name: str | None = None,
+        attached: bool = True,
+        progress: Callable[[str], None] = lambda text: None,
+    ) -> Instance:
+        """Start every NIC of a topology and wait until all serve.
+
+        `attached`: the NICs end when this process does, however it ends. `data` holds namespace files.
+        Raises: UsageError for what is wrong with the topology, NicemuError for a NIC that cannot start; then none
+        is left running.
+        """
+        topology = load_topology(path)
+        if fabric is not None and fabric not in FABRICS:
+            raise UsageError(f"fabric {fabric!r} is none of {', '.join(FABRICS)}")
+        folder, lock = _claim(name or topology.name)
+        instance = cls(topology, folder, lock)
+        try:
+            instance._launch(fabric or topology.fabric, pcap, trace, data, attached, progress)
+        except BaseException:
+            instance.stop()
+            raise
+        return instance
+
+    def _launch(
+        self,
+        fabric: str,
+        pcap: Path | None,
+        trace: Path | None,
+        data: Path | None,
+        attached: bool,
+        progress: Callable[[str], None],
+    ) -> None:
+        for place in (pcap,):
+            if place is not None:
+                place.mkdir(parents=True, exist_ok=True)
+                if fabric == "direct":
+                    fabric = "udp"
+                    progress("captures need frames: RDMA goes over UDP instead of direct copies")
+        if self.topology.faults and fabric == "direct":
+            fabric = "udp"
+            progress("faults need frames: RDMA goes over UDP instead of direct copies")
+        self.trace = trace.resolve() if trace is not None else None
+        files = data or data_folder(self.topology.name)
+        files.mkdir(parents=True, exist_ok=True)
+        subnet = _free_subnet(len(self.topology.nics))
+        ips = {nic.name: f"{subnet}.{number + 1}" for number, nic in enumerate(self.topology.nics)}
+        compile_datapath(progress)
+        lifeline = os.pipe() if attached else None
+        try:
+            for number, nic in enumerate(self.topology.nics):
+                settings = self._settings(nic, number, ips, fabric, files, pcap)
+                settings["lifeline"] = lifeline[0] if lifeline else None
+                self._spawn(nic.name, settings, () if lifeline is None else (lifeline[0],))
+        finally:
+            if lifeline is not None:
+                os.close(lifeline[0])
+                self._lifeline = lifeline[1]
+        for nic in self.topology.nics:
+            pid = self._await(nic.name)
+            progress(f"{nic.name} serves at {ips[nic.name]}")
+            self.nics.append(
+                RunningNic(
+                    nic.name,
+                    self.topology.name,
+                    pid,
+                    self.folder / f"{nic.name}.sock",
+                    f"unix:{self.folder / f'{nic.name}.p4rt'}",
+                    str(nic.p4),
+                    str(nic.firmware),
+                    ips[nic.name],
+                )
+            )
+        state = {
+            "topology": self.topology.name,
+            "trace": str(self.trace) if self.trace else None,
+            "nics": [
+                {
+                    "name": nic.name,
+                    "pid": nic.pid,
+                    "ip": nic.ip,
+                    "program": nic.program,
+                    "firmware": nic.firmware,
+                }
+                for nic in self.nics
+            ],
+        }
+        (self.folder / "state.json").write_text(json.dumps(state))
+
+    _lifeline: int | None = None
+
+    def _settings(
+        self, nic: NicEntry, number: int, ips: dict[str, str], fabric: str, files: Path, pcap: Path | None
+    ) -> dict[str, Any]:
+        spaces = []
+        for space in nic.namespaces:
+            path = Path(space.path) if Path(space.path).is_absolute() else files / space.path
+            if space.create and not path.exists():
+                create_namespace_file(path, space.size_bytes)
+            entry = {"nsid": space.nsid, "block_count": space.size_bytes // 4096, "path": str(path)}
+            spaces.append(entry)
+        return {
+            "nic": {
+                "name": nic.name,
+                "ip": ips[nic.name],
+                "number": number,
+                "memory_bytes": nic.memory_bytes,
+                "transport": "direct" if fabric == "direct" else "port",
+                "path_mtu": 4096,
+                "spin_us": nic.spin_us,
+                "nap_us": nic.nap_us,
+                "seed": random.SystemRandom().getrandbits(63),
+            },
+            "namespaces": spaces,
+            "folder": str(self.folder),
+            "status": str(self.folder / f"{nic.name}.status"),
+            "fabric": fabric,
+            "faults": self.topology.faults,
+            "pcap": str(pcap.resolve()) if pcap else None,
+            "trace": str(self.trace) if self.trace else None,
+            "peers": {peer: ips[peer] for peer in nic.peers},
+            "p4": str(nic.p4),
+            "firmware": str(nic.firmware),
+        }
+
+    def _spawn(self, name: str, settings: dict[str, Any], fds: tuple[int, ...]) -> None:
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps(settings))
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", "nicemu", "nic-process", str(path)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                pass_fds=(*fds, self._lock),
+                start_new_session=True,
+            )
+
+    def _await(self, name: str) -> int:
+        status = self.folder / f"{name}.status"
+        process = self.processes[name]
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not status.exists():
+            if process.poll() is not None and not status.exists():
+                log = (self.folder / f"{name}.log").read_text(errors="replace").strip()
+                raise NicemuError(f"{name} ended with status {process.returncode}: {log[-2000:]}")
+            if time.monotonic() > deadline:
+                raise NicemuError(f"{name} did not serve within {START_TIMEOUT_S:.0f} s")
+            time.sleep(0.005)
+        told = json.loads(status.read_text())
+        if not told["ready"]:
+            raise NicemuError(f"{name} cannot start: {told['error']}")
+        return int(told["pid"])
+
+    def detach(self) -> list[RunningNic]:
+        """Leave the NICs running; they hold the topology's lock themselves."""
+        os.close(self._lock)
+        return self.nics
+
+    def stop(self) -> None:
+        """Stop every NIC, and remove what only a running topology needs."""
+        for nic in self.nics:
+            try:
+                ask(nic, "stop")
+            except NicemuError:
+                continue
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
+        for process in self.processes.values():
+            try:
+                process.wait(STOP_TIMEOUT_S if self.nics else 1.0)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+        if self.trace is not None and self.processes:
+            merge_traces(self.trace)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        os.close(self._lock)
+
+
+def _claim(name: str) -> tuple[Path, int]:
+    """Return the folder of a topology and the descriptor that holds its lock; NIC processes inherit it."""
+    folder = runtime_root() / name
+    lock = os.open(runtime_root() / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        os.close(lock)
+        raise UsageError(f"topology {name} is up already; stop it with `nicemu down`") from error
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(mode=0o700)
+    return folder, lock
+
+
+def _free_subnet(count: int) -> str:
+    """Return the first three numbers of loopback addresses that nobody's request ports use."""
+    rng = random.SystemRandom()
+    for _ in range(64):
+        subnet = f"127.{rng.randrange(16, 240)}.{rng.randrange(1, 255)}"
+        sockets = []
+        try:
+            for number in range(count):
+                probe = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+                sockets.append(probe)
+                probe.bind((f"{subnet}.{number + 1}", KV_PORT))
+        except OSError:
+            continue
+        else:
+            return subnet
+        finally:
+            for probe in sockets:
+                probe.close()
+    raise NicemuError(f"no loopback addresses with a free UDP port {KV_PORT} were found")
+
+
+def compile_datapath(progress: Callable[[str], None]) -> None:
+    """Compile the datapath once, before NIC processes start, unless that was done by an earlier run."""
+    from nicemu.hot import JIT, cache_folder
+
+    marker = cache_folder() / "complete"
+    if not JIT or marker.exists():
+        return
+    progress("compiling the datapath (the first time only, about half a minute)")
+    command = [sys.executable, "-m", "nicemu", "compile-datapath"]
+    finished = subprocess.run(command, check=False, capture_output=True, text=True)
+    if finished.returncode:
+        raise NicemuError(f"the datapath does not compile: {finished.stderr[-2000:]}")
+    marker.parent.mkdir(parents=True, exist_ok=True)
+    marker.touch()
+
+
+# Finding them again
+
+
+def running_nics() -> list[RunningNic]:
+    """Return all NICs of all topologies that are up."""
+    found = []
+    for state in sorted(runtime_root().glob("*/state.json")):
+        try:
+            told = json.loads(state.read_text())
+        except (OSError, ValueError):
+            continue
+        for nic in told["nics"]:
+            path = state.parent / f"{nic['name']}.sock"
+            if not path.exists() or not _alive(int(nic["pid"])):
+                continue
+            found.append(
+                RunningNic(
+                    nic["name"],
+                    told["topology"],
+                    int(nic["pid"]),
+                    path,
+                    f"unix:{path.with_suffix('.p4rt')}",
+                    nic["program"],
+                    nic["firmware"],
+                    nic["ip"],
+                )
+            )
+    return found
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return False
+    return True
+
+
+def find_nic(name: str | None) -> RunningNic:
+    """Return the running NIC called `name`; without a name the only one.
+
+    Raises: UsageError if there is none, or it is not clear which.
+    """
+    nics = running_nics()
+    fitting = [nic for nic in nics if name is None or nic.name == name]
+    if len(fitting) == 1:
+        return fitting[0]
+    if not nics:
+        raise UsageError("no NIC is up; start some with `nicemu up examples/two_storage_nodes.toml`")
+    names = ", ".join(f"{nic.name} ({nic.topology})" for nic in nics)
+    raise UsageError(f"--nic must name one of the NICs that are up: {names}")
+
+
+def ask(nic: RunningNic, operation: str, **operands: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Ask a NIC process something and return its answer.
+
+    Raises: NicemuError with the NIC's sentence if it refuses or does not answer.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
+        try:
+            link.settimeout(10.0)
+            link.connect(str(nic.socket))
+            send(link, {"op": operation, **operands})
+            answer = receive(link)
+        except OSError as error:
+            raise NicemuError(f"{nic.name} does not answer: {error}") from error
+    if answer is None:
+        raise NicemuError(f"{nic.name} closed the connection")
+    if "error" in answer[0]:
+        raise NicemuError(str(answer[0]["error"]))
+    return answer[0]
+
+
+def bring_up(
+    topology: Path,
+    *,
+    fabric: str | None = None,
+    pcap: Path | None = None,
+    trace: Path | None = None,
+    progress: Callable[[str], None] = lambda text: None,
+) -> list[RunningNic]:
+    """Start the NICs of a topology in the background and return when they serve."""
+    instance = Instance.start(
+        topology, fabric=fabric, pcap=pcap, trace=trace, attached=False, progress=progress
+    )
+    return instance.detach()
+
+
+def take_down(topology: Path | None) -> list[str]:
+    """Stop the NICs of a topology (of all, without one); return the names of those that were stopped.
+
+    Raises: UsageError if none of it is up.
+    """
+    wanted = None if topology is None else load_topology(topology).name
+    stopped: list[str] = []
+    for folder in sorted(path for path in runtime_root().iterdir() if path.is_dir()):
+        nics = [nic for nic in running_nics() if nic.socket.parent == folder]
+        if wanted is not None and all(nic.topology != wanted for nic in nics):
+            continue
+        state = folder / "state.json"
+        trace = json.loads(state.read_text()).get("trace") if state.exists() else None
+        for nic in nics:
+            _stop(nic)
+            stopped.append(nic.name)
+        if trace is not None:
+            merge_traces(Path(trace))
+        shutil.rmtree(folder, ignore_errors=True)
+    if not stopped:
+        raise UsageError(f"{'no topology' if wanted is None else f'topology {wanted}'} is up")
+    return stopped
+
+
+def _stop(nic: RunningNic) -> None:
+    try:
+        ask(nic, "stop")
+    except NicemuError:
+        os.kill(nic.pid, signal.SIGTERM)
+    deadline = time.monotonic() + STOP_TIMEOUT_S
+    while _alive(nic.pid) and nic.socket.exists():
+        if time.monotonic() > deadline:
+            os.kill(nic.pid, signal.SIGKILL)
+            return
+        time.sleep(0.01)

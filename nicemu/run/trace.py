@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every block did and when, as a trace that Perfetto opens (Trace Event Format, JSON).
+
+Each NIC process writes a part; `merge_traces` puts the parts of a topology together.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MAX_EVENTS = 1_000_000
+
+
+class TraceWriter:
+    """Collects events of one NIC: a row for each block, times in microseconds."""
+
+    def __init__(self, path: Path, name: str) -> None:
+        self._path = path.with_name(f"{path.name}.{name}.part")
+        self._name = name
+        self._pid = os.getpid()
+        self._rows: dict[str, int] = {}
+        self._events: list[dict[str, Any]] = [
+            {"name": "process_name", "ph": "M", "pid": self._pid, "tid": 0, "args": {"name": name}}
+        ]
+
+    def _row(self, block: str) -> int:
+        if block not in self._rows:
+            self._rows[block] = len(self._rows) + 1
+            self._events.append(
+                {
+                    "name": "thread_name",
+                    "ph": "M",
+                    "pid": self._pid,
+                    "tid": self._rows[block],
+                    "args": {"name": block},
+                }
+            )
+        return self._rows[block]
+
+    def observer(self, now: Callable[[], int]) -> Callable[[str, str, dict[str, Any]], None]:
+        """Return what a device calls for each thing it does."""
+
+        def observe(block: str, what: str, details: dict[str, Any]) -> None:
+            if len(self._events) < MAX_EVENTS:
+                duration_ns = details.pop("duration_ns", 0)
+                self._events.append(
+                    {
+                        "name": what,
+                        "ph": "X",
+                        "ts": (now() - duration_ns) / 1000,
+                        "dur": max(duration_ns / 1000, 1.0),
+                        "pid": self._pid,
+                        "tid": self._row(block),
+                        "args": details,
+                    }
+                )
+
+        return observe
+
+    def close(self, statistics: dict[str, int], now_ns: int) -> None:
+        """Write the part, with the NIC's final counts."""
+        self._events.append(
+            {
+                "name": "statistics",
+                "ph": "i",
+                "s": "p",
+                "ts": now_ns / 1000,
+                "pid": self._pid,
+                "tid": 0,
+                "args": statistics,
+            }
+        )
+        self._path.write_text(json.dumps(self._events))
+
+
+def merge_traces(path: Path) -> int:
+    """Put the parts that NIC processes left beside `path` into it; return how many events it has."""
+    events: list[dict[str, Any]] = []
+    for part in sorted(path.parent.glob(f"{path.name}.*.part")):
+        events.extend(json.loads(part.read_text()))
+        part.unlink()
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    return len(events)

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the checker refuses, and how it says so. P4-16, "P4 data types", "Expressions", "Statements"."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+TABLE = "action a(bit<16> n) { m.mark = n; } table t { key = { headers.tag.kind: exact; } actions = { a; NoAction; } "
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("m.mark = headers.tag.kind;", "the value is bit<8>; bit<16> was expected"),
+        ("m.mark = 0x10000;", "65536 does not fit bit<16>"),
+        ("m.mark = 8w256 ++ 8w1;", "256 does not fit bit<8>"),
+        ("m.mark = headers.tag.kind + m.mark;", "+ of bit<8> and bit<16>; both sides must have one type"),
+        ("m.mark = headers.tag.small;", "the value is int<8>; bit<16> was expected"),
+        ("m.flag = m.mark;", "the value is bit<16>; bool was expected"),
+        ("if (m.mark) { }", "the condition of if is bit<16>; bool was expected"),
+        ("m.mark = !m.mark;", "! does not apply to bit<16>"),
+        ("m.flag = m.flag + m.flag;", "+ does not apply to bool and bool"),
+        ("m.mark = headers.tag.number[16:1];", "bits 15 down to 0 were expected"),
+        ("m.mark = (bit<16>) headers.tag.small;", "changes width and sign"),
+        ("m.mark = 1 / 0;", "division by zero"),
+        ("m.mark = 1 << m.mark;", "shifts a number without a width"),
+        ("m.mark = m.mark << -1;", "shifts by a number below 0"),
+        ("m.mark = m.mark ++ 1;", "++ of a number without a width"),
+        ("m.mark = m.flag ? 1 : 2;", "both values of ?: lack a width"),
+        ("m.merk = 1;", "struct metadata_t has no field merk"),
+        ("headrs.tag.kind = 1;", "did you mean headers?"),
+        ("headers.tag = m;", "the value is struct metadata_t; header tag_t was expected"),
+        ("headers.tag = { 1, 2 };", "has 2 values; header tag_t has 3 fields"),
+        ("headers.tag = { kind = 1, number = 2, smal = 3 };", "did you mean small?"),
+        ("headers.tag.isvalid();", "did you mean isValid?"),
+        ("m.setValid();", "struct metadata_t has no method setValid"),
+        ("headers.tag.isValid(1);", "isValid() takes no arguments"),
+        ("undeclared();", "unknown action or function undeclared"),
+        ("send_to_port();", "send_to_port takes 1 arguments; 0 are given"),
+        ("send_to_port(m.flag);", "argument port is bool; bit<16> was expected"),
+        ("1 = m.mark;", "this stores into something that is no variable"),
+        ("nic.ingress_port = error.NoMatch;", "the value is error; bit<16> was expected"),
+        ("m.flag = error.NoMtch == error.NoMatch;", "did you mean NoMatch?"),
+        ("bit<16> x = 1; bit<16> x = 2;", "x is declared twice"),
+        ("bit<0> x;", "a width of 1 to 4096 was expected"),
+        ("int x = 1;", "a variable cannot be int"),
+        ("TriggerCounter() c;", "an object cannot be declared inside a body"),
+        ("TriggerCounter c;", "is an object, not a value"),
+        ("const bit<8> x = m.mark[7:0];", "constant x must be known at compile time"),
+        ("verify(true, error.NoMatch);", "verify can be called only in a parser; this is a control"),
+        ("return 1;", "nothing here returns a value"),
+        ('m.mark = "text";', "the value is string; bit<16> was expected"),
+        ("m.mark = drop_packet();", "the value is void; bit<16> was expected"),
+        ("m.flag = NoAction;", "NoAction is no value"),
+    ],
+)
+def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: str, words: str) -> None:
+    assert words in p4.refusal(statement)
+
+
+@pytest.mark.parametrize(
+    ("parts", "apply", "words"),
+    [
+        (TABLE + "}", "t.aply();", "did you mean apply?"),
+        (TABLE + "}", "t.apply(1);", "apply() of a table takes no arguments"),
+        (TABLE + "}", "if (t.apply().hitt) { }", "did you mean hit?"),
+        (TABLE + "}", "if (t.apply()) { }", "the condition of if is the result of apply(); bool was expected"),
+        (TABLE + "}", "switch (t.apply().action_run) { b: { } }", "b is no action of table t"),
+        (TABLE + "}", "switch (t.apply().action_run) { a: { } a: { } }", "switch has two cases a"),
+        (TABLE + "}", "switch (t.apply().action_run) { default: { } a: { } }", "default must be the last case"),
+        (TABLE + "}", "switch (m.mark) { 1: { } }", "not supported by nicemu yet: switch over bit<16>"),
+        (TABLE + "default_action = a(); }", "", "action a takes 1 arguments; 0 are given"),
+        (TABLE + "default_action = a(m.mark); }", "", "action data must be known at compile time"),
+        (TABLE + "default_action = b; }", "", "unknown action b"),
+        (TABLE + "size = 0; }", "", "a size of 0; 1 to 16777216 was expected"),
+        (TABLE + "const entries = { 1 &&& 3: a(1); } }", "", "cannot stand in a key of match kind exact"),
+        (TABLE + "const entries = { (1, 2): a(1); } }", "", "2 keysets for 1 keys"),
+        (TABLE + "const entries = { 256: a(1); } }", "", "256 does not fit bit<8>"),
+        (TABLE + "meters = 1; }", "", "not supported by nicemu yet: table property meters"),
+        ("table t { key = { m.mark: fuzzy; } actions = { NoAction; } }", "", "unknown match kind fuzzy"),
+        ("table t { key = { m.mark + 1: exact; } actions = { NoAction; } }", "", "this key needs a name"),
+        ("table t { key = { m.mark: exact; m.mark: exact; } actions = { NoAction; } }", "", "two keys are called"),
+        ("table t { key = { m.mark: lpm; m.flag: ternary; } actions = { NoAction; } }", "", "use ternary for the"),
+        ("table t { key = { m.mark: exact; } }", "", "table t has no actions"),
+        ("action a(inout bit<16> x) { x = 1; }", "a(5);", "action a writes to something that is no variable"),
+        ("action a(bit<16> x) { x = 1; }", "", "this stores into x, which is read-only (action data)"),
+        ("action a(bit<16> x, in bit<8> y) { }", "", "a parameter with a direction follows action data"),
+        ("action a() { a(); }", "", "unknown action or function a"),
+        ("action a() { t.apply(); } " + TABLE + "}", "", "unknown name t"),
+        ("FirmwareEvent<event_t>(5) e;", "", "the constructor was given int; text in quotes expected"),
+        ("FirmwareEvent<headers_t>(\"e\") e;", "", "a struct of numbers was expected"),
+        ("FirmwareEvent(\"e\") e;", "", "FirmwareEvent takes 1 type arguments; 0 are given"),
+        ("FirmwareEvent<event_t>(\"e\") e;", "e.post({ 1 });", "has 1 values; struct event_t has 2 fields"),
+        ("FirmwareEvent<event_t>(\"e\") e;", "e.past({ 1, 2 });", "did you mean post?"),
+        ("TriggerCounter() c;", "c.add(1);", "add takes 2 arguments; 1 are given"),
+        ("@id(0) table t { actions = { NoAction; } }", "", "@id needs a number above 0"),
+    ],
+)
+def test_a_table_or_extern_that_cannot_be_is_refused(
+    p4: SimpleNamespace, parts: str, apply: str, words: str
+) -> None:
+    assert words in p4.refusal(apply, parts=parts)
+
+
+@pytest.mark.parametrize(
+    ("states", "words"),
+    [
+        ("state begin { transition accept; }", "parser P has no state start"),
+        ("state start { transition nowere; } state nowhere { transition accept; }", "did you mean nowhere?"),
+        ("state start { transition accept; } state start { transition accept; }", "has two states start"),
+        ("state start { transition select(m.mark) { 1, 2: accept; } }", "expected ':' after a case of select"),
+        ("state start { transition select(m.mark) { (1, 2): accept; } }", "2 keysets for 1 keys"),
+        ("state start { transition select(m.mark) { 0x10000: accept; } }", "65536 does not fit bit<16>"),
+        ("state start { transition select(m.mark) { 5 .. 4: accept; } }", "this range is empty"),
+        ("state start { transition select(m) { default: accept; } }", "a number was expected"),
+        ("state start { transition select(m.mark) { nic.ingress_port: accept; } }", "known at compile time"),
+        ("state start { packet.extract(m); transition accept; }", "extract of struct metadata_t; a header"),
+        ("state start { m.mark = packet.lookahead(); transition accept; }", "cannot tell what type lookahead"),
+        ("state start { packet.emit(headers); transition accept; }", "did you mean"),
+        ("state start { drop_packet(); transition accept; }", "not supported by nicemu yet: drop_packet in a parser"),
+        ("state start { exit; transition accept; }", "exit cannot stand in a parser"),
+    ],
+)
+def test_a_parser_that_cannot_be_is_refused(p4: SimpleNamespace, states: str, words: str) -> None:
+    refusal = p4.refusal(states=states)
+    assert words in refusal or (words == "did you mean" and "has no method emit" in refusal)
+
+
+@pytest.mark.parametrize(
+    ("top", "words"),
+    [
+        ("header h { bit<7> a; }", "header h is 7 bits long; a multiple of 8 was expected"),
+        ("header h { metadata_t a; }", "a header field cannot be struct metadata_t"),
+        ("header h { bit<8> a; bit<8> a; }", "header h has two fields a"),
+        ("struct s { packet_in p; }", "a struct field cannot be extern packet_in"),
+        ("struct s { lost_t a; }", "unknown type lost_t"),
+        ("struct s { tag_t[4] a; }", "not supported by nicemu yet: header stacks"),
+        ("header_union u { tag_t a; }", "not supported by nicemu yet: header unions"),
+        ("header h { varbit<32> a; }", "not supported by nicemu yet: type varbit"),
+        ("enum bit<2> E { A = 5 }", "5 does not fit bit<2>"),
+        ("enum bit<2> E { A }", "member A needs a value"),
+        ("enum E { A, A }", "enum E has two members A"),
+        ("error { NoMatch }", "error NoMatch is declared twice"),
+        ("const bit<8> x = 1; const bit<8> x = 2;", "x is declared twice"),
+        ("bit<8> x;", "a variable cannot stand outside all blocks"),
+        ("type bit<8> t;", "use typedef"),
+        ("parser Q(packet_in p, out headers_t h, inout metadata_t m) { state start { transition accept; } }"
+         " SmartNic(Q(), C(), D()) main;", "Q has 3 parameters; NicParser has 4"),
+        ("SmartNic(P()) main;", "SmartNic takes 3 blocks; 1 are given"),
+    ],
+)  # fmt: skip
+def test_a_declaration_that_cannot_be_is_refused(p4: SimpleNamespace, top: str, words: str) -> None:
+    assert words in p4.refusal(top=top)
+
+
+def test_the_blocks_must_agree_on_headers_and_metadata(p4: SimpleNamespace) -> None:
+    other = p4.source().replace("inout headers_t headers, inout metadata_t m", "inout other_t headers, inout metadata_t m")
+    from nicemu.p4 import CompileError, compile_text
+
+    with pytest.raises(CompileError, match="parameter headers is struct other_t; struct headers_t was expected"):
+        compile_text(other.replace("struct event_t", "struct other_t { tag_t tag; }\nstruct event_t"))
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ({"states": "state start { packet.extract(headers.tag); }"}, "state start has no transition: packets are rej"),
+        ({"states": "state start { transition accept; } state lost { transition accept; }"}, "state lost is never"),
+        ({"apply": "exit; m.mark = 1;"}, "this is never reached"),
+        ({"apply": "headers.tag.isValid();"}, "the value of this call is not used"),
+        (
+            {"states": "state start { transition select(m.mark) { default: accept; 1: reject; } }"},
+            "this case is never reached",
+        ),
+        ({"top": "control X(inout headers_t h) { apply { } }"}, "control X is not used"),
+    ],
+)
+def test_what_is_legal_and_probably_not_meant_is_a_warning(
+    p4: SimpleNamespace, parts: dict[str, str], words: str
+) -> None:
+    (warning,) = p4.compile(**parts).diagnostics
+    assert f"warning: {words}" in warning.render()
+
+
+def test_one_run_reports_every_error_once(p4: SimpleNamespace) -> None:
+    refusal = p4.refusal("m.mark = lost + 1; m.flag = 1; nic = 2; m.mark = lost;")
+    assert refusal.count("error:") == 4
+    assert refusal.endswith("4 errors")

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Messages carry file, line, column, the source line, a caret and a hint."""
+
+from __future__ import annotations
+
+import pytest
+
+from nicemu.errors import ProtocolError
+from nicemu.p4 import CompileError, Severity, compile_text
+from nicemu.p4.diagnostics import MAX_ERRORS, Diagnostic, Location, SourceFile, did_you_mean
+
+
+def test_a_message_shows_the_place_with_a_caret_below() -> None:
+    source = SourceFile("a.p4", ["first", "\tx = wrong + 1;"])
+    shown = Diagnostic(Severity.ERROR, Location(source, 2, 6, 5), "unknown name wrong", "did you mean ring?")
+    assert shown.render().splitlines() == [
+        "a.p4:2:6: error: unknown name wrong",
+        "    \tx = wrong + 1;",
+        "    \t    ^~~~~",
+        "    hint: did you mean ring?",
+    ]
+    assert (shown.file, shown.line, shown.column, shown.source_line) == ("a.p4", 2, 6, "\tx = wrong + 1;")
+
+
+def test_a_compile_error_holds_every_diagnostic_and_renders_them_all() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text("const bit<8> a = b;\nconst bit<8> c = d;", "two.p4")
+    assert isinstance(caught.value, ProtocolError)
+    assert [(item.line, item.column) for item in caught.value.diagnostics] == [(1, 18), (2, 18), (2, 20)]
+    assert "two.p4:1:18: error: unknown name b" in str(caught.value)
+    assert str(caught.value).endswith("3 errors")
+
+
+def test_an_error_in_an_include_names_the_included_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    (tmp_path / "part.p4").write_text("\nconst bit<8> a = b;\n")
+    with pytest.raises(CompileError, match=r"part\.p4:2:18: error: unknown name b"):
+        compile_text("#include <part.p4>", include_paths=[tmp_path])
+
+
+def test_the_compiler_stops_after_fifty_errors() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text("\n".join(f"const bit<8> a{place} = b{place};" for place in range(200)))
+    assert len(caught.value.diagnostics) == MAX_ERRORS
+
+
+@pytest.mark.parametrize(
+    ("wrong", "known", "hint"),
+    [
+        ("hedaer", ["header", "struct"], "did you mean header?"),
+        ("x", ["header", "struct"], "there is header, struct"),
+        ("x", [], ""),
+        ("x", [f"name{place}" for place in range(9)], ""),
+    ],
+)
+def test_a_hint_names_the_nearest_word_or_the_few_there_are(wrong: str, known: list[str], hint: str) -> None:
+    assert did_you_mean(wrong, known) == hint

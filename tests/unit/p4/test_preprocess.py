@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4-16, "Preprocessing"."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nicemu.p4.diagnostics import Reporter
+from nicemu.p4.preprocess import Preprocessor
+
+
+def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple[list[str], list[str]]:
+    """Return the texts of the tokens, and the messages."""
+    reporter = Reporter()
+    tokens = Preprocessor(reporter, include_paths).preprocess(text, "t.p4", folder)
+    assert tokens[-1].kind == "end"
+    return [token.text for token in tokens[:-1]], [item.render() for item in reporter.diagnostics]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("#define A 8\nbit<A> x", "bit < 8 > x"),
+        ("#define F(a, b) a + b\nF(1, (2, 3)) F", "1 + ( 2 , 3 ) F"),
+        ("#define A B\n#define B 5\nA", "5"),
+        ("#define A A + 1\nA", "A + 1"),
+        ("#define A 1\n#undef A\nA", "A"),
+        ("#define A \\\n 1 + \\\n 2\nA", "1 + 2"),
+        ("#define F(x) x x\nF(F(1))", "1 1 1 1"),
+        ("#define A 1\nbefore\n#define A 2\nA", "before 2"),
+        ("#define F() z\nF()", "z"),
+    ],
+)
+def test_macros_are_expanded(text: str, expected: str) -> None:
+    assert expand(text) == (expected.split(), [])
+
+
+@pytest.mark.parametrize(
+    ("condition", "holds"),
+    [
+        ("#if 1", True),
+        ("#if 0", False),
+        ("#if UNKNOWN", False),
+        ("#if defined(A) && A >= 2", True),
+        ("#if !defined A || A * 2 - 1 == 5", False),
+        ("#ifdef A", True),
+        ("#ifndef A", False),
+        ("#if (1 + 1) == 0x2 && 1 < 2", True),
+    ],
+)
+def test_a_condition_chooses_between_two_parts(condition: str, holds: bool) -> None:
+    text = f"#define A 2\n{condition}\nyes\n#else\nno\n#endif\nend"
+    assert expand(text) == (["yes" if holds else "no", "end"], [])
+
+
+def test_of_several_alternatives_the_first_that_holds_is_taken() -> None:
+    text = "#if 0\na\n#elif 1\nb\n#if 0\nc\n#else\nd\n#endif\n#elif 1\ne\n#else\nf\n#endif"
+    assert expand(text) == (["b", "d"], [])
+
+
+def test_an_include_is_searched_beside_the_file_and_in_the_given_folders(tmp_path: Path) -> None:
+    (tmp_path / "near").mkdir()
+    (tmp_path / "far").mkdir()
+    (tmp_path / "near" / "a.p4").write_text("a\n")
+    (tmp_path / "far" / "b.p4").write_text('#include "c.p4"\nb\n')
+    (tmp_path / "far" / "c.p4").write_text("c\n")
+    text = '#include "a.p4"\n#include <b.p4>\nend'
+    assert expand(text, tmp_path / "far", folder=tmp_path / "near") == (["a", "c", "b", "end"], [])
+
+
+def test_a_missing_include_names_where_it_was_sought(tmp_path: Path) -> None:
+    _, (message,) = expand("#include <core.p4>", tmp_path)
+    assert "t.p4:1:10: error: cannot read core.p4" in message
+    assert f"looked in {tmp_path}" in message
+
+
+def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "loop.p4").write_text('#include "loop.p4"\n')
+    _, messages = expand("#include <loop.p4>", tmp_path)
+    assert "includes are nested deeper than 16" in messages[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("#if 1\na", "1:2: error: this #if has no #endif"),
+        ("#endif", "1:2: error: #endif without #if"),
+        ("#else", "#else without #if"),
+        ("#if 1\n#else\n#else\n#endif", "3:2: error: #else after #else"),
+        ("#if 1 +\n#endif", "#if needs an integer expression"),
+        ("#if\n#endif", "#if needs a condition"),
+        ("#inclde <a>", "unknown directive #inclde"),
+        ("#error out of cheese", "#error out of cheese"),
+        ("#define F(a) a\nF(1, 2)", "2:1: error: macro F takes 1 arguments, given 2"),
+        ("#define F(a\n", "the parameters of this macro are not closed"),
+        ("#define F(x) x\n" + "F(" * 500 + ")" * 500, "macros are nested too deeply"),
+        ("#define A B B\n#define B C C\n#define C D D D D D D D\n#define D " + "x " * 20000 + "\nA", "more than 500000"),
+    ],
+)
+def test_a_faulty_directive_is_reported_at_its_place(text: str, message: str) -> None:
+    _, messages = expand(text)
+    assert message in messages[0]
+
+
+def test_tokens_of_an_expansion_stand_where_the_macro_is_used() -> None:
+    reporter = Reporter()
+    tokens = Preprocessor(reporter).preprocess("#define A 1 + 2\n\n   A", "t.p4", None)
+    assert {(token.location.line, token.location.column) for token in tokens[:-1]} == {(3, 4)}

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that does not mean anything is refused before it runs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from nicemu.errors import ControlError
+from nicemu.pipeline import ir, verify
+
+U16, U8 = ir.Bits(16), ir.Bits(8)
+TAG = ir.Member(ir.Name("headers", ir.Named("headers_t")), "tag", ir.Named("tag_t"))
+NUMBER = ir.Member(TAG, "number", U16)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        (ir.Assign(NUMBER, ir.Constant(1, U8)), "type bit<8> where bit<16> was expected"),
+        (ir.Assign(NUMBER, ir.Constant(1 << 16, U16)), r"65536 is not a bit<16>"),
+        (ir.Assign(ir.Constant(1, U16), NUMBER), "stores into a Constant"),
+        (ir.Assign(ir.Name("lost", U16), NUMBER), "lost is unknown"),
+        (ir.Assign(ir.Member(TAG, "lost", U16), NUMBER), "lost is not one of tag_t"),
+        (ir.Assign(ir.Member(TAG, "number", U8), ir.Constant(1, U8)), "is given as bit<8>; it is bit<16>"),
+        (ir.Assign(NUMBER, ir.Binary("+", NUMBER, ir.Constant(1, U8), U16)), r"\+ does not apply to bit<16>"),
+        (ir.Assign(NUMBER, ir.Binary("<<", NUMBER, ir.Constant(1, ir.Bits(8, True)), U16)), "does not apply"),
+        (ir.Assign(NUMBER, ir.Unary("!", NUMBER, U16)), "! does not apply to bit<16>"),
+        (ir.Assign(NUMBER, ir.Slice(NUMBER, 16, 1, U16)), r"slices \[16:1\] of bit<16>"),
+        (ir.Assign(NUMBER, ir.Lookahead(U16)), "looks ahead for a bit<16> in a control"),
+        (ir.If(NUMBER, ()), "where bool was expected"),
+        (ir.SetValid(NUMBER, True), "where a header was expected"),
+        (ir.Reset("lost"), "lost is unknown"),
+        (ir.Extract(TAG), "is Extract, which cannot stand in a control"),
+        (ir.Emit(TAG), "is Emit, which cannot stand in a control"),
+        (ir.CallAction("C.lost"), "C.lost is unknown"),
+        (ir.CallAction("C.send"), "takes 1 arguments; 0 are given"),
+        (ir.CallFunction("send_to_port"), "takes 1; 0 are given"),
+        (ir.CallMethod("C.lost", "add"), "C.lost is unknown"),
+        (ir.SwitchAction("C.forward", (ir.SwitchCase(("C.lost",), ()),)), "are not all actions of C.forward"),
+    ],
+)
+def test_a_statement_that_means_nothing_is_refused(
+    hand: SimpleNamespace, statement: object, words: str
+) -> None:
+    with pytest.raises(ControlError, match=words):
+        verify(hand.program(statement))
+
+
+def test_an_action_cannot_call_itself_through_another(hand: SimpleNamespace) -> None:
+    loop = (
+        ir.Action("C.a", (), (ir.CallAction("C.b"),)),
+        ir.Action("C.b", (), (ir.If(ir.Constant(1, ir.BOOL), (ir.CallAction("C.a"),)),)),
+    )
+    with pytest.raises(ControlError, match="calls itself; P4 has no recursion"):
+        verify(hand.program(actions=loop))
+
+
+def test_a_table_cannot_be_applied_inside_its_own_key(hand: SimpleNamespace) -> None:
+    key = ir.Key("again", ir.TableApply("C.forward"), ir.MatchKind.EXACT)
+    with pytest.raises(ControlError, match="C.forward cannot be applied here"):
+        verify(hand.program(tables=(hand.table(keys=(key,)),)))
+
+
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        ((ir.MatchKind.LPM, ir.MatchKind.LPM), "more than one lpm key"),
+        ((ir.MatchKind.LPM, ir.MatchKind.TERNARY), "use ternary for the prefix"),
+    ],
+)
+def test_keys_whose_order_would_be_unclear_are_refused(
+    hand: SimpleNamespace, kinds: tuple[ir.MatchKind, ir.MatchKind], words: str
+) -> None:
+    table = hand.table(("number", kinds[0]), ("kind", kinds[1]))
+    with pytest.raises(ControlError, match=words):
+        verify(hand.program(tables=(table,)))
+
+
+@pytest.mark.parametrize(
+    ("keyset", "words"),
+    [
+        (ir.KeyMask(1, 0xFF), "cannot stand in a key of match kind exact"),
+        (ir.KeyAny(), "cannot stand in a key of match kind exact"),
+        (ir.KeyRange(1, 2), "cannot stand in a key of match kind exact"),
+        (ir.KeyMask(1 << 16, 0xFFFF), "does not fit"),
+    ],
+)
+def test_an_entry_that_its_key_cannot_mean_is_refused(
+    hand: SimpleNamespace, keyset: ir.Keyset, words: str
+) -> None:
+    entry = ir.Entry((keyset,), ir.ActionCall("C.drop"))
+    with pytest.raises(ControlError, match=words):
+        verify(hand.program(tables=(hand.table(entries=(entry,)),)))
+
+
+@pytest.mark.parametrize(
+    ("instance", "words"),
+    [
+        (ir.ExternInstance("x", "Teleporter"), "this NIC has TriggerCounter, FirmwareEvent"),
+        (ir.ExternInstance("x", "FirmwareEvent", (), (ir.Named("event_t"),)), "expected: str"),
+        (ir.ExternInstance("x", "FirmwareEvent", ("e",), ()), "0 type arguments; 1 expected"),
+        (ir.ExternInstance("x", "FirmwareEvent", ("e",), (ir.Named("headers_t"),)), "a struct of numbers"),
+    ],
+)
+def test_an_extern_that_the_nic_does_not_have_is_refused(
+    hand: SimpleNamespace, instance: ir.ExternInstance, words: str
+) -> None:
+    with pytest.raises(ControlError, match=words):
+        verify(hand.program(externs=(instance,)))
