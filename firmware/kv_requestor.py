@@ -75,6 +75,7 @@ async def fetch_session(nic: Nic, request: Event) -> None:
         nic.miss(request)
         return
     nic.free_counter(fetch.landed)
+    nic.count("kv.sessions_landed")
     nic.complete(request, slot, len(manifest.chunks), 2 * len(manifest.chunks) * manifest.segment_bytes)
 
 

@@ -37,8 +37,8 @@ class Resume:
         return self.free.popleft()
 
     def drop(self, slot: int) -> None:
-        """A session's memory is not needed any more."""
-        self.free.append(slot)
+        """A session's memory is not needed any more; the next session gets it."""
+        self.free.appendleft(slot)
 
     def offer(self) -> int:
         """Put a free slot on the NIC's ring of landing slots, under a fresh key; return its number."""

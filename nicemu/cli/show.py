@@ -33,7 +33,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     cells = [list(row) for row in rows]
     for place, column in enumerate(columns):
-        numbers = bool(cells) and all(isinstance(row[place], int | float) for row in cells)
+        numbers = bool(cells) and all(isinstance(row[place], int | float | None) for row in cells)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in cells:
         table.add_row(*(Text(_text(value)) for value in row))

@@ -85,8 +85,9 @@ def add(name: str, action: str, settings: tuple[str, ...], priority: int | None,
 @NIC_OPTION
 def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
     """Delete the entry of TABLE with these matches."""
+    keys = _settings(settings)
     with _client(nic) as client:
-        client.delete(name, _settings(settings), priority or 0)
+        client.delete(name, keys, priority or 0)
 
 
 @contextmanager

@@ -22,7 +22,7 @@ from .device import Nic
 
 SPIN_S = 20e-6
 REQUEST_TIMEOUT_S = 30.0
-RECHECK_S = 0.1
+RECHECK_S = 1.0
 """A waiting process looks for itself this often, should a wake-up not come (an error raises only a counter's E)."""
 
 

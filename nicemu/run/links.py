@@ -64,12 +64,14 @@ class PeerLinks:
         unwatch: Callable[[socket.socket], None],
         now: Callable[[], int],
         on_port: Callable[[str, SharedMemoryPort], None] | None,
+        on_peer: Callable[[str], None],
     ) -> None:
         self._device = device
         self._watch = watch
         self._unwatch = unwatch
         self._now = now
         self._on_port = on_port
+        self._on_peer = on_peer
         self._links: dict[str, socket.socket] = {}
         self._pending: dict[int, Callable[[dict[str, Any]], None]] = {}
         self._next_id = 1
@@ -142,6 +144,7 @@ class PeerLinks:
         for (index, size), fd in zip(message["backings"], fds[2:], strict=True):
             map_backing(self._device, name, int(index), Backing.from_fd(fd, int(size)))
         self._links[name] = link
+        self._on_peer(str(message["ip"]))
         self._watch(link, lambda: self._hear(name, link))
 
     def _lose(self, name: str) -> None:

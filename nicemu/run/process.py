@@ -88,7 +88,9 @@ class NicProcess:
         self._owners: dict[socket.socket, tuple[Owner, int]] = {}
         self._ports = LivePorts(self.config, settings)
         on_port = self._ports.add_shared if settings["fabric"] == "shm" else None
-        self._links = PeerLinks(self.device, self._watch, self._unwatch, self._clock.now_ns, on_port)
+        self._links = PeerLinks(
+            self.device, self._watch, self._unwatch, self._clock.now_ns, on_port, self._ports.add_peer
+        )
         self._unsent: dict[bool, deque[bytes]] = {False: deque(), True: deque()}
         self._trace = TraceWriter(Path(settings["trace"]), name) if settings.get("trace") else None
         if self._trace is not None:
@@ -309,7 +311,6 @@ class NicProcess:
             raise UsageError(f"{self.config.name} has no peer {peer!r}; it has {', '.join(places) or 'none'}")
         ip = places[peer]
         self._links.call(peer, ip, self._folder / f"{peer}.sock")
-        self._ports.add_peer(ip)
         flags = FLAG_IMPLICIT_RECEIVES | FLAG_IMMEDIATE_COUNTS
         qp, offer = self.device.begin_connect(owner, peer, flags, private_data)
 

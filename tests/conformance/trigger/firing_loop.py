@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,7 +49,7 @@ class FiringLoop:
         self.pending: list[int] = []
         """Completion counters of operations that the transport took with LATER; they are in flight."""
 
-    def arm(self, *work: DeferredWork, names: list[object] | None = None, owner: int = 0) -> list[Handle]:
+    def arm(self, *work: DeferredWork, names: Sequence[object] = (), owner: int = 0) -> list[Handle]:
         """Arm; `names` are what `names_fired` shows."""
         handles = self.unit.arm(*work, owner=owner)
         for position, handle in enumerate(handles):

@@ -10,9 +10,20 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nicemu.abi import DeferredWork, Opcode
+from nicemu.abi import CommandStatus, DeferredWork, Opcode, pack_deferred
 from nicemu.errors import VerbsStatus
-from nicemu.trigger import DUE, FREE, IN_FLIGHT, WAITING, Limits, next_due, release, take_due
+from nicemu.trigger import (
+    DUE,
+    FREE,
+    IN_FLIGHT,
+    WAITING,
+    Limits,
+    check_armed,
+    next_due,
+    release,
+    take_due,
+    take_slot,
+)
 from tests.conformance.trigger.firing_loop import BUSY, LATER, counter_add, counter_set, write
 
 if TYPE_CHECKING:
@@ -365,6 +376,31 @@ def test_a_firmware_event_fires_like_any_work(loop: FiringLoop) -> None:
     assert loop.unit.state.slots[int(loop._call(next_due))].wr_id == 77
     loop.run()
     assert loop.names_fired == [0]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "status"),
+    [
+        ("completion", 0, CommandStatus.INVALID),
+        ("trigger", 1, CommandStatus.INVALID),
+        ("owner", 9, CommandStatus.PERMISSION),
+        ("opcode", 0, CommandStatus.NOT_SUPPORTED),
+        ("opcode", Opcode.RECV, CommandStatus.NOT_SUPPORTED),
+        ("opcode", 19, CommandStatus.NOT_SUPPORTED),
+        ("opcode", 255, CommandStatus.NOT_SUPPORTED),
+        ("completion", -1, CommandStatus.OK),
+    ],
+)
+def test_a_record_that_no_library_packed_is_checked_too(
+    loop: FiringLoop, field: str, value: int, status: CommandStatus
+) -> None:
+    """R15: a process writes records into shared memory itself."""
+    counter = loop.unit.allocate()
+    slot = int(loop._call(take_slot))
+    record = loop.unit.state.slots[slot]
+    pack_deferred(record, DeferredWork(counter, 1, Opcode.FIRMWARE_EVENT))
+    record[field] = value
+    assert loop._call(check_armed, slot) == status
 
 
 # When the transport cannot take it, and when many counters want to fire.

@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu load` and `nicemu table` against a real P4Runtime server with the pipeline behind it."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nicemu.cli import main
+from nicemu.control import P4RuntimeServer
+from nicemu.pipeline import Engine, Exact, TableEntry
+
+pytestmark = pytest.mark.process
+
+Cli = Callable[..., Result]
+SESSION = 0x0123456789ABCDEF_0123456789ABCDEF
+ENTRY = ("session=0x0123456789abcdef0123456789abcdef", "manifest_address=4096", "manifest_bytes=64")
+ROUTES = """
+#include <core.p4>
+#include <nicemu.p4>
+header ip_t { bit<32> dst; }
+struct headers_t { ip_t ip; }
+struct metadata_t {}
+parser P(packet_in packet, out headers_t headers, inout metadata_t metadata, inout nic_metadata_t nic) {
+    state start { packet.extract(headers.ip); transition accept; }
+}
+control R(inout headers_t headers, inout metadata_t metadata, inout nic_metadata_t nic) {
+    action send(bit<16> port) { send_to_port(port); }
+    table route { key = { headers.ip.dst: lpm; } actions = { send; NoAction; } size = 8; }
+    table acl { key = { headers.ip.dst: ternary; } actions = { send; NoAction; } size = 8; }
+    apply { route.apply(); acl.apply(); }
+}
+control D(packet_out packet, in headers_t headers, in metadata_t metadata, in nic_metadata_t nic) {
+    apply { packet.emit(headers); }
+}
+SmartNic(P(), R(), D()) main;
+"""
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The pipeline of the NIC that the commands find."""
+    engine = Engine()
+    server = P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock")
+    nic = types.SimpleNamespace(name="compute0", p4runtime=server.start())
+    run = types.ModuleType("nicemu.run")
+    run.__dict__.update(find_nic=lambda name: nic)
+    monkeypatch.setitem(sys.modules, "nicemu.run", run)
+    yield engine
+    server.stop()
+
+
+@pytest.fixture
+def nicemu() -> Cli:
+    return lambda *words: CliRunner().invoke(main, list(words), prog_name="nicemu")
+
+
+def test_a_loaded_program_runs_and_takes_entries(engine: Engine, nicemu: Cli) -> None:
+    assert nicemu("load", "p4/kvmatch.p4").stdout == "compute0 runs kvmatch: 1 table, 2 actions\n"
+    assert engine.program is not None
+    added = nicemu("table", "add", "session", "fetch_session", *ENTRY, "hits_counter=7")
+    assert (added.exit_code, added.output) == (0, "")
+    entry = TableEntry((Exact(SESSION),), "KvMatch.fetch_session", (4096, 64, 7))
+    assert list(engine.read("KvMatch.session")) == [entry]
+    deleted = nicemu("table", "delete", "session", ENTRY[0])
+    assert (deleted.exit_code, deleted.output) == (0, "")
+    assert list(engine.read("KvMatch.session")) == []
+
+
+def test_a_program_with_errors_leaves_the_running_one(engine: Engine, nicemu: Cli, tmp_path: Path) -> None:
+    nicemu("load", "p4/kvmatch.p4")
+    before = engine.program
+    broken = tmp_path / "broken.p4"
+    broken.write_text("#include <core.p4>\n#include <nowhere.p4>\nheader h { bit<0> x; }\n")
+    result = nicemu("load", str(broken))
+    assert result.exit_code == 1
+    assert "broken.p4:2:" in result.stderr
+    assert engine.program is before
+
+
+def test_a_listing_shows_entries_as_they_are_typed(engine: Engine, nicemu: Cli) -> None:
+    nicemu("load", "p4/kvmatch.p4")
+    nicemu("table", "add", "session", "fetch_session", *ENTRY, "hits_counter=7")
+    lines = nicemu("table", "list").stdout.splitlines()
+    assert lines[0] == "KvMatch.session: 1 of 4096 entries"
+    assert lines[1].split() == ["headers.kv.session", "(exact)", "action", "hits"]
+    call = "KvMatch.fetch_session(manifest_address=0x1000, manifest_bytes=0x40, hits_counter=0x7)"
+    assert lines[3].split() == [f"{SESSION:#x}", *call.split(), "0"]
+    assert lines[4].split()[:2] == ["(default)", "NoAction()"]
+
+
+def test_the_same_listing_as_json(engine: Engine, nicemu: Cli) -> None:
+    nicemu("load", "p4/kvmatch.p4")
+    nicemu("table", "add", "session", "fetch_session", *ENTRY, "hits_counter=7")
+    (table,) = json.loads(nicemu("table", "list", "session", "--json").stdout)
+    assert (table["table"], table["size"], table["default"]["name"]) == ("KvMatch.session", 4096, "NoAction")
+    parameters = {"manifest_address": "0x1000", "manifest_bytes": "0x40", "hits_counter": "0x7"}
+    assert table["entries"] == [
+        {
+            "keys": {"headers.kv.session": f"{SESSION:#x}"},
+            "priority": 0,
+            "action": {"name": "KvMatch.fetch_session", "parameters": parameters},
+            "const": False,
+            "hits": 0,
+        }
+    ]
+
+
+def test_prefixes_masks_and_priorities_come_back_as_they_went(
+    engine: Engine, nicemu: Cli, tmp_path: Path
+) -> None:
+    (tmp_path / "routes.p4").write_text(ROUTES)
+    assert nicemu("load", str(tmp_path / "routes.p4")).exit_code == 0
+    nicemu("table", "add", "route", "send", "dst=10.0.0.0/8", "port=3")
+    nicemu("table", "add", "acl", "send", "dst=0x10&&&0xf0", "port=4", "--priority", "9")
+    nicemu("table", "add", "acl", "NoAction", "--priority", "1")
+    listed = {
+        table["table"]: table["entries"] for table in json.loads(nicemu("table", "list", "--json").stdout)
+    }
+    assert [entry["keys"] for entry in listed["R.route"]] == [{"headers.ip.dst": "0xa000000/8"}]
+    found = {entry["priority"]: entry["keys"]["headers.ip.dst"] for entry in listed["R.acl"]}
+    assert found == {9: "0x10&&&0xf0", 1: "*"}
+    assert "(default)" in nicemu("table", "list", "acl").stdout
+    assert nicemu("table", "delete", "acl", "dst=0x10&&&0xf0", "--priority", "9").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("sessions", "fetch_session"), "the program has no table sessions; it has KvMatch.session"),
+        (("session", "fetch"), "has no action fetch; it has KvMatch.fetch_session, NoAction"),
+        (("session", "NoAction"), "headers.kv.session is exact: it needs a value"),
+        (("session", "NoAction", "session=1", "port=3"), "port is none of the keys (headers.kv.session)"),
+        (("session", "fetch_session", "session=1"), "no value for parameter manifest_address"),
+        (("session", "NoAction", "session=zero"), "'zero' is not a value"),
+        (("session", "NoAction", f"session={1 << 128}"), "is bit<128>"),
+    ],
+)
+def test_an_entry_that_does_not_fit_is_refused_with_a_sentence(
+    engine: Engine, nicemu: Cli, words: tuple[str, ...], sentence: str
+) -> None:
+    nicemu("load", "p4/kvmatch.p4")
+    result = nicemu("table", "add", *words)
+    assert result.exit_code == 1
+    assert sentence in result.stderr
+    assert list(engine.read("KvMatch.session")) == []
+
+
+def test_an_entry_that_is_there_already_is_refused(engine: Engine, nicemu: Cli) -> None:
+    nicemu("load", "p4/kvmatch.p4")
+    for status in (0, 1):
+        assert nicemu("table", "add", "session", "NoAction", "session=1").exit_code == status
+
+
+def test_without_a_program_there_is_nothing_to_list(engine: Engine, nicemu: Cli) -> None:
+    result = nicemu("table", "list")
+    assert (result.exit_code, result.stderr) == (1, "Error: device 1 runs no program; load one first\n")

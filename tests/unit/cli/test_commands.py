@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+from click.shell_completion import ShellComplete
+from click.testing import Result
+
+import nicemu as package
+from nicemu.cli import main
+from nicemu.cli.commands import COMMANDS
+
+Cli = Callable[..., Result]
+HEAVY = ("numba", "llvmlite", "numpy", "grpc", "google", "torch", "rich", "scapy", "cffi")
+WATCH_IMPORTS = f"""
+import sys
+try:
+    from nicemu.cli import main
+    main(sys.argv[1:], prog_name="nicemu")
+finally:
+    found = [name for name in {HEAVY} if name in sys.modules]
+    assert not found, found
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("words", [("--help",), ("table", "--help"), ("up", "--help"), ("doctor", "--help")])
+def test_help_imports_no_compiler_no_numpy_and_no_grpc(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-c", WATCH_IMPORTS, *words]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.startswith("Usage: nicemu")
+
+
+def test_help_lists_every_command_that_is_not_hidden(nicemu: Cli) -> None:
+    listed = nicemu("--help").output.partition("Commands:")[2]
+    for name, entry in COMMANDS.items():
+        assert (f"  {name} " in listed) is not entry.hidden
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"demo"}))
+def test_every_command_is_where_the_list_says(name: str) -> None:
+    command = main.get_command(click.Context(main), name)
+    assert isinstance(command, click.Command)
+    assert command.name == name
+
+
+def test_the_version_is_that_of_the_package(nicemu: Cli) -> None:
+    assert nicemu("--version").output == f"nicemu, version {package.__version__}\n"
+
+
+def test_an_unknown_command_is_wrong_usage(nicemu: Cli) -> None:
+    result = nicemu("stat")
+    assert result.exit_code == 2
+    assert "No such command 'stat'" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "expected"),
+    [
+        ([], "st", ["status", "stats"]),
+        ([], "nic", []),
+        ([], "--v", ["--version"]),
+        (["table"], "", ["add", "delete", "list"]),
+        (["compile", "--emit"], "", ["ir", "p4info"]),
+    ],
+)
+def test_a_shell_can_complete_commands_options_and_choices(
+    words: list[str], begun: str, expected: list[str]
+) -> None:
+    completions = ShellComplete(main, {}, "nicemu", "_NICEMU_COMPLETE").get_completions(words, begun)
+    assert [item.value for item in completions] == expected
+
+
+def test_no_command_imports_a_heavy_package_or_a_room_before_it_runs() -> None:
+    allowed = {"nicemu", "nicemu.errors"}
+    for path in Path(str(package.__path__[0]), "cli").glob("*.py"):
+        if path.name == "demo.py":
+            continue
+        for node in ast.parse(path.read_text()).body:
+            names = []
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in names:
+                assert name.partition(".")[0] not in HEAVY, f"{path.name} imports {name} at once"
+                assert not name.startswith("nicemu") or name in allowed, f"{path.name} imports {name} at once"

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from click.testing import Result
+
+from nicemu.errors import NicemuError
+
+if TYPE_CHECKING:
+    from tests.unit.cli.conftest import World
+
+Cli = Callable[..., Result]
+
+
+def test_up_shows_progress_on_stderr_and_the_nics_on_stdout(world: World, nicemu: Cli) -> None:
+    result = nicemu("up", "examples/two_storage_nodes.toml")
+    assert result.exit_code == 0
+    assert result.stderr == "compiling the datapath\n"
+    row = result.stdout.splitlines()[2]
+    assert row.split()[:4] == ["compute0", "two_storage_nodes", "4321", "kvmatch"]
+
+
+def test_up_hands_its_options_on(world: World, nicemu: Cli) -> None:
+    nicemu("up", "mine.toml", "--fabric", "udp", "--pcap", "caught", "--trace", "trace.json")
+    options = {"fabric": "udp", "pcap": Path("caught"), "trace": Path("trace.json")}
+    assert world.brought_up == [(Path("mine.toml"), options)]
+
+
+def test_down_names_what_it_stopped(world: World, nicemu: Cli) -> None:
+    assert nicemu("down").stdout == "stopped compute0\n"
+    world.nics = []
+    assert nicemu("down", "mine.toml").stdout == "no NIC was running\n"
+    assert world.taken_down == [None, Path("mine.toml")]
+
+
+def test_status_shows_what_each_nic_says_it_runs(world: World, nicemu: Cli) -> None:
+    assert "kv_follow_up, kv_chunk_missing" in nicemu("status").stdout
+    told = json.loads(nicemu("status", "--json").stdout)
+    assert told == [
+        {
+            "nic": "compute0",
+            "topology": "two_storage_nodes",
+            "pid": 4321,
+            "program": "kvmatch",
+            "firmware": ["kv_follow_up", "kv_chunk_missing"],
+            "problem": None,
+            "p4runtime": "unix:/run/nic.p4rt",
+            "socket": "/run/nic.sock",
+        }
+    ]
+
+
+def test_status_shows_a_nic_that_does_not_answer(world: World, nicemu: Cli) -> None:
+    world.answers["describe"] = NicemuError("compute0 does not answer")
+    result = nicemu("status")
+    assert result.exit_code == 0
+    assert result.stdout.splitlines()[2].endswith("compute0 does not answer")
+
+
+def test_status_without_a_nic_says_how_to_start_some(world: World, nicemu: Cli) -> None:
+    world.nics = []
+    assert "nicemu up examples/two_storage_nodes.toml" in nicemu("status").stdout
+    assert json.loads(nicemu("status", "--json").stdout) == []

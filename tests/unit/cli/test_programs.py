@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import Result
+
+from nicemu.errors import NicemuError
+from nicemu.pipeline import Program
+from nicemu.programs import programs_root
+
+if TYPE_CHECKING:
+    from tests.unit.cli.conftest import World
+
+Cli = Callable[..., Result]
+BROKEN = "#include <core.p4>\ncontrol C() {\n    apply { x = 1; y = 2; }\n}\n"
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> Path:
+    path = tmp_path / "broken.p4"
+    path.write_text(BROKEN)
+    return path
+
+
+def test_every_diagnostic_is_printed_with_its_place_and_the_status_is_1(nicemu: Cli, broken: Path) -> None:
+    result = nicemu("compile", str(broken))
+    assert result.exit_code == 1
+    assert result.stdout == ""
+    assert "broken.p4:3:13: error:" in result.stderr
+    assert "broken.p4:3:20: error:" in result.stderr
+    assert "    apply { x = 1; y = 2; }" in result.stderr
+
+
+def test_a_program_that_does_not_compile_reaches_no_nic(world: World, nicemu: Cli, broken: Path) -> None:
+    world.nics = []
+    result = nicemu("load", str(broken))
+    assert result.exit_code == 1
+    assert "no NIC" not in result.stderr
+
+
+def test_a_shipped_program_is_found_by_its_name(
+    nicemu: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert nicemu("compile", "p4/kvmatch.p4").stdout == "kvmatch: 1 table, 2 actions\n"
+
+
+def test_the_emitted_ir_is_the_program(nicemu: Cli) -> None:
+    program = Program.from_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
+    assert [table.name for table in program.control.tables] == ["KvMatch.session"]
+
+
+def test_the_emitted_p4info_names_the_tables(nicemu: Cli) -> None:
+    told = json.loads(nicemu("compile", "p4/kvmatch.p4", "--emit", "p4info").stdout)
+    assert [table["name"] for table in told["tables"]] == ["KvMatch.session"]
+
+
+def test_flash_sends_the_whole_path_and_lists_the_handlers(world: World, nicemu: Cli) -> None:
+    result = nicemu("flash", "firmware/kv_storage.py", "--nic", "compute0")
+    path = programs_root() / "firmware" / "kv_storage.py"
+    assert world.asked == [("compute0", "flash", {"path": str(path)})]
+    assert result.stdout == "compute0 runs kv_storage.py: kv_fetch\n"
+
+
+def test_firmware_that_the_nic_refuses_is_an_error_of_the_user(world: World, nicemu: Cli) -> None:
+    world.answers["flash"] = NicemuError("kv_storage.py: asyncio may not be imported")
+    result = nicemu("flash", "firmware/kv_storage.py")
+    assert (result.exit_code, result.stderr) == (1, "Error: kv_storage.py: asyncio may not be imported\n")
+
+
+def test_a_file_that_is_nowhere_is_named_with_the_places(world: World, nicemu: Cli) -> None:
+    result = nicemu("flash", "firmware/nowhere.py")
+    assert result.exit_code == 1
+    assert "no file firmware/nowhere.py here" in result.stderr
