@@ -12,13 +12,17 @@ from nicemu.kv import Answer, KvProtocolError, Request, decode
 
 
 def main() -> None:
-    """Obey lines until the input ends: {"do": "send"} sends a prompt, {"do": "answer"} waits for its answer."""
+    """Obey lines until the input ends: {"do": "send"} sends a prompt, {"do": "answer"} waits for its
+    answer.
+    """
     link = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     link.bind(("127.0.0.1", 0))
     for line in sys.stdin:
         message = json.loads(line)
         if message["do"] == "send":
-            request = Request(message["request_id"], bytes.fromhex(message["session"]), message["prompt"].encode())
+            request = Request(
+                message["request_id"], bytes.fromhex(message["session"]), message["prompt"].encode()
+            )
             sent = link.sendto(request.encode(), (message["host"], message["port"]))
             reply: dict[str, Any] = {"bytes": sent}
         else:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Kernels of the stand-in GPU: the decoder, layer by layer, over session slots in memory that the NIC reaches."""
+"""Kernels of the stand-in GPU: the decoder, layer by layer, over session slots in memory that the NIC
+reaches.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ class Kernels:
     def logits(self) -> dict[str, Any]:
         """Return the most likely next token and a digest of all logits, bit for bit."""
         logits = self.decoder.logits(self.hidden)
-        return {"token": int(np.argmax(logits)), "logits": blake2b(logits.tobytes(), digest_size=16).hexdigest()}
+        return {
+            "token": int(np.argmax(logits)),
+            "logits": blake2b(logits.tobytes(), digest_size=16).hexdigest(),
+        }
 
     def poison(self, slot: int) -> None:
         """Fill a slot with a pattern that no cache holds."""

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A serving host in small: answers prompts, leaves KV with the storage NICs, goes on from what the NIC brought back.
+"""A serving host in small: answers prompts, leaves KV with the storage NICs, goes on from what the NIC
+brought back.
 
 It runs unchanged over live NICs and in the stepper: everything it needs comes in with the NIC and the stream.
 """
@@ -66,7 +67,12 @@ class Server:
         self.config = decoder.DecoderConfig(**(config or {}))
         model = self.config
         self.layout = KvLayout(
-            model.layers, model.blocks, model.block_tokens, model.kv_heads, model.head_dim, np.dtype(np.float32)
+            model.layers,
+            model.blocks,
+            model.block_tokens,
+            model.kv_heads,
+            model.head_dim,
+            np.dtype(np.float32),
         )
         nic.listen()
         peers = [

@@ -34,7 +34,9 @@ def next_serial(nic: Nic) -> int:
 
 
 async def arrived(nic: Nic, fetch: Fetch, count: int) -> None:
-    """Wait until `count` chunks have landed; ask again when nothing comes (the storage NIC answers each once)."""
+    """Wait until `count` chunks have landed; ask again when nothing comes (the storage NIC answers each
+    once).
+    """
     for _ in range(ATTEMPTS):
         try:
             await fetch.landed.reaches(count, timeout_ns=RETRY_NS)

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Storage NIC: keep chunks on NVMe and serve them, peer-to-peer between NVMe and NIC memory.
 
-Storing: a chunk arrives in a slot, its blocks are written, then its record in the catalogue, and only when both are
-durable the peer's counter is bumped. Records of chunks that arrive together share the two flushes. Serving: the blocks
-are read into NIC memory, checked against the record's checksum, and written to the landing addresses.
+Storing: a chunk arrives in a slot, its blocks are written, then its record in the catalogue, and only when
+both are durable the peer's counter is bumped. Records of chunks that arrive together share the two flushes.
+Serving: the blocks are read into NIC memory, checked against the record's checksum, and written to the
+landing addresses.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def grant_lease(nic: Nic, connection: Connection) -> dict[str, int]:
     slot_bytes = connection.private_data.get("slot_bytes", 64 << 10)
     if not 1 <= slot_count <= MAX_SLOTS or not 1 <= slot_bytes <= MAX_CHUNK_BYTES or slot_bytes % BLOCK_BYTES:
         raise NicemuError(
-            f"{slot_count} slots of {slot_bytes} bytes; at most {MAX_SLOTS} of {MAX_CHUNK_BYTES} in whole blocks "
+            f"{slot_count} slots of {slot_bytes} bytes; at most {MAX_SLOTS} of {MAX_CHUNK_BYTES} in blocks "
             f"of {BLOCK_BYTES}"
         )
     descriptors = -(-slot_count * DESCRIPTOR_BYTES // BLOCK_BYTES) * BLOCK_BYTES

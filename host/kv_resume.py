@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
 
 from nicemu.errors import ResourceError
 from nicemu.host import Counter, Memory, Nic, Packet
@@ -16,7 +15,8 @@ MANIFEST_BYTES = 64 << 10
 class Resume:
     """Session memory that the NIC may land in, and the sessions it knows.
 
-    `memory[i]` holds one session; all of them begin on the free ring of this object, and `offer` puts one on the NIC's.
+    `memory[i]` holds one session; all of them begin on the free ring of this object, and `offer` puts one on
+    the NIC's.
     """
 
     def __init__(self, nic: Nic, layout: KvLayout, slot_count: int, session_count: int = 256) -> None:
@@ -71,7 +71,9 @@ class Resume:
         data = manifest.encode()
         row = self._rows.get(manifest.session)
         if len(data) > MANIFEST_BYTES or (row is None and not self._free_rows):
-            raise ResourceError(f"a manifest of {len(data)} bytes, {len(self._free_rows)} rows of {MANIFEST_BYTES} free")
+            raise ResourceError(
+                f"a manifest of {len(data)} bytes, {len(self._free_rows)} rows of {MANIFEST_BYTES} free"
+            )
         if row is not None:
             self.withdraw_session(manifest.session)
         row = self._rows[manifest.session] = self._free_rows.popleft()

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Leave a session's KV chunks with the storage NICs as the GPU produces them: deferred writes, armed beforehand."""
+"""Leave a session's KV chunks with the storage NICs as the GPU produces them: deferred writes, armed
+beforehand.
+"""
 
 from __future__ import annotations
 
@@ -68,8 +70,8 @@ class SwapOut:
         for peer, free in enumerate(self.free):
             if wanted.count(peer) > len(free):
                 raise ResourceError(
-                    f"{self.peers[peer].name} has {len(free)} free slots, {wanted.count(peer)} are needed; wait until "
-                    "earlier chunks are durable, or connect with a larger slot_count"
+                    f"{self.peers[peer].name} has {len(free)} free slots, {wanted.count(peer)} are needed; "
+                    "wait until earlier chunks are durable, or connect with a larger slot_count"
                 )
         return [(peer, self.free[peer].popleft()) for peer in wanted]
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """One source, run two ways: compiled by numba (GIL released), or interpreted as it stands.
 
-`@hot` marks a function of the datapath. `interpreted(function)` gives the same source without the JIT, with every
-hot function that it calls replaced likewise. Intrinsics (atomics, copies) are plain Python functions with a numba
+`@hot` marks a function of the datapath. `interpreted(function)` gives the same source without the JIT, with
+every hot function that it calls replaced likewise. Intrinsics (atomics, copies) are plain Python functions
+with a numba
 `@overload`, so both ways call them by the same name. `NICEMU_JIT=0` turns the compiler off altogether.
 """
 
@@ -13,9 +14,16 @@ import types
 from collections.abc import Callable
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+
+Int: TypeAlias = Any
+"""An integer of a hot function: Python's, or NumPy's of the width that the caller says."""
+Flag: TypeAlias = Any
+"""A truth value of a hot function."""
+Records: TypeAlias = Any
+"""A structured array whose records have their fields as attributes (a NumPy recarray), or one such record."""
 
 JIT = os.environ.get("NICEMU_JIT", "1") != "0"
 _extensions: list[Callable[[], None]] = []
@@ -23,7 +31,9 @@ _numba: Any = None
 
 
 def extend(register: Callable[[], None]) -> None:
-    """Have `register` teach numba some intrinsics before anything is compiled; never called without the JIT."""
+    """Have `register` teach numba some intrinsics before anything is compiled; never called without the
+    JIT.
+    """
     if _numba is None:
         _extensions.append(register)
     else:
@@ -31,7 +41,9 @@ def extend(register: Callable[[], None]) -> None:
 
 
 def hot(function: Function) -> Function:
-    """Compile `function` on first call, without the GIL, cached on disk; plain Python where the JIT is off."""
+    """Compile `function` on first call, without the GIL, cached on disk; plain Python where the JIT is
+    off.
+    """
     if not JIT:
         return function
     compiled: Function = _compiler().njit(nogil=True, cache=True, error_model="numpy")(function)
@@ -49,7 +61,6 @@ def interpreted(function: Function, _seen: dict[int, Any] | None = None) -> Func
         return twin
     namespace = dict(source.__globals__)
     plain = types.FunctionType(source.__code__, namespace, source.__name__, source.__defaults__)
-    plain.__kwdefaults__ = source.__kwdefaults__
     seen[id(function)] = plain
     for name in source.__code__.co_names:
         if hasattr(namespace.get(name), "py_func"):
@@ -60,9 +71,9 @@ def interpreted(function: Function, _seen: dict[int, Any] | None = None) -> Func
 def cache_folder() -> Path:
     """Return where compiled code is kept: one folder for each state of the sources it is compiled from.
 
-    numba notices a change in the file of a cached function, but not in the files of the functions and constants that
-    it uses. Those are this file and the status codes, the shared layouts and atomics, and whatever marks hot functions
-    or defines array layouts.
+    numba notices a change in the file of a cached function, but not in the files of the functions and
+    constants that it uses. Those are this file and the status codes, the shared layouts and atomics, and
+    whatever marks hot functions or defines array layouts.
     """
     package = Path(__file__).resolve().parent
     digest = blake2b(digest_size=8)

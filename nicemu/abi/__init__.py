@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What host and NIC must agree on: the vocabulary of work, its encodings in shared memory, the register layout.
+"""What host and NIC must agree on: the vocabulary of work, its encodings in shared memory, the register
+layout.
 
 Imports nothing but errors. Specifications: fi_trigger(3), fi_cntr(3), ibv_post_send(3), ibv_poll_cq(3).
 """
@@ -25,13 +26,6 @@ from .program import Condition, Program, RemoteSpan, Span, Step
 from .work import MAX_SGE, Access, DeferredWork, Opcode, Sge, WorkCompletion, WorkRequest
 
 __all__ = [
-    "Condition",
-    "Connection",
-    "Program",
-    "RemoteSpan",
-    "SharedMemory",
-    "Span",
-    "Step",
     "ABI_VERSION",
     "ARMED",
     "COMMAND",
@@ -44,9 +38,16 @@ __all__ = [
     "Access",
     "CommandCode",
     "CommandStatus",
+    "Condition",
+    "Connection",
     "DeferredWork",
     "Opcode",
+    "Program",
+    "RemoteSpan",
     "Sge",
+    "SharedMemory",
+    "Span",
+    "Step",
     "WorkCompletion",
     "WorkRequest",
     "pack_deferred",

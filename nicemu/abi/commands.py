@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Encodings in shared memory, version 1: 64-byte work, 128-byte armed work, 64-byte commands and completions.
 
-All little-endian and naturally aligned. A ring entry becomes visible by its last word, `ready`, which is stored last
-with release order and holds the entry's number plus one, so that a stale entry of an earlier lap is never taken.
+All little-endian and naturally aligned. A ring entry becomes visible by its last word, `ready`, which is
+stored last with release order and holds the entry's number plus one, so that a stale entry of an earlier lap
+is never taken.
 """
 
 from __future__ import annotations
@@ -41,8 +42,9 @@ WORK = np.dtype(
         ("wr_id", "u8"),
     ]
 )
-"""One work request. Atomics keep `compare_add` in `sge1_address` and `swap` in the two words behind it; counter
-operations keep the operand in `remote_address` and the target counter in `rkey`; a firmware event its cookie in
+"""One work request. Atomics keep `compare_add` in `sge1_address` and `swap` in the two words behind it;
+counter operations keep the operand in `remote_address` and the target counter in `rkey`; a firmware event its
+cookie in
 `wr_id`."""
 
 ARMED = np.dtype(
@@ -130,8 +132,8 @@ def _store(record: np.void, fields: dict[str, int]) -> None:
 def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> None:
     """Fill the work part of a WORK or ARMED record.
 
-    Raises: UsageError for more than two pieces of local memory, an atomic without exactly one of 8 bytes, or a number
-    that does not fit its field.
+    Raises: UsageError for more than two pieces of local memory, an atomic without exactly one of 8 bytes, or
+    a number that does not fit its field.
     """
     if len(work.sges) > MAX_SGE:
         raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE}")
@@ -188,8 +190,8 @@ def unpack_work(record: np.void) -> WorkRequest:
 def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
     """Fill an ARMED record.
 
-    Raises: UsageError if a counter operation or firmware event names a completion counter or holds a work request, a
-    data operation holds none or one with another opcode, or a number does not fit its field.
+    Raises: UsageError if a counter operation or firmware event names a completion counter or holds a work
+    request, a data operation holds none or one with another opcode, or a number does not fit its field.
     Source: fi_trigger(3), DEFERRED WORK QUEUES ("completion_cntr ... must be NULL" for counter operations).
     """
     work, opcode = deferred.work, deferred.opcode

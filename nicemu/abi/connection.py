@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The seam between a host program and a NIC, live or stepped: memory, requests, notification, waiting.
 
-`nicemu.host` implements it over mapped memory and a UNIX socket; `nicemu.run.Simulation` implements it so that `wait`
-advances virtual time. The host library above it is the same.
+`nicemu.host` implements it over mapped memory and a UNIX socket; `nicemu.run.Simulation` implements it so
+that `wait` advances virtual time. The host library above it is the same.
 """
 
 from __future__ import annotations
@@ -45,7 +45,8 @@ class Connection(Protocol):
     ) -> bool:
         """Wait until `is_true()`; False if that takes longer than `timeout_s`.
 
-        `wake`: a counter and a threshold at which the NIC shall wake this process; None: when a packet arrives.
+        `wake`: a counter and a threshold at which the NIC shall wake this process; None: when a packet
+        arrives.
         """
         ...
 

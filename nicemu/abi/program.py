@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What people arm: a list of operations, each behind a condition on a counter, armed all or nothing.
 
-A `Program` knows nothing of the NIC that will run it; the host library arms it, and a backend with triggers of its own
-may take it over whole.
+A `Program` knows nothing of the NIC that will run it; the host library arms it, and a backend with triggers
+of its own may take it over whole.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ class CounterLike(Protocol):
     """Anything with a counter's number."""
 
     @property
-    def index(self) -> int: ...
+    def index(self) -> int:
+        """The counter's number."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSpan:
-    """Memory of a peer, reached through queue pair `qp_num`: an iova, a length, and the rkey that covers it."""
+    """Memory of a peer, reached through queue pair `qp_num`: an iova, a length, and the rkey that covers
+    it.
+    """
 
     qp_num: int
     address: int
@@ -122,7 +126,13 @@ class Step:
         self._arm(work, remote.qp_num, then)
 
     def fetch_add(
-        self, old: Span, remote: RemoteSpan, value: int, *, then: CounterLike | None = None, signaled: bool = False
+        self,
+        old: Span,
+        remote: RemoteSpan,
+        value: int,
+        *,
+        then: CounterLike | None = None,
+        signaled: bool = False,
     ) -> None:
         """Add to 8 remote bytes; the old value lands in `old`."""
         work = WorkRequest(

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Layout of the memory that a NIC shares, version 1: with each owner (a host process), and with its peers.
 
-An owner maps one BAR of its own, so that no process sees another one's rings or counters. Peers on the same machine map
-the public tables (memory regions and queue pairs) and an inbox each. Every word has one writer. Offsets in bytes.
+An owner maps one BAR of its own, so that no process sees another one's rings or counters. Peers on the same
+machine map the public tables (memory regions and queue pairs) and an inbox each. Every word has one writer.
+Offsets in bytes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ HOST_WORDS = 0x2000
 NIC_WORDS = 0x3000
 WORD_STRIDE = 64
 WORD_COMMANDS, WORD_RESPONSES, WORD_COMPLETIONS, WORD_RECEIVE, WORD_TRANSMIT = 0, 1, 2, 6, 7
-"""Word numbers in both pages: the producer's tail in the producer's page, the consumer's head in the consumer's."""
+"""Word numbers in both pages: the producer's tail in the producer's page, the consumer's head in the
+consumer's.
+"""
 COMMANDS = 0x4000
 COMMAND_COUNT = 256
 RESPONSES = 0x8000

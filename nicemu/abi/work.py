@@ -51,9 +51,9 @@ class Sge:
 class WorkRequest:
     """One operation for a queue pair.
 
-    `remote_address` is the iova that the peer's region `rkey` covers; `imm_data` is 32 bits, delivered with the
-    *_WITH_IMM opcodes. For atomics the one `sge` (8 bytes) receives the old value; `compare_add` is the value to
-    add (FETCH_ADD) or to compare with (COMPARE_SWAP), `swap` the value to store.
+    `remote_address` is the iova that the peer's region `rkey` covers; `imm_data` is 32 bits, delivered with
+    the *_WITH_IMM opcodes. For atomics the one `sge` (8 bytes) receives the old value; `compare_add` is the
+    value to add (FETCH_ADD) or to compare with (COMPARE_SWAP), `swap` the value to store.
     """
 
     opcode: Opcode
@@ -88,8 +88,8 @@ class WorkCompletion:
 class DeferredWork:
     """Work that fires once, when success plus errors of counter `trigger` reach `threshold`.
 
-    `completion` names the counter that counts the operation's end (None: nobody). Counter operations take their
-    target in `target` and their operand in `value`; they have no completion counter.
+    `completion` names the counter that counts the operation's end (None: nobody). Counter operations take
+    their target in `target` and their operand in `value`; they have no completion counter.
     Source: fi_trigger(3), DEFERRED WORK QUEUES.
     """
 

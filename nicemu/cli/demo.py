@@ -19,16 +19,22 @@ STORAGE = ["storage0", "storage1"]
 
 
 @click.command()
-@click.option("--fabric", type=click.Choice(["direct", "udp", "shm"]), default=None, help="What carries RDMA.")
-@click.option("--pcap", type=click.Path(file_okay=False, path_type=Path), help="Leave captures in this folder.")
+@click.option(
+    "--fabric", type=click.Choice(["direct", "udp", "shm"]), default=None, help="What carries RDMA."
+)
+@click.option(
+    "--pcap", type=click.Path(file_okay=False, path_type=Path), help="Leave captures in this folder."
+)
 @click.option("--trace", type=click.Path(dir_okay=False, path_type=Path), help="Write a Perfetto trace.")
-@click.option("--blocks", type=click.IntRange(4, 4096), default=32, show_default=True, help="KV blocks a session.")
+@click.option(
+    "--blocks", type=click.IntRange(4, 4096), default=32, show_default=True, help="KV blocks a session."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def demo(fabric: str | None, pcap: Path | None, trace: Path | None, blocks: int, as_json: bool) -> None:
     """Run the whole journey: store by triggers, evict, come back, fetch with the host stopped, go on.
 
-    Three NIC processes, a host process with a stand-in GPU process, and a client process; exit status 0 only if
-    everything held.
+    Three NIC processes, a host process with a stand-in GPU process, and a client process; exit status 0 only
+    if everything held.
     """
     from nicemu.errors import NicemuError
     from nicemu.run import Instance
@@ -90,11 +96,14 @@ def show(report: Report) -> None:
     for claim, is_so in report.held.items():
         console.print(f"  {'yes' if is_so else 'NO '}  {claim}", style=None if is_so else "bold red")
     figures = report.figures
-    same = report.held["logits are bit-equal to that run"] and report.held["tokens equal a run without eviction"]
+    same = (
+        report.held["logits are bit-equal to that run"] and report.held["tokens equal a run without eviction"]
+    )
     intact = report.held["the bytes that came back are the bytes that left"]
     waiting_us = figures["host_cpu_ns_while_waiting"] / 1000
     console.print(
-        f"tokens {'equal' if same else 'DIFFER'}, bytes {'equal' if intact else 'DIFFER'}; host CPU in steps 5 to 7: "
+        f"tokens {'equal' if same else 'DIFFER'}, bytes {'equal' if intact else 'DIFFER'}; "
+        f"host CPU in steps 5 to 7: "
         f"{figures['host_cpu_ns_while_stopped']} ns stopped, {waiting_us:.0f} us when only waiting"
     )
 

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What `nicemu demo` runs: two users, a host process, a stand-in GPU, three NICs, and a host that is stopped."""
+"""What `nicemu demo` runs: two users, a host process, a stand-in GPU, three NICs, and a host that is
+stopped.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,11 @@ from nicemu.programs import find_program
 from nicemu.run import Instance, RunningNic, ask
 
 USER_1, USER_2 = "11" * 16, "22" * 16
-PROMPTS = ("A NIC moves my KV cache while the host sleeps. Tell me how.", " And what if I come back?", " Once more?")
+PROMPTS = (
+    "A NIC moves my KV cache while the host sleeps. Tell me how.",
+    " And what if I come back?",
+    " Once more?",
+)
 OTHER_PROMPT = "I am the second user, and I need the memory of the first one now."
 LANDING_TIMEOUT_S = 20.0
 
@@ -202,9 +208,15 @@ class Journey:
         held, figures = self.report.held, self.report.figures
         self._begin("1  the host opens the compute NIC, registers KV memory, opens counters")
         opened = self.host.do("open", nic=str(self._compute_nic().socket), storage=storage, config=config)
-        self._end(1, f"host opens the NIC, registers {opened['slots']} KV slots", opened["slots"] * opened["slot_bytes"])
+        self._end(
+            1,
+            f"host opens the NIC, registers {opened['slots']} KV slots",
+            opened["slots"] * opened["slot_bytes"],
+        )
 
-        self._begin("2  user 1 asks; after each layer the GPU rings the doorbell, and the NICs store the chunks")
+        self._begin(
+            "2  user 1 asks; after each layer the GPU rings the doorbell, and the NICs store the chunks"
+        )
         request = self._send(USER_1, PROMPTS[0])
         self.host.do("receive")
         first = self.host.do("serve")
@@ -242,7 +254,11 @@ class Journey:
         held["the host was stopped all the while"] = is_stopped(self.host.process.pid)
         stopped_cpu_ns = cpu_time_ns(self.host.process.pid) - frozen_ns
         self._progress("6  the NICs matched, fetched peer-to-peer and landed it; 7  the host is continued")
-        self._end(5, "user 1 is back: P4 match, fetch, NVMe to NIC to KV memory", stored["chunks"] * opened["chunk_bytes"])
+        self._end(
+            5,
+            "user 1 is back: P4 match, fetch, NVMe to NIC to KV memory",
+            stored["chunks"] * opened["chunk_bytes"],
+        )
         os.kill(self.host.process.pid, signal.SIGCONT)
         self._begin("7  the host sees what has landed")
         received = self.host.do("receive")
@@ -271,7 +287,9 @@ class Journey:
         figures["tokens_in_session"] = third["session_tokens"]
         figures["tokens_computed"] = third["computed_tokens"]
         held["only new tokens were computed"] = third["computed_tokens"] == third["session_tokens"] - tokens
-        self._end(8, f"computed {third['computed_tokens']} new tokens of {third['session_tokens']}", third["bytes"])
+        self._end(
+            8, f"computed {third['computed_tokens']} new tokens of {third['session_tokens']}", third["bytes"]
+        )
         self._second_fetch(third["session_tokens"], third["slot"])
         return self.report
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NIC programs are written against: coroutines on the NIC's own scheduler, and the `nic` object.
 
-A script decorates coroutines with `@on_event` (match-action events), `@on_arrival` (a peer's RDMA) and `@on_start`, and
-awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
+A script decorates coroutines with `@on_event` (match-action events), `@on_arrival` (a peer's RDMA) and
+`@on_start`, and awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
 """
 
 from .core import FirmwareOverrun, FirmwareTimeout, Scheduler, Signal, Task

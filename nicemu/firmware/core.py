@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The coroutine scheduler of the NIC's cores: a ready list, timers, and one-shot signals.
 
-A firmware coroutine waits for `Signal` objects alone. The scheduler has no clock: `run` is told the time and steps every
-task that is ready. A task that raises, or outlives its deadline, ends; its fault is counted by name, and the scheduler
-goes on. A deadline arrives as FirmwareTimeout at the `await`; a task that catches it may clean up, but ends at its next
+A firmware coroutine waits for `Signal` objects alone. The scheduler has no clock: `run` is told the time and
+steps every task that is ready. A task that raises, or outlives its deadline, ends; its fault is counted by
+name, and the scheduler goes on. A deadline arrives as FirmwareTimeout at the `await`; a task that catches it
+may clean up, but ends at its next
 `await`. `on_end` hears of every task that ends, with the fault's name or "".
 """
 
@@ -21,12 +22,14 @@ from nicemu.errors import NicemuError, ResourceError
 MAX_TASKS = 4096
 
 
-class FirmwareTimeout(NicemuError):
+class FirmwareTimeout(NicemuError):  # noqa: N818 - as TimeoutError, in the words of firmware
     """What a task waited for did not happen in time."""
 
 
 class FirmwareOverrun(BaseException):
-    """A step of firmware did not return within its budget. Not an Exception, so that a script cannot swallow it."""
+    """A step of firmware did not return within its budget. Not an Exception, so that a script cannot swallow
+    it.
+    """
 
 
 class Signal:
@@ -216,7 +219,9 @@ class Scheduler:
         self._finish(task, name)
 
     def _close(self, task: Task) -> None:
-        """Run what a coroutine has in its `finally` clauses; what that raises, or awaits, is of no interest."""
+        """Run what a coroutine has in its `finally` clauses; what that raises, or awaits, is of no
+        interest.
+        """
         try:
             with self.guard():
                 task.coroutine.close()

@@ -22,8 +22,9 @@ DecoratedFunction = TypeVar("DecoratedFunction", bound=Callable[..., Any])
 class Event:
     """What a match-action program posted: a name, its fields, and the packet it held (empty: none).
 
-    `request["field"]` is a field's value. `settled` becomes true when the packet was passed on. A handler that returns
-    without passing it on has consumed it; when a handler fails, the packet goes to the host as a miss.
+    `request["field"]` is a field's value. `settled` becomes true when the packet was passed on. A handler
+    that returns without passing it on has consumed it; when a handler fails, the packet goes to the host as a
+    miss.
     """
 
     name: str

@@ -65,8 +65,8 @@ def _put_back(name: str, module: types.ModuleType | None) -> None:
 def load_firmware(path: Path) -> Registry:
     """Run the script at `path` and return its handlers.
 
-    Raises: FirmwareError, with the line, for a script that does not parse, imports what it may not, raises at its top
-    level, or handles nothing.
+    Raises: FirmwareError, with the line, for a script that does not parse, imports what it may not, raises at
+    its top level, or handles nothing.
     """
     try:
         source = path.read_text(encoding="utf-8")
@@ -86,7 +86,8 @@ def load_firmware(path: Path) -> Registry:
         loading_into(registry)
         exec(code, module.__dict__)
 
-    # A dataclass looks its own module up by name, so the script must be findable while it runs and afterwards.
+    # A dataclass looks its own module up by name, so the script must be findable while it runs and
+    # afterwards.
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The host-side library: open a NIC, register memory, arm programs of deferred work behind streams, wait.
 
-It maps the NIC's BAR and shares no code with the NIC but `abi`, `kv` and `pcie`. With a live NIC `open_nic` connects to
-the process that runs it; `Nic` also takes any other `Connection`, such as the stepper's.
+It maps the NIC's BAR and shares no code with the NIC but `abi`, `kv` and `pcie`. With a live NIC `open_nic`
+connects to the process that runs it; `Nic` also takes any other `Connection`, such as the stepper's.
 Specifications: fi_trigger(3), fi_cntr(3), ibv_post_send(3).
 """
 

@@ -23,7 +23,9 @@ from .device import Nic
 SPIN_S = 20e-6
 REQUEST_TIMEOUT_S = 30.0
 RECHECK_S = 1.0
-"""A waiting process looks for itself this often, should a wake-up not come (an error raises only a counter's E)."""
+"""A waiting process looks for itself this often, should a wake-up not come (an error raises only a counter's
+E).
+"""
 
 
 class LiveConnection:
@@ -45,7 +47,9 @@ class LiveConnection:
         self._p4runtime = str(reply["p4runtime"])
         self._client: P4RuntimeClient | None = None
 
-    def _exchange(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> tuple[dict[str, Any], list[int]]:
+    def _exchange(
+        self, message: dict[str, Any], fds: tuple[int, ...] = ()
+    ) -> tuple[dict[str, Any], list[int]]:
         try:
             socket.send_fds(self._socket, [json.dumps(message).encode()], fds)
             data, received, _, _ = socket.recv_fds(self._socket, 1 << 18, 8)
@@ -82,7 +86,9 @@ class LiveConnection:
     def wait(
         self, is_true: Callable[[], bool], timeout_s: float, wake: tuple[int, int] | None = None
     ) -> bool:
-        """Spin briefly, then sleep until the NIC wakes this process; (0, 0) stands for a wait of microseconds."""
+        """Spin briefly, then sleep until the NIC wakes this process; (0, 0) stands for a wait of
+        microseconds.
+        """
         deadline = time.monotonic() + timeout_s
         spin_until = time.monotonic() + self._spin_s
         while not is_true():
@@ -108,7 +114,8 @@ class LiveConnection:
             raise NicemuError(f"{self.nic_name} has ended")
 
     def _sleep(self, timeout_s: float) -> None:
-        ready, _, _ = select.select([self._eventfd, self._socket], [], [], timeout_s)
+        sources: list[Any] = [self._eventfd, self._socket]
+        ready, _, _ = select.select(sources, [], [], timeout_s)
         if self._socket in ready:
             raise NicemuError(f"{self.nic_name} has ended")
         if self._eventfd in ready:

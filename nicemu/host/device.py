@@ -163,7 +163,9 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Packet:
-    """A packet from the NIC. `info`: what the NIC did for it, (0,) for nothing; see the firmware that did it."""
+    """A packet from the NIC. `info`: what the NIC did for it, (0,) for nothing; see the firmware that did
+    it.
+    """
 
     frame: bytes
     info: tuple[int, ...]
@@ -240,7 +242,9 @@ class Nic:
     # Memory
 
     def allocate(self, shape: tuple[int, ...], dtype: object = np.uint8, kind: str = "gpu") -> Memory:
-        """Return zeroed memory that the NIC can reach; `kind` "gpu" stands for GPU memory, "host" for the host's."""
+        """Return zeroed memory that the NIC can reach; `kind` "gpu" stands for GPU memory, "host" for the
+        host's.
+        """
         element = np.dtype(dtype)  # type: ignore[call-overload]
         length_bytes = int(np.prod(shape)) * element.itemsize
         shared, address = self.connection.share(length_bytes, kind)
@@ -281,7 +285,9 @@ class Nic:
         if not work:
             return []
         if len(work) > registers.STAGING_COUNT:
-            raise TriggerTableFull(f"{len(work)} operations; one program holds {registers.STAGING_COUNT} (ENOSPC)")
+            raise TriggerTableFull(
+                f"{len(work)} operations; one program holds {registers.STAGING_COUNT} (ENOSPC)"
+            )
         records = np.zeros(len(work), ARMED)
         for record, item in zip(records, work, strict=True):
             pack_deferred(record, item)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Streams: work in order, and a store into a doorbell when the work before it is done.
 
-`HostStream` is a thread of this process, `ProcessStream` a process that stands in for the GPU. Both take the same calls
-as the stepper's stream: kernels are methods of an object that a module makes, and the module is loaded by path.
+`HostStream` is a thread of this process, `ProcessStream` a process that stands in for the GPU. Both take the
+same calls as the stepper's stream: kernels are methods of an object that a module makes, and the module is
+loaded by path.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Stream(Protocol):
     """A queue of work that something other than the host's own thread carries out, in order."""
 
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
-        """Load a kernel module: its `kernels(memory, **settings)` returns an object whose methods are the kernels.
+        """Load a kernel module: its `kernels(memory, **settings)` returns an object whose methods are the
+        kernels.
 
         `memory` maps names to `nicemu.host.Memory`; the kernels see NumPy arrays.
         """
@@ -115,8 +117,8 @@ class HostStream:
 class ProcessStream:
     """A stream that a process of its own carries out: it stands in for the GPU.
 
-    The process maps the memory that kernels use and the doorbells that stores go to; it goes on while this process is
-    stopped, and ends when this process does.
+    The process maps the memory that kernels use and the doorbells that stores go to; it goes on while this
+    process is stopped, and ends when this process does.
     """
 
     def __init__(self) -> None:
@@ -215,9 +217,9 @@ def run_stream_process(fd: int) -> None:
                 maps[message["id"]] = Backing.from_fd(fds[0], message["length_bytes"])
             elif operation == "load":
                 arrays = {
-                    name: np.frombuffer(maps[piece["map"]].view, piece["dtype"], int(np.prod(piece["shape"]))).reshape(
-                        piece["shape"]
-                    )
+                    name: np.frombuffer(
+                        maps[piece["map"]].view, piece["dtype"], int(np.prod(piece["shape"]))
+                    ).reshape(piece["shape"])
                     for name, piece in message["memory"].items()
                 }
                 kernels = load_module(Path(message["path"])).kernels(arrays, **message["settings"])

@@ -41,16 +41,12 @@ from .record import (
     encode_block,
     encode_record,
 )
-
 from .store import DESCRIPTOR_BYTES, STORE_FAILED, Lease, StoreDescriptor
 
 __all__ = [
-    "DESCRIPTOR_BYTES",
-    "STORE_FAILED",
-    "Lease",
-    "StoreDescriptor",
     "BLOCK_BYTES",
     "CHUNK_KEY_BYTES",
+    "DESCRIPTOR_BYTES",
     "KV_HEADER_BYTES",
     "KV_MAGIC",
     "KV_PORT",
@@ -61,6 +57,7 @@ __all__ = [
     "RECORDS_PER_BLOCK",
     "RECORD_BYTES",
     "SESSION_BYTES",
+    "STORE_FAILED",
     "Answer",
     "AnswerFlag",
     "BlockWrite",
@@ -72,6 +69,7 @@ __all__ = [
     "Kind",
     "KvLayout",
     "KvProtocolError",
+    "Lease",
     "Manifest",
     "Message",
     "Record",
@@ -80,6 +78,7 @@ __all__ = [
     "RecordVersionError",
     "Request",
     "SlotFault",
+    "StoreDescriptor",
     "StoredChunk",
     "chunks_of",
     "decode",

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a compute node leaves chunks with a storage NIC: a lease of slots, and a descriptor for each slot.
 
-The storage NIC grants a lease when a queue pair connects. To store, the host writes the slot's descriptor, and the
-chunk follows with an RDMA write with immediate whose immediate is the slot. When the chunk is durable the storage NIC
-writes back an immediate that names the counter of the descriptor, with `STORE_FAILED` set if it could not be stored.
+The storage NIC grants a lease when a queue pair connects. To store, the host writes the slot's descriptor,
+and the chunk follows with an RDMA write with immediate whose immediate is the slot. When the chunk is durable
+the storage NIC writes back an immediate that names the counter of the descriptor, with `STORE_FAILED` set if
+it could not be stored.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ _DESCRIPTOR = struct.Struct("<16sIII36x")
 
 @dataclass(frozen=True, slots=True)
 class StoreDescriptor:
-    """What arrives in a slot: the chunk's key and length, and the peer's counter to bump when it is durable."""
+    """What arrives in a slot: the chunk's key and length, and the peer's counter to bump when it is
+    durable.
+    """
 
     key: ChunkKey
     length_bytes: int
@@ -70,6 +73,6 @@ class Lease:
     def of_data(cls, data: dict[str, int]) -> Lease:
         """Read a lease from private data. Raises: ProtocolError if it is none."""
         try:
-            return cls(**{name: int(data[name]) for name in cls.__slots__})  # type: ignore[attr-defined]
+            return cls(**{name: int(data[name]) for name in cls.__slots__})
         except (KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"the storage NIC granted no lease: {data!r}") from error

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The device: one emulated NIC put together from its blocks, sans-IO.
 
-`SmartNic` has six ways in and one way out; `run_datapath` is its datapath for a thread of its own. The two drivers, the
-stepper and the live process, are in `nicemu.run`.
+`SmartNic` has six ways in and one way out; `run_datapath` is its datapath for a thread of its own. The two
+drivers, the stepper and the live process, are in `nicemu.run`.
 """
 
 from .admin import Admin

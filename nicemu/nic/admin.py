@@ -112,8 +112,8 @@ class Admin:
             )
             if using.any() and not force:
                 raise UsageError(
-                    f"{int(using.sum())} armed operations use key {key:#x} (EBUSY); cancel them first, or force it "
-                    "and they will complete in error"
+                    f"{int(using.sum())} armed operations use key {key:#x} (EBUSY); cancel them first, "
+                    "or force it and they will complete in error"
                 )
             self._device.memory.deregister(key)
             self._device.drain_peers()

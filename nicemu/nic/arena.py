@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""All per-event state of one NIC in arrays: trigger unit, RDMA tables, owners, and the rings between its two threads.
+"""All per-event state of one NIC in arrays: trigger unit, RDMA tables, owners, and the rings between its two
+threads.
 
-The datapath alone changes what lies here, but for what is noted; the control thread asks it by records in the `down`
-ring and hears from it by records in the `up` ring. Both rings have one producer and one consumer.
+The datapath alone changes what lies here, but for what is noted; the control thread asks it by records in the
+`down` ring and hears from it by records in the `up` ring. Both rings have one producer and one consumer.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 
 from nicemu import rdma, trigger
 from nicemu.abi import ARMED, registers
+from nicemu.hot import Records
 from nicemu.pcie import Backing
 
 RING_COUNT = 4096
@@ -80,19 +82,20 @@ class Arena(NamedTuple):
     """The arrays that the datapath works on.
 
     doorbells: int32[owner, cell], the counter a cell rings. rung: uint64[owner, cell], the last total seen.
-    queue_counters: int32[queue pair], the counter that orders its posted work. stats: uint64[len(STAT_NAMES)].
+    queue_counters: int32[queue pair], the counter that orders its posted work. stats:
+    uint64[len(STAT_NAMES)].
     """
 
     trigger: trigger.TriggerState
     rdma: rdma.RdmaState
-    owners: np.recarray  # type: ignore[type-arg]
-    doorbells: np.ndarray  # type: ignore[type-arg]
-    rung: np.ndarray  # type: ignore[type-arg]
-    queue_counters: np.ndarray  # type: ignore[type-arg]
-    link: np.recarray  # type: ignore[type-arg]
-    up: np.recarray  # type: ignore[type-arg]
-    down: np.recarray  # type: ignore[type-arg]
-    stats: np.ndarray  # type: ignore[type-arg]
+    owners: Records
+    doorbells: np.ndarray
+    rung: np.ndarray
+    queue_counters: np.ndarray
+    link: Records
+    up: Records
+    down: Records
+    stats: np.ndarray
 
 
 def new_arena(unit: trigger.TriggerUnit, public: Backing) -> Arena:

@@ -7,7 +7,7 @@ import numpy as np
 
 from nicemu.abi import Opcode, registers
 from nicemu.errors import VerbsStatus
-from nicemu.hot import hot
+from nicemu.hot import Int, hot
 from nicemu.pcie import load_u32, load_u64, store_u64
 from nicemu.rdma import ARRIVED_RECEIVE, FLAG_ARRIVAL_EVENTS, FLAG_IMMEDIATE_COUNTS, post_completion
 from nicemu.trigger import NONE, add
@@ -29,12 +29,12 @@ _ENTRY, _ZERO, _ONE = np.uint64(64), np.uint64(0), np.uint64(1)
 @hot
 def arrive(
     arena: Arena,
-    qp: int,
-    opcode: int,
-    imm_data: np.uint32,
-    byte_len: np.uint64,
-    wr_id: np.uint64,
-    counter: int,
+    qp: Int,
+    opcode: Int,
+    imm_data: Int,
+    byte_len: Int,
+    wr_id: Int,
+    counter: Int,
     consumed: bool,
 ) -> None:
     """Account for an operation of a peer whose bytes are visible: counters, completion queue, firmware."""
@@ -74,7 +74,8 @@ def arrive(
 
 
 @hot
-def poll_inbox(arena: Arena, inbox: np.uint64) -> int:
+def poll_inbox(arena: Arena, inbox: Int) -> Int:
+    """Take what a peer has posted to `inbox` (raw address); return how many records."""
     head = np.uint64(load_u64(inbox + _INBOX_HEAD))
     taken = 0
     while taken < FAIRNESS and not up_full(arena):

@@ -6,13 +6,14 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Coroutine
 from ipaddress import IPv4Address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nicemu.abi import ARMED, Access, DeferredWork, Opcode, WorkRequest, pack_deferred, pack_work
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.firmware import Buffer, Event, LandingSlot, Signal, Task
+from nicemu.hot import Records
 from nicemu.pipeline import Exact, TableEntry
 from nicemu.wire import ETHERTYPE_IPV4, Ethernet, encode_udp_frame, parse_ipv4
 
@@ -130,17 +131,17 @@ class FirmwareCard:
         """Return (success, errors)."""
         return self._device.unit.read(counter)
 
-    def _arm(self, record: np.ndarray, owner: int = FIRMWARE) -> None:  # type: ignore[type-arg]
+    def _arm(self, record: Records, owner: int = FIRMWARE) -> None:
         record["owner"] = owner
         self._device.rings.push(DOWN_ARM, work=record[()])
 
-    def arm_signal(
-        self, counter: int, threshold: int, signal: Signal, owner: int = FIRMWARE
-    ) -> None:
-        """Set `signal` when the counter reaches the threshold: a deferred firmware event, one trigger slot."""
-        record = np.zeros((), ARMED)
+    def arm_signal(self, counter: int, threshold: int, signal: Signal, owner: int = FIRMWARE) -> None:
+        """Set `signal` when the counter reaches the threshold: a deferred firmware event, one trigger
+        slot.
+        """
+        record: Any = np.zeros((), ARMED)
         cookie = self._cookie(signal)
-        pack_deferred(record, DeferredWork(counter, threshold, Opcode.FIRMWARE_EVENT, cookie=cookie))  # type: ignore[arg-type]
+        pack_deferred(record, DeferredWork(counter, threshold, Opcode.FIRMWARE_EVENT, cookie=cookie))
         self._arm(record, owner)
 
     def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None:
@@ -151,8 +152,8 @@ class FirmwareCard:
         pair = self._device.arena.rdma.queue_pairs[qp_num]
         if qp_num not in self._device.queue_pairs.numbers or pair.owner != FIRMWARE:
             raise UsageError(f"queue pair {qp_num} is not one of the firmware")
-        record = np.zeros((), ARMED)
-        pack_work(record, work, qp_num)  # type: ignore[arg-type]
+        record: Any = np.zeros((), ARMED)
+        pack_work(record, work, qp_num)
         record["options"] = 1 if signal is not None else 0
         record["wr_id"] = self._cookie(signal) if signal is not None else 0
         record["trigger"] = self._device.arena.queue_counters[qp_num]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from nicemu.abi import CommandCode, CommandStatus, Opcode, registers
-from nicemu.hot import hot
+from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import copy_memory, load_u32, load_u64, store_u32, store_u64
 from nicemu.trigger import (
     NONE,
@@ -51,7 +51,7 @@ _PERMISSION, _NOT_SUPPORTED = int(CommandStatus.PERMISSION), int(CommandStatus.N
 
 
 @hot
-def _arm_records(arena: Arena, owner: int, first: np.uint64, count: np.uint64, post: bool) -> int:
+def _arm_records(arena: Arena, owner: Int, first: Int, count: Int, post: bool) -> Int:
     """Arm (or post) `count` records of the owner's staging area, all or nothing; return a CommandStatus."""
     if count == _ZERO or count > _STAGING_COUNT or first > _STAGING_COUNT - count:
         return _INVALID
@@ -59,8 +59,8 @@ def _arm_records(arena: Arena, owner: int, first: np.uint64, count: np.uint64, p
         return _NO_SPACE
     base = arena.owners[owner].bar + _STAGING + first * _ARMED_BYTES
     slots_address = arena.link[0].slots_address
-    taken = NONE
-    status = 0
+    taken: Int = NONE
+    status: Int = 0
     for position in range(np.int64(count)):
         slot = take_slot(arena.trigger)
         copy_memory(
@@ -97,7 +97,7 @@ def _arm_records(arena: Arena, owner: int, first: np.uint64, count: np.uint64, p
             put_slot(arena.trigger, slot)
         return status
     # The chain runs from the last record to the first; turn it round, then arm in order.
-    ordered = NONE
+    ordered: Int = NONE
     while taken != NONE:
         following = np.int64(arena.trigger.slots[taken].child)
         arena.trigger.slots[taken].child = ordered
@@ -116,7 +116,7 @@ def _arm_records(arena: Arena, owner: int, first: np.uint64, count: np.uint64, p
 
 
 @hot
-def _post_receives(arena: Arena, owner: int, first: np.uint64, count: np.uint64) -> int:
+def _post_receives(arena: Arena, owner: Int, first: Int, count: Int) -> Int:
     """Post `count` receives of the staging area to their queue pairs' receive queues."""
     if count == _ZERO or count > _STAGING_COUNT or first > _STAGING_COUNT - count:
         return _INVALID
@@ -141,15 +141,16 @@ def _post_receives(arena: Arena, owner: int, first: np.uint64, count: np.uint64)
 
 
 @hot
-def _owns(arena: Arena, owner: int, counter: np.uint64) -> bool:
+def _owns(arena: Arena, owner: Int, counter: Int) -> Flag:
     if counter >= np.uint64(len(arena.trigger.counters)):
         return False
     record = arena.trigger.counters[np.int64(counter)]
-    return record.allocated != 0 and record.owner == owner  # type: ignore[no-any-return]
+    return record.allocated != 0 and record.owner == owner
 
 
 @hot
-def poll_commands(arena: Arena, owner: int) -> int:
+def poll_commands(arena: Arena, owner: Int) -> Int:
+    """Carry out commands of an owner, a bounded number of them; return how many."""
     state = arena.owners[owner]
     unit = arena.trigger.unit[0]
     done = 0

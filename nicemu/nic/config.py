@@ -26,7 +26,8 @@ class NamespaceConfig:
 @dataclass(frozen=True, slots=True)
 class NicConfig:
     """One NIC. `transport` says what carries RDMA to its peers: "direct" (a copy on this machine) or "port"
-    (RoCEv2 frames). `spin_us` is how long the datapath spins after an event before it naps, up to `nap_us`."""
+    (RoCEv2 frames). `spin_us` is how long the datapath spins after an event before it naps, up to
+    `nap_us`."""
 
     name: str
     ip: str

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control thread's side of the rings: records down to the datapath, records up from it, and standing still."""
+"""The control thread's side of the rings: records down to the datapath, records up from it, and standing
+still.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import deque
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nicemu.abi import ARMED
+from nicemu.hot import Records
 from nicemu.pcie import load_u64, store_u64
 
 from .arena import RING_COUNT, Arena
@@ -26,7 +30,7 @@ class Record:
 
     kind: int
     words: tuple[int, int, int, int]
-    work: np.void | None
+    work: Any
 
 
 class ControlRings:
@@ -38,12 +42,12 @@ class ControlRings:
     def __init__(self, arena: Arena) -> None:
         self._arena = arena
         self._link = int(arena.link[0].address)
-        self._waiting: deque[tuple[int, tuple[int, ...], np.void | None]] = deque()
+        self._waiting: deque[tuple[int, tuple[int, ...], Any]] = deque()
         self._up_head = 0
         self.live = False
         self._pauses = 0
 
-    def push(self, kind: int, *words: int, work: np.void | None = None) -> None:
+    def push(self, kind: int, *words: int, work: Records = None) -> None:
         """Ask the datapath for something; kept here while the ring is full."""
         self._waiting.append((kind, words, work))
         self.flush()
@@ -103,10 +107,8 @@ class ControlRings:
     def woke(self) -> None:
         """Say that the control thread is awake, and empty the eventfd."""
         store_u64(self._link + _SLEEPING, 0)
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(int(self._arena.link[0].eventfd))
-        except BlockingIOError:
-            pass
 
     def stop(self) -> None:
         """Let `run_datapath` return."""

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The datapath: doorbells, commands, arrivals and fired work, from shared memory to shared memory.
 
-`poll` does what is to be done now and returns; `run_datapath` polls until told to stop, spinning and then napping. Both
-run without the GIL where compiled. Nothing here allocates, and nothing that a process or peer writes is read twice.
+`poll` does what is to be done now and returns; `run_datapath` polls until told to stop, spinning and then
+napping. Both run without the GIL where compiled. Nothing here allocates, and nothing that a process or peer
+writes is read twice.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import numpy as np
 
 from nicemu.abi import registers
 from nicemu.errors import VerbsStatus
-from nicemu.hot import hot
+from nicemu.hot import Int, hot
 from nicemu.pcie import copy_memory, load_u64, monotonic_ns, nap_us, store_u64
 from nicemu.trigger import NONE, add, arm, set_values, take_slot
 
@@ -21,8 +22,8 @@ from .commands import poll_commands
 from .firing import FAIRNESS, UP_TRANSMIT, complete, fire_due, push_up, up_full
 
 DOWN_ADD, DOWN_SET, DOWN_ARM, DOWN_COMPLETE, DOWN_ARRIVAL = 1, 2, 3, 4, 5
-"""Records from the control thread: counter operations, arming, the completion of UP_WORK, and an arrival that came
-through a Port."""
+"""Records from the control thread: counter operations, arming, the completion of UP_WORK, and an arrival that
+came through a Port."""
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _DOORBELLS, _BACKWARDS = _STAT["doorbells"], _STAT["doorbell.backwards"]
@@ -38,7 +39,7 @@ _ZERO, _ONE, _EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
 
 
 @hot
-def _poll_doorbells(arena: Arena) -> int:
+def _poll_doorbells(arena: Arena) -> Int:
     rung = 0
     for owner in range(len(arena.owners)):
         if arena.owners[owner].active == 0:
@@ -70,7 +71,7 @@ def _poll_doorbells(arena: Arena) -> int:
 
 
 @hot
-def _poll_down(arena: Arena) -> int:
+def _poll_down(arena: Arena) -> Int:
     link = arena.link[0]
     taken = 0
     while taken < FAIRNESS and not up_full(arena):
@@ -118,7 +119,7 @@ def _poll_down(arena: Arena) -> int:
 
 
 @hot
-def poll(arena: Arena, budget: int) -> int:
+def poll(arena: Arena, budget: Int) -> Int:
     """Do what is to be done now, firing at most `budget` operations; return how many things were done."""
     done = _poll_doorbells(arena)
     for owner in range(len(arena.owners)):
@@ -133,11 +134,11 @@ def poll(arena: Arena, budget: int) -> int:
 
 
 @hot
-def run_datapath(arena: Arena, spin_ns: int, idle_nap_us: int) -> None:
+def run_datapath(arena: Arena, spin_ns: Int, idle_nap_us: Int) -> None:
     """Poll until the stop word is set: spin for `spin_ns` after the last event, then nap between polls.
 
-    Naps grow from a tenth of `idle_nap_us` to `idle_nap_us` while nothing happens. While the pause word is set it says
-    so in the parked word and touches nothing.
+    Naps grow from a tenth of `idle_nap_us` to `idle_nap_us` while nothing happens. While the pause word is
+    set it says so in the parked word and touches nothing.
     """
     link = arena.link[0]
     scratch = link.address + _SCRATCH

@@ -52,9 +52,11 @@ _OPCODE_OF = {
 class SmartNic:
     """One emulated NIC. The caller brings time and memory, and moves effects.
 
-    Ways in: `on_frames`, `on_doorbell`, `on_commands`, `on_dma_complete`, `on_transport_completion`, `on_timer`. Each
-    runs everything it makes due before it returns; what has to be done outside comes out of `take_effects`. With
-    `live=True` a datapath thread runs `run_datapath` over the arena, and the ways in serve the control thread alone.
+    Ways in: `on_frames`, `on_doorbell`, `on_commands`, `on_dma_complete`, `on_transport_completion`,
+    `on_timer`. Each runs everything it makes due before it returns; what has to be done outside comes out of
+    `take_effects`. With
+    `live=True` a datapath thread runs `run_datapath` over the arena, and the ways in serve the control thread
+    alone.
     `compiled=False` runs the datapath's source without the JIT. `guard` brackets every firmware step.
     """
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from nicemu.abi import Opcode, registers
 from nicemu.errors import VerbsStatus
-from nicemu.hot import hot
+from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import copy_memory, exchange_u64, load_u64, signal_eventfd, store_u32, store_u64
 from nicemu.rdma import BUSY, KIND_DIRECT, KIND_PORT, direct_post, post_completion
 from nicemu.trigger import NONE, add, next_due, release, rotate_ready, set_values, take_due
@@ -18,8 +18,8 @@ FAIRNESS = 64
 """Operations of one counter that fire in a row while another counter has due work."""
 
 UP_WORK, UP_EVENT, UP_ARRIVAL, UP_TRANSMIT, UP_COMPLETION = 1, 2, 3, 4, 5
-"""Records to the control thread: work for a Port's transport; a fired firmware event; an arrival; packets to send;
-the end of work that firmware posted."""
+"""Records to the control thread: work for a Port's transport; a fired firmware event; an arrival; packets to
+send; the end of work that firmware posted."""
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _FIRED, _WRITES, _WRITE_BYTES = _STAT["fired"], _STAT["writes"], _STAT["write_bytes"]
@@ -45,15 +45,14 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @hot
-def up_full(arena: Arena) -> bool:
+def up_full(arena: Arena) -> Flag:
+    """Whether the ring to the control thread has no room."""
     link = arena.link[0]
-    return link.up_tail - np.uint64(load_u64(link.address + _UP_HEAD)) >= _RING_COUNT  # type: ignore[no-any-return]
+    return link.up_tail - np.uint64(load_u64(link.address + _UP_HEAD)) >= _RING_COUNT
 
 
 @hot
-def push_up(
-    arena: Arena, kind: int, a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64, slot: int
-) -> None:
+def push_up(arena: Arena, kind: Int, a: Int, b: Int, c: Int, d: Int, slot: Int) -> None:
     """Hand a record to the control thread (there is room: the caller looked) and wake it if it sleeps."""
     link = arena.link[0]
     tail = link.up_tail
@@ -72,7 +71,7 @@ def push_up(
 
 
 @hot
-def fail_queue_pair(arena: Arena, qp: int) -> None:
+def fail_queue_pair(arena: Arena, qp: Int) -> None:
     """Move a queue pair to the error state: what fires on it from here on completes with WR_FLUSH_ERR."""
     arena.rdma.queue_pairs[qp].state = _ERROR_STATE
     store_u32(
@@ -84,16 +83,18 @@ def fail_queue_pair(arena: Arena, qp: int) -> None:
 @hot
 def complete(
     arena: Arena,
-    qp: int,
-    opcode: int,
-    completion: int,
-    status: int,
-    cq: int,
-    signaled: int,
-    wr_id: np.uint64,
-    byte_len: np.uint64,
+    qp: Int,
+    opcode: Int,
+    completion: Int,
+    status: Int,
+    cq: Int,
+    signaled: Int,
+    wr_id: Int,
+    byte_len: Int,
 ) -> None:
-    """Tell the end of an operation: completion counter, completion queue (always for an error), queue pair."""
+    """Tell the end of an operation: completion counter, completion queue (always for an error), queue
+    pair.
+    """
     if status != _OK:
         arena.stats[_ERRORS] += _ONE
         if arena.rdma.queue_pairs[qp].state == _READY_TO_SEND:
@@ -115,7 +116,7 @@ def complete(
 
 
 @hot
-def _fire(arena: Arena) -> bool:
+def _fire(arena: Arena) -> Flag:
     """Carry out the slot that is next; False: it cannot be carried out now and stays where it is."""
     slot = next_due(arena.trigger)
     record = arena.trigger.slots[slot]
@@ -174,7 +175,8 @@ def _fire(arena: Arena) -> bool:
 
 
 @hot
-def fire_due(arena: Arena, budget: int) -> int:
+def fire_due(arena: Arena, budget: Int) -> Int:
+    """Fire at most `budget` due operations; return how many fired."""
     fired = 0
     in_a_row = 0
     stalled = 0

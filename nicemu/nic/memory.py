@@ -32,8 +32,10 @@ class Piece:
 class NicMemory:
     """Windows, backings and memory regions of one NIC.
 
-    `on_backing(index, backing)` is called when peers have to map a new backing, before any region lies in it, and
-    `on_removed(index)` when they have to forget it; a number in `quarantined` is not used again before they did.
+    `on_backing(index, backing)` is called when peers have to map a new backing, before any region lies in it,
+    and
+    `on_removed(index)` when they have to forget it; a number in `quarantined` is not used again before they
+    did.
     """
 
     def __init__(self, state: RdmaState, memory_bytes: int, rng: random.Random) -> None:

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Attaching NICs of one machine to each other, so that `direct` queue pairs can copy between their memories."""
+"""Attaching NICs of one machine to each other, so that `direct` queue pairs can copy between their
+memories.
+"""
 
 from __future__ import annotations
 

@@ -77,7 +77,8 @@ class QueuePairs:
         store_u32(self._entry(qp), state)
 
     def create(self, peer: Peer, pd: int, owner: int, flags: int, cq: int) -> int:
-        """Return the number of a new queue pair in INIT. `cq`: first completion queue of its owner, -1 for none.
+        """Return the number of a new queue pair in INIT. `cq`: first completion queue of its owner, -1 for
+        none.
 
         Raises: ResourceError if all are in use.
         """

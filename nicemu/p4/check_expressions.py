@@ -46,10 +46,12 @@ class ExpressionChecker(TypeChecker):
         raise NotImplementedError
 
     def expression(self, node: syntax.Expression) -> Type:
-        """Return the type of an expression, filled in with all that is found out; UNKNOWN if it was
-        reported.
+        """Return the type of an expression, filled in with all that is found out; UNKNOWN if reported.
+
+        An expression is looked at once: asked again, it has the type that it was given or converted to.
         """
-        node.type = self._typed(node)
+        if node.type is None:
+            node.type = self._typed(node)
         return node.type  # type: ignore[no-any-return]
 
     def expect(self, node: syntax.Expression, wanted: Type, what: str) -> bool:

@@ -195,6 +195,7 @@ class StatementChecker(CallChecker):
         if not isinstance(kind, ExternType):
             if kind != UNKNOWN:
                 self.reporter.unsupported(node.at, f"an instance of {kind} here")
+            self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
             return
         name = f"{self.block.name}.{node.name}" if self.block else node.name
         self._check_constructor(node, kind)

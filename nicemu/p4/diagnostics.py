@@ -128,6 +128,16 @@ class Reporter:
         """Report legal P4 that this compiler does not take."""
         self.error(location, f"not supported by nicemu yet: {construct}", hint)
 
+    def mark(self) -> int:
+        """Return a place to `rewind` to."""
+        return len(self.diagnostics)
+
+    def rewind(self, mark: int) -> None:
+        """Forget what was reported since `mark`: the parser only tried something."""
+        for item in self.diagnostics[mark:]:
+            self._seen.discard(_key(item))
+        del self.diagnostics[mark:]
+
     def sorted(self) -> list[Diagnostic]:
         """Return all messages, by file in order of appearance, then by place."""
         files: dict[str, int] = {}
@@ -136,11 +146,15 @@ class Reporter:
         return sorted(self.diagnostics, key=lambda item: (files[item.file], item.line, item.column))
 
     def _add(self, diagnostic: Diagnostic) -> None:
-        location = diagnostic.location
-        key = (location.source, location.line, location.column, diagnostic.message)
+        key = _key(diagnostic)
         if key not in self._seen:
             self._seen.add(key)
             self.diagnostics.append(diagnostic)
+
+
+def _key(diagnostic: Diagnostic) -> tuple[SourceFile, int, int, str]:
+    location = diagnostic.location
+    return location.source, location.line, location.column, diagnostic.message
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:

@@ -12,6 +12,7 @@ from .check import Checked
 from .check_tables import key_name
 from .types import (
     ActionSymbol,
+    ApplyResult,
     BlockSymbol,
     CompositeType,
     Instance,
@@ -280,7 +281,7 @@ class _Lowering:
                 return ir.Name(node.symbol.place, kind)
             case syntax.MemberRef():
                 base = node.base
-                if isinstance(base, syntax.Call):
+                if isinstance(base, syntax.Call) and isinstance(base.type, ApplyResult):
                     return ir.TableApply(base.type.table.name, node.name == "hit")
                 return ir.Member(self._value(base), node.name, kind)
             case syntax.SliceRef():

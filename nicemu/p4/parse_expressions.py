@@ -7,9 +7,10 @@ Source: P4-16 Language Specification 1.2.5, "Expressions" and the grammar's oper
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from . import syntax
-from .diagnostics import Location
+from .diagnostics import Location, Reporter
 from .lexer import Token
 from .token_reader import MAX_EXPRESSION_DEPTH, SyntaxFault, TokenReader
 
@@ -36,6 +37,12 @@ _AFTER_TYPE_ARGUMENTS = frozenset({"(", ")", ",", ";", ".", "{"})
 
 class ExpressionParser(TokenReader):
     """Types and expressions."""
+
+    def __init__(self, tokens: Sequence[Token], reporter: Reporter) -> None:
+        super().__init__(tokens, reporter)
+        self._type_arguments: dict[
+            int, bool
+        ] = {}  # what was found out at a "<", so that nothing is tried twice
 
     # Types
 
@@ -93,7 +100,12 @@ class ExpressionParser(TokenReader):
 
     def _type_arguments_follow(self) -> bool:
         """Return whether the "<" that is next opens type arguments rather than comparing."""
-        start, errors = self._at, len(self.reporter.diagnostics)
+        if self._at not in self._type_arguments:
+            self._type_arguments[self._at] = self._try_type_arguments()
+        return self._type_arguments[self._at]
+
+    def _try_type_arguments(self) -> bool:
+        start, mark = self._at, self.reporter.mark()
         following = self.peek()
         if not (
             following.text in _BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)
@@ -107,7 +119,7 @@ class ExpressionParser(TokenReader):
             return False
         finally:
             self._at = start
-            del self.reporter.diagnostics[errors:]
+            self.reporter.rewind(mark)
 
     # Expressions
 

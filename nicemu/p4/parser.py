@@ -65,7 +65,12 @@ class Parser(TableParser):
             case "type" if self.peek().kind in ("name", "keyword"):
                 return self._alias(annotations)
         hint = did_you_mean(token.text, _STARTS) if token.kind == "name" else ""
-        if hint and not self.is_type(token.text) and self.sees_name(1) and self.peek(2).text in ("{", "(", "<"):
+        if (
+            hint
+            and not self.is_type(token.text)
+            and self.sees_name(1)
+            and self.peek(2).text in ("{", "(", "<")
+        ):
             self.fail("expected a declaration", hint)
         if self._function_follows():
             self.reporter.unsupported(token.location, "functions", "use an action with out parameters")

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a bus address means and who may touch it: address space, backings, and the atomics of shared memory.
 
-Specification: PCI Express Base Specification, "Memory, I/O, and Configuration Request Rules" (peer-to-peer routing by
-address).
+Specification: PCI Express Base Specification, "Memory, I/O, and Configuration Request Rules" (peer-to-peer
+routing by address).
 """
 
 from .address_space import AddressSpace, Window

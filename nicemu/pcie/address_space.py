@@ -30,9 +30,9 @@ class Window:
 class AddressSpace:
     """Bus addresses of one card's side of the PCIe fabric.
 
-    DMA goes through `view` (or `read` and `write`): a range must lie inside one window, else UsageError and no byte
-    moves. `traffic[initiator, kind]` counts the bytes an initiator moved to or from memory of a kind, which is how a
-    test sees that a peer-to-peer transfer never touched host memory.
+    DMA goes through `view` (or `read` and `write`): a range must lie inside one window, else UsageError and
+    no byte moves. `traffic[initiator, kind]` counts the bytes an initiator moved to or from memory of a kind,
+    which is how a test sees that a peer-to-peer transfer never touched host memory.
     """
 
     def __init__(self) -> None:

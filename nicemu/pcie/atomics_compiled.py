@@ -21,7 +21,7 @@ def _pointer(builder: Any, address: Any, width: Any) -> Any:  # noqa: ANN401
     return builder.inttoptr(address, width.as_pointer())
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _load_u64(typing: Any, address: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
         return builder.load_atomic(_pointer(builder, args[0], _I64), "acquire", 8)
@@ -29,7 +29,7 @@ def _load_u64(typing: Any, address: Any) -> Any:  # noqa: ANN401
     return types.uint64(types.uint64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _load_u32(typing: Any, address: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
         return builder.load_atomic(_pointer(builder, args[0], _I32), "acquire", 4)
@@ -37,7 +37,7 @@ def _load_u32(typing: Any, address: Any) -> Any:  # noqa: ANN401
     return types.uint32(types.uint64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _store_u64(typing: Any, address: Any, value: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
         builder.store_atomic(args[1], _pointer(builder, args[0], _I64), "release", 8)
@@ -46,7 +46,7 @@ def _store_u64(typing: Any, address: Any, value: Any) -> Any:  # noqa: ANN401
     return types.void(types.uint64, types.uint64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _store_u32(typing: Any, address: Any, value: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
         builder.store_atomic(args[1], _pointer(builder, args[0], _I32), "release", 4)
@@ -56,7 +56,7 @@ def _store_u32(typing: Any, address: Any, value: Any) -> Any:  # noqa: ANN401
 
 
 def _read_modify_write(operation: str) -> Any:  # noqa: ANN401
-    @intrinsic  # type: ignore[misc]
+    @intrinsic  # type: ignore[untyped-decorator]
     def function(typing: Any, address: Any, value: Any) -> Any:  # noqa: ANN401
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
             return builder.atomic_rmw(operation, _pointer(builder, args[0], _I64), args[1], "seq_cst")
@@ -70,7 +70,7 @@ _fetch_add_u64 = _read_modify_write("add")
 _exchange_u64 = _read_modify_write("xchg")
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _compare_swap_u64(typing: Any, address: Any, expected: Any, value: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
         pair = builder.cmpxchg(_pointer(builder, args[0], _I64), args[1], args[2], "seq_cst", "seq_cst")
@@ -79,7 +79,7 @@ def _compare_swap_u64(typing: Any, address: Any, expected: Any, value: Any) -> A
     return types.uint64(types.uint64, types.uint64, types.uint64), codegen
 
 
-@intrinsic  # type: ignore[misc]
+@intrinsic  # type: ignore[untyped-decorator]
 def _fill_timespec(typing: Any, scratch: Any) -> Any:  # noqa: ANN401
     def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
         function_type = ir.FunctionType(_I32, [_I32, _I64.as_pointer()])

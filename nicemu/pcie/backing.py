@@ -53,8 +53,8 @@ class Backing:
     def from_fd(cls, fd: int, length_bytes: int) -> Backing:
         """Map another process's memfd; takes over the descriptor.
 
-        Raises: UsageError if the descriptor is no memfd of sealed size, is smaller than `length_bytes`, or cannot be
-        mapped for writing.
+        Raises: UsageError if the descriptor is no memfd of sealed size, is smaller than `length_bytes`, or
+        cannot be mapped for writing.
         """
         try:
             seals = fcntl.fcntl(fd, fcntl.F_GET_SEALS)

@@ -31,7 +31,7 @@ _NAMED_REASONS = {
     "ParserTimeout": "parser.too_many_states",
     "NoError": "parser.rejected",
 }
-_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 
 @dataclass(slots=True, eq=False)

@@ -13,8 +13,14 @@ from typing import NoReturn
 from . import ir
 from .arithmetic import BINARY, COMPARISONS, CONCATENATION, LOGICAL, SHIFTS, UNARY, bounds
 from .externs import FUNCTIONS, OBJECTS
-from .ir_json import MAX_DEPTH, fault
+from .ir_json import fault
 from .tables import width_of
+
+MAX_NESTING = 120
+"""Statements and expressions that may stand inside one another; it bounds the interpreter's recursion."""
+
+MAX_CALLS = 24
+"""Actions that may call one another in a row."""
 
 _ANYWHERE = (ir.Assign, ir.Reset, ir.If, ir.SetValid)
 _ACTION = (*_ANYWHERE, ir.CallAction, ir.CallFunction, ir.CallMethod, ir.Exit, ir.Return)
@@ -99,14 +105,14 @@ class Bodies:
                 elif callee not in done and callee in calls:
                     path.append((callee, iter(sorted(calls[callee]))))
                     on_path.add(callee)
-                    if len(path) > MAX_DEPTH // 8:
-                        self.faults.raise_("actions", f"{root} calls deeper than {MAX_DEPTH // 8} actions")
+                    if len(path) > MAX_CALLS:
+                        self.faults.raise_("actions", f"{root} calls deeper than {MAX_CALLS} actions")
 
     # Statements
 
     def _statements(self, statements: Sequence[ir.Statement]) -> None:
         self._depth += 1
-        if self._depth > MAX_DEPTH // 2:
+        if self._depth > MAX_NESTING:
             self.faults.raise_("", "is nested too deeply")
         for position, statement in enumerate(statements):
             with self.faults.at(f"[{position}]"):
@@ -206,7 +212,7 @@ class Bodies:
 
     def _type(self, node: ir.Expression) -> ir.Type:
         self._depth += 1
-        if self._depth > MAX_DEPTH // 2:
+        if self._depth > MAX_NESTING:
             self.faults.raise_("", "is nested too deeply")
         found = self._computed(node)
         if found != node.type:

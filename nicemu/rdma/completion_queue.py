@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nicemu.abi import registers
-from nicemu.hot import hot
+from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import load_u64, store_u32, store_u64
 
 from .state import RdmaState
@@ -22,16 +22,17 @@ _ONE = np.uint64(1)
 @hot
 def post_completion(
     state: RdmaState,
-    cq: int,
-    wr_id: np.uint64,
-    status: int,
-    opcode: int,
-    byte_len: np.uint64,
-    qp: int,
-    imm_data: np.uint32,
-    has_imm: int,
-) -> bool:
-    """Write one entry. False: the queue has overrun (its consumer fell a whole ring behind) and takes no more.
+    cq: Int,
+    wr_id: Int,
+    status: Int,
+    opcode: Int,
+    byte_len: Int,
+    qp: Int,
+    imm_data: Int,
+    has_imm: Int,
+) -> Flag:
+    """Write one entry. False: the queue has overrun (its consumer fell a whole ring behind) and takes no
+    more.
 
     A consumer that claims more than was produced counts as an overrun too.
     """

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The transport between NICs of one machine: check the target's own table, copy once, post a record to its inbox.
+"""The transport between NICs of one machine: check the target's own table, copy once, post a record to its
+inbox.
 
-What a work request means is what the RoCEv2 responder would make of it, status for status; only the frames are missing.
-The initiator raises a busy flag in the target's inbox around check and copy, so that a target that takes a key back can
-wait until no copy under the old key is left.
+What a work request means is what the RoCEv2 responder would make of it, status for status; only the frames
+are missing. The initiator raises a busy flag in the target's inbox around check and copy, so that a target
+that takes a key back can wait until no copy under the old key is left.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import numpy as np
 
 from nicemu.abi import Access, Opcode, registers
 from nicemu.errors import VerbsStatus
-from nicemu.hot import hot
+from nicemu.hot import Flag, Int, Records, hot
 from nicemu.pcie import (
     compare_swap_u64,
     copy_memory,
@@ -28,13 +29,17 @@ from .memory_region import arrival_counter, check_region, raw_address
 from .state import FLAG_IMPLICIT_RECEIVES, RdmaState
 
 BUSY = -1
-"""The target cannot take the request now (inbox full, no receive posted, memory not mapped yet): try again later."""
+"""The target cannot take the request now (inbox full, no receive posted, memory not mapped yet): try again
+later.
+"""
 
 READY_STATES = 2
 """Queue pairs accept requests from this state (ready to receive) up to ready to send."""
 
 ARRIVED_WRITE, ARRIVED_RECEIVE = 1, 2
-"""Kinds of inbox record: a write (into a counted region, or with immediate), and one that consumed a receive."""
+"""Kinds of inbox record: a write (into a counted region, or with immediate), and one that consumed a
+receive.
+"""
 
 _WRITE, _WRITE_IMM = int(Opcode.RDMA_WRITE), int(Opcode.RDMA_WRITE_WITH_IMM)
 _READ, _SEND, _SEND_IMM = int(Opcode.RDMA_READ), int(Opcode.SEND), int(Opcode.SEND_WITH_IMM)
@@ -62,7 +67,7 @@ _RX_LENGTH, _RX_LKEY, _RX_WR_ID, _RX_READY = np.uint64(8), np.uint64(12), np.uin
 
 
 @hot
-def _gather(state: RdmaState, work: np.record, pd: np.uint32, target: np.uint64) -> None:
+def _gather(state: RdmaState, work: Records, pd: Int, target: Int) -> None:
     """Copy the (checked) local pieces to raw address `target`."""
     own = state.public[0] + _REGIONS
     if work.sge_count > 0 and work.sge0_length > 0:
@@ -80,7 +85,7 @@ def _gather(state: RdmaState, work: np.record, pd: np.uint32, target: np.uint64)
 
 
 @hot
-def _scatter(state: RdmaState, work: np.record, pd: np.uint32, source: np.uint64) -> None:
+def _scatter(state: RdmaState, work: Records, pd: Int, source: Int) -> None:
     """Copy from raw address `source` to the (checked) local pieces."""
     own = state.public[0] + _REGIONS
     if work.sge_count > 0 and work.sge0_length > 0:
@@ -99,7 +104,7 @@ def _scatter(state: RdmaState, work: np.record, pd: np.uint32, source: np.uint64
 
 
 @hot
-def _local_ok(state: RdmaState, work: np.record, pd: np.uint32, pieces: int, right: np.uint32) -> bool:
+def _local_ok(state: RdmaState, work: Records, pd: Int, pieces: Int, right: Int) -> Flag:
     own = state.public[0] + _REGIONS
     if pieces > 0 and work.sge0_length > 0:
         length = np.uint64(work.sge0_length)
@@ -116,14 +121,14 @@ def _local_ok(state: RdmaState, work: np.record, pd: np.uint32, pieces: int, rig
 
 @hot
 def _post_record(
-    outbox: np.uint64,
-    kind: int,
-    qp: np.uint32,
-    opcode: int,
-    imm_data: np.uint32,
-    byte_len: np.uint64,
-    wr_id: np.uint64,
-    counter: int,
+    outbox: Int,
+    kind: Int,
+    qp: Int,
+    opcode: Int,
+    imm_data: Int,
+    byte_len: Int,
+    wr_id: Int,
+    counter: Int,
 ) -> None:
     tail = np.uint64(load_u64(outbox + _TAIL))
     record = outbox + _RECORDS + (tail % _INBOX_COUNT) * _RECORD_BYTES
@@ -139,7 +144,7 @@ def _post_record(
 
 
 @hot
-def _execute(state: RdmaState, qp: int, work: np.record) -> int:
+def _execute(state: RdmaState, qp: Int, work: Records) -> Int:
     pair = state.queue_pairs[qp]
     peer = state.peers[pair.peer]
     pd = pair.pd
@@ -229,8 +234,10 @@ def _execute(state: RdmaState, qp: int, work: np.record) -> int:
 
 
 @hot
-def direct_post(state: RdmaState, qp: int, work: np.record) -> int:
-    """Carry out one work request on a direct queue pair; return its VerbsStatus, or BUSY (nothing happened)."""
+def direct_post(state: RdmaState, qp: Int, work: Records) -> Int:
+    """Carry out one work request on a direct queue pair; return its VerbsStatus, or BUSY (nothing
+    happened).
+    """
     pair = state.queue_pairs[qp]
     peer = state.peers[pair.peer]
     if peer.public == _ZERO or peer.outbox == _ZERO:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Memory regions: what a key covers, who may use it, and how it is refused.
 
-The table lies in the NIC's public memory, so that the datapath of a peer on the same machine checks the very entry that
-this NIC would check. A key is its entry's index in the low 12 bits and a tag above them that changes with every
-registration, so a key that was given back names nothing.
-Source: InfiniBand Architecture Specification 1.4, volume 1, "Memory Management" and "Protection Domains"; ibv_reg_mr(3).
+The table lies in the NIC's public memory, so that the datapath of a peer on the same machine checks the very
+entry that this NIC would check. A key is its entry's index in the low 12 bits and a tag above them that
+changes with every registration, so a key that was given back names nothing.
+Source: InfiniBand Architecture Specification 1.4, volume 1, "Memory Management" and "Protection Domains";
+ibv_reg_mr(3).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from nicemu.abi import Access, registers
 from nicemu.errors import ResourceError, UsageError
-from nicemu.hot import hot
+from nicemu.hot import Int, hot
 from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
 
 KEY_INDEX_MASK = np.uint32(0xFFF)
@@ -30,9 +31,7 @@ _IOVA, _LENGTH, _OFFSET, _COUNTER = np.uint64(16), np.uint64(24), np.uint64(32),
 
 
 @hot
-def check_region(
-    table: np.uint64, key: np.uint32, pd: np.uint32, address: np.uint64, length: np.uint64, access: np.uint32
-) -> int:
+def check_region(table: Int, key: Int, pd: Int, address: Int, length: Int, access: Int) -> Int:
     """Return the index of the entry that covers the range with these rights, or why not (negative)."""
     index = key & KEY_INDEX_MASK
     if index >= _COUNT or key == np.uint32(0):
@@ -48,24 +47,24 @@ def check_region(
     covered = np.uint64(load_u64(entry + _LENGTH))
     if address < iova or length > covered or address - iova > covered - length:
         return BAD_BOUNDS
-    return np.int64(index)  # type: ignore[return-value]
+    return np.int64(index)
 
 
 @hot
-def raw_address(table: np.uint64, index: int, address: np.uint64, backings: np.ndarray) -> np.uint64:  # type: ignore[type-arg]
+def raw_address(table: Int, index: Int, address: Int, backings: np.ndarray) -> Int:
     """Return where a checked address lies in this process; 0 if its memory is not mapped here yet."""
     entry = table + np.uint64(index) * _ENTRY
     base = backings[np.int64(load_u32(entry + _BACKING)) & (len(backings) - 1)]
     if base == np.uint64(0):
         return np.uint64(0)
     start = np.uint64(load_u64(entry + _OFFSET))
-    return base + start + (address - np.uint64(load_u64(entry + _IOVA)))  # type: ignore[no-any-return]
+    return base + start + (address - np.uint64(load_u64(entry + _IOVA)))
 
 
 @hot
-def arrival_counter(table: np.uint64, index: int) -> int:
+def arrival_counter(table: Int, index: Int) -> Int:
     """Return the counter that counts arrivals in a region, or -1."""
-    return np.int64(load_u32(table + np.uint64(index) * _ENTRY + _COUNTER)) - 1  # type: ignore[return-value]
+    return np.int64(load_u32(table + np.uint64(index) * _ENTRY + _COUNTER)) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,8 @@ class MemoryRegionTable:
         offset_bytes: int,
         counter: int | None = None,
     ) -> MemoryRegion:
-        """Register `length_bytes` at `offset_bytes` of a backing; `counter` counts remote writes that arrive there.
+        """Register `length_bytes` at `offset_bytes` of a backing; `counter` counts remote writes that arrive
+        there.
 
         Raises: UsageError for an empty or wrapping range, ResourceError if the table is full.
         """
@@ -166,4 +166,7 @@ class MemoryRegionTable:
         if refusal == BAD_ACCESS:
             return f"key {key:#x} does not grant that access (it has {region.access!r})"
         end = region.iova + region.length_bytes
-        return f"key {key:#x} covers [{region.iova:#x}, {end:#x}); {length_bytes} bytes at {address:#x} lie outside it"
+        return (
+            f"key {key:#x} covers [{region.iova:#x}, {end:#x}); "
+            f"{length_bytes} bytes at {address:#x} lie outside it"
+        )

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RDMA state of one NIC as arrays: where its tables lie, its queue pairs, its peers, its completion queues."""
+"""RDMA state of one NIC as arrays: where its tables lie, its queue pairs, its peers, its completion
+queues.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nicemu.abi import registers
+from nicemu.hot import Records
 
 MAX_PEERS = 16
 MAX_BACKINGS = 256
@@ -52,16 +55,17 @@ COMPLETION_QUEUE = np.dtype(
 class RdmaState(NamedTuple):
     """The arrays that the hot functions work on.
 
-    public: uint64[1], raw address of this NIC's public tables. backings: uint64[MAX_BACKINGS], raw addresses of the
-    memory its regions lie in. peer_backings: uint64[MAX_PEERS, MAX_BACKINGS], the same for each peer, as mapped here.
+    public: uint64[1], raw address of this NIC's public tables. backings: uint64[MAX_BACKINGS], raw addresses
+    of the memory its regions lie in. peer_backings: uint64[MAX_PEERS, MAX_BACKINGS], the same for each peer,
+    as mapped here.
     """
 
-    public: np.ndarray  # type: ignore[type-arg]
-    backings: np.ndarray  # type: ignore[type-arg]
-    peer_backings: np.ndarray  # type: ignore[type-arg]
-    queue_pairs: np.recarray  # type: ignore[type-arg]
-    peers: np.recarray  # type: ignore[type-arg]
-    completion_queues: np.recarray  # type: ignore[type-arg]
+    public: np.ndarray
+    backings: np.ndarray
+    peer_backings: np.ndarray
+    queue_pairs: Records
+    peers: Records
+    completion_queues: Records
 
 
 def new_state(public_address: int) -> RdmaState:

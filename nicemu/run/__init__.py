@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two drivers of the device: the stepper in virtual time, and live NICs as processes; topologies; finding NICs.
+"""The two drivers of the device: the stepper in virtual time, and live NICs as processes; topologies; finding
+NICs.
 
 `Simulation` is also what tests use to step a whole world by hand.
 """

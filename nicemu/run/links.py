@@ -195,7 +195,9 @@ class PeerLinks:
         elif operation == "disconnect":
             self._device.disconnected(int(message["qp_num"]), self._now())
         elif operation == "backing":
-            map_backing(self._device, name, int(message["index"]), Backing.from_fd(fds[0], int(message["size"])))
+            map_backing(
+                self._device, name, int(message["index"]), Backing.from_fd(fds[0], int(message["size"]))
+            )
         elif operation == "unmap":
             unmap_backing(self._device, name, int(message["index"]))
             send(link, {"op": "unmapped", "index": message["index"]})

@@ -59,7 +59,11 @@ class LivePorts:
     def sources(self) -> list[tuple[int, bool]]:
         """Descriptors to wait for, and whether RDMA frames come from each."""
         ports = [(self._requests, False), (self._roce, True)]
-        return [(port.fileno() or 0, roce) for port, roce in ports if port is not None and port.fileno() is not None]
+        return [
+            (port.fileno() or 0, roce)
+            for port, roce in ports
+            if port is not None and port.fileno() is not None
+        ]
 
     def add_peer(self, ip: str) -> None:
         """Let RDMA frames go to and come from a peer."""
@@ -105,7 +109,9 @@ class LivePorts:
 
     def statistics(self) -> dict[str, int]:
         """Return drops of the ports by name."""
-        counts = {f"{name}.{reason}": count for name, port in self._all() for reason, count in port.drops.items()}
+        counts = {
+            f"{name}.{reason}": count for name, port in self._all() for reason, count in port.drops.items()
+        }
         if self.dropped:
             counts["port.roce.no_route"] = self.dropped
         return counts

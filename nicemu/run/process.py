@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -47,7 +48,9 @@ CALL_TIMEOUT_S = 30.0
 
 
 class OnControlThread:
-    """A pipeline as P4Runtime's threads may use it: each call is handed to the control thread and waited for."""
+    """A pipeline as P4Runtime's threads may use it: each call is handed to the control thread and waited
+    for.
+    """
 
     def __init__(self, engine: Engine, call: Callable[[Callable[[], Any]], Any]) -> None:
         self._engine = engine
@@ -102,7 +105,7 @@ class NicProcess:
         path.chmod(0o600)
         self._listener.listen(64)
         target = OnControlThread(self.device.pipeline, self._call)
-        self._p4runtime = P4RuntimeServer({1: target}, f"unix:{self._folder / f'{name}.p4rt'}")  # type: ignore[dict-item]
+        self._p4runtime = P4RuntimeServer({1: target}, f"unix:{self._folder / f'{name}.p4rt'}")
 
     # Threads
 
@@ -114,10 +117,8 @@ class NicProcess:
         return future.result(CALL_TIMEOUT_S)
 
     def _run_calls(self) -> None:
-        try:
+        with suppress(BlockingIOError):
             os.eventfd_read(self._wake_fd)
-        except BlockingIOError:
-            pass
         while not self._calls.empty():
             function, future = self._calls.get()
             try:
@@ -358,7 +359,8 @@ class NicProcess:
 def run_nic_process(path: Path) -> None:
     """Be one NIC: read its settings, serve until stopped, and say on the way whether that worked.
 
-    The settings name a status file; it is written as JSON when the NIC serves, or with the error when it cannot.
+    The settings name a status file; it is written as JSON when the NIC serves, or with the error when it
+    cannot.
     """
     settings = json.loads(path.read_text())
     status = Path(settings["status"])

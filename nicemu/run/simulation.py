@@ -14,7 +14,7 @@ import numpy as np
 
 from nicemu.abi import SharedMemory
 from nicemu.clock import VirtualClock
-from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
+from nicemu.errors import ControlError, NicemuError, NvmeStatus, P4RuntimeCode, UsageError
 from nicemu.fabric import FaultPort, FaultRates, Port, loopback_pair
 from nicemu.firmware import load_firmware
 from nicemu.nic import (
@@ -44,8 +44,8 @@ _DESTINATION_IP = slice(30, 34)
 class Simulation:
     """NICs in one process, stepped in virtual time.
 
-    Give it the NICs, then programs and firmware, then let hosts and clients act; `run_until_idle` carries out what
-    follows. `faults` spoils the frames between NICs, seeded. `trace` holds one line an event.
+    Give it the NICs, then programs and firmware, then let hosts and clients act; `run_until_idle` carries out
+    what follows. `faults` spoils the frames between NICs, seeded. `trace` holds one line an event.
     """
 
     def __init__(
@@ -147,13 +147,16 @@ class Simulation:
             disk.submit(effect.io)
             for tag, status in disk.take_completions():
                 at_ns = max(now_ns, effect.io.target_ns)
-                self.schedule(at_ns, lambda: nic.on_dma_complete(tag, self.clock.now_ns(), status))
+                self.schedule(at_ns, self._dma_teller(nic, tag, status))
             return
         sender, receiver = self._ports[name]
         sender.send(list(effect.frames))
         for frame in receiver.receive(1 << 16):
             arrives_ns = self._links[name].complete_at(len(frame), now_ns)
             self.schedule(arrives_ns, lambda frame=frame: self._deliver(frame, effect.roce))  # type: ignore[misc]
+
+    def _dma_teller(self, nic: SmartNic, tag: int, status: NvmeStatus) -> Callable[[], None]:
+        return lambda: nic.on_dma_complete(tag, self.clock.now_ns(), status)
 
     def _deliver(self, frame: bytes, roce: bool) -> None:
         destination = frame[_DESTINATION_IP]
@@ -208,9 +211,7 @@ class Simulation:
 
     def send(self, nic: str, frame: bytes) -> None:
         """Let a frame from outside arrive at a NIC now, as request-protocol traffic."""
-        self.schedule(
-            self.clock.now_ns(), lambda: self.nics[nic].on_frames([frame], self.clock.now_ns())
-        )
+        self.schedule(self.clock.now_ns(), lambda: self.nics[nic].on_frames([frame], self.clock.now_ns()))
 
     def add_client(self, ip: bytes) -> deque[bytes]:
         """Return the queue that frames to `ip` (4 bytes) will stand in."""

@@ -33,7 +33,9 @@ STOP_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class RunningNic:
-    """A NIC process that serves. `socket` is its control socket, `p4runtime` the address of its P4Runtime server."""
+    """A NIC process that serves. `socket` is its control socket, `p4runtime` the address of its P4Runtime
+    server.
+    """
 
     name: str
     topology: str
@@ -52,7 +54,9 @@ def runtime_root() -> Path:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     found = root.stat()
     if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise UsageError(f"{root} belongs to somebody else or is open to others; remove it or set XDG_RUNTIME_DIR")
+        raise UsageError(
+            f"{root} belongs to somebody else or is open to others; remove it or set XDG_RUNTIME_DIR"
+        )
     return root
 
 
@@ -95,8 +99,8 @@ class Instance:
         """Start every NIC of a topology and wait until all serve.
 
         `attached`: the NICs end when this process does, however it ends. `data` holds namespace files.
-        Raises: UsageError for what is wrong with the topology, NicemuError for a NIC that cannot start; then none
-        is left running.
+        Raises: UsageError for what is wrong with the topology, NicemuError for a NIC that cannot start; then
+        none is left running.
         """
         topology = load_topology(path)
         if fabric is not None and fabric not in FABRICS:

@@ -111,7 +111,9 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
     peers = table.get("peers", [])
     for peer in peers if isinstance(peers, list) else [peers]:
         if peer not in names or peer == name:
-            raise UsageError(f"{where}.peers names {peer!r}; the other NICs are {', '.join(sorted(names - {name}))}")
+            raise UsageError(
+                f"{where}.peers names {peer!r}; the other NICs are {', '.join(sorted(names - {name}))}"
+            )
     spaces = table.get("namespace", [])
     if not isinstance(spaces, list):
         raise UsageError(f"{where}: write [[nic.{name}.namespace]]")

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Interrupts a firmware step that does not return, so that one script cannot hold up the NIC's control thread."""
+"""Interrupts a firmware step that does not return, so that one script cannot hold up the NIC's control
+thread.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ class Watchdog:
 
     @contextmanager
     def step(self) -> Iterator[None]:
-        """Raise FirmwareOverrun into what runs inside when it takes longer than the budget, again and again."""
+        """Raise FirmwareOverrun into what runs inside when it takes longer than the budget, again and
+        again.
+        """
         self._inside = True
         signal.setitimer(signal.ITIMER_REAL, self._budget_s, self._budget_s)
         try:

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Triggered operations: counters, and deferred work that fires once when a counter reaches its threshold.
 
-`TriggerUnit` is the face for Python; the hot functions work on a `TriggerState` and are what the datapath calls.
-Specification: fi_trigger(3) and fi_cntr(3); widths and the write-back word as in Cassini's public headers.
+`TriggerUnit` is the face for Python; the hot functions work on a `TriggerState` and are what the datapath
+calls. Specification: fi_trigger(3) and fi_cntr(3); widths and the write-back word as in Cassini's public
+headers.
 """
 
 from .counter import ERRORS, SUCCESS, add, publish, set_values

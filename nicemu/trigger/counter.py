@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.hot import hot
+from nicemu.hot import Int, hot
 from nicemu.pcie import store_u64
 
 from .deferred_work import make_reached_due
@@ -26,11 +26,11 @@ SUCCESS, ERRORS = 1, 2
 
 
 @hot
-def publish(state: TriggerState, counter: int) -> None:
+def publish(state: TriggerState, counter: Int) -> None:
     """Write the counter's 64-byte write-back entry.
 
-    Words: the Cassini word (success in bits 0-47, errors in 48-54, valid bit 63, both saturating), the full success
-    and errors, and a version that is odd while the entry is being written.
+    Words: the Cassini word (success in bits 0-47, errors in 48-54, valid bit 63, both saturating), the full
+    success and errors, and a version that is odd while the entry is being written.
     """
     record = state.counters[counter]
     entry = record.published
@@ -48,8 +48,10 @@ def publish(state: TriggerState, counter: int) -> None:
 
 
 @hot
-def add(state: TriggerState, counter: int, success: np.uint64, errors: np.uint64) -> None:
-    """Count; at its maximum a value stays there and the sticky overflow flag is raised. Reached work is due."""
+def add(state: TriggerState, counter: Int, success: Int, errors: Int) -> None:
+    """Count; at its maximum a value stays there and the sticky overflow flag is raised. Reached work is
+    due.
+    """
     record = state.counters[counter]
     unit = state.unit[0]
     if success > unit.max_success - record.success:
@@ -67,7 +69,7 @@ def add(state: TriggerState, counter: int, success: np.uint64, errors: np.uint64
 
 
 @hot
-def set_values(state: TriggerState, counter: int, success: np.uint64, errors: np.uint64, which: int) -> None:
+def set_values(state: TriggerState, counter: Int, success: Int, errors: Int, which: Int) -> None:
     """Replace the success value, the error value or both. Fired work stays fired; reached work is due."""
     record = state.counters[counter]
     if record.in_flight != 0:

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Slots of armed work in threshold order, and the list of what is due.
 
-Waiting work of a counter is a pairing heap ordered by (threshold, arming sequence), linked through the slots, so that
-arming and a count that fires nothing cost the same with one slot armed or with a million. A count that reaches
-thresholds moves the slots to the counter's due list, in order; the lists are served a batch of slots at a time, counter
-by counter. Nothing recurses: a counter operation that fires only makes other work due.
+Waiting work of a counter is a pairing heap ordered by (threshold, arming sequence), linked through the slots,
+so that arming and a count that fires nothing cost the same with one slot armed or with a million. A count
+that reaches thresholds moves the slots to the counter's due list, in order; the lists are served a batch of
+slots at a time, counter by counter. Nothing recurses: a counter operation that fires only makes other work
+due.
 Source: fi_trigger(3), DEFERRED WORK QUEUES and FI_TRIGGER_THRESHOLD; fi_cntr(3).
 """
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from nicemu.abi import CommandStatus, Opcode
-from nicemu.hot import hot
+from nicemu.hot import Flag, Int, hot
 
 from .state import DUE, FREE, IN_FLIGHT, NONE, U64_MAX, WAITING, TriggerState
 
@@ -28,7 +29,7 @@ _ONE = np.uint64(1)
 
 
 @hot
-def _check_counter(state: TriggerState, counter: int, owner: int) -> int:
+def _check_counter(state: TriggerState, counter: Int, owner: Int) -> Int:
     if counter < 0 or counter >= len(state.counters) or state.counters[counter].allocated == 0:
         return _INVALID
     if state.counters[counter].owner != owner:
@@ -37,11 +38,12 @@ def _check_counter(state: TriggerState, counter: int, owner: int) -> int:
 
 
 @hot
-def check_armed(state: TriggerState, slot: int) -> int:
+def check_armed(state: TriggerState, slot: Int) -> Int:
     """Return why the filled, not yet armed slot cannot be armed (a CommandStatus), or 0.
 
-    Its counters must be allocated and belong to its owner; counter operations and firmware events have no completion
-    counter; threshold and operand must fit the counter. Keys and bounds of data operations are checked when they fire.
+    Its counters must be allocated and belong to its owner; counter operations and firmware events have no
+    completion counter; threshold and operand must fit the counter. Keys and bounds of data operations are
+    checked when they fire.
     """
     record = state.slots[slot]
     unit = state.unit[0]
@@ -71,25 +73,25 @@ def check_armed(state: TriggerState, slot: int) -> int:
 
 
 @hot
-def value_of(state: TriggerState, counter: int) -> np.uint64:
+def value_of(state: TriggerState, counter: Int) -> Int:
     """Return success plus errors, without wrapping: what thresholds are compared with."""
     record = state.counters[counter]
     if record.success > U64_MAX - record.errors:
         return U64_MAX
-    return record.success + record.errors  # type: ignore[no-any-return]
+    return record.success + record.errors
 
 
 @hot
-def _before(state: TriggerState, one: int, other: int) -> bool:
+def _before(state: TriggerState, one: Int, other: Int) -> Flag:
     a = state.slots[one]
     b = state.slots[other]
     if a.threshold != b.threshold:
-        return a.threshold < b.threshold  # type: ignore[no-any-return]
-    return a.sequence < b.sequence  # type: ignore[no-any-return]
+        return a.threshold < b.threshold
+    return a.sequence < b.sequence
 
 
 @hot
-def _merge(state: TriggerState, one: int, other: int) -> int:
+def _merge(state: TriggerState, one: Int, other: Int) -> Int:
     if one == NONE:
         return other
     if other == NONE:
@@ -107,7 +109,7 @@ def _merge(state: TriggerState, one: int, other: int) -> int:
 
 
 @hot
-def _merge_children(state: TriggerState, slot: int) -> int:
+def _merge_children(state: TriggerState, slot: Int) -> Int:
     """Make one heap of the children of `slot`: pair them left to right, then fold the pairs right to left."""
     child = state.slots[slot].child
     state.slots[slot].child = NONE
@@ -136,7 +138,7 @@ def _merge_children(state: TriggerState, slot: int) -> int:
 
 
 @hot
-def _unlink(state: TriggerState, counter: int, slot: int) -> None:
+def _unlink(state: TriggerState, counter: Int, slot: Int) -> None:
     """Take a waiting slot out of its counter's heap."""
     record = state.slots[slot]
     owner = state.counters[counter]
@@ -155,7 +157,7 @@ def _unlink(state: TriggerState, counter: int, slot: int) -> None:
 
 
 @hot
-def _make_due(state: TriggerState, counter: int, slot: int) -> None:
+def _make_due(state: TriggerState, counter: Int, slot: Int) -> None:
     record = state.slots[slot]
     owner = state.counters[counter]
     unit = state.unit[0]
@@ -178,7 +180,7 @@ def _make_due(state: TriggerState, counter: int, slot: int) -> None:
 
 
 @hot
-def make_reached_due(state: TriggerState, counter: int) -> None:
+def make_reached_due(state: TriggerState, counter: Int) -> None:
     """Move what the counter's value has reached to its due list, in threshold order, then arming order."""
     value = value_of(state, counter)
     owner = state.counters[counter]
@@ -189,18 +191,18 @@ def make_reached_due(state: TriggerState, counter: int) -> None:
 
 
 @hot
-def take_slot(state: TriggerState) -> int:
+def take_slot(state: TriggerState) -> Int:
     """Return a free slot, or NONE."""
     unit = state.unit[0]
     slot = unit.free_head
     if slot != NONE:
         unit.free_head = state.slots[slot].next
         unit.free_count -= 1
-    return slot  # type: ignore[no-any-return]
+    return slot
 
 
 @hot
-def _aim(state: TriggerState, slot: int, step: int) -> None:
+def _aim(state: TriggerState, slot: Int, step: Int) -> None:
     """Count (step 1) or uncount (step -1) the slot at the counters it refers to."""
     record = state.slots[slot]
     one = np.uint32(1)
@@ -219,7 +221,7 @@ def _aim(state: TriggerState, slot: int, step: int) -> None:
 
 
 @hot
-def arm(state: TriggerState, slot: int) -> None:
+def arm(state: TriggerState, slot: Int) -> None:
     """Arm a filled slot: it waits in its counter's heap, or is due at once if its threshold is met already.
 
     The check and the insertion are one step, so no count is lost between them.
@@ -241,12 +243,12 @@ def arm(state: TriggerState, slot: int) -> None:
 
 
 @hot
-def next_due(state: TriggerState) -> int:
+def next_due(state: TriggerState) -> Int:
     """Return the slot that fires next (it stays at the head), or NONE."""
     head = state.unit[0].ready_head
     if head == NONE:
         return NONE
-    return state.counters[head].due_head  # type: ignore[no-any-return]
+    return state.counters[head].due_head
 
 
 @hot
@@ -263,7 +265,7 @@ def rotate_ready(state: TriggerState) -> None:
 
 
 @hot
-def take_due(state: TriggerState) -> int:
+def take_due(state: TriggerState) -> Int:
     """Take the slot that fires next off the due list; it is in flight until `release` gives it back."""
     unit = state.unit[0]
     counter = unit.ready_head
@@ -280,11 +282,11 @@ def take_due(state: TriggerState) -> int:
             unit.ready_tail = NONE
     state.slots[slot].state = IN_FLIGHT
     unit.fired += _ONE
-    return slot  # type: ignore[no-any-return]
+    return slot
 
 
 @hot
-def put_slot(state: TriggerState, slot: int) -> None:
+def put_slot(state: TriggerState, slot: Int) -> None:
     """Put a slot that was taken but not armed back on the free list."""
     unit = state.unit[0]
     state.slots[slot].state = FREE
@@ -294,15 +296,17 @@ def put_slot(state: TriggerState, slot: int) -> None:
 
 
 @hot
-def release(state: TriggerState, slot: int) -> None:
+def release(state: TriggerState, slot: Int) -> None:
     """Give a slot back; its counters no longer know it."""
     _aim(state, slot, -1)
     put_slot(state, slot)
 
 
 @hot
-def cancel(state: TriggerState, slot: int, sequence: np.uint64) -> bool:
-    """Remove one waiting slot. True: it will never fire. False: it has fired (or is due, or was never armed)."""
+def cancel(state: TriggerState, slot: Int, sequence: Int) -> Flag:
+    """Remove one waiting slot. True: it will never fire. False: it has fired (or is due, or was never
+    armed).
+    """
     record = state.slots[slot]
     if record.state != WAITING or record.sequence != sequence:
         return False
@@ -313,7 +317,7 @@ def cancel(state: TriggerState, slot: int, sequence: np.uint64) -> bool:
 
 
 @hot
-def cancel_counter(state: TriggerState, counter: int) -> int:
+def cancel_counter(state: TriggerState, counter: Int) -> Int:
     """Remove all work that waits for `counter`; return how much."""
     owner = state.counters[counter]
     count = 0
@@ -327,7 +331,7 @@ def cancel_counter(state: TriggerState, counter: int) -> int:
 
 
 @hot
-def flush(state: TriggerState, owner: int) -> int:
+def flush(state: TriggerState, owner: Int) -> Int:
     """Remove all waiting work of `owner` (of everybody: NONE); return how much."""
     count = 0
     for slot in range(state.unit[0].slot_count):
@@ -341,16 +345,16 @@ def flush(state: TriggerState, owner: int) -> int:
 
 
 @hot
-def _concerns(state: TriggerState, slot: int, counter: int) -> bool:
+def _concerns(state: TriggerState, slot: Int, counter: Int) -> Flag:
     record = state.slots[slot]
     if record.trigger == counter or record.completion == counter:
         return True
     counter_operation = record.opcode == _COUNTER_ADD or record.opcode == _COUNTER_SET
-    return counter_operation and np.int64(record.rkey) == counter  # type: ignore[no-any-return]
+    return counter_operation and np.int64(record.rkey) == counter
 
 
 @hot
-def _leave_ready(state: TriggerState, counter: int) -> None:
+def _leave_ready(state: TriggerState, counter: Int) -> None:
     """Take a counter that has nothing due out of the ready list."""
     unit = state.unit[0]
     before = NONE
@@ -371,7 +375,7 @@ def _leave_ready(state: TriggerState, counter: int) -> None:
 
 
 @hot
-def _discard_due(state: TriggerState, trigger: int, counter: int) -> int:
+def _discard_due(state: TriggerState, trigger: Int, counter: Int) -> Int:
     owner = state.counters[trigger]
     count = 0
     kept = NONE
@@ -396,7 +400,7 @@ def _discard_due(state: TriggerState, trigger: int, counter: int) -> int:
 
 
 @hot
-def discard(state: TriggerState, counter: int) -> int:
+def discard(state: TriggerState, counter: Int) -> Int:
     """Remove all work that `counter` triggers or that will change it, waiting or due; return how much."""
     count = 0
     for slot in range(state.unit[0].slot_count):

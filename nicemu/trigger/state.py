@@ -10,6 +10,7 @@ import numpy as np
 
 from nicemu.abi import ARMED
 from nicemu.errors import UsageError
+from nicemu.hot import Records
 
 NONE = -1
 FREE, WAITING, DUE, IN_FLIGHT = 0, 1, 2, 3
@@ -60,7 +61,9 @@ U64_MAX = np.uint64(0xFFFFFFFFFFFFFFFF)
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What a trigger unit can hold. `cassini` widths are the ones of its headers (48-bit success, 7-bit error)."""
+    """What a trigger unit can hold. `cassini` widths are the ones of its headers (48-bit success, 7-bit
+    error).
+    """
 
     counter_count: int = 2048
     slot_count: int = 65536
@@ -73,11 +76,13 @@ class Limits:
 
 
 class TriggerState(NamedTuple):
-    """The arrays that the hot functions work on: `counters` COUNTER, `slots` ARMED, `unit` one UNIT record."""
+    """The arrays that the hot functions work on: `counters` COUNTER, `slots` ARMED, `unit` one UNIT
+    record.
+    """
 
-    counters: np.recarray  # type: ignore[type-arg]
-    slots: np.recarray  # type: ignore[type-arg]
-    unit: np.recarray  # type: ignore[type-arg]
+    counters: Records
+    slots: Records
+    unit: Records
 
 
 def new_state(limits: Limits) -> TriggerState:

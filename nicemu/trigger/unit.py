@@ -23,8 +23,8 @@ _twin = cache(interpreted)
 class TriggerUnit:
     """Counters and armed work over one `TriggerState`.
 
-    The datapath works on the same state; this face is for the control thread before the datapath runs, for the
-    stepper and for tests. `compiled=False` runs the same source without the JIT.
+    The datapath works on the same state; this face is for the control thread before the datapath runs, for
+    the stepper and for tests. `compiled=False` runs the same source without the JIT.
     """
 
     def __init__(self, limits: Limits | None = None, compiled: bool = True) -> None:
@@ -62,7 +62,8 @@ class TriggerUnit:
     def close(self, counter: int, force: bool = False) -> None:
         """Give a counter back.
 
-        With `force`, work that is armed on it or aims at it is removed first, also what is due but could not start.
+        With `force`, work that is armed on it or aims at it is removed first, also what is due but could not
+        start.
         Raises: UsageError (EBUSY) if work is armed on it, aims at it, or is in flight and will complete here.
         """
         self.check_counter(counter)
@@ -72,7 +73,7 @@ class TriggerUnit:
         if record.armed or record.aimed or record.in_flight:
             cure = "wait for the completions" if record.in_flight else "cancel them or close with force=True"
             raise UsageError(
-                f"counter {counter} has {record.armed} operations armed on it, {record.aimed} aiming at it and "
+                f"counter {counter} has {record.armed} operations armed on it, {record.aimed} aiming at it, "
                 f"{record.in_flight} in flight (EBUSY); {cure}"
             )
         record.allocated = record.published = 0
@@ -112,7 +113,8 @@ class TriggerUnit:
     def arm(self, *deferred: DeferredWork, owner: int = 0) -> list[tuple[int, int]]:
         """Arm all of it or none; return (slot, sequence) of each, by which it can be cancelled.
 
-        Raises: UsageError (EINVAL) for a record that is not valid, ResourceError (ENOSPC) if the slots do not suffice.
+        Raises: UsageError (EINVAL) for a record that is not valid, ResourceError (ENOSPC) if the slots do not
+        suffice.
         """
         records = np.zeros(len(deferred), ARMED)
         for record, item in zip(records, deferred, strict=True):

@@ -20,8 +20,12 @@ struct event_t { bit<16> number; bit<8> kind; }
 STATE = "state start { packet.extract(headers.tag); transition accept; }"
 
 
-def source(apply: str = "", parts: str = "", top: str = "", states: str = STATE, emit: str = "packet.emit(headers);") -> str:
-    """Return a whole program: `apply` is the control's body, `parts` its declarations, `top` stands before all blocks."""
+def source(
+    apply: str = "", parts: str = "", top: str = "", states: str = STATE, emit: str = "packet.emit(headers);"
+) -> str:
+    """Return a whole program: `apply` is the control's body, `parts` its declarations, `top` stands before
+    all blocks.
+    """
     return f"""{TOP}{top}
 parser P(packet_in packet, out headers_t headers, inout metadata_t m, inout nic_metadata_t nic) {{
 {states}
@@ -32,8 +36,8 @@ apply {{
 {apply}
 }}
 }}
-control D(packet_out packet, in headers_t headers, in metadata_t m, in nic_metadata_t nic) {{ apply {{ {emit} }} }}
-SmartNic(P(), C(), D()) main;
+control D(packet_out packet, in headers_t headers, in metadata_t m, in nic_metadata_t nic) {{ apply {{ {emit}
+}} }} SmartNic(P(), C(), D()) main;
 """
 
 

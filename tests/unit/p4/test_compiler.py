@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever text arrives, the compiler answers with a program or a CompileError, and never with anything else."""
+"""Whatever text arrives, the compiler answers with a program or a CompileError, and never with anything
+else.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,26 @@ WORDS = {
     path.name: re.findall(r"\w+|\s+|[^\w\s]", path.read_text())
     for path in (FOLDER / "kvmatch.p4", FOLDER / "kvserve.p4", FOLDER / "include" / "nicemu.p4")
 }
-STRANGE = ["", "{", "}", "(", ")", "<", ">", ";", ":", "0", "1 << 4000", "8w256", "-1", "header", "if", "&&&", "..", "\n#if 1\n"]
+STRANGE = [
+    "",
+    "{",
+    "}",
+    "(",
+    ")",
+    "<",
+    ">",
+    ";",
+    ":",
+    "0",
+    "1 << 4000",
+    "8w256",
+    "-1",
+    "header",
+    "if",
+    "&&&",
+    "..",
+    "\n#if 1\n",
+]
 
 
 def compile_and_run(text: str) -> None:
@@ -56,7 +77,24 @@ def test_no_text_at_all_is_more_than_a_compile_error(text: str) -> None:
     compile_and_run(text)
 
 
-@pytest.mark.parametrize("opening", ["(", "{", "[", "-", "!", "(bit<8>)", "if (true) ", "if (true) {", "f(", "<", "a ? "])
+@pytest.mark.parametrize(
+    "opening",
+    [
+        "(",
+        "{",
+        "[",
+        "-",
+        "!",
+        "(bit<8>)",
+        "if (true) ",
+        "if (true) {",
+        "f(",
+        "<",
+        "a ? ",
+        "verify(",
+        "x<bit<(",
+    ],
+)
 def test_nesting_without_end_is_a_compile_error(opening: str) -> None:
     for before in ("const bit<8> x = ", "control C() { apply { ", "control C() { apply { x = "):
         with pytest.raises(CompileError):
@@ -65,7 +103,8 @@ def test_nesting_without_end_is_a_compile_error(opening: str) -> None:
 
 def test_the_deepest_program_that_parses_also_reaches_the_nic() -> None:
     top = "#include <core.p4>\n#include <nicemu.p4>\nstruct h {} struct m { bool b; }\n"
-    blocks = """parser P(packet_in p, out h hh, inout m mm, inout nic_metadata_t n) { state start { transition accept; } }
+    blocks = """parser P(packet_in p, out h hh, inout m mm, inout nic_metadata_t n) {
+            state start { transition accept; } }
         control D(packet_out p, in h hh, in m mm, in nic_metadata_t n) { apply { } }
         control C(inout h hh, inout m mm, inout nic_metadata_t n) { apply { %s } }
         SmartNic(P(), C(), D()) main;"""

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from nicemu.errors import ProtocolError
@@ -31,7 +33,7 @@ def test_a_compile_error_holds_every_diagnostic_and_renders_them_all() -> None:
     assert str(caught.value).endswith("3 errors")
 
 
-def test_an_error_in_an_include_names_the_included_file(tmp_path) -> None:  # type: ignore[no-untyped-def]
+def test_an_error_in_an_include_names_the_included_file(tmp_path: Path) -> None:
     (tmp_path / "part.p4").write_text("\nconst bit<8> a = b;\n")
     with pytest.raises(CompileError, match=r"part\.p4:2:18: error: unknown name b"):
         compile_text("#include <part.p4>", include_paths=[tmp_path])

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 import pytest
 from scapy.layers.inet import IP, UDP
@@ -19,7 +20,7 @@ REQUEST, ANSWER, FETCH_CHUNK, CHUNK_MISSING = 1, 2, 3, 4
 PORT = 19286
 
 
-def kv(kind: int, body: bytes = b"", magic: int = 0x4B56, version: int = 1, **ip: object) -> bytes:
+def kv(kind: int, body: bytes = b"", magic: int = 0x4B56, version: int = 1, **ip: Any) -> bytes:  # noqa: ANN401
     header = struct.pack(">HBBHHQ", magic, version, kind, len(body), 0, 77) + SESSION.to_bytes(16, "big")
     frame = Ether() / IP(src="10.1.2.3", dst="10.0.0.1", **ip) / UDP(sport=4000, dport=PORT) / (header + body)
     return bytes(frame)
@@ -166,7 +167,9 @@ def test_an_unknown_chunk_is_said_to_be_unknown(storage: Engine) -> None:
     ],
     ids=["arp", "dns", "request", "version", "cut short", "empty"],
 )
-def test_the_storage_nic_drops_everything_else_with_a_reason(storage: Engine, frame: bytes, reason: str) -> None:
+def test_the_storage_nic_drops_everything_else_with_a_reason(
+    storage: Engine, frame: bytes, reason: str
+) -> None:
     verdict = storage.process(frame, 0)
     assert (verdict.disposition, verdict.drop_reason, verdict.effects) == (Disposition.DROP, reason, ())
     assert storage.drops == {reason: 1}

@@ -45,4 +45,8 @@ def test_comments_are_blanked_and_everything_else_keeps_its_place() -> None:
 
 
 def test_an_unknown_character_is_a_token_too() -> None:
-    assert [token.kind for token in tokens_of("a ' §", SourceFile("t", [""]), 1)] == ["name", "unknown", "unknown"]
+    assert [token.kind for token in tokens_of("a ' §", SourceFile("t", [""]), 1)] == [
+        "name",
+        "unknown",
+        "unknown",
+    ]

@@ -37,8 +37,13 @@ def number_after(p4: SimpleNamespace, apply: str, **parts: str) -> int:
         ("LIMIT * 2 + (1 << 3)", 48),
     ],
 )
-def test_expressions_compute_at_the_width_of_their_type(p4: SimpleNamespace, expression: str, expected: int) -> None:
-    assert number_after(p4, f"headers.tag.number = {expression};", top="const bit<16> LIMIT = 4 * 5;") == expected
+def test_expressions_compute_at_the_width_of_their_type(
+    p4: SimpleNamespace, expression: str, expected: int
+) -> None:
+    assert (
+        number_after(p4, f"headers.tag.number = {expression};", top="const bit<16> LIMIT = 4 * 5;")
+        == expected
+    )
 
 
 def test_locals_shadow_and_are_initialised_where_they_stand(p4: SimpleNamespace) -> None:
@@ -74,8 +79,7 @@ def test_const_entries_match_and_the_default_action_takes_its_data(p4: SimpleNam
 
 
 def test_without_a_default_action_a_miss_does_nothing(p4: SimpleNamespace) -> None:
-    parts = "table t { key = { m.mark: exact; } actions = { drop; } } action unused() { }"
-    parts = "action drop() { drop_packet(); } " + parts
+    parts = "action drop() { drop_packet(); } table t { key = { m.mark: exact; } actions = { drop; } }"
     program = p4.compile("t.apply();", parts=parts).program
     assert program.control.tables[0].default_action.action == "NoAction"
     assert p4.run(FRAME, "t.apply();", parts=parts).disposition is Disposition.HOST
@@ -85,7 +89,8 @@ def test_hit_miss_and_action_run_say_what_a_table_did(p4: SimpleNamespace) -> No
     parts = TABLE + "const entries = { 7: set(1); } }"
     hit = "if (t.apply().hit) { headers.tag.number += 1; }"
     assert number_after(p4, hit, parts=parts) == 2
-    miss = "headers.tag.kind = 3; if (t.apply().miss) { headers.tag.number = 5; } else { headers.tag.number = 6; }"
+    miss = """headers.tag.kind = 3;
+        if (t.apply().miss) { headers.tag.number = 5; } else { headers.tag.number = 6; }"""
     assert number_after(p4, miss, parts=parts) == 5
     switch = "switch (t.apply().action_run) { bump: set: { headers.tag.number += 2; } default: { } }"
     assert number_after(p4, switch, parts=parts) == 3
@@ -93,7 +98,8 @@ def test_hit_miss_and_action_run_say_what_a_table_did(p4: SimpleNamespace) -> No
 
 def test_entries_of_a_ternary_table_are_tried_in_the_order_written(p4: SimpleNamespace) -> None:
     parts = """action set(bit<16> value) { headers.tag.number = value; }
-        table t { key = { headers.tag.kind: ternary; headers.tag.isValid(): exact; } actions = { set; NoAction; }
+        table t { key = { headers.tag.kind: ternary; headers.tag.isValid(): exact; } actions = { set;
+        NoAction; }
         entries = { (0x1 &&& 0x1, true): set(1); (7, true): set(2); (_, true): set(3); } }"""
     assert number_after(p4, "t.apply();", parts=parts) == 1
     assert number_after(p4, "headers.tag.kind = 4; t.apply();", parts=parts) == 3
@@ -134,17 +140,21 @@ def test_a_deparser_may_choose_what_it_emits(p4: SimpleNamespace) -> None:
 def test_enums_are_numbers_on_the_wire_and_names_in_the_program(p4: SimpleNamespace) -> None:
     top = "enum bit<8> Kind { SEVEN = 7, EIGHT = 8 } enum Plain { A, B }"
     apply = """Plain p = Plain.B; Kind k = (Kind) headers.tag.kind;
-        if (k == Kind.SEVEN && p != Plain.A && headers.tag.kind == Kind.SEVEN) { headers.tag.kind = Kind.EIGHT; }"""
+        if (k == Kind.SEVEN && p != Plain.A && headers.tag.kind == Kind.SEVEN) { headers.tag.kind =
+        Kind.EIGHT; }"""
     assert p4.run(FRAME, apply, top=top).frame[0] == 8
 
 
 def test_ids_and_names_chosen_by_annotation_reach_the_control_plane(p4: SimpleNamespace) -> None:
     parts = """@name("renamed") @id(0x42) action a(@id(9) bit<16> x) { }
-        @name(".top.t") table t { key = { headers.tag.kind: exact @name("kind") @id(5); } actions = { a; } }"""
+        @name(".top.t") table t { key = { headers.tag.kind: exact @name("kind") @id(5); } actions = { a; }
+        }"""
     info = p4.compile("t.apply();", parts=parts).p4info
     (table,) = info.tables
     assert (table.name, table.keys[0].name, table.keys[0].id) == ("top.t", "kind", 5)
-    assert [(item.name, item.id & 0xFFFFFF) for item in info.actions if item.name != "NoAction"] == [("C.renamed", 0x42)]
+    assert [(item.name, item.id & 0xFFFFFF) for item in info.actions if item.name != "NoAction"] == [
+        ("C.renamed", 0x42)
+    ]
     assert info.actions[0].params[0].id == 9
 
 

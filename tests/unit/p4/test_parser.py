@@ -87,7 +87,9 @@ def test_a_name_may_hide_a_type_in_an_inner_scope() -> None:
 
 
 def test_after_a_fault_the_parser_goes_on_behind_the_statement() -> None:
-    _, messages = parse("action a() { x = ; y = 2; z 3; }\nconst bit<8> = 1;\nheader h { bit<8> a b; bit<8>; }")
+    _, messages = parse(
+        "action a() { x = ; y = 2; z 3; }\nconst bit<8> = 1;\nheader h { bit<8> a b; bit<8>; }"
+    )
     places = [message.split(": error")[0] for message in messages]
     assert places == ["t.p4:1:18", "t.p4:1:29", "t.p4:2:14", "t.p4:3:20", "t.p4:3:30"]
 

@@ -96,7 +96,10 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
         ("#define F(a) a\nF(1, 2)", "2:1: error: macro F takes 1 arguments, given 2"),
         ("#define F(a\n", "the parameters of this macro are not closed"),
         ("#define F(x) x\n" + "F(" * 500 + ")" * 500, "macros are nested too deeply"),
-        ("#define A B B\n#define B C C\n#define C D D D D D D D\n#define D " + "x " * 20000 + "\nA", "more than 500000"),
+        (
+            "#define A B B\n#define B C C\n#define C D D D D D D D\n#define D " + "x " * 20000 + "\nA",
+            "more than 500000",
+        ),
     ],
 )
 def test_a_faulty_directive_is_reported_at_its_place(text: str, message: str) -> None:

@@ -117,7 +117,7 @@ def places(document: Any, path: str = "") -> list[str]:  # noqa: ANN401
 @given(st.data())
 def test_any_change_of_any_value_gives_a_program_or_a_refusal(program_text: str, data: st.DataObject) -> None:
     document = json.loads(program_text)
-    values = st.sampled_from(
+    values: st.SearchStrategy[object] = st.sampled_from(
         [None, True, -1, 0, 1, 1 << 70, "", "x", "bit<9>", "bool", "tag_t", "C.send", [], {}]
     )
     change(document, data.draw(st.sampled_from(places(document))), data.draw(values))

@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: Apache-2.0
+# Each target sets up what it needs: a virtual environment in .venv, made with the newest Python there is.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DELETE_ON_ERROR:
+.PHONY: help setup demo test check types lint format bench wheel clean
+
+BIN := .venv/bin
+SOURCES := nicemu firmware host examples benchmarks tests
+
+help:            ## Show what make can do
+	@sed -n 's/^\([a-z]*\):.*## */make \1 \t/p' $(MAKEFILE_LIST) | expand -t 16
+
+setup: .venv/.with-tools ## Make .venv with nicemu and what its developers use
+
+demo: .venv/.with-nicemu ## Run the main job
+	$(BIN)/nicemu demo
+
+test: .venv/.with-tools ## Run all tests
+	$(BIN)/python -m pytest -q
+
+check: lint types test wheel ## Run all that a change must pass
+
+lint: .venv/.with-tools ## Check format, style and import floors
+	$(BIN)/ruff format --check $(SOURCES) setup.py
+	$(BIN)/ruff check $(SOURCES) setup.py
+	$(BIN)/lint-imports --no-logo
+
+types: .venv/.with-tools ## Check types
+	$(BIN)/mypy --strict nicemu firmware host examples tests
+
+format: .venv/.with-tools ## Format the sources, mend what can be mended
+	$(BIN)/ruff format $(SOURCES) setup.py
+	$(BIN)/ruff check --fix $(SOURCES) setup.py
+
+bench: .venv/.with-tools ## Run every benchmark; each prints "name value unit" lines
+	@for script in benchmarks/*.py; do echo "# $$script"; $(BIN)/python "$$script"; done
+
+wheel: .venv/.with-tools ## Build the wheel, and try it in an environment of its own (TRY=demo: the demo too)
+	tools/check_wheel dist $(TRY)
+
+clean:           ## Remove the environment, the caches and what was built
+	rm -rf .venv build dist nicemu.egg-info .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/.with-nicemu: pyproject.toml setup.py
+	@tools/make_environment .venv
+	@echo "installing nicemu and what it runs on into .venv"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable .
+	@touch $@
+
+.venv/.with-tools: .venv/.with-nicemu
+	@echo "installing the tools of development into .venv"
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'
+	@touch $@

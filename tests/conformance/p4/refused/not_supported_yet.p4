@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Legal P4 that is refused by name.
+#include <core.p4>
+#include <nicemu.p4>
+
+header h_t { bit<8> a; varbit<32> rest; }
+header_union u_t { h_t h; }
+type bit<9> port_t;
+bit<8> twice(in bit<8> x) { return x + x; }
+extern Register<T> { Register(bit<32> size); T read(in bit<32> index); }
+struct headers_t { h_t[4] stack; }
+struct m_t { tuple<bit<8>, bit<8>> pair; bit<8> a; }
+parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadata_t nic) {
+    value_set<bit<8>>(4) known;
+    state start { transition accept; }
+}
+control Inner(inout m_t m) { apply { } }
+control C(inout headers_t headers, inout m_t m, inout nic_metadata_t nic) {
+    Register<bit<32>>(16) counts;
+    Inner() inner;
+    table t { key = { m.a: exact; } actions = { NoAction; } idle_timeout = true; }
+    apply {
+        for (bit<8> i in 0 .. 3) { m.a = i; }
+        switch (m.a) { 1: { } }
+        inner.apply(m);
+    }
+}
+control D(packet_out packet, in headers_t headers, in m_t m, in nic_metadata_t nic) { apply { } }
+SmartNic(P(), C(), D()) main;
