@@ -30,7 +30,7 @@ from nicemu.nvme import (
     queue_memory_bytes,
 )
 from nicemu.pcie import AddressSpace, Backing
-from nicemu.run.block_io import FileBlockIo, create_namespace_file
+from nicemu.run import FileBlockIo, create_namespace_file
 
 FILE_BYTES: Final = 256 << 20
 READ_BYTES: Final = 1 << 20

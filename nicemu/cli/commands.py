@@ -19,7 +19,7 @@ COMMANDS = {
     "load": LazyCommand("nicemu.cli.programs:load", "Compile a P4 program and have a NIC run it."),
     "compile": LazyCommand("nicemu.cli.programs:compile_", "Compile a P4 program; print its IR or P4Info."),
     "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),
-    "table": LazyCommand("nicemu.cli.table:table", "List, add and delete table entries."),
+    "table": LazyCommand("nicemu.cli.table:table", "List, add, modify and delete table entries."),
     "counter": LazyCommand("nicemu.cli.counter:counter", "List the trigger counters of a NIC."),
     "stats": LazyCommand("nicemu.cli.counter:stats", "Show what a NIC has counted."),
     "doctor": LazyCommand(

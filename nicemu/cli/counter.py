@@ -51,6 +51,7 @@ def stats(nic: str | None, as_json: bool) -> None:
         ("peers", peers or "none"),
     ]
     print_table(("nic", str(described["nic"])), facts)
+    click.echo()
     print_table(("statistic", "value"), list(described["statistics"].items()))
 
 

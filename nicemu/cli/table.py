@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nicemu table list`, `add` and `delete`: table entries, over P4Runtime, in the words of the program."""
+"""`nicemu table list`, `add`, `modify` and `delete`: table entries, over P4Runtime, in the words of the program."""
 
 from __future__ import annotations
 
@@ -70,12 +70,18 @@ def add(name: str, action: str, settings: tuple[str, ...], priority: int | None,
 
     Keys and parameters go by their names, or by the end of them: session for headers.kv.session.
     """
-    given = _settings(settings)
-    with _client(nic) as client:
-        schema = _named(name, client.tables(), "the program", "table")
-        parameters = _named(action, schema.actions, f"table {schema.name}", "action").params
-        keys, values = _divided(given, [key.name for key in schema.keys], [item.name for item in parameters])
-        client.insert(schema.name, keys, action, values, priority or 0)
+    _write("insert", name, action, _settings(settings), priority or 0, nic)
+
+
+@table.command("modify")
+@click.argument("name", metavar="TABLE")
+@click.argument("action")
+@click.argument("settings", metavar="KEY=VALUE... [PARAM=VALUE...]", nargs=-1)
+@PRIORITY_OPTION
+@NIC_OPTION
+def modify(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
+    """Have the entry of TABLE with these matches run ACTION instead."""
+    _write("modify", name, action, _settings(settings), priority or 0, nic)
 
 
 @table.command("delete")
@@ -97,6 +103,18 @@ def _client(nic: str | None) -> Iterator[P4RuntimeClient]:
 
     with P4RuntimeClient(find_nic(nic).p4runtime) as client:
         yield client
+
+
+def _write(
+    kind: str, name: str, action: str, given: Mapping[str, str], priority: int, nic: str | None
+) -> None:
+    from nicemu.control import Update
+
+    with _client(nic) as client:
+        schema = _named(name, client.tables(), "the program", "table")
+        parameters = _named(action, schema.actions, f"table {schema.name}", "action").params
+        keys, values = _divided(given, [key.name for key in schema.keys], [item.name for item in parameters])
+        client.write([Update(kind, schema.name, keys, action, values, priority)])
 
 
 def _settings(words: Iterable[str]) -> dict[str, str]:

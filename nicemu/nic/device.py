@@ -106,6 +106,7 @@ class SmartNic:
         """Frames arrived; `roce` ones belong to the RDMA transport, others to the match-action pipeline."""
         self.now_ns = now_ns
         for frame in frames:
+            self._trace("port", "received", {"bytes": len(frame), "roce": roce})
             if roce:
                 self.roce.on_frame(frame, now_ns)
             else:
@@ -180,27 +181,39 @@ class SmartNic:
         done += self._run_transport()
         if self.storage is not None:
             ios, reaped = self.storage.run(self.now_ns)
-            self._effects.extend(PerformIo(io) for io in ios)
+            for io in ios:
+                details = {"tag": io.tag, "offset": io.offset_bytes, "bytes": io.length_bytes}
+                self._trace("nvme", io.kind.name.lower(), details)
+                self._effects.append(PerformIo(io))
             for signal, status in reaped:
+                self._trace("nvme", "completed", {"status": int(status)})
                 signal.set(status)
             done += len(reaped)
-        if self._frames:
-            self._effects.append(SendFrames(tuple(self._frames), roce=False))
-            self._frames = []
+        self._send(self._frames, roce=False)
+        self._frames = []
         return done
+
+    def _send(self, frames: list[bytes], roce: bool) -> None:
+        if frames:
+            for frame in frames:
+                self._trace("port", "sent", {"bytes": len(frame), "roce": roce})
+            self._effects.append(SendFrames(tuple(frames), roce))
 
     def _handle(self, record: Record) -> None:
         kind, words = record.kind, record.words
         if kind == firing.UP_WORK:
             self._post_to_port(record)
         elif kind == firing.UP_EVENT:
+            self._trace("trigger", "firmware_event", {"counter": words[1]})
             self._signal(words[0], None)
         elif kind == firing.UP_COMPLETION:
+            details = {"qp": words[2], "status": VerbsStatus(words[1]).name, "bytes": words[3]}
+            self._trace("rdma", "completed", details)
             self._signal(words[0], words[1])
-            if words[1] != VerbsStatus.SUCCESS:
-                self._trace("rdma", "error", {"qp": words[2], "status": VerbsStatus(words[1]).name})
         elif kind == firing.UP_ARRIVAL:
             arrival = Arrival(words[0], words[1] >> 32, words[1] & 0xFFFFFFFF, words[2], words[3])
+            details = {"qp": arrival.qp_num, "imm_data": arrival.imm_data, "bytes": arrival.byte_len}
+            self._trace("rdma", "arrival", details)
             if self.firmware.arrival is not None:
                 self._start("arrival", self.firmware.arrival(self.nic, arrival), arrival)
         elif kind == firing.UP_TRANSMIT:
@@ -265,6 +278,7 @@ class SmartNic:
             self._start(event.name, handler(self.nic, event), event)
 
     def _start(self, name: str, coroutine: Any, event: object) -> None:  # noqa: ANN401
+        self._trace("firmware", "start", {"task": name})
         try:
             self.scheduler.spawn(name, coroutine, self.now_ns, event, self.config.event_timeout_ns)
         except ResourceError:
@@ -273,9 +287,9 @@ class SmartNic:
                 self.card.deliver(event, (0,))
 
     def _task_ended(self, task: Task, fault: str) -> None:
+        self._trace("firmware", "end", {"task": task.name, "fault": fault, "error": str(task.error or "")})
         if fault:
             self.drops[fault] += 1
-            self._trace("firmware", fault, {"task": task.name, "error": str(task.error)})
         if fault and task.name == "start":
             self.start_error = f"{fault}: {task.error}"
         if fault and isinstance(task.event, Event):
@@ -290,7 +304,9 @@ class SmartNic:
         """Put a packet into the receive ring of the process that listens."""
         listener = next((owner for owner in self.owners.values() if owner.listening), None)
         reason = "host.nobody_listens" if listener is None else listener.deliver(frame, info)
-        self._trace("host", "packet", {"bytes": len(frame), "restored": info[0], "dropped": reason})
+        told = "/".join(map(str, info))
+        details = {"bytes": len(frame), "restored": info[0], "info": told, "dropped": reason}
+        self._trace("host", "packet", details)
         if reason:
             self.drops[reason] += 1
 
@@ -314,9 +330,7 @@ class SmartNic:
                 waiting.popleft()
             if not waiting or qp not in self.queue_pairs.numbers:
                 del self._stalled[qp]
-        frames = self.roce.take_frames()
-        if frames:
-            self._effects.append(SendFrames(tuple(frames), roce=True))
+        self._send(self.roce.take_frames(), roce=True)
         completions = self.roce.take_completions()
         for completion in completions:
             self._completed(completion.context, completion.qp_num, completion.status, completion.byte_len)

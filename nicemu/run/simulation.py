@@ -64,7 +64,7 @@ class Simulation:
         self.admins: dict[str, Admin] = {}
         self.disks: dict[str, MemoryBlockIo] = {}
         self.clients: dict[bytes, deque[bytes]] = {}
-        self._ports: dict[str, tuple[Port, Port]] = {}
+        self._ports: dict[tuple[str, bool], tuple[Port, Port]] = {}
         self._links: dict[str, Resource] = {}
         rng = random.Random(seed)
         for config in configs:
@@ -76,11 +76,12 @@ class Simulation:
                 self.disks[config.name] = MemoryBlockIo(
                     entry.block_bytes, entry.block_count, nic.memory.space
                 )
-            sender, receiver = loopback_pair(1 << 16)
-            spoilt: Port = sender
-            if faults is not None:
-                spoilt = FaultPort(sender, random.Random(rng.getrandbits(64)), faults)
-            self._ports[config.name] = (spoilt, receiver)
+            for roce in (False, True):  # a frame that is held back must not change sides
+                sender, receiver = loopback_pair(1 << 16)
+                spoilt: Port = sender
+                if faults is not None:
+                    spoilt = FaultPort(sender, random.Random(rng.getrandbits(64)), faults)
+                self._ports[config.name, roce] = (spoilt, receiver)
             self._links[config.name] = Resource(config.timings.link)
         self._attach_all()
 
@@ -149,7 +150,7 @@ class Simulation:
                 at_ns = max(now_ns, effect.io.target_ns)
                 self.schedule(at_ns, self._dma_teller(nic, tag, status))
             return
-        sender, receiver = self._ports[name]
+        sender, receiver = self._ports[name, effect.roce]
         sender.send(list(effect.frames))
         for frame in receiver.receive(1 << 16):
             arrives_ns = self._links[name].complete_at(len(frame), now_ns)

@@ -158,6 +158,13 @@ def test_an_entry_that_is_there_already_is_refused(engine: Engine, nicemu: Cli) 
         assert nicemu("table", "add", "session", "NoAction", "session=1").exit_code == status
 
 
+def test_a_modified_entry_runs_the_other_action(engine: Engine, nicemu: Cli) -> None:
+    nicemu("load", "p4/kvmatch.p4")
+    nicemu("table", "add", "session", "fetch_session", *ENTRY, "hits_counter=7")
+    assert nicemu("table", "modify", "session", "NoAction", ENTRY[0]).exit_code == 0
+    assert list(engine.read("KvMatch.session")) == [TableEntry((Exact(SESSION),), "NoAction")]
+
+
 def test_without_a_program_there_is_nothing_to_list(engine: Engine, nicemu: Cli) -> None:
     result = nicemu("table", "list")
     assert (result.exit_code, result.stderr) == (1, "Error: device 1 runs no program; load one first\n")
