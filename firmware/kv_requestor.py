@@ -1,26 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compute NIC: fetch a session's chunks into GPU memory when its user comes back, without the host."""
+"""Compute NIC: fetch a session's chunks into GPU memory when its user comes back, without the host.
 
+Every chunk that was asked for is answered once: it lands, or it is missing. A landing slot goes back only when no answer
+is outstanding, so that its key is not revoked while a storage NIC may still write under it.
+"""
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from nicemu.firmware import Event, FirmwareTimeout, Nic, NicCounter, on_event
+from nicemu.firmware import Event, FirmwareTimeout, LandingSlot, Nic, NicCounter, on_event
 from nicemu.kv import FetchChunk, Manifest, read_manifest
 
 MAX_IN_FLIGHT = 8
 RETRY_NS = 20_000_000
 ATTEMPTS = 50
+DRAIN_NS = 100_000_000
 
 
 @dataclass(eq=False)
 class Fetch:
-    """A fetch under way: what was asked (by request id), and the counter that arrivals bump."""
+    """A fetch under way: its slot, what was asked (by position), and the counter of answers.
 
-    landed: NicCounter
+    A chunk that has landed is one success of `answered`, one that is missing one error.
+    """
+
+    slot: LandingSlot
+    answered: NicCounter
     asked: dict[int, Callable[[], None]] = field(default_factory=dict)
-    missing: bool = False
+    routes: dict[int, tuple[str, int]] = field(default_factory=dict)
+    missing: set[int] = field(default_factory=set)
+
+    def ask_again(self, nic: Nic) -> None:
+        """Repeat every question; storage NICs answer each once."""
+        nic.count("kv.asked_again")
+        for ask in self.asked.values():
+            ask()
 
 
 fetches: dict[int, Fetch] = {}
@@ -33,19 +48,18 @@ def next_serial(nic: Nic) -> int:
     return last_serial[0]
 
 
-async def arrived(nic: Nic, fetch: Fetch, count: int) -> None:
-    """Wait until `count` chunks have landed; ask again when nothing comes (the storage NIC answers each
-    once).
+async def answers(nic: Nic, fetch: Fetch, count: int) -> None:
+    """Wait until `count` chunks are answered, asking again when nothing comes.
+
+    Raises: FirmwareTimeout if that does not help.
     """
     for _ in range(ATTEMPTS):
         try:
-            await fetch.landed.reaches(count, timeout_ns=RETRY_NS)
+            await fetch.answered.reaches(count, timeout_ns=RETRY_NS)
             return
         except FirmwareTimeout:
-            nic.count("kv.asked_again")
-            for ask in fetch.asked.values():
-                ask()
-    raise FirmwareTimeout(f"{count} chunks did not land in {ATTEMPTS * RETRY_NS // 1_000_000} ms")
+            fetch.ask_again(nic)
+    raise FirmwareTimeout(f"{count} chunks were not answered in {ATTEMPTS * RETRY_NS // 1_000_000} ms")
 
 
 @on_event("kv_follow_up")
@@ -66,44 +80,49 @@ async def fetch_session(nic: Nic, request: Event) -> None:
         nic.miss(request)
         return
     serial = next_serial(nic)
-    fetch = fetches[serial] = Fetch(nic.allocate_counter(slot.pd))
+    fetch = fetches[serial] = Fetch(slot, nic.allocate_counter(slot.pd))
     try:
-        await ask_for_all(nic, fetch, serial, manifest, slot.address, slot.key, routes)
-    finally:
+        await ask_for_all(nic, fetch, serial, manifest, routes)
+    except FirmwareTimeout:
+        nic.count("kv.storage_silent")
+        nic.miss(request)
+        nic.spawn("drain", drain(nic, serial, fetch), slot, fetch.answered)
+        return
+    except BaseException:
         del fetches[serial]
+        raise
+    del fetches[serial]
+    nic.free_counter(fetch.answered)
     if fetch.missing:
         nic.count("kv.chunk_missing")
         nic.return_landing_slot(slot)
         nic.miss(request)
         return
-    nic.free_counter(fetch.landed)
     nic.count("kv.sessions_landed")
     nic.complete(request, slot, len(manifest.chunks), 2 * len(manifest.chunks) * manifest.segment_bytes)
 
 
 async def ask_for_all(
-    nic: Nic,
-    fetch: Fetch,
-    serial: int,
-    manifest: Manifest,
-    landing: int,
-    rkey: int,
-    routes: dict[int, tuple[str, int]],
+    nic: Nic, fetch: Fetch, serial: int, manifest: Manifest, routes: dict[int, tuple[str, int]]
 ) -> None:
-    """Ask for every chunk of the manifest, at most MAX_IN_FLIGHT ahead of what has landed."""
+    """Ask for the chunks of the manifest, at most MAX_IN_FLIGHT ahead of the answers; stop when one is missing.
+
+    Returns when everything that was asked is answered.
+    """
+    slot = fetch.slot
     for position, chunk in enumerate(manifest.chunks):
-        await arrived(nic, fetch, position - MAX_IN_FLIGHT + 1)
+        await answers(nic, fetch, position - MAX_IN_FLIGHT + 1)
         if fetch.missing:
-            return
-        peer, requester = routes[chunk.storage_nic]
+            break
+        peer, requester = fetch.routes[chunk.storage_nic] = routes[chunk.storage_nic]
         message = FetchChunk(
             request_id=serial << 16 | position,
             session=manifest.session,
             chunk_key=chunk.key,
-            landing_k=landing + chunk.k_offset,
-            landing_v=landing + chunk.v_offset,
-            rkey=rkey,
-            arrival_counter=fetch.landed.index,
+            landing_k=slot.address + chunk.k_offset,
+            landing_v=slot.address + chunk.v_offset,
+            rkey=slot.key,
+            arrival_counter=fetch.answered.index,
             segment_bytes=manifest.segment_bytes,
             requester=requester,
         ).encode()
@@ -113,16 +132,29 @@ async def ask_for_all(
 
         fetch.asked[position] = ask
         ask()
-    await arrived(nic, fetch, len(manifest.chunks))
+    await answers(nic, fetch, len(fetch.asked))
+
+
+async def drain(nic: Nic, serial: int, fetch: Fetch) -> None:
+    """Hold the slot of a fetch that was given up until all answers are in, or the connections are gone."""
+    while fetch.answered.value < len(fetch.asked):
+        await nic.delay(DRAIN_NS)
+        routes = nic.routes(fetch.slot.pd)
+        if all(routes.get(number) != route for number, route in fetch.routes.items()):
+            break
+        fetch.ask_again(nic)
+    del fetches[serial]
+    nic.free_counter(fetch.answered)
+    nic.return_landing_slot(fetch.slot)
 
 
 @on_event("kv_chunk_missing")
 async def chunk_missing(nic: Nic, event: Event) -> None:
     """A storage NIC does not have a chunk: the fetch has failed, and the user's request goes to the host."""
     fetch = fetches.get(event["request_id"] >> 16)
-    if fetch is None or event["request_id"] & 0xFFFF not in fetch.asked:
+    position = event["request_id"] & 0xFFFF
+    if fetch is None or position not in fetch.asked:
         nic.count("kv.unexpected_answer")
-        return
-    if not fetch.missing:
-        fetch.missing = True
-        fetch.landed.add(errors=1 << 16)
+    elif position not in fetch.missing:
+        fetch.missing.add(position)
+        fetch.answered.add(errors=1)

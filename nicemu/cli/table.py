@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nicemu table list`, `add`, `modify` and `delete`: table entries, over P4Runtime, in the words of the program."""
+"""`nicemu table list`, `add`, `modify`, `delete`: table entries over P4Runtime, in the program's words."""
 
 from __future__ import annotations
 

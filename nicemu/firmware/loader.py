@@ -71,7 +71,7 @@ def load_firmware(path: Path) -> Registry:
     try:
         source = path.read_text(encoding="utf-8")
         tree = ast.parse(source, str(path))
-        code = compile(tree, str(path), "exec")
+        code = compile(tree, str(path), "exec", dont_inherit=True)
     except (OSError, UnicodeDecodeError) as error:
         raise FirmwareError(f"{path}: cannot be read: {error}") from error
     except (SyntaxError, ValueError) as error:

@@ -53,8 +53,10 @@ class Card(Protocol):
         """The NIC's time."""
         ...
 
-    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None]) -> None:
-        """Start a task."""
+    def spawn(
+        self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | NicCounter
+    ) -> None:
+        """Start a task, which holds `things` from here on."""
         ...
 
     def read_memory(self, address: int, length_bytes: int) -> bytes:
@@ -113,8 +115,8 @@ class Card(Protocol):
         """Send a datagram."""
         ...
 
-    def deliver(self, event: Event, info: tuple[int, ...]) -> None:
-        """Pass an event's packet to the host."""
+    def deliver(self, event: Event, info: tuple[int, ...]) -> bool:
+        """Pass an event's packet to the host; False if the host did not get it."""
         ...
 
     def take_landing_slot(self) -> LandingSlot | None:
@@ -165,6 +167,11 @@ class NicCounter:
     def success(self) -> int:
         """The success value now."""
         return self._card.counter_value(self.index)[0]
+
+    @property
+    def value(self) -> int:
+        """Success plus errors now: what thresholds are compared with."""
+        return sum(self._card.counter_value(self.index))
 
     def add(self, success: int = 0, errors: int = 0) -> None:
         """Count."""
@@ -241,9 +248,14 @@ class Nic:
         """NVMe namespaces: nsid to (block size in bytes, number of blocks)."""
         return self._card.namespaces()
 
-    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None]) -> None:
-        """Start a task of its own."""
-        self._card.spawn(name, coroutine)
+    def spawn(
+        self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | NicCounter
+    ) -> None:
+        """Start a task of its own, without a deadline.
+
+        A counter or landing slot among `things` is the new task's: it does not go back when this task ends.
+        """
+        self._card.spawn(name, coroutine, *things)
 
     async def delay(self, duration_ns: int) -> None:
         """Wait for some time."""
@@ -385,10 +397,12 @@ class Nic:
     def complete(self, event: Event, slot: LandingSlot, *info: int) -> None:
         """Pass the event's packet on to the host: its session has landed in `slot`, which is the host's now.
 
-        `info`: up to four numbers about what was done.
+        `info`: up to four numbers about what was done. A slot that the host cannot be told of goes back.
         """
-        self._card.keep_landing_slot(slot)
-        self._card.deliver(event, (1, slot.index, *info))
+        if self._card.deliver(event, (1, slot.index, *info)):
+            self._card.keep_landing_slot(slot)
+        else:
+            self._card.return_landing_slot(slot, True)
 
     def miss(self, event: Event) -> None:
         """Pass the event's packet on to the host as if no table had matched."""

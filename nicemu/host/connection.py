@@ -45,7 +45,6 @@ class LiveConnection:
         self.bar: SharedMemory = Backing.from_fd(fds[0], int(reply["bar_bytes"]))
         self._eventfd = fds[1]
         self._p4runtime = str(reply["p4runtime"])
-        self._client: P4RuntimeClient | None = None
 
     def _exchange(
         self, message: dict[str, Any], fds: tuple[int, ...] = ()
@@ -123,34 +122,30 @@ class LiveConnection:
 
     # Tables
 
-    def _tables(self) -> P4RuntimeClient:
-        if self._client is None:
-            self._client = P4RuntimeClient(self._p4runtime)
-            self._client.__enter__()
-        return self._client
-
     def insert(self, table: str, keys: dict[str, int], action: str, parameters: dict[str, int]) -> None:
-        """Insert or replace an entry, over P4Runtime."""
-        try:
-            self._tables().insert(table, keys, action, parameters)
-        except ControlError as error:
-            if error.code is not P4RuntimeCode.ALREADY_EXISTS:
-                raise
-            self._tables().modify(table, keys, action, parameters)
+        """Insert or replace an entry, over P4Runtime.
+
+        The channel is closed again: an open one keeps threads busy in a process that should be able to sleep.
+        """
+        with P4RuntimeClient(self._p4runtime) as client:
+            try:
+                client.insert(table, keys, action, parameters)
+            except ControlError as error:
+                if error.code is not P4RuntimeCode.ALREADY_EXISTS:
+                    raise
+                client.modify(table, keys, action, parameters)
 
     def delete(self, table: str, keys: dict[str, int]) -> None:
         """Delete an entry if it is there, over P4Runtime."""
-        try:
-            self._tables().delete(table, keys)
-        except ControlError as error:
-            if error.code is not P4RuntimeCode.NOT_FOUND:
-                raise
+        with P4RuntimeClient(self._p4runtime) as client:
+            try:
+                client.delete(table, keys)
+            except ControlError as error:
+                if error.code is not P4RuntimeCode.NOT_FOUND:
+                    raise
 
     def close(self) -> None:
         """Leave: the NIC cancels this process's work and frees what it had."""
-        if self._client is not None:
-            self._client.__exit__(None, None, None)
-            self._client = None
         self._socket.close()
         os.close(self._eventfd)
 

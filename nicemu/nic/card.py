@@ -12,13 +12,14 @@ import numpy as np
 
 from nicemu.abi import ARMED, Access, DeferredWork, Opcode, WorkRequest, pack_deferred, pack_work
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.firmware import Buffer, Event, LandingSlot, Signal, Task
+from nicemu.firmware import Buffer, Event, LandingSlot, NicCounter, Signal, Task
 from nicemu.hot import Records
 from nicemu.pipeline import Exact, TableEntry
 from nicemu.wire import ETHERTYPE_IPV4, Ethernet, encode_udp_frame, parse_ipv4
 
 from .arena import FIRMWARE
 from .datapath import DOWN_ADD, DOWN_ARM
+from .firing import READY_TO_SEND
 
 if TYPE_CHECKING:
     from .device import SmartNic
@@ -35,14 +36,20 @@ class FirmwareCard:
         self._device = device
         self.landing: deque[LandingSlot] = deque()
         self.held: dict[Task, list[LandingSlot | int]] = {}
-        self.signals: dict[int, Signal] = {}
+        self.signals: dict[int, tuple[Signal, int]] = {}
         self._next_cookie = 1
 
-    def _cookie(self, signal: Signal) -> int:
+    def _cookie(self, signal: Signal, counter: int = -1) -> int:
+        """Return the number under which a signal is set; `counter`: what it waits for, for `forget`."""
         cookie = self._next_cookie
         self._next_cookie += 1
-        self.signals[cookie] = signal
+        self.signals[cookie] = (signal, counter)
         return cookie
+
+    def forget(self, counter: int) -> None:
+        """A counter is closed: nothing waits for it any more."""
+        for cookie in [cookie for cookie, (_, one) in self.signals.items() if one == counter]:
+            del self.signals[cookie]
 
     def _hold(self, thing: LandingSlot | int) -> None:
         task = self._device.scheduler.current
@@ -69,9 +76,15 @@ class FirmwareCard:
         """The time of the way in that runs now."""
         return self._device.now_ns
 
-    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None]) -> None:
-        """Start a firmware task without a deadline."""
-        self._device.scheduler.spawn(name, coroutine, self._device.now_ns)
+    def spawn(
+        self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | NicCounter
+    ) -> None:
+        """Start a firmware task without a deadline; what it is given to hold is no longer the caller's."""
+        task = self._device.scheduler.spawn(name, coroutine, self._device.now_ns)
+        for thing in things:
+            held = thing if isinstance(thing, LandingSlot) else thing.index
+            self._let_go(held)
+            self.held.setdefault(task, []).append(held)
 
     def read_memory(self, address: int, length_bytes: int) -> bytes:
         """Copy memory."""
@@ -110,6 +123,7 @@ class FirmwareCard:
                 self._device.unit.close(counter, force=True)
         else:
             self._device.unit.close(counter)
+        self.forget(counter)
 
     def counter_add(self, counter: int, success: int, errors: int) -> None:
         """Count."""
@@ -140,7 +154,7 @@ class FirmwareCard:
         slot.
         """
         record: Any = np.zeros((), ARMED)
-        cookie = self._cookie(signal)
+        cookie = self._cookie(signal, counter)
         pack_deferred(record, DeferredWork(counter, threshold, Opcode.FIRMWARE_EVENT, cookie=cookie))
         self._arm(record, owner)
 
@@ -179,13 +193,12 @@ class FirmwareCard:
         source = parse_ipv4(config.ip)
         self._device.send_frame(encode_udp_frame(ethernet, source, destination, KV_PORT, udp_port, payload))
 
-    def deliver(self, event: Event, info: tuple[int, ...]) -> None:
-        """Pass an event's packet to the host."""
+    def deliver(self, event: Event, info: tuple[int, ...]) -> bool:
+        """Pass an event's packet to the host, once; False if the host did not get it."""
         if event.settled:
-            return
+            return False
         event.settled = True
-        if event.frame:
-            self._device.to_host(event.frame, info)
+        return bool(event.frame) and self._device.to_host(event.frame, info)
 
     def take_landing_slot(self) -> LandingSlot | None:
         """Take a landing slot off the free ring."""
@@ -200,18 +213,23 @@ class FirmwareCard:
         self._let_go(slot)
 
     def return_landing_slot(self, slot: LandingSlot, rotate_key: bool) -> None:
-        """Put a slot back on the free ring, under a new key where a late write must not land any more."""
+        """Put a slot back on the free ring, under a new key where a late write must not land any more.
+
+        A slot whose process is gone, or has taken its key back, is nobody's.
+        """
         self._let_go(slot)
-        self.landing.append(self._device.rotate_key(slot) if rotate_key else slot)
+        owner = next((owner for owner in self._device.owners.values() if owner.pd == slot.pd), None)
+        if owner is not None and slot.key in owner.keys:
+            self.landing.append(self._device.rotate_key(slot) if rotate_key else slot)
 
     def routes(self, pd: int) -> dict[int, tuple[str, int]]:
-        """Connected peers of a protection domain: number to name and remote queue pair."""
+        """Connected peers of a protection domain: number to name and remote queue pair; none in error."""
         pairs = self._device.queue_pairs
         state = self._device.arena.rdma.queue_pairs
         return {
             pairs.remote_nics[qp]: (pairs.numbers[qp], remote)
             for qp, remote in pairs.remote_numbers.items()
-            if state[qp].pd == pd
+            if state[qp].pd == pd and state[qp].state == READY_TO_SEND
         }
 
     def table_insert(

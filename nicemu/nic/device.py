@@ -222,7 +222,7 @@ class SmartNic:
                 self.send_frame(frame)
 
     def _signal(self, cookie: int, value: object) -> None:
-        signal = self.card.signals.pop(cookie, None)
+        signal, _ = self.card.signals.pop(cookie, (None, -1))
         if signal is not None:
             signal.set(value)
 
@@ -300,8 +300,8 @@ class SmartNic:
         """Send a frame of the request protocol."""
         self._frames.append(frame)
 
-    def to_host(self, frame: bytes, info: tuple[int, ...]) -> None:
-        """Put a packet into the receive ring of the process that listens."""
+    def to_host(self, frame: bytes, info: tuple[int, ...]) -> bool:
+        """Put a packet into the receive ring of the process that listens; False if it was dropped."""
         listener = next((owner for owner in self.owners.values() if owner.listening), None)
         reason = "host.nobody_listens" if listener is None else listener.deliver(frame, info)
         told = "/".join(map(str, info))
@@ -309,6 +309,7 @@ class SmartNic:
         self._trace("host", "packet", details)
         if reason:
             self.drops[reason] += 1
+        return not reason
 
     # RDMA over frames
 
@@ -413,9 +414,9 @@ class SmartNic:
         return self.queue_pairs.offer(qp, private)
 
     def disconnected(self, qp: int, now_ns: int) -> None:
-        """The peer of a firmware queue pair is gone."""
+        """The peer of a firmware queue pair is gone; one of a host process is that process's to destroy."""
         self.now_ns = now_ns
-        if qp not in self.queue_pairs.numbers:
+        if qp not in self.queue_pairs.numbers or self.arena.rdma.queue_pairs[qp].owner != FIRMWARE:
             return
         if self.firmware.disconnect is not None:
             self.firmware.disconnect(self.nic, qp)
@@ -470,6 +471,7 @@ class SmartNic:
             for counter in list(owner.counters):
                 self.unit.state.counters[counter].in_flight = 0
                 self.unit.close(counter, force=True)
+                self.card.forget(counter)
             self.card.landing = type(self.card.landing)(
                 slot for slot in self.card.landing if slot.pd != owner.pd
             )

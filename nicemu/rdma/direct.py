@@ -169,7 +169,7 @@ def _execute(state: RdmaState, qp: Int, work: Records) -> Int:
     is_write = opcode == _WRITE or opcode == _WRITE_IMM
     target = _ZERO
     counter = -1
-    if (is_write and length > _ZERO) or writes_back:
+    if atomic or (length > _ZERO and (is_write or opcode == _READ)):
         right = _RIGHT_WRITE
         if atomic:
             right = _RIGHT_ATOMIC
@@ -244,6 +244,8 @@ def direct_post(state: RdmaState, qp: Int, work: Records) -> Int:
         return _RETRY
     opcode = work.opcode
     if not (_WRITE <= opcode <= _FETCH_ADD) or work.sge_count > 2:
+        return _LOC_OP
+    if opcode >= _COMPARE_SWAP and (work.sge_count != 1 or work.sge0_length != _EIGHT):
         return _LOC_OP
     exchange_u64(peer.outbox + _BUSY_FLAG, _ONE)
     status = _execute(state, qp, work)

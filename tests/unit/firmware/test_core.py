@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nicemu.errors import ResourceError, UsageError
-from nicemu.firmware import FirmwareOverrun, FirmwareTimeout, Signal, core as core_module
+from nicemu.firmware import FirmwareOverrun, FirmwareTimeout, Signal
+from nicemu.firmware import core as core_module
 
 if TYPE_CHECKING:
     from tests.unit.firmware.conftest import Core
@@ -393,7 +394,7 @@ def test_too_many_tasks_are_refused_and_the_refused_coroutine_is_closed(
     monkeypatch.setattr(core_module, "MAX_TASKS", 2)
     core.spawn("a", wait_for(Signal()))
     core.spawn("b", wait_for(Signal()))
-    refused = nothing()
+    refused: Any = nothing()
     with pytest.raises(ResourceError, match="2 firmware tasks run already; c was not started"):
         core.spawn("c", refused)
     assert refused.cr_frame is None
@@ -472,12 +473,13 @@ def test_an_overrun_that_shows_after_the_step_closes_the_coroutine(make_core: Ca
 
     core = make_core(guard)
     signal = Signal()
-    task = core.spawn("task", wait_for(signal))
+    waiting: Any = wait_for(signal)
+    core.spawn("task", waiting)
     core.run()
     assert core.ended == [("task", "firmware.overrun")]
     signal.set()
     assert core.run() == 0
-    assert task.coroutine.cr_frame is None  # type: ignore[attr-defined]
+    assert waiting.cr_frame is None
 
 
 # The end of everything.

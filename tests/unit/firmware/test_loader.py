@@ -128,9 +128,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from nicemu.errors import ResourceError
-from nicemu.kv import FollowUp
+from nicemu.kv import BLOCK_BYTES
 """
     load_firmware(script(text + HANDLER))
+
+
+def test_annotations_of_a_script_mean_what_it_says_itself(script: ScriptWriter) -> None:
+    """The loader's own __future__ imports are not those of the script."""
+    text = "def f(x: int): pass\nassert f.__annotations__ == {'x': int}\n"
+    load_firmware(script(text + HANDLER))
+    with pytest.raises(FirmwareError, match=r"script\.py:3: AssertionError"):
+        load_firmware(script("from __future__ import annotations\n" + text + HANDLER))
 
 
 def test_a_script_may_define_dataclasses(script: ScriptWriter) -> None:
@@ -210,7 +218,7 @@ def test_a_refused_script_leaves_no_module_and_keeps_the_one_before(script: Scri
 
 
 def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(FirmwareError, match="cannot be read: .*No such file"):
+    with pytest.raises(FirmwareError, match=r"cannot be read: .*No such file"):
         load_firmware(tmp_path / "none.py")
     (tmp_path / "latin.py").write_bytes(b"# \xe9\n")
     with pytest.raises(FirmwareError, match="cannot be read: 'utf-8' codec"):
