@@ -4,6 +4,7 @@
 Every chunk that was asked for is answered once: it lands, or it is missing. A landing slot goes back only when no answer
 is outstanding, so that its key is not revoked while a storage NIC may still write under it.
 """
+
 from __future__ import annotations
 
 from collections.abc import Callable
