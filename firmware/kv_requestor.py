@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute NIC: fetch a session's chunks into GPU memory when its user comes back, without the host.
 
-Every chunk that was asked for is answered once: it lands, or it is missing. A landing slot goes back only when no answer
-is outstanding, so that its key is not revoked while a storage NIC may still write under it.
+Every chunk that was asked for is answered once: it lands, or it is missing. A landing slot goes back only
+when no answer is outstanding, so that its key is not revoked while a storage NIC may still write under it.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ async def fetch_session(nic: Nic, request: Event) -> None:
 async def ask_for_all(
     nic: Nic, fetch: Fetch, serial: int, manifest: Manifest, routes: dict[int, tuple[str, int]]
 ) -> None:
-    """Ask for the chunks of the manifest, at most MAX_IN_FLIGHT ahead of the answers; stop when one is missing.
+    """Ask for the chunks of the manifest, at most MAX_IN_FLIGHT ahead of the answers; stop when one is
+    missing.
 
     Returns when everything that was asked is answered.
     """

@@ -8,12 +8,14 @@ Specifications: fi_trigger(3), fi_cntr(3), ibv_post_send(3).
 
 from nicemu.abi import Span
 
+from .completion import CompletionQueue
 from .connection import LiveConnection, open_nic
 from .device import ArmableProgram, Counter, CounterError, Memory, Nic, Packet, Peer, TriggerTableFull
 from .stream import HostStream, ProcessStream, Stream, run_stream_process
 
 __all__ = [
     "ArmableProgram",
+    "CompletionQueue",
     "Counter",
     "CounterError",
     "HostStream",

@@ -31,6 +31,7 @@ from nicemu.errors import NicemuError, ResourceError, UsageError
 from nicemu.pcie import load_u64, store_u32, store_u64
 from nicemu.wire import Ethernet, UdpFrame, encode_udp_frame
 
+from .completion import CompletionQueue
 from .stream import Stream
 
 
@@ -223,7 +224,7 @@ class Nic:
         self._transmitted = 0
         staging = connection.bar.view[registers.STAGING : registers.STAGING + registers.STAGING_COUNT * 128]
         self._staging = np.frombuffer(staging, ARMED)
-        self._transmit_cell = 0
+        self.completions = CompletionQueue(connection)
 
     def __enter__(self) -> Nic:
         return self

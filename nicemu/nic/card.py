@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 SERVICE_PD = 1
 """Protection domain of the firmware's memory and queue pairs."""
 KV_PORT = 19286
+RESTING_COUNTERS = 64
+"""Counters of failed tasks that are kept back."""
 
 
 class FirmwareCard:
@@ -37,6 +39,7 @@ class FirmwareCard:
         self.landing: deque[LandingSlot] = deque()
         self.held: dict[Task, list[LandingSlot | int]] = {}
         self.signals: dict[int, tuple[Signal, int]] = {}
+        self._resting: deque[int] = deque()
         self._next_cookie = 1
 
     def _cookie(self, signal: Signal, counter: int = -1) -> int:
@@ -63,12 +66,18 @@ class FirmwareCard:
                 return
 
     def release(self, task: Task) -> None:
-        """Take back what a task that ended still held: counters, and landing slots under a new key."""
+        """Take back what a task that ended still held: counters, and landing slots under a new key.
+
+        Arrivals that name such a counter may be on their way, so its number is not given out again soon.
+        """
         for thing in self.held.pop(task, []):
             if isinstance(thing, LandingSlot):
                 self.return_landing_slot(thing, rotate_key=True)
             else:
-                self.free_counter(thing)
+                self._device.unit.state.counters[thing].remote = 0
+                self._resting.append(thing)
+        while len(self._resting) > RESTING_COUNTERS:
+            self.free_counter(self._resting.popleft())
 
     # Card
 
@@ -110,7 +119,10 @@ class FirmwareCard:
 
     def allocate_counter(self, pd: int) -> int:
         """Return a counter of the firmware."""
-        counter = self._device.unit.allocate(owner=FIRMWARE, pd=pd or SERVICE_PD, remote=True)
+        unit = self._device.unit
+        while self._resting and unit.state.counters["allocated"].all():
+            self.free_counter(self._resting.popleft())
+        counter = unit.allocate(owner=FIRMWARE, pd=pd or SERVICE_PD, remote=True)
         self._hold(counter)
         return counter
 

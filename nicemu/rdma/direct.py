@@ -191,7 +191,7 @@ def _execute(state: RdmaState, qp: Int, work: Records) -> Int:
     notify = counter >= 0 or opcode == _WRITE_IMM or consumes
     if notify:
         posted, taken = np.uint64(load_u64(peer.outbox + _TAIL)), np.uint64(load_u64(peer.outbox + _HEAD))
-        if taken > posted or posted - taken > _INBOX_COUNT:
+        if taken > posted or posted - taken >= _INBOX_COUNT:
             return BUSY
     wr_id = _ZERO
     if consumes:

@@ -31,15 +31,12 @@ class TriggerUnit:
         self.limits = limits or Limits()
         self.state = new_state(self.limits)
         self._compiled = compiled
-        self._next = 0
 
     def _call(self, function: Callable[..., Any], *operands: object) -> Any:  # noqa: ANN401
         return (function if self._compiled else _twin(function))(self.state, *operands)
 
     def allocate(self, owner: int = 0, pd: int = 0, remote: bool = False, published: int = 0) -> int:
         """Return a new counter, both values zero; `published` is the raw address of its write-back entry.
-
-        Numbers come round, so that one that was given back is not soon somebody else's: a late arrival may name it.
         Raises: ResourceError if none is left.
         """
         free = np.flatnonzero(self.state.counters["allocated"] == 0)
@@ -47,8 +44,7 @@ class TriggerUnit:
             raise ResourceError(
                 f"all {self.limits.counter_count} counters are in use; close one first (ENOSPC)"
             )
-        index = int(free[np.searchsorted(free, self._next) % len(free)])
-        self._next = index + 1
+        index = int(free[0])
         record = self.state.counters[index]
         record.success = record.errors = record.overflow = record.in_flight = 0
         record.owner, record.pd, record.remote, record.published = owner, pd, remote, published

@@ -12,19 +12,18 @@ import pytest
 from nicemu.abi import Access, registers
 from nicemu.errors import ResourceError, UsageError
 from nicemu.hot import interpreted
-from nicemu.pcie import Backing
+from nicemu.pcie import Backing, store_u32, store_u64
 from nicemu.rdma import MAX_BACKINGS, MemoryRegionTable, check_region, raw_address
 from nicemu.rdma.memory_region import BAD_ACCESS, BAD_BOUNDS, BAD_DOMAIN, BAD_KEY, arrival_counter
 
 TOP = 1 << 64
-TABLE_BYTES = registers.MAX_REGIONS * registers.REGION_BYTES
 EVERY_RIGHT = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
 Check = Callable[..., int]
 
 
 @pytest.fixture
 def memory() -> Iterator[Backing]:
-    backing = Backing.anonymous(TABLE_BYTES)
+    backing = Backing.anonymous(registers.PUBLIC_BYTES)
     yield backing
     backing.close()
 
@@ -109,6 +108,16 @@ def test_the_range_that_a_key_covers_is_exact_also_where_addresses_wrap(
             table.deregister(region.key)
 
 
+@pytest.mark.parametrize("index", [registers.MAX_REGIONS, 0xFFF])
+def test_what_lies_behind_the_table_is_no_entry(memory: Backing, check: Check, index: int) -> None:
+    """Queue pairs and receives follow in the same memory, and peers may write some of it."""
+    key = 5 << 12 | index
+    entry = memory.address + index * registers.REGION_BYTES
+    store_u32(entry, key)
+    store_u64(entry + 24, TOP - 1)
+    assert check(key, 0, 0, 1) == BAD_KEY
+
+
 # Registering.
 
 
@@ -120,7 +129,7 @@ def test_what_is_not_a_range_of_addresses_cannot_be_registered(
 ) -> None:
     with pytest.raises(UsageError, match="is not a range of addresses"):
         table.register(1, iova, length, EVERY_RIGHT, 0, 0)
-    assert bytes(memory.view) == bytes(TABLE_BYTES)
+    assert bytes(memory.view) == bytes(registers.PUBLIC_BYTES)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Completion queues as the host drains them: entries in order, each seen once.
+
+Source: ibv_poll_cq(3). A queue whose consumer falls a whole ring behind has overrun: the NIC writes no more
+into it and moves the queue pair to the error state.
+"""
+
+from __future__ import annotations
+
+from nicemu.abi import Connection, Opcode, WorkCompletion, registers
+from nicemu.errors import UsageError, VerbsStatus
+from nicemu.pcie import load_u32, load_u64, store_u64
+
+
+class CompletionQueue:
+    """Queue number `queue` of this process, 0 to QUEUE_COUNT - 1; work is completed into queue 0."""
+
+    def __init__(self, connection: Connection, queue: int = 0) -> None:
+        if not 0 <= queue < registers.QUEUE_COUNT:
+            raise UsageError(f"queue {queue}; a process has queues 0 to {registers.QUEUE_COUNT - 1}")
+        self._connection = connection
+        bar = connection.bar.address
+        self._ring = bar + registers.COMPLETIONS + queue * registers.COMPLETION_COUNT * 64
+        word = registers.WORD_COMPLETIONS + queue
+        self._consumer = bar + registers.HOST_WORDS + word * registers.WORD_STRIDE
+        self._head = int(load_u64(self._consumer))
+
+    def _entry(self) -> int:
+        return self._ring + self._head % registers.COMPLETION_COUNT * 64
+
+    def poll(self, limit: int = 64) -> list[WorkCompletion]:
+        """Return up to `limit` completions that are there now, oldest first; it never waits."""
+        completions: list[WorkCompletion] = []
+        while len(completions) < limit and load_u64(self._entry() + 56) == self._head + 1:
+            entry = self._entry()
+            has_imm = load_u32(entry + 32)
+            completions.append(
+                WorkCompletion(
+                    load_u64(entry),
+                    VerbsStatus(load_u32(entry + 8)),
+                    Opcode(load_u32(entry + 12)),
+                    load_u64(entry + 16),
+                    load_u32(entry + 24),
+                    load_u32(entry + 28) if has_imm else None,
+                )
+            )
+            self._head += 1
+        store_u64(self._consumer, self._head)
+        return completions
+
+    def wait(self, count: int = 1, timeout_s: float = 5.0) -> list[WorkCompletion]:
+        """Return the next `count` completions.
+
+        Raises: TimeoutError if they do not come within `timeout_s`; what came is kept for the next call.
+        """
+        ready = self._ring + (self._head + count - 1) % registers.COMPLETION_COUNT * 64 + 56
+        if not self._connection.wait(lambda: load_u64(ready) == self._head + count, timeout_s, (0, 0)):
+            raise TimeoutError(f"fewer than {count} completions within {timeout_s} s")
+        return self.poll(count)
