@@ -19,8 +19,10 @@ IDENTITY = 0x0000
 DOORBELLS = 0x1000
 """512 cells of 8 bytes; a cell holds the absolute total its one writer has rung."""
 DOORBELL_COUNT = 512
-TRANSMIT_DOORBELL = 511
-"""The cell that says how many packets stand in the transmit ring."""
+DOORBELL_BYTES = 8
+TRANSMIT_DOORBELL = 0
+"""The cell that says how many packets stand in the transmit ring; the others ring counters. The NIC looks at
+no cell past the highest that is open, so low cells are opened first."""
 HOST_WORDS = 0x2000
 NIC_WORDS = 0x3000
 WORD_STRIDE = 64

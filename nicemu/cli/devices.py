@@ -7,7 +7,6 @@ Sources: rxe(7), fi_version(3), fi_info(1), CUDA Driver API "Initialization" and
 from __future__ import annotations
 
 import ctypes
-import ctypes.util
 import importlib.util
 import os
 import platform
@@ -18,6 +17,7 @@ from pathlib import Path
 
 from .finding import Finding
 
+LIBFABRIC = "libfabric.so.1"
 _SYS = Path("/sys")
 _DEV = Path("/dev")
 _MODULES = Path("/lib/modules")
@@ -53,14 +53,11 @@ def verbs_bindings() -> Finding:
 def libfabric() -> Finding:
     """Return whether libfabric can be loaded, and its providers where fi_info can be asked."""
     check, cure = "libfabric", "install the distribution's libfabric1 and libfabric-bin (Fedora: libfabric)"
-    name = ctypes.util.find_library("fabric")
-    if name is None:
-        return Finding(check, False, "no libfabric.so on the library path", cure)
     try:
-        version = int(ctypes.CDLL(name).fi_version())
+        version = int(ctypes.CDLL(LIBFABRIC).fi_version())
     except (OSError, AttributeError) as error:
-        return Finding(check, False, f"{name} cannot be used: {error}", cure)
-    return Finding(check, True, f"{name} {version >> 16}.{version & 0xFFFF}; providers: {_providers()}")
+        return Finding(check, False, f"cannot be loaded: {error}", cure)
+    return Finding(check, True, f"{LIBFABRIC} {version >> 16}.{version & 0xFFFF}; providers: {_providers()}")
 
 
 def gpu(dev: Path = _DEV) -> Finding:

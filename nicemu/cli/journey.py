@@ -120,11 +120,11 @@ class Helper:
 
 
 def cpu_time_ns(pid: int) -> int:
-    """CPU time of a process over all its threads, from the scheduler's own count."""
-    total = 0
-    for entry in Path(f"/proc/{pid}/task").iterdir():
-        total += int((entry / "schedstat").read_text().split()[0])
-    return total
+    """CPU time of a process over all its threads, ended ones too, from the scheduler's own count.
+
+    Source: Linux, clock_getcpuclockid(3): the clock of a process is its complemented id with CPUCLOCK_SCHED.
+    """
+    return time.clock_gettime_ns((~pid << 3) | 2)
 
 
 def is_stopped(pid: int) -> bool:

@@ -5,7 +5,7 @@ A script decorates coroutines with `@on_event` (match-action events), `@on_arriv
 `@on_start`, and awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
 """
 
-from .core import FirmwareOverrun, FirmwareTimeout, Scheduler, Signal, Task
+from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task
 from .events import (
     Arrival,
     Connection,
@@ -30,6 +30,7 @@ __all__ = [
     "FirmwareError",
     "FirmwareOverrun",
     "FirmwareTimeout",
+    "HookError",
     "LandingSlot",
     "Mailbox",
     "Nic",

@@ -15,11 +15,13 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from nicemu.errors import NicemuError, ResourceError
 
 MAX_TASKS = 4096
+
+Result = TypeVar("Result")
 
 
 class FirmwareTimeout(NicemuError):  # noqa: N818 - as TimeoutError, in the words of firmware
@@ -30,6 +32,14 @@ class FirmwareOverrun(BaseException):
     """A step of firmware did not return within its budget. Not an Exception, so that a script cannot swallow
     it.
     """
+
+
+class HookError(NicemuError):
+    """A plain function of a script failed; `fault` is the name that is counted."""
+
+    def __init__(self, fault: str, message: str) -> None:
+        super().__init__(message)
+        self.fault = fault
 
 
 class Signal:
@@ -171,6 +181,24 @@ class Scheduler:
                 steps += 1
         self.steps += steps
         return steps
+
+    def call(self, name: str, function: Callable[[], Result]) -> Result:
+        """Run a plain function of the script within the budget of one step, and return its result.
+
+        Raises: NicemuError as the function raises it, which is its way to refuse; HookError for anything
+        else, which is counted.
+        """
+        try:
+            with self.guard():
+                return function()
+        except NicemuError:
+            raise
+        except FirmwareOverrun as overrun:
+            fault, error = "firmware.overrun", f"{overrun}"
+        except (Exception, SystemExit) as raised:
+            fault, error = f"firmware.{type(raised).__name__}", f"{type(raised).__name__}: {raised}"
+        self.faults[fault] += 1
+        raise HookError(fault, f"@{name} failed: {error}")
 
     def _step(self, task: Task, error: BaseException | None, now_ns: int) -> None:
         self.current = task

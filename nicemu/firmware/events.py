@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -89,11 +90,19 @@ def _registry() -> Registry:
     return registry
 
 
+def _checked(decorator: str, function: Callable[..., Any], *, is_coroutine: bool) -> None:
+    if inspect.iscoroutinefunction(function) is not is_coroutine:
+        wanted = "a coroutine: write `async def`" if is_coroutine else "a plain function: write `def`"
+        raise UsageError(f"@{decorator} takes {wanted} {getattr(function, '__name__', function)}")
+
+
 def on_event(name: str) -> Callable[[DecoratedHandler], DecoratedHandler]:
     """Register a coroutine `(nic, event)` for events that the match-action program posts under `name`."""
 
     def register(handler: DecoratedHandler) -> DecoratedHandler:
-        _registry().events[name] = handler
+        registry = _registry()
+        _checked("on_event", handler, is_coroutine=True)
+        registry.events[name] = handler
         return handler
 
     return register
@@ -101,23 +110,31 @@ def on_event(name: str) -> Callable[[DecoratedHandler], DecoratedHandler]:
 
 def on_arrival(handler: DecoratedHandler) -> DecoratedHandler:
     """Register a coroutine `(nic, arrival)` for operations of connected peers."""
-    _registry().arrival = handler
+    registry = _registry()
+    _checked("on_arrival", handler, is_coroutine=True)
+    registry.arrival = handler
     return handler
 
 
 def on_start(handler: DecoratedHandler) -> DecoratedHandler:
     """Register a coroutine `(nic)` that runs before anything else does."""
-    _registry().start = handler
+    registry = _registry()
+    _checked("on_start", handler, is_coroutine=True)
+    registry.start = handler
     return handler
 
 
 def on_connect(function: DecoratedFunction) -> DecoratedFunction:
     """Register a function `(nic, connection) -> private data` that grants a peer what it may use."""
-    _registry().connect = function
+    registry = _registry()
+    _checked("on_connect", function, is_coroutine=False)
+    registry.connect = function
     return function
 
 
 def on_disconnect(function: DecoratedFunction) -> DecoratedFunction:
     """Register a function `(nic, qp_num)` that takes back what `on_connect` granted."""
-    _registry().disconnect = function
+    registry = _registry()
+    _checked("on_disconnect", function, is_coroutine=False)
+    registry.disconnect = function
     return function

@@ -7,10 +7,13 @@ import ast
 import contextvars
 import sys
 import types
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nicemu.errors import ProtocolError
 
+from .core import FirmwareOverrun
 from .events import Registry, loading_into
 
 ALLOWED_IMPORTS = (
@@ -62,11 +65,11 @@ def _put_back(name: str, module: types.ModuleType | None) -> None:
         sys.modules[name] = module
 
 
-def load_firmware(path: Path) -> Registry:
-    """Run the script at `path` and return its handlers.
+def load_firmware(path: Path, guard: Callable[[], AbstractContextManager[object]] = nullcontext) -> Registry:
+    """Run the script at `path` and return its handlers. `guard` may raise FirmwareOverrun into its top level.
 
     Raises: FirmwareError, with the line, for a script that does not parse, imports what it may not, raises at
-    its top level, or handles nothing.
+    its top level or does not return from it, or handles nothing.
     """
     try:
         source = path.read_text(encoding="utf-8")
@@ -91,8 +94,9 @@ def load_firmware(path: Path) -> Registry:
     before = sys.modules.get(module.__name__)
     sys.modules[module.__name__] = module
     try:
-        contextvars.copy_context().run(run)
-    except (Exception, SystemExit) as error:
+        with guard():
+            contextvars.copy_context().run(run)
+    except (Exception, SystemExit, FirmwareOverrun) as error:
         _put_back(module.__name__, before)
         frame = error.__traceback__
         line = 0

@@ -72,6 +72,7 @@ class Admin:
                 if rung == counter:
                     del owner.cells[cell]
                     self._device.arena.doorbells[owner.number, cell] = -1
+            self._device.arena.owners[owner.number].doorbells = owner.cells_in_use
         del owner.counters[counter]
         return {}
 
@@ -83,6 +84,7 @@ class Admin:
             owner.bar.view[registers.DOORBELLS + 8 * cell : registers.DOORBELLS + 8 * cell + 8] = bytes(8)
             self._device.arena.rung[owner.number, cell] = 0
             self._device.arena.doorbells[owner.number, cell] = counter
+            self._device.arena.owners[owner.number].doorbells = owner.cells_in_use
         return {"cell": cell, "address_in_bar": place - owner.bar.address}
 
     def _register(

@@ -6,7 +6,7 @@ from __future__ import annotations
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from ipaddress import IPv4Address
 from typing import Any
 
@@ -16,6 +16,7 @@ from nicemu.firmware import (
     Arrival,
     Connection,
     Event,
+    HookError,
     LandingSlot,
     Nic,
     Registry,
@@ -376,6 +377,15 @@ class SmartNic:
             self.scheduler.spawn("start", registry.start(self.nic), now_ns)
         self.settle()
 
+    def _call_hook(self, name: str, hook: Callable[..., Any], operand: object) -> Any:  # noqa: ANN401
+        try:
+            return self.scheduler.call(name, lambda: hook(self.nic, operand))
+        except NicemuError as error:
+            self._trace("firmware", "refused", {"task": name, "error": str(error)})
+            if isinstance(error, HookError):
+                self.drops[error.fault] += 1
+            raise
+
     # Connections
 
     def begin_connect(
@@ -403,9 +413,11 @@ class SmartNic:
         qp = self.queue_pairs.create(peer, SERVICE_PD, FIRMWARE, flags, -1)
         try:
             self.queue_pairs.connect(qp, offer)
-            private = self.firmware.connect(
-                self.nic, Connection(peer.name, int(IPv4Address(peer.ip)), qp, dict(offer["private_data"]))
-            )
+            address = int(IPv4Address(peer.ip))
+            connection = Connection(peer.name, address, qp, dict(offer["private_data"]))
+            private = self._call_hook("on_connect", self.firmware.connect, connection)
+            if not isinstance(private, dict) or not all(isinstance(word, int) for word in private.values()):
+                raise NicemuError(f"@on_connect returned {private!r}; a dict of numbers was expected")
         except Exception:
             with self.rings.paused():
                 self.queue_pairs.destroy(qp)
@@ -419,7 +431,8 @@ class SmartNic:
         if qp not in self.queue_pairs.numbers or self.arena.rdma.queue_pairs[qp].owner != FIRMWARE:
             return
         if self.firmware.disconnect is not None:
-            self.firmware.disconnect(self.nic, qp)
+            with suppress(NicemuError):
+                self._call_hook("on_disconnect", self.firmware.disconnect, qp)
         with self.rings.paused():
             self.queue_pairs.destroy(qp)
         self.settle()
@@ -451,7 +464,7 @@ class SmartNic:
         self.arena.rung[owner.number] = 0
         record = self.arena.owners[owner.number]
         record.commands = record.responses = 0
-        record.doorbells = registers.DOORBELL_COUNT
+        record.doorbells = owner.cells_in_use
         record.bar = owner.bar.address
         record.active = 1
         return owner

@@ -51,11 +51,18 @@ class Owner:
 
         Raises: ResourceError if all cells are open.
         """
-        for cell in range(registers.TRANSMIT_DOORBELL):
+        first = registers.TRANSMIT_DOORBELL + 1
+        for cell in range(first, registers.DOORBELL_COUNT):
             if cell not in self.cells:
                 self.cells[cell] = counter
                 return cell
-        raise ResourceError(f"all {registers.TRANSMIT_DOORBELL} doorbells of this process are open (ENOSPC)")
+        count = registers.DOORBELL_COUNT - first
+        raise ResourceError(f"all {count} doorbells of this process are open (ENOSPC)")
+
+    @property
+    def cells_in_use(self) -> int:
+        """Doorbell cells that the NIC has to look at: one more than the highest that is open."""
+        return max(self.cells, default=registers.TRANSMIT_DOORBELL) + 1
 
     def check_counter(self, counter: int) -> None:
         """Raise UsageError unless the counter is this owner's."""

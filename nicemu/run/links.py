@@ -73,7 +73,7 @@ class PeerLinks:
         self._on_port = on_port
         self._on_peer = on_peer
         self._links: dict[str, socket.socket] = {}
-        self._pending: dict[int, Callable[[dict[str, Any]], None]] = {}
+        self._pending: dict[int, tuple[str, Callable[[dict[str, Any]], None]]] = {}
         self._next_id = 1
         device.memory.on_backing = self._tell_backing
         device.memory.on_removed = self._tell_removed
@@ -161,6 +161,10 @@ class PeerLinks:
         detach(self._device, name)
         for index in list(self._awaited):
             self._forgotten(name, index)
+        for number, (peer, handler) in list(self._pending.items()):
+            if peer == name:
+                del self._pending[number]
+                handler({"error": "the peer is gone"})
         for qp in lost:
             self._device.disconnected(qp, self._now())
         self._device.drops["peer.lost"] += 1
@@ -189,7 +193,7 @@ class PeerLinks:
             answer = self._device.accept_connect(message["offer"], self._now())
             send(link, {"op": "answer", "id": message["id"], "answer": answer})
         elif operation == "answer":
-            handler = self._pending.pop(int(message["id"]), None)
+            _, handler = self._pending.pop(int(message["id"]), (name, None))
             if handler is not None:
                 handler(message)
         elif operation == "disconnect":
@@ -229,7 +233,7 @@ class PeerLinks:
         """Offer a queue pair to a peer; `on_answer` hears {"answer": …} or {"error": …}."""
         number = self._next_id
         self._next_id += 1
-        self._pending[number] = on_answer
+        self._pending[number] = (name, on_answer)
         send(self._links[name], {"op": "offer", "id": number, "offer": offer})
 
     def disconnect(self, name: str, qp_num: int) -> None:

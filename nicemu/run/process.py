@@ -76,7 +76,8 @@ class NicProcess:
         name = settings["nic"]["name"]
         spaces = tuple(NamespaceConfig(**entry) for entry in settings["namespaces"])
         self.config = NicConfig(**settings["nic"], namespaces=spaces)
-        self.device = SmartNic(self.config, self._clock.now_ns(), live=True, guard=Watchdog().step)
+        self._watchdog = Watchdog()
+        self.device = SmartNic(self.config, self._clock.now_ns(), live=True, guard=self._watchdog.step)
         self._admin = Admin(self.device)
         self._disks = {
             entry.nsid: FileBlockIo(
@@ -157,7 +158,8 @@ class NicProcess:
             for source, roce in self._ports.sources():
                 self._watch(source, lambda roce=roce: self._take_frames(roce))  # type: ignore[misc]
             self.device.pipeline.load(compile_program(Path(self._settings["p4"])).program)
-            self.device.load_firmware(load_firmware(Path(self._settings["firmware"])), self._clock.now_ns())
+            registry = load_firmware(Path(self._settings["firmware"]), self._watchdog.load)
+            self.device.load_firmware(registry, self._clock.now_ns())
             self._carry_out()
             self._p4runtime.start()
             is_ready = False
@@ -272,9 +274,14 @@ class NicProcess:
             described["process"] = {"pid": os.getpid(), "cpu_s": time.process_time()}
             self._reply(link, described)
         elif operation == "flash":
-            registry = load_firmware(Path(message["path"]))
+            registry = load_firmware(Path(message["path"]), self._watchdog.load)
             self.device.load_firmware(registry, self._clock.now_ns())
             self._reply(link, {"handlers": registry.names()})
+        elif operation == "detach":
+            if self._settings.get("lifeline") is not None:
+                self._unwatch(int(self._settings["lifeline"]))
+                os.close(int(self._settings.pop("lifeline")))
+            self._reply(link, {})
         elif operation == "stop":
             self.stop()
             self._reply(link, {"stopped": self.config.name})

@@ -138,16 +138,15 @@ class Instance:
         subnet = _free_subnet(len(self.topology.nics))
         ips = {nic.name: f"{subnet}.{number + 1}" for number, nic in enumerate(self.topology.nics)}
         compile_datapath(progress)
-        lifeline = os.pipe() if attached else None
+        lifeline = os.pipe()
         try:
             for number, nic in enumerate(self.topology.nics):
                 settings = self._settings(nic, number, ips, fabric, files, pcap)
-                settings["lifeline"] = lifeline[0] if lifeline else None
-                self._spawn(nic.name, settings, () if lifeline is None else (lifeline[0],))
+                settings["lifeline"] = lifeline[0]
+                self._spawn(nic.name, settings, (lifeline[0],))
         finally:
-            if lifeline is not None:
-                os.close(lifeline[0])
-                self._lifeline = lifeline[1]
+            os.close(lifeline[0])
+            self._lifeline = lifeline[1]
         for nic in self.topology.nics:
             pid = self._await(nic.name)
             progress(f"{nic.name} serves at {ips[nic.name]}")
@@ -245,7 +244,12 @@ class Instance:
         return int(told["pid"])
 
     def detach(self) -> list[RunningNic]:
-        """Leave the NICs running; they hold the topology's lock themselves."""
+        """Leave the NICs running without this process; they hold the topology's lock themselves."""
+        for nic in self.nics:
+            ask(nic, "detach")
+        if self._lifeline is not None:
+            os.close(self._lifeline)
+            self._lifeline = None
         os.close(self._lock)
         return self.nics
 
@@ -268,18 +272,24 @@ class Instance:
         if self.trace is not None and self.processes:
             merge_traces(self.trace)
         shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.with_suffix(".lock").unlink(missing_ok=True)
         os.close(self._lock)
 
 
 def _claim(name: str) -> tuple[Path, int]:
     """Return the folder of a topology and the descriptor that holds its lock; NIC processes inherit it."""
     folder = runtime_root() / name
-    lock = os.open(runtime_root() / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        os.close(lock)
-        raise UsageError(f"topology {name} is up already; stop it with `nicemu down`") from error
+    path = folder.with_suffix(".lock")
+    while True:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(lock)
+            raise UsageError(f"topology {name} is up already; stop it with `nicemu down`") from error
+        if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
+            break
+        os.close(lock)  # whoever held it took the file away with it
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(mode=0o700)
     return folder, lock
@@ -429,6 +439,7 @@ def take_down(topology: Path | None) -> list[str]:
         if trace is not None:
             merge_traces(Path(trace))
         shutil.rmtree(folder, ignore_errors=True)
+        folder.with_suffix(".lock").unlink(missing_ok=True)
     if not stopped:
         raise UsageError(f"{'no topology' if wanted is None else f'topology {wanted}'} is up")
     return stopped

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
 from nicemu.firmware import FirmwareOverrun
 
 BUDGET_S = 0.1
+LOAD_BUDGET_S = 2.0
+"""For the top level of a script, which may import what nobody has imported before."""
 
 
 class Watchdog:
@@ -25,15 +27,21 @@ class Watchdog:
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self._inside:
-            raise FirmwareOverrun(f"a firmware step did not return within {self._budget_s} s")
+            raise FirmwareOverrun(f"it did not return within {signal.getitimer(signal.ITIMER_REAL)[1]} s")
+
+    def step(self) -> AbstractContextManager[None]:
+        """Bracket a step: FirmwareOverrun is raised into it when it takes longer than the budget."""
+        return self._within(self._budget_s)
+
+    def load(self) -> AbstractContextManager[None]:
+        """Bracket the top level of a script."""
+        return self._within(LOAD_BUDGET_S)
 
     @contextmanager
-    def step(self) -> Iterator[None]:
-        """Raise FirmwareOverrun into what runs inside when it takes longer than the budget, again and
-        again.
-        """
+    def _within(self, budget_s: float) -> Iterator[None]:
+        """Raise FirmwareOverrun into what runs inside when it takes too long, again and again."""
         self._inside = True
-        signal.setitimer(signal.ITIMER_REAL, self._budget_s, self._budget_s)
+        signal.setitimer(signal.ITIMER_REAL, budget_s, budget_s)
         try:
             yield
         finally:

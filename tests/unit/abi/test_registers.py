@@ -101,8 +101,8 @@ def test_ring_sizes_are_powers_of_two() -> None:
         assert count & (count - 1) == 0
 
 
-def test_the_transmit_doorbell_is_the_last_cell() -> None:
-    assert registers.TRANSMIT_DOORBELL == registers.DOORBELL_COUNT - 1
+def test_the_transmit_doorbell_is_the_first_cell_so_that_the_open_cells_lie_together() -> None:
+    assert registers.TRANSMIT_DOORBELL == 0
 
 
 def test_the_magic_number_reads_as_the_name_in_memory() -> None:
