@@ -7,9 +7,6 @@ import json
 import os
 import sys
 from statistics import median
-from typing import Final
-
-PERCENTILES: Final = {"median": 0.5, "p90": 0.9, "p99": 0.99}
 
 
 class Report:

@@ -46,9 +46,9 @@ def hot(function: Function) -> Function:
     """
     if not JIT:
         return function
-    # Hot functions allocate nothing, so arrays need no reference counts (atomic, at every use); they call each
-    # other with a hundred words of array descriptors, so calls are inlined. An empty turn of the datapath costs
-    # a fortieth of what it costs otherwise.
+    # Hot functions allocate nothing, so arrays need no reference counts (atomic, at every use); they call
+    # each other with a hundred words of array descriptors, so calls are inlined. An empty turn of the
+    # datapath costs a fortieth of what it costs otherwise.
     options = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
     compiled: Function = _compiler().njit(**options)(function)
     return compiled

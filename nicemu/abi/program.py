@@ -41,9 +41,7 @@ class Span:
     key: int
 
     def __getitem__(self, part: slice) -> Span:
-        start, stop, step = part.indices(self.length_bytes)
-        if step != 1 or stop <= start:
-            raise UsageError(f"bytes {part.start}:{part.stop} of {self.length_bytes} are no piece of memory")
+        start, stop = _bounds(part, self.length_bytes)
         return Span(self.address + start, stop - start, self.key)
 
     def sge(self) -> Sge:
@@ -63,10 +61,17 @@ class RemoteSpan:
     rkey: int
 
     def __getitem__(self, part: slice) -> RemoteSpan:
-        start, stop, step = part.indices(self.length_bytes)
-        if step != 1 or stop <= start:
-            raise UsageError(f"bytes {part.start}:{part.stop} of {self.length_bytes} are no piece of memory")
+        start, stop = _bounds(part, self.length_bytes)
         return RemoteSpan(self.qp_num, self.address + start, stop - start, self.rkey)
+
+
+def _bounds(part: slice, length_bytes: int) -> tuple[int, int]:
+    """Return where a piece begins and ends; unlike a list's, it does not end where the memory does."""
+    start, stop, step = part.indices(length_bytes)
+    outside = (part.start or 0) > length_bytes or (part.stop or 0) > length_bytes
+    if step != 1 or stop <= start or outside:
+        raise UsageError(f"bytes {part.start}:{part.stop} of {length_bytes} are no piece of memory")
+    return start, stop
 
 
 class Step:

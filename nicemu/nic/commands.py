@@ -26,7 +26,7 @@ from .firing import FAIRNESS
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _COMMANDS, _REFUSED = _STAT["commands"], _STAT["command.refused"]
-_COUNTER_ADD = int(Opcode.COUNTER_ADD)
+_COUNTER_ADD, _FIRMWARE_EVENT = int(Opcode.COUNTER_ADD), int(Opcode.FIRMWARE_EVENT)
 _PUBLIC_QUEUE_PAIRS = np.uint64(registers.QUEUE_PAIR_TABLE)
 _QUEUE_PAIR_BYTES = np.uint64(registers.QUEUE_PAIR_BYTES)
 _STAGING_COUNT = np.uint64(registers.STAGING_COUNT)
@@ -84,8 +84,8 @@ def _arm_records(arena: Arena, owner: Int, first: Int, count: Int, post: bool) -
             elif post:
                 record.trigger = arena.queue_counters[qp]
                 record.threshold = _ZERO
-        elif post:
-            status = _NOT_SUPPORTED
+        elif post or record.opcode == _FIRMWARE_EVENT:
+            status = _NOT_SUPPORTED  # events of the firmware are the firmware's to arm
         if status == 0:
             status = check_armed(arena.trigger, slot)
         if status != 0:
@@ -181,10 +181,10 @@ def poll_commands(arena: Arena, owner: Int) -> Int:
         elif code == _CODE_ARM or code == _CODE_POST:
             status = _arm_records(arena, owner, a, b, code == _CODE_POST)
         elif code == _CODE_CANCEL:
-            if a >= np.uint64(unit.slot_count) or arena.trigger.slots[np.int64(a)].owner != owner:
+            if a >= np.uint64(unit.slot_count):
                 status = _INVALID
-            elif cancel(arena.trigger, np.int64(a), b):
-                value = _ONE
+            elif arena.trigger.slots[np.int64(a)].owner == owner and cancel(arena.trigger, np.int64(a), b):
+                value = _ONE  # else it has fired, and the slot may be somebody else's by now
         elif code == _CODE_CANCEL_COUNTER:
             if not _owns(arena, owner, a):
                 status = _INVALID

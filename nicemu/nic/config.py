@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
+from nicemu.abi import registers
 from nicemu.errors import UsageError
 from nicemu.timing import Timings
 from nicemu.trigger import Limits
@@ -51,6 +52,10 @@ class NicConfig:
             raise UsageError(f"{self.name}: transport {self.transport!r} is none of {', '.join(TRANSPORTS)}")
         if self.path_mtu not in (256, 512, 1024, 2048, 4096):
             raise UsageError(f"{self.name}: path_mtu {self.path_mtu} is none of 256, 512, 1024, 2048, 4096")
+        if self.limits.counter_count > registers.MAX_COUNTERS:
+            raise UsageError(
+                f"{self.name}: {self.limits.counter_count} counters; at most {registers.MAX_COUNTERS}"
+            )
         if self.memory_bytes < 1 << 20:
             raise UsageError(f"{self.name}: memory_bytes {self.memory_bytes} is less than 1 MiB")
         IPv4Address(self.ip)

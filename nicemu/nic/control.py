@@ -15,13 +15,19 @@ from typing import Any
 import numpy as np
 
 from nicemu.abi import ARMED
-from nicemu.hot import Records
-from nicemu.pcie import load_u64, store_u64
+from nicemu.hot import Int, Records, hot
+from nicemu.pcie import exchange_u64, load_u64, store_u64
 
 from .arena import RING_COUNT, Arena
 
 _UP_HEAD, _UP_TAIL, _DOWN_HEAD, _DOWN_TAIL = 0, 8, 16, 24
 _STOP, _SLEEPING, _PAUSE, _PARKED = 32, 40, 128, 136
+
+
+@hot
+def _exchange(address: Int, value: Int) -> None:
+    """Store with a full barrier: what is loaded behind it is not older than what others see."""
+    exchange_u64(address, value)
 
 
 @dataclass(slots=True)
@@ -44,6 +50,7 @@ class ControlRings:
         self._link = int(arena.link[0].address)
         self._waiting: deque[tuple[int, tuple[int, ...], Any]] = deque()
         self._up_head = 0
+        self._fence = np.zeros(1, np.uint64)
         self.live = False
         self._pauses = 0
 
@@ -98,11 +105,15 @@ class ControlRings:
 
     def prepare_sleep(self) -> bool:
         """Say that the control thread will wait for its eventfd; False: there is work, do not wait."""
-        store_u64(self._link + _SLEEPING, 1)
+        _exchange(np.uint64(self._link + _SLEEPING), np.uint64(1))
         if load_u64(self._link + _UP_TAIL) != self._up_head or self._waiting:
             self.woke()
             return False
         return True
+
+    def fence(self) -> None:
+        """Let what was stored before be seen by peers before anything is loaded behind it."""
+        _exchange(np.uint64(self._fence.ctypes.data), np.uint64(0))
 
     def woke(self) -> None:
         """Say that the control thread is awake, and empty the eventfd."""

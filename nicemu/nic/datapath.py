@@ -14,7 +14,7 @@ from nicemu.abi import registers
 from nicemu.errors import VerbsStatus
 from nicemu.hot import Int, hot
 from nicemu.pcie import copy_memory, load_u64, monotonic_ns, nap_us, store_u64
-from nicemu.trigger import NONE, add, arm, set_values, take_slot
+from nicemu.trigger import NONE, add, arm, check_armed, put_slot, set_values, take_slot
 
 from .arena import NO_CELL, RING_COUNT, STAT_NAMES, TRANSMIT_CELL, Arena
 from .arrivals import arrive, poll_inbox
@@ -27,6 +27,7 @@ came through a Port."""
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _DOORBELLS, _BACKWARDS = _STAT["doorbells"], _STAT["doorbell.backwards"]
+_REFUSED = _STAT["command.refused"]
 _WRITES, _WRITE_BYTES = _STAT["writes"], _STAT["write_bytes"]
 _OK = int(VerbsStatus.SUCCESS)
 _ARMED_BYTES = np.uint64(128)
@@ -92,12 +93,20 @@ def _poll_down(arena: Arena) -> Int:
             target = link.slots_address + np.uint64(slot) * _ARMED_BYTES
             source = link.down_address + (link.down_head % _RING_COUNT) * _RECORD_BYTES + _RECORD_WORK
             copy_memory(target, source, _ARMED_BYTES)
-            arm(arena.trigger, slot)
+            if check_armed(arena.trigger, slot) == 0:
+                arm(arena.trigger, slot)
+            else:  # its counter was closed while the record waited
+                arena.stats[_REFUSED] += _ONE
+                put_slot(arena.trigger, slot)
         elif kind == DOWN_COMPLETE:
             qp = np.int64(a)
-            completion = np.int64(b) - 1
+            completion: Int = np.int64(b) - 1
             if completion != NONE:
-                arena.trigger.counters[completion].in_flight -= np.uint32(1)
+                counted = arena.trigger.counters[completion]
+                if counted.allocated == 0 or counted.in_flight == 0:
+                    completion = NONE  # its owner is gone
+                else:
+                    counted.in_flight -= np.uint32(1)
             cq = np.int64(record.words[5] & np.uint64(0xFF))
             signaled = np.int64((record.words[5] >> _EIGHT) & _ONE)
             opcode = np.int64(record.words[5] >> np.uint64(16))

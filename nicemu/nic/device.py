@@ -50,6 +50,10 @@ _OPCODE_OF = {
 }
 
 
+LIVE_ROUNDS = 64
+"""Rounds of a live control side before its driver looks after sockets again, should firmware never rest."""
+
+
 class SmartNic:
     """One emulated NIC. The caller brings time and memory, and moves effects.
 
@@ -166,12 +170,13 @@ class SmartNic:
         Returns how many things were done.
         """
         total = 0
-        while True:
+        for _ in range(1 << 30 if not self.rings.live else LIVE_ROUNDS):
             done = 0 if self.rings.live else int(self._poll(self.arena, 256))
             done += self._run_control()
             total += done
             if done == 0 and not self._frames:
-                return total
+                break
+        return total
 
     def _run_control(self) -> int:
         self.rings.flush()
@@ -502,6 +507,7 @@ class SmartNic:
 
     def drain_peers(self, attempts: int = 1_000_000) -> None:
         """Wait until no peer is copying under a key that it checked before now."""
+        self.rings.fence()
         for peer in self.arena.rdma.peers:
             inbox = int(peer.inbox)
             for _ in range(attempts):

@@ -185,7 +185,7 @@ class NicProcess:
             timeout_s = min(timeout_s or 0.0002, 0.0002) if timeout_s is None else min(timeout_s, 0.0002)
         if any(self._unsent.values()):
             timeout_s = 0.0002
-        if not self.device.rings.prepare_sleep():
+        if self.device.scheduler.has_ready or not self.device.rings.prepare_sleep():
             timeout_s = 0
         ready = self._selector.select(timeout_s)
         self.device.rings.woke()

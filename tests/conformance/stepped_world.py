@@ -143,10 +143,12 @@ class World:
         placed = [(chunk, self.store.storage_number(chunk)) for chunk in chunks]
         self.resume.publish(Manifest.of(LAYOUT, session, len(tokens), placed))
 
-    def come_back(self, session: bytes) -> None:
+    def come_back(self, session: bytes, after_ns: int = 0) -> None:
         """The user of a session sends a follow-up."""
         self._request_id += 1
-        self.simulation.send("compute0", request_frame(Request(self._request_id, session, b"And then?")))
+        frame = request_frame(Request(self._request_id, session, b"And then?"))
+        when_ns = self.simulation.clock.now_ns() + after_ns
+        self.simulation.schedule(when_ns, lambda: self.simulation.send("compute0", frame))
 
     def receive(self, timeout_s: float = 5.0) -> tuple[Packet, bytes] | None:
         """Return the next request that reaches the host, with its session; other packets are passed over."""

@@ -12,7 +12,7 @@ import pytest
 
 from nicemu.fabric import FaultRates
 from nicemu.host import Nic
-from nicemu.kv import Answer, Manifest, Request, chunks_of, decode
+from nicemu.kv import Answer, ChunkKey, Manifest, Request, chunks_of, decode
 from nicemu.programs import find_program, load_module
 from nicemu.run import Simulation
 from nicemu.wire import UdpFrame
@@ -104,9 +104,7 @@ def journey_trace(transport: str, seed: int, faults: FaultRates | None) -> str:
     [("direct", None), ("port", None), ("port", FaultRates(0.03, 0.03, 0.03, 0.03))],
     ids=["direct", "port", "faulty port"],
 )
-def test_the_same_seed_gives_the_same_trace_byte_for_byte(
-    transport: str, faults: FaultRates | None
-) -> None:
+def test_the_same_seed_gives_the_same_trace_byte_for_byte(transport: str, faults: FaultRates | None) -> None:
     assert journey_trace(transport, 5, faults) == journey_trace(transport, 5, faults)
 
 
@@ -140,16 +138,16 @@ def test_the_trace_says_what_every_block_did(transport: str) -> None:
     restored = [details for _, _, block, _, details in lines if block == "host"]
     segment_bytes = sum(2 * LAYOUT.segment_bytes for _ in range(4))
     assert [f"info=1/0/4/{segment_bytes}" in details for details in restored] == [True, False]
-    assert any(
-        ("roce=True" in details) for _, _, block, _, details in lines if block == "port"
-    ) is (transport == "port")
+    assert any(("roce=True" in details) for _, _, block, _, details in lines if block == "port") is (
+        transport == "port"
+    )
 
 
 # Many sessions
 
 
-def come_back_all(world: World, sessions: list[bytes]) -> Counter[str]:
-    """Let all sessions come back at once, and those that miss again, until each has landed once.
+def come_back_all(world: World, sessions: list[bytes], again_ns: int = 100_000) -> Counter[str]:
+    """Let all sessions come back at once, and those that miss again later, until each has landed once.
 
     Checks every landing byte for byte, and that slots that nobody was offered keep their poison.
     """
@@ -165,7 +163,7 @@ def come_back_all(world: World, sessions: list[bytes]) -> Counter[str]:
         slot = world.resume.landed(packet)
         if slot is None:
             counts["missed"] += 1
-            world.come_back(session)
+            world.come_back(session, after_ns=again_ns)
             continue
         assert world.bytes_of(slot) == world.kv[session].data
         waiting.discard(session)
@@ -194,7 +192,9 @@ def test_32_interleaved_sessions_share_storage_nics_and_landing_slots_and_nothin
     assert counts["missed"] == world.counted("compute0", "kv.no_landing_slot") > 0
     assert world.counted("compute0", "kv.sessions_landed") == 32
     starts = [line for line in world.simulation.trace if "compute0 firmware start task=kv_follow_up" in line]
-    ends = [line for line in world.simulation.trace if "compute0 host packet" in line and "restored=1" in line]
+    ends = [
+        line for line in world.simulation.trace if "compute0 host packet" in line and "restored=1" in line
+    ]
     overlapping = sorted([(int(line.split()[0]), 1) for line in starts[:5]] + [(int(ends[0].split()[0]), 0)])
     assert [kind for _, kind in overlapping] == [1, 1, 1, 1, 1, 0], "the fetches did not overlap"
     assert world.counted_on_storage("completion.errors") == 0
@@ -233,7 +233,7 @@ def test_loss_duplication_reordering_and_corruption_end_with_every_byte_right(ra
         world.leave(session)
     for _ in range(2):
         world.resume.offer()
-    counts = come_back_all(world, sessions)
+    counts = come_back_all(world, sessions, again_ns=5_000_000)
     assert counts["landed"] == 4
     injected: Counter[str] = Counter()
     for sender, _ in world.simulation._ports.values():
@@ -316,7 +316,7 @@ def test_a_miss_waits_for_slow_writes_under_the_old_key() -> None:
     chunks = chunks_of(LAYOUT, world.kv[session].tokens, model="made up", salt=b"tests")
     placed = [(chunk, world.store.storage_number(chunk)) for chunk in chunks]
     manifest = Manifest.of(LAYOUT, session, 32, placed)
-    unknown = dataclasses.replace(manifest.chunks[0], key=chunks[0].key ^ 1)
+    unknown = dataclasses.replace(manifest.chunks[0], key=ChunkKey(chunks[0].key ^ 1))
     world.resume.publish(dataclasses.replace(manifest, chunks=(unknown, *manifest.chunks[1:])))
     offered = world.resume.offer()
     assert world.fetch(session) is None

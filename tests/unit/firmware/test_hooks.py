@@ -6,13 +6,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from nicemu.errors import ResourceError
 from nicemu.firmware import FirmwareError, FirmwareOverrun, HookError, load_firmware
 
-from .conftest import Core
+if TYPE_CHECKING:
+    from tests.unit.firmware.conftest import Core
 
 
 @contextmanager
@@ -25,7 +27,7 @@ def overrun_inside() -> Iterator[None]:
 def test_a_hook_is_called_within_the_budget_of_a_step(make_core: Callable[..., Core]) -> None:
     assert make_core().scheduler.call("on_connect", lambda: {"x": 1}) == {"x": 1}
     core = make_core(overrun_inside)
-    with pytest.raises(HookError, match="@on_connect failed: it did not return within 0.1 s") as raised:
+    with pytest.raises(HookError, match=r"@on_connect failed: it did not return within 0\.1 s") as raised:
         core.scheduler.call("on_connect", lambda: {"x": 1})
     assert raised.value.fault == "firmware.overrun"
     assert core.scheduler.faults == {"firmware.overrun": 1}
