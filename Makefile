@@ -18,6 +18,7 @@ demo: .venv/.with-nicemu ## Run the main job
 	$(BIN)/nicemu demo
 
 test: .venv/.with-tools ## Run all tests
+	$(BIN)/nicemu compile-datapath
 	$(BIN)/python -m pytest -q
 
 check: lint types test wheel ## Run all that a change must pass

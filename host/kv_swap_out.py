@@ -8,9 +8,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from nicemu.errors import ResourceError
+from nicemu.errors import NicemuError, ResourceError
 from nicemu.host import Counter, Memory, Nic, Peer, Span
 from nicemu.kv import DESCRIPTOR_BYTES, Chunk, Lease, StoreDescriptor
+
+
+LOOK_AROUND_S = 0.5
+
+
+class PeerLost(NicemuError):
+    """A storage NIC has ended, or its connection has failed."""
 
 
 class SwapOut:
@@ -87,12 +94,31 @@ class SwapOut:
     def wait(self, timeout_s: float = 10.0) -> None:
         """Wait until everything armed so far is durable; its slots are free again.
 
-        Raises: CounterError if a chunk could not be stored, TimeoutError if it takes too long.
+        Raises: CounterError if a chunk could not be stored, PeerLost if a storage NIC is gone, TimeoutError if it takes
+        too long.
         """
-        self.durable.wait(self.armed, timeout_s)
+        for _ in range(max(1, round(timeout_s / LOOK_AROUND_S))):
+            try:
+                self.durable.wait(self.armed, min(timeout_s, LOOK_AROUND_S))
+                break
+            except TimeoutError:
+                self._check_peers()
+        else:
+            raise TimeoutError(
+                f"{self.durable.success} of {self.armed} chunks are durable after {timeout_s} s"
+            )
         for peer, store_slot in self.in_use:
             self.free[peer].append(store_slot)
         self.in_use.clear()
+
+    def _check_peers(self) -> None:
+        connected = self.nic.connected_peers()
+        gone = [peer.name for peer in self.peers if peer.name not in connected]
+        if gone:
+            raise PeerLost(
+                f"{', '.join(gone)} is gone; {self.durable.success} of {self.armed} chunks are durable, and what was "
+                "durable is there again when it is"
+            )
 
     def counters(self) -> tuple[Counter, Counter]:
         """The two counters: produced by the GPU, durable at the storage nodes."""

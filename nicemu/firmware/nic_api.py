@@ -95,7 +95,7 @@ class Card(Protocol):
         """Return (success, errors)."""
         ...
 
-    def arm_signal(self, counter: int, threshold: int, signal: Signal) -> None:
+    def arm_signal(self, counter: int, threshold: int, signal: Signal) -> int:
         """Set a signal when a counter reaches a threshold."""
         ...
 

@@ -371,6 +371,10 @@ class Nic:
         reply = self.connection.request("connect", peer=peer, private_data=private_data)
         return Peer(peer, int(reply["number"]), int(reply["qp_num"]), dict(reply["private_data"]))
 
+    def connected_peers(self) -> list[str]:
+        """Return the peers that this process has a working queue pair to; one that was lost is missing."""
+        return list(self.connection.request("peers")["connected"])
+
     def listen(self) -> None:
         """Receive the packets that the match-action program sends to the host."""
         self.connection.request("listen")

@@ -16,6 +16,7 @@ from nicemu.pcie import Backing
 
 from .arena import STAT_NAMES
 from .device import SmartNic
+from .firing import READY_TO_SEND
 from .owner import Owner
 
 _ACCESS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
@@ -35,6 +36,7 @@ class Admin:
             "listen": self._listen,
             "landing_post": self._landing_post,
             "landing_withdraw": self._landing_withdraw,
+            "peers": self._peers,
         }
 
     def handle(self, owner: Owner, operation: str, operands: dict[str, Any]) -> dict[str, Any]:
@@ -68,6 +70,7 @@ class Admin:
         owner.check_counter(counter)
         with self._device.rings.paused():
             self._device.unit.close(counter, force=bool(force))
+            self._device.card.forget(counter)
             for cell, rung in list(owner.cells.items()):
                 if rung == counter:
                     del owner.cells[cell]
@@ -150,6 +153,11 @@ class Admin:
         if slot is not None:
             landing.remove(slot)
         return {"withdrawn": slot is not None}
+
+    def _peers(self, owner: Owner) -> dict[str, Any]:
+        pairs, state = self._device.queue_pairs, self._device.arena.rdma.queue_pairs
+        ready = {pairs.numbers[qp] for qp in owner.queue_pairs if state[qp].state == READY_TO_SEND}
+        return {"connected": sorted(ready)}
 
     def describe(self) -> dict[str, Any]:
         """What `nicemu stats` and `nicemu counter list` show."""

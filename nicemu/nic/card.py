@@ -161,14 +161,27 @@ class FirmwareCard:
         record["owner"] = owner
         self._device.rings.push(DOWN_ARM, work=record[()])
 
-    def arm_signal(self, counter: int, threshold: int, signal: Signal, owner: int = FIRMWARE) -> None:
-        """Set `signal` when the counter reaches the threshold: a deferred firmware event, one trigger
-        slot.
+    def arm_signal(self, counter: int, threshold: int, signal: Signal, owner: int = FIRMWARE) -> int:
+        """Set `signal` when the counter reaches the threshold: a deferred firmware event, one trigger slot.
+
+        Returns the number under which `is_armed` knows it.
         """
         record: Any = np.zeros((), ARMED)
         cookie = self._cookie(signal, counter)
         pack_deferred(record, DeferredWork(counter, threshold, Opcode.FIRMWARE_EVENT, cookie=cookie))
         self._arm(record, owner)
+        return cookie
+
+    def is_armed(self, cookie: int | None) -> bool:
+        """Whether a signal that was armed still waits in a trigger slot."""
+        slots = self._device.unit.state.slots
+        return cookie in self.signals and bool(
+            (
+                (slots["wr_id"] == cookie)
+                & (slots["opcode"] == Opcode.FIRMWARE_EVENT)
+                & (slots["state"] != 0)
+            ).any()
+        )
 
     def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None:
         """Post work on a queue pair of the firmware; `signal` gets its VerbsStatus.

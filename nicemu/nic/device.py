@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import random
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from ipaddress import IPv4Address
 from typing import Any
 
-from nicemu.abi import Access, WorkCompletion, registers, unpack_work
+from nicemu.abi import Access, WorkCompletion, registers
 from nicemu.errors import NicemuError, NvmeStatus, ResourceError, VerbsStatus
 from nicemu.firmware import (
     Arrival,
@@ -26,7 +26,7 @@ from nicemu.firmware import (
 from nicemu.hot import interpreted
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import CounterAdd, Disposition, Engine, EventPosted
-from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES, ArrivalKind, RoceEngine
+from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES, RoceEngine
 from nicemu.trigger import TriggerUnit
 from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
 
@@ -38,17 +38,9 @@ from .control import ControlRings, Record
 from .effects import Effect, PerformIo, SendFrames
 from .memory import NicMemory, RegionAccess
 from .owner import Owner
+from .port_transport import PortTransport
 from .queue_pairs import QueuePairs
 from .storage import Storage
-
-_OPCODE_OF = {
-    ArrivalKind.WRITE: 1,
-    ArrivalKind.WRITE_WITH_IMM: 2,
-    ArrivalKind.SEND: 4,
-    ArrivalKind.SEND_WITH_IMM: 5,
-    ArrivalKind.ATOMIC: 7,
-}
-
 
 LIVE_ROUNDS = 64
 """Rounds of a live control side before its driver looks after sockets again, should firmware never rest."""
@@ -93,6 +85,7 @@ class SmartNic:
         self.start_error = ""
         self.roce = RoceEngine(RegionAccess(self.memory), config.mac, config.ip, rng, self.drops)
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
+        self.transport = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
         self.storage = Storage(config, self.memory, lambda: self.now_ns) if config.namespaces else None
         self.owners: dict[int, Owner] = {}
         self.inboxes: dict[str, Backing] = {}
@@ -101,9 +94,6 @@ class SmartNic:
         self._poll = datapath.poll if compiled else interpreted(datapath.poll)
         self._effects: list[Effect] = []
         self._frames: list[bytes] = []
-        self._in_flight: dict[int, tuple[int, int, int]] = {}
-        self._next_context = 1
-        self._stalled: dict[int, deque[tuple[Any, int]]] = {}
 
     # Ways in
 
@@ -139,7 +129,7 @@ class SmartNic:
     def on_transport_completion(self, completion: WorkCompletion, context: int, now_ns: int) -> None:
         """Work that a transport outside this device carried is done."""
         self.now_ns = now_ns
-        self._completed(context, completion.qp_num, completion.status, completion.byte_len)
+        self.transport.completed(context, completion.qp_num, completion.status, completion.byte_len)
         self.settle()
 
     def on_timer(self, now_ns: int) -> None:
@@ -184,7 +174,8 @@ class SmartNic:
         for record in records:
             self._handle(record)
         done = len(records) + self.scheduler.run(self.now_ns)
-        done += self._run_transport()
+        done += self.transport.run(self.now_ns)
+        self._send(self.transport.take_frames(), roce=True)
         if self.storage is not None:
             ios, reaped = self.storage.run(self.now_ns)
             for io in ios:
@@ -208,7 +199,7 @@ class SmartNic:
     def _handle(self, record: Record) -> None:
         kind, words = record.kind, record.words
         if kind == firing.UP_WORK:
-            self._post_to_port(record)
+            self.transport.post(record)
         elif kind == firing.UP_EVENT:
             self._trace("trigger", "firmware_event", {"counter": words[1]})
             self._signal(words[0], None)
@@ -316,59 +307,6 @@ class SmartNic:
         if reason:
             self.drops[reason] += 1
         return not reason
-
-    # RDMA over frames
-
-    def _post_to_port(self, record: Record) -> None:
-        assert record.work is not None
-        work = unpack_work(record.work)
-        qp = record.words[0]
-        context = self._next_context
-        self._next_context += 1
-        packed = int(record.work["cq"]) | int(work.signaled) << 8 | int(work.opcode) << 16
-        self._in_flight[context] = (int(record.work["completion"]) + 1, work.wr_id, packed)
-        self._stalled.setdefault(qp, deque()).append((work, context))
-
-    def _run_transport(self) -> int:
-        for qp, waiting in list(self._stalled.items()):
-            while waiting and qp in self.queue_pairs.numbers:
-                if not self.roce.post_send(qp, waiting[0][0], waiting[0][1], self.now_ns):
-                    break
-                waiting.popleft()
-            if not waiting or qp not in self.queue_pairs.numbers:
-                del self._stalled[qp]
-        self._send(self.roce.take_frames(), roce=True)
-        completions = self.roce.take_completions()
-        for completion in completions:
-            self._completed(completion.context, completion.qp_num, completion.status, completion.byte_len)
-        arrivals = self.roce.take_arrivals()
-        for arrival in arrivals:
-            opcode = _OPCODE_OF.get(arrival.kind)
-            if opcode is None:
-                continue
-            region = self.memory.table.regions.get(arrival.rkey) if arrival.rkey else None
-            counter = self.memory.table.counters.get(arrival.rkey, -1) + 1 if region else 0
-            if not counter and opcode not in (2, 4, 5):
-                continue  # a plain write or atomic that nobody counts
-            implicit = self.arena.rdma.queue_pairs[arrival.qp_num].options & FLAG_IMPLICIT_RECEIVES
-            consumed = opcode in (4, 5) or (opcode == 2 and not implicit)
-            imm = arrival.imm_data or 0
-            self.rings.push(
-                datapath.DOWN_ARRIVAL,
-                arrival.qp_num,
-                imm | opcode << 32,
-                arrival.byte_len,
-                int(consumed),
-                arrival.wr_id,
-                counter,
-            )
-        return len(completions) + len(arrivals)
-
-    def _completed(self, context: int, qp: int, status: VerbsStatus, byte_len: int) -> None:
-        held = self._in_flight.pop(context, None)
-        if held is not None:
-            completion, wr_id, packed = held
-            self.rings.push(datapath.DOWN_COMPLETE, qp, completion, int(status), byte_len, wr_id, packed)
 
     # Firmware
 

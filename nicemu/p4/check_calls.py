@@ -115,7 +115,7 @@ class CallChecker(ExpressionChecker):
             self.reporter.error(node.at, "apply() of a table takes no arguments")
         if self.place != "control":
             self.reporter.error(
-                node.at, f"a table cannot be applied in a {self.place}", "apply it in the apply block"
+                node.at, f"a table cannot be applied in {_a(self.place)}", "apply it in the apply block"
             )
         node.symbol = Meaning("apply", table.name, table)
         return ApplyResult(table)
@@ -257,11 +257,17 @@ class CallChecker(ExpressionChecker):
 
     def _only_in(self, node: syntax.Call, name: str, place: str) -> None:
         if self.place != place:
-            self.reporter.error(node.at, f"{name} can be called only in a {place}; this is a {self.place}")
+            self.reporter.error(
+                node.at, f"{name} can be called only in {_a(place)}; this is {_a(self.place)}"
+            )
 
     def _not_in_parser(self, node: syntax.Call, name: str) -> None:
         if self.place not in ("control", "action"):
-            self.reporter.unsupported(node.at, f"{name} in a {self.place}")
+            self.reporter.unsupported(node.at, f"{name} in {_a(self.place)}")
+
+
+def _a(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _emittable(kind: Type) -> bool:

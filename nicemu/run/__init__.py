@@ -2,24 +2,29 @@
 """The two drivers of the device: the stepper in virtual time, and live NICs as processes; topologies; finding
 NICs.
 
-`Simulation` is also what tests use to step a whole world by hand.
+`Simulation` is also what tests use to step a whole world by hand. Each name is imported when it is first
+used, so that a command that asks running NICs something imports neither numba nor a NIC of its own.
 """
 
-from .block_io import BlockDevice, FileBlockIo, MemoryBlockIo, create_namespace_file
-from .process import run_nic_process
-from .simulation import SimulatedConnection, Simulation, SteppedStream
-from .supervisor import (
-    Instance,
-    RunningNic,
-    ask,
-    bring_up,
-    compile_datapath,
-    find_nic,
-    running_nics,
-    take_down,
-)
-from .topology import Topology, load_topology
-from .warm_up import compile_everything
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .block_io import BlockDevice, FileBlockIo, MemoryBlockIo, create_namespace_file
+    from .process import run_nic_process
+    from .simulation import SimulatedConnection, Simulation, SteppedStream
+    from .supervisor import (
+        Instance,
+        RunningNic,
+        ask,
+        bring_up,
+        compile_datapath,
+        find_nic,
+        running_nics,
+        take_down,
+    )
+    from .topology import Topology, load_topology
+    from .warm_up import compile_everything
 
 __all__ = [
     "BlockDevice",
@@ -42,3 +47,29 @@ __all__ = [
     "running_nics",
     "take_down",
 ]
+
+_PLACES = {
+    "block_io": ("BlockDevice", "FileBlockIo", "MemoryBlockIo", "create_namespace_file"),
+    "process": ("run_nic_process",),
+    "simulation": ("SimulatedConnection", "Simulation", "SteppedStream"),
+    "supervisor": (
+        "Instance",
+        "RunningNic",
+        "ask",
+        "bring_up",
+        "compile_datapath",
+        "find_nic",
+        "running_nics",
+        "take_down",
+    ),
+    "topology": ("Topology", "load_topology"),
+    "warm_up": ("compile_everything",),
+}
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever has that name
+    for place, names in _PLACES.items():
+        if name in names:
+            globals().update({each: getattr(import_module(f".{place}", __name__), each) for each in names})
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

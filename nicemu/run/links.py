@@ -6,8 +6,6 @@ One SOCK_SEQPACKET connection a pair; every message is one JSON object, with des
 
 from __future__ import annotations
 
-import json
-import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -26,32 +24,7 @@ from nicemu.nic import (
 )
 from nicemu.pcie import Backing
 
-MESSAGE_BYTES = 1 << 18
-MAX_FDS = 250
-
-
-def send(link: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-    """Send one message. Raises: OSError if the other side is gone."""
-    socket.send_fds(link, [json.dumps(message).encode()], fds)
-
-
-def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
-    """Return the next message and its descriptors; None when the other side has closed.
-
-    Raises: ProtocolError for anything that is no JSON object.
-    """
-    data, fds, _, _ = socket.recv_fds(link, MESSAGE_BYTES, MAX_FDS)
-    if not data:
-        return None
-    try:
-        message = json.loads(data)
-    except ValueError as error:
-        message = error
-    if not isinstance(message, dict):
-        for fd in fds:
-            os.close(fd)
-        raise ProtocolError(f"a control message is no JSON object: {data[:80]!r}")
-    return message, fds
+from .messages import receive, send
 
 
 class PeerLinks:

@@ -38,7 +38,8 @@ from nicemu.pipeline import Engine
 from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
 
 from .block_io import FileBlockIo
-from .links import PeerLinks, receive, send
+from .links import PeerLinks
+from .messages import receive, send
 from .ports import LivePorts
 from .trace import TraceWriter
 from .watchdog import Watchdog
@@ -90,6 +91,7 @@ class NicProcess:
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
         self._owners: dict[socket.socket, tuple[Owner, int]] = {}
+        self._awaited: dict[tuple[socket.socket, int, int], int] = {}
         self._ports = LivePorts(self.config, settings)
         on_port = self._ports.add_shared if settings["fabric"] == "shm" else None
         self._links = PeerLinks(
@@ -307,9 +309,18 @@ class NicProcess:
     def _wake_at(self, link: socket.socket, counter: int, threshold: int) -> None:
         owner, eventfd = self._owner_of(link)
         owner.check_counter(counter)
-        happened = Signal()
-        happened.when_done(lambda: os.eventfd_write(eventfd, 1) if link in self._owners else None)
-        self.device.card.arm_signal(counter, threshold, happened, owner.number)
+        awaited = (link, counter, threshold)
+        if not self.device.card.is_armed(self._awaited.get(awaited)):  # waiting again takes no second slot
+
+            def wake() -> None:
+                self._awaited.pop(awaited, None)
+                if link in self._owners:
+                    os.eventfd_write(eventfd, 1)
+
+            happened = Signal()
+            happened.when_done(wake)
+            card = self.device.card
+            self._awaited[awaited] = card.arm_signal(counter, threshold, happened, owner.number)
         self._reply(link, {})
 
     def _connect(self, link: socket.socket, peer: str, private_data: dict[str, int]) -> None:
@@ -339,6 +350,7 @@ class NicProcess:
         except KeyError:
             return
         owner, eventfd = self._owners.pop(link, (None, -1))
+        self._awaited = {key: cookie for key, cookie in self._awaited.items() if key[0] is not link}
         link.close()
         if owner is None:
             return

@@ -20,10 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from nicemu.errors import NicemuError, UsageError
-from nicemu.nic import KV_PORT
 
-from .block_io import create_namespace_file
-from .links import receive, send
+from .messages import receive, send
 from .topology import FABRICS, NicEntry, Topology, load_topology
 from .trace import merge_traces
 
@@ -187,6 +185,8 @@ class Instance:
         for space in nic.namespaces:
             path = Path(space.path) if Path(space.path).is_absolute() else files / space.path
             if space.create and not path.exists():
+                from .block_io import create_namespace_file
+
                 create_namespace_file(path, space.size_bytes)
             entry = {"nsid": space.nsid, "block_count": space.size_bytes // 4096, "path": str(path)}
             spaces.append(entry)
@@ -297,6 +297,8 @@ def _claim(name: str) -> tuple[Path, int]:
 
 def _free_subnet(count: int) -> str:
     """Return the first three numbers of loopback addresses that nobody's request ports use."""
+    from nicemu.kv import KV_PORT
+
     rng = random.SystemRandom()
     for _ in range(64):
         subnet = f"127.{rng.randrange(16, 240)}.{rng.randrange(1, 255)}"

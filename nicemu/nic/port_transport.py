@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Work that frames carry: from the datapath to the RoCEv2 engine, and its completions and arrivals back."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from nicemu.abi import Opcode, WorkRequest, unpack_work
+from nicemu.errors import VerbsStatus
+from nicemu.rdma import FLAG_IMPLICIT_RECEIVES, ArrivalKind, RoceEngine
+
+from . import datapath
+from .arena import Arena
+from .control import ControlRings, Record
+from .memory import NicMemory
+from .queue_pairs import QueuePairs
+
+_OPCODE_OF = {
+    ArrivalKind.WRITE: Opcode.RDMA_WRITE,
+    ArrivalKind.WRITE_WITH_IMM: Opcode.RDMA_WRITE_WITH_IMM,
+    ArrivalKind.SEND: Opcode.SEND,
+    ArrivalKind.SEND_WITH_IMM: Opcode.SEND_WITH_IMM,
+    ArrivalKind.ATOMIC: Opcode.FETCH_ADD,
+}
+_SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM)
+
+
+class PortTransport:
+    """Keeps what a full send queue cannot take, and remembers whom each operation's end concerns."""
+
+    def __init__(
+        self,
+        roce: RoceEngine,
+        queue_pairs: QueuePairs,
+        memory: NicMemory,
+        arena: Arena,
+        rings: ControlRings,
+    ) -> None:
+        self._roce = roce
+        self._queue_pairs = queue_pairs
+        self._memory = memory
+        self._arena = arena
+        self._rings = rings
+        self._frames: list[bytes] = []
+        self._in_flight: dict[int, tuple[int, int, int]] = {}
+        self._next_context = 1
+        self._waiting: dict[int, deque[tuple[WorkRequest, int]]] = {}
+
+    def post(self, record: Record) -> None:
+        """Take fired work from the datapath."""
+        work = unpack_work(record.work)
+        context = self._next_context
+        self._next_context += 1
+        packed = int(record.work["cq"]) | int(work.signaled) << 8 | int(work.opcode) << 16
+        self._in_flight[context] = (int(record.work["completion"]) + 1, work.wr_id, packed)
+        self._waiting.setdefault(record.words[0], deque()).append((work, context))
+
+    def run(self, now_ns: int) -> int:
+        """Post what waits, hand completions and arrivals to the datapath; return how many there were."""
+        for qp, waiting in list(self._waiting.items()):
+            while waiting and qp in self._queue_pairs.numbers:
+                if not self._roce.post_send(qp, *waiting[0], now_ns):
+                    break
+                waiting.popleft()
+            if not waiting or qp not in self._queue_pairs.numbers:
+                del self._waiting[qp]
+        self._frames += self._roce.take_frames()
+        completions = self._roce.take_completions()
+        for completion in completions:
+            self.completed(completion.context, completion.qp_num, completion.status, completion.byte_len)
+        arrivals = self._roce.take_arrivals()
+        for arrival in arrivals:
+            opcode = _OPCODE_OF.get(arrival.kind)
+            if opcode is None:
+                continue
+            counter = self._memory.table.counters.get(arrival.rkey, -1) + 1 if arrival.rkey else 0
+            has_imm = opcode is Opcode.RDMA_WRITE_WITH_IMM
+            if not counter and opcode not in _SENDS and not has_imm:
+                continue  # a plain write or atomic that nobody counts
+            implicit = self._arena.rdma.queue_pairs[arrival.qp_num].options & FLAG_IMPLICIT_RECEIVES
+            consumed = opcode in _SENDS or (has_imm and not implicit)
+            self._rings.push(
+                datapath.DOWN_ARRIVAL,
+                arrival.qp_num,
+                (arrival.imm_data or 0) | int(opcode) << 32,
+                arrival.byte_len,
+                int(consumed),
+                arrival.wr_id,
+                counter,
+            )
+        return len(completions) + len(arrivals)
+
+    def take_frames(self) -> list[bytes]:
+        """Take the frames to send."""
+        frames, self._frames = self._frames, []
+        return frames
+
+    def completed(self, context: int, qp: int, status: VerbsStatus, byte_len: int) -> None:
+        """Tell the datapath the end of an operation."""
+        held = self._in_flight.pop(context, None)
+        if held is not None:
+            completion, wr_id, packed = held
+            self._rings.push(datapath.DOWN_COMPLETE, qp, completion, int(status), byte_len, wr_id, packed)
