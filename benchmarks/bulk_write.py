@@ -22,8 +22,8 @@ from nicemu.hot import Int, hot
 from nicemu.pcie import Backing, copy_memory, monotonic_ns
 from nicemu.programs import load_module
 
-pairs = load_module(Path(__file__).with_name("pair.py"))
-reports = load_module(Path(__file__).with_name("report.py"))
+pairs = load_module(Path(__file__).with_name("rig") / "pair.py")
+reports = load_module(Path(__file__).with_name("rig") / "report.py")
 
 WRITE_BYTES: Final = 1 << 20
 BURST: Final = 17

@@ -26,8 +26,8 @@ from nicemu.hot import Int, hot
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.programs import load_module
 
-pairs = load_module(Path(__file__).with_name("pair.py"))
-reports = load_module(Path(__file__).with_name("report.py"))
+pairs = load_module(Path(__file__).with_name("rig") / "pair.py")
+reports = load_module(Path(__file__).with_name("rig") / "report.py")
 
 BURST: Final = 256
 """Doorbells in a row, so many writes are armed at a time."""

@@ -31,15 +31,15 @@ from nicemu.kv import BLOCK_BYTES, Catalogue, Record, Request, decode
 from nicemu.programs import find_program, load_module
 from nicemu.run import Instance, RunningNic, ask, find_nic
 
-reports = load_module(Path(__file__).with_name("report.py"))
+reports = load_module(Path(__file__).with_name("rig") / "report.py")
 serving = load_module(find_program("examples/serving.py"))
 
 TOPOLOGY: Final = "examples/two_storage_nodes.toml"
 STORAGE: Final = ["storage0", "storage1"]
 NAMESPACE_BYTES: Final = 64 << 20
 CATALOGUE_BLOCKS: Final = NAMESPACE_BYTES // BLOCK_BYTES // 128
-BLOCKS: Final = 128
-PROMPT: Final = b"A session whose KV cache is long enough to be worth fetching. " * 19
+BLOCKS: Final = 64
+PROMPT: Final = b"A session whose KV cache is long enough to be worth fetching. " * 7
 SESSION: Final = b"1" * 16
 ROUNDS: Final = 10
 PATIENCE_S: Final = 20.0
@@ -225,8 +225,10 @@ class Host:
             used_ns = time.process_time_ns() - used_ns
             took_ns = time.monotonic_ns() - started_ns - 20_000_000
             self.user.hear()
-        if packet is None or self._server.resume.landed(packet) != slot:
-            raise SystemExit("the session did not land")
+        if packet is None:
+            raise SystemExit(f"the request did not reach the host in {PATIENCE_S:.0f} s")
+        if self._server.resume.landed(packet) != slot:
+            raise SystemExit(f"the NICs gave up the fetch (info {packet.info}); is the machine overloaded?")
         self._check(slot)
         return used_ns, took_ns
 

@@ -3,7 +3,8 @@
 
 Both sides read the same file in the same order, in alternation, with as many threads. Plain direct I/O is
 this file's own: threads that call preadv(2) on an O_DIRECT descriptor. Prints `name value unit` lines; the
-goal is a ratio of at least 0.9. Run: python benchmarks/nvme_peer_to_peer.py [directory of the test file]
+goal is a ratio of at least 0.9.
+Run: python benchmarks/nvme_peer_to_peer.py [directory of the test file] [--json]
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import mmap
 import os
 import select
-import sys
 import tempfile
 import threading
 import time
@@ -30,7 +30,10 @@ from nicemu.nvme import (
     queue_memory_bytes,
 )
 from nicemu.pcie import AddressSpace, Backing
+from nicemu.programs import load_module
 from nicemu.run import FileBlockIo, create_namespace_file
+
+reports = load_module(Path(__file__).with_name("rig") / "report.py")
 
 FILE_BYTES: Final = 256 << 20
 READ_BYTES: Final = 1 << 20
@@ -136,6 +139,7 @@ def fill(path: Path) -> None:
 
 def main(directory: Path) -> None:
     """Measure and print."""
+    report = reports.Report("nvme_peer_to_peer")
     with tempfile.TemporaryDirectory(dir=directory) as scratch:
         path = Path(scratch) / "namespace"
         create_namespace_file(path, FILE_BYTES)
@@ -156,15 +160,16 @@ def main(directory: Path) -> None:
         finally:
             nicemu.close()
             plain.close()
-    ratios = sorted(mine / theirs for mine, theirs in zip(rates["nicemu"], rates["plain"], strict=True))
-    print(f"nvme_peer_to_peer.read {median(rates['nicemu']):.0f} MB/s")
-    print(f"nvme_peer_to_peer.plain_direct_read {median(rates['plain']):.0f} MB/s")
-    print(f"nvme_peer_to_peer.ratio {median(ratios):.3f} ratio")
-    print(f"nvme_peer_to_peer.ratio_lowest {ratios[0]:.3f} ratio")
-    print(f"nvme_peer_to_peer.ratio_highest {ratios[-1]:.3f} ratio")
-    print(f"nvme_peer_to_peer.ratio_goal {GOAL:.3f} ratio")
-    print(f"nvme_peer_to_peer.bytes_through_host_memory {other} bytes")
+    ratios = [mine / theirs for mine, theirs in zip(rates["nicemu"], rates["plain"], strict=True)]
+    report.add_rounds("read", rates["nicemu"], "MB/s")
+    report.add_rounds("plain_direct_read", rates["plain"], "MB/s")
+    report.add_goal("ratio", median(ratios), "ratio", GOAL)
+    report.add("ratio_lowest", min(ratios), "ratio")
+    report.add("ratio_highest", max(ratios), "ratio")
+    report.add("bytes_through_host_memory", other, "bytes")
+    report.write()
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else Path(tempfile.gettempdir()))
+    named = reports.operands()
+    main(Path(named[0] if named else tempfile.gettempdir()))

@@ -20,7 +20,7 @@ from typing import Final
 from nicemu.programs import find_program, load_module
 from nicemu.run import compile_datapath
 
-reports = load_module(Path(__file__).with_name("report.py"))
+reports = load_module(Path(__file__).with_name("rig") / "report.py")
 
 TOPOLOGY: Final = find_program("examples/two_storage_nodes.toml")
 NIC_COUNT: Final = 3

@@ -100,7 +100,8 @@ async def fetch_session(nic: Nic, request: Event) -> None:
         nic.miss(request)
         return
     nic.count("kv.sessions_landed")
-    nic.complete(request, slot, len(manifest.chunks), 2 * len(manifest.chunks) * manifest.segment_bytes)
+    landed_bytes = 2 * len(manifest.chunks) * manifest.segment_bytes
+    nic.complete(request, slot, len(manifest.chunks), landed_bytes, slot.key)
 
 
 async def ask_for_all(

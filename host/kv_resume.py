@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import deque
 
 from nicemu.errors import ResourceError
-from nicemu.host import Counter, Memory, Nic, Packet
+from nicemu.host import Counter, Memory, Nic, Packet, Span
 from nicemu.kv import KvLayout, Manifest
 
 MANIFEST_BYTES = 64 << 10
@@ -49,8 +49,10 @@ class Resume:
 
     def withdraw(self, slot: int) -> bool:
         """Take a landing slot back from the NIC; False if a fetch is using it."""
-        if not self.nic.withdraw_landing(slot):
+        key = self.nic.withdraw_landing(slot)
+        if key is None:
             return False
+        self._rekey(slot, key)
         self.offered.discard(slot)
         self.free.append(slot)
         return True
@@ -60,8 +62,14 @@ class Resume:
         if packet.info[0] == 0:
             return None
         slot = packet.info[1]
+        self._rekey(slot, packet.info[4])
         self.offered.discard(slot)
         return slot
+
+    def _rekey(self, slot: int, key: int) -> None:
+        """Note a slot's key: the NIC gives it another one when a fetch has failed."""
+        span = self.spans[slot]
+        self.spans[slot] = Span(span.address, span.length_bytes, key)
 
     def publish(self, manifest: Manifest) -> None:
         """Make the NIC fetch this session when its user comes back.

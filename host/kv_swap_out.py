@@ -94,8 +94,8 @@ class SwapOut:
     def wait(self, timeout_s: float = 10.0) -> None:
         """Wait until everything armed so far is durable; its slots are free again.
 
-        Raises: CounterError if a chunk could not be stored, PeerLost if a storage NIC is gone, TimeoutError if it takes
-        too long.
+        Raises: CounterError if a chunk could not be stored, PeerLost if a storage NIC is gone, TimeoutError
+        if it takes too long.
         """
         for _ in range(max(1, round(timeout_s / LOOK_AROUND_S))):
             try:

@@ -429,6 +429,9 @@ class Nic:
         )
         return Span(span.address, span.length_bytes, int(reply["key"]))
 
-    def withdraw_landing(self, index: int) -> bool:
-        """Take a landing slot off the free ring; False if the NIC is using it."""
-        return bool(self.connection.request("landing_withdraw", index=index)["withdrawn"])
+    def withdraw_landing(self, index: int) -> int | None:
+        """Take a landing slot off the free ring and return the key that it has now; None if the NIC is using
+        it.
+        """
+        key: int | None = self.connection.request("landing_withdraw", index=index)["key"]
+        return key

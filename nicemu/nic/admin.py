@@ -152,7 +152,7 @@ class Admin:
         slot = next((slot for slot in landing if slot.pd == owner.pd and slot.index == index), None)
         if slot is not None:
             landing.remove(slot)
-        return {"withdrawn": slot is not None}
+        return {"key": None if slot is None else slot.key}
 
     def _peers(self, owner: Owner) -> dict[str, Any]:
         pairs, state = self._device.queue_pairs, self._device.arena.rdma.queue_pairs

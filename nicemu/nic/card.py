@@ -188,8 +188,8 @@ class FirmwareCard:
 
         Raises: UsageError for a queue pair that is not the firmware's.
         """
-        pair = self._device.arena.rdma.queue_pairs[qp_num]
-        if qp_num not in self._device.queue_pairs.numbers or pair.owner != FIRMWARE:
+        pairs = self._device.arena.rdma.queue_pairs
+        if qp_num not in self._device.queue_pairs.numbers or pairs[qp_num].owner != FIRMWARE:
             raise UsageError(f"queue pair {qp_num} is not one of the firmware")
         record: Any = np.zeros((), ARMED)
         pack_work(record, work, qp_num)

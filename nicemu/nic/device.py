@@ -311,9 +311,15 @@ class SmartNic:
     # Firmware
 
     def load_firmware(self, registry: Registry, now_ns: int) -> None:
-        """Replace the firmware: tasks of the old one end, events go to the new one."""
+        """Replace the firmware: tasks of the old one end, their packets go to the host, events to the new
+        one.
+        """
         self.now_ns = now_ns
+        events = [task.event for task in self.scheduler.tasks]
         self.scheduler.cancel_all()
+        for event in events:
+            if isinstance(event, Event):
+                self.card.deliver(event, (0,))
         self.firmware = registry
         self.start_error = ""
         if registry.start is not None:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from nicemu.errors import NvmeStatus, ProtocolError
+from nicemu.errors import NvmeStatus, ProtocolError, UsageError
 from nicemu.nvme import (
     BlockIo,
     InitiatorState,
@@ -61,7 +61,8 @@ class Storage:
     ) -> None:
         """Submit a command; it waits here while the queue is full.
 
-        Raises: UsageError for a namespace that is not there or a length that no command can carry.
+        Raises: UsageError for a namespace that is not there or a length that no command can carry; one that
+        has waited completes with INVALID_FIELD.
         """
         command = (_OPCODES[opcode], nsid, slba, block_count, address, cookie)
         if self._waiting or self._initiator.submit(*command) is None:
@@ -76,7 +77,12 @@ class Storage:
         self.controller.on_timer(now_ns)
         self.controller.take_interrupts()
         reaped = self._initiator.reap()
-        while self._waiting and self._initiator.submit(*self._waiting[0]) is not None:
+        while self._waiting:
+            try:
+                if self._initiator.submit(*self._waiting[0]) is None:
+                    break
+            except UsageError:  # nobody is left to raise to
+                reaped.append((self._waiting[0][-1], NvmeStatus.INVALID_FIELD))
             self._waiting.popleft()
         return self.controller.take_io(), reaped
 

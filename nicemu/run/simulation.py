@@ -168,11 +168,21 @@ class Simulation:
         if destination in self.clients:
             self.clients[destination].append(frame)
 
+    def _soonest_deadline_ns(self) -> int | None:
+        deadlines = [nic.next_deadline_ns() for nic in self.nics.values()]
+        return min((when for when in deadlines if when is not None), default=None)
+
+    def _next_ns(self) -> int | None:
+        """When something happens next; None if nothing is left to happen."""
+        soonest = self._soonest_deadline_ns()
+        if self._events and (soonest is None or self._events[0][0] < soonest):
+            return self._events[0][0]
+        return soonest
+
     def step(self) -> bool:
         """Carry out what is due now, or else move time to the next event; False if nothing is left."""
         self._settle()
-        deadlines = [nic.next_deadline_ns() for nic in self.nics.values()]
-        soonest = min((when for when in deadlines if when is not None), default=None)
+        soonest = self._soonest_deadline_ns()
         if self._events and (soonest is None or self._events[0][0] <= soonest):
             when_ns, _, action = heapq.heappop(self._events)
             self.clock.advance_to(max(when_ns, self.clock.now_ns()))
@@ -194,12 +204,15 @@ class Simulation:
                 raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
 
     def run_until(self, is_true: Callable[[], bool], limit_ns: int) -> bool:
-        """Step until `is_true()`; False if that does not happen within `limit_ns` of virtual time."""
+        """Step until `is_true()`; False if that does not happen within `limit_ns`, which have then passed."""
         end_ns = self.clock.now_ns() + limit_ns
         self._settle()
         while not is_true():
-            if not self.step() or self.clock.now_ns() > end_ns:
+            when_ns = self._next_ns()
+            if when_ns is None or when_ns > end_ns:
+                self.clock.advance_to(end_ns)
                 return is_true()
+            self.step()
         return True
 
     # Hosts and clients
@@ -321,7 +334,8 @@ class SteppedStream:
 
     def synchronize(self) -> list[Any]:
         """Advance to the end of the stream."""
-        self._simulation.run_until(lambda: self._simulation.clock.now_ns() >= self._free_ns, 1 << 60)
+        now_ns = self._simulation.clock.now_ns()
+        self._simulation.run_until(lambda: False, max(0, self._free_ns - now_ns))
         results, self._results = self._results, []
         return results
 

@@ -136,8 +136,8 @@ def test_the_trace_says_what_every_block_did(transport: str) -> None:
         ("compute0", "host", "packet"),
     } <= seen
     restored = [details for _, _, block, _, details in lines if block == "host"]
-    segment_bytes = sum(2 * LAYOUT.segment_bytes for _ in range(4))
-    assert [f"info=1/0/4/{segment_bytes}" in details for details in restored] == [True, False]
+    landed_bytes = 4 * LAYOUT.chunk_bytes
+    assert [f"info=1/0/4/{landed_bytes}/" in details for details in restored] == [True, False]
     assert any(("roce=True" in details) for _, _, block, _, details in lines if block == "port") is (
         transport == "port"
     )
@@ -289,6 +289,28 @@ def test_a_corrupt_chunk_is_a_miss_and_harms_nothing_else(transport: str, positi
     assert slot is not None
     assert world.bytes_of(slot) == world.kv[later].data
     assert world.counted_on_storage("completion.errors") == 0, "a queue pair has failed"
+
+
+@TRANSPORTS
+def test_a_slot_that_got_a_new_key_stores_and_lands_as_before(transport: str) -> None:
+    world = World(transport, slots=1)
+    broken, whole = session_name(1), session_name(2)
+    world.leave(broken)
+    world.leave(whole)
+    flip_a_byte(world, broken)
+    world.resume.offer()
+    assert world.fetch(broken) is None
+    slot = world.fetch(whole)
+    assert slot is not None
+    world.resume.drop(slot)
+    world.leave(session_name(3))
+    world.resume.offer()
+    assert world.fetch(broken) is None
+    assert world.resume.withdraw(slot)
+    world.leave(session_name(4))
+    world.resume.offer()
+    assert world.fetch(session_name(4)) == slot
+    assert world.bytes_of(slot) == world.kv[session_name(4)].data
 
 
 @TRANSPORTS

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Live NICs for a test, a host in the test's own process with made-up KV, and what must not be left behind."""
+"""Live NICs for a test, a host in the test's own process with made-up KV, and what must not be left
+behind.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,9 @@ def live_nics(what: str, data: Path, topology: str | Path = TOPOLOGY, **options:
 class LiveHost:
     """A host process's work at the compute NIC: leaves sessions, lets them land, plays the users too."""
 
-    def __init__(self, instance: Instance, slots: int = 3, storage: tuple[str, ...] = ("storage0", "storage1")):
+    def __init__(
+        self, instance: Instance, slots: int = 3, storage: tuple[str, ...] = ("storage0", "storage1")
+    ) -> None:
         self.compute = instance.nics[0]
         self.nic = open_nic(self.compute.socket)
         self.stream = HostStream()
@@ -100,7 +104,9 @@ class LiveHost:
         self.nic.close()
 
     def produce(self, token_count: int = 128) -> tuple[int, tuple[int, ...], bytes]:
-        """Compute a session's KV in a fresh slot, its writes armed beforehand; return slot, tokens and bytes."""
+        """Compute a session's KV in a fresh slot, its writes armed beforehand; return slot, tokens and
+        bytes.
+        """
         tokens = tuple(int(token) for token in self.random.integers(0, 1 << 16, token_count))
         slot = self.resume.take()
         array = self.resume.memory[slot].array
