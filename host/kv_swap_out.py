@@ -12,11 +12,10 @@ from nicemu.errors import NicemuError, ResourceError
 from nicemu.host import Counter, Memory, Nic, Peer, Span
 from nicemu.kv import DESCRIPTOR_BYTES, Chunk, Lease, StoreDescriptor
 
-
 LOOK_AROUND_S = 0.5
 
 
-class PeerLost(NicemuError):
+class PeerLostError(NicemuError):
     """A storage NIC has ended, or its connection has failed."""
 
 
@@ -94,8 +93,8 @@ class SwapOut:
     def wait(self, timeout_s: float = 10.0) -> None:
         """Wait until everything armed so far is durable; its slots are free again.
 
-        Raises: CounterError if a chunk could not be stored, PeerLost if a storage NIC is gone, TimeoutError
-        if it takes too long.
+        Raises: CounterError if a chunk could not be stored, PeerLostError if a storage NIC is gone,
+        TimeoutError if it takes too long.
         """
         for _ in range(max(1, round(timeout_s / LOOK_AROUND_S))):
             try:
@@ -113,11 +112,12 @@ class SwapOut:
 
     def _check_peers(self) -> None:
         connected = self.nic.connected_peers()
-        gone = [peer.name for peer in self.peers if peer.name not in connected]
+        awaited = {self.peers[peer].name for peer, _ in self.in_use}
+        gone = sorted(name for name in awaited if name not in connected)
         if gone:
-            raise PeerLost(
-                f"{', '.join(gone)} is gone; {self.durable.success} of {self.armed} chunks are durable, and what was "
-                "durable is there again when it is"
+            raise PeerLostError(
+                f"{', '.join(gone)} is gone; {self.durable.success} of {self.armed} chunks are durable, and "
+                "what was durable is there again when it is"
             )
 
     def counters(self) -> tuple[Counter, Counter]:

@@ -80,12 +80,21 @@ def load_topology(path: str | Path) -> Topology:
     if not isinstance(nics, dict) or not nics:
         raise UsageError(f"{place}: there is no [nic.NAME] table")
     entries = tuple(_nic(name, table, f"{place}: nic.{name}", set(nics)) for name, table in nics.items())
-    faults = data.get("faults", {})
-    _only(faults, {"loss", "duplication", "reordering", "corruption", "seed"}, f"{place}: faults")
     name = data.get("name", place.stem)
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9_.-]{1,40}", name):
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name):
         raise UsageError(f"{place}: name {name!r} is no word of up to 40 letters, digits, _ . -")
-    return Topology(name, place, fabric, entries, {key: float(value) for key, value in faults.items()})
+    return Topology(name, place, fabric, entries, _faults(data.get("faults", {}), f"{place}: faults"))
+
+
+def _faults(table: Any, where: str) -> dict[str, float]:  # noqa: ANN401 - TOML
+    _only(table, {"loss", "duplication", "reordering", "corruption", "seed"}, where)
+    for key, value in table.items():
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if not is_number or (key != "seed" and not 0 <= value <= 1):
+            raise UsageError(
+                f"{where}.{key} is {value!r}; a rate is a number from 0 to 1, the seed any number"
+            )
+    return {key: float(value) for key, value in table.items()}
 
 
 def _only(table: object, known: set[str], where: str) -> None:
@@ -104,13 +113,15 @@ def _number(table: dict[str, Any], key: str, default: int, where: str) -> int:
 
 
 def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noqa: ANN401 - TOML
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
+        raise UsageError(f"{where}: a NIC's name is a word of up to 40 letters, digits, _ -")
     _only(table, {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us"}, where)
     for key in ("p4", "firmware"):
         if not isinstance(table.get(key), str):
             raise UsageError(f"{where}.{key} must name a file")
     peers = table.get("peers", [])
     for peer in peers if isinstance(peers, list) else [peers]:
-        if peer not in names or peer == name:
+        if not isinstance(peer, str) or peer not in names or peer == name:
             raise UsageError(
                 f"{where}.peers names {peer!r}; the other NICs are {', '.join(sorted(names - {name}))}"
             )

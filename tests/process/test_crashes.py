@@ -45,7 +45,7 @@ def test_a_nic_killed_in_mid_transfer_takes_nobody_along_and_loses_nothing_durab
             assert host.fetch(FIRST) == kept[FIRST][1]
             slot, _, _ = host.produce()  # its writes are under way
             os.kill(killed.pid, signal.SIGKILL)
-            with pytest.raises(swap_out.PeerLost, match="storage0 is gone"):
+            with pytest.raises(swap_out.PeerLostError, match="storage0 is gone"):
                 host.store.wait(5.0)
             host.resume.drop(slot)
             killed.wait(5)

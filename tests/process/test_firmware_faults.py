@@ -153,3 +153,19 @@ def test_malformed_control_messages_are_refused_and_the_nic_goes_on(nics: Instan
             ask(nic, operation, **operands)
     assert host.fetch(SESSION) is not None
     host.resume.offer()
+
+
+def test_waiting_again_and_again_takes_one_trigger_slot(nics: Instance, host: LiveHost) -> None:
+    (counter,) = host.nic.counters("never")
+    before = statistics(nics.nics[0])["trigger.slots_in_use"]
+    for _ in range(5):
+        with pytest.raises(TimeoutError):
+            counter.wait(1, timeout_s=0.01)
+    assert statistics(nics.nics[0])["trigger.slots_in_use"] == before + 1
+    assert host.nic.flush() == 1  # takes the wake-up away too; the next wait asks for another
+    with pytest.raises(TimeoutError):
+        counter.wait(1, timeout_s=0.01)
+    assert eventually(lambda: statistics(nics.nics[0])["trigger.slots_in_use"] == before + 1)
+    counter.add(1)
+    counter.wait(1)
+    assert eventually(lambda: statistics(nics.nics[0])["trigger.slots_in_use"] == before)

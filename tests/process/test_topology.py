@@ -12,7 +12,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from scapy.all import IP, UDP, rdpcap
+from scapy.layers.inet import IP, UDP
+from scapy.utils import rdpcap
 
 from nicemu.errors import NicemuError, UsageError
 from nicemu.host import open_nic

@@ -13,7 +13,6 @@ import pytest
 
 from nicemu.firmware import FirmwareOverrun
 from nicemu.kv import Request, decode
-
 from tests.unit.nic.conftest import LIMITS, SESSION, Bench, request_frame
 
 HOLD = "slot = nic.take_landing_slot()\ncounter = nic.allocate_counter(slot.pd)\n"
@@ -184,7 +183,8 @@ def test_what_a_spawned_task_is_given_stays_held_when_its_parent_ends(bench: Ben
     key = bench.offer_slot()
     bench.handle_follow_ups(
         HOLD
-        + "async def later():\n    await nic.delay(10_000_000_000)\n    nic.return_landing_slot(slot, rotate_key=False)\n"
+        + "async def later():\n    await nic.delay(10_000_000_000)\n"
+        + "    nic.return_landing_slot(slot, rotate_key=False)\n"
         + "nic.spawn('later', later(), slot, counter)\nnic.miss(event)\n"
     )
     bench.arrive(request_frame())

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 
 import numpy as np
 from hypothesis import example, given
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nicemu.abi import registers
 from nicemu.host import Peer, Span
-from nicemu.nic import MAX_PACKET_BYTES, SendFrames
+from nicemu.nic import MAX_PACKET_BYTES
 from nicemu.pcie import store_u32, store_u64
 from nicemu.wire import ETHERTYPE_IPV4, Ethernet, encode_udp_frame
 from tests.unit.nic.conftest import HOST_IP, USER_IP, Bench, request_frame
@@ -24,10 +24,11 @@ MISSING = request_frame(b"KV\x01\x04\x00\x10" + bytes(26) + bytes(16))
 
 
 @cache
-def shared_bench(transport: str) -> tuple[Bench, np.ndarray]:  # type: ignore[type-arg]
+def shared_bench(transport: str) -> tuple[Bench, np.ndarray]:
     """A bench for many examples, and host memory whose middle page is registered."""
-    bench = Bench(Path(mkdtemp(prefix="nicemu-test-")), transport)
-    bench.handle_follow_ups("nic.miss(event)")
+    with TemporaryDirectory() as folder:
+        bench = Bench(Path(folder), transport)
+        bench.handle_follow_ups("nic.miss(event)")
     memory = bench.nic.allocate((3 * 4096,), np.uint8)
     memory.array[:] = 0xA5
     bench.connection.request("register", address=memory.address + 4096, length_bytes=4096)
@@ -40,7 +41,7 @@ def accounted(bench: Bench) -> int:
     """Take what reached the host, and return how many frames are accounted for in all."""
     while bench.nic.receive(0.0) is not None:
         bench.simulation.nics["here"].drops["test.delivered"] += 1
-    return sum(bench.here.drops.values())
+    return sum(count for name, count in bench.drops().items() if name != "firmware.no_handler")
 
 
 def spoil(frame: bytes, cut: int | None, flips: list[tuple[int, int]]) -> bytes:
@@ -76,6 +77,13 @@ def test_no_frame_of_the_rdma_transport_raises_or_writes(frame: bytes) -> None:
     assert (memory == 0xA5).all()
 
 
+NOT_COVERED = (40, 41, 46)
+"""Neither the ICRC nor the IPv4 checksum covers the UDP checksum (zero) and the byte of FECN and BECN.
+
+Source: InfiniBand Architecture Specification, Annex A17 "RoCEv2", "Invariant CRC".
+"""
+
+
 @cache
 def a_write() -> tuple[Bench, Peer, bytes]:
     """A bench, a connected peer, and the frame of a write of 64 bytes to it that never arrived there."""
@@ -97,8 +105,9 @@ def a_write() -> tuple[Bench, Peer, bytes]:
 @given(place=st.integers(0, 1000), bit=st.integers(0, 7))
 def test_a_spoilt_bit_of_an_rdma_frame_is_seen(place: int, bit: int) -> None:
     bench, peer, frame = a_write()
+    covered = [byte for byte in range(14, len(frame)) if byte not in NOT_COVERED]
     spoilt = bytearray(frame)
-    spoilt[14 + place % (len(frame) - 14)] ^= 1 << bit  # behind the Ethernet header, which no checksum covers
+    spoilt[covered[place % len(covered)]] ^= 1 << bit
     before = sum(bench.there.drops.values())
     bench.there.on_frames([bytes(spoilt)], 0, roce=True)
     assert sum(bench.there.drops.values()) == before + 1

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Topology files: what a good one says, and that anything wrong with one is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nicemu.errors import UsageError
+from nicemu.run import load_topology
+
+GOOD = """
+name = "one"
+fabric = "udp"
+
+[faults]
+loss = 0.5
+seed = 3
+
+[nic.a]
+p4 = "p4/kvserve.p4"
+firmware = "firmware/kv_storage.py"
+memory = "2 MiB"
+peers = ["b"]
+
+[[nic.a.namespace]]
+nsid = 1
+path = "a.nvme"
+size = "8 KiB"
+
+[nic.b]
+p4 = "p4/kvmatch.p4"
+firmware = "firmware/kv_requestor.py"
+"""
+PROGRAMS = 'p4 = "p4/kvserve.p4"\nfirmware = "firmware/kv_storage.py"\n'
+
+
+def load(tmp_path: Path, text: str) -> object:
+    path = tmp_path / "topology.toml"
+    path.write_text(text)
+    return load_topology(path)
+
+
+def test_a_topology_says_what_runs_where() -> None:
+    topology = load_topology("examples/two_storage_nodes.toml")
+    assert [nic.name for nic in topology.nics] == ["compute0", "storage0", "storage1"]
+    assert topology.nics[0].peers == ("storage0", "storage1")
+    (space,) = topology.nics[1].namespaces
+    assert (space.nsid, space.size_bytes, space.create) == (1, 64 << 20, True)
+    assert topology.nics[1].p4.name == "kvserve.p4"
+
+
+def test_sizes_and_faults_are_read(tmp_path: Path) -> None:
+    topology = load(tmp_path, GOOD)
+    assert topology.nics[0].memory_bytes == 2 << 20  # type: ignore[attr-defined]
+    assert topology.faults == {"loss": 0.5, "seed": 3.0}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "message"),
+    [
+        ('name = "one"', 'name = ".."', "name '..' is no word"),
+        ('name = "one"', 'name = "."', "name '.' is no word"),
+        ('name = "one"', 'name = "a/b"', "name 'a/b' is no word"),
+        ('name = "one"', "name = 5", "name 5 is no word"),
+        ("[nic.b]", f'[nic."../c"]\n{PROGRAMS}\n[nic.b]', r"nic.\.\./c: a NIC's name is a word"),
+        ('fabric = "udp"', 'fabric = "token ring"', "none of direct, udp, shm"),
+        ("loss = 0.5", "loss = 5", "faults.loss is 5; a rate is a number from 0 to 1"),
+        ("loss = 0.5", 'loss = "much"', "faults.loss is 'much'"),
+        ("loss = 0.5", "lost = 0.5", "unknown key 'lost'"),
+        ('peers = ["b"]', 'peers = ["c"]', "peers names 'c'; the other NICs are b"),
+        ('peers = ["b"]', 'peers = ["a"]', "peers names 'a'"),
+        ('peers = ["b"]', "peers = [{}]", "peers names {}"),
+        ('memory = "2 MiB"', 'memory = "2 MB"', "memory is '2 MB'"),
+        ('memory = "2 MiB"', "spin_us = -1", "spin_us is -1"),
+        ('p4 = "p4/kvmatch.p4"', "p4 = 1", "p4 must name a file"),
+        ('p4 = "p4/kvmatch.p4"', 'p4 = "p4/none.p4"', "no file p4/none.p4 here"),
+        ('size = "8 KiB"', "size = 5000", "whole blocks of 4096"),
+        ('size = "8 KiB"', "", "size is None"),
+        ("nsid = 1", 'nsid = "one"', "needs nsid"),
+        ("[nic.b]", "[nic.b", "topology.toml"),
+        (GOOD, "", r"there is no \[nic.NAME\] table"),
+    ],
+)
+def test_what_is_wrong_with_a_topology_is_named(tmp_path: Path, good: str, bad: str, message: str) -> None:
+    assert good in GOOD
+    with pytest.raises(UsageError, match=message):
+        load(tmp_path, GOOD.replace(good, bad))
