@@ -182,7 +182,8 @@ class Program:
 
         Raises: UsageError for a negative threshold.
         """
-        if not isinstance(condition, Condition) or condition.threshold < 0:
+        wrong = not isinstance(condition, Condition) or not isinstance(condition.threshold, int)
+        if wrong or condition.threshold < 0:
             raise UsageError(f"write `when(counter >= threshold)`; {condition!r} is no such condition")
         return Step(self, condition)
 

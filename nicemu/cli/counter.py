@@ -53,6 +53,8 @@ def stats(nic: str | None, as_json: bool) -> None:
     print_table(("nic", str(described["nic"])), facts)
     click.echo()
     print_table(("statistic", "value"), list(described["statistics"].items()))
+    for fault in described.get("faults", []):
+        click.echo(f"fault: {fault}")
 
 
 def _describe(nic: str | None) -> dict[str, Any]:

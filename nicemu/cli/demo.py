@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -40,6 +41,12 @@ def demo(fabric: str | None, pcap: Path | None, trace: Path | None, blocks: int,
     from nicemu.run import Instance
 
     from .journey import Journey
+
+    def stop(number: int, frame: object) -> None:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
 
     def progress(text: str) -> None:
         if not as_json:

@@ -15,7 +15,7 @@ from typing import Any
 
 from nicemu.abi import SharedMemory
 from nicemu.control import P4RuntimeClient
-from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, ResourceError, UsageError
 from nicemu.pcie import Backing
 
 from .device import Nic
@@ -34,6 +34,8 @@ class LiveConnection:
     def __init__(self, path: Path, spin_s: float = SPIN_S) -> None:
         self.nic_name = path.stem
         self._spin_s = spin_s
+        self._closed = False
+        self._requests = 0
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._socket.connect(str(path))
@@ -45,21 +47,37 @@ class LiveConnection:
         self.bar: SharedMemory = Backing.from_fd(fds[0], int(reply["bar_bytes"]))
         self._eventfd = fds[1]
         self._p4runtime = str(reply["p4runtime"])
+        self._poll = select.poll()
+        for fd in (self._eventfd, self._socket.fileno()):
+            self._poll.register(fd, select.POLLIN)
 
     def _exchange(
         self, message: dict[str, Any], fds: tuple[int, ...] = ()
     ) -> tuple[dict[str, Any], list[int]]:
+        if self._closed:
+            raise UsageError(f"the connection to {self.nic_name} is closed; open the NIC again")
+        self._requests += 1
         try:
-            socket.send_fds(self._socket, [json.dumps(message).encode()], fds)
-            data, received, _, _ = socket.recv_fds(self._socket, 1 << 18, 8)
+            socket.send_fds(self._socket, [json.dumps({**message, "request": self._requests}).encode()], fds)
+            while True:
+                reply, received = self._receive()
+                if reply.get("request") == self._requests:
+                    break
+                for fd in received:  # the late answer to a request that nobody waits for any more
+                    os.close(fd)
         except OSError as error:
             raise NicemuError(f"{self.nic_name} does not answer: {error}") from error
-        if not data:
-            raise NicemuError(f"{self.nic_name} has ended")
-        reply = json.loads(data)
         if "error" in reply:
             family = UsageError if reply.get("kind") == "UsageError" else NicemuError
-            raise family(f"{self.nic_name}: {reply['error']}")
+            said = str(reply["error"])
+            raise family(said if said.startswith(self.nic_name) else f"{self.nic_name}: {said}")
+        return reply, received
+
+    def _receive(self) -> tuple[dict[str, Any], list[int]]:
+        data, received, _, _ = socket.recv_fds(self._socket, 1 << 18, 8)
+        if not data:
+            raise NicemuError(f"{self.nic_name} has ended")
+        reply: dict[str, Any] = json.loads(data)
         return reply, received
 
     def request(self, operation: str, **operands: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -68,6 +86,9 @@ class LiveConnection:
 
     def share(self, length_bytes: int, kind: str) -> tuple[SharedMemory, int]:
         """Allocate memory that the NIC maps too."""
+        installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+        if length_bytes > installed:
+            raise ResourceError(f"{length_bytes} bytes wanted; this machine has {installed} bytes of memory")
         backing = Backing.memfd(f"nicemu-{kind}", length_bytes)
         assert backing.fd is not None
         try:
@@ -104,21 +125,17 @@ class LiveConnection:
                 self.request("wake", counter=wake[0], threshold=wake[1])
                 wake = None
                 continue
-            self._sleep(min(deadline - now, RECHECK_S))
+            self._look_alive(min(deadline - now, RECHECK_S))
         return True
 
-    def _look_alive(self) -> None:
-        ready, _, _ = select.select([self._socket], [], [], 0)
-        if ready:
-            raise NicemuError(f"{self.nic_name} has ended")
-
-    def _sleep(self, timeout_s: float) -> None:
-        sources: list[Any] = [self._eventfd, self._socket]
-        ready, _, _ = select.select(sources, [], [], timeout_s)
-        if self._socket in ready:
-            raise NicemuError(f"{self.nic_name} has ended")
-        if self._eventfd in ready:
-            os.eventfd_read(self._eventfd)
+    def _look_alive(self, timeout_s: float = 0.0) -> None:
+        """Wait for a wake-up. Raises: NicemuError if the NIC has ended."""
+        for fd, _ in self._poll.poll(timeout_s * 1000):
+            if fd == self._eventfd:
+                os.eventfd_read(self._eventfd)
+            else:
+                for late in self._receive()[1]:
+                    os.close(late)
 
     # Tables
 
@@ -145,7 +162,10 @@ class LiveConnection:
                     raise
 
     def close(self) -> None:
-        """Leave: the NIC cancels this process's work and frees what it had."""
+        """Leave: the NIC cancels this process's work and frees what it had. Closing twice is closing once."""
+        if self._closed:
+            return
+        self._closed = True
         self._socket.close()
         os.close(self._eventfd)
 

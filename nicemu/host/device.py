@@ -97,12 +97,20 @@ class Counter:
 
     def add(self, success: int = 1, errors: int = 0) -> None:
         """Count from the host."""
+        self._check(success, errors)
         self._nic.command(CommandCode.COUNTER_ADD, self.index, success, errors)
 
     def set(self, success: int | None = None, errors: int | None = None) -> None:
         """Replace the success value, the error value or both."""
+        self._check(success or 0, errors or 0)
         which = (1 if success is not None else 0) | (2 if errors is not None else 0)
         self._nic.command(CommandCode.COUNTER_SET, self.index, success or 0, errors or 0, which)
+
+    @staticmethod
+    def _check(*values: int) -> None:
+        for value in values:
+            if not isinstance(value, int) or not 0 <= value < 1 << 64:
+                raise UsageError(f"{value!r} is no unsigned 64-bit count (EINVAL); nothing was changed")
 
     def wait(self, threshold: int, timeout_s: float = 5.0) -> None:
         """Wait until the success value reaches `threshold`.
@@ -119,7 +127,10 @@ class Counter:
             reached = success >= threshold
             return reached or errors != errors_before
 
-        over = self._nic.connection.wait(is_over, timeout_s, (self.index, threshold))
+        if not isinstance(threshold, int) or threshold < 0:
+            raise UsageError(f"a threshold is a number of counts, 0 or more, not {threshold!r} (EINVAL)")
+        # The NIC wakes at a sum of successes and errors; those errors that are there already count in it.
+        over = self._nic.connection.wait(is_over, timeout_s, (self.index, threshold + errors_before))
         success, errors = self.read()
         if reached:
             return
@@ -203,7 +214,7 @@ class ArmableProgram(Program):
 
         Raises: TriggerTableFull (ENOSPC), UsageError (EINVAL, EACCES) with nothing armed.
         """
-        self.handles = self._nic.arm(self.work)
+        self.handles += self._nic.arm(self.work)
 
     def cancel(self) -> int:
         """Cancel what has not fired; return how many operations that were."""
@@ -300,6 +311,10 @@ class Nic:
 
     def post(self, qp_num: int, *work: WorkRequest) -> None:
         """Post work requests to a queue pair, to be carried out in order as soon as possible."""
+        if len(work) > registers.STAGING_COUNT:
+            raise TriggerTableFull(
+                f"{len(work)} requests; at most {registers.STAGING_COUNT} at once (ENOSPC)"
+            )
         for position, request in enumerate(work):
             self._staging[position] = np.zeros((), ARMED)
             pack_work(self._staging[position], request, qp_num)
@@ -401,8 +416,8 @@ class Nic:
         Raises: UsageError if it is too long, ResourceError if the ring stays full.
         """
         room = registers.PACKET_BYTES - registers.PACKET_HEADER_BYTES
-        if len(frame) > room:
-            raise UsageError(f"a frame of {len(frame)} bytes; the transmit ring takes {room}")
+        if not 14 <= len(frame) <= room:
+            raise UsageError(f"a frame of {len(frame)} bytes; the transmit ring takes 14 to {room}")
         bar = self.connection.bar
         head = bar.address + registers.NIC_WORDS + registers.WORD_TRANSMIT * registers.WORD_STRIDE
         full = registers.PACKET_COUNT

@@ -185,6 +185,7 @@ class Admin:
             "statistics": device.statistics(),
             "counters": counters,
             "firmware": device.firmware.names(),
+            "faults": list(device.fault_log),
             "program": getattr(device.pipeline.program, "name", None),
             "peers": {peer.name: sorted(peer.queue_pairs) for peer in device.queue_pairs.peers.values()},
             "datapath": list(STAT_NAMES),

@@ -38,7 +38,7 @@ class NicConfig:
     namespaces: tuple[NamespaceConfig, ...] = ()
     transport: str = "direct"
     path_mtu: int = 4096
-    event_timeout_ns: int = 2_000_000_000
+    event_timeout_ns: int = 5_000_000_000
     event_queue_depth: int = 256
     spin_us: int = 50
     nap_us: int = 200

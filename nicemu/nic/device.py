@@ -3,11 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import random
-from collections import Counter
+import weakref
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from ipaddress import IPv4Address
+from pathlib import Path
 from typing import Any
 
 from nicemu.abi import Access, WorkCompletion, registers
@@ -42,8 +45,23 @@ from .port_transport import PortTransport
 from .queue_pairs import QueuePairs
 from .storage import Storage
 
+MIN_FRAME_BYTES, MAX_FRAME_BYTES = 14, 9216
+"""What a port carries: an Ethernet header at least, a jumbo frame at most."""
+
+_PACKAGE = Path(__file__).resolve().parent.parent
 LIVE_ROUNDS = 64
 """Rounds of a live control side before its driver looks after sockets again, should firmware never rest."""
+
+
+def _place(error: BaseException | None) -> str:
+    """Return the line of the script that an error came from, in brackets."""
+    frame = error.__traceback__ if error is not None else None
+    place = ""
+    while frame is not None:
+        if not frame.tb_frame.f_code.co_filename.startswith(str(_PACKAGE)):
+            place = f" ({frame.tb_frame.f_code.co_filename}:{frame.tb_lineno})"
+        frame = frame.tb_next
+    return place
 
 
 class SmartNic:
@@ -73,6 +91,7 @@ class SmartNic:
         self.unit = TriggerUnit(config.limits, compiled)
         self.unit.allocate(owner=FIRMWARE)  # number 0 stays unused, as on Cassini
         self.arena = new_arena(self.unit, self.public)
+        weakref.finalize(self, os.close, int(self.arena.link[0].eventfd))
         self.rings = ControlRings(self.arena)
         self.rings.live = live
         self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng)
@@ -83,6 +102,7 @@ class SmartNic:
         self.nic = Nic(self.card)
         self.firmware = Registry()
         self.start_error = ""
+        self.fault_log: deque[str] = deque(maxlen=32)
         self.roce = RoceEngine(RegionAccess(self.memory), config.mac, config.ip, rng, self.drops)
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
         self.transport = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
@@ -191,10 +211,13 @@ class SmartNic:
         return done
 
     def _send(self, frames: list[bytes], roce: bool) -> None:
-        if frames:
-            for frame in frames:
-                self._trace("port", "sent", {"bytes": len(frame), "roce": roce})
-            self._effects.append(SendFrames(tuple(frames), roce))
+        fitting = [frame for frame in frames if MIN_FRAME_BYTES <= len(frame) <= MAX_FRAME_BYTES]
+        if len(fitting) < len(frames):
+            self.drops["port.frame_length"] += len(frames) - len(fitting)
+        for frame in fitting:
+            self._trace("port", "sent", {"bytes": len(frame), "roce": roce})
+        if fitting:
+            self._effects.append(SendFrames(tuple(fitting), roce))
 
     def _handle(self, record: Record) -> None:
         kind, words = record.kind, record.words
@@ -287,6 +310,8 @@ class SmartNic:
         self._trace("firmware", "end", {"task": task.name, "fault": fault, "error": str(task.error or "")})
         if fault:
             self.drops[fault] += 1
+        if fault:
+            self.fault_log.append(f"{task.name}: {fault}: {task.error}{_place(task.error)}")
         if fault and task.name == "start":
             self.start_error = f"{fault}: {task.error}"
         if fault and isinstance(task.event, Event):

@@ -92,6 +92,11 @@ class Backing:
             os.close(fd)
             raise
 
+    def __del__(self) -> None:
+        fd = getattr(self, "fd", None)
+        if fd is not None:
+            os.close(fd)
+
     def close(self) -> None:
         """Give the memory back. A mapping that somebody still views is unmapped when the last view goes."""
         memory, self._memory = self._memory, None

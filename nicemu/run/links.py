@@ -79,7 +79,7 @@ class PeerLinks:
         if answer is None or answer[0].get("op") != "welcome":
             link.close()
             raise NicemuError(f"{name} refused the connection: {answer[0] if answer else 'it closed'}")
-        link.settimeout(None)
+        link.setblocking(False)
         self._meet(link, *answer)
         if port is not None and self._on_port is not None:
             self._on_port(ip, port)
@@ -158,13 +158,13 @@ class PeerLinks:
         except (KeyError, TypeError, ValueError, NicemuError) as error:
             self._device.drops["peer.bad_message"] += 1
             if "id" in message:
-                send(link, {"op": "answer", "id": message["id"], "error": str(error)})
+                self._tell(name, {"op": "answer", "id": message["id"], "error": str(error)})
 
     def _obey(self, name: str, link: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
         operation = message["op"]
         if operation == "offer":
             answer = self._device.accept_connect(message["offer"], self._now())
-            send(link, {"op": "answer", "id": message["id"], "answer": answer})
+            self._tell(name, {"op": "answer", "id": message["id"], "answer": answer})
         elif operation == "answer":
             _, handler = self._pending.pop(int(message["id"]), (name, None))
             if handler is not None:
@@ -177,7 +177,7 @@ class PeerLinks:
             )
         elif operation == "unmap":
             unmap_backing(self._device, name, int(message["index"]))
-            send(link, {"op": "unmapped", "index": message["index"]})
+            self._tell(name, {"op": "unmapped", "index": message["index"]})
         elif operation == "unmapped":
             self._forgotten(name, int(message["index"]))
 
@@ -192,28 +192,35 @@ class PeerLinks:
 
     def _tell_backing(self, index: int, backing: Backing) -> None:
         if backing.fd is not None:
-            for link in self._links.values():
-                send(link, {"op": "backing", "index": index, "size": backing.length_bytes}, (backing.fd,))
+            message = {"op": "backing", "index": index, "size": backing.length_bytes}
+            for name in list(self._links):
+                self._tell(name, message, (backing.fd,))
 
     def _tell_removed(self, index: int) -> None:
         if self._links:
             self._device.memory.quarantined.add(index)
             self._awaited[index] = set(self._links)
-            for link in self._links.values():
-                send(link, {"op": "unmap", "index": index})
+            for name in list(self._links):
+                self._tell(name, {"op": "unmap", "index": index})
+
+    def _tell(self, name: str, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        """Send to a peer; one that is gone, or has not read for long, is lost."""
+        try:
+            send(self._links[name], message, fds)
+        except OSError:
+            self._lose(name)
 
     def offer(self, name: str, offer: dict[str, Any], on_answer: Callable[[dict[str, Any]], None]) -> None:
         """Offer a queue pair to a peer; `on_answer` hears {"answer": …} or {"error": …}."""
         number = self._next_id
         self._next_id += 1
         self._pending[number] = (name, on_answer)
-        send(self._links[name], {"op": "offer", "id": number, "offer": offer})
+        self._tell(name, {"op": "offer", "id": number, "offer": offer})
 
     def disconnect(self, name: str, qp_num: int) -> None:
         """Tell a peer that its queue pair's other end is gone."""
-        link = self._links.get(name)
-        if link is not None:
-            send(link, {"op": "disconnect", "qp_num": qp_num})
+        if name in self._links:
+            self._tell(name, {"op": "disconnect", "qp_num": qp_num})
 
     def close(self) -> None:
         """Close all channels."""

@@ -29,7 +29,7 @@ def receive(link: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
         return None
     try:
         message = json.loads(data)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         message = error
     if not isinstance(message, dict):
         for fd in fds:

@@ -11,6 +11,7 @@ import signal
 import socket
 import threading
 import time
+import traceback
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -90,6 +91,7 @@ class NicProcess:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
+        self._request: object = None
         self._owners: dict[socket.socket, tuple[Owner, int]] = {}
         self._awaited: dict[tuple[socket.socket, int, int], int] = {}
         self._ports = LivePorts(self.config, settings)
@@ -192,11 +194,19 @@ class NicProcess:
         ready = self._selector.select(timeout_s)
         self.device.rings.woke()
         for key, _ in ready:
-            key.data()
+            self._survive(key.data)
         if self._ports.needs_polling:
-            self._take_frames(True)
-        self.device.on_timer(self._clock.now_ns())
-        self._carry_out()
+            self._survive(lambda: self._take_frames(True))
+        self._survive(lambda: self.device.on_timer(self._clock.now_ns()))
+        self._survive(self._carry_out)
+
+    def _survive(self, action: Callable[[], None]) -> None:
+        """Do one thing; should it fail, say so in the log, count it, and go on: a NIC serves everybody."""
+        try:
+            action()
+        except Exception as error:
+            self.device.drops[f"control.{type(error).__name__}"] += 1
+            traceback.print_exc()
 
     def _carry_out(self) -> None:
         while effects := self.device.take_effects():
@@ -228,6 +238,7 @@ class NicProcess:
 
     def _accept(self) -> None:
         link, _ = self._listener.accept()
+        link.setblocking(False)  # a process that does not read its answers must not hold up the NIC
         self._watch(link, lambda: self._hear(link))
 
     def _hear(self, link: socket.socket) -> None:
@@ -239,19 +250,27 @@ class NicProcess:
             self._hang_up(link)
             return
         message, fds = received
+        self._request = message.pop("request", None)
         try:
             self._obey(link, message, fds)
-        except (NicemuError, KeyError, TypeError, ValueError) as error:
+        except Exception as error:
             for fd in fds:
-                try:
+                with suppress(OSError):
                     os.close(fd)
-                except OSError:
-                    continue
-            self._reply(link, {"error": str(error), "kind": type(error).__name__})
+            known = isinstance(error, NicemuError)
+            text = str(error) if known else f"a message that makes no sense: {type(error).__name__}: {error}"
+            self._reply(link, {"error": text, "kind": type(error).__name__ if known else "UsageError"})
 
-    def _reply(self, link: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+    def _reply(
+        self,
+        link: socket.socket,
+        message: dict[str, Any],
+        fds: tuple[int, ...] = (),
+        request: object = None,
+    ) -> None:
+        """Answer; an answer carries the number of its request, so that none is taken for another one's."""
         try:
-            send(link, message, fds)
+            send(link, {**message, "request": self._request if request is None else request}, fds)
         except OSError:
             self._hang_up(link)
 
@@ -278,6 +297,10 @@ class NicProcess:
         elif operation == "flash":
             registry = load_firmware(Path(message["path"]), self._watchdog.load)
             self.device.load_firmware(registry, self._clock.now_ns())
+            if self.device.start_error:
+                raise NicemuError(
+                    f"@on_start failed, and nothing handles events now: {self.device.start_error}"
+                )
             self._reply(link, {"handlers": registry.names()})
         elif operation == "detach":
             if self._settings.get("lifeline") is not None:
@@ -333,14 +356,17 @@ class NicProcess:
         flags = FLAG_IMPLICIT_RECEIVES | FLAG_IMMEDIATE_COUNTS
         qp, offer = self.device.begin_connect(owner, peer, flags, private_data)
 
+        request = self._request
+
         def on_answer(message: dict[str, Any]) -> None:
             answer = message.get("answer")
             if answer is None:
-                self._reply(link, {"error": f"{peer}: {message.get('error')}", "kind": "NicemuError"})
+                error = {"error": f"{peer}: {message.get('error')}", "kind": "NicemuError"}
+                self._reply(link, error, request=request)
                 return
             self.device.queue_pairs.connect(qp, answer)
             reply = {"qp_num": qp, "number": answer["number"], "private_data": answer["private_data"]}
-            self._reply(link, reply)
+            self._reply(link, reply, request=request)
 
         self._links.offer(peer, offer, on_answer)
 

@@ -105,6 +105,8 @@ class Instance:
             raise UsageError(f"fabric {fabric!r} is none of {', '.join(FABRICS)}")
         folder, lock = _claim(name or topology.name)
         instance = cls(topology, folder, lock)
+        if attached:
+            (folder / "attached").touch()
         try:
             instance._launch(fabric or topology.fabric, pcap, trace, data, attached, progress)
         except BaseException:
@@ -272,14 +274,19 @@ class Instance:
         if self.trace is not None and self.processes:
             merge_traces(self.trace)
         shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.with_suffix(".lock").unlink(missing_ok=True)
+        _lock_of(self.folder).unlink(missing_ok=True)
         os.close(self._lock)
+
+
+def _lock_of(folder: Path) -> Path:
+    """Return the lock file of a topology's folder; whoever runs the topology holds it."""
+    return folder.with_name(f"{folder.name}.lock")
 
 
 def _claim(name: str) -> tuple[Path, int]:
     """Return the folder of a topology and the descriptor that holds its lock; NIC processes inherit it."""
     folder = runtime_root() / name
-    path = folder.with_suffix(".lock")
+    path = _lock_of(folder)
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -381,6 +388,12 @@ def find_nic(name: str | None) -> RunningNic:
     fitting = [nic for nic in nics if name is None or nic.name == name]
     if len(fitting) == 1:
         return fitting[0]
+    if name is not None and not fitting:
+        for status in runtime_root().glob(f"*/{name}.status"):
+            told = json.loads(status.read_text())
+            raise UsageError(
+                f"{name} has ended{': ' + told['error'] if 'error' in told else ''}; see {status.parent}"
+            )
     if not nics:
         raise UsageError("no NIC is up; start some with `nicemu up examples/two_storage_nodes.toml`")
     names = ", ".join(f"{nic.name} ({nic.topology})" for nic in nics)
@@ -431,6 +444,8 @@ def take_down(topology: Path | None) -> list[str]:
     stopped: list[str] = []
     for folder in sorted(path for path in runtime_root().iterdir() if path.is_dir()):
         nics = [nic for nic in running_nics() if nic.socket.parent == folder]
+        if not _is_abandoned(folder) and (not nics or (folder / "attached").exists()):
+            continue  # somebody is starting it, or runs it and will stop it
         if wanted is not None and all(nic.topology != wanted for nic in nics):
             continue
         state = folder / "state.json"
@@ -441,10 +456,22 @@ def take_down(topology: Path | None) -> list[str]:
         if trace is not None:
             merge_traces(Path(trace))
         shutil.rmtree(folder, ignore_errors=True)
-        folder.with_suffix(".lock").unlink(missing_ok=True)
+        _lock_of(folder).unlink(missing_ok=True)
     if not stopped:
         raise UsageError(f"{'no topology' if wanted is None else f'topology {wanted}'} is up")
     return stopped
+
+
+def _is_abandoned(folder: Path) -> bool:
+    """Whether nobody holds the lock of a topology's folder."""
+    try:
+        with _lock_of(folder).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return True
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _stop(nic: RunningNic) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,11 +78,18 @@ def test_a_frame_that_was_held_back_does_not_change_sides() -> None:
     """Requests and RDMA frames have a port each, so that a reordered one goes on as what it is."""
     simulation = Simulation([config("a"), config("b", "127.0.1.2")], faults=FaultRates(reordering=1.0))
     here, there = simulation.nics["a"], simulation.nics["b"]
-    here.send_frame(frame_to(bytes((127, 0, 1, 2))))
-    simulation.run_until_idle()
-    here._send([frame_to(bytes((127, 0, 1, 2)), 1)] * 3, roce=True)
-    simulation.run_until_idle()
-    assert not any(name.startswith("host.") for name in there.drops), "an RDMA frame went to the pipeline"
+    taken: list[tuple[int, bool]] = []
+
+    def observe(block: str, what: str, details: dict[str, Any]) -> None:
+        if block == "port":
+            taken.append((details["bytes"], details["roce"]))
+
+    there.observe = observe
+    request, rdma = frame_to(bytes((127, 0, 1, 2))), frame_to(bytes((127, 0, 1, 2))) + b"rdma"
+    for frame, roce in ((rdma, True), (request, False), (request, False), (rdma, True)):
+        here._send([frame], roce)
+        simulation.run_until_idle()
+    assert sorted(taken) == [(len(request), False)] * 2 + [(len(rdma), True)] * 2
 
 
 def test_kernels_of_a_stream_cost_virtual_time(simulation: Simulation, tmp_path: Path) -> None:
