@@ -43,7 +43,8 @@ def test_a_nic_killed_in_mid_transfer_takes_nobody_along_and_loses_nothing_durab
             kept[FIRST] = host.leave(FIRST)
             kept[SECOND] = host.leave(SECOND, 50)
             assert host.fetch(FIRST) == kept[FIRST][1]
-            slot, _, _ = host.produce()  # its writes are under way
+            os.kill(killed.pid, signal.SIGSTOP)
+            slot, _, _ = host.produce()  # what goes there is under way, and stays so
             os.kill(killed.pid, signal.SIGKILL)
             with pytest.raises(swap_out.PeerLostError, match="storage0 is gone"):
                 host.store.wait(5.0)
