@@ -5,7 +5,7 @@ A script decorates coroutines with `@on_event` (match-action events), `@on_arriv
 `@on_start`, and awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
 """
 
-from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task
+from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task, place_of
 from .events import (
     Arrival,
     Connection,
@@ -45,4 +45,5 @@ __all__ = [
     "on_disconnect",
     "on_event",
     "on_start",
+    "place_of",
 ]

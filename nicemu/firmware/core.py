@@ -15,6 +15,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine, Generator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from nicemu.errors import NicemuError, ResourceError
@@ -265,3 +266,15 @@ class Scheduler:
         self.current = None
         self._ready.clear()
         self._timers.clear()
+
+
+def place_of(error: BaseException | None) -> str:
+    """Return the line of a script that an error came from, in brackets; "" if it came from elsewhere."""
+    frame = error.__traceback__ if error is not None else None
+    package = str(Path(__file__).resolve().parent.parent)
+    place = ""
+    while frame is not None:
+        if not frame.tb_frame.f_code.co_filename.startswith(package):
+            place = f" ({frame.tb_frame.f_code.co_filename}:{frame.tb_lineno})"
+        frame = frame.tb_next
+    return place

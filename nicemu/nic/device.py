@@ -10,7 +10,6 @@ from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from ipaddress import IPv4Address
-from pathlib import Path
 from typing import Any
 
 from nicemu.abi import Access, WorkCompletion, registers
@@ -25,11 +24,12 @@ from nicemu.firmware import (
     Registry,
     Scheduler,
     Task,
+    place_of,
 )
 from nicemu.hot import interpreted
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import CounterAdd, Disposition, Engine, EventPosted
-from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES, RoceEngine
+from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES, RoceEngine, close_queues
 from nicemu.trigger import TriggerUnit
 from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
 
@@ -48,20 +48,8 @@ from .storage import Storage
 MIN_FRAME_BYTES, MAX_FRAME_BYTES = 14, 9216
 """What a port carries: an Ethernet header at least, a jumbo frame at most."""
 
-_PACKAGE = Path(__file__).resolve().parent.parent
 LIVE_ROUNDS = 64
 """Rounds of a live control side before its driver looks after sockets again, should firmware never rest."""
-
-
-def _place(error: BaseException | None) -> str:
-    """Return the line of the script that an error came from, in brackets."""
-    frame = error.__traceback__ if error is not None else None
-    place = ""
-    while frame is not None:
-        if not frame.tb_frame.f_code.co_filename.startswith(str(_PACKAGE)):
-            place = f" ({frame.tb_frame.f_code.co_filename}:{frame.tb_lineno})"
-        frame = frame.tb_next
-    return place
 
 
 class SmartNic:
@@ -311,7 +299,7 @@ class SmartNic:
         if fault:
             self.drops[fault] += 1
         if fault:
-            self.fault_log.append(f"{task.name}: {fault}: {task.error}{_place(task.error)}")
+            self.fault_log.append(f"{task.name}: {fault}: {task.error}{place_of(task.error)}")
         if fault and task.name == "start":
             self.start_error = f"{fault}: {task.error}"
         if fault and isinstance(task.event, Event):
@@ -467,8 +455,7 @@ class SmartNic:
             self.drain_peers()
             for piece in owner.pieces.values():
                 self.memory.remove_host(piece)
-            for position in range(registers.QUEUE_COUNT):
-                self.arena.rdma.completion_queues[owner.number * registers.QUEUE_COUNT + position].open = 0
+            close_queues(self.arena.rdma, owner.number)
         del self.owners[owner.number]
         owner.bar.close()
         self.settle()

@@ -4,7 +4,7 @@
 Specification: InfiniBand Architecture Specification 1.4, volume 1 (transport, verbs) and annex A17 (RoCEv2).
 """
 
-from .completion_queue import post_completion
+from .completion_queue import close_queues, open_queues, post_completion
 from .direct import ARRIVED_RECEIVE, ARRIVED_WRITE, BUSY, direct_post
 from .memory_region import MemoryRegion, MemoryRegionTable, check_region, raw_address
 from .queue_pair import AccessError, ArrivalKind, QpState, RemoteQp
@@ -45,8 +45,10 @@ __all__ = [
     "RemoteQp",
     "RoceEngine",
     "check_region",
+    "close_queues",
     "direct_post",
     "new_state",
+    "open_queues",
     "post_completion",
     "raw_address",
 ]

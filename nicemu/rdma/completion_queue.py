@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from nicemu.abi import registers
-from nicemu.hot import Flag, Int, hot
+from nicemu.hot import Flag, Int, Records, hot
 from nicemu.pcie import load_u64, store_u32, store_u64
 
 from .state import RdmaState
@@ -55,3 +55,25 @@ def post_completion(
     queue.tail += _ONE
     store_u64(entry + np.uint64(56), queue.tail)
     return True
+
+
+def _queues_of(state: RdmaState, owner: int) -> Records:
+    first = owner * registers.QUEUE_COUNT
+    return state.completion_queues[first : first + registers.QUEUE_COUNT]
+
+
+def open_queues(state: RdmaState, owner: int, bar_address: int) -> None:
+    """Let the queues of a process begin, empty, in its BAR at a raw address."""
+    for position, queue in enumerate(_queues_of(state, owner)):
+        ring = registers.COMPLETIONS + position * registers.COMPLETION_COUNT * 64
+        word = registers.WORD_COMPLETIONS + position
+        queue.ring = bar_address + ring
+        queue.consumer = bar_address + registers.HOST_WORDS + word * registers.WORD_STRIDE
+        queue.tail = queue.error = 0
+        queue.open = 1
+
+
+def close_queues(state: RdmaState, owner: int) -> None:
+    """Write no more into the queues of a process."""
+    for queue in _queues_of(state, owner):
+        queue.open = 0
