@@ -34,8 +34,22 @@ _COLUMNS = ("nic", "topology", "pid", "program", "firmware", "p4runtime", "probl
 @click.option(
     "--trace", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path), help="Write a Perfetto trace."
 )
+@click.option(
+    "--nic",
+    "only",
+    metavar="NAME",
+    multiple=True,
+    help="Start this NIC only (once or more); the others run elsewhere.",
+)
 @JSON_OPTION
-def up(topology: Path, fabric: str | None, pcap: Path | None, trace: Path | None, as_json: bool) -> None:
+def up(
+    topology: Path,
+    fabric: str | None,
+    pcap: Path | None,
+    trace: Path | None,
+    only: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Start the NICs of TOPOLOGY, a file of yours or a shipped one (examples/two_storage_nodes.toml).
 
     Returns when every NIC serves; `nicemu down` stops them.
@@ -43,7 +57,12 @@ def up(topology: Path, fabric: str | None, pcap: Path | None, trace: Path | None
     from nicemu.run import bring_up
 
     nics = bring_up(
-        topology, fabric=fabric, pcap=pcap, trace=trace, progress=lambda text: click.echo(text, err=True)
+        topology,
+        fabric=fabric,
+        pcap=pcap,
+        trace=trace,
+        only=only,
+        progress=lambda text: click.echo(text, err=True),
     )
     _print_nics(nics, as_json)
 

@@ -28,10 +28,9 @@ from nicemu.firmware import (
 )
 from nicemu.hot import interpreted
 from nicemu.pcie import Backing, load_u64, store_u64
-from nicemu.pipeline import CounterAdd, Disposition, Engine, EventPosted
+from nicemu.pipeline import Engine
 from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES, RoceEngine, close_queues
 from nicemu.trigger import TriggerUnit
-from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
 
 from . import datapath, firing
 from .arena import FIRMWARE, STAT_NAMES, new_arena
@@ -41,6 +40,7 @@ from .control import ControlRings, Record
 from .effects import Effect, PerformIo, SendFrames
 from .memory import NicMemory, RegionAccess
 from .owner import Owner
+from .packets import PacketPath
 from .port_transport import PortTransport
 from .queue_pairs import QueuePairs
 from .storage import Storage
@@ -89,6 +89,7 @@ class SmartNic:
         self.card = FirmwareCard(self)
         self.nic = Nic(self.card)
         self.firmware = Registry()
+        self.packets = PacketPath(self)
         self.start_error = ""
         self.fault_log: deque[str] = deque(maxlen=32)
         self.roce = RoceEngine(RegionAccess(self.memory), config.mac, config.ip, rng, self.drops)
@@ -109,11 +110,11 @@ class SmartNic:
         """Frames arrived; `roce` ones belong to the RDMA transport, others to the match-action pipeline."""
         self.now_ns = now_ns
         for frame in frames:
-            self._trace("port", "received", {"bytes": len(frame), "roce": roce})
+            self.trace("port", "received", {"bytes": len(frame), "roce": roce})
             if roce:
                 self.roce.on_frame(frame, now_ns)
             else:
-                self._match(bytes(frame))
+                self.packets.match(bytes(frame))
         self.settle()
 
     def on_doorbell(self, owner: int, cell: int, value: int, now_ns: int) -> None:
@@ -188,10 +189,10 @@ class SmartNic:
             ios, reaped = self.storage.run(self.now_ns)
             for io in ios:
                 details = {"tag": io.tag, "offset": io.offset_bytes, "bytes": io.length_bytes}
-                self._trace("nvme", io.kind.name.lower(), details)
+                self.trace("nvme", io.kind.name.lower(), details)
                 self._effects.append(PerformIo(io))
             for signal, status in reaped:
-                self._trace("nvme", "completed", {"status": int(status)})
+                self.trace("nvme", "completed", {"status": int(status)})
                 signal.set(status)
             done += len(reaped)
         self._send(self._frames, roce=False)
@@ -203,7 +204,7 @@ class SmartNic:
         if len(fitting) < len(frames):
             self.drops["port.frame_length"] += len(frames) - len(fitting)
         for frame in fitting:
-            self._trace("port", "sent", {"bytes": len(frame), "roce": roce})
+            self.trace("port", "sent", {"bytes": len(frame), "roce": roce})
         if fitting:
             self._effects.append(SendFrames(tuple(fitting), roce))
 
@@ -212,18 +213,18 @@ class SmartNic:
         if kind == firing.UP_WORK:
             self.transport.post(record)
         elif kind == firing.UP_EVENT:
-            self._trace("trigger", "firmware_event", {"counter": words[1]})
+            self.trace("trigger", "firmware_event", {"counter": words[1]})
             self._signal(words[0], None)
         elif kind == firing.UP_COMPLETION:
             details = {"qp": words[2], "status": VerbsStatus(words[1]).name, "bytes": words[3]}
-            self._trace("rdma", "completed", details)
+            self.trace("rdma", "completed", details)
             self._signal(words[0], words[1])
         elif kind == firing.UP_ARRIVAL:
             arrival = Arrival(words[0], words[1] >> 32, words[1] & 0xFFFFFFFF, words[2], words[3])
             details = {"qp": arrival.qp_num, "imm_data": arrival.imm_data, "bytes": arrival.byte_len}
-            self._trace("rdma", "arrival", details)
+            self.trace("rdma", "arrival", details)
             if self.firmware.arrival is not None:
-                self._start("arrival", self.firmware.arrival(self.nic, arrival), arrival)
+                self.start_task("arrival", self.firmware.arrival(self.nic, arrival), arrival)
         elif kind == firing.UP_TRANSMIT:
             owner = self.owners.get(words[0])
             for frame in owner.take_transmits() if owner is not None else ():
@@ -234,59 +235,16 @@ class SmartNic:
         if signal is not None:
             signal.set(value)
 
-    def _trace(self, block: str, what: str, details: dict[str, Any]) -> None:
+    def trace(self, block: str, what: str, details: dict[str, Any]) -> None:
+        """Tell whoever observes this NIC."""
         if self.observe is not None:
             self.observe(block, what, details)
 
-    # Packets
+    # Firmware tasks and packets
 
-    def _match(self, frame: bytes) -> None:
-        try:
-            verify_udp_checksum(UdpFrame.decode(frame))
-        except MalformedError as error:
-            if error.reason in ("udp.checksum", "ip.checksum"):
-                self.drops[error.reason] += 1
-                return
-        verdict = self.pipeline.process(frame, 0)
-        self._trace(
-            "pipeline", verdict.disposition.value, {"bytes": len(frame), "reason": verdict.drop_reason}
-        )
-        for effect in verdict.effects:
-            if isinstance(effect, CounterAdd):
-                self._count_from_pipeline(effect)
-        posted = [effect for effect in verdict.effects if isinstance(effect, EventPosted)]
-        for position, event in enumerate(posted):
-            held = verdict.frame if position == 0 and verdict.disposition is Disposition.FIRMWARE else b""
-            self._post_event(Event(event.name, event.fields, held))
-        if verdict.disposition is Disposition.HOST:
-            self.to_host(verdict.frame, (0,))
-        elif verdict.disposition is Disposition.PORT:
-            self.send_frame(verdict.frame)
-        elif verdict.disposition is Disposition.DROP:
-            self.drops[verdict.drop_reason] += 1
-        elif not posted:
-            self.drops["pipeline.held_without_event"] += 1
-
-    def _count_from_pipeline(self, effect: CounterAdd) -> None:
-        counters = self.unit.state.counters
-        if effect.counter < len(counters) and counters[effect.counter].allocated:
-            self.rings.push(datapath.DOWN_ADD, effect.counter, effect.value, 0)
-        else:
-            self.drops["pipeline.counter_not_allocated"] += 1
-
-    def _post_event(self, event: Event) -> None:
-        handler = self.firmware.events.get(event.name)
-        if handler is None:
-            self.drops["firmware.no_handler"] += 1
-            self.card.deliver(event, (0,))
-        elif len(self.scheduler.tasks) >= self.config.event_queue_depth:
-            self.drops["firmware.queue_full"] += 1
-            self.card.deliver(event, (0,))
-        else:
-            self._start(event.name, handler(self.nic, event), event)
-
-    def _start(self, name: str, coroutine: Any, event: object) -> None:  # noqa: ANN401
-        self._trace("firmware", "start", {"task": name})
+    def start_task(self, name: str, coroutine: Any, event: object) -> None:  # noqa: ANN401
+        """Start a firmware task; what it cannot take goes to the host."""
+        self.trace("firmware", "start", {"task": name})
         try:
             self.scheduler.spawn(name, coroutine, self.now_ns, event, self.config.event_timeout_ns)
         except ResourceError:
@@ -295,7 +253,7 @@ class SmartNic:
                 self.card.deliver(event, (0,))
 
     def _task_ended(self, task: Task, fault: str) -> None:
-        self._trace("firmware", "end", {"task": task.name, "fault": fault, "error": str(task.error or "")})
+        self.trace("firmware", "end", {"task": task.name, "fault": fault, "error": str(task.error or "")})
         if fault:
             self.drops[fault] += 1
         if fault:
@@ -316,7 +274,7 @@ class SmartNic:
         reason = "host.nobody_listens" if listener is None else listener.deliver(frame, info)
         told = "/".join(map(str, info))
         details = {"bytes": len(frame), "restored": info[0], "info": told, "dropped": reason}
-        self._trace("host", "packet", details)
+        self.trace("host", "packet", details)
         if reason:
             self.drops[reason] += 1
         return not reason
@@ -343,7 +301,7 @@ class SmartNic:
         try:
             return self.scheduler.call(name, lambda: hook(self.nic, operand))
         except NicemuError as error:
-            self._trace("firmware", "refused", {"task": name, "error": str(error)})
+            self.trace("firmware", "refused", {"task": name, "error": str(error)})
             if isinstance(error, HookError):
                 self.drops[error.fault] += 1
             raise
@@ -359,6 +317,12 @@ class SmartNic:
         qp = self.queue_pairs.create(peer, owner.pd, owner.number, flags, first_queue)
         owner.queue_pairs.add(qp)
         return qp, self.queue_pairs.offer(qp, private_data)
+
+    def end_connect(self, owner: Owner, qp: int) -> None:
+        """Take a queue pair of a host process back, which its peer refused."""
+        owner.queue_pairs.discard(qp)
+        with self.rings.paused():
+            self.queue_pairs.destroy(qp)
 
     def accept_connect(self, offer: dict[str, Any], now_ns: int) -> dict[str, Any]:
         """A peer connects to this NIC's firmware: create the other queue pair, ready to send, and answer.

@@ -127,7 +127,9 @@ class QueuePairs:
         Raises: ProtocolError if the offer makes no sense or names another transport.
         """
         remote, psn, transport = offer.get("qp_num"), offer.get("psn"), offer.get("transport")
-        if not isinstance(remote, int) or not isinstance(psn, int) or not 0 < remote < 1 << 24:
+        if not isinstance(remote, int) or not isinstance(psn, int):
+            remote = psn = -1
+        if not 0 < remote < 1 << 24 or not 0 <= psn < 1 << 24:
             raise ProtocolError(f"queue pair offer {offer!r} has no number and first PSN")
         if transport != self._config.transport:
             raise ProtocolError(

@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .block_io import BlockDevice, FileBlockIo, MemoryBlockIo, create_namespace_file
     from .process import run_nic_process
+    from .running import RunningNic, ask, find_nic, running_nics, take_down
     from .simulation import SimulatedConnection, Simulation, SteppedStream
-    from .supervisor import (
-        Instance,
-        RunningNic,
-        ask,
-        bring_up,
-        compile_datapath,
-        find_nic,
-        running_nics,
-        take_down,
-    )
+    from .supervisor import Instance, bring_up, compile_datapath
     from .topology import Topology, load_topology
     from .warm_up import compile_everything
 
@@ -51,17 +43,9 @@ __all__ = [
 _PLACES = {
     "block_io": ("BlockDevice", "FileBlockIo", "MemoryBlockIo", "create_namespace_file"),
     "process": ("run_nic_process",),
+    "running": ("RunningNic", "ask", "find_nic", "running_nics", "take_down"),
     "simulation": ("SimulatedConnection", "Simulation", "SteppedStream"),
-    "supervisor": (
-        "Instance",
-        "RunningNic",
-        "ask",
-        "bring_up",
-        "compile_datapath",
-        "find_nic",
-        "running_nics",
-        "take_down",
-    ),
+    "supervisor": ("Instance", "bring_up", "compile_datapath"),
     "topology": ("Topology", "load_topology"),
     "warm_up": ("compile_everything",),
 }

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The control channel between two NIC processes: who is there, memory to map, queue pairs to connect.
+"""The control channels between NIC processes: who is there, memory to map, queue pairs to connect.
 
-One SOCK_SEQPACKET connection a pair; every message is one JSON object, with descriptors beside it.
+One channel a pair (`channel.py`), opened by whoever first has a queue pair to connect. It begins with "hello"
+and "welcome". Over `direct` these carry memory: public tables, inboxes, backings; over frames only names.
 """
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nicemu.errors import NicemuError, ProtocolError
+from nicemu.errors import NicemuError, ProtocolError, UsageError
 from nicemu.fabric import SharedMemoryPort
 from nicemu.nic import (
     SmartNic,
@@ -24,20 +26,47 @@ from nicemu.nic import (
 )
 from nicemu.pcie import Backing
 
-from .messages import receive, send
+from .channel import Channel, TcpChannel, UnixChannel
+
+CONTROL_PORT = 19286
+"""TCP port of a NIC's control channels, where RDMA goes over UDP."""
+PATIENCE_NS = 5_000_000_000
+"""How long a peer may take to answer a call, and a stranger to say who it is."""
+MAX_STRANGERS = 64
+
+Reached = Callable[[str | None], None]
+"""Called with None when a peer can be spoken to, else with why it cannot."""
+
+
+@dataclass(slots=True)
+class _Reach:
+    """A peer that somebody waits for. `channel` is None while it is the peer that calls."""
+
+    deadline_ns: int
+    channel: Channel | None = None
+    port: SharedMemoryPort | None = None
+    then: list[Reached] = field(default_factory=list)
 
 
 class PeerLinks:
-    """The control channels of one NIC to its peers."""
+    """The control channels of one NIC to its peers.
+
+    `places`: name to IP address of every NIC of the topology; nobody else is spoken to. `folder`: where the
+    UNIX sockets of this machine's NICs lie. `key`: what all NICs of the topology know; with one, channels go
+    over TCP.
+    """
 
     def __init__(
         self,
         device: SmartNic,
-        watch: Callable[[socket.socket, Callable[[], None]], None],
-        unwatch: Callable[[socket.socket], None],
+        watch: Callable[[Any, Callable[[], None]], None],
+        unwatch: Callable[[Any], None],
         now: Callable[[], int],
         on_port: Callable[[str, SharedMemoryPort], None] | None,
         on_peer: Callable[[str], None],
+        places: dict[str, str],
+        folder: Path,
+        key: bytes | None,
     ) -> None:
         self._device = device
         self._watch = watch
@@ -45,87 +74,217 @@ class PeerLinks:
         self._now = now
         self._on_port = on_port
         self._on_peer = on_peer
-        self._links: dict[str, socket.socket] = {}
+        self._places = places
+        self._folder = folder
+        self._key = key
+        self._shares_memory = device.config.transport == "direct"
+        self._links: dict[str, Channel] = {}
+        self._reaching: dict[str, _Reach] = {}
+        self._strangers: dict[Channel, int] = {}
         self._pending: dict[int, tuple[str, Callable[[dict[str, Any]], None]]] = {}
         self._next_id = 1
-        device.memory.on_backing = self._tell_backing
-        device.memory.on_removed = self._tell_removed
         self._awaited: dict[int, set[str]] = {}
+        self._listener: socket.socket | None = None
+        if self._shares_memory:
+            device.memory.on_backing = self._tell_backing
+            device.memory.on_removed = self._tell_removed
 
     # Coming together
 
-    def call(self, name: str, ip: str, path: Path) -> None:
-        """Connect to a peer's process, unless that has been done.
+    def listen(self) -> None:
+        """Let peers call over TCP, if that is how channels go.
 
-        Raises: NicemuError if it does not answer.
+        Raises: UsageError if the port cannot be had.
         """
-        if name in self._links:
+        if self._key is None:
             return
-        link = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            link.settimeout(5.0)
-            link.connect(str(path))
-            message, fds = self._greeting(name, ip, "hello")
-            port = None
-            if self._on_port is not None:
-                port = SharedMemoryPort.create()
-                message["port"] = True
-                fds += (port.memory_fd,)
-            send(link, message, fds)
-            answer = receive(link)
+            listener.bind((self._device.config.ip, CONTROL_PORT))
+            listener.listen(64)
         except OSError as error:
-            link.close()
-            raise NicemuError(f"{name} does not answer at {path}: {error}") from error
-        if answer is None or answer[0].get("op") != "welcome":
-            link.close()
-            raise NicemuError(f"{name} refused the connection: {answer[0] if answer else 'it closed'}")
-        link.setblocking(False)
-        self._meet(link, *answer)
-        if port is not None and self._on_port is not None:
-            self._on_port(ip, port)
+            listener.close()
+            raise UsageError(
+                f"TCP {self._device.config.ip}:{CONTROL_PORT} cannot be opened: {error.strerror}"
+            ) from error
+        self._listener = listener
+        self._watch(listener, self._take_call)
 
-    def accept(self, link: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-        """A peer says hello on a new connection."""
+    def _take_call(self) -> None:
+        assert self._listener is not None
+        assert self._key is not None
+        try:
+            link, (host, _) = self._listener.accept()
+        except OSError:  # whoever called has hung up already
+            return
+        if host not in self._places.values() or len(self._strangers) >= MAX_STRANGERS:
+            self._device.drops["peer.stranger"] += 1
+            link.close()
+            return
+        try:
+            channel = TcpChannel(link, self._key, calling=False)
+        except OSError:
+            link.close()
+            return
+        self._strangers[channel] = self._now() + PATIENCE_NS
+        self._watch(channel, lambda: self._greeted(channel, host))
+
+    def _greeted(self, channel: Channel, host: str) -> None:
+        """Something came from a caller that is not known yet."""
+        try:
+            messages = channel.receive()
+            if messages == []:
+                return
+            if messages is None or len(messages) != 1 or messages[0][0].get("op") != "hello":
+                raise ProtocolError("a peer says hello first")
+            if str(messages[0][0].get("ip")) != host:
+                raise ProtocolError(f"{host} says hello for {messages[0][0].get('ip')}")
+            self._dismiss(channel)
+            self.accept(channel, *messages[0])
+        except (OSError, NicemuError, KeyError, TypeError, ValueError):
+            self._device.drops["peer.stranger"] += 1
+            self._dismiss(channel)
+            channel.close()
+
+    def _dismiss(self, channel: Channel) -> None:
+        if self._strangers.pop(channel, None) is not None:
+            self._unwatch(channel)
+
+    def reach(self, name: str, then: Reached) -> None:
+        """Have a channel to a peer, and call `then` when there is one or when that has failed."""
+        if name in self._links:
+            then(None)
+            return
+        if name not in self._reaching:
+            reach = self._reaching[name] = _Reach(self._now() + PATIENCE_NS)
+            try:
+                self._call(name, reach)
+            except OSError as error:
+                del self._reaching[name]
+                then(f"{name} does not answer: {error}")
+                return
+        self._reaching[name].then.append(then)
+
+    def _call(self, name: str, reach: _Reach) -> None:
+        ip = self._places[name]
+        message, fds = self._greeting(name, ip, "hello")
+        channel: Channel
+        if self._key is None:
+            channel = UnixChannel.call(str(self._folder / f"{name}.sock"))
+        else:
+            channel = TcpChannel.call((ip, CONTROL_PORT), self._device.config.ip, self._key)
+        if self._on_port is not None:
+            reach.port = SharedMemoryPort.create()
+            message["port"] = True
+            fds += (reach.port.memory_fd,)
+        reach.channel = channel
+        self._watch(channel, lambda: self._welcomed(name, reach))
+        channel.send(message, fds)
+
+    def _welcomed(self, name: str, reach: _Reach) -> None:
+        """Something came from a peer that was called."""
+        channel = reach.channel
+        assert channel is not None
+        try:
+            messages = channel.receive()
+            if messages == []:
+                return
+            answer, fds = messages[0] if messages else ({}, [])
+            if answer.get("op") == "busy":  # it is calling, too; its call counts
+                self._hang_up(reach)
+                return
+            if answer.get("op") != "welcome" or answer.get("nic") != name:
+                raise ProtocolError(str(answer.get("error", "it closed the connection")))
+            self._unwatch(channel)
+            port, reach.channel, reach.port = reach.port, None, None
+            self._meet(channel, answer, fds)
+            if port is not None and self._on_port is not None:
+                self._on_port(self._places[name], port)
+        except (OSError, NicemuError, KeyError, TypeError, ValueError) as error:
+            if reach.channel is None:
+                channel.close()
+            self._fail(name, f"{name} does not answer: {error}")
+            return
+        for later, more in (messages or [])[1:]:
+            self._take(name, channel, later, more)
+
+    def _hang_up(self, reach: _Reach) -> None:
+        if reach.channel is not None:
+            self._unwatch(reach.channel)
+            reach.channel.close()
+            reach.channel = None
+        if reach.port is not None:
+            reach.port.close()
+            reach.port = None
+
+    def _fail(self, name: str, why: str) -> None:
+        reach = self._reaching.pop(name, None)
+        if reach is not None:
+            self._hang_up(reach)
+            for then in reach.then:
+                then(why)
+
+    def accept(self, channel: Channel, message: dict[str, Any], fds: list[int]) -> None:
+        """A peer says hello on a new channel.
+
+        Raises: ProtocolError for one that the topology does not have, KeyError and the like for a message
+        that makes no sense, OSError if it has gone.
+        """
         name, ip = str(message["nic"]), str(message["ip"])
+        if self._places.get(name) != ip or name == self._device.config.name:
+            raise ProtocolError(f"{self._device.config.name} knows no NIC {name} at {ip}")
+        reach = self._reaching.get(name)
+        if reach is not None and reach.channel is not None:
+            if self._device.config.name < name:  # both call at once: the call of the first name counts
+                channel.send({"op": "busy"})
+                channel.close()
+                return
+            self._hang_up(reach)
         if name in self._links:
             self._lose(name)
         if message.get("port") and self._on_port is not None:
             self._on_port(ip, SharedMemoryPort.attach(fds.pop()))
-        greeting, own = self._greeting(name, ip, "welcome")
-        send(link, greeting, own)
-        self._meet(link, message, fds)
+        channel.send(*self._greeting(name, ip, "welcome"))
+        self._meet(channel, message, fds)
 
     def _greeting(self, name: str, ip: str, operation: str) -> tuple[dict[str, Any], tuple[int, ...]]:
         device = self._device
+        message: dict[str, Any] = {"op": operation, "nic": device.config.name, "ip": device.config.ip}
+        if not self._shares_memory:
+            return message, ()
         inbox = make_inbox(device, name, ip)
         backings = shared_backings(device)
-        message = {
-            "op": operation,
-            "nic": device.config.name,
-            "ip": device.config.ip,
-            "lengths": [device.public.length_bytes, inbox.length_bytes],
-            "backings": [[index, backing.length_bytes] for index, backing in backings],
-        }
+        message["lengths"] = [device.public.length_bytes, inbox.length_bytes]
+        message["backings"] = [[index, backing.length_bytes] for index, backing in backings]
         fds = [device.public.fd, inbox.fd, *(backing.fd for _, backing in backings)]
         return message, tuple(fd for fd in fds if fd is not None)
 
-    def _meet(self, link: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-        name = str(message["nic"])
-        lengths = message["lengths"]
-        public, outbox = (Backing.from_fd(fd, int(size)) for fd, size in zip(fds[:2], lengths, strict=True))
-        attach(self._device, name, str(message["ip"]), public, outbox)
-        for (index, size), fd in zip(message["backings"], fds[2:], strict=True):
-            map_backing(self._device, name, int(index), Backing.from_fd(fd, int(size)))
-        self._links[name] = link
-        self._on_peer(str(message["ip"]))
-        self._watch(link, lambda: self._hear(name, link))
+    def _meet(self, channel: Channel, message: dict[str, Any], fds: list[int]) -> None:
+        name, ip = str(message["nic"]), str(message["ip"])
+        if self._shares_memory:
+            lengths = message["lengths"]
+            public, outbox = (
+                Backing.from_fd(fd, int(size)) for fd, size in zip(fds[:2], lengths, strict=True)
+            )
+            attach(self._device, name, ip, public, outbox)
+            for (index, size), fd in zip(message["backings"], fds[2:], strict=True):
+                map_backing(self._device, name, int(index), Backing.from_fd(fd, int(size)))
+        else:
+            self._device.queue_pairs.peer(name, ip)
+        self._links[name] = channel
+        self._on_peer(ip)
+        self._watch(channel, lambda: self._hear(name, channel))
+        reach = self._reaching.pop(name, None)
+        for then in reach.then if reach is not None else ():
+            then(None)
 
     def _lose(self, name: str) -> None:
-        link = self._links.pop(name, None)
-        if link is None:
+        channel = self._links.pop(name, None)
+        if channel is None:
             return
-        self._unwatch(link)
-        link.close()
+        self._unwatch(channel)
+        channel.close()
         lost = [
             qp
             for qp in self._device.queue_pairs.of_firmware(name)
@@ -142,35 +301,59 @@ class PeerLinks:
             self._device.disconnected(qp, self._now())
         self._device.drops["peer.lost"] += 1
 
+    # Time
+
+    def next_deadline_ns(self) -> int | None:
+        """When `on_timer` wants to be called."""
+        deadlines = [reach.deadline_ns for reach in self._reaching.values()]
+        return min([*deadlines, *self._strangers.values()], default=None)
+
+    def on_timer(self, now_ns: int) -> None:
+        """Give up those who have not answered in time."""
+        for name, reach in list(self._reaching.items()):
+            if now_ns >= reach.deadline_ns:
+                self._fail(name, f"{name} does not answer at {self._places[name]}")
+        for channel, deadline_ns in list(self._strangers.items()):
+            if now_ns >= deadline_ns:
+                self._device.drops["peer.stranger"] += 1
+                self._dismiss(channel)
+                channel.close()
+
     # Messages
 
-    def _hear(self, name: str, link: socket.socket) -> None:
+    def _hear(self, name: str, channel: Channel) -> None:
         try:
-            received = receive(link)
+            received = channel.receive()
         except (OSError, ProtocolError):
             received = None
         if received is None:
             self._lose(name)
             return
-        message, fds = received
+        for message, fds in received:
+            self._take(name, channel, message, fds)
+
+    def _take(self, name: str, channel: Channel, message: dict[str, Any], fds: list[int]) -> None:
+        if self._links.get(name) is not channel:
+            return
         try:
-            self._obey(name, link, message, fds)
+            self._obey(name, message, fds)
         except (KeyError, TypeError, ValueError, NicemuError) as error:
             self._device.drops["peer.bad_message"] += 1
             if "id" in message:
                 self._tell(name, {"op": "answer", "id": message["id"], "error": str(error)})
 
-    def _obey(self, name: str, link: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
+    def _obey(self, name: str, message: dict[str, Any], fds: list[int]) -> None:
         operation = message["op"]
         if operation == "offer":
-            answer = self._device.accept_connect(message["offer"], self._now())
+            offer = {**message["offer"], "nic": name, "ip": self._places[name]}
+            answer = self._device.accept_connect(offer, self._now())
             self._tell(name, {"op": "answer", "id": message["id"], "answer": answer})
         elif operation == "answer":
-            _, handler = self._pending.pop(int(message["id"]), (name, None))
-            if handler is not None:
-                handler(message)
+            number = int(message["id"])
+            if self._pending.get(number, ("",))[0] == name:
+                self._pending.pop(number)[1](message)
         elif operation == "disconnect":
-            self._device.disconnected(int(message["qp_num"]), self._now())
+            self._disconnect(name, int(message["qp_num"]))
         elif operation == "backing":
             map_backing(
                 self._device, name, int(message["index"]), Backing.from_fd(fds[0], int(message["size"]))
@@ -180,6 +363,10 @@ class PeerLinks:
             self._tell(name, {"op": "unmapped", "index": message["index"]})
         elif operation == "unmapped":
             self._forgotten(name, int(message["index"]))
+
+    def _disconnect(self, name: str, qp: int) -> None:
+        if self._device.queue_pairs.numbers.get(qp) == name:
+            self._device.disconnected(qp, self._now())
 
     def _forgotten(self, name: str, index: int) -> None:
         waiting = self._awaited.get(index)
@@ -206,12 +393,15 @@ class PeerLinks:
     def _tell(self, name: str, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send to a peer; one that is gone, or has not read for long, is lost."""
         try:
-            send(self._links[name], message, fds)
+            self._links[name].send(message, fds)
         except OSError:
             self._lose(name)
 
     def offer(self, name: str, offer: dict[str, Any], on_answer: Callable[[dict[str, Any]], None]) -> None:
         """Offer a queue pair to a peer; `on_answer` hears {"answer": …} or {"error": …}."""
+        if name not in self._links:
+            on_answer({"error": "the peer is gone"})
+            return
         number = self._next_id
         self._next_id += 1
         self._pending[number] = (name, on_answer)
@@ -224,6 +414,12 @@ class PeerLinks:
 
     def close(self) -> None:
         """Close all channels."""
-        for link in self._links.values():
-            link.close()
+        for reach in self._reaching.values():
+            self._hang_up(reach)
+        for channel in [*self._links.values(), *self._strangers]:
+            channel.close()
+        if self._listener is not None:
+            self._listener.close()
         self._links.clear()
+        self._strangers.clear()
+        self._reaching.clear()

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from nicemu.clock import WallClock
 from nicemu.control import P4RuntimeServer
-from nicemu.errors import NicemuError, UsageError
+from nicemu.errors import NicemuError, ProtocolError, UsageError
 from nicemu.firmware import Signal, load_firmware
 from nicemu.nic import (
     Admin,
@@ -39,6 +39,7 @@ from nicemu.pipeline import Engine
 from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
 
 from .block_io import FileBlockIo
+from .channel import UnixChannel
 from .links import PeerLinks
 from .messages import receive, send
 from .ports import LivePorts
@@ -97,7 +98,15 @@ class NicProcess:
         self._ports = LivePorts(self.config, settings)
         on_port = self._ports.add_shared if settings["fabric"] == "shm" else None
         self._links = PeerLinks(
-            self.device, self._watch, self._unwatch, self._clock.now_ns, on_port, self._ports.add_peer
+            self.device,
+            self._watch,
+            self._unwatch,
+            self._clock.now_ns,
+            on_port,
+            self._ports.add_peer,
+            settings["places"],
+            self._folder,
+            bytes.fromhex(settings["key"]) if settings["fabric"] == "udp" else None,
         )
         self._unsent: dict[bool, deque[bytes]] = {False: deque(), True: deque()}
         self._trace = TraceWriter(Path(settings["trace"]), name) if settings.get("trace") else None
@@ -155,6 +164,7 @@ class NicProcess:
             self._watch(int(self.device.arena.link[0].eventfd), lambda: None)
             self._watch(self._wake_fd, self._run_calls)
             self._watch(self._listener, self._accept)
+            self._links.listen()
             if self._settings.get("lifeline") is not None:
                 self._watch(int(self._settings["lifeline"]), self.stop)
             for disk in self._disks.values():
@@ -182,9 +192,13 @@ class NicProcess:
     def _turn(self) -> None:
         """One turn of the control thread: wait for something, take it in, run, carry the effects out."""
         timeout_s: float | None = None
-        deadline_ns = self.device.next_deadline_ns()
-        if deadline_ns is not None:
-            timeout_s = max(0.0, (deadline_ns - self._clock.now_ns()) / 1e9)
+        deadlines_ns = [
+            deadline_ns
+            for deadline_ns in (self.device.next_deadline_ns(), self._links.next_deadline_ns())
+            if deadline_ns is not None
+        ]
+        if deadlines_ns:
+            timeout_s = max(0.0, (min(deadlines_ns) - self._clock.now_ns()) / 1e9)
         if self._ports.needs_polling:
             timeout_s = min(timeout_s or 0.0002, 0.0002) if timeout_s is None else min(timeout_s, 0.0002)
         if any(self._unsent.values()):
@@ -198,6 +212,7 @@ class NicProcess:
         if self._ports.needs_polling:
             self._survive(lambda: self._take_frames(True))
         self._survive(lambda: self.device.on_timer(self._clock.now_ns()))
+        self._survive(lambda: self._links.on_timer(self._clock.now_ns()))
         self._survive(self._carry_out)
 
     def _survive(self, action: Callable[[], None]) -> None:
@@ -277,8 +292,7 @@ class NicProcess:
     def _obey(self, link: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
         operation = str(message.pop("op"))
         if operation == "hello":
-            self._unwatch(link)
-            self._links.accept(link, message, fds)
+            self._meet(link, message, fds)
         elif operation == "open":
             self._open(link)
         elif operation == "share":
@@ -313,6 +327,21 @@ class NicProcess:
         else:
             owner, _ = self._owner_of(link)
             self._reply(link, self._admin.handle(owner, operation, message))
+
+    def _meet(self, link: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
+        if self._settings["fabric"] == "udp":
+            raise UsageError("peers of a NIC whose RDMA goes over UDP call over TCP")
+        self._unwatch(link)
+        try:
+            self._links.accept(UnixChannel(link), message, fds)
+        except Exception as error:
+            self.device.drops["peer.stranger"] += 1
+            with suppress(OSError):
+                send(link, {"op": "refused", "error": str(error)})
+            link.close()
+            for fd in fds:
+                with suppress(OSError):
+                    os.close(fd)
 
     def _open(self, link: socket.socket) -> None:
         owner = self.device.open_owner()
@@ -351,24 +380,45 @@ class NicProcess:
         places: dict[str, str] = self._settings["peers"]
         if peer not in places:
             raise UsageError(f"{self.config.name} has no peer {peer!r}; it has {', '.join(places) or 'none'}")
-        ip = places[peer]
-        self._links.call(peer, ip, self._folder / f"{peer}.sock")
-        flags = FLAG_IMPLICIT_RECEIVES | FLAG_IMMEDIATE_COUNTS
-        qp, offer = self.device.begin_connect(owner, peer, flags, private_data)
-
         request = self._request
+        flags = FLAG_IMPLICIT_RECEIVES | FLAG_IMMEDIATE_COUNTS
 
-        def on_answer(message: dict[str, Any]) -> None:
-            answer = message.get("answer")
-            if answer is None:
-                error = {"error": f"{peer}: {message.get('error')}", "kind": "NicemuError"}
-                self._reply(link, error, request=request)
+        def is_open() -> bool:
+            return self._owners.get(link, (None, 0))[0] is owner
+
+        def refuse(text: str) -> None:
+            self._reply(link, {"error": text, "kind": "NicemuError"}, request=request)
+
+        def on_reached(error: str | None) -> None:
+            if not is_open():
                 return
-            self.device.queue_pairs.connect(qp, answer)
-            reply = {"qp_num": qp, "number": answer["number"], "private_data": answer["private_data"]}
+            if error is not None:
+                refuse(error)
+                return
+            try:
+                qp, offer = self.device.begin_connect(owner, peer, flags, private_data)
+            except NicemuError as refusal:
+                refuse(str(refusal))
+                return
+            self._links.offer(peer, offer, lambda message: on_answer(qp, message))
+
+        def on_answer(qp: int, message: dict[str, Any]) -> None:
+            answer = message.get("answer")
+            if not is_open():
+                return
+            try:
+                if answer is None:
+                    raise ProtocolError(str(message.get("error")))
+                self.device.queue_pairs.connect(qp, {**answer, "ip": places[peer]})
+                reply = {"qp_num": qp, "number": answer["number"], "private_data": answer["private_data"]}
+            except (NicemuError, KeyError, TypeError, ValueError) as error:
+                self.device.end_connect(owner, qp)
+                told = str(error) if isinstance(error, NicemuError) else f"an answer without sense: {error!r}"
+                refuse(f"{peer}: {told}")
+                return
             self._reply(link, reply, request=request)
 
-        self._links.offer(peer, offer, on_answer)
+        self._links.reach(peer, on_reached)
 
     def _hang_up(self, link: socket.socket) -> None:
         try:

@@ -7,55 +7,24 @@ import fcntl
 import json
 import os
 import random
+import secrets
 import shutil
-import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 from nicemu.errors import NicemuError, UsageError
 
-from .messages import receive, send
-from .topology import FABRICS, NicEntry, Topology, load_topology
+from .running import STOP_TIMEOUT_S, RunningNic, ask, lock_of, runtime_root
+from .topology import FABRICS, NicEntry, Topology, load_topology, read_key
 from .trace import merge_traces
 
 START_TIMEOUT_S = 180.0
-STOP_TIMEOUT_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class RunningNic:
-    """A NIC process that serves. `socket` is its control socket, `p4runtime` the address of its P4Runtime
-    server.
-    """
-
-    name: str
-    topology: str
-    pid: int
-    socket: Path
-    p4runtime: str
-    program: str
-    firmware: str
-    ip: str
-
-
-def runtime_root() -> Path:
-    """Return the folder, readable by its owner alone, that holds a folder for each running topology."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    root = Path(base) / "nicemu" if base else Path(tempfile.gettempdir()) / f"nicemu-{os.getuid()}"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = root.stat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise UsageError(
-            f"{root} belongs to somebody else or is open to others; remove it or set XDG_RUNTIME_DIR"
-        )
-    return root
+MAX_SOCKET_PATH_BYTES = 107
 
 
 def data_folder(topology: str) -> Path:
@@ -91,10 +60,11 @@ class Instance:
         trace: Path | None = None,
         data: Path | None = None,
         name: str | None = None,
+        only: Sequence[str] = (),
         attached: bool = True,
         progress: Callable[[str], None] = lambda text: None,
     ) -> Instance:
-        """Start every NIC of a topology and wait until all serve.
+        """Start every NIC of a topology, or `only` those that run on this machine, and wait until all serve.
 
         `attached`: the NICs end when this process does, however it ends. `data` holds namespace files.
         Raises: UsageError for what is wrong with the topology, NicemuError for a NIC that cannot start; then
@@ -103,12 +73,19 @@ class Instance:
         topology = load_topology(path)
         if fabric is not None and fabric not in FABRICS:
             raise UsageError(f"fabric {fabric!r} is none of {', '.join(FABRICS)}")
+        for nic in only:
+            known = [entry.name for entry in topology.nics]
+            if nic not in known:
+                raise UsageError(f"{topology.path} has no NIC {nic!r}; it has {', '.join(known)}")
+            if not topology.is_spread:
+                raise UsageError(f"{topology.path}: NICs that run apart need an address each")
+        _check_length(runtime_root() / (name or topology.name), topology)
         folder, lock = _claim(name or topology.name)
         instance = cls(topology, folder, lock)
         if attached:
             (folder / "attached").touch()
         try:
-            instance._launch(fabric or topology.fabric, pcap, trace, data, attached, progress)
+            instance._launch(fabric or topology.fabric, pcap, trace, data, set(only), progress)
         except BaseException:
             instance.stop()
             raise
@@ -120,7 +97,7 @@ class Instance:
         pcap: Path | None,
         trace: Path | None,
         data: Path | None,
-        attached: bool,
+        only: set[str],
         progress: Callable[[str], None],
     ) -> None:
         for place in (pcap,):
@@ -135,19 +112,27 @@ class Instance:
         self.trace = trace.resolve() if trace is not None else None
         files = data or data_folder(self.topology.name)
         files.mkdir(parents=True, exist_ok=True)
-        subnet = _free_subnet(len(self.topology.nics))
-        ips = {nic.name: f"{subnet}.{number + 1}" for number, nic in enumerate(self.topology.nics)}
+        if self.topology.is_spread:
+            if fabric != "udp":
+                raise UsageError(f'{self.topology.path}: NICs with addresses are joined by "udp" alone')
+            ips = {nic.name: str(nic.address) for nic in self.topology.nics}
+        else:
+            subnet = _free_subnet(len(self.topology.nics))
+            ips = {nic.name: f"{subnet}.{number + 1}" for number, nic in enumerate(self.topology.nics)}
+        key = read_key(self.topology.key_file) if self.topology.key_file else secrets.token_bytes(32)
+        here = [nic for nic in self.topology.nics if not only or nic.name in only]
         compile_datapath(progress)
         lifeline = os.pipe()
         try:
-            for number, nic in enumerate(self.topology.nics):
-                settings = self._settings(nic, number, ips, fabric, files, pcap)
+            for nic in here:
+                settings = self._settings(nic, ips, fabric, files, pcap)
+                settings["key"] = key.hex()
                 settings["lifeline"] = lifeline[0]
                 self._spawn(nic.name, settings, (lifeline[0],))
         finally:
             os.close(lifeline[0])
             self._lifeline = lifeline[1]
-        for nic in self.topology.nics:
+        for nic in here:
             pid = self._await(nic.name)
             progress(f"{nic.name} serves at {ips[nic.name]}")
             self.nics.append(
@@ -181,7 +166,7 @@ class Instance:
     _lifeline: int | None = None
 
     def _settings(
-        self, nic: NicEntry, number: int, ips: dict[str, str], fabric: str, files: Path, pcap: Path | None
+        self, nic: NicEntry, ips: dict[str, str], fabric: str, files: Path, pcap: Path | None
     ) -> dict[str, Any]:
         spaces = []
         for space in nic.namespaces:
@@ -196,7 +181,7 @@ class Instance:
             "nic": {
                 "name": nic.name,
                 "ip": ips[nic.name],
-                "number": number,
+                "number": self.topology.nics.index(nic),
                 "memory_bytes": nic.memory_bytes,
                 "transport": "direct" if fabric == "direct" else "port",
                 "path_mtu": 4096,
@@ -212,12 +197,14 @@ class Instance:
             "pcap": str(pcap.resolve()) if pcap else None,
             "trace": str(self.trace) if self.trace else None,
             "peers": {peer: ips[peer] for peer in nic.peers},
+            "places": ips,
             "p4": str(nic.p4),
             "firmware": str(nic.firmware),
         }
 
     def _spawn(self, name: str, settings: dict[str, Any], fds: tuple[int, ...]) -> None:
         path = self.folder / f"{name}.json"
+        path.touch(mode=0o600)
         path.write_text(json.dumps(settings))
         with (self.folder / f"{name}.log").open("wb") as log:
             self.processes[name] = subprocess.Popen(
@@ -274,19 +261,24 @@ class Instance:
         if self.trace is not None and self.processes:
             merge_traces(self.trace)
         shutil.rmtree(self.folder, ignore_errors=True)
-        _lock_of(self.folder).unlink(missing_ok=True)
+        lock_of(self.folder).unlink(missing_ok=True)
         os.close(self._lock)
 
 
-def _lock_of(folder: Path) -> Path:
-    """Return the lock file of a topology's folder; whoever runs the topology holds it."""
-    return folder.with_name(f"{folder.name}.lock")
+def _check_length(folder: Path, topology: Topology) -> None:
+    """Refuse a folder whose sockets' paths no socket address holds. Source: unix(7), "Address format"."""
+    longest = max(len(os.fsencode(folder / f"{nic.name}.sock")) for nic in topology.nics)
+    if longest > MAX_SOCKET_PATH_BYTES:
+        raise UsageError(
+            f"the sockets of {topology.name} would have paths of {longest} bytes, {MAX_SOCKET_PATH_BYTES}"
+            f" are possible; set XDG_RUNTIME_DIR to a shorter path than {folder.parent.parent}"
+        )
 
 
 def _claim(name: str) -> tuple[Path, int]:
     """Return the folder of a topology and the descriptor that holds its lock; NIC processes inherit it."""
     folder = runtime_root() / name
-    path = _lock_of(folder)
+    path = lock_of(folder)
     while True:
         lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -341,147 +333,17 @@ def compile_datapath(progress: Callable[[str], None]) -> None:
     marker.touch()
 
 
-# Finding them again
-
-
-def running_nics() -> list[RunningNic]:
-    """Return all NICs of all topologies that are up."""
-    found = []
-    for state in sorted(runtime_root().glob("*/state.json")):
-        try:
-            told = json.loads(state.read_text())
-        except (OSError, ValueError):
-            continue
-        for nic in told["nics"]:
-            path = state.parent / f"{nic['name']}.sock"
-            if not path.exists() or not _alive(int(nic["pid"])):
-                continue
-            found.append(
-                RunningNic(
-                    nic["name"],
-                    told["topology"],
-                    int(nic["pid"]),
-                    path,
-                    f"unix:{path.with_suffix('.p4rt')}",
-                    nic["program"],
-                    nic["firmware"],
-                    nic["ip"],
-                )
-            )
-    return found
-
-
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
-
-
-def find_nic(name: str | None) -> RunningNic:
-    """Return the running NIC called `name`; without a name the only one.
-
-    Raises: UsageError if there is none, or it is not clear which.
-    """
-    nics = running_nics()
-    fitting = [nic for nic in nics if name is None or nic.name == name]
-    if len(fitting) == 1:
-        return fitting[0]
-    if name is not None and not fitting:
-        for status in runtime_root().glob(f"*/{name}.status"):
-            told = json.loads(status.read_text())
-            raise UsageError(
-                f"{name} has ended{': ' + told['error'] if 'error' in told else ''}; see {status.parent}"
-            )
-    if not nics:
-        raise UsageError("no NIC is up; start some with `nicemu up examples/two_storage_nodes.toml`")
-    names = ", ".join(f"{nic.name} ({nic.topology})" for nic in nics)
-    raise UsageError(f"--nic must name one of the NICs that are up: {names}")
-
-
-def ask(nic: RunningNic, operation: str, **operands: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Ask a NIC process something and return its answer.
-
-    Raises: NicemuError with the NIC's sentence if it refuses or does not answer.
-    """
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
-        try:
-            link.settimeout(10.0)
-            link.connect(str(nic.socket))
-            send(link, {"op": operation, **operands})
-            answer = receive(link)
-        except OSError as error:
-            raise NicemuError(f"{nic.name} does not answer: {error}") from error
-    if answer is None:
-        raise NicemuError(f"{nic.name} closed the connection")
-    if "error" in answer[0]:
-        raise NicemuError(str(answer[0]["error"]))
-    return answer[0]
-
-
 def bring_up(
     topology: Path,
     *,
     fabric: str | None = None,
     pcap: Path | None = None,
     trace: Path | None = None,
+    only: Sequence[str] = (),
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[RunningNic]:
     """Start the NICs of a topology in the background and return when they serve."""
     instance = Instance.start(
-        topology, fabric=fabric, pcap=pcap, trace=trace, attached=False, progress=progress
+        topology, fabric=fabric, pcap=pcap, trace=trace, only=only, attached=False, progress=progress
     )
     return instance.detach()
-
-
-def take_down(topology: Path | None) -> list[str]:
-    """Stop the NICs of a topology (of all, without one); return the names of those that were stopped.
-
-    Raises: UsageError if none of it is up.
-    """
-    wanted = None if topology is None else load_topology(topology).name
-    stopped: list[str] = []
-    for folder in sorted(path for path in runtime_root().iterdir() if path.is_dir()):
-        nics = [nic for nic in running_nics() if nic.socket.parent == folder]
-        if not _is_abandoned(folder) and (not nics or (folder / "attached").exists()):
-            continue  # somebody is starting it, or runs it and will stop it
-        if wanted is not None and all(nic.topology != wanted for nic in nics):
-            continue
-        state = folder / "state.json"
-        trace = json.loads(state.read_text()).get("trace") if state.exists() else None
-        for nic in nics:
-            _stop(nic)
-            stopped.append(nic.name)
-        if trace is not None:
-            merge_traces(Path(trace))
-        shutil.rmtree(folder, ignore_errors=True)
-        _lock_of(folder).unlink(missing_ok=True)
-    if not stopped:
-        raise UsageError(f"{'no topology' if wanted is None else f'topology {wanted}'} is up")
-    return stopped
-
-
-def _is_abandoned(folder: Path) -> bool:
-    """Whether nobody holds the lock of a topology's folder."""
-    try:
-        with _lock_of(folder).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
-    return True
-
-
-def _stop(nic: RunningNic) -> None:
-    try:
-        ask(nic, "stop")
-    except NicemuError:
-        os.kill(nic.pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while _alive(nic.pid) and nic.socket.exists():
-        if time.monotonic() > deadline:
-            os.kill(nic.pid, signal.SIGKILL)
-            return
-        time.sleep(0.01)

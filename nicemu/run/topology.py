@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 import tomllib
 from dataclasses import dataclass
+from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from nicemu.errors import UsageError
 from nicemu.programs import find_program
 
 FABRICS = ("direct", "udp", "shm")
+MIN_KEY_BYTES = 16
+_NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address"}
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -29,7 +32,7 @@ class NamespaceEntry:
 
 @dataclass(frozen=True, slots=True)
 class NicEntry:
-    """One NIC of a topology."""
+    """One NIC of a topology. `address`: where it is reached, if that is not to be found on loopback."""
 
     name: str
     p4: Path
@@ -39,17 +42,24 @@ class NicEntry:
     memory_bytes: int
     spin_us: int
     nap_us: int
+    address: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A topology file, checked."""
+    """A topology file, checked. `key_file` holds what its NICs prove to each other that they know."""
 
     name: str
     path: Path
     fabric: str
     nics: tuple[NicEntry, ...]
     faults: dict[str, float]
+    key_file: Path | None = None
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether the NICs have addresses of their own, so that they may run on several machines."""
+        return any(nic.address is not None for nic in self.nics)
 
 
 def parse_size(value: object, where: str) -> int:
@@ -72,7 +82,7 @@ def load_topology(path: str | Path) -> Topology:
         data = tomllib.loads(place.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{place}: {error}") from error
-    _only(data, {"name", "fabric", "nic", "faults"}, str(place))
+    _only(data, {"name", "fabric", "nic", "faults", "key_file"}, str(place))
     fabric = data.get("fabric", "direct")
     if fabric not in FABRICS:
         raise UsageError(f"{place}: fabric {fabric!r} is none of {', '.join(FABRICS)}")
@@ -83,7 +93,64 @@ def load_topology(path: str | Path) -> Topology:
     name = data.get("name", place.stem)
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name):
         raise UsageError(f"{place}: name {name!r} is no word of up to 40 letters, digits, _ . -")
-    return Topology(name, place, fabric, entries, _faults(data.get("faults", {}), f"{place}: faults"))
+    faults = _faults(data.get("faults", {}), f"{place}: faults")
+    key_file = data.get("key_file")
+    if key_file is not None and not isinstance(key_file, str):
+        raise UsageError(f"{place}: key_file must name a file")
+    topology = Topology(
+        name, place, fabric, entries, faults, place.parent / key_file if key_file is not None else None
+    )
+    _check_addresses(topology)
+    return topology
+
+
+def _check_addresses(topology: Topology) -> None:
+    """Refuse addresses that cannot work. Raises: UsageError."""
+    if not topology.is_spread:
+        return
+    addresses = [nic.address for nic in topology.nics]
+    where = str(topology.path)
+    if None in addresses:
+        raise UsageError(f"{where}: nic.{topology.nics[addresses.index(None)].name} needs an address, too")
+    if len(set(addresses)) < len(addresses):
+        raise UsageError(f"{where}: two NICs have the same address")
+    if topology.fabric != "udp":
+        raise UsageError(f'{where}: NICs with addresses are joined by fabric = "udp"')
+    loopback = all(ip_address(str(address)).is_loopback for address in addresses)
+    if not loopback and topology.key_file is None:
+        raise UsageError(
+            f"{where}: its NICs are reached over a network; name a key_file, the same on every machine "
+            "(head -c 32 /dev/urandom | base64 > FILE; chmod 600 FILE)"
+        )
+
+
+def _address(table: dict[str, Any], where: str) -> str | None:
+    address = table.get("address")
+    if address is None:
+        return None
+    try:
+        found = IPv4Address(address)
+    except ValueError as error:
+        raise UsageError(f"{where}.address is {address!r}; it must be an IPv4 address") from error
+    if found.is_unspecified or found.is_multicast or not isinstance(address, str):
+        raise UsageError(f"{where}.address is {address!r}; it must be the address of one machine")
+    return str(found)
+
+
+def read_key(path: Path) -> bytes:
+    """Return the key that a topology's NICs share.
+
+    Raises: UsageError if the file is missing, open to others or short.
+    """
+    try:
+        mode, key = path.stat().st_mode, path.read_bytes().strip()
+    except OSError as error:
+        raise UsageError(f"key_file {path}: {error.strerror}") from error
+    if mode & 0o077:
+        raise UsageError(f"key_file {path} is open to others; chmod 600 {path}")
+    if len(key) < MIN_KEY_BYTES:
+        raise UsageError(f"key_file {path} holds {len(key)} bytes; a key has at least {MIN_KEY_BYTES}")
+    return key
 
 
 def _faults(table: Any, where: str) -> dict[str, float]:  # noqa: ANN401 - TOML
@@ -115,7 +182,7 @@ def _number(table: dict[str, Any], key: str, default: int, where: str) -> int:
 def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noqa: ANN401 - TOML
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
         raise UsageError(f"{where}: a NIC's name is a word of up to 40 letters, digits, _ -")
-    _only(table, {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us"}, where)
+    _only(table, _NIC_KEYS, where)
     for key in ("p4", "firmware"):
         if not isinstance(table.get(key), str):
             raise UsageError(f"{where}.{key} must name a file")
@@ -137,6 +204,7 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
         parse_size(table.get("memory", "64 MiB"), f"{where}.memory"),
         _number(table, "spin_us", 50, where),
         _number(table, "nap_us", 200, where),
+        _address(table, where),
     )
 
 

@@ -21,10 +21,10 @@ import pytest
 from nicemu import firmware
 from nicemu.errors import NicemuError
 from nicemu.p4 import CompileError, compile_text
-from nicemu.run import Instance
+from nicemu.run import Instance, load_topology
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/triggers.md", "docs/firmware.md", "docs/p4.md")
+PAGES = ("README.md", "docs/triggers.md", "docs/firmware.md", "docs/p4.md", "docs/topology.md")
 TOPOLOGY = "examples/two_storage_nodes.toml"
 TIMEOUT_S = 300.0
 GONE_S = 20.0
@@ -140,6 +140,32 @@ def test_a_snippet_runs(block: Block, tmp_path: Path, monkeypatch: pytest.Monkey
     monkeypatch.chdir(folder_of(block.page, tmp_path))
     code = compile(block.text, place(block), "exec", dont_inherit=True)
     exec(code, {"__name__": "snippet"})
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=place)
+def test_a_topology_on_a_page_is_read(block: Block, tmp_path: Path) -> None:
+    path = tmp_path / "page.toml"
+    path.write_text(block.text, encoding="utf-8")
+    assert load_topology(path).nics
+
+
+NIC = '[nic.a]\np4 = "p4/kvserve.p4"\nfirmware = "firmware/kv_storage.py"\n'
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["unheard_of = 1\n" + NIC, NIC + "unheard_of = 1\n", NIC + "[[nic.a.namespace]]\nunheard_of = 1\n"]
+    + [NIC + "[faults]\nunheard_of = 1\n"],
+)
+def test_every_key_of_a_topology_is_described(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "unknown.toml"
+    path.write_text(text)
+    with pytest.raises(NicemuError, match="unheard_of") as refused:
+        load_topology(path)
+    known = str(refused.value).split("known are ")[1].split(", ")
+    cells = [cell for row in rows_of("docs/topology.md", "Keys") for cell in row]
+    described = {code.strip("[]").split(".")[-1] for cell in cells for code in codes(cell)}
+    assert set(known) - described <= {"nic"}
 
 
 # What needs NICs that are up

@@ -175,3 +175,14 @@ def test_captures_and_traces_say_what_happened(tmp_path: Path) -> None:
     assert {("compute0", block) for block in ("port", "pipeline", "firmware", "trigger", "host")} <= rows
     assert all(event["ts"] >= 0 and event["dur"] > 0 for event in events if event["ph"] == "X")
     assert not list(tmp_path.glob("*.part"))
+
+
+def test_a_runtime_folder_too_deep_for_sockets_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deep = tmp_path / ("d" * 120)
+    deep.mkdir(mode=0o700)
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(deep))
+    with pytest.raises(UsageError, match="107 are possible; set XDG_RUNTIME_DIR to a shorter path"):
+        Instance.start("examples/two_storage_nodes.toml", data=tmp_path)
+    assert not list((deep / "nicemu").iterdir())

@@ -9,6 +9,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.run import load_topology
+from nicemu.run.topology import read_key
 
 GOOD = """
 name = "one"
@@ -87,3 +88,45 @@ def test_what_is_wrong_with_a_topology_is_named(tmp_path: Path, good: str, bad: 
     assert good in GOOD
     with pytest.raises(UsageError, match=message):
         load(tmp_path, GOOD.replace(good, bad))
+
+
+SPREAD = f"""
+fabric = "udp"
+[nic.a]
+{PROGRAMS}address = "%s"
+[nic.b]
+{PROGRAMS}address = "%s"
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        (SPREAD % ("127.0.0.1", "127.0.0.1"), "two NICs have the same address"),
+        (SPREAD % ("192.0.2.1", "192.0.2.2"), "reached over a network; name a key_file"),
+        (SPREAD % ("224.0.0.1", "127.0.0.1"), "must be the address of one machine"),
+        (SPREAD % ("0.0.0.0", "127.0.0.1"), "must be the address of one machine"),
+        (SPREAD % ("elsewhere", "127.0.0.1"), "must be an IPv4 address"),
+        (SPREAD.replace('fabric = "udp"', "") % ("127.0.0.1", "127.0.0.2"), 'joined by fabric = "udp"'),
+        (SPREAD.replace('address = "%s"\n', "", 1) % "127.0.0.2", "nic.a needs an address, too"),
+        ("key_file = 3\n" + SPREAD % ("127.0.0.1", "127.0.0.2"), "key_file must name a file"),
+    ],
+)
+def test_addresses_that_cannot_work_are_named(tmp_path: Path, text: str, sentence: str) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        load(tmp_path, text)
+
+
+def test_a_key_is_long_and_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.key"
+    with pytest.raises(UsageError, match="No such file"):
+        read_key(path)
+    path.write_bytes(b"0123456789abcdef\n")
+    path.chmod(0o644)
+    with pytest.raises(UsageError, match="open to others; chmod 600"):
+        read_key(path)
+    path.chmod(0o600)
+    assert read_key(path) == b"0123456789abcdef"
+    path.write_bytes(b"short")
+    with pytest.raises(UsageError, match="holds 5 bytes; a key has at least 16"):
+        read_key(path)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the pipeline says of a frame, carried out: counters, firmware events, host, port, drop."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nicemu.firmware import Event
+from nicemu.pipeline import CounterAdd, Disposition, EventPosted
+from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
+
+from .datapath import DOWN_ADD
+
+if TYPE_CHECKING:
+    from .device import SmartNic
+
+
+class PacketPath:
+    """The way of a request's frame through one NIC."""
+
+    def __init__(self, device: SmartNic) -> None:
+        self._device = device
+
+    def match(self, frame: bytes) -> None:
+        """Give a frame to the pipeline and carry its verdict out."""
+        device = self._device
+        try:
+            verify_udp_checksum(UdpFrame.decode(frame))
+        except MalformedError as error:
+            if error.reason in ("udp.checksum", "ip.checksum"):
+                device.drops[error.reason] += 1
+                return
+        verdict = device.pipeline.process(frame, 0)
+        device.trace(
+            "pipeline", verdict.disposition.value, {"bytes": len(frame), "reason": verdict.drop_reason}
+        )
+        for effect in verdict.effects:
+            if isinstance(effect, CounterAdd):
+                self._count(effect)
+        posted = [effect for effect in verdict.effects if isinstance(effect, EventPosted)]
+        for position, event in enumerate(posted):
+            held = verdict.frame if position == 0 and verdict.disposition is Disposition.FIRMWARE else b""
+            self._post(Event(event.name, event.fields, held))
+        if verdict.disposition is Disposition.HOST:
+            device.to_host(verdict.frame, (0,))
+        elif verdict.disposition is Disposition.PORT:
+            device.send_frame(verdict.frame)
+        elif verdict.disposition is Disposition.DROP:
+            device.drops[verdict.drop_reason] += 1
+        elif not posted:
+            device.drops["pipeline.held_without_event"] += 1
+
+    def _count(self, effect: CounterAdd) -> None:
+        counters = self._device.unit.state.counters
+        if effect.counter < len(counters) and counters[effect.counter].allocated:
+            self._device.rings.push(DOWN_ADD, effect.counter, effect.value, 0)
+        else:
+            self._device.drops["pipeline.counter_not_allocated"] += 1
+
+    def _post(self, event: Event) -> None:
+        device = self._device
+        handler = device.firmware.events.get(event.name)
+        if handler is None:
+            device.drops["firmware.no_handler"] += 1
+            device.card.deliver(event, (0,))
+        elif len(device.scheduler.tasks) >= device.config.event_queue_depth:
+            device.drops["firmware.queue_full"] += 1
+            device.card.deliver(event, (0,))
+        else:
+            device.start_task(event.name, handler(device.nic, event), event)
