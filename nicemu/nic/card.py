@@ -39,6 +39,7 @@ class FirmwareCard:
         self.landing: deque[LandingSlot] = deque()
         self.held: dict[Task, list[LandingSlot | int]] = {}
         self.signals: dict[int, tuple[Signal, int]] = {}
+        self.keys: set[int] = set()
         self._resting: deque[int] = deque()
         self._next_cookie = 1
 
@@ -115,6 +116,7 @@ class FirmwareCard:
             access |= Access.REMOTE_WRITE | Access.REMOTE_READ
         address = memory.allocate(length_bytes)
         region = memory.register(SERVICE_PD, address, length_bytes, access, FIRMWARE)
+        self.keys.add(region.key)
         return Buffer(address, length_bytes, region.key)
 
     def allocate_counter(self, pd: int) -> int:
@@ -151,6 +153,8 @@ class FirmwareCard:
         renewed = self._device.memory.register(
             SERVICE_PD, buffer.address, buffer.length_bytes, region.access, FIRMWARE
         )
+        self.keys.discard(buffer.key)
+        self.keys.add(renewed.key)
         return Buffer(buffer.address, buffer.length_bytes, renewed.key)
 
     def counter_value(self, counter: int) -> tuple[int, int]:

@@ -96,6 +96,7 @@ class SmartNic:
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
         self.transport = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
         self.storage = Storage(config, self.memory, lambda: self.now_ns) if config.namespaces else None
+        self.memory.keep()
         self.owners: dict[int, Owner] = {}
         self.inboxes: dict[str, Backing] = {}
         self.peer_memory: dict[str, list[Backing]] = {}
@@ -281,9 +282,11 @@ class SmartNic:
 
     # Firmware
 
-    def load_firmware(self, registry: Registry, now_ns: int) -> None:
+    def load_firmware(self, registry: Registry, now_ns: int) -> list[tuple[str, int]]:
         """Replace the firmware: tasks of the old one end, their packets go to the host, events to the new
-        one.
+        one. Its memory, keys and queue pairs go with it.
+
+        Returns peers and their queue pairs that have lost the other end.
         """
         self.now_ns = now_ns
         events = [task.event for task in self.scheduler.tasks]
@@ -291,11 +294,29 @@ class SmartNic:
         for event in events:
             if isinstance(event, Event):
                 self.card.deliver(event, (0,))
+        lost = self._take_back_from_firmware()
         self.firmware = registry
         self.start_error = ""
         if registry.start is not None:
             self.scheduler.spawn("start", registry.start(self.nic), now_ns)
         self.settle()
+        return lost
+
+    def _take_back_from_firmware(self) -> list[tuple[str, int]]:
+        """Destroy the firmware's queue pairs, take its keys back, free its memory unless something uses it."""
+        pairs = self.queue_pairs
+        own = [qp for qp in pairs.numbers if self.arena.rdma.queue_pairs[qp].owner == FIRMWARE]
+        lost = [(pairs.numbers[qp], pairs.remote_numbers[qp]) for qp in own if qp in pairs.remote_numbers]
+        with self.rings.paused():
+            for qp in own:
+                pairs.destroy(qp)
+            for key in self.card.keys:
+                self.memory.deregister(key)
+            self.drain_peers()
+        self.card.keys.clear()
+        if self.storage is None or self.storage.outstanding == 0:
+            self.memory.free_firmware()
+        return lost
 
     def _call_hook(self, name: str, hook: Callable[..., Any], operand: object) -> Any:  # noqa: ANN401
         try:
@@ -352,9 +373,14 @@ class SmartNic:
         return self.queue_pairs.offer(qp, private)
 
     def disconnected(self, qp: int, now_ns: int) -> None:
-        """The peer of a firmware queue pair is gone; one of a host process is that process's to destroy."""
+        """The other end of a queue pair is gone: the firmware's goes too, a host process's is in error."""
         self.now_ns = now_ns
-        if qp not in self.queue_pairs.numbers or self.arena.rdma.queue_pairs[qp].owner != FIRMWARE:
+        if qp not in self.queue_pairs.numbers:
+            return
+        if self.arena.rdma.queue_pairs[qp].owner != FIRMWARE:
+            with self.rings.paused():
+                self.queue_pairs.fail(qp)
+            self.settle()
             return
         if self.firmware.disconnect is not None:
             with suppress(NicemuError):

@@ -47,7 +47,7 @@ class NicMemory:
         self.quarantined: set[int] = set()
         self._state = state
         self._next_host = HOST_MEMORY
-        self._free_from = NIC_MEMORY
+        self._free_from = self._kept = self._used_to = NIC_MEMORY
         self.own = self._add(Backing.memfd("nicemu-nic", memory_bytes), NIC_MEMORY, "nic", 0)
 
     def _add(self, backing: Backing, bus_address: int, kind: str, owner: int) -> Piece:
@@ -80,7 +80,7 @@ class NicMemory:
         piece.window.backing.close()
 
     def allocate(self, length_bytes: int) -> int:
-        """Return the bus address of page-aligned NIC memory, zeroed; it is never given back.
+        """Return the bus address of page-aligned NIC memory, zeroed; `free_firmware` alone gives it back.
 
         Raises: ResourceError if the NIC's memory does not suffice.
         """
@@ -89,7 +89,18 @@ class NicMemory:
             left = self.own.window.end - self._free_from
             raise ResourceError(f"{length_bytes} bytes of NIC memory wanted, {left} left; raise memory_bytes")
         address, self._free_from = self._free_from, self._free_from + rounded
+        used_before = max(0, min(self._used_to, self._free_from) - address)
+        self.space.view(address, rounded)[:used_before] = bytes(used_before)
+        self._used_to = max(self._used_to, self._free_from)
         return address
+
+    def keep(self) -> None:
+        """What has been allocated up to here is the device's own."""
+        self._kept = self._free_from
+
+    def free_firmware(self) -> None:
+        """Give back all that was allocated since `keep`; no region lies in it, nothing moves there."""
+        self._free_from = self._kept
 
     def register(
         self, pd: int, address: int, length_bytes: int, access: Access, owner: int, counter: int | None = None

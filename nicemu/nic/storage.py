@@ -48,6 +48,8 @@ class Storage:
         self._initiator = NvmeInitiator(
             LocalRegisters(self.controller, now), memory.space, base, queue_bytes, depth=DEPTH, name="nic"
         )
+        self.outstanding = 0
+        """Commands that have not completed: their buffers are in use."""
         self._waiting: deque[tuple[IoOpcode, int, int, int, int, Any]] = deque()
         self._initiator.start(now())
         for _ in range(64):
@@ -67,6 +69,7 @@ class Storage:
         command = (_OPCODES[opcode], nsid, slba, block_count, address, cookie)
         if self._waiting or self._initiator.submit(*command) is None:
             self._waiting.append(command)
+        self.outstanding += 1
 
     def complete(self, tag: int, status: NvmeStatus, now_ns: int) -> None:
         """Hear from the driver that an I/O is done."""
@@ -84,6 +87,7 @@ class Storage:
             except UsageError:  # nobody is left to raise to
                 reaped.append((self._waiting[0][-1], NvmeStatus.INVALID_FIELD))
             self._waiting.popleft()
+        self.outstanding -= len(reaped)
         return self.controller.take_io(), reaped
 
     def next_deadline_ns(self) -> int | None:

@@ -310,7 +310,8 @@ class NicProcess:
             self._reply(link, described)
         elif operation == "flash":
             registry = load_firmware(Path(message["path"]), self._watchdog.load)
-            self.device.load_firmware(registry, self._clock.now_ns())
+            for peer, qp in self.device.load_firmware(registry, self._clock.now_ns()):
+                self._links.disconnect(peer, qp)
             if self.device.start_error:
                 raise NicemuError(
                     f"@on_start failed, and nothing handles events now: {self.device.start_error}"

@@ -154,8 +154,12 @@ NIC = '[nic.a]\np4 = "p4/kvserve.p4"\nfirmware = "firmware/kv_storage.py"\n'
 
 @pytest.mark.parametrize(
     "text",
-    ["unheard_of = 1\n" + NIC, NIC + "unheard_of = 1\n", NIC + "[[nic.a.namespace]]\nunheard_of = 1\n"]
-    + [NIC + "[faults]\nunheard_of = 1\n"],
+    [
+        "unheard_of = 1\n" + NIC,
+        NIC + "unheard_of = 1\n",
+        NIC + "[[nic.a.namespace]]\nunheard_of = 1\n",
+        NIC + "[faults]\nunheard_of = 1\n",
+    ],
 )
 def test_every_key_of_a_topology_is_described(text: str, tmp_path: Path) -> None:
     path = tmp_path / "unknown.toml"

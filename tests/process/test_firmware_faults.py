@@ -16,7 +16,7 @@ from nicemu.errors import ControlError, NicemuError
 from nicemu.p4 import compile_program
 from nicemu.programs import find_program
 from nicemu.run import Instance, ask
-from tests.process.live_nics import LiveHost, eventually, live_nics, statistics
+from tests.process.live_nics import LAYOUT, LiveHost, eventually, live_nics, statistics
 
 pytestmark = pytest.mark.process
 
@@ -168,3 +168,18 @@ def test_waiting_again_and_again_takes_one_trigger_slot(nics: Instance, host: Li
     counter.add(1)
     counter.wait(1)
     assert eventually(lambda: statistics(nics.nics[0])["trigger.slots_in_use"] == before)
+
+
+def test_new_firmware_of_a_storage_nic_takes_the_place_of_the_old_one_again_and_again(
+    nics: Instance, host: LiveHost
+) -> None:
+    """Its memory is given back; a host connects anew; what is durable stays."""
+    nic = nics.nics[1]
+    assert host.nic.connected_peers() == ["storage0", "storage1"]
+    for _ in range(12):
+        ask(nic, "flash", path=str(find_program("firmware/kv_storage.py")))
+        assert eventually(lambda: host.nic.connected_peers() == ["storage1"])
+        host.nic.connect("storage0", slot_count=64, slot_bytes=LAYOUT.chunk_bytes)
+        assert host.nic.connected_peers() == ["storage0", "storage1"]
+    assert host.fetch(SESSION) is not None
+    host.resume.offer()

@@ -271,10 +271,13 @@ def test_a_read_or_atomic_without_the_right_is_refused(
     assert set(granted_bytes(bench, peer)) == {0}
 
 
-def test_a_peer_cannot_take_down_a_queue_pair_of_a_process(bench: Bench) -> None:
+def test_a_peer_that_disconnects_leaves_the_queue_pair_of_a_process_in_error_for_it_to_destroy(
+    bench: Bench,
+) -> None:
     peer = bench.nic.connect("there")
     bench.here.disconnected(peer.qp_num, 0)
-    assert bench.nic.connected_peers() == ["there"]
+    assert bench.nic.connected_peers() == []
+    assert list(bench.here.queue_pairs.numbers) == [peer.qp_num]
     bench.nic.close()
     assert bench.here.queue_pairs.numbers == {}
 
