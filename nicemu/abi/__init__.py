@@ -6,24 +6,31 @@ Imports nothing but errors. Specifications: fi_trigger(3), fi_cntr(3), ibv_post_
 """
 
 from . import registers
+from .check import Finding, Severity, check_program
 from .commands import (
     ABI_VERSION,
     ARMED,
     COMMAND,
     COMPLETION,
     NOBODY,
+    OPERATION_SHIFT,
+    POSTED,
     RESPONSE,
     SIGNALED,
+    TRANSMITTED,
     WORK,
     CommandCode,
     CommandStatus,
     pack_deferred,
+    pack_program,
     pack_work,
     unpack_work,
 )
 from .connection import Connection, SharedMemory
+from .limits import PROFILES, FiringOrder, Limits
 from .program import Condition, Program, RemoteSpan, Span, Step
-from .work import MAX_SGE, Access, DeferredWork, Opcode, Sge, WorkCompletion, WorkRequest
+from .target import Capabilities, ProgramTarget, TargetCounter, TargetProgram, Unsupported
+from .work import MAX_SGE, Access, AtomicOperation, DeferredWork, Opcode, Sge, WorkCompletion, WorkRequest
 
 __all__ = [
     "ABI_VERSION",
@@ -32,25 +39,41 @@ __all__ = [
     "COMPLETION",
     "MAX_SGE",
     "NOBODY",
+    "OPERATION_SHIFT",
+    "POSTED",
+    "PROFILES",
     "RESPONSE",
     "SIGNALED",
+    "TRANSMITTED",
     "WORK",
     "Access",
+    "AtomicOperation",
+    "Capabilities",
     "CommandCode",
     "CommandStatus",
     "Condition",
     "Connection",
     "DeferredWork",
+    "Finding",
+    "FiringOrder",
+    "Limits",
     "Opcode",
     "Program",
+    "ProgramTarget",
     "RemoteSpan",
+    "Severity",
     "Sge",
     "SharedMemory",
     "Span",
     "Step",
+    "TargetCounter",
+    "TargetProgram",
+    "Unsupported",
     "WorkCompletion",
     "WorkRequest",
+    "check_program",
     "pack_deferred",
+    "pack_program",
     "pack_work",
     "registers",
     "unpack_work",

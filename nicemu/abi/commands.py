@@ -9,16 +9,24 @@ is never taken.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 
 import numpy as np
 
 from nicemu.errors import UsageError
 
-from .work import MAX_SGE, DeferredWork, Opcode, Sge, WorkRequest
+from .work import MAX_SGE, AtomicOperation, DeferredWork, Opcode, Sge, WorkRequest
 
 ABI_VERSION = 1
 SIGNALED = 1
 """Flag of a work request: its completion enters the completion queue."""
+
+TRANSMITTED = 2
+"""Flag: the operation completes when its last byte has left."""
+POSTED = 4
+"""Flag: posted for now, not deferred; the NIC's own."""
+OPERATION_SHIFT = 4
+"""Bits 4 to 6 of `options` are an ATOMIC's operation."""
 
 NOBODY = -1
 """No completion counter."""
@@ -44,8 +52,9 @@ WORK = np.dtype(
 )
 """One work request. Atomics keep `compare_add` in `sge1_address` and `swap` in the two words behind it;
 counter operations keep the operand in `remote_address` and the target counter in `rkey`; a firmware event its
-cookie in
-`wr_id`."""
+cookie in `wr_id` and its value in `remote_address`; NVMe operations the first block in `remote_address` and
+the namespace in `rkey`; tagged work the tag in `remote_address` and, receiving, the bits to ignore in
+`sge1_address`."""
 
 ARMED = np.dtype(
     [
@@ -59,7 +68,10 @@ ARMED = np.dtype(
         ("prev", "i4"),
         ("owner", "i4"),
         ("state", "u1"),
-        ("padding", "u1", 23),
+        ("padding", "u1", 7),
+        ("window", "u4"),
+        ("spare", "u4"),
+        ("key", "u8"),
     ]
 )
 """Deferred work: the work, when it fires, and (for the NIC alone) its links in the trigger unit."""
@@ -84,6 +96,12 @@ assert (WORK.itemsize, ARMED.itemsize) == (64, 128)
 assert COMMAND.itemsize == RESPONSE.itemsize == COMPLETION.itemsize == 64
 
 
+_ATOMICS = (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD, Opcode.ATOMIC)
+_ONE_PIECE = (Opcode.RECV, Opcode.TAGGED_RECV)
+_NVME = (Opcode.NVME_READ, Opcode.NVME_WRITE)
+_WITHOUT_WORK = (Opcode.COUNTER_ADD, Opcode.COUNTER_SET, Opcode.FIRMWARE_EVENT, Opcode.WRITE_BACK)
+
+
 class CommandCode(enum.IntEnum):
     """What a command asks for; `words` are its operands."""
 
@@ -103,6 +121,9 @@ class CommandCode(enum.IntEnum):
     """Remove all armed work of this owner. value: how many were removed."""
     POST_RECEIVE = 8
     """words: first record in the staging area, how many."""
+    ARM_PROGRAM = 9
+    """words: bus address of armed-work records in memory that the owner shared, how many; all or nothing.
+    value: sequence of the first; the NIC stores sequence and slot of each in its record."""
 
 
 class CommandStatus(enum.IntEnum):
@@ -137,12 +158,19 @@ def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> N
     """
     if len(work.sges) > MAX_SGE:
         raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE}")
-    atomic = work.opcode in (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
-    if atomic and (len(work.sges) != 1 or work.sges[0].length != 8):
+    atomic = work.opcode in _ATOMICS
+    fetches = work.opcode is not Opcode.ATOMIC
+    wrong = [sge for sge in work.sges if sge.length != 8] or len(work.sges) > 1
+    if atomic and (wrong or (fetches and not work.sges)):
         raise UsageError("an atomic takes exactly one local piece, of 8 bytes, for the old value")
+    if work.opcode in _ONE_PIECE and len(work.sges) > 1:
+        raise UsageError(f"a {work.opcode.name} takes at most one local piece (EINVAL)")
+    options = SIGNALED if work.signaled else 0
+    options |= TRANSMITTED if work.transmitted else 0
+    options |= work.operation << OPERATION_SHIFT
     fields = {
         "opcode": work.opcode,
-        "options": SIGNALED if work.signaled else 0,
+        "options": options,
         "sge_count": len(work.sges),
         "cq": cq,
         "qp": qp_num,
@@ -159,6 +187,10 @@ def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> N
         fields["sge1_address"] = work.compare_add
         fields["sge1_length"] = work.swap & 0xFFFFFFFF
         fields["sge1_lkey"] = work.swap >> 32
+    if work.opcode in (Opcode.TAGGED_SEND, Opcode.TAGGED_RECV):
+        fields["remote_address"] = work.tag
+    if work.opcode is Opcode.TAGGED_RECV:
+        fields["sge1_address"] = work.ignore
     _store(record, fields)
 
 
@@ -173,7 +205,9 @@ def unpack_work(record: np.void) -> WorkRequest:
         )
         for position in range(min(int(record["sge_count"]), MAX_SGE))
     )
-    atomic = opcode in (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
+    atomic = opcode in _ATOMICS
+    tagged = opcode in (Opcode.TAGGED_SEND, Opcode.TAGGED_RECV)
+    options = int(record["options"])
     return WorkRequest(
         opcode,
         sges,
@@ -183,7 +217,11 @@ def unpack_work(record: np.void) -> WorkRequest:
         int(record["sge1_address"]) if atomic else 0,
         int(record["sge1_length"]) | int(record["sge1_lkey"]) << 32 if atomic else 0,
         int(record["wr_id"]),
-        bool(int(record["options"]) & SIGNALED),
+        bool(options & SIGNALED),
+        AtomicOperation(options >> OPERATION_SHIFT & 7),
+        int(record["remote_address"]) if tagged else 0,
+        int(record["sge1_address"]) if opcode is Opcode.TAGGED_RECV else 0,
+        bool(options & TRANSMITTED),
     )
 
 
@@ -201,13 +239,13 @@ def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
         "trigger": deferred.trigger,
         "completion": NOBODY if deferred.completion is None else deferred.completion,
     }
-    if opcode in (Opcode.COUNTER_ADD, Opcode.COUNTER_SET, Opcode.FIRMWARE_EVENT):
+    if opcode in _WITHOUT_WORK:
         if deferred.completion is not None:
             raise UsageError(f"{opcode.name} has no completion counter (EINVAL); leave it out")
         if work is not None:
             raise UsageError(f"{opcode.name} holds no work request, this one holds a {work.opcode.name}")
         if opcode is Opcode.FIRMWARE_EVENT:
-            fields["wr_id"] = deferred.cookie
+            fields |= {"wr_id": deferred.cookie, "remote_address": deferred.value}
         else:
             fields |= {"remote_address": deferred.value, "rkey": deferred.target}
     elif work is None:
@@ -216,4 +254,14 @@ def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
         raise UsageError(f"{opcode.name} cannot hold a work request for {work.opcode.name}")
     else:
         pack_work(record, work, deferred.qp_num, cq)
+    if opcode in _NVME:
+        fields |= {"remote_address": deferred.slba, "rkey": deferred.nsid}
     _store(record, fields)
+
+
+def pack_program(work: Sequence[DeferredWork]) -> np.ndarray:
+    """Return ARMED records of a whole program. Raises: UsageError as `pack_deferred`."""
+    records = np.zeros(len(work), ARMED)
+    for record, deferred in zip(records, work, strict=True):
+        pack_deferred(record, deferred)
+    return records

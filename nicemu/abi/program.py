@@ -7,20 +7,27 @@ of its own may take it over whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
 
 from nicemu.errors import UsageError
 
-from .work import DeferredWork, Opcode, Sge, WorkRequest
+from .check import Finding, check_program
+from .limits import Limits
+from .work import AtomicOperation, DeferredWork, Opcode, Sge, WorkRequest
 
 
 class CounterLike(Protocol):
-    """Anything with a counter's number."""
+    """Anything with a counter's number and name."""
 
     @property
     def index(self) -> int:
         """The counter's number."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """What people call it."""
         ...
 
 
@@ -30,6 +37,7 @@ class Condition:
 
     counter: int
     threshold: int
+    name: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +73,10 @@ class RemoteSpan:
         return RemoteSpan(self.qp_num, self.address + start, stop - start, self.rkey)
 
 
+Pieces: TypeAlias = Span | tuple[Span, ...]
+"""Local memory of one operation: one piece, or two that are gathered or scattered."""
+
+
 def _bounds(part: slice, length_bytes: int) -> tuple[int, int]:
     """Return where a piece begins and ends; unlike a list's, it does not end where the memory does."""
     start, stop, step = part.indices(length_bytes)
@@ -75,27 +87,35 @@ def _bounds(part: slice, length_bytes: int) -> tuple[int, int]:
 
 
 class Step:
-    """The operation behind a condition; exactly one of its methods is called."""
+    """The operation behind a condition; exactly one of its methods is called.
+
+    What data operations have in common: `then` counts the end, success or error; `signaled` puts an entry
+    into the completion queue also when all is well; `transmitted` ends the operation when its last byte has
+    left instead of when it has been delivered; `write_back` publishes the *triggering* counter once more when
+    the end has been counted (useful where `then` is that counter), for one more trigger slot.
+    Source: fi_trigger(3), DEFERRED WORK QUEUES; fi_cq(3), completion levels; fi_cxi(7), FI_CXI_CNTR_WB.
+    """
 
     def __init__(self, program: Program, condition: Condition) -> None:
         self._program = program
         self._condition = condition
 
-    def _arm(self, work: WorkRequest, qp_num: int, then: CounterLike | None) -> None:
-        completion = None if then is None else then.index
-        self._program.append(
-            DeferredWork(
-                self._condition.counter,
-                self._condition.threshold,
-                work.opcode,
-                work,
-                qp_num,
-                completion,
-            )
-        )
+    def _defer(self, opcode: Opcode, work: WorkRequest | None = None, **fields: int | None) -> None:
+        condition = self._condition
+        deferred = DeferredWork(condition.counter, condition.threshold, opcode, work)
+        self._program.append(replace(deferred, **fields) if fields else deferred)  # type: ignore[arg-type]
+
+    def _arm(
+        self, work: WorkRequest, qp_num: int, then: CounterLike | None, write_back: bool, **fields: int
+    ) -> None:
+        completion = None if then is None else self._program.named(then)
+        self._defer(work.opcode, work, qp_num=qp_num, completion=completion, **fields)
+        if write_back:
+            counter, threshold = self._condition.counter, self._condition.threshold + 1
+            self._program.append(DeferredWork(counter, threshold, Opcode.WRITE_BACK))
 
     @staticmethod
-    def _pieces(local: Span | tuple[Span, ...], remote: RemoteSpan) -> tuple[Sge, ...]:
+    def _pieces(local: Pieces, remote: RemoteSpan) -> tuple[Sge, ...]:
         spans = (local,) if isinstance(local, Span) else local
         length = sum(span.length_bytes for span in spans)
         if length != remote.length_bytes:
@@ -104,31 +124,102 @@ class Step:
 
     def write(
         self,
-        local: Span | tuple[Span, ...],
+        local: Pieces,
         remote: RemoteSpan,
         *,
         imm_data: int | None = None,
         then: CounterLike | None = None,
         signaled: bool = False,
+        transmitted: bool = False,
+        write_back: bool = False,
     ) -> None:
-        """RDMA write, with immediate if `imm_data` is given; `then` counts its completion (delivered)."""
+        """RDMA write, with immediate if `imm_data` is given."""
         opcode = Opcode.RDMA_WRITE if imm_data is None else Opcode.RDMA_WRITE_WITH_IMM
-        sges = self._pieces(local, remote)
-        work = WorkRequest(opcode, sges, remote.address, remote.rkey, imm_data or 0, signaled=signaled)
-        self._arm(work, remote.qp_num, then)
+        work = WorkRequest(
+            opcode,
+            self._pieces(local, remote),
+            remote.address,
+            remote.rkey,
+            imm_data or 0,
+            signaled=signaled,
+            transmitted=transmitted,
+        )
+        self._arm(work, remote.qp_num, then, write_back)
 
     def read(
         self,
-        local: Span | tuple[Span, ...],
+        local: Pieces,
         remote: RemoteSpan,
         *,
         then: CounterLike | None = None,
         signaled: bool = False,
+        write_back: bool = False,
     ) -> None:
         """RDMA read into local memory."""
         sges = self._pieces(local, remote)
         work = WorkRequest(Opcode.RDMA_READ, sges, remote.address, remote.rkey, signaled=signaled)
-        self._arm(work, remote.qp_num, then)
+        self._arm(work, remote.qp_num, then, write_back)
+
+    def send(
+        self,
+        local: Pieces,
+        qp_num: int,
+        *,
+        imm_data: int | None = None,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+        transmitted: bool = False,
+        write_back: bool = False,
+    ) -> None:
+        """Send a message; it lands in the next receive that the peer has posted."""
+        spans = (local,) if isinstance(local, Span) else local
+        opcode = Opcode.SEND if imm_data is None else Opcode.SEND_WITH_IMM
+        sges = tuple(span.sge() for span in spans)
+        work = WorkRequest(opcode, sges, imm_data=imm_data or 0, signaled=signaled, transmitted=transmitted)
+        self._arm(work, qp_num, then, write_back)
+
+    def receive(
+        self,
+        local: Span,
+        qp_num: int,
+        *,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+        wr_id: int = 0,
+    ) -> None:
+        """Post a receive; `then` counts the message that lands in it."""
+        work = WorkRequest(Opcode.RECV, (local.sge(),), signaled=signaled, wr_id=wr_id)
+        self._arm(work, qp_num, then, False)
+
+    def atomic(
+        self,
+        operation: AtomicOperation,
+        remote: RemoteSpan,
+        value: int,
+        *,
+        swap: int = 0,
+        old: Span | None = None,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+        write_back: bool = False,
+    ) -> None:
+        """Change 8 remote bytes (unsigned) in one step; the old value lands in `old`, if that is given.
+
+        `value` is the operand; for COMPARE_SWAP it is what must be there for `swap` to be stored.
+        """
+        if remote.length_bytes != 8 or (old is not None and old.length_bytes != 8):
+            raise UsageError("an atomic changes 8 remote bytes, and its old value takes 8 local ones")
+        work = WorkRequest(
+            Opcode.ATOMIC,
+            () if old is None else (old.sge(),),
+            remote.address,
+            remote.rkey,
+            compare_add=value,
+            swap=swap,
+            signaled=signaled,
+            operation=operation,
+        )
+        self._arm(work, remote.qp_num, then, write_back)
 
     def fetch_add(
         self,
@@ -139,35 +230,71 @@ class Step:
         then: CounterLike | None = None,
         signaled: bool = False,
     ) -> None:
-        """Add to 8 remote bytes; the old value lands in `old`."""
+        """Add to 8 remote bytes; the old value lands in `old`. The verbs atomic, on any transport."""
         work = WorkRequest(
             Opcode.FETCH_ADD, (old.sge(),), remote.address, remote.rkey, compare_add=value, signaled=signaled
         )
-        self._arm(work, remote.qp_num, then)
+        self._arm(work, remote.qp_num, then, False)
+
+    def compare_swap(
+        self,
+        old: Span,
+        remote: RemoteSpan,
+        compare: int,
+        swap: int,
+        *,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+    ) -> None:
+        """Store `swap` in 8 remote bytes if they hold `compare`; the old value lands in `old`."""
+        work = WorkRequest(
+            Opcode.COMPARE_SWAP,
+            (old.sge(),),
+            remote.address,
+            remote.rkey,
+            compare_add=compare,
+            swap=swap,
+            signaled=signaled,
+        )
+        self._arm(work, remote.qp_num, then, False)
+
+    def nvme_read(
+        self,
+        local: Span,
+        nsid: int,
+        slba: int,
+        *,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+    ) -> None:
+        """Read blocks of a namespace of this NIC, from `slba` on, into local memory (whole blocks)."""
+        work = WorkRequest(Opcode.NVME_READ, (local.sge(),), signaled=signaled)
+        self._arm(work, 0, then, False, nsid=nsid, slba=slba)
+
+    def nvme_write(
+        self,
+        local: Span,
+        nsid: int,
+        slba: int,
+        *,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+    ) -> None:
+        """Write local memory (whole blocks) to a namespace of this NIC, from `slba` on."""
+        work = WorkRequest(Opcode.NVME_WRITE, (local.sge(),), signaled=signaled)
+        self._arm(work, 0, then, False, nsid=nsid, slba=slba)
+
+    def event(self, event: int, value: int = 0) -> None:
+        """Hand an event to the NIC's firmware (`@on_trigger`); `event` is what `nic.event(name)` returned."""
+        self._defer(Opcode.FIRMWARE_EVENT, cookie=event, value=value)
 
     def add(self, counter: CounterLike, value: int = 1) -> None:
         """Add to the success value of another counter."""
-        self._program.append(
-            DeferredWork(
-                self._condition.counter,
-                self._condition.threshold,
-                Opcode.COUNTER_ADD,
-                target=counter.index,
-                value=value,
-            )
-        )
+        self._defer(Opcode.COUNTER_ADD, target=self._program.named(counter), value=value)
 
     def set(self, counter: CounterLike, value: int) -> None:
         """Set the success value of another counter."""
-        self._program.append(
-            DeferredWork(
-                self._condition.counter,
-                self._condition.threshold,
-                Opcode.COUNTER_SET,
-                target=counter.index,
-                value=value,
-            )
-        )
+        self._defer(Opcode.COUNTER_SET, target=self._program.named(counter), value=value)
 
 
 @dataclass(slots=True)
@@ -176,6 +303,7 @@ class Program:
 
     name: str
     work: list[DeferredWork] = field(default_factory=list)
+    counter_names: dict[int, str] = field(default_factory=dict)
 
     def when(self, condition: Condition) -> Step:
         """Begin an operation that fires once `condition` holds.
@@ -185,7 +313,18 @@ class Program:
         wrong = not isinstance(condition, Condition) or not isinstance(condition.threshold, int)
         if wrong or condition.threshold < 0:
             raise UsageError(f"write `when(counter >= threshold)`; {condition!r} is no such condition")
+        if condition.name:
+            self.counter_names[condition.counter] = condition.name
         return Step(self, condition)
+
+    def named(self, counter: CounterLike) -> int:
+        """Return a counter's number, and remember what people call it."""
+        self.counter_names[counter.index] = getattr(counter, "name", "")
+        return counter.index
+
+    def check(self, target: str | Limits = "cassini") -> list[Finding]:
+        """Say what would not work on a target, before anything runs; see `check_program`."""
+        return check_program(self.work, target, self.counter_names)
 
     def append(self, work: DeferredWork) -> None:
         """Add an operation."""

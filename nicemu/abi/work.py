@@ -23,9 +23,30 @@ class Opcode(enum.IntEnum):
     COMPARE_SWAP = 6
     FETCH_ADD = 7
     RECV = 8
+    ATOMIC = 9
+    """An `AtomicOperation` on 8 bytes of a peer, with or without the old value."""
+    TAGGED_SEND = 10
+    TAGGED_RECV = 11
     COUNTER_ADD = 16
     COUNTER_SET = 17
     FIRMWARE_EVENT = 18
+    WRITE_BACK = 19
+    """Publish the triggering counter's values again. Source: fi_cxi(7), FI_CXI_CNTR_WB."""
+    NVME_READ = 20
+    NVME_WRITE = 21
+
+
+class AtomicOperation(enum.IntEnum):
+    """What an atomic does with the unsigned 64-bit value it finds. Source: fi_atomic(3)."""
+
+    SUM = 0
+    AND = 1
+    OR = 2
+    XOR = 3
+    MIN = 4
+    MAX = 5
+    SWAP = 6
+    COMPARE_SWAP = 7
 
 
 class Access(enum.IntFlag):
@@ -53,7 +74,9 @@ class WorkRequest:
 
     `remote_address` is the iova that the peer's region `rkey` covers; `imm_data` is 32 bits, delivered with
     the *_WITH_IMM opcodes. For atomics the one `sge` (8 bytes) receives the old value; `compare_add` is the
-    value to add (FETCH_ADD) or to compare with (COMPARE_SWAP), `swap` the value to store.
+    operand (FETCH_ADD, ATOMIC) or what to compare with (COMPARE_SWAP), `swap` the value to store. An ATOMIC
+    without a piece fetches nothing. Tagged work carries its `tag`; a tagged receive ignores the bits of
+    `ignore`. `transmitted`: it completes when its last byte has left, not when it has been delivered.
     """
 
     opcode: Opcode
@@ -65,6 +88,10 @@ class WorkRequest:
     swap: int = 0
     wr_id: int = 0
     signaled: bool = False
+    operation: AtomicOperation = AtomicOperation.SUM
+    tag: int = 0
+    ignore: int = 0
+    transmitted: bool = False
 
     @property
     def length_bytes(self) -> int:
@@ -89,7 +116,9 @@ class DeferredWork:
     """Work that fires once, when success plus errors of counter `trigger` reach `threshold`.
 
     `completion` names the counter that counts the operation's end (None: nobody). Counter operations take
-    their target in `target` and their operand in `value`; they have no completion counter.
+    their target in `target` and their operand in `value`; they have no completion counter. NVMe operations
+    move the pieces of `work` to or from the blocks of namespace `nsid` from `slba` on. A FIRMWARE_EVENT hands
+    `cookie` and `value` to the NIC's firmware.
     Source: fi_trigger(3), DEFERRED WORK QUEUES.
     """
 
@@ -102,3 +131,5 @@ class DeferredWork:
     target: int = 0
     value: int = 0
     cookie: int = field(default=0)
+    nsid: int = 0
+    slba: int = 0

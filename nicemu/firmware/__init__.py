@@ -16,6 +16,7 @@ from .events import (
     on_disconnect,
     on_event,
     on_start,
+    on_trigger,
 )
 from .loader import FirmwareError, load_firmware
 from .nic_api import Buffer, Card, CompletionError, LandingSlot, Mailbox, Nic, NicCounter
@@ -45,5 +46,6 @@ __all__ = [
     "on_disconnect",
     "on_event",
     "on_start",
+    "on_trigger",
     "place_of",
 ]

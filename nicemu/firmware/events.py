@@ -64,6 +64,7 @@ class Registry:
     """The handlers of one script."""
 
     events: dict[str, Handler] = field(default_factory=dict)
+    triggers: dict[str, Handler] = field(default_factory=dict)
     arrival: Handler | None = None
     start: Handler | None = None
     connect: Callable[[Nic, Connection], dict[str, int]] | None = None
@@ -72,7 +73,11 @@ class Registry:
     def names(self) -> list[str]:
         """Name what the script handles."""
         hooks = {"arrival": self.arrival, "start": self.start, "connect": self.connect}
-        return sorted(self.events) + [name for name, hook in hooks.items() if hook is not None]
+        return (
+            sorted(self.events)
+            + sorted(self.triggers)
+            + [name for name, hook in hooks.items() if hook is not None]
+        )
 
 
 _loading: ContextVar[Registry] = ContextVar("registry a script is being loaded into")
@@ -103,6 +108,21 @@ def on_event(name: str) -> Callable[[DecoratedHandler], DecoratedHandler]:
         registry = _registry()
         _checked("on_event", handler, is_coroutine=True)
         registry.events[name] = handler
+        return handler
+
+    return register
+
+
+def on_trigger(name: str) -> Callable[[DecoratedHandler], DecoratedHandler]:
+    """Register a coroutine `(nic, event)` for deferred events that host processes arm under `name`.
+
+    `event["value"]` is what the process armed, `event["counter"]` the counter that fired it.
+    """
+
+    def register(handler: DecoratedHandler) -> DecoratedHandler:
+        registry = _registry()
+        _checked("on_trigger", handler, is_coroutine=True)
+        registry.triggers[name] = handler
         return handler
 
     return register

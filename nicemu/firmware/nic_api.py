@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nicemu.abi import Opcode, Sge, WorkRequest
-from nicemu.errors import NicemuError, NvmeStatus, ResourceError, VerbsStatus
+from nicemu.errors import NicemuError, NvmeStatus, ResourceError, UsageError, VerbsStatus
 
 from .core import FirmwareTimeout, Signal
 from .events import Event
@@ -71,7 +71,7 @@ class Card(Protocol):
         """Return memory itself."""
         ...
 
-    def allocate_memory(self, length_bytes: int, remote: bool) -> Buffer:
+    def allocate_memory(self, length_bytes: int, remote: bool, atomic: bool) -> Buffer:
         """Return registered NIC memory."""
         ...
 
@@ -272,9 +272,11 @@ class Nic:
 
     # Memory
 
-    def allocate(self, length_bytes: int, remote: bool = False) -> Buffer:
-        """Return zeroed NIC memory, page-aligned; `remote` lets connected peers read and write it."""
-        return self._card.allocate_memory(length_bytes, remote)
+    def allocate(self, length_bytes: int, remote: bool = False, atomic: bool = False) -> Buffer:
+        """Return zeroed NIC memory, page-aligned; `remote` lets connected peers read and write it, `atomic`
+        lets them change words of it in one step.
+        """
+        return self._card.allocate_memory(length_bytes, remote, atomic)
 
     def renew_key(self, buffer: Buffer) -> Buffer:
         """Return the same memory, zeroed, under a new key; the old key names nothing any more."""
@@ -303,6 +305,31 @@ class Nic:
         self._card.free_counter(counter.index)
 
     # RDMA
+
+    def post_receive(
+        self, qp_num: int, buffer: Buffer, offset_bytes: int, length_bytes: int, wr_id: int = 0
+    ) -> None:
+        """Post a receive: the peer's next message lands there, and `@on_arrival` hears of it with `wr_id`.
+
+        Receives beyond what the receive queue holds (64) wait for their turn.
+        Raises: UsageError for a queue pair that is not the firmware's, or a piece outside the buffer.
+        """
+        if not 0 <= offset_bytes <= offset_bytes + length_bytes <= buffer.length_bytes:
+            raise UsageError(f"bytes {offset_bytes} to {offset_bytes + length_bytes} are not in the buffer")
+        sge = Sge(buffer.address + offset_bytes, length_bytes, buffer.key)
+        self._card.post_work(qp_num, WorkRequest(Opcode.RECV, (sge,), wr_id=wr_id), None)
+
+    async def rdma_send(self, qp_num: int, buffer: Buffer, offset_bytes: int, length_bytes: int) -> None:
+        """Send a message to a peer, and wait until it has landed in a receive.
+
+        Raises: CompletionError with the VerbsStatus.
+        """
+        sge = Sge(buffer.address + offset_bytes, length_bytes, buffer.key)
+        signal = Signal()
+        self._card.post_work(qp_num, WorkRequest(Opcode.SEND, (sge,)), signal)
+        status = VerbsStatus(await signal)
+        if status is not VerbsStatus.SUCCESS:
+            raise CompletionError("RDMA send", status)
 
     async def rdma_write(
         self,

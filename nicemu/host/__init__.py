@@ -10,7 +10,9 @@ from nicemu.abi import Span
 
 from .completion import CompletionQueue
 from .connection import LiveConnection, open_nic
-from .device import ArmableProgram, Counter, CounterError, Memory, Nic, Packet, Peer, TriggerTableFull
+from .counter import Counter, CounterError, Followed
+from .device import Memory, Nic, Packet, Peer
+from .program import ArmableProgram, TriggerTableFull
 from .stream import HostStream, ProcessStream, Stream, run_stream_process
 
 __all__ = [
@@ -18,6 +20,7 @@ __all__ = [
     "CompletionQueue",
     "Counter",
     "CounterError",
+    "Followed",
     "HostStream",
     "LiveConnection",
     "Memory",

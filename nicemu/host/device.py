@@ -12,18 +12,21 @@ import numpy as np
 
 from nicemu.abi import (
     ARMED,
+    Capabilities,
     CommandCode,
     CommandStatus,
-    Condition,
     Connection,
     DeferredWork,
+    FiringOrder,
+    Limits,
     Opcode,
-    Program,
     RemoteSpan,
     SharedMemory,
     Span,
+    Unsupported,
+    WorkCompletion,
     WorkRequest,
-    pack_deferred,
+    pack_program,
     pack_work,
     registers,
 )
@@ -32,20 +35,8 @@ from nicemu.pcie import load_u64, store_u32, store_u64
 from nicemu.wire import Ethernet, UdpFrame, encode_udp_frame
 
 from .completion import CompletionQueue
-from .stream import Stream
-
-
-class CounterError(NicemuError):
-    """A counter's error value changed while somebody waited for its success value."""
-
-    def __init__(self, name: str, success: int, errors: int) -> None:
-        super().__init__(f"counter {name}: {errors} errors, {success} successes")
-        self.success = success
-        self.errors = errors
-
-
-class TriggerTableFull(ResourceError):  # noqa: N818 - the name the specification's readers know (ENOSPC)
-    """There are not enough trigger slots; nothing was armed."""
+from .counter import Counter
+from .program import ArmableProgram, TriggerTableFull
 
 
 @dataclass(eq=False, slots=True)
@@ -60,103 +51,6 @@ class Memory:
     def length_bytes(self) -> int:
         """Bytes of the array."""
         return int(self.array.nbytes)
-
-
-class Counter:
-    """A trigger counter. `counter >= n` is a condition for `Program.when`."""
-
-    __hash__ = object.__hash__
-
-    def __init__(self, nic: Nic, index: int, name: str) -> None:
-        self._nic = nic
-        self.index = index
-        self.name = name
-        self._entry = nic.connection.bar.address + registers.WRITE_BACK + index * registers.WRITE_BACK_BYTES
-        self._cells: dict[int, tuple[Stream, int, int]] = {}
-
-    def __ge__(self, threshold: int) -> Condition:
-        return Condition(self.index, threshold)
-
-    def read(self) -> tuple[int, int]:
-        """Return (success, errors) as last published, both of one moment."""
-        while True:
-            version = load_u64(self._entry + 24)
-            success, errors = load_u64(self._entry + 8), load_u64(self._entry + 16)
-            if version % 2 == 0 and load_u64(self._entry + 24) == version:
-                return success, errors
-
-    @property
-    def success(self) -> int:
-        """The success value."""
-        return self.read()[0]
-
-    @property
-    def errors(self) -> int:
-        """The error value."""
-        return self.read()[1]
-
-    def add(self, success: int = 1, errors: int = 0) -> None:
-        """Count from the host."""
-        self._check(success, errors)
-        self._nic.command(CommandCode.COUNTER_ADD, self.index, success, errors)
-
-    def set(self, success: int | None = None, errors: int | None = None) -> None:
-        """Replace the success value, the error value or both."""
-        self._check(success or 0, errors or 0)
-        which = (1 if success is not None else 0) | (2 if errors is not None else 0)
-        self._nic.command(CommandCode.COUNTER_SET, self.index, success or 0, errors or 0, which)
-
-    @staticmethod
-    def _check(*values: int) -> None:
-        for value in values:
-            if not isinstance(value, int) or not 0 <= value < 1 << 64:
-                raise UsageError(f"{value!r} is no unsigned 64-bit count (EINVAL); nothing was changed")
-
-    def wait(self, threshold: int, timeout_s: float = 5.0) -> None:
-        """Wait until the success value reaches `threshold`.
-
-        Raises: CounterError if the error value changes first, TimeoutError after `timeout_s`.
-        Source: fi_cntr(3), fi_cntr_wait.
-        """
-        errors_before = self.errors
-        reached = False
-
-        def is_over() -> bool:
-            nonlocal reached
-            success, errors = self.read()
-            reached = success >= threshold
-            return reached or errors != errors_before
-
-        if not isinstance(threshold, int) or threshold < 0:
-            raise UsageError(f"a threshold is a number of counts, 0 or more, not {threshold!r} (EINVAL)")
-        # The NIC wakes at a sum of successes and errors; those errors that are there already count in it.
-        over = self._nic.connection.wait(is_over, timeout_s, (self.index, threshold + errors_before))
-        success, errors = self.read()
-        if reached:
-            return
-        if over:
-            raise CounterError(self.name, success, errors)
-        raise TimeoutError(f"counter {self.name} is at {success} after {timeout_s} s, not at {threshold}")
-
-    def trigger_after(self, stream: Stream, by: int = 1) -> None:
-        """Count `by` when `stream` has finished what was put into it before.
-
-        The stream stores an absolute total in a doorbell cell of its own, so two rings never become one.
-        """
-        if id(stream) not in self._cells:
-            cell = self._nic.connection.request("doorbell_open", counter=self.index)["cell"]
-            self._cells[id(stream)] = (stream, int(cell), 0)
-        _, cell, total = self._cells[id(stream)]
-        total += by
-        self._cells[id(stream)] = (stream, cell, total)
-        stream.store(self._nic.connection.bar, registers.DOORBELLS + 8 * cell, total)
-
-    def close(self, force: bool = False) -> None:
-        """Give the counter back.
-
-        Raises: UsageError (EBUSY) if work is armed on it or aims at it, unless forced.
-        """
-        self._nic.connection.request("counter_close", counter=self.index, force=force)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,26 +95,6 @@ class Packet:
         )
 
 
-class ArmableProgram(Program):
-    """A program that this NIC can arm."""
-
-    def __init__(self, name: str, nic: Nic) -> None:
-        super().__init__(name)
-        self._nic = nic
-        self.handles: list[tuple[int, int]] = []
-
-    def arm(self) -> None:
-        """Arm everything, or nothing.
-
-        Raises: TriggerTableFull (ENOSPC), UsageError (EINVAL, EACCES) with nothing armed.
-        """
-        self.handles += self._nic.arm(self.work)
-
-    def cancel(self) -> int:
-        """Cancel what has not fired; return how many operations that were."""
-        return sum(self._nic.cancel(handle) for handle in self.handles)
-
-
 class Nic:
     """One NIC, over a connection. Use it as a context manager; closing it cancels its work."""
 
@@ -236,6 +110,11 @@ class Nic:
         staging = connection.bar.view[registers.STAGING : registers.STAGING + registers.STAGING_COUNT * 128]
         self._staging = np.frombuffer(staging, ARMED)
         self.completions = CompletionQueue(connection)
+        self._programs: tuple[Memory, Span] | None = None
+        self._events: dict[str, int] = {}
+        self._windows: list[int] = []
+        told = dict(connection.request("limits")["limits"])
+        self.limits = Limits(**{**told, "order": FiringOrder(told["order"])})
 
     def __enter__(self) -> Nic:
         return self
@@ -279,13 +158,30 @@ class Nic:
 
     # Counters and programs
 
-    def counters(self, *names: str, remote: bool = False) -> list[Counter]:
-        """Allocate counters; `remote` ones may be bumped by immediates of connected peers."""
+    def counters(self, *names: str, remote: bool = False, counts_bytes: bool = False) -> list[Counter]:
+        """Allocate counters; `remote` ones may be bumped by immediates of connected peers.
+
+        `counts_bytes`: a success counts the bytes that were moved, an error still 1.
+        Source: fi_cntr(3), FI_CNTR_EVENTS_BYTES.
+        """
         made = []
         for name in names:
-            reply = self.connection.request("counter_open", name=name, remote=remote)
+            reply = self.connection.request(
+                "counter_open", name=name, remote=remote, counts_bytes=counts_bytes
+            )
             made.append(Counter(self, int(reply["counter"]), name))
         return made
+
+    def event(self, name: str) -> int:
+        """Return the number of a firmware event, for `Step.event`: what `@on_trigger(name)` handles."""
+        if name not in self._events:
+            self._events[name] = int(self.connection.request("event_open", name=name)["event"])
+        return self._events[name]
+
+    @property
+    def slots_free(self) -> int:
+        """Trigger slots that this process can still take; others may be quicker."""
+        return int(self.connection.request("limits")["slots_free"])
 
     @contextmanager
     def program(self, name: str) -> Iterator[ArmableProgram]:
@@ -296,18 +192,58 @@ class Nic:
         """Arm a list of deferred work, all or nothing; return the handles for `cancel`."""
         if not work:
             return []
-        if len(work) > registers.STAGING_COUNT:
+        if len(work) > self.limits.host_slots:
             raise TriggerTableFull(
-                f"{len(work)} operations; one program holds {registers.STAGING_COUNT} (ENOSPC)"
+                f"{len(work)} operations; {self.limits.profile} has {self.limits.host_slots} trigger slots "
+                "(ENOSPC); arm a window of them"
             )
-        records = np.zeros(len(work), ARMED)
-        for record, item in zip(records, work, strict=True):
-            pack_deferred(record, item)
-        self._staging[: len(work)] = records
-        status, _ = self._command(CommandCode.ARM, 0, len(work))
+        records = pack_program(work)
+        if len(work) <= registers.STAGING_COUNT:
+            self._staging[: len(work)] = records
+            status, _ = self._command(CommandCode.ARM, 0, len(work))
+            armed = self._staging[: len(work)]
+        else:
+            memory, span = self._program_memory(len(work))
+            armed = memory.array.view(ARMED)[: len(work)]
+            armed[:] = records
+            status, _ = self._command(CommandCode.ARM_PROGRAM, span.address, len(work), span.key)
         self._check(status, f"{len(work)} operations cannot be armed; nothing was")
-        armed = self._staging[: len(work)]
-        return [(int(record["owner"]), int(record["sequence"])) for record in armed]
+        return list(zip(armed["owner"].tolist(), armed["sequence"].tolist(), strict=True))
+
+    def _program_memory(self, count: int) -> tuple[Memory, Span]:
+        """Return registered memory for `count` records; it is kept and grows."""
+        if self._programs is None or self._programs[1].length_bytes < count * ARMED.itemsize:
+            if self._programs is not None:
+                self.deregister(self._programs[1])
+            memory = self.allocate((1 << (count - 1).bit_length(), ARMED.itemsize), np.uint8, "host")
+            self._programs = memory, self.register(memory)
+        memory, span = self._programs
+        return Memory(memory.array.reshape(-1), memory.address, memory.shared), span
+
+    def arm_window(self, work: list[DeferredWork], size: int) -> int:
+        """Arm a window of `work`; return its number, for `cancel_window`. See `ArmableProgram.window`."""
+        memory, span = self._program_memory(len(work))
+        memory.array.view(ARMED)[: len(work)] = pack_program(work)
+        reply = self.connection.request(
+            "window_open", address=span.address, key=span.key, count=len(work), size=size
+        )
+        self._windows.append(int(reply["window"]))
+        return self._windows[-1]
+
+    def cancel_window(self, window: int) -> int:
+        """Cancel what of a window's program has not fired; return how many operations."""
+        return int(self.connection.request("window_close", window=window)["cancelled"])
+
+    def post_receive(self, local: Span, qp_num: int, wr_id: int = 0) -> None:
+        """Post a receive: the next message on that queue pair lands in `local`, with a completion.
+
+        Raises: ResourceError (ENOSPC) if the receive queue is full.
+        """
+        work = WorkRequest(Opcode.RECV, (local.sge(),), wr_id=wr_id)
+        self._staging[0] = np.zeros((), ARMED)
+        pack_work(self._staging[0], work, qp_num)
+        self._staging[0]["completion"] = -1
+        self.command(CommandCode.POST_RECEIVE, 0, 1)
 
     def post(self, qp_num: int, *work: WorkRequest) -> None:
         """Post work requests to a queue pair, to be carried out in order as soon as possible."""
@@ -330,8 +266,13 @@ class Nic:
         self.post(remote.qp_num, work)
 
     def cancel(self, handle: tuple[int, int]) -> bool:
-        """Cancel one armed operation: True if it will never fire."""
+        """Cancel one armed operation: True if it will never fire.
+
+        Raises: Unsupported where only whole counters can be cancelled (`limits.single_cancel`).
+        """
         status, value = self._command(CommandCode.CANCEL, *handle)
+        if status is CommandStatus.NOT_SUPPORTED:
+            raise Unsupported("R37", f"{self.limits.profile} cancels no single operation; flush instead")
         return status is CommandStatus.OK and value == 1
 
     def cancel_counter(self, counter: Counter) -> int:
@@ -339,8 +280,21 @@ class Nic:
         return self.command(CommandCode.CANCEL_COUNTER, counter.index)
 
     def flush(self) -> int:
-        """Cancel all armed work of this process; return how many."""
-        return self.command(CommandCode.FLUSH)
+        """Cancel all armed work of this process, also what windows would arm; return how many."""
+        waiting = sum(self.cancel_window(window) for window in self._windows)
+        self._windows.clear()
+        return waiting + self.command(CommandCode.FLUSH)
+
+    def take_completions(self) -> list[WorkCompletion]:
+        """Return the completion-queue entries that have come in."""
+        return self.completions.poll(registers.COMPLETION_COUNT)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """What this NIC can do."""
+        limits = self.limits
+        operations = frozenset(Opcode) - {Opcode.TAGGED_SEND, Opcode.TAGGED_RECV}
+        return Capabilities(operations, limits.single_cancel, order=limits.order)
 
     # Commands
 

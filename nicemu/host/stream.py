@@ -11,10 +11,13 @@ from __future__ import annotations
 import json
 import os
 import queue
+import select
 import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -22,7 +25,7 @@ import numpy as np
 
 from nicemu.abi import SharedMemory
 from nicemu.errors import NicemuError, UsageError
-from nicemu.pcie import Backing, store_u64
+from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.programs import find_program, load_module
 
 
@@ -45,6 +48,10 @@ class Stream(Protocol):
         """Put an 8-byte store into the stream."""
         ...
 
+    def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Put a wait into the stream: it goes on when the 8 bytes are `value` or more."""
+        ...
+
     def synchronize(self) -> list[Any]:
         """Wait until the stream is empty; return what the kernels since the last call returned."""
         ...
@@ -62,6 +69,7 @@ class HostStream:
         self._results: list[Any] = []
         self._error: BaseException | None = None
         self._kernels: Any = None
+        self._closing = False
         self._thread = threading.Thread(target=self._run, name="nicemu-stream", daemon=True)
         self._thread.start()
 
@@ -77,7 +85,9 @@ class HostStream:
                 if kind == "launch":
                     self._results.append(getattr(self._kernels, item[1])(**item[2]))
                 elif kind == "call":
-                    item[1]()
+                    self._results.append(item[1]())
+                elif kind == "wait":
+                    self._wait(*item[1:])
                 else:
                     store_u64(item[1], item[2])
             except BaseException as error:
@@ -97,6 +107,20 @@ class HostStream:
         """Put an 8-byte store into the stream."""
         self._queue.put(("store", memory.address + offset_bytes, value))
 
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Put a function into the stream; what it returns is a result as a kernel's."""
+        self._queue.put(("call", work))
+
+    def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Put a wait into the stream; it polls, with growing naps."""
+        self._queue.put(("wait", memory, offset_bytes, value))
+
+    def _wait(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        nap_s = 1e-6
+        while load_u64(memory.address + offset_bytes) < value and not self._closing:
+            time.sleep(nap_s)
+            nap_s = min(2 * nap_s, 1e-3)
+
     def synchronize(self) -> list[Any]:
         """Wait until the stream is empty. Raises: NicemuError if a kernel failed."""
         done = threading.Event()
@@ -109,7 +133,8 @@ class HostStream:
         return results
 
     def close(self) -> None:
-        """End the thread after what is in the stream."""
+        """End the thread after what is in the stream; nobody waits for counters any more."""
+        self._closing = True
         self._queue.put(None)
         self._thread.join()
 
@@ -177,6 +202,10 @@ class ProcessStream:
         """Put an 8-byte store into the stream."""
         self._send({"op": "store", "map": self._map(memory), "offset": offset_bytes, "value": value})
 
+    def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Put a wait into the stream; the process polls, with growing naps."""
+        self._send({"op": "wait", "map": self._map(memory), "offset": offset_bytes, "value": value})
+
     def synchronize(self) -> list[Any]:
         """Wait until the stream is empty. Raises: NicemuError if a kernel failed or the process is gone."""
         self._send({"op": "sync"})
@@ -225,6 +254,8 @@ def run_stream_process(fd: int) -> None:
                 kernels = load_module(Path(message["path"])).kernels(arrays, **message["settings"])
             elif operation == "launch" and not error:
                 results.append(getattr(kernels, message["kernel"])(**message["operands"]))
+            elif operation == "wait" and not error:
+                _wait_value(maps[message["map"]].address + message["offset"], message["value"], link)
             elif operation == "store" and not error:
                 store_u64(maps[message["map"]].address + message["offset"], message["value"])
         except Exception as failure:
@@ -232,6 +263,16 @@ def run_stream_process(fd: int) -> None:
         if operation == "sync":
             link.send(json.dumps({"results": results, "error": error}).encode())
             results, error = [], ""
+
+
+def _wait_value(address: int, value: int, link: socket.socket) -> None:
+    """Wait until the 8 bytes at `address` are `value` or more, or the stream is closed."""
+    nap_s = 1e-6
+    while load_u64(address) < value:
+        time.sleep(nap_s)
+        nap_s = min(2 * nap_s, 1e-3)
+        if nap_s == 1e-3 and select.select([link], [], [], 0)[0] and not link.recv(1, socket.MSG_PEEK):
+            raise NicemuError("the stream was closed while it waited")
 
 
 def detach_from_terminal() -> None:

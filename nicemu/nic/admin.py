@@ -7,18 +7,23 @@ Every operation checks that what it names belongs to the process; a refused one 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
-from nicemu.abi import Access, registers
-from nicemu.errors import UsageError
+import numpy as np
+
+from nicemu.abi import Access, Opcode, registers
+from nicemu.errors import ResourceError, UsageError
 from nicemu.firmware import LandingSlot
-from nicemu.pcie import Backing
+from nicemu.pcie import Backing, load_u64
 
 from .arena import STAT_NAMES
 from .device import SmartNic
 from .firing import READY_TO_SEND
 from .owner import Owner
 
+MAX_EVENTS = 256
+_WITH_MEMORY = [opcode for opcode in Opcode if opcode < 16 or opcode in (Opcode.NVME_READ, Opcode.NVME_WRITE)]
 _ACCESS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
 
 
@@ -31,6 +36,13 @@ class Admin:
             "counter_open": self._counter_open,
             "counter_close": self._counter_close,
             "doorbell_open": self._doorbell_open,
+            "counter_follow": self._counter_follow,
+            "counter_unfollow": self._counter_unfollow,
+            "counter_publish": self._counter_publish,
+            "event_open": self._event_open,
+            "limits": self._limits,
+            "window_open": self._window_open,
+            "window_close": self._window_close,
             "register": self._register,
             "deregister": self._deregister,
             "listen": self._listen,
@@ -60,8 +72,12 @@ class Admin:
         owner.pieces[piece.window.bus_address] = piece
         return piece.window.bus_address
 
-    def _counter_open(self, owner: Owner, name: str, remote: bool = False) -> dict[str, Any]:
-        counter = self._device.unit.allocate(owner=owner.number, pd=owner.pd, remote=bool(remote))
+    def _counter_open(
+        self, owner: Owner, name: str, remote: bool = False, counts_bytes: bool = False
+    ) -> dict[str, Any]:
+        counter = self._device.unit.allocate(
+            owner=owner.number, pd=owner.pd, remote=bool(remote), counts_bytes=bool(counts_bytes)
+        )
         owner.counters[counter] = str(name)
         self._device.unit.publish_at(counter, owner.write_back_entry(counter))
         return {"counter": counter}
@@ -69,7 +85,12 @@ class Admin:
     def _counter_close(self, owner: Owner, counter: int, force: bool = False) -> dict[str, Any]:
         owner.check_counter(counter)
         with self._device.rings.paused():
+            followed = self._device.arena.followed
+            fed = (followed["address"] != 0) & (followed["counter"] == counter)
+            if fed.any() and not force:
+                raise UsageError(f"{int(fed.sum())} words in memory feed counter {counter} (EBUSY)")
             self._device.unit.close(counter, force=bool(force))
+            followed["address"][fed] = 0
             self._device.card.forget(counter)
             for cell, rung in list(owner.cells.items()):
                 if rung == counter:
@@ -77,6 +98,7 @@ class Admin:
                     self._device.arena.doorbells[owner.number, cell] = -1
             self._device.arena.owners[owner.number].doorbells = owner.cells_in_use
         del owner.counters[counter]
+        owner.published.pop(counter, None)
         return {}
 
     def _doorbell_open(self, owner: Owner, counter: int) -> dict[str, Any]:
@@ -89,6 +111,79 @@ class Admin:
             self._device.arena.doorbells[owner.number, cell] = counter
             self._device.arena.owners[owner.number].doorbells = owner.cells_in_use
         return {"cell": cell, "address_in_bar": place - owner.bar.address}
+
+    def _counter_follow(
+        self, owner: Owner, counter: int, address: int, key: int, at_least: int = 0
+    ) -> dict[str, Any]:
+        owner.check_counter(counter)
+        if not isinstance(at_least, int) or not 0 <= at_least < 1 << 64 or address % 8:
+            raise UsageError("a followed word is 8 bytes, aligned, and at_least no negative number (EINVAL)")
+        if key not in owner.keys:
+            raise UsageError(f"key {key:#x} is not one of this process")
+        self._device.regions.local(owner.pd, address, 8, key, False)
+        window = self._device.memory.space.find(address, 8)
+        raw = window.backing.address + address - window.bus_address
+        followed = self._device.arena.followed
+        free = np.flatnonzero(followed["address"] == 0)
+        if not len(free):
+            raise ResourceError(f"all {len(followed)} words that can be followed are (ENOSPC)")
+        place = int(free[0])
+        with self._device.rings.paused():
+            word = followed[place]
+            word.seen, word.at_least, word.counter, word.owner = (
+                load_u64(raw),
+                at_least,
+                counter,
+                owner.number,
+            )
+            word.key, word.address = key, raw
+            link = self._device.arena.link
+            link["followed"] = max(int(link[0].followed), place + 1)
+        return {"place": place}
+
+    def _counter_unfollow(self, owner: Owner, place: int) -> dict[str, Any]:
+        followed = self._device.arena.followed
+        if not 0 <= place < len(followed) or followed[place].owner != owner.number:
+            raise UsageError(f"nothing that this process follows is at place {place}")
+        with self._device.rings.paused():
+            followed[place].address = 0
+        return {}
+
+    def _counter_publish(self, owner: Owner, counter: int, address: int, key: int) -> dict[str, Any]:
+        """Move a counter's write-back entry to registered memory (its old place shows no more changes)."""
+        owner.check_counter(counter)
+        if key not in owner.keys or address % 8:
+            raise UsageError(f"a write-back entry lies aligned to 8 bytes in memory of key {key:#x} (EINVAL)")
+        self._device.regions.local(owner.pd, address, registers.WRITE_BACK_BYTES, key, True)
+        window = self._device.memory.space.find(address, registers.WRITE_BACK_BYTES)
+        with self._device.rings.paused():
+            raw = window.backing.address + address - window.bus_address
+            self._device.unit.publish_at(counter, raw)
+            owner.published[counter] = key
+        return {}
+
+    def _event_open(self, owner: Owner, name: str) -> dict[str, Any]:
+        for number, known in owner.events.items():
+            if known == name:
+                return {"event": number}
+        if len(owner.events) >= MAX_EVENTS:
+            raise ResourceError(f"{MAX_EVENTS} event names are open already (ENOSPC)")
+        number = len(owner.events) + 1
+        owner.events[number] = str(name)
+        return {"event": number}
+
+    def _window_open(self, owner: Owner, address: int, key: int, count: int, size: int) -> dict[str, Any]:
+        return {"window": self._device.windows.open(owner, address, key, count, size)}
+
+    def _window_close(self, owner: Owner, window: int) -> dict[str, Any]:
+        return {"cancelled": self._device.windows.close(owner, window)}
+
+    def _limits(self, owner: Owner) -> dict[str, Any]:
+        unit = self._device.unit
+        return {
+            "limits": {**asdict(unit.limits), "order": unit.limits.order.value},
+            "slots_free": unit.free_slots(owner.number),
+        }
 
     def _register(
         self,
@@ -108,9 +203,18 @@ class Admin:
     def _deregister(self, owner: Owner, key: int, force: bool = False) -> dict[str, Any]:
         if key not in owner.keys:
             raise UsageError(f"key {key:#x} is not one of this process")
-        slots = self._device.unit.state.slots
+        slots = self._device.unit.state.slots[: int(self._device.unit.state.unit[0].touched)]
         with self._device.rings.paused():
-            waiting = (slots["state"] != 0) & (slots["owner"] == owner.number) & (slots["opcode"] < 16)
+            waiting = (
+                (slots["state"] != 0)
+                & (slots["owner"] == owner.number)
+                & np.isin(slots["opcode"], _WITH_MEMORY)
+            )
+            followed = self._device.arena.followed
+            fed = (followed["address"] != 0) & (followed["key"] == key)
+            published = [counter for counter, one in owner.published.items() if one == key]
+            if (fed.any() or published) and not force:
+                raise UsageError(f"counters follow or are published in memory of key {key:#x} (EBUSY)")
             using = waiting & (
                 ((slots["sge_count"] > 0) & (slots["sge0_lkey"] == key))
                 | ((slots["sge_count"] > 1) & (slots["sge1_lkey"] == key))
@@ -120,6 +224,10 @@ class Admin:
                     f"{int(using.sum())} armed operations use key {key:#x} (EBUSY); cancel them first, "
                     "or force it and they will complete in error"
                 )
+            followed["address"][fed] = 0
+            for counter in published:
+                self._device.unit.publish_at(counter, owner.write_back_entry(counter))
+                del owner.published[counter]
             self._device.memory.deregister(key)
             self._device.drain_peers()
         owner.keys.discard(key)

@@ -25,6 +25,7 @@ RING_RECORD = np.dtype([("kind", "u8"), ("words", "u8", 6), ("ready", "u8"), ("w
 OWNER = np.dtype(
     [
         ("bar", "u8"),  # raw address of the owner's BAR, 0: nobody
+        ("pd", "u4"),
         ("doorbells", "i4"),  # cells to look at: one more than the highest that is open
         ("active", "u1"),
         ("commands", "u8"),  # commands taken
@@ -32,6 +33,21 @@ OWNER = np.dtype(
     ],
     align=True,
 )
+RECEIVE = np.dtype([("wr_id", "u8"), ("completion", "i4"), ("cq", "u1"), ("signaled", "u1")], align=True)
+"""What the end of a posted receive concerns: a counter (-1: none), and whether a completion is wanted."""
+FOLLOWED = np.dtype(
+    [
+        ("address", "u8"),  # raw address of the word, 0: nobody follows anything here
+        ("seen", "u8"),
+        ("at_least", "u8"),  # 0: count every step; else count once, when the word gets there
+        ("counter", "i4"),
+        ("owner", "i4"),
+        ("key", "u4"),
+    ],
+    align=True,
+)
+MAX_FOLLOWED = 1024
+MAX_WINDOWS = 256
 LINK = np.dtype(
     [
         ("up_head", "u8"),
@@ -51,12 +67,16 @@ LINK = np.dtype(
         ("naps", "u8"),
         ("pause", "u8"),  # the control thread asks the datapath to stand still
         ("parked", "u8"),  # and it does
+        ("has_storage", "u8"),
+        ("followed", "i8"),  # entries of `followed` to look at
     ],
     align=True,
 )
 STAT_NAMES = (
     "doorbells",
     "doorbell.backwards",
+    "flags.followed",
+    "flags.backwards",
     "commands",
     "command.refused",
     "fired",
@@ -82,8 +102,10 @@ class Arena(NamedTuple):
     """The arrays that the datapath works on.
 
     doorbells: int32[owner, cell], the counter a cell rings. rung: uint64[owner, cell], the last total seen.
-    queue_counters: int32[queue pair], the counter that orders its posted work. stats:
-    uint64[len(STAT_NAMES)].
+    queue_counters: int32[queue pair], the counter that orders its posted work. receives: RECEIVE[queue pair,
+    place in its receive queue]; received: uint64[queue pair], receives consumed. followed:
+    FOLLOWED[MAX_FOLLOWED], words that feed counters. windows: uint32[MAX_WINDOWS], numbers of the programs
+    that are armed piece by piece. stats: uint64[len(STAT_NAMES)].
     """
 
     trigger: trigger.TriggerState
@@ -92,6 +114,10 @@ class Arena(NamedTuple):
     doorbells: np.ndarray
     rung: np.ndarray
     queue_counters: np.ndarray
+    receives: Records
+    received: np.ndarray
+    followed: Records
+    windows: np.ndarray
     link: Records
     up: Records
     down: Records
@@ -116,6 +142,10 @@ def new_arena(unit: trigger.TriggerUnit, public: Backing) -> Arena:
         np.full((owners, registers.DOORBELL_COUNT), NO_CELL, np.int32),
         np.zeros((owners, registers.DOORBELL_COUNT), np.uint64),
         np.full(registers.MAX_QUEUE_PAIRS, trigger.NONE, np.int32),
+        np.zeros((registers.MAX_QUEUE_PAIRS, registers.RECEIVE_QUEUE_COUNT), RECEIVE).view(np.recarray),
+        np.zeros(registers.MAX_QUEUE_PAIRS, np.uint64),
+        np.zeros(MAX_FOLLOWED, FOLLOWED).view(np.recarray),
+        np.zeros(MAX_WINDOWS, np.uint32),
         link,
         up,
         down,

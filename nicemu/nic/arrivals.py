@@ -10,7 +10,7 @@ from nicemu.errors import VerbsStatus
 from nicemu.hot import Int, hot
 from nicemu.pcie import load_u32, load_u64, store_u64
 from nicemu.rdma import ARRIVED_RECEIVE, FLAG_ARRIVAL_EVENTS, FLAG_IMMEDIATE_COUNTS, post_completion
-from nicemu.trigger import NONE, add
+from nicemu.trigger import NONE, add, count_end
 
 from .arena import STAT_NAMES, Arena
 from .firing import FAIRNESS, UP_ARRIVAL, fail_queue_pair, push_up, up_full
@@ -23,6 +23,8 @@ _RECV, _OK = int(Opcode.RECV), int(VerbsStatus.SUCCESS)
 _ERROR_BIT, _COUNTER_BITS = np.uint32(1 << 31), np.uint32((1 << 31) - 1)
 _INBOX_HEAD, _INBOX_RECORDS = np.uint64(registers.INBOX_HEAD), np.uint64(registers.INBOX_RECORDS)
 _INBOX_COUNT = np.uint64(registers.INBOX_COUNT)
+_QUEUE_PAIRS, _QUEUE_PAIR_BYTES = np.uint64(registers.QUEUE_PAIR_TABLE), np.uint64(registers.QUEUE_PAIR_BYTES)
+_RECEIVE_COUNT = np.uint64(registers.RECEIVE_QUEUE_COUNT)
 _ENTRY, _ZERO, _ONE = np.uint64(64), np.uint64(0), np.uint64(1)
 
 
@@ -43,20 +45,26 @@ def arrive(
     arena.stats[_ARRIVALS] += _ONE
     arena.stats[_ARRIVAL_BYTES] += byte_len
     has_imm = opcode == _WRITE_IMM or opcode == _SEND_IMM
-    if (
-        consumed
-        and pair.cq >= 0
-        and not post_completion(
-            arena.rdma, np.int64(pair.cq), wr_id, _OK, _RECV, byte_len, qp, imm_data, 1 if has_imm else 0
-        )
-    ):
-        arena.stats[_OVERRUN] += _ONE
-        fail_queue_pair(arena, qp)
+    entry = arena.rdma.public[0] + _QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES
+    if consumed and arena.received[qp] != np.uint64(load_u64(entry + np.uint64(16))):  # else it was flushed
+        note = arena.receives[qp, np.int64(arena.received[qp] % _RECEIVE_COUNT)]
+        arena.received[qp] += _ONE
+        told = note.signaled == 0 or pair.cq < 0
+        cq = np.int64(pair.cq) + np.int64(note.cq)
+        if not told and not post_completion(
+            arena.rdma, cq, wr_id, _OK, _RECV, byte_len, qp, imm_data, 1 if has_imm else 0
+        ):
+            arena.stats[_OVERRUN] += _ONE
+            fail_queue_pair(arena, qp)
+        ended = np.int64(note.completion)
+        if ended != NONE and counters[ended].in_flight > 0:
+            counters[ended].in_flight -= np.uint32(1)
+            count_end(arena.trigger, ended, False, byte_len)
     if pair.options & FLAG_ARRIVAL_EVENTS and (has_imm or consumed):
         words = np.uint64(imm_data) | (np.uint64(opcode) << np.uint64(32))
         push_up(arena, UP_ARRIVAL, np.uint64(qp), words, byte_len, wr_id, NONE)
     if 0 <= counter < len(counters) and counters[counter].allocated != 0:
-        add(arena.trigger, counter, _ONE, _ZERO)
+        count_end(arena.trigger, counter, False, byte_len)
     if has_imm and pair.options & FLAG_IMMEDIATE_COUNTS:
         named = np.int64(imm_data & _COUNTER_BITS)
         if (

@@ -108,12 +108,14 @@ class FirmwareCard:
         """Return memory itself."""
         return self._device.memory.space.view(address, length_bytes, "firmware")
 
-    def allocate_memory(self, length_bytes: int, remote: bool) -> Buffer:
+    def allocate_memory(self, length_bytes: int, remote: bool, atomic: bool = False) -> Buffer:
         """Return registered NIC memory."""
         memory = self._device.memory
         access = Access.LOCAL_WRITE
         if remote:
             access |= Access.REMOTE_WRITE | Access.REMOTE_READ
+        if atomic:
+            access |= Access.REMOTE_ATOMIC
         address = memory.allocate(length_bytes)
         region = memory.register(SERVICE_PD, address, length_bytes, access, FIRMWARE)
         self.keys.add(region.key)
@@ -178,7 +180,8 @@ class FirmwareCard:
 
     def is_armed(self, cookie: int | None) -> bool:
         """Whether a signal that was armed still waits in a trigger slot."""
-        slots = self._device.unit.state.slots
+        state = self._device.unit.state
+        slots = state.slots[: int(state.unit[0].touched)]
         return cookie in self.signals and bool(
             (
                 (slots["wr_id"] == cookie)
@@ -198,7 +201,7 @@ class FirmwareCard:
         record: Any = np.zeros((), ARMED)
         pack_work(record, work, qp_num)
         record["options"] = 1 if signal is not None else 0
-        record["wr_id"] = self._cookie(signal) if signal is not None else 0
+        record["wr_id"] = self._cookie(signal) if signal is not None else work.wr_id
         record["trigger"] = self._device.arena.queue_counters[qp_num]
         record["completion"] = -1
         self._arm(record)

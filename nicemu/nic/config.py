@@ -6,10 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
-from nicemu.abi import registers
+from nicemu.abi import Limits, registers
 from nicemu.errors import UsageError
 from nicemu.timing import Timings
-from nicemu.trigger import Limits
 
 TRANSPORTS = ("direct", "port")
 

@@ -10,26 +10,29 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.abi import registers
+from nicemu.abi import Opcode, registers
 from nicemu.errors import VerbsStatus
-from nicemu.hot import Int, hot
+from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import copy_memory, load_u64, monotonic_ns, nap_us, store_u64
-from nicemu.trigger import NONE, add, arm, check_armed, put_slot, set_values, take_slot
+from nicemu.rdma import post_completion
+from nicemu.trigger import NONE, add, arm, check_armed, count_end, put_slot, set_values, take_slot
 
 from .arena import NO_CELL, RING_COUNT, STAT_NAMES, TRANSMIT_CELL, Arena
 from .arrivals import arrive, poll_inbox
 from .commands import poll_commands
 from .firing import FAIRNESS, UP_TRANSMIT, complete, fire_due, push_up, up_full
 
-DOWN_ADD, DOWN_SET, DOWN_ARM, DOWN_COMPLETE, DOWN_ARRIVAL = 1, 2, 3, 4, 5
-"""Records from the control thread: counter operations, arming, the completion of UP_WORK, and an arrival that
-came through a Port."""
+DOWN_ADD, DOWN_SET, DOWN_ARM, DOWN_COMPLETE, DOWN_ARRIVAL, DOWN_NVME = 1, 2, 3, 4, 5, 6
+"""Records from the control thread: counter operations, arming, the completion of UP_WORK, an arrival that
+came through a Port, and the end of UP_NVME."""
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _DOORBELLS, _BACKWARDS = _STAT["doorbells"], _STAT["doorbell.backwards"]
+_FOLLOWED, _FLAGS_BACKWARDS = _STAT["flags.followed"], _STAT["flags.backwards"]
+_ERRORS, _OVERRUN = _STAT["completion.errors"], _STAT["completion_queue.overrun"]
 _REFUSED = _STAT["command.refused"]
 _WRITES, _WRITE_BYTES = _STAT["writes"], _STAT["write_bytes"]
-_OK = int(VerbsStatus.SUCCESS)
+_OK, _COUNTER_ADD = int(VerbsStatus.SUCCESS), int(Opcode.COUNTER_ADD)
 _ARMED_BYTES = np.uint64(128)
 _RING_COUNT = np.uint64(RING_COUNT)
 _RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
@@ -72,6 +75,60 @@ def _poll_doorbells(arena: Arena) -> Int:
 
 
 @hot
+def _poll_followed(arena: Arena) -> Int:
+    """Look at the words in registered memory that feed counters."""
+    counted = 0
+    for place in range(arena.link[0].followed):
+        word = arena.followed[place]
+        if word.address == _ZERO:
+            continue
+        value = np.uint64(load_u64(word.address))
+        if value == word.seen:
+            continue
+        if value < word.seen:
+            arena.stats[_FLAGS_BACKWARDS] += _ONE
+        elif word.at_least == _ZERO:
+            add(arena.trigger, np.int64(word.counter), value - word.seen, _ZERO)
+            counted += 1
+        elif word.seen < word.at_least and value >= word.at_least:
+            add(arena.trigger, np.int64(word.counter), _ONE, _ZERO)
+            counted += 1
+        word.seen = value
+    arena.stats[_FOLLOWED] += np.uint64(counted)
+    return counted
+
+
+@hot
+def _end_nvme(arena: Arena, completion: Int, status: Int, byte_len: Int, wr_id: Int, packed: Int) -> None:
+    """Tell the end of an NVMe command. `packed`: owner, completion queue, flags and opcode, 8 bits each."""
+    if completion != NONE:
+        counted = arena.trigger.counters[completion]
+        if counted.allocated != 0 and counted.in_flight != 0:
+            counted.in_flight -= np.uint32(1)
+            count_end(arena.trigger, completion, status != _OK, byte_len)
+    owner = np.int64(packed & np.uint64(0xFF))
+    if status != _OK:
+        arena.stats[_ERRORS] += _ONE
+    if (status != _OK or packed & np.uint64(1 << 16) != _ZERO) and arena.owners[owner].active != 0:
+        cq = owner * registers.QUEUE_COUNT + np.int64((packed >> _EIGHT) & np.uint64(0xFF))
+        opcode = np.int64(packed >> np.uint64(24))
+        if not post_completion(arena.rdma, cq, wr_id, status, opcode, byte_len, 0, np.uint32(0), 0):
+            arena.stats[_OVERRUN] += _ONE
+
+
+@hot
+def _may_arm(arena: Arena, slot: Int) -> Flag:
+    """Whether a record of a window may still be armed: its window is open, its queue pair its owner's."""
+    record = arena.trigger.slots[slot]
+    if record.window == 0:
+        return True
+    if arena.windows[np.int64(record.window) % len(arena.windows)] != record.window:
+        return False
+    qp = np.int64(record.qp)
+    return record.opcode >= _COUNTER_ADD or arena.rdma.queue_pairs[qp].owner == record.owner
+
+
+@hot
 def _poll_down(arena: Arena) -> Int:
     link = arena.link[0]
     taken = 0
@@ -93,9 +150,9 @@ def _poll_down(arena: Arena) -> Int:
             target = link.slots_address + np.uint64(slot) * _ARMED_BYTES
             source = link.down_address + (link.down_head % _RING_COUNT) * _RECORD_BYTES + _RECORD_WORK
             copy_memory(target, source, _ARMED_BYTES)
-            if check_armed(arena.trigger, slot) == 0:
+            if _may_arm(arena, slot) and check_armed(arena.trigger, slot) == 0:
                 arm(arena.trigger, slot)
-            else:  # its counter was closed while the record waited
+            else:  # its counter, queue pair or window was closed while the record waited
                 arena.stats[_REFUSED] += _ONE
                 put_slot(arena.trigger, slot)
         elif kind == DOWN_COMPLETE:
@@ -115,6 +172,8 @@ def _poll_down(arena: Arena) -> Int:
                 arena.stats[_WRITES] += _ONE
                 arena.stats[_WRITE_BYTES] += d
             complete(arena, qp, opcode, completion, status, cq, signaled, record.words[4], d)
+        elif kind == DOWN_NVME:
+            _end_nvme(arena, np.int64(a) - 1, np.int64(b), c, record.words[4], d)
         elif kind == DOWN_ARRIVAL:
             consumed = d != _ZERO
             counter = np.int64(record.words[5]) - 1
@@ -130,7 +189,7 @@ def _poll_down(arena: Arena) -> Int:
 @hot
 def poll(arena: Arena, budget: Int) -> Int:
     """Do what is to be done now, firing at most `budget` operations; return how many things were done."""
-    done = _poll_doorbells(arena)
+    done = _poll_doorbells(arena) + _poll_followed(arena)
     for owner in range(len(arena.owners)):
         if arena.owners[owner].active != 0:
             done += poll_commands(arena, owner)

@@ -37,6 +37,7 @@ from .arena import FIRMWARE, STAT_NAMES, new_arena
 from .card import SERVICE_PD, FirmwareCard
 from .config import NicConfig
 from .control import ControlRings, Record
+from .control_work import ControlWork
 from .effects import Effect, PerformIo, SendFrames
 from .memory import NicMemory, RegionAccess
 from .owner import Owner
@@ -44,6 +45,7 @@ from .packets import PacketPath
 from .port_transport import PortTransport
 from .queue_pairs import QueuePairs
 from .storage import Storage
+from .windows import Windows
 
 MIN_FRAME_BYTES, MAX_FRAME_BYTES = 14, 9216
 """What a port carries: an Ethernet header at least, a jumbo frame at most."""
@@ -90,13 +92,17 @@ class SmartNic:
         self.nic = Nic(self.card)
         self.firmware = Registry()
         self.packets = PacketPath(self)
+        self.control_work = ControlWork(self)
+        self.windows = Windows(self, compiled)
         self.start_error = ""
         self.fault_log: deque[str] = deque(maxlen=32)
-        self.roce = RoceEngine(RegionAccess(self.memory), config.mac, config.ip, rng, self.drops)
+        self.regions = RegionAccess(self.memory)
+        self.roce = RoceEngine(self.regions, config.mac, config.ip, rng, self.drops)
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
         self.transport = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
         self.storage = Storage(config, self.memory, lambda: self.now_ns) if config.namespaces else None
         self.memory.keep()
+        self.arena.link["has_storage"] = self.storage is not None
         self.owners: dict[int, Owner] = {}
         self.inboxes: dict[str, Backing] = {}
         self.peer_memory: dict[str, list[Backing]] = {}
@@ -146,6 +152,7 @@ class SmartNic:
         """Time has passed."""
         self.now_ns = now_ns
         self.roce.on_timer(now_ns)
+        self.windows.run()
         self.settle()
 
     # The way out
@@ -158,6 +165,7 @@ class SmartNic:
     def next_deadline_ns(self) -> int | None:
         """When `on_timer` wants to be called."""
         deadlines = [self.scheduler.next_deadline_ns(), self.roce.next_deadline_ns()]
+        deadlines.append(self.windows.next_deadline_ns())
         if self.storage is not None:
             deadlines.append(self.storage.next_deadline_ns())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -226,6 +234,14 @@ class SmartNic:
             self.trace("rdma", "arrival", details)
             if self.firmware.arrival is not None:
                 self.start_task("arrival", self.firmware.arrival(self.nic, arrival), arrival)
+        elif kind == firing.UP_WINDOW:
+            self.windows.fired(words[0])
+        elif kind == firing.UP_RECEIVE:
+            self.transport.post_receive(record)
+        elif kind == firing.UP_NVME:
+            self.control_work.nvme(record)
+        elif kind == firing.UP_HOST_EVENT:
+            self.control_work.event(words)
         elif kind == firing.UP_TRANSMIT:
             owner = self.owners.get(words[0])
             for frame in owner.take_transmits() if owner is not None else ():
@@ -303,7 +319,7 @@ class SmartNic:
         return lost
 
     def _take_back_from_firmware(self) -> list[tuple[str, int]]:
-        """Destroy the firmware's queue pairs, take its keys back, free its memory unless something uses it."""
+        """Destroy the firmware's queue pairs, take its keys back, free its memory unless it is in use."""
         pairs = self.queue_pairs
         own = [qp for qp in pairs.numbers if self.arena.rdma.queue_pairs[qp].owner == FIRMWARE]
         lost = [(pairs.numbers[qp], pairs.remote_numbers[qp]) for qp in own if qp in pairs.remote_numbers]
@@ -414,6 +430,7 @@ class SmartNic:
         self.arena.doorbells[owner.number] = -1
         self.arena.doorbells[owner.number, registers.TRANSMIT_DOORBELL] = -2
         self.arena.rung[owner.number] = 0
+        self.arena.owners[owner.number].pd = owner.pd
         record = self.arena.owners[owner.number]
         record.commands = record.responses = 0
         record.doorbells = owner.cells_in_use
@@ -430,6 +447,7 @@ class SmartNic:
         queue_pairs = sorted(owner.queue_pairs)
         with self.rings.paused():
             self.arena.owners[owner.number].active = 0
+            self.windows.close_all(owner)
             self.unit.flush(owner.number)
             for qp in queue_pairs:
                 self.queue_pairs.destroy(qp)
@@ -443,8 +461,8 @@ class SmartNic:
             for key in owner.keys:
                 self.memory.deregister(key)
             self.drain_peers()
-            for piece in owner.pieces.values():
-                self.memory.remove_host(piece)
+            self.control_work.free(owner)
+            self.arena.followed["address"][self.arena.followed["owner"] == owner.number] = 0
             close_queues(self.arena.rdma, owner.number)
         del self.owners[owner.number]
         owner.bar.close()
@@ -484,6 +502,8 @@ class SmartNic:
         counts = {name: int(self.arena.stats[number]) for number, name in enumerate(STAT_NAMES)}
         counts["trigger.slots_in_use"] = self.unit.slots_in_use
         counts["trigger.slots"] = self.unit.limits.slot_count
+        counts["trigger.service_slots"] = self.unit.limits.host_slots
+        counts["trigger.service_slots_in_use"] = int(unit.service_used)
         counts["trigger.stalls"] = int(unit.stalls)
         counts["trigger.cancelled"] = int(unit.cancelled)
         counts["firmware.steps"] = self.scheduler.steps

@@ -7,10 +7,20 @@ import numpy as np
 
 from nicemu.abi import Opcode, registers
 from nicemu.errors import VerbsStatus
-from nicemu.hot import Flag, Int, hot
+from nicemu.hot import Flag, Int, Records, hot
 from nicemu.pcie import copy_memory, exchange_u64, load_u64, signal_eventfd, store_u32, store_u64
 from nicemu.rdma import BUSY, KIND_DIRECT, KIND_PORT, direct_post, post_completion
-from nicemu.trigger import NONE, add, next_due, release, rotate_ready, set_values, take_due
+from nicemu.trigger import (
+    NONE,
+    add,
+    count_end,
+    next_due,
+    publish,
+    release,
+    rotate_ready,
+    set_values,
+    take_due,
+)
 
 from .arena import FIRMWARE, RING_COUNT, STAT_NAMES, Arena
 
@@ -18,8 +28,13 @@ FAIRNESS = 64
 """Operations of one counter that fire in a row while another counter has due work."""
 
 UP_WORK, UP_EVENT, UP_ARRIVAL, UP_TRANSMIT, UP_COMPLETION = 1, 2, 3, 4, 5
+UP_RECEIVE, UP_NVME, UP_HOST_EVENT, UP_WINDOW = 6, 7, 8, 9
 """Records to the control thread: work for a Port's transport; a fired firmware event; an arrival; packets to
-send; the end of work that firmware posted."""
+send; the end of work that firmware posted; a receive for a Port's transport; an NVMe command; an event that a
+host process armed for the firmware; work of a window that has fired."""
+
+HOST_EVENT = 8
+"""Flag of a firmware event that a host process armed; the NIC's own."""
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _FIRED, _WRITES, _WRITE_BYTES = _STAT["fired"], _STAT["writes"], _STAT["write_bytes"]
@@ -29,7 +44,9 @@ _ERRORS, _OVERRUN, _BUSY = (
     _STAT["transport.busy"],
 )
 _COUNTER_ADD, _COUNTER_SET = int(Opcode.COUNTER_ADD), int(Opcode.COUNTER_SET)
-_FIRMWARE_EVENT = int(Opcode.FIRMWARE_EVENT)
+_FIRMWARE_EVENT, _WRITE_BACK = int(Opcode.FIRMWARE_EVENT), int(Opcode.WRITE_BACK)
+_NVME_READ, _NVME_WRITE = int(Opcode.NVME_READ), int(Opcode.NVME_WRITE)
+_RECV, _TAGGED_RECV = int(Opcode.RECV), int(Opcode.TAGGED_RECV)
 _OK, _FLUSHED = int(VerbsStatus.SUCCESS), int(VerbsStatus.WR_FLUSH_ERR)
 _BAD_OPERATION = int(VerbsStatus.LOC_QP_OP_ERR)
 READY_TO_SEND, ERROR_STATE = 3, 6
@@ -42,6 +59,9 @@ _RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
 _UP_HEAD, _UP_TAIL = np.uint64(0), np.uint64(8)
 _SLEEPING, _ONE_OFFSET = np.uint64(40), np.uint64(48)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
+_RECEIVE_QUEUES, _RECEIVE_BYTES = np.uint64(registers.RECEIVE_QUEUES), np.uint64(registers.RECEIVE_BYTES)
+_RECEIVE_COUNT = np.uint64(registers.RECEIVE_QUEUE_COUNT)
+_RECEIVE_TAIL, _RECEIVE_HEAD = np.uint64(16), np.uint64(24)
 
 
 @hot
@@ -71,6 +91,26 @@ def push_up(arena: Arena, kind: Int, a: Int, b: Int, c: Int, d: Int, slot: Int) 
 
 
 @hot
+def flush_receives(arena: Arena, qp: Int) -> None:
+    """End every receive that is still posted with WR_FLUSH_ERR."""
+    pair = arena.rdma.queue_pairs[qp]
+    entry = arena.rdma.public[0] + _PUBLIC_QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES
+    tail = np.uint64(load_u64(entry + _RECEIVE_TAIL))
+    while arena.received[qp] != tail:
+        note = arena.receives[qp, np.int64(arena.received[qp] % _RECEIVE_COUNT)]
+        arena.received[qp] += _ONE
+        cq = np.int64(pair.cq) + np.int64(note.cq)
+        if pair.cq >= 0 and not post_completion(
+            arena.rdma, cq, note.wr_id, _FLUSHED, _RECV, _ZERO, qp, np.uint32(0), 0
+        ):
+            arena.stats[_OVERRUN] += _ONE
+        counter = np.int64(note.completion)
+        if counter != NONE and arena.trigger.counters[counter].in_flight > 0:
+            arena.trigger.counters[counter].in_flight -= np.uint32(1)
+            count_end(arena.trigger, counter, True, _ZERO)
+
+
+@hot
 def fail_queue_pair(arena: Arena, qp: Int) -> None:
     """Move a queue pair to the error state: what fires on it from here on completes with WR_FLUSH_ERR."""
     arena.rdma.queue_pairs[qp].state = _ERROR_STATE
@@ -78,6 +118,7 @@ def fail_queue_pair(arena: Arena, qp: Int) -> None:
         arena.rdma.public[0] + _PUBLIC_QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES,
         np.uint32(_ERROR_STATE),
     )
+    flush_receives(arena, qp)
 
 
 @hot
@@ -109,16 +150,84 @@ def complete(
             arena.stats[_OVERRUN] += _ONE
             fail_queue_pair(arena, qp)
     if completion != NONE:
-        if status == _OK:
-            add(arena.trigger, completion, _ONE, _ZERO)
-        else:
-            add(arena.trigger, completion, _ZERO, _ONE)
+        count_end(arena.trigger, completion, status != _OK, byte_len)
 
 
 @hot
-def _fire(arena: Arena) -> Flag:
-    """Carry out the slot that is next; False: it cannot be carried out now and stays where it is."""
-    slot = next_due(arena.trigger)
+def post_receive(arena: Arena, qp: Int, record: Records) -> Flag:
+    """Put a receive into its queue pair's receive queue; False if that is full (or its transport's ring)."""
+    pair = arena.rdma.queue_pairs[qp]
+    entry = arena.rdma.public[0] + _PUBLIC_QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES
+    tail = np.uint64(load_u64(entry + _RECEIVE_TAIL))
+    if tail - arena.received[qp] >= _RECEIVE_COUNT:
+        return False
+    place = tail % _RECEIVE_COUNT
+    note = arena.receives[qp, np.int64(place)]
+    note.completion = record.completion
+    note.wr_id = record.wr_id
+    note.cq = record.cq
+    note.signaled = record.options & 1
+    if record.completion != NONE:
+        arena.trigger.counters[record.completion].in_flight += np.uint32(1)
+    if pair.kind == KIND_DIRECT:
+        receive = arena.rdma.public[0] + _RECEIVE_QUEUES
+        receive += (np.uint64(qp) * _RECEIVE_COUNT + place) * _RECEIVE_BYTES
+        length = np.uint64(record.sge0_length) if record.sge_count > 0 else _ZERO
+        store_u64(receive, record.sge0_address)
+        store_u64(receive + np.uint64(8), length | (np.uint64(record.sge0_lkey) << np.uint64(32)))
+        store_u64(receive + np.uint64(16), record.wr_id)
+        store_u64(receive + np.uint64(24), tail + _ONE)
+    store_u64(entry + _RECEIVE_TAIL, tail + _ONE)
+    return True
+
+
+@hot
+def _fire_receive(arena: Arena, slot: Int) -> Flag:
+    record = arena.trigger.slots[slot]
+    qp = np.int64(record.qp)
+    pair = arena.rdma.queue_pairs[qp]
+    is_port = pair.kind == KIND_PORT
+    if up_full(arena):
+        return False
+    if pair.state == _ERROR_STATE or pair.state == 0:
+        take_due(arena.trigger)
+        cq, wr_id, completion = np.int64(record.cq), record.wr_id, np.int64(record.completion)
+        release(arena.trigger, slot)
+        complete(arena, qp, _RECV, completion, _FLUSHED, cq, 1, wr_id, _ZERO)
+        return True
+    if not post_receive(arena, qp, record):
+        return False
+    take_due(arena.trigger)
+    if is_port:
+        push_up(arena, UP_RECEIVE, np.uint64(qp), _ZERO, _ZERO, _ZERO, slot)
+    release(arena.trigger, slot)
+    return True
+
+
+@hot
+def _fire_to_control(arena: Arena, slot: Int) -> Flag:
+    """Hand a firmware event or an NVMe command to the control thread."""
+    if up_full(arena):
+        return False
+    record = arena.trigger.slots[slot]
+    take_due(arena.trigger)
+    trigger, completion = np.uint64(record.trigger), np.int64(record.completion)
+    if record.opcode != _FIRMWARE_EVENT:
+        if completion != NONE:
+            arena.trigger.counters[completion].in_flight += np.uint32(1)
+        push_up(arena, UP_NVME, trigger, np.uint64(record.owner), _ZERO, _ZERO, slot)
+    elif record.options & HOST_EVENT:
+        owner = np.uint64(record.owner)
+        push_up(arena, UP_HOST_EVENT, record.wr_id, trigger, record.remote_address, owner, NONE)
+    else:
+        push_up(arena, UP_EVENT, record.wr_id, trigger, _ZERO, _ZERO, NONE)
+    release(arena.trigger, slot)
+    return True
+
+
+@hot
+def _carry_out(arena: Arena, slot: Int) -> Flag:
+    """Carry out a due slot, if that can be done now."""
     record = arena.trigger.slots[slot]
     opcode = record.opcode
     if opcode == _COUNTER_ADD or opcode == _COUNTER_SET:
@@ -131,13 +240,16 @@ def _fire(arena: Arena) -> Flag:
         else:
             set_values(arena.trigger, target, operand, _ZERO, 1)
         return True
-    if opcode == _FIRMWARE_EVENT:
-        if up_full(arena):
-            return False
+    if opcode == _FIRMWARE_EVENT or opcode == _NVME_READ or opcode == _NVME_WRITE:
+        return _fire_to_control(arena, slot)
+    if opcode == _WRITE_BACK:
         take_due(arena.trigger)
-        push_up(arena, UP_EVENT, record.wr_id, np.uint64(record.trigger), _ZERO, _ZERO, NONE)
+        counter = np.int64(record.trigger)
         release(arena.trigger, slot)
+        publish(arena.trigger, counter)
         return True
+    if opcode == _RECV or opcode == _TAGGED_RECV:
+        return _fire_receive(arena, slot)
     qp = np.int64(record.qp)
     pair = arena.rdma.queue_pairs[qp]
     completion = np.int64(record.completion)
@@ -171,6 +283,22 @@ def _fire(arena: Arena) -> Flag:
     cq, signaled, wr_id = np.int64(record.cq), np.int64(record.options) & 1, record.wr_id
     release(arena.trigger, slot)
     complete(arena, qp, opcode, completion, status, cq, signaled, wr_id, length)
+    return True
+
+
+@hot
+def _fire(arena: Arena) -> Flag:
+    """Carry out the slot that is next; False: it cannot be carried out now and stays where it is."""
+    slot = next_due(arena.trigger)
+    window = np.uint64(arena.trigger.slots[slot].window)
+    if window == _ZERO:
+        return _carry_out(arena, slot)
+    link = arena.link[0]
+    if link.up_tail + np.uint64(2) - np.uint64(load_u64(link.address + _UP_HEAD)) > _RING_COUNT:
+        return False
+    if not _carry_out(arena, slot):
+        return False
+    push_up(arena, UP_WINDOW, window, _ZERO, _ZERO, _ZERO, NONE)
     return True
 
 

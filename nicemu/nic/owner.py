@@ -28,6 +28,10 @@ class Owner:
     keys: set[int] = field(default_factory=set)
     queue_pairs: set[int] = field(default_factory=set)
     cells: dict[int, int] = field(default_factory=dict)
+    events: dict[int, str] = field(default_factory=dict)
+    published: dict[int, int] = field(default_factory=dict)
+    """Counters whose write-back entry lies in registered memory, with its key."""
+    io_in_flight: int = 0
     listening: bool = False
     interrupt: Callable[[], object] = bool
     received: int = 0

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
-from nicemu.abi import Opcode, WorkRequest, unpack_work
+from nicemu.abi import AtomicOperation, Opcode, WorkRequest, unpack_work
 from nicemu.errors import VerbsStatus
 from nicemu.rdma import FLAG_IMPLICIT_RECEIVES, ArrivalKind, RoceEngine
 
@@ -22,6 +23,11 @@ _OPCODE_OF = {
     ArrivalKind.SEND_WITH_IMM: Opcode.SEND_WITH_IMM,
     ArrivalKind.ATOMIC: Opcode.FETCH_ADD,
 }
+_NATIVE = {
+    AtomicOperation.SUM: Opcode.FETCH_ADD,
+    AtomicOperation.COMPARE_SWAP: Opcode.COMPARE_SWAP,
+}
+"""What of the atomics RoCEv2 has: both return the old value. Others end with LOC_QP_OP_ERR."""
 _SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM)
 
 
@@ -53,7 +59,20 @@ class PortTransport:
         self._next_context += 1
         packed = int(record.work["cq"]) | int(work.signaled) << 8 | int(work.opcode) << 16
         self._in_flight[context] = (int(record.work["completion"]) + 1, work.wr_id, packed)
+        if work.opcode is Opcode.ATOMIC:
+            native = _NATIVE.get(work.operation) if work.sges else None
+            if native is None:
+                self.completed(context, record.words[0], VerbsStatus.LOC_QP_OP_ERR, 0)
+                return
+            work = replace(work, opcode=native)
         self._waiting.setdefault(record.words[0], deque()).append((work, context))
+
+    def post_receive(self, record: Record) -> None:
+        """Take a receive from the datapath; one that its engine refuses ends as the queue pair does."""
+        work = unpack_work(record.work)
+        qp = int(record.work["qp"])
+        if qp in self._queue_pairs.numbers:
+            self._roce.post_receive(qp, work.wr_id, work.sges)
 
     def run(self, now_ns: int) -> int:
         """Post what waits, hand completions and arrivals to the datapath; return how many there were."""

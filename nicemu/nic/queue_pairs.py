@@ -10,13 +10,13 @@ from typing import Any
 from nicemu import rdma
 from nicemu.abi import registers
 from nicemu.errors import ProtocolError, ResourceError, UsageError
-from nicemu.pcie import store_u32, store_u64
+from nicemu.pcie import load_u64, store_u32, store_u64
 from nicemu.rdma import QpState, RemoteQp, RoceEngine
-from nicemu.trigger import TriggerUnit
+from nicemu.trigger import NONE, TriggerUnit
 
 from .arena import FIRMWARE, Arena
 from .config import NicConfig
-from .firing import ERROR_STATE, READY_TO_SEND
+from .firing import READY_TO_SEND, fail_queue_pair
 
 INIT, READY_TO_RECEIVE = 1, 2
 
@@ -90,6 +90,7 @@ class QueuePairs:
         record.kind, record.options, record.pd = self.kind, flags, pd
         record.peer, record.owner, record.cq, record.remote_qp = peer.index, owner, cq, 0
         self._arena.queue_counters[qp] = counter
+        self._arena.received[qp] = 0
         entry = self._entry(qp)
         store_u32(entry + 4, pd)
         store_u32(entry + 8, flags)
@@ -157,10 +158,18 @@ class QueuePairs:
         if self._arena.rdma.queue_pairs[qp].state in (INIT, READY_TO_RECEIVE, READY_TO_SEND):
             if self.kind == rdma.KIND_PORT and self._roce.state(qp) is not QpState.ERR:
                 self._roce.modify(qp, QpState.ERR)
-            self._set_state(qp, ERROR_STATE)
+            fail_queue_pair(self._arena, qp)
 
     def destroy(self, qp: int) -> None:
-        """Remove a queue pair. The datapath stands still meanwhile."""
+        """Remove a queue pair; its receives go without completions. The datapath stands still meanwhile.
+
+        Source: ibv_destroy_qp(3).
+        """
+        posted = load_u64(self._entry(qp) + 16)
+        for number in range(int(self._arena.received[qp]), posted):
+            completion = int(self._arena.receives[qp, number % registers.RECEIVE_QUEUE_COUNT].completion)
+            if completion != NONE and self._unit.state.counters[completion].in_flight:
+                self._unit.state.counters[completion].in_flight -= 1
         self._set_state(qp, 0)
         self._arena.rdma.queue_pairs[qp].kind = rdma.KIND_NONE
         if self.kind == rdma.KIND_PORT:

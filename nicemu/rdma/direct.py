@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.abi import Access, Opcode, registers
+from nicemu.abi import OPERATION_SHIFT, Access, AtomicOperation, Opcode, registers
 from nicemu.errors import VerbsStatus
 from nicemu.hot import Flag, Int, Records, hot
 from nicemu.pcie import (
@@ -44,6 +44,10 @@ receive.
 _WRITE, _WRITE_IMM = int(Opcode.RDMA_WRITE), int(Opcode.RDMA_WRITE_WITH_IMM)
 _READ, _SEND, _SEND_IMM = int(Opcode.RDMA_READ), int(Opcode.SEND), int(Opcode.SEND_WITH_IMM)
 _COMPARE_SWAP, _FETCH_ADD = int(Opcode.COMPARE_SWAP), int(Opcode.FETCH_ADD)
+_ATOMIC = int(Opcode.ATOMIC)
+_SUM, _AND, _OR = int(AtomicOperation.SUM), int(AtomicOperation.AND), int(AtomicOperation.OR)
+_XOR, _MIN, _MAX = int(AtomicOperation.XOR), int(AtomicOperation.MIN), int(AtomicOperation.MAX)
+_CSWAP = int(AtomicOperation.COMPARE_SWAP)
 _OK, _LOC_PROT = int(VerbsStatus.SUCCESS), int(VerbsStatus.LOC_PROT_ERR)
 _REM_INV, _REM_ACCESS = int(VerbsStatus.REM_INV_REQ_ERR), int(VerbsStatus.REM_ACCESS_ERR)
 _RETRY, _LOC_OP = int(VerbsStatus.RETRY_EXC_ERR), int(VerbsStatus.LOC_QP_OP_ERR)
@@ -144,14 +148,44 @@ def _post_record(
 
 
 @hot
+def _result(operation: Int, old: Int, operand: Int) -> Int:
+    """Return what an atomic stores. Source: fi_atomic(3), "Atomic Operations"."""
+    if operation == _AND:
+        return old & operand
+    if operation == _OR:
+        return old | operand
+    if operation == _XOR:
+        return old ^ operand
+    if operation == _MIN:
+        return min(old, operand)
+    if operation == _MAX:
+        return max(old, operand)
+    return operand
+
+
+@hot
+def _change(target: Int, operation: Int, operand: Int, swap: Int) -> Int:
+    """Carry out an atomic at raw address `target`; return the old value."""
+    if operation == _SUM:
+        return np.uint64(fetch_add_u64(target, operand))
+    if operation == _CSWAP:
+        return np.uint64(compare_swap_u64(target, operand, swap))
+    while True:
+        old = np.uint64(load_u64(target))
+        new = _result(operation, old, operand)
+        if np.uint64(compare_swap_u64(target, old, new)) == old:
+            return old
+
+
+@hot
 def _execute(state: RdmaState, qp: Int, work: Records) -> Int:
     pair = state.queue_pairs[qp]
     peer = state.peers[pair.peer]
     pd = pair.pd
     opcode = work.opcode
     length = _ZERO
-    atomic = opcode == _COMPARE_SWAP or opcode == _FETCH_ADD
-    pieces = 1 if atomic else np.int64(work.sge_count)
+    atomic = opcode == _COMPARE_SWAP or opcode == _FETCH_ADD or opcode == _ATOMIC
+    pieces = np.int64(work.sge_count)
     if pieces > 0:
         length += np.uint64(work.sge0_length)
     if pieces > 1:
@@ -169,6 +203,8 @@ def _execute(state: RdmaState, qp: Int, work: Records) -> Int:
     is_write = opcode == _WRITE or opcode == _WRITE_IMM
     target = _ZERO
     counter = -1
+    if atomic:
+        length = _EIGHT
     if atomic or (length > _ZERO and (is_write or opcode == _READ)):
         right = _RIGHT_WRITE
         if atomic:
@@ -217,14 +253,17 @@ def _execute(state: RdmaState, qp: Int, work: Records) -> Int:
     if opcode == _READ:
         _scatter(state, work, pd, target)
     elif atomic:
+        operation: Int = np.int64(work.options) >> OPERATION_SHIFT & 7
         if opcode == _FETCH_ADD:
-            old = np.uint64(fetch_add_u64(target, work.sge1_address))
-        else:
-            swap = np.uint64(work.sge1_length) | (np.uint64(work.sge1_lkey) << _SHIFT)
-            old = np.uint64(compare_swap_u64(target, work.sge1_address, swap))
-        own = state.public[0] + _REGIONS
-        index = check_region(own, work.sge0_lkey, pd, work.sge0_address, _EIGHT, _LOCAL_WRITE)
-        store_u64(raw_address(own, index, work.sge0_address, state.backings), old)
+            operation = _SUM
+        elif opcode == _COMPARE_SWAP:
+            operation = _CSWAP
+        swap = np.uint64(work.sge1_length) | (np.uint64(work.sge1_lkey) << _SHIFT)
+        old = _change(target, operation, work.sge1_address, swap)
+        if pieces > 0:
+            own = state.public[0] + _REGIONS
+            index = check_region(own, work.sge0_lkey, pd, work.sge0_address, _EIGHT, _LOCAL_WRITE)
+            store_u64(raw_address(own, index, work.sge0_address, state.backings), old)
     elif length > _ZERO:
         _gather(state, work, pd, target)
     if notify:
@@ -243,9 +282,14 @@ def direct_post(state: RdmaState, qp: Int, work: Records) -> Int:
     if peer.public == _ZERO or peer.outbox == _ZERO:
         return _RETRY
     opcode = work.opcode
-    if not (_WRITE <= opcode <= _FETCH_ADD) or work.sge_count > 2:
+    if not _WRITE <= opcode <= _FETCH_ADD and opcode != _ATOMIC:
         return _LOC_OP
-    if opcode >= _COMPARE_SWAP and (work.sge_count != 1 or work.sge0_length != _EIGHT):
+    fewest, most = 0, 2
+    if opcode >= _COMPARE_SWAP:
+        fewest, most = 0 if opcode == _ATOMIC else 1, 1
+    if not fewest <= work.sge_count <= most:
+        return _LOC_OP
+    if most == 1 and work.sge_count == 1 and work.sge0_length != _EIGHT:
         return _LOC_OP
     exchange_u64(peer.outbox + _BUSY_FLAG, _ONE)
     status = _execute(state, qp, work)

@@ -30,7 +30,7 @@ from nicemu.nic import (
     shared_backings,
 )
 from nicemu.p4 import compile_program
-from nicemu.pcie import Backing, store_u64
+from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import Engine, Exact, TableEntry
 from nicemu.programs import find_program, load_module
 from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
@@ -39,6 +39,7 @@ from nicemu.timing import Resource
 from .block_io import MemoryBlockIo
 
 _DESTINATION_IP = slice(30, 34)
+SYNCHRONIZE_NS = 3_600_000_000_000
 
 
 class Simulation:
@@ -60,6 +61,7 @@ class Simulation:
         self.trace: list[str] = []
         self._events: list[tuple[int, int, Callable[[], None]]] = []
         self._sequence = 0
+        self._awaited: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self.nics: dict[str, SmartNic] = {}
         self.admins: dict[str, Admin] = {}
         self.disks: dict[str, MemoryBlockIo] = {}
@@ -128,6 +130,17 @@ class Simulation:
         self._sequence += 1
         heapq.heappush(self._events, (when_ns, self._sequence, action))
 
+    def when(self, is_true: Callable[[], bool], action: Callable[[], None]) -> None:
+        """Have `action` happen as soon as `is_true()`; it is asked whenever something has happened."""
+        self._awaited.append((is_true, action))
+
+    def _look_at_awaited(self) -> bool:
+        ready = [action for is_true, action in self._awaited if is_true()]
+        self._awaited = [entry for entry in self._awaited if entry[1] not in ready]
+        for action in ready:
+            action()
+        return bool(ready)
+
     def _settle(self) -> None:
         """Run every NIC until none has anything due now, moving effects as they come."""
         now_ns = self.clock.now_ns()
@@ -140,6 +153,7 @@ class Simulation:
                 for effect in nic.take_effects():
                     busy = True
                     self._perform(name, nic, effect)
+            busy |= self._look_at_awaited()
 
     def _perform(self, name: str, nic: SmartNic, effect: SendFrames | PerformIo) -> None:
         now_ns = self.clock.now_ns()
@@ -308,14 +322,38 @@ class SimulatedConnection:
 
 
 class SteppedStream:
-    """Implements `nicemu.host.Stream` in virtual time: each kernel costs `cost_ns`."""
+    """Implements `nicemu.host.Stream` in virtual time: work in order, each kernel `cost_ns` long."""
 
     def __init__(self, simulation: Simulation, cost_ns: int = 0) -> None:
         self._simulation = simulation
         self._cost_ns = cost_ns
-        self._free_ns = 0
+        self._work: deque[tuple[Callable[[], bool], Callable[[], object], int]] = deque()
+        self._is_busy = False
         self._kernels: Any = None
         self._results: list[Any] = []
+
+    def _put(
+        self, action: Callable[[], object], cost_ns: int = 0, may_begin: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._work.append((may_begin, action, cost_ns))
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin what stands first, once it may: the simulation asks again whenever something happened."""
+        if self._is_busy or not self._work:
+            return
+        may_begin, action, cost_ns = self._work[0]
+        if not may_begin():
+            self._simulation.when(may_begin, self._begin)
+            return
+        self._is_busy = True
+        self._work.popleft()
+        self._simulation.schedule(self._simulation.clock.now_ns() + cost_ns, lambda: self._end(action))
+
+    def _end(self, action: Callable[[], object]) -> None:
+        self._is_busy = False
+        action()
+        self._begin()
 
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
         """Load a kernel module."""
@@ -323,19 +361,30 @@ class SteppedStream:
         self._kernels = load_module(find_program(path)).kernels(arrays, **settings)
 
     def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
-        """Run a kernel; what stands behind it in the stream happens `cost_ns` later."""
-        self._free_ns = max(self._free_ns, self._simulation.clock.now_ns()) + self._cost_ns
-        self._results.append(getattr(self._kernels, kernel)(**operands))
+        """Put a kernel into the stream; its effects are there when its time is over."""
+        function = getattr(self._kernels, kernel)
+        self._put(lambda: self._results.append(function(**operands)), self._cost_ns)
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Put a function into the stream; what it returns is a result as a kernel's."""
+        self._put(lambda: self._results.append(work()), self._cost_ns)
 
     def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
         """Store when the work before it is done."""
-        at_ns = max(self._free_ns, self._simulation.clock.now_ns())
-        self._simulation.schedule(at_ns, lambda: store_u64(memory.address + offset_bytes, value))
+        self._put(lambda: store_u64(memory.address + offset_bytes, value))
+
+    def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
+        """Go on when the 8 bytes are `value` or more."""
+        self._put(lambda: None, 0, lambda: load_u64(memory.address + offset_bytes) >= value)
 
     def synchronize(self) -> list[Any]:
-        """Advance to the end of the stream."""
-        now_ns = self._simulation.clock.now_ns()
-        self._simulation.run_until(lambda: False, max(0, self._free_ns - now_ns))
+        """Advance to the end of the stream.
+
+        Raises: NicemuError if it does not end: it waits for a counter that nothing will count.
+        """
+        finished = self._simulation.run_until(lambda: not self._work and not self._is_busy, SYNCHRONIZE_NS)
+        if not finished:
+            raise NicemuError(f"{len(self._work)} items of the stream do not begin")
         results, self._results = self._results, []
         return results
 

@@ -6,7 +6,7 @@ calls. Specification: fi_trigger(3) and fi_cntr(3); widths and the write-back wo
 headers.
 """
 
-from .counter import ERRORS, SUCCESS, add, publish, set_values
+from .counter import ERRORS, SUCCESS, add, count_end, publish, set_values
 from .deferred_work import (
     arm,
     cancel,
@@ -18,12 +18,13 @@ from .deferred_work import (
     next_due,
     put_slot,
     release,
+    room_for,
     rotate_ready,
     take_due,
     take_slot,
     value_of,
 )
-from .state import DUE, FREE, IN_FLIGHT, NONE, WAITING, Limits, TriggerState, new_state
+from .state import DUE, FREE, IN_FLIGHT, NONE, WAITING, TriggerState, new_state
 from .unit import TriggerUnit
 
 __all__ = [
@@ -34,7 +35,6 @@ __all__ = [
     "NONE",
     "SUCCESS",
     "WAITING",
-    "Limits",
     "TriggerState",
     "TriggerUnit",
     "add",
@@ -42,6 +42,7 @@ __all__ = [
     "cancel",
     "cancel_counter",
     "check_armed",
+    "count_end",
     "discard",
     "flush",
     "make_reached_due",
@@ -50,6 +51,7 @@ __all__ = [
     "publish",
     "put_slot",
     "release",
+    "room_for",
     "rotate_ready",
     "set_values",
     "take_due",

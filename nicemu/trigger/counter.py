@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.hot import Int, hot
+from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import store_u64
 
 from .deferred_work import make_reached_due
@@ -18,7 +18,7 @@ _WORD_SUCCESS_MAX = np.uint64((1 << 48) - 1)
 _WORD_ERRORS_MAX = np.uint64(127)
 _WORD_ERRORS_SHIFT = np.uint64(48)
 _WORD_VALID = np.uint64(1 << 63)
-_ONE = np.uint64(1)
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
 _8, _16, _24 = np.uint64(8), np.uint64(16), np.uint64(24)
 
 SUCCESS, ERRORS = 1, 2
@@ -72,6 +72,8 @@ def add(state: TriggerState, counter: Int, success: Int, errors: Int) -> None:
 def set_values(state: TriggerState, counter: Int, success: Int, errors: Int, which: Int) -> None:
     """Replace the success value, the error value or both. Fired work stays fired; reached work is due."""
     record = state.counters[counter]
+    if state.unit[0].set_replaces_both != 0:
+        which = SUCCESS | ERRORS
     if record.in_flight != 0:
         state.unit[0].unsettled_sets += _ONE
     if which & SUCCESS:
@@ -80,3 +82,14 @@ def set_values(state: TriggerState, counter: Int, success: Int, errors: Int, whi
         record.errors = errors
     publish(state, counter)
     make_reached_due(state, counter)
+
+
+@hot
+def count_end(state: TriggerState, counter: Int, failed: Flag, byte_len: Int) -> None:
+    """Count the end of an operation: 1 error, or 1 success (its bytes, at a counter of bytes)."""
+    if failed:
+        add(state, counter, _ZERO, _ONE)
+    elif state.counters[counter].counts_bytes != 0:
+        add(state, counter, byte_len, _ZERO)
+    else:
+        add(state, counter, _ONE, _ZERO)

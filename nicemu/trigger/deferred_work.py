@@ -13,16 +13,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.abi import CommandStatus, Opcode
+from nicemu.abi import POSTED, CommandStatus, FiringOrder, Opcode
 from nicemu.hot import Flag, Int, hot
 
 from .state import DUE, FREE, IN_FLIGHT, NONE, U64_MAX, WAITING, TriggerState
 
 _COUNTER_ADD = int(Opcode.COUNTER_ADD)
 _COUNTER_SET = int(Opcode.COUNTER_SET)
-_DATA_FIRST, _DATA_LAST = int(Opcode.RDMA_WRITE), int(Opcode.FETCH_ADD)
-_FIRMWARE_EVENT = int(Opcode.FIRMWARE_EVENT)
-_ATOMIC_FIRST = int(Opcode.COMPARE_SWAP)
+_DATA_FIRST, _DATA_LAST = int(Opcode.RDMA_WRITE), int(Opcode.ATOMIC)
+_FIRMWARE_EVENT, _WRITE_BACK = int(Opcode.FIRMWARE_EVENT), int(Opcode.WRITE_BACK)
+_NVME_READ, _NVME_WRITE = int(Opcode.NVME_READ), int(Opcode.NVME_WRITE)
+_COMPARE_SWAP, _FETCH_ADD = int(Opcode.COMPARE_SWAP), int(Opcode.FETCH_ADD)
+_ATOMIC, _RECV = int(Opcode.ATOMIC), int(Opcode.RECV)
+_ORDER_ISSUE, _ORDER_SHUFFLE = int(FiringOrder.ISSUE), int(FiringOrder.SHUFFLE)
+_POSTED = int(POSTED)
 _INVALID, _NOT_SUPPORTED = int(CommandStatus.INVALID), int(CommandStatus.NOT_SUPPORTED)
 _PERMISSION = int(CommandStatus.PERMISSION)
 _ONE = np.uint64(1)
@@ -57,25 +61,35 @@ def check_armed(state: TriggerState, slot: Int) -> Int:
         if record.completion != NONE or record.remote_address > unit.max_success:
             return _INVALID
         return _check_counter(state, np.int64(record.rkey), record.owner)
-    if opcode == _FIRMWARE_EVENT:
+    if opcode == _FIRMWARE_EVENT or opcode == _WRITE_BACK:
         return 0 if record.completion == NONE else _INVALID
     if record.completion != NONE:
         status = _check_counter(state, record.completion, record.owner)
         if status != 0:
             return status
-    if opcode < _DATA_FIRST or opcode > _DATA_LAST:
+    nvme = opcode == _NVME_READ or opcode == _NVME_WRITE
+    if not nvme and (opcode < _DATA_FIRST or opcode > _DATA_LAST):
         return _NOT_SUPPORTED
-    if record.sge_count > 2:
+    if opcode == _COMPARE_SWAP or opcode == _FETCH_ADD or opcode == _ATOMIC:
+        pieces = record.sge_count
+        fetches = opcode != _ATOMIC or pieces != 0
+        return _INVALID if pieces > 1 or (fetches and (pieces != 1 or record.sge0_length != 8)) else 0
+    if record.sge_count > unit.local_pieces:
         return _INVALID
-    if opcode >= _ATOMIC_FIRST and (record.sge_count != 1 or record.sge0_length != 8):
+    if opcode == _RECV and (record.sge_count > 1 or (unit.receives_at_zero != 0 and record.threshold > 0)):
         return _INVALID
-    return 0
+    length = np.uint64(record.sge0_length) if record.sge_count > 0 else np.uint64(0)
+    if record.sge_count > 1:
+        length += np.uint64(record.sge1_length)
+    return _INVALID if length > unit.max_message_bytes else 0
 
 
 @hot
 def value_of(state: TriggerState, counter: Int) -> Int:
     """Return success plus errors, without wrapping: what thresholds are compared with."""
     record = state.counters[counter]
+    if state.unit[0].stall_on_error != 0:
+        return record.success
     if record.success > U64_MAX - record.errors:
         return U64_MAX
     return record.success + record.errors
@@ -180,10 +194,115 @@ def _make_due(state: TriggerState, counter: Int, slot: Int) -> None:
 
 
 @hot
+def _drawn(state: TriggerState) -> Int:
+    """Return the next number of the generator behind a shuffle. Source: Marsaglia, "Xorshift RNGs"."""
+    unit = state.unit[0]
+    number = unit.shuffle
+    number ^= number << np.uint64(13)
+    number ^= number >> np.uint64(7)
+    number ^= number << np.uint64(17)
+    unit.shuffle = number
+    return number
+
+
+@hot
+def _merge_by_key(state: TriggerState, one: Int, other: Int) -> Int:
+    """Merge two lists (linked by `next`) that are in ascending order of `key`."""
+    head = NONE
+    tail = NONE
+    while one != NONE and other != NONE:
+        if state.slots[one].key <= state.slots[other].key:
+            taken = one
+            one = state.slots[one].next
+        else:
+            taken = other
+            other = state.slots[other].next
+        if tail == NONE:
+            head = taken
+        else:
+            state.slots[tail].next = taken
+        tail = taken
+    rest = one if one != NONE else other
+    if tail == NONE:
+        return rest
+    state.slots[tail].next = rest
+    return head
+
+
+@hot
+def _sort_by_key(state: TriggerState, head: Int) -> Int:
+    """Sort a list (linked by `next`) by `key`: runs of 1, 2, 4, ... are merged in pairs."""
+    width = 1
+    while True:
+        runs = 0
+        left = head
+        head = NONE
+        tail = NONE
+        while left != NONE:
+            runs += 1
+            end = left
+            for _ in range(width - 1):
+                if state.slots[end].next == NONE:
+                    break
+                end = state.slots[end].next
+            right = state.slots[end].next
+            state.slots[end].next = NONE
+            following = NONE
+            if right != NONE:
+                end = right
+                for _ in range(width - 1):
+                    if state.slots[end].next == NONE:
+                        break
+                    end = state.slots[end].next
+                following = state.slots[end].next
+                state.slots[end].next = NONE
+            merged = _merge_by_key(state, left, right)
+            if tail == NONE:
+                head = merged
+            else:
+                state.slots[tail].next = merged
+            tail = merged
+            while state.slots[tail].next != NONE:
+                tail = state.slots[tail].next
+            left = following
+        if runs <= 1:
+            return head
+        width *= 2
+
+
+@hot
+def _make_reached_due_in_order(state: TriggerState, counter: Int, value: Int, order: Int) -> None:
+    """As `make_reached_due`, in arming order, or shuffled."""
+    owner = state.counters[counter]
+    reached = NONE
+    while owner.heap != NONE and state.slots[owner.heap].threshold <= value:
+        slot = owner.heap
+        owner.heap = _merge_children(state, slot)
+        state.slots[slot].key = (
+            _drawn(state) if order == _ORDER_SHUFFLE else np.uint64(state.slots[slot].sequence)
+        )
+        state.slots[slot].next = reached
+        reached = slot
+    if reached != NONE:
+        reached = _sort_by_key(state, reached)
+    while reached != NONE:
+        following = state.slots[reached].next
+        _make_due(state, counter, reached)
+        reached = following
+
+
+@hot
 def make_reached_due(state: TriggerState, counter: Int) -> None:
-    """Move what the counter's value has reached to its due list, in threshold order, then arming order."""
+    """Move what the counter's value has reached to its due list: in threshold order, then arming order,
+    unless the unit's limits say otherwise.
+    """
     value = value_of(state, counter)
     owner = state.counters[counter]
+    if owner.heap == NONE or state.slots[owner.heap].threshold > value:
+        return
+    if state.unit[0].order != 0:
+        _make_reached_due_in_order(state, counter, value, np.int64(state.unit[0].order))
+        return
     while owner.heap != NONE and state.slots[owner.heap].threshold <= value:
         slot = owner.heap
         owner.heap = _merge_children(state, slot)
@@ -194,11 +313,25 @@ def make_reached_due(state: TriggerState, counter: Int) -> None:
 def take_slot(state: TriggerState) -> Int:
     """Return a free slot, or NONE."""
     unit = state.unit[0]
-    slot = unit.free_head
+    slot: Int = unit.free_head
     if slot != NONE:
         unit.free_head = state.slots[slot].next
-        unit.free_count -= 1
+    elif unit.touched < unit.slot_count:
+        slot = unit.touched
+        unit.touched += 1
+    else:
+        return NONE
+    unit.free_count -= 1
     return slot
+
+
+@hot
+def room_for(state: TriggerState, owner: Int, count: Int, posted: Flag) -> Flag:
+    """Whether `count` operations of `owner` find slots: of the NIC, and of what host processes share."""
+    unit = state.unit[0]
+    if count > unit.free_count:
+        return False
+    return owner == 0 or posted or count <= unit.service_slots - unit.service_used
 
 
 @hot
@@ -206,6 +339,8 @@ def _aim(state: TriggerState, slot: Int, step: Int) -> None:
     """Count (step 1) or uncount (step -1) the slot at the counters it refers to."""
     record = state.slots[slot]
     one = np.uint32(1)
+    if record.owner != 0 and record.options & _POSTED == 0:
+        state.unit[0].service_used += step
     if step > 0:
         state.counters[record.trigger].armed += one
         if record.completion != NONE:
@@ -290,9 +425,12 @@ def put_slot(state: TriggerState, slot: Int) -> None:
     """Put a slot that was taken but not armed back on the free list."""
     unit = state.unit[0]
     state.slots[slot].state = FREE
+    unit.free_count += 1
+    if slot == unit.touched - 1:
+        unit.touched -= 1
+        return
     state.slots[slot].next = unit.free_head
     unit.free_head = slot
-    unit.free_count += 1
 
 
 @hot
@@ -334,7 +472,7 @@ def cancel_counter(state: TriggerState, counter: Int) -> Int:
 def flush(state: TriggerState, owner: Int) -> Int:
     """Remove all waiting work of `owner` (of everybody: NONE); return how much."""
     count = 0
-    for slot in range(state.unit[0].slot_count):
+    for slot in range(state.unit[0].touched):
         record = state.slots[slot]
         if record.state == WAITING and (owner == NONE or record.owner == owner):
             _unlink(state, record.trigger, slot)
@@ -403,7 +541,7 @@ def _discard_due(state: TriggerState, trigger: Int, counter: Int) -> Int:
 def discard(state: TriggerState, counter: Int) -> Int:
     """Remove all work that `counter` triggers or that will change it, waiting or due; return how much."""
     count = 0
-    for slot in range(state.unit[0].slot_count):
+    for slot in range(state.unit[0].touched):
         if state.slots[slot].state == WAITING and _concerns(state, slot, counter):
             _unlink(state, state.slots[slot].trigger, slot)
             state.unit[0].cancelled += _ONE

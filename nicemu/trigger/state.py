@@ -3,13 +3,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from nicemu.abi import ARMED
-from nicemu.errors import UsageError
+from nicemu.abi import ARMED, Limits
 from nicemu.hot import Records
 
 NONE = -1
@@ -35,6 +33,7 @@ COUNTER = np.dtype(
         ("ready", "u1"),
         ("overflow", "u1"),
         ("remote", "u1"),  # a peer's immediate may bump it
+        ("counts_bytes", "u1"),  # a success counts the bytes it moved
     ],
     align=True,
 )
@@ -47,32 +46,28 @@ UNIT = np.dtype(
         ("cancelled", "u8"),
         ("stalls", "u8"),
         ("unsettled_sets", "u8"),  # set while counted operations were in flight
+        ("max_message_bytes", "u8"),
+        ("shuffle", "u8"),  # state of the generator behind FiringOrder.SHUFFLE
         ("free_head", "i4"),
         ("free_count", "i4"),
+        ("touched", "i4"),  # slots from here on have never been taken
+        ("service_slots", "i4"),  # what host processes may have together
+        ("service_used", "i4"),
+        ("local_pieces", "i4"),
         ("ready_head", "i4"),
         ("ready_tail", "i4"),
         ("ready_count", "i4"),
         ("slot_count", "i4"),
+        ("order", "u1"),
+        ("stall_on_error", "u1"),
+        ("set_replaces_both", "u1"),
+        ("receives_at_zero", "u1"),
+        ("domain_flush", "u1"),
+        ("single_cancel", "u1"),
     ],
     align=True,
 )
 U64_MAX = np.uint64(0xFFFFFFFFFFFFFFFF)
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a trigger unit can hold. `cassini` widths are the ones of its headers (48-bit success, 7-bit
-    error).
-    """
-
-    counter_count: int = 2048
-    slot_count: int = 65536
-    max_success: int = (1 << 64) - 1
-    max_errors: int = (1 << 64) - 1
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.counter_count <= 65536 or not 1 <= self.slot_count <= 1 << 24:
-            raise UsageError("a trigger unit has 1 to 65536 counters and 1 to 16777216 slots")
 
 
 class TriggerState(NamedTuple):
@@ -90,11 +85,14 @@ def new_state(limits: Limits) -> TriggerState:
     counters = np.zeros(limits.counter_count, COUNTER).view(np.recarray)
     for links in ("heap", "due_head", "due_tail", "ready_next", "owner"):
         counters[links] = NONE
-    slots = np.zeros(limits.slot_count, ARMED).view(np.recarray)
-    slots["next"] = np.arange(1, limits.slot_count + 1, dtype=np.int32)
-    slots["next"][-1] = NONE
+    slots = np.zeros(limits.slot_count, ARMED).view(np.recarray)  # pages are taken as slots are
     unit = np.zeros(1, UNIT).view(np.recarray)
     unit["max_success"], unit["max_errors"] = limits.max_success, limits.max_errors
     unit["free_count"] = unit["slot_count"] = limits.slot_count
-    unit["ready_head"] = unit["ready_tail"] = NONE
+    unit["ready_head"] = unit["ready_tail"] = unit["free_head"] = NONE
+    unit["service_slots"], unit["local_pieces"] = limits.host_slots, limits.local_pieces
+    unit["max_message_bytes"], unit["shuffle"] = limits.max_message_bytes, limits.seed | 1
+    unit["order"], unit["stall_on_error"] = limits.order, limits.stall_on_error
+    unit["set_replaces_both"], unit["receives_at_zero"] = limits.set_replaces_both, limits.receives_at_zero
+    unit["domain_flush"], unit["single_cancel"] = limits.domain_flush, limits.single_cancel
     return TriggerState(counters, slots, unit)

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import ARMED, CommandStatus, DeferredWork, pack_deferred
+from nicemu.abi import ARMED, CommandStatus, DeferredWork, Limits, pack_deferred
 from nicemu.errors import ResourceError, UsageError
 from nicemu.hot import interpreted
 
 from . import counter as counters
 from . import deferred_work as work
-from .state import NONE, Limits, new_state
+from .state import NONE, new_state
 
 _twin = cache(interpreted)
 
@@ -35,8 +35,16 @@ class TriggerUnit:
     def _call(self, function: Callable[..., Any], *operands: object) -> Any:  # noqa: ANN401
         return (function if self._compiled else _twin(function))(self.state, *operands)
 
-    def allocate(self, owner: int = 0, pd: int = 0, remote: bool = False, published: int = 0) -> int:
+    def allocate(
+        self,
+        owner: int = 0,
+        pd: int = 0,
+        remote: bool = False,
+        published: int = 0,
+        counts_bytes: bool = False,
+    ) -> int:
         """Return a new counter, both values zero; `published` is the raw address of its write-back entry.
+
         Raises: ResourceError if none is left.
         """
         free = np.flatnonzero(self.state.counters["allocated"] == 0)
@@ -48,6 +56,7 @@ class TriggerUnit:
         record = self.state.counters[index]
         record.success = record.errors = record.overflow = record.in_flight = 0
         record.owner, record.pd, record.remote, record.published = owner, pd, remote, published
+        record.counts_bytes = counts_bytes
         record.allocated = 1
         self._call(counters.publish, index)
         return index
@@ -119,10 +128,10 @@ class TriggerUnit:
         for record, item in zip(records, deferred, strict=True):
             pack_deferred(record, item)
             record["owner"] = owner
-        free = int(self.state.unit[0].free_count)
-        if len(records) > free:
+        if not self._call(work.room_for, owner, len(records), False):
             raise ResourceError(
-                f"{len(records)} operations, {free} trigger slots free (ENOSPC); nothing was armed"
+                f"{len(records)} operations, {self.free_slots(owner)} trigger slots free (ENOSPC); "
+                "nothing was armed"
             )
         taken = []
         for record, item in zip(records, deferred, strict=True):
@@ -154,6 +163,12 @@ class TriggerUnit:
     def flush(self, owner: int = NONE) -> int:
         """Remove all waiting work of an owner, or of everybody; return how many."""
         return int(self._call(work.flush, owner))
+
+    def free_slots(self, owner: int) -> int:
+        """Slots that an owner can still take."""
+        unit = self.state.unit[0]
+        shared = int(unit.service_slots - unit.service_used)
+        return int(unit.free_count) if owner == 0 else min(int(unit.free_count), shared)
 
     @property
     def slots_in_use(self) -> int:

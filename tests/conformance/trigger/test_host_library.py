@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from nicemu.abi import DeferredWork, Opcode, RemoteSpan, Span, WorkRequest, registers
+from nicemu.abi import DeferredWork, Limits, Opcode, RemoteSpan, Span, WorkRequest, registers
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.host import CounterError, Memory, Nic, Peer, TriggerTableFull
 from nicemu.kv import Lease
 from nicemu.nic import NamespaceConfig, NicConfig
 from nicemu.pcie import store_u64
 from nicemu.run import Simulation
-from nicemu.trigger import Limits
 
 SLOTS = 64
 
@@ -132,13 +131,6 @@ def test_a_program_of_too_many_operations_is_refused_whole(host: Host, count: in
             program.when(counter >= 1).add(counter)
     with pytest.raises(TriggerTableFull, match="ENOSPC"):
         program.arm()
-    assert host.slots_in_use() == 0
-
-
-def test_a_firmware_event_is_not_the_host_s_to_arm(host: Host) -> None:
-    (counter,) = host.nic.counters("counter")
-    with pytest.raises(UsageError, match=r"nothing was: not supported \(errno 38\)"):
-        host.nic.arm([DeferredWork(counter.index, 1, Opcode.FIRMWARE_EVENT, cookie=1)])
     assert host.slots_in_use() == 0
 
 

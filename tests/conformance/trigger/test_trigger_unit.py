@@ -17,9 +17,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from nicemu.abi import DeferredWork, Opcode, WorkRequest
+from nicemu.abi import DeferredWork, Limits, Opcode, WorkRequest
 from nicemu.errors import NicemuError, VerbsStatus
-from nicemu.trigger import Limits, TriggerUnit
+from nicemu.trigger import TriggerUnit
 from tests.conformance.trigger.firing_loop import BUSY, LATER, FiringLoop
 from tests.conformance.trigger.naive_model import Counter, NaiveUnit, Refused, Work
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from nicemu.abi import (
     RESPONSE,
     SIGNALED,
     WORK,
+    AtomicOperation,
     DeferredWork,
     Opcode,
     Sge,
@@ -70,6 +72,9 @@ GOLDEN = {
             "owner": (100, "<i4"),
             "state": (104, "|u1"),
             "padding": (105, "|u1"),
+            "window": (112, "<u4"),
+            "spare": (116, "<u4"),
+            "key": (120, "<u8"),
         },
     ),
     "COMMAND": (
@@ -143,30 +148,57 @@ def test_codes_are_those_of_version_1() -> None:
         "COMPARE_SWAP": 6,
         "FETCH_ADD": 7,
         "RECV": 8,
+        "ATOMIC": 9,
+        "TAGGED_SEND": 10,
+        "TAGGED_RECV": 11,
         "COUNTER_ADD": 16,
         "COUNTER_SET": 17,
         "FIRMWARE_EVENT": 18,
+        "WRITE_BACK": 19,
+        "NVME_READ": 20,
+        "NVME_WRITE": 21,
     }
-    assert [code.value for code in abi.CommandCode] == list(range(1, 9))
+    assert [code.value for code in abi.CommandCode] == list(range(1, 10))
     assert (SIGNALED, NOBODY) == (1, -1)
 
 
 u32, u64 = st.integers(0, (1 << 32) - 1), st.integers(0, (1 << 64) - 1)
 sges = st.builds(Sge, u64, u32, u32)
-common = {"remote_address": u64, "rkey": u32, "imm_data": u32, "wr_id": u64, "signaled": st.booleans()}
-transfers = st.builds(
-    WorkRequest,
-    st.sampled_from([opcode for opcode in Opcode if opcode <= Opcode.SEND_WITH_IMM or opcode is Opcode.RECV]),
-    st.lists(sges, max_size=2).map(tuple),
-    **common,
+common: dict[str, Any] = {
+    "remote_address": u64,
+    "rkey": u32,
+    "imm_data": u32,
+    "wr_id": u64,
+    "signaled": st.booleans(),
+    "transmitted": st.booleans(),
+}
+old_value = st.builds(Sge, u64, st.just(8), u32).map(lambda sge: (sge,))
+operands: dict[str, Any] = {"compare_add": u64, "swap": u64, **common}
+transfers = (
+    st.builds(
+        WorkRequest,
+        st.sampled_from([opcode for opcode in Opcode if opcode <= Opcode.SEND_WITH_IMM]),
+        st.lists(sges, max_size=2).map(tuple),
+        **common,
+    )
+    | st.builds(WorkRequest, st.just(Opcode.RECV), st.lists(sges, max_size=1).map(tuple), **common)
+    | st.builds(
+        lambda tag, **fields: WorkRequest(tag=tag, **{**fields, "remote_address": tag}),
+        u64,
+        opcode=st.just(Opcode.TAGGED_RECV),
+        sges=st.lists(sges, max_size=1).map(tuple),
+        ignore=u64,
+        **common,
+    )
 )
 atomics = st.builds(
+    WorkRequest, st.sampled_from([Opcode.COMPARE_SWAP, Opcode.FETCH_ADD]), old_value, **operands
+) | st.builds(
     WorkRequest,
-    st.sampled_from([Opcode.COMPARE_SWAP, Opcode.FETCH_ADD]),
-    st.builds(Sge, u64, st.just(8), u32).map(lambda sge: (sge,)),
-    compare_add=u64,
-    swap=u64,
-    **common,
+    st.just(Opcode.ATOMIC),
+    old_value | st.just(()),
+    operation=st.sampled_from(AtomicOperation),
+    **operands,
 )
 
 

@@ -26,6 +26,7 @@ from nicemu.errors import UsageError
 @dataclass(frozen=True)
 class Numbered:
     index: int
+    name: str = ""
 
 
 LANDED = Numbered(5)

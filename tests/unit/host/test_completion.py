@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from nicemu.abi import Opcode, RemoteSpan, Span, WorkRequest, registers
+from nicemu.abi import Limits, Opcode, RemoteSpan, Span, WorkRequest, registers
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.host import CompletionQueue, Nic, Peer
 from nicemu.kv import Lease
 from nicemu.nic import NamespaceConfig, NicConfig
 from nicemu.run import Simulation
-from nicemu.trigger import Limits
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nicemu.abi import Limits
 from nicemu.fabric import FaultRates
 from nicemu.firmware import load_firmware
 from nicemu.host import Nic
@@ -21,7 +22,6 @@ from nicemu.nic import NicConfig, SmartNic
 from nicemu.p4 import compile_program
 from nicemu.programs import find_program
 from nicemu.run import SimulatedConnection, Simulation
-from nicemu.trigger import Limits
 from nicemu.wire import ETHERTYPE_IPV4, Ethernet, encode_udp_frame
 
 LIMITS = Limits(counter_count=48, slot_count=128)

@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nicemu.abi import ARMED, CommandCode, Opcode, registers
+from nicemu.errors import UsageError
+from nicemu.firmware import Signal
 from nicemu.host import Counter, Nic
 from nicemu.pcie import load_u64, store_u64
 from tests.unit.nic.conftest import LIMITS, Bench
@@ -126,12 +128,18 @@ def test_commands_wait_while_the_answers_are_not_taken(bench: Bench) -> None:
     assert counter.success == registers.RESPONSE_COUNT + 1
 
 
-def test_a_process_cannot_arm_an_event_of_the_firmware(bench: Bench) -> None:
+def test_a_process_cannot_forge_an_event_of_the_nic_s_own(bench: Bench) -> None:
+    """Whatever number it names: what it arms goes to `@on_trigger`, and never wakes the NIC's own waits."""
     (counter,) = bench.nic.counters("mine")
+    woken = Signal()
+    cookie = bench.here.card.arm_signal(counter.index, 5, woken)
     record = np.zeros((), ARMED)
     record["opcode"], record["trigger"], record["completion"] = Opcode.FIRMWARE_EVENT, counter.index, -1
+    record["wr_id"], record["options"] = cookie, 0
     bar = bench.connection.bar
     bar.view[registers.STAGING : registers.STAGING + ARMED.itemsize] = record.tobytes()
-    for code in (CommandCode.ARM, CommandCode.POST):
-        with pytest.raises(Exception, match="not supported"):
-            bench.nic.command(code, 0, 1)
+    bench.nic.command(CommandCode.ARM, 0, 1)
+    assert not woken.done
+    assert bench.here.drops["firmware.no_handler"] == 1
+    with pytest.raises(UsageError, match="not supported"):
+        bench.nic.command(CommandCode.POST, 0, 1)

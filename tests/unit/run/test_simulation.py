@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nicemu.abi import registers
+from nicemu.abi import Limits, registers
 from nicemu.errors import NicemuError, UsageError
 from nicemu.fabric import FaultRates
 from nicemu.nic import NicConfig
 from nicemu.pcie import load_u64
 from nicemu.run import Simulation, SteppedStream
 from nicemu.timing import Cost, Timings
-from nicemu.trigger import Limits
 
 SMALL = Limits(counter_count=16, slot_count=16)
 CLIENT = bytes((127, 0, 1, 9))

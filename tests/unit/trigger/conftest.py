@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from nicemu.trigger import Limits, TriggerUnit
+from nicemu.abi import Limits
+from nicemu.trigger import TriggerUnit
 from tests.conformance.trigger.firing_loop import FiringLoop
 
 

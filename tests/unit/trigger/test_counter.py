@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from nicemu.abi import Limits
 from nicemu.errors import ResourceError, UsageError
-from nicemu.trigger import Limits, TriggerUnit, value_of
+from nicemu.trigger import TriggerUnit, value_of
 
 if TYPE_CHECKING:
     from tests.conformance.trigger.firing_loop import FiringLoop

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nicemu.abi import DeferredWork, Opcode, Sge, WorkRequest
+from nicemu.abi import DeferredWork, Limits, Opcode, Sge, WorkRequest
 from nicemu.errors import ResourceError, UsageError
-from nicemu.trigger import Limits, TriggerUnit
+from nicemu.trigger import TriggerUnit
 from tests.conformance.trigger.firing_loop import BUSY, LATER, counter_add, counter_set, write
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def reachable_state(unit: TriggerUnit) -> tuple[object, ...]:
     while slot != -1:
         free.append(slot)
         slot = int(unit.state.slots[slot].next)
-    used = sorted(set(range(unit.limits.slot_count)) - set(free))
+    used = sorted(set(range(int(unit.state.unit[0].touched))) - set(free))
     slots = [unit.state.slots[slot].tobytes() for slot in used]
     return unit.state.counters.tobytes(), unit.state.unit.tobytes(), free, used, slots
 
@@ -50,7 +50,9 @@ REFUSED = {
     "operand too large": counter_add(0, 1, 0, 1 << 48),
     "operand to set too large": counter_set(0, 1, 0, 1 << 48),
     "negative operand": counter_add(0, 1, 0, -1),
-    "a receive": data(Opcode.RECV, Sge(0, 8, 1)),
+    "a receive of two pieces": data(Opcode.RECV, Sge(0, 8, 1), Sge(8, 8, 1)),
+    "an NVMe command that names no work": DeferredWork(0, 1, Opcode.NVME_READ),
+    "an event with a completion counter": replace(write(0, 1), opcode=Opcode.FIRMWARE_EVENT, completion=0),
     "an atomic on 4 bytes": data(Opcode.FETCH_ADD, Sge(0, 4, 1)),
     "an atomic on two pieces": data(Opcode.COMPARE_SWAP, Sge(0, 8, 1), Sge(8, 8, 1)),
     "three local pieces": data(Opcode.RDMA_WRITE, *[Sge(0, 8, 1)] * 3),

@@ -1,0 +1,113 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The seam between programs of deferred work and what runs them: a NIC of ours, or a library.
+
+`nicemu.host.Nic` is one target; `nicemu.fabric` has one over libfabric. A program is written once; what a
+target cannot do it says in its `capabilities`, and refuses with `Unsupported` naming the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nicemu.errors import UsageError
+
+from .limits import FiringOrder, Limits
+from .program import Condition, Program
+from .work import DeferredWork, Opcode, WorkCompletion
+
+
+class Unsupported(UsageError):  # noqa: N818 - the word users look for
+    """The target cannot do this (ENOSYS). `rule`: which rule of docs/triggers.md it falls short of."""
+
+    def __init__(self, rule: str, message: str) -> None:
+        super().__init__(f"{message} [{rule}] (ENOSYS)")
+        self.rule = rule
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a target can do. `deviations`: rules that it is known not to follow, with what it does instead."""
+
+    operations: frozenset[Opcode]
+    single_cancel: bool = True
+    flush: bool = True
+    order: FiringOrder = FiringOrder.THRESHOLD
+    doorbell: bool = True
+    """Whether a stream can ring a counter without the CPU."""
+    deviations: dict[str, str] = field(default_factory=dict)
+
+
+class TargetCounter(Protocol):
+    """A trigger counter of a target. `counter >= n` is a condition for `Program.when`."""
+
+    index: int
+    name: str
+
+    def __ge__(self, threshold: int) -> Condition: ...
+
+    def add(self, success: int = 1, errors: int = 0) -> None:
+        """Count."""
+
+    def set(self, success: int | None = None, errors: int | None = None) -> None:
+        """Replace the success value, the error value or both."""
+
+    def read(self) -> tuple[int, int]:
+        """Return (success, errors); both become visible eventually."""
+
+    def wait(self, threshold: int, timeout_s: float = 5.0) -> None:
+        """Wait until the success value reaches `threshold`.
+
+        Raises: CounterError if the error value changes first, TimeoutError after `timeout_s`.
+        """
+
+    def close(self, force: bool = False) -> None:
+        """Give the counter back. Raises: UsageError (EBUSY) while work concerns it."""
+
+
+class TargetProgram(Program):
+    """A program that its target can arm."""
+
+    def arm(self) -> None:
+        """Arm everything, or nothing.
+
+        Raises: ResourceError (ENOSPC), UsageError (EINVAL, EACCES), Unsupported (ENOSYS).
+        """
+        raise NotImplementedError
+
+    def cancel(self) -> int:
+        """Cancel what has not fired; return how many operations."""
+        raise NotImplementedError
+
+
+class ProgramTarget(Protocol):
+    """What runs programs of deferred work."""
+
+    limits: Limits
+    capabilities: Capabilities
+
+    def counters(self, *names: str) -> Sequence[TargetCounter]:
+        """Allocate counters."""
+
+    def program(self, name: str) -> AbstractContextManager[TargetProgram]:
+        """Write a program; arm it afterwards."""
+
+    def arm(self, work: list[DeferredWork]) -> list[tuple[int, int]]:
+        """Arm a list of deferred work, all or nothing; return handles for `cancel`."""
+
+    def cancel(self, handle: tuple[int, int]) -> bool:
+        """Cancel one operation: True if it will never fire."""
+
+    def cancel_counter(self, counter: TargetCounter) -> int:
+        """Cancel all that waits for a counter; return how many."""
+
+    def flush(self) -> int:
+        """Cancel all armed work of this process; return how many."""
+
+    def take_completions(self) -> list[WorkCompletion]:
+        """Return the completion-queue entries that have come in."""
+
+    def close(self) -> None:
+        """Flush, and give everything back."""

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trigger counters as a host program sees them: count, read, wait, ring behind a stream, follow flags."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nicemu.abi import CommandCode, Condition, DeferredWork, Opcode, Span, registers
+from nicemu.errors import NicemuError, UsageError
+from nicemu.pcie import load_u64
+
+from .stream import Stream
+
+if TYPE_CHECKING:
+    from .device import Nic
+
+WRITE_BACK_VALID = 1 << 63
+
+
+class CounterError(NicemuError):
+    """A counter's error value changed while somebody waited for its success value."""
+
+    def __init__(self, name: str, success: int, errors: int) -> None:
+        super().__init__(f"counter {name}: {errors} errors, {success} successes")
+        self.success = success
+        self.errors = errors
+
+
+class Followed:
+    """A word in memory that feeds a counter, until `close`."""
+
+    def __init__(self, nic: Nic, place: int) -> None:
+        self._nic = nic
+        self._place = place
+
+    def close(self) -> None:
+        """Stop following."""
+        self._nic.connection.request("counter_unfollow", place=self._place)
+
+
+class Counter:
+    """A trigger counter. `counter >= n` is a condition for `Program.when`."""
+
+    __hash__ = object.__hash__
+
+    def __init__(self, nic: Nic, index: int, name: str) -> None:
+        self._nic = nic
+        self.index = index
+        self.name = name
+        self._entry = nic.connection.bar.address + registers.WRITE_BACK + index * registers.WRITE_BACK_BYTES
+        self._cells: dict[int, tuple[Stream, int, int]] = {}
+
+    def __ge__(self, threshold: int) -> Condition:
+        return Condition(self.index, threshold, self.name)
+
+    def next(self, count: int = 1) -> Condition:
+        """A condition `count` counts from now; thresholds are absolute, so write it where "now" is meant.
+
+        Counts that arrive while this runs are in it or not: for a loop whose doorbells run ahead, add up
+        thresholds instead.
+        """
+        success, errors = self.read()
+        return Condition(self.index, success + errors + count, self.name)
+
+    def read(self) -> tuple[int, int]:
+        """Return (success, errors) as last published, both of one moment."""
+        while True:
+            version = load_u64(self._entry + 24)
+            success, errors = load_u64(self._entry + 8), load_u64(self._entry + 16)
+            if version % 2 == 0 and load_u64(self._entry + 24) == version:
+                return success, errors
+
+    @property
+    def success(self) -> int:
+        """The success value."""
+        return self.read()[0]
+
+    @property
+    def errors(self) -> int:
+        """The error value."""
+        return self.read()[1]
+
+    def add(self, success: int = 1, errors: int = 0) -> None:
+        """Count from the host."""
+        self._check(success, errors)
+        self._nic.command(CommandCode.COUNTER_ADD, self.index, success, errors)
+
+    def set(self, success: int | None = None, errors: int | None = None) -> None:
+        """Replace the success value, the error value or both."""
+        self._check(success or 0, errors or 0)
+        which = (1 if success is not None else 0) | (2 if errors is not None else 0)
+        self._nic.command(CommandCode.COUNTER_SET, self.index, success or 0, errors or 0, which)
+
+    @staticmethod
+    def _check(*values: int) -> None:
+        for value in values:
+            if not isinstance(value, int) or not 0 <= value < 1 << 64:
+                raise UsageError(f"{value!r} is no unsigned 64-bit count (EINVAL); nothing was changed")
+
+    def wait(self, threshold: int, timeout_s: float = 5.0) -> None:
+        """Wait until the success value reaches `threshold`.
+
+        Where waits take trigger slots (`limits.waits_take_slots`), this one takes one until the counter gets
+        there, also if it times out. Portals counts errors too (`limits.wait_counts_errors`).
+        Raises: CounterError if the error value changes first, TimeoutError after `timeout_s`.
+        Source: fi_cntr(3), fi_cntr_wait; fi_cxi(7), "Counters"; Portals 4.3, "PtlCTWait".
+        """
+        limits = self._nic.limits
+        if isinstance(threshold, int) and threshold > limits.max_success:
+            raise UsageError(f"a counter holds at most {limits.max_success}, not {threshold} (EINVAL)")
+        errors_before = self.errors
+        reached = False
+
+        def is_over() -> bool:
+            nonlocal reached
+            success, errors = self.read()
+            reached = success + (errors if limits.wait_counts_errors else 0) >= threshold
+            return reached or errors != errors_before
+
+        if not isinstance(threshold, int) or threshold < 0:
+            raise UsageError(f"a threshold is a number of counts, 0 or more, not {threshold!r} (EINVAL)")
+        if limits.waits_take_slots:
+            self._nic.arm([DeferredWork(self.index, threshold, Opcode.WRITE_BACK)])
+        # The NIC wakes at a sum of successes and errors; those errors that are there already count in it.
+        over = self._nic.connection.wait(is_over, timeout_s, (self.index, threshold + errors_before))
+        success, errors = self.read()
+        if reached:
+            return
+        if over:
+            raise CounterError(self.name, success, errors)
+        raise TimeoutError(f"counter {self.name} is at {success} after {timeout_s} s, not at {threshold}")
+
+    def trigger_after(self, stream: Stream, by: int = 1) -> None:
+        """Count `by` when `stream` has finished what was put into it before.
+
+        The stream stores an absolute total in a doorbell cell of its own, so two rings never become one.
+        """
+        if id(stream) not in self._cells:
+            cell = self._nic.connection.request("doorbell_open", counter=self.index)["cell"]
+            self._cells[id(stream)] = (stream, int(cell), 0)
+        _, cell, total = self._cells[id(stream)]
+        total += by
+        self._cells[id(stream)] = (stream, cell, total)
+        stream.store(self._nic.connection.bar, registers.DOORBELLS + 8 * cell, total)
+
+    def wait_on(self, stream: Stream, threshold: int) -> None:
+        """Let `stream` go on only when this counter's success value has reached `threshold`; nobody waits.
+
+        The stream compares the write-back word, so an error lets it go on too: look at `errors` afterwards
+        (streams that can say so fail). Source: CUDA driver API, cuStreamWaitValue64 (GEQ).
+        """
+        if not 0 <= threshold < 1 << 48:
+            raise UsageError(f"the write-back word holds 48 bits of successes; {threshold} does not fit")
+        place = registers.WRITE_BACK + self.index * registers.WRITE_BACK_BYTES
+        stream.wait_value(self._nic.connection.bar, place, threshold | WRITE_BACK_VALID)
+
+    def follow(self, word: Span, at_least: int = 0) -> Followed:
+        """Let 8 bytes of registered memory feed this counter: a flag that a kernel writes.
+
+        The word has one writer and only grows. Every step counts its size; with `at_least` the word counts
+        once, when it gets there. What it holds now is where it starts from. The NIC polls it.
+        Raises: UsageError for a span that is not 8 bytes, aligned, ResourceError (ENOSPC) if the NIC follows
+        all it can.
+        """
+        if word.length_bytes != 8:
+            raise UsageError(f"a flag is a word of 8 bytes, not {word.length_bytes}")
+        place = self._nic.connection.request(
+            "counter_follow", counter=self.index, address=word.address, key=word.key, at_least=at_least
+        )
+        return Followed(self._nic, int(place["place"]))
+
+    def publish_in(self, place: Span) -> None:
+        """Move this counter's write-back entry (64 bytes) to registered memory, such as the GPU's.
+
+        The host library reads it there no more: `read` goes on with the value at the time of the call.
+        Source: fi_cxi(7), counter write-back.
+        """
+        if place.length_bytes < registers.WRITE_BACK_BYTES:
+            raise UsageError(f"a write-back entry takes {registers.WRITE_BACK_BYTES} bytes")
+        self._nic.connection.request(
+            "counter_publish", counter=self.index, address=place.address, key=place.key
+        )
+
+    def close(self, force: bool = False) -> None:
+        """Give the counter back.
+
+        Raises: UsageError (EBUSY) if work is armed on it or aims at it, unless forced.
+        """
+        self._nic.connection.request("counter_close", counter=self.index, force=force)
