@@ -7,7 +7,7 @@ of its own may take it over whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Protocol, TypeAlias
 
 from nicemu.errors import UsageError
@@ -100,19 +100,22 @@ class Step:
         self._program = program
         self._condition = condition
 
-    def _defer(self, opcode: Opcode, work: WorkRequest | None = None, **fields: int | None) -> None:
-        condition = self._condition
-        deferred = DeferredWork(condition.counter, condition.threshold, opcode, work)
-        self._program.append(replace(deferred, **fields) if fields else deferred)  # type: ignore[arg-type]
-
     def _arm(
-        self, work: WorkRequest, qp_num: int, then: CounterLike | None, write_back: bool, **fields: int
+        self,
+        work: WorkRequest,
+        qp_num: int,
+        then: CounterLike | None,
+        write_back: bool,
+        nsid: int = 0,
+        slba: int = 0,
     ) -> None:
         completion = None if then is None else self._program.named(then)
-        self._defer(work.opcode, work, qp_num=qp_num, completion=completion, **fields)
+        counter, threshold = self._condition.counter, self._condition.threshold
+        self._program.append(
+            DeferredWork(counter, threshold, work.opcode, work, qp_num, completion, nsid=nsid, slba=slba)
+        )
         if write_back:
-            counter, threshold = self._condition.counter, self._condition.threshold + 1
-            self._program.append(DeferredWork(counter, threshold, Opcode.WRITE_BACK))
+            self._program.append(DeferredWork(counter, threshold + 1, Opcode.WRITE_BACK))
 
     @staticmethod
     def _pieces(local: Pieces, remote: RemoteSpan) -> tuple[Sge, ...]:
@@ -189,6 +192,39 @@ class Step:
     ) -> None:
         """Post a receive; `then` counts the message that lands in it."""
         work = WorkRequest(Opcode.RECV, (local.sge(),), signaled=signaled, wr_id=wr_id)
+        self._arm(work, qp_num, then, False)
+
+    def tagged_send(
+        self,
+        local: Span,
+        qp_num: int,
+        tag: int,
+        *,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+        transmitted: bool = False,
+    ) -> None:
+        """Send a message with a tag; it lands in a posted receive that takes this tag."""
+        work = WorkRequest(
+            Opcode.TAGGED_SEND, (local.sge(),), tag=tag, signaled=signaled, transmitted=transmitted
+        )
+        self._arm(work, qp_num, then, False)
+
+    def tagged_receive(
+        self,
+        local: Span,
+        qp_num: int,
+        tag: int,
+        *,
+        ignore: int = 0,
+        then: CounterLike | None = None,
+        signaled: bool = False,
+        wr_id: int = 0,
+    ) -> None:
+        """Post a receive for messages whose tag is `tag`, but for the bits that are set in `ignore`."""
+        work = WorkRequest(
+            Opcode.TAGGED_RECV, (local.sge(),), signaled=signaled, wr_id=wr_id, tag=tag, ignore=ignore
+        )
         self._arm(work, qp_num, then, False)
 
     def atomic(
@@ -269,7 +305,7 @@ class Step:
     ) -> None:
         """Read blocks of a namespace of this NIC, from `slba` on, into local memory (whole blocks)."""
         work = WorkRequest(Opcode.NVME_READ, (local.sge(),), signaled=signaled)
-        self._arm(work, 0, then, False, nsid=nsid, slba=slba)
+        self._arm(work, 0, then, False, nsid, slba)
 
     def nvme_write(
         self,
@@ -282,19 +318,25 @@ class Step:
     ) -> None:
         """Write local memory (whole blocks) to a namespace of this NIC, from `slba` on."""
         work = WorkRequest(Opcode.NVME_WRITE, (local.sge(),), signaled=signaled)
-        self._arm(work, 0, then, False, nsid=nsid, slba=slba)
+        self._arm(work, 0, then, False, nsid, slba)
 
     def event(self, event: int, value: int = 0) -> None:
         """Hand an event to the NIC's firmware (`@on_trigger`); `event` is what `nic.event(name)` returned."""
-        self._defer(Opcode.FIRMWARE_EVENT, cookie=event, value=value)
+        self._append(Opcode.FIRMWARE_EVENT, 0, value, event)
 
     def add(self, counter: CounterLike, value: int = 1) -> None:
         """Add to the success value of another counter."""
-        self._defer(Opcode.COUNTER_ADD, target=self._program.named(counter), value=value)
+        self._append(Opcode.COUNTER_ADD, self._program.named(counter), value)
 
     def set(self, counter: CounterLike, value: int) -> None:
         """Set the success value of another counter."""
-        self._defer(Opcode.COUNTER_SET, target=self._program.named(counter), value=value)
+        self._append(Opcode.COUNTER_SET, self._program.named(counter), value)
+
+    def _append(self, opcode: Opcode, target: int, value: int, cookie: int = 0) -> None:
+        condition = self._condition
+        self._program.append(
+            DeferredWork(condition.counter, condition.threshold, opcode, None, 0, None, target, value, cookie)
+        )
 
 
 @dataclass(slots=True)

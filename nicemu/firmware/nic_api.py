@@ -329,7 +329,7 @@ class Nic:
         self._card.post_work(qp_num, WorkRequest(Opcode.SEND, (sge,)), signal)
         status = VerbsStatus(await signal)
         if status is not VerbsStatus.SUCCESS:
-            raise CompletionError("RDMA send", status)
+            raise CompletionError(status, "RDMA send")
 
     async def rdma_write(
         self,

@@ -1,0 +1,373 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Deferred receives, sends, atomics, NVMe commands and firmware events, over transports that have them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from nicemu.abi import AtomicOperation, Limits, RemoteSpan, Span
+from nicemu.errors import ResourceError, UsageError, VerbsStatus
+from nicemu.host import Memory, Nic
+from nicemu.nic import NamespaceConfig, NicConfig
+from nicemu.run import Simulation
+from tests.unit.nic.conftest import Bench
+
+TRANSPORTS = pytest.mark.parametrize("transport", ["direct", "port"])
+PEER = """
+from nicemu.firmware import Arrival, Buffer, Connection, Nic, on_arrival, on_connect
+
+inbox = {}
+
+@on_connect
+def grant(nic: Nic, connection: Connection) -> dict[str, int]:
+    buffer = inbox[connection.qp_num] = nic.allocate(8192, remote=True, atomic=True)
+    for place in range(connection.private_data.get("receives", 0)):
+        nic.post_receive(connection.qp_num, buffer, 64 * place, 64, wr_id=place)
+    return {"address": buffer.address, "rkey": buffer.key}
+
+@on_arrival
+async def answer(nic: Nic, arrival: Arrival) -> None:
+    nic.count(f"message.{arrival.wr_id}.{arrival.byte_len}")
+    buffer = inbox[arrival.qp_num]
+    if buffer.length_bytes and nic.read(buffer.address + 64 * arrival.wr_id, 4) == b"ping":
+        nic.write(buffer.address + 4096, b"pong")
+        await nic.rdma_send(arrival.qp_num, buffer, 4096, 4)
+"""
+
+
+class Ends:
+    """A host at "here" with registered memory, connected to PEER at "there"."""
+
+    def __init__(self, bench: Bench, receives: int = 0) -> None:
+        bench.flash("there", PEER)
+        self.bench, self.nic = bench, bench.nic
+        self.memory: Memory = bench.nic.allocate((4096,))
+        self.span: Span = bench.nic.register(self.memory)
+        self.peer = bench.nic.connect("there", receives=receives)
+        self.address = self.peer.private_data["address"]
+
+    def remote(self, offset: int = 0, length: int = 8) -> RemoteSpan:
+        return self.peer.span(self.address + offset, length, self.peer.private_data["rkey"])
+
+    def there(self, offset: int = 0, length: int = 8) -> bytes:
+        return self.bench.there.memory.space.read(self.address + offset, length)
+
+    def store_there(self, value: int) -> None:
+        self.bench.there.memory.space.write(self.address, value.to_bytes(8, "little"))
+
+    def settle(self) -> None:
+        self.bench.simulation.run_until_idle()
+
+
+@TRANSPORTS
+def test_a_deferred_send_lands_in_a_receive_of_the_peer_s_firmware(
+    make_bench: Callable[..., Bench], transport: str
+) -> None:
+    ends = Ends(make_bench(transport), receives=2)
+    go, sent = ends.nic.counters("go", "sent")
+    with ends.nic.program("messages") as program:
+        program.when(go >= 1).send(ends.span[:5], ends.peer.qp_num, then=sent)
+        program.when(go >= 2).send(ends.span[8:11], ends.peer.qp_num, then=sent)
+    program.arm()
+    ends.memory.array[:16] = np.frombuffer(b"hello...abc.....", np.uint8)
+    ends.settle()
+    assert ends.there(0, 5) == bytes(5)
+    go.add(2)
+    ends.settle()
+    assert (ends.there(0, 5), ends.there(64, 3)) == (b"hello", b"abc")
+    assert sent.read() == (2, 0)
+    assert ends.bench.drops("there") == {"message.0.5": 1, "message.1.3": 1}
+
+
+@TRANSPORTS
+def test_a_receive_that_fires_later_takes_the_message_that_waits_for_it(
+    make_bench: Callable[..., Bench], transport: str
+) -> None:
+    """Receiver not ready: the sender keeps the message until a receive is there."""
+    ends = Ends(make_bench(transport), receives=1)
+    go, ready, got = ends.nic.counters("go", "ready", "got")
+    with ends.nic.program("ping") as program:
+        program.when(go >= 1).send(ends.span[:4], ends.peer.qp_num)
+        program.when(ready >= 1).receive(ends.span[64:128], ends.peer.qp_num, then=got)
+    program.arm()
+    ends.memory.array[:4] = np.frombuffer(b"ping", np.uint8)
+    go.add()
+    ends.bench.simulation.run_until(lambda: False, 3_000_000)
+    assert got.read() == (0, 0)
+    ready.add()
+    ends.bench.simulation.run_until(lambda: got.success == 1, 2_000_000_000)
+    assert got.read() == (1, 0)
+    assert ends.memory.array[64:68].tobytes() == b"pong"
+    assert ends.nic.take_completions() == [], "a deferred receive makes an entry only if asked"
+
+
+@TRANSPORTS
+def test_a_posted_receive_makes_an_entry_with_its_number(
+    make_bench: Callable[..., Bench], transport: str
+) -> None:
+    ends = Ends(make_bench(transport), receives=1)
+    ends.nic.post_receive(ends.span[64:128], ends.peer.qp_num, wr_id=77)
+    ends.memory.array[:4] = np.frombuffer(b"ping", np.uint8)
+    (go,) = ends.nic.counters("go")
+    with ends.nic.program("ping") as program:
+        program.when(go >= 1).send(ends.span[:4], ends.peer.qp_num)
+    program.arm()
+    go.add()
+    ends.settle()
+    (entry,) = ends.nic.take_completions()
+    assert (entry.wr_id, entry.status, entry.byte_len) == (77, VerbsStatus.SUCCESS, 4)
+
+
+def test_the_receive_queue_is_finite_and_deferred_receives_wait_for_room(bench: Bench) -> None:
+    ends = Ends(bench)
+    for number in range(64):
+        ends.nic.post_receive(ends.span[:8], ends.peer.qp_num, wr_id=number)
+    with pytest.raises(ResourceError, match="ENOSPC"):
+        ends.nic.post_receive(ends.span[:8], ends.peer.qp_num)
+    (go,) = ends.nic.counters("go")
+    with ends.nic.program("one more") as program:
+        program.when(go >= 0).receive(ends.span[:8], ends.peer.qp_num)
+    program.arm()
+    assert bench.here.unit.slots_in_use == 1, "it stays due"
+
+
+@TRANSPORTS
+def test_receives_of_a_queue_pair_that_fails_end_with_an_error(
+    make_bench: Callable[..., Bench], transport: str
+) -> None:
+    ends = Ends(make_bench(transport))
+    go, got = ends.nic.counters("go", "got")
+    with ends.nic.program("three receives, one bad write") as program:
+        for _ in range(3):
+            program.when(go >= 0).receive(ends.span[64:128], ends.peer.qp_num, then=got)
+        program.when(go >= 1).write(ends.span[:8], ends.peer.span(ends.address, 8, 0x1234567))
+    program.arm()
+    with pytest.raises(UsageError, match="EBUSY"):
+        got.close()
+    go.add()
+    ends.settle()
+    assert got.read() == (0, 3)
+    got.close()
+
+
+def test_a_counter_of_receives_is_free_when_the_queue_pair_has_gone(bench: Bench) -> None:
+    ends = Ends(bench)
+    go, got = ends.nic.counters("go", "got")
+    with ends.nic.program("a receive") as program:
+        program.when(go >= 0).receive(ends.span[:64], ends.peer.qp_num, then=got)
+    program.arm()
+    ends.nic.close()
+    assert bench.here.unit.slots_in_use == 0
+    assert not any(counter.in_flight for counter in bench.here.unit.state.counters)
+
+
+OPERATIONS = [
+    (AtomicOperation.SUM, 5, (1 << 64) - 2, 3),
+    (AtomicOperation.AND, 0b1100, 0b1010, 0b1000),
+    (AtomicOperation.OR, 0b1100, 0b1010, 0b1110),
+    (AtomicOperation.XOR, 0b1100, 0b1010, 0b0110),
+    (AtomicOperation.MIN, 7, 3, 3),
+    (AtomicOperation.MIN, 1 << 63, 3, 3),
+    (AtomicOperation.MAX, 1 << 63, 3, 1 << 63),
+    (AtomicOperation.SWAP, 7, 3, 3),
+    (AtomicOperation.COMPARE_SWAP, 7, 7, 99),
+    (AtomicOperation.COMPARE_SWAP, 7, 8, 7),
+]
+
+
+@pytest.mark.parametrize("fetches", [False, True], ids=["no fetch", "fetch"])
+@pytest.mark.parametrize(("operation", "before", "operand", "after"), OPERATIONS)
+@pytest.mark.parametrize("compiled", [False, True], ids=["interpreted", "compiled"])
+def test_an_atomic_changes_the_peer_s_word_and_fetches_the_old_one(
+    make_bench: Callable[..., Bench],
+    compiled: bool,
+    operation: AtomicOperation,
+    before: int,
+    operand: int,
+    after: int,
+    fetches: bool,
+) -> None:
+    ends = Ends(make_bench(compiled=compiled))
+    ends.store_there(before)
+    go, done = ends.nic.counters("go", "done")
+    old = ends.span[8:16] if fetches else None
+    with ends.nic.program("atomic") as program:
+        program.when(go >= 1).atomic(operation, ends.remote(), operand, swap=99, old=old, then=done)
+    program.arm()
+    go.add()
+    ends.settle()
+    assert done.read() == (1, 0)
+    assert int.from_bytes(ends.there(), "little") == after
+    assert int.from_bytes(ends.memory.array[8:16].tobytes(), "little") == (before if fetches else 0)
+
+
+def test_atomics_that_rocev2_does_not_have_end_with_an_error_over_frames(
+    make_bench: Callable[..., Bench],
+) -> None:
+    ends = Ends(make_bench("port"))
+    go, done = ends.nic.counters("go", "done")
+    with ends.nic.program("atomics") as program:
+        program.when(go >= 1).atomic(AtomicOperation.SUM, ends.remote(), 3, old=ends.span[:8], then=done)
+        program.when(go >= 2).atomic(AtomicOperation.XOR, ends.remote(), 3, old=ends.span[:8], then=done)
+    program.arm()
+    go.add()
+    ends.settle()
+    assert (done.read(), int.from_bytes(ends.there(), "little")) == ((1, 0), 3)
+    go.add()
+    ends.settle()
+    assert done.read() == (1, 1)
+    assert ends.nic.take_completions()[0].status is VerbsStatus.LOC_QP_OP_ERR
+
+
+@TRANSPORTS
+def test_a_counter_of_bytes_counts_what_was_moved_and_one_for_an_error(
+    make_bench: Callable[..., Bench], transport: str
+) -> None:
+    ends = Ends(make_bench(transport))
+    (go,) = ends.nic.counters("go")
+    (moved,) = ends.nic.counters("moved", counts_bytes=True)
+    with ends.nic.program("writes") as program:
+        program.when(go >= 1).write(ends.span[:100], ends.remote(0, 100), then=moved)
+        program.when(go >= 1).write(ends.span[:24], ends.remote(0, 24), then=moved)
+        program.when(go >= 2).write(ends.span[:8], ends.peer.span(ends.address, 8, 0x1234567), then=moved)
+    program.arm()
+    go.add()
+    ends.settle()
+    assert moved.read() == (124, 0)
+    go.add()
+    ends.settle()
+    assert moved.read() == (124, 1)
+
+
+# NVMe and firmware events
+
+
+@pytest.fixture(params=[False, True], ids=["interpreted", "compiled"])
+def storage(request: pytest.FixtureRequest) -> Simulation:
+    space = NamespaceConfig(nsid=1, block_count=64)
+    return Simulation(
+        [NicConfig("storage0", "127.0.1.2", namespaces=(space,)), NicConfig("bare", "127.0.1.3")],
+        compiled=request.param,
+    )
+
+
+def test_blocks_written_by_a_counter_are_read_back_by_its_chain(storage: Simulation) -> None:
+    with Nic(storage.open_nic("storage0")) as nic:
+        memory = nic.allocate((4, 4096))
+        span = nic.register(memory)
+        memory.array[0], memory.array[1] = 7, 9
+        go, written, read = nic.counters("go", "written", "read")
+        with nic.program("round trip") as program:
+            program.when(go >= 1).nvme_write(span[:8192], nsid=1, slba=10, then=written, signaled=True)
+            program.when(written >= 1).nvme_read(span[8192:], nsid=1, slba=10, then=read)
+        program.arm()
+        assert (written.success, read.success) == (0, 0)
+        go.add()
+        read.wait(1)
+        assert (memory.array[2:] == memory.array[:2]).all()
+        (entry,) = nic.take_completions()
+        assert (entry.opcode.name, entry.status, entry.byte_len) == ("NVME_WRITE", VerbsStatus.SUCCESS, 8192)
+
+
+@pytest.mark.parametrize(
+    ("length", "nsid", "slba", "status"),
+    [
+        (4096, 1, 64, VerbsStatus.REM_INV_REQ_ERR),
+        (8192, 1, 63, VerbsStatus.REM_INV_REQ_ERR),
+        (4096, 9, 0, VerbsStatus.LOC_QP_OP_ERR),
+        (100, 1, 0, VerbsStatus.LOC_QP_OP_ERR),
+    ],
+)
+def test_an_nvme_command_that_cannot_be_carried_out_ends_with_an_error(
+    storage: Simulation, length: int, nsid: int, slba: int, status: VerbsStatus
+) -> None:
+    with Nic(storage.open_nic("storage0")) as nic:
+        span = nic.register(nic.allocate((8192,)))
+        go, done = nic.counters("go", "done")
+        with nic.program("wrong") as program:
+            program.when(go >= 1).nvme_read(span[:length], nsid=nsid, slba=slba, then=done)
+        program.arm()
+        go.add()
+        storage.run_until_idle()
+        assert done.read() == (0, 1)
+        assert [entry.status for entry in nic.take_completions()] == [status]
+        done.close()
+
+
+def test_an_nvme_read_cannot_land_in_memory_of_another_process(storage: Simulation) -> None:
+    with Nic(storage.open_nic("storage0")) as nic, Nic(storage.open_nic("storage0")) as other:
+        memory = other.allocate((4096,))
+        theirs = other.register(memory)
+        memory.array[:] = 0x5A
+        go, done = nic.counters("go", "done")
+        with nic.program("theft") as program:
+            program.when(go >= 1).nvme_read(theirs, nsid=1, slba=0, then=done)
+        program.arm()
+        go.add()
+        storage.run_until_idle()
+        assert done.read() == (0, 1)
+        assert [entry.status for entry in nic.take_completions()] == [VerbsStatus.LOC_PROT_ERR]
+        assert (memory.array == 0x5A).all()
+
+
+def test_a_nic_without_a_namespace_refuses_nvme_when_it_is_armed(storage: Simulation) -> None:
+    with Nic(storage.open_nic("bare")) as nic:
+        span = nic.register(nic.allocate((4096,)))
+        (go,) = nic.counters("go")
+        with nic.program("nvme") as program:
+            program.when(go >= 1).nvme_read(span, nsid=1, slba=0)
+        with pytest.raises(UsageError, match="not supported"):
+            program.arm()
+
+
+def test_memory_that_an_nvme_command_still_moves_outlives_its_process(storage: Simulation) -> None:
+    nic = Nic(storage.open_nic("storage0"))
+    span = nic.register(nic.allocate((4096,)))
+    (go,) = nic.counters("go")
+    with nic.program("write") as program:
+        program.when(go >= 0).nvme_write(span, nsid=1, slba=0)
+    device = storage.nics["storage0"]
+    pieces = len(device.memory.pieces)
+    held = device.storage
+    assert held is not None
+    held.run, run = (lambda now_ns: ([], [])), held.run  # type: ignore[method-assign]
+    program.arm()
+    nic.close()
+    assert len(device.memory.pieces) == pieces, "the command is on its way"
+    held.run = run  # type: ignore[method-assign]
+    storage.run_until_idle()
+    assert len(device.memory.pieces) == pieces - 1
+
+
+TRIGGERED = """
+from nicemu.firmware import Event, Nic, on_trigger
+
+@on_trigger("tidy_up")
+async def tidy(nic: Nic, event: Event) -> None:
+    nic.count(f"tidied.{event['value']}")
+"""
+
+
+def test_a_deferred_event_starts_its_handler_with_what_was_armed(bench: Bench) -> None:
+    bench.flash("here", TRIGGERED)
+    (go,) = bench.nic.counters("go")
+    with bench.nic.program("events") as program:
+        program.when(go >= 2).event(bench.nic.event("tidy_up"), value=42)
+        program.when(go >= 1).event(bench.nic.event("nobody's"), value=43)
+    program.arm()
+    bench.simulation.run_until_idle()
+    assert bench.drops() == {}
+    go.add(2)
+    bench.simulation.run_until_idle()
+    assert bench.drops() == {"tidied.42": 1, "firmware.no_handler": 1}
+
+
+def test_cassini_takes_no_operations_of_nicemu_s_own_in_its_check(bench: Bench) -> None:
+    (go,) = bench.nic.counters("go")
+    with bench.nic.program("ours") as program:
+        program.when(go >= 1).event(bench.nic.event("tidy_up"))
+    assert [finding.rule for finding in program.check("cassini")] == ["R15"]
+    assert program.check(Limits()) == []
