@@ -27,9 +27,18 @@ from .commands import (
     unpack_work,
 )
 from .connection import Connection, SharedMemory
+from .granularity import Granularity
 from .limits import PROFILES, FiringOrder, Limits
 from .program import Condition, Program, RemoteSpan, Span, Step
-from .target import Capabilities, ProgramTarget, TargetCounter, TargetProgram, Unsupported
+from .target import (
+    Capabilities,
+    CounterError,
+    ProgramTarget,
+    TargetCounter,
+    TargetProgram,
+    TriggerTableFull,
+    Unsupported,
+)
 from .work import MAX_SGE, Access, AtomicOperation, DeferredWork, Opcode, Sge, WorkCompletion, WorkRequest
 
 __all__ = [
@@ -53,9 +62,11 @@ __all__ = [
     "CommandStatus",
     "Condition",
     "Connection",
+    "CounterError",
     "DeferredWork",
     "Finding",
     "FiringOrder",
+    "Granularity",
     "Limits",
     "Opcode",
     "Program",
@@ -68,6 +79,7 @@ __all__ = [
     "Step",
     "TargetCounter",
     "TargetProgram",
+    "TriggerTableFull",
     "Unsupported",
     "WorkCompletion",
     "WorkRequest",

@@ -33,6 +33,8 @@ def list_counters(nic: str | None, as_json: bool) -> None:
         print_table(_COLUMNS, [[row[column] for column in _COLUMNS] for row in described["counters"]])
     else:
         click.echo(f"{described['nic']} has no counter allocated")
+    if not as_json:
+        click.echo(_entries(described))
 
 
 @click.command()
@@ -44,17 +46,32 @@ def stats(nic: str | None, as_json: bool) -> None:
     if as_json:
         print_json({key: value for key, value in described.items() if key != "counters"})
         return
-    peers = ", ".join(f"{name} (qp {', '.join(map(str, qps))})" for name, qps in described["peers"].items())
+    peers = ", ".join(f"{name} ({_queue_pairs(qps)})" for name, qps in described["peers"].items())
     facts = [
         ("program", described["program"] or "none"),
         ("firmware", ", ".join(described["firmware"]) or "none"),
         ("peers", peers or "none"),
+        ("trigger entries", _entries(described).removeprefix("trigger entries: ")),
     ]
     print_table(("nic", str(described["nic"])), facts)
     click.echo()
     print_table(("statistic", "value"), list(described["statistics"].items()))
     for fault in described.get("faults", []):
         click.echo(f"fault: {fault}")
+
+
+def _entries(described: dict[str, Any]) -> str:
+    """Say how full the trigger table is."""
+    counts, profile = described["statistics"], described["limits"]
+    used, slots = counts["trigger.slots_in_use"], counts["trigger.slots"]
+    shared, service = counts["trigger.service_slots_in_use"], counts["trigger.service_slots"]
+    return (
+        f"trigger entries: {used} of {slots} in use, {shared} of the service's {service} (limits: {profile})"
+    )
+
+
+def _queue_pairs(numbers: list[int]) -> str:
+    return f"qp {', '.join(map(str, numbers))}" if numbers else "no queue pair"
 
 
 def _describe(nic: str | None) -> dict[str, Any]:

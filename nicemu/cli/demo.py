@@ -6,7 +6,8 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import tempfile
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,51 +39,82 @@ def demo(fabric: str | None, pcap: Path | None, trace: Path | None, blocks: int,
     if everything held.
     """
     from nicemu.errors import NicemuError
-    from nicemu.run import Instance
-
-    from .journey import Journey
-
-    def stop(number: int, frame: object) -> None:
-        raise KeyboardInterrupt
-
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, stop)
 
     def progress(text: str) -> None:
         if not as_json:
             click.echo(f"  {text}")
 
-    name = f"demo-{Path(tempfile.mktemp()).name}"
-    with tempfile.TemporaryDirectory(prefix="nicemu-demo-") as folder:
-        if not as_json:
-            click.echo("nicemu demo: a compute NIC and two storage NICs, each a process of its own")
-        try:
-            with Instance.start(
-                TOPOLOGY,
-                fabric=fabric,
-                pcap=pcap,
-                trace=trace,
-                data=Path(folder),
-                name=name,
-                progress=progress,
-            ) as instance:
-                carried = "udp" if fabric is None and pcap is not None else fabric or instance.topology.fabric
-                journey = Journey(instance, carried, progress, Path(folder))
-                try:
-                    report = journey.run(STORAGE, {"blocks": blocks})
-                finally:
-                    journey.close()
-        except KeyboardInterrupt:
-            click.echo("interrupted; everything was stopped", err=True)
-            sys.exit(130)
-        except NicemuError as error:
-            click.echo(f"demo failed: {error}", err=True)
-            sys.exit(1)
+    if not as_json:
+        click.echo("nicemu demo: a compute NIC and two storage NICs, each a process of its own")
+    interrupts = Interrupts()
+    try:
+        report = _run(interrupts, {"fabric": fabric, "pcap": pcap, "trace": trace}, blocks, progress)
+    except KeyboardInterrupt:
+        interrupts.end()
+        click.echo("interrupted; everything was stopped", err=True)
+        sys.exit(130)
+    except NicemuError as error:
+        interrupts.restore()
+        click.echo("; ".join([f"demo failed: {error}", *getattr(error, "__notes__", ())]), err=True)
+        sys.exit(1)
+    interrupts.restore()
     if as_json:
         click.echo(json.dumps(report.as_data(), indent=2))
     else:
         show(report)
     sys.exit(0 if report.ok else 1)
+
+
+class Interrupts:
+    """Signals that end the demo. The first raises KeyboardInterrupt; those after it, or after `shield`, are
+    ignored, so that nothing keeps the demo from stopping what it has started.
+    """
+
+    def __init__(self) -> None:
+        self._is_shielded = False
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        self._before = {number: signal.signal(number, self._interrupt) for number in numbers}
+
+    def _interrupt(self, number: int, frame: object) -> None:
+        if not self._is_shielded:
+            self._is_shielded = True
+            raise KeyboardInterrupt
+
+    def shield(self) -> None:
+        """Ignore signals from here on: what has been started is being stopped."""
+        self._is_shielded = True
+
+    def end(self) -> None:
+        """Ignore signals until this process has ended, which is about to."""
+        for number in self._before:
+            signal.signal(number, signal.SIG_IGN)
+
+    def restore(self) -> None:
+        """Give the signals back to whoever had them."""
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+
+def _run(
+    interrupts: Interrupts, options: dict[str, Any], blocks: int, progress: Callable[[str], None]
+) -> Report:
+    """Run the journey over NICs of its own. All that it starts is stopped and removed, whatever comes."""
+    from nicemu.run import Instance, ScratchFolder
+
+    from .journey import Journey
+
+    with ExitStack() as stack:
+        try:
+            scratch = ScratchFolder()
+            stack.callback(scratch.remove)
+            name = scratch.path.name.removeprefix("nicemu-")
+            started = Instance.start(TOPOLOGY, data=scratch.path, name=name, progress=progress, **options)
+            instance = stack.enter_context(started)
+            journey = Journey(instance, instance.fabric, progress, scratch.path)
+            stack.callback(journey.close)
+            return journey.run(STORAGE, {"blocks": blocks})
+        finally:
+            interrupts.shield()
 
 
 def show(report: Report) -> None:

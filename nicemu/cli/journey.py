@@ -150,8 +150,10 @@ class Journey:
 
     def close(self) -> None:
         """End host and client."""
-        self.client.end()
-        self.host.end()
+        try:
+            self.client.end()
+        finally:
+            self.host.end()
 
     # Measuring
 

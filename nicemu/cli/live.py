@@ -39,7 +39,7 @@ _COLUMNS = ("nic", "topology", "pid", "program", "firmware", "p4runtime", "probl
     "only",
     metavar="NAME",
     multiple=True,
-    help="Start this NIC only (once or more); the others run elsewhere.",
+    help="Start this NIC only (once or more); the others run elsewhere, or here already.",
 )
 @JSON_OPTION
 def up(
@@ -52,7 +52,8 @@ def up(
 ) -> None:
     """Start the NICs of TOPOLOGY, a file of yours or a shipped one (examples/two_storage_nodes.toml).
 
-    Returns when every NIC serves; `nicemu down` stops them.
+    Returns when every NIC serves; `nicemu down` stops them. Where some of them run already, those are started
+    that have ended; they keep their addresses.
     """
     from nicemu.run import bring_up
 
@@ -80,10 +81,13 @@ def down(topology: Path | None) -> None:
 @click.command()
 @JSON_OPTION
 def status(as_json: bool) -> None:
-    """Show the NICs that run, with their programs and the address of their P4Runtime."""
-    from nicemu.run import running_nics
+    """Show the NICs that run, with their programs and the address of their P4Runtime.
 
-    _print_nics(running_nics(), as_json)
+    A NIC that has ended while others of its topology run is shown with its problem.
+    """
+    from nicemu.run import known_nics
+
+    _print_nics(known_nics(), as_json)
 
 
 def _print_nics(nics: list[RunningNic], as_json: bool) -> None:
@@ -105,6 +109,8 @@ def _described(nic: RunningNic) -> dict[str, object]:
 
     row: dict[str, object] = {"nic": nic.name, "topology": str(nic.topology), "pid": nic.pid}
     try:
+        if nic.ended:
+            raise NicemuError(nic.ended)
         told = ask(nic, "describe")
     except NicemuError as error:
         row |= {"program": None, "firmware": [], "problem": str(error)}

@@ -66,7 +66,8 @@ def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> Non
 def flash(script: Path, nic: str | None) -> None:
     """Put the firmware SCRIPT, a file of yours or a shipped one (firmware/kv_storage.py), on a NIC.
 
-    If it cannot be loaded, the NIC goes on with the firmware it has.
+    If it cannot be loaded, the NIC goes on with the firmware it has. If its @on_start fails, the rest of it
+    serves.
     """
     from nicemu.programs import find_program
 

@@ -87,7 +87,9 @@ class NicMemory:
         rounded = -(-max(length_bytes, 1) // PAGE_BYTES) * PAGE_BYTES
         if self._free_from + rounded > self.own.window.end:
             left = self.own.window.end - self._free_from
-            raise ResourceError(f"{length_bytes} bytes of NIC memory wanted, {left} left; raise memory_bytes")
+            raise ResourceError(
+                f"{length_bytes} bytes of NIC memory wanted, {left} left; raise `memory` in the topology"
+            )
         address, self._free_from = self._free_from, self._free_from + rounded
         used_before = max(0, min(self._used_to, self._free_from) - address)
         self.space.view(address, rounded)[:used_before] = bytes(used_before)

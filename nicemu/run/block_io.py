@@ -320,7 +320,10 @@ def _open_namespace(path: Path, needed_bytes: int) -> int:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError as error:
-        raise UsageError(f"{path} does not exist; create it with create_namespace_file") from error
+        raise UsageError(
+            f"{path} does not exist; create it: with `create = true` in the topology file, or"
+            " create_namespace_file() in Python"
+        ) from error
     except IsADirectoryError as error:
         raise UsageError(
             f"{path} is a directory; a namespace needs a regular file or a block device"

@@ -31,8 +31,10 @@ from .channel import Channel, TcpChannel, UnixChannel
 CONTROL_PORT = 19286
 """TCP port of a NIC's control channels, where RDMA goes over UDP."""
 PATIENCE_NS = 5_000_000_000
-"""How long a peer may take to answer a call, and a stranger to say who it is."""
+"""How long a peer may take to answer a call or an offer, and a stranger to say who it is."""
 MAX_STRANGERS = 64
+_SENSELESS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+"""What reading a message raises that is JSON and makes no sense."""
 
 Reached = Callable[[str | None], None]
 """Called with None when a peer can be spoken to, else with why it cannot."""
@@ -46,6 +48,15 @@ class _Reach:
     channel: Channel | None = None
     port: SharedMemoryPort | None = None
     then: list[Reached] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """A queue pair that was offered to a peer."""
+
+    name: str
+    deadline_ns: int
+    on_answer: Callable[[dict[str, Any]], None]
 
 
 class PeerLinks:
@@ -81,7 +92,7 @@ class PeerLinks:
         self._links: dict[str, Channel] = {}
         self._reaching: dict[str, _Reach] = {}
         self._strangers: dict[Channel, int] = {}
-        self._pending: dict[int, tuple[str, Callable[[dict[str, Any]], None]]] = {}
+        self._offers: dict[int, _Offer] = {}
         self._next_id = 1
         self._awaited: dict[int, set[str]] = {}
         self._listener: socket.socket | None = None
@@ -142,7 +153,7 @@ class PeerLinks:
                 raise ProtocolError(f"{host} says hello for {messages[0][0].get('ip')}")
             self._dismiss(channel)
             self.accept(channel, *messages[0])
-        except (OSError, NicemuError, KeyError, TypeError, ValueError):
+        except (*_SENSELESS, OSError, NicemuError):
             self._device.drops["peer.stranger"] += 1
             self._dismiss(channel)
             channel.close()
@@ -186,6 +197,7 @@ class PeerLinks:
         """Something came from a peer that was called."""
         channel = reach.channel
         assert channel is not None
+        hint = "" if self._key is None else ", as one does that has another key (key_file)"
         try:
             messages = channel.receive()
             if messages == []:
@@ -195,16 +207,17 @@ class PeerLinks:
                 self._hang_up(reach)
                 return
             if answer.get("op") != "welcome" or answer.get("nic") != name:
-                raise ProtocolError(str(answer.get("error", "it closed the connection")))
+                raise ProtocolError(str(answer.get("error", f"it closed the connection{hint}")))
             self._unwatch(channel)
             port, reach.channel, reach.port = reach.port, None, None
             self._meet(channel, answer, fds)
             if port is not None and self._on_port is not None:
                 self._on_port(self._places[name], port)
-        except (OSError, NicemuError, KeyError, TypeError, ValueError) as error:
+        except (*_SENSELESS, OSError, NicemuError) as error:
             if reach.channel is None:
                 channel.close()
-            self._fail(name, f"{name} does not answer: {error}")
+            is_reset = isinstance(error, ConnectionResetError)
+            self._fail(name, f"{name} does not answer: {error}{hint if is_reset else ''}")
             return
         for later, more in (messages or [])[1:]:
             self._take(name, channel, later, more)
@@ -293,10 +306,10 @@ class PeerLinks:
         detach(self._device, name)
         for index in list(self._awaited):
             self._forgotten(name, index)
-        for number, (peer, handler) in list(self._pending.items()):
-            if peer == name:
-                del self._pending[number]
-                handler({"error": "the peer is gone"})
+        for number, offer in list(self._offers.items()):
+            if offer.name == name:
+                del self._offers[number]
+                offer.on_answer({"error": "the peer is gone"})
         for qp in lost:
             self._device.disconnected(qp, self._now())
         self._device.drops["peer.lost"] += 1
@@ -306,6 +319,7 @@ class PeerLinks:
     def next_deadline_ns(self) -> int | None:
         """When `on_timer` wants to be called."""
         deadlines = [reach.deadline_ns for reach in self._reaching.values()]
+        deadlines += [offer.deadline_ns for offer in self._offers.values()]
         return min([*deadlines, *self._strangers.values()], default=None)
 
     def on_timer(self, now_ns: int) -> None:
@@ -313,6 +327,10 @@ class PeerLinks:
         for name, reach in list(self._reaching.items()):
             if now_ns >= reach.deadline_ns:
                 self._fail(name, f"{name} does not answer at {self._places[name]}")
+        for number, offer in list(self._offers.items()):
+            if now_ns >= offer.deadline_ns:
+                del self._offers[number]
+                offer.on_answer({"error": f"{offer.name} does not answer"})
         for channel, deadline_ns in list(self._strangers.items()):
             if now_ns >= deadline_ns:
                 self._device.drops["peer.stranger"] += 1
@@ -337,7 +355,7 @@ class PeerLinks:
             return
         try:
             self._obey(name, message, fds)
-        except (KeyError, TypeError, ValueError, NicemuError) as error:
+        except (*_SENSELESS, OSError, NicemuError) as error:
             self._device.drops["peer.bad_message"] += 1
             if "id" in message:
                 self._tell(name, {"op": "answer", "id": message["id"], "error": str(error)})
@@ -349,9 +367,12 @@ class PeerLinks:
             answer = self._device.accept_connect(offer, self._now())
             self._tell(name, {"op": "answer", "id": message["id"], "answer": answer})
         elif operation == "answer":
-            number = int(message["id"])
-            if self._pending.get(number, ("",))[0] == name:
-                self._pending.pop(number)[1](message)
+            offered = self._offers.get(int(message["id"]))
+            if offered is not None and offered.name == name:
+                del self._offers[int(message["id"])]
+                offered.on_answer(message)
+            else:  # nobody waits for it any more
+                self.decline(name, message)
         elif operation == "disconnect":
             self._disconnect(name, int(message["qp_num"]))
         elif operation == "backing":
@@ -392,8 +413,10 @@ class PeerLinks:
 
     def _tell(self, name: str, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
         """Send to a peer; one that is gone, or has not read for long, is lost."""
+        channel = self._links.get(name)
         try:
-            self._links[name].send(message, fds)
+            if channel is not None:
+                channel.send(message, fds)
         except OSError:
             self._lose(name)
 
@@ -404,13 +427,19 @@ class PeerLinks:
             return
         number = self._next_id
         self._next_id += 1
-        self._pending[number] = (name, on_answer)
+        self._offers[number] = _Offer(name, self._now() + PATIENCE_NS, on_answer)
         self._tell(name, {"op": "offer", "id": number, "offer": offer})
 
     def disconnect(self, name: str, qp_num: int) -> None:
         """Tell a peer that its queue pair's other end is gone."""
         if name in self._links:
             self._tell(name, {"op": "disconnect", "qp_num": qp_num})
+
+    def decline(self, name: str, message: dict[str, Any]) -> None:
+        """Have a peer give back the queue pair that it answers an offer with, which nobody wants any more."""
+        answer = message.get("answer")
+        if isinstance(answer, dict) and isinstance(answer.get("qp_num"), int):
+            self.disconnect(name, answer["qp_num"])
 
     def close(self) -> None:
         """Close all channels."""

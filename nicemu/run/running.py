@@ -3,31 +3,32 @@
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
-import shutil
 import signal
 import socket
-import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nicemu.errors import NicemuError, UsageError
 
+from .folders import ATTACHED, claim, discard, held_in, is_held, remove_abandoned, runtime_root
 from .messages import receive, send
+from .state import TopologyState
 from .topology import load_topology
 from .trace import merge_traces
 
+ANSWER_TIMEOUT_S = 10.0
 STOP_TIMEOUT_S = 10.0
+KILL_TIMEOUT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class RunningNic:
     """A NIC process that serves. `socket` is its control socket, `p4runtime` the address of its P4Runtime
-    server.
+    server, `ended` what to say if it serves no more while others of its topology do.
     """
 
     name: str
@@ -38,59 +39,52 @@ class RunningNic:
     program: str
     firmware: str
     ip: str
+    ended: str = ""
+
+    @property
+    def settings(self) -> Path:
+        """The file that its process was started with, and holds as long as it runs."""
+        return self.socket.with_suffix(".json")
 
 
-def runtime_root() -> Path:
-    """Return the folder, readable by its owner alone, that holds a folder for each running topology."""
-    base = os.environ.get("XDG_RUNTIME_DIR")
-    root = Path(base) / "nicemu" if base else Path(tempfile.gettempdir()) / f"nicemu-{os.getuid()}"
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    found = root.stat()
-    if found.st_uid != os.getuid() or found.st_mode & 0o077:
-        raise UsageError(
-            f"{root} belongs to somebody else or is open to others; remove it or set XDG_RUNTIME_DIR"
-        )
-    return root
-
-
-def lock_of(folder: Path) -> Path:
-    """Return the lock file of a topology's folder; whoever runs the topology holds it."""
-    return folder.with_name(f"{folder.name}.lock")
+def known_nics() -> list[RunningNic]:
+    """Return the NICs of all topologies that are up, those that have ended too."""
+    return [nic for folder in _folders() for nic in nics_of(folder)]
 
 
 def running_nics() -> list[RunningNic]:
-    """Return all NICs of all topologies that are up."""
-    found = []
-    for state in sorted(runtime_root().glob("*/state.json")):
-        try:
-            told = json.loads(state.read_text())
-        except (OSError, ValueError):
-            continue
-        for nic in told["nics"]:
-            path = state.parent / f"{nic['name']}.sock"
-            if not path.exists() or not _alive(int(nic["pid"])):
-                continue
-            found.append(
-                RunningNic(
-                    nic["name"],
-                    told["topology"],
-                    int(nic["pid"]),
-                    path,
-                    f"unix:{path.with_suffix('.p4rt')}",
-                    nic["program"],
-                    nic["firmware"],
-                    nic["ip"],
-                )
-            )
-    return found
+    """Return all NICs that run, of all topologies that are up."""
+    return [nic for nic in known_nics() if not nic.ended]
 
 
-def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except OSError:
-        return False
-    return True
+def _folders() -> list[Path]:
+    return sorted(path for path in runtime_root().iterdir() if path.is_dir())
+
+
+def nics_of(folder: Path) -> list[RunningNic]:
+    """Return the NICs that have come up in a topology's folder; none if all have ended."""
+    state, held = TopologyState.read(folder), held_in(folder)
+    if state is None or not held:
+        return []
+    return [
+        RunningNic(
+            nic.name,
+            state.topology,
+            nic.pid,
+            folder / f"{nic.name}.sock",
+            f"unix:{folder / f'{nic.name}.p4rt'}",
+            nic.program,
+            nic.firmware,
+            nic.ip,
+            "" if nic.name in held else _epitaph(folder, nic.name),
+        )
+        for nic in state.nics
+    ]
+
+
+def _epitaph(folder: Path, name: str) -> str:
+    again = "" if (folder / ATTACHED).exists() else "; `nicemu up` of its topology starts it again"
+    return f"{name} has ended, see {folder / f'{name}.log'}{again}"
 
 
 def find_nic(name: str | None) -> RunningNic:
@@ -98,16 +92,17 @@ def find_nic(name: str | None) -> RunningNic:
 
     Raises: UsageError if there is none, or it is not clear which.
     """
-    nics = running_nics()
+    known = known_nics()
+    nics = [nic for nic in known if not nic.ended]
     fitting = [nic for nic in nics if name is None or nic.name == name]
     if len(fitting) == 1:
         return fitting[0]
     if name is not None and not fitting:
-        for status in runtime_root().glob(f"*/{name}.status"):
-            told = json.loads(status.read_text())
-            raise UsageError(
-                f"{name} has ended{': ' + told['error'] if 'error' in told else ''}; see {status.parent}"
-            )
+        for nic in known:
+            if nic.name == name:
+                raise UsageError(nic.ended)
+        for log in runtime_root().glob(f"*/{name}.log"):
+            raise UsageError(f"{name} has ended, see {log}")
     if not nics:
         raise UsageError("no NIC is up; start some with `nicemu up examples/two_storage_nodes.toml`")
     names = ", ".join(f"{nic.name} ({nic.topology})" for nic in nics)
@@ -119,11 +114,15 @@ def ask(nic: RunningNic, operation: str, **operands: Any) -> dict[str, Any]:  # 
 
     Raises: NicemuError with the NIC's sentence if it refuses or does not answer.
     """
+    return _ask(nic, {"op": operation, **operands}, ANSWER_TIMEOUT_S)
+
+
+def _ask(nic: RunningNic, message: dict[str, Any], timeout_s: float) -> dict[str, Any]:
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as link:
         try:
-            link.settimeout(10.0)
+            link.settimeout(timeout_s)
             link.connect(str(nic.socket))
-            send(link, {"op": operation, **operands})
+            send(link, message)
             answer = receive(link)
         except OSError as error:
             raise NicemuError(f"{nic.name} does not answer: {error}") from error
@@ -137,50 +136,76 @@ def ask(nic: RunningNic, operation: str, **operands: Any) -> dict[str, Any]:  # 
 def take_down(topology: Path | None) -> list[str]:
     """Stop the NICs of a topology (of all, without one); return the names of those that were stopped.
 
-    Raises: UsageError if none of it is up.
+    What a program runs itself, or what is being started, is left alone. If something fails for one topology,
+    the others are stopped all the same.
+    Raises: UsageError if none of it is up, NicemuError at the end for what failed.
     """
     wanted = None if topology is None else load_topology(topology).name
+    remove_abandoned()
     stopped: list[str] = []
-    for folder in sorted(path for path in runtime_root().iterdir() if path.is_dir()):
-        nics = [nic for nic in running_nics() if nic.socket.parent == folder]
-        if not _is_abandoned(folder) and (not nics or (folder / "attached").exists()):
-            continue  # somebody is starting it, or runs it and will stop it
-        if wanted is not None and all(nic.topology != wanted for nic in nics):
+    failures: list[str] = []
+    is_busy = False
+    for folder in _folders():
+        state = TopologyState.read(folder)
+        if wanted is not None and wanted != (folder.name if state is None else state.topology):
             continue
-        state = folder / "state.json"
-        trace = json.loads(state.read_text()).get("trace") if state.exists() else None
-        for nic in nics:
-            _stop(nic)
-            stopped.append(nic.name)
-        if trace is not None:
-            merge_traces(Path(trace))
-        shutil.rmtree(folder, ignore_errors=True)
-        lock_of(folder).unlink(missing_ok=True)
+        lock = claim(folder)
+        if lock is None:
+            is_busy = True
+            continue
+        try:
+            nics = [nic for nic in nics_of(folder) if not nic.ended]
+            stopped += [nic.name for nic in nics]
+            failures += _stop(nics)
+            if state is not None and state.trace is not None:
+                merge_traces(Path(state.trace))
+        except Exception as error:
+            failures.append(f"{folder.name}: {error}")
+        finally:
+            discard(folder, lock)
+    if failures:
+        done = f"stopped {', '.join(stopped)}, but " if stopped else ""
+        raise NicemuError(done + "; ".join(failures))
     if not stopped:
-        raise UsageError(f"{'no topology' if wanted is None else f'topology {wanted}'} is up")
+        if wanted is None:
+            raise UsageError("no topology is up")
+        why = ": a program runs it and will stop it, or it is being started" if is_busy else ""
+        raise UsageError(f"topology {wanted} is not up{why}")
     return stopped
 
 
-def _is_abandoned(folder: Path) -> bool:
-    """Whether nobody holds the lock of a topology's folder."""
-    try:
-        with lock_of(folder).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except FileNotFoundError:
-        return True
-    except BlockingIOError:
-        return False
-    return True
+def _stop(nics: list[RunningNic]) -> list[str]:
+    """Stop NICs and wait until their processes have ended; return what went wrong."""
+    for nic in nics:
+        try:
+            _ask(nic, {"op": "stop"}, KILL_TIMEOUT_S)
+        except NicemuError:
+            _signal(nic, signal.SIGTERM)
+    if left := _await_end(nics, STOP_TIMEOUT_S):
+        for nic in left:
+            _signal(nic, signal.SIGKILL)
+        left = _await_end(left, KILL_TIMEOUT_S)
+    return [f"{nic.name} (process {nic.pid}) does not end" for nic in left]
 
 
-def _stop(nic: RunningNic) -> None:
-    try:
-        ask(nic, "stop")
-    except NicemuError:
-        os.kill(nic.pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_TIMEOUT_S
-    while _alive(nic.pid) and nic.socket.exists():
+def _await_end(nics: list[RunningNic], timeout_s: float) -> list[RunningNic]:
+    """Return those whose processes still run after that time."""
+    deadline = time.monotonic() + timeout_s
+    left = nics
+    while left := [nic for nic in left if is_held(nic.settings)]:
         if time.monotonic() > deadline:
-            os.kill(nic.pid, signal.SIGKILL)
-            return
+            break
         time.sleep(0.01)
+    return left
+
+
+def _signal(nic: RunningNic, number: signal.Signals) -> None:
+    """Send a signal to a NIC's process, and to no other that has its number by now."""
+    with suppress(OSError):
+        process = os.pidfd_open(nic.pid)
+        try:
+            words = Path(f"/proc/{nic.pid}/cmdline").read_bytes().split(b"\0")
+            if os.fsencode(nic.settings) in words:
+                signal.pidfd_send_signal(process, number)
+        finally:
+            os.close(process)

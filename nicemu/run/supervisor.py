@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts the NIC processes of a topology, finds them again, and stops them."""
+"""Starts the NIC processes of a topology, or those of them that are missing, and stops them."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import random
@@ -12,19 +11,28 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from nicemu.errors import NicemuError, UsageError
 
-from .running import STOP_TIMEOUT_S, RunningNic, ask, lock_of, runtime_root
+from .compiled_datapath import compile_datapath
+from .folders import ATTACHED, claim, discard, held_in, hold_settings, remove_abandoned, runtime_root
+from .running import STOP_TIMEOUT_S, RunningNic, ask, nics_of
+from .state import NicState, TopologyState
 from .topology import FABRICS, NicEntry, Topology, load_topology, read_key
 from .trace import merge_traces
 
 START_TIMEOUT_S = 180.0
+CLAIM_PATIENCE_S = 0.5
 MAX_SOCKET_PATH_BYTES = 107
+_detached: list[subprocess.Popen[bytes]] = []
+"""Processes that were left running; should one end before this process does, the next `detach` reaps it."""
 
 
 def data_folder(topology: str) -> Path:
@@ -33,22 +41,43 @@ def data_folder(topology: str) -> Path:
     return Path(base) / "nicemu" / topology
 
 
+@dataclass(frozen=True, slots=True)
+class _Terms:
+    """What all NICs of a running topology have to agree on, and where their files lie."""
+
+    fabric: str
+    ips: dict[str, str]
+    key: bytes
+    data: Path
+    pcap: Path | None
+    trace: Path | None
+
+
 class Instance:
-    """A running topology: its folder, lock, and processes. Use `start`, then `stop`."""
+    """NICs of a running topology: its folder, lock, and processes. Use `start`, then `stop`."""
 
     def __init__(self, topology: Topology, folder: Path, lock: int) -> None:
         self.topology = topology
         self.folder = folder
-        self._lock = lock
+        self.fabric = topology.fabric
         self.nics: list[RunningNic] = []
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.trace: Path | None = None
+        self._lock: int | None = lock
+        self._lifeline: int | None = None
+        self._is_joined = False
+        self._others: tuple[NicState, ...] = ()
 
     def __enter__(self) -> Instance:
         return self
 
     def __exit__(self, *exception: object) -> None:
-        self.stop()
+        try:
+            self.stop()
+        except NicemuError as error:
+            if not isinstance(exception[1], BaseException):
+                raise
+            exception[1].add_note(str(error))
 
     @classmethod
     def start(
@@ -66,111 +95,148 @@ class Instance:
     ) -> Instance:
         """Start every NIC of a topology, or `only` those that run on this machine, and wait until all serve.
 
-        `attached`: the NICs end when this process does, however it ends. `data` holds namespace files.
+        `attached`: the NICs end when this process does, however it ends. Where NICs of a topology that is not
+        attached run already, those are started that are missing. `data` holds namespace files.
         Raises: UsageError for what is wrong with the topology, NicemuError for a NIC that cannot start; then
-        none is left running.
+        none that this has started is left running.
         """
         topology = load_topology(path)
         if fabric is not None and fabric not in FABRICS:
             raise UsageError(f"fabric {fabric!r} is none of {', '.join(FABRICS)}")
+        known = [entry.name for entry in topology.nics]
         for nic in only:
-            known = [entry.name for entry in topology.nics]
             if nic not in known:
                 raise UsageError(f"{topology.path} has no NIC {nic!r}; it has {', '.join(known)}")
-            if not topology.is_spread:
-                raise UsageError(f"{topology.path}: NICs that run apart need an address each")
-        _check_length(runtime_root() / (name or topology.name), topology)
-        folder, lock = _claim(name or topology.name)
+        _check_memory(topology, only or known)
+        pcap = pcap.resolve() if pcap is not None else None
+        trace = trace.resolve() if trace is not None else None
+        _check_recordings(pcap, trace)
+        remove_abandoned()
+        folder = runtime_root() / (name or topology.name)
+        _check_length(folder, topology)
+        lock = claim(folder, CLAIM_PATIENCE_S)
+        if lock is None:
+            raise _up_already(folder)
         instance = cls(topology, folder, lock)
-        if attached:
-            (folder / "attached").touch()
         try:
-            instance._launch(fabric or topology.fabric, pcap, trace, data, set(only), progress)
-        except BaseException:
-            instance.stop()
+            if held := held_in(folder):
+                terms, names = instance._join(held, attached, only, fabric, pcap, trace)
+            else:
+                instance._begin(attached)
+                terms = instance._terms(fabric, pcap, trace, data, bool(only), progress)
+                names = list(only or known)
+            instance._launch(terms, names, progress)
+        except BaseException as error:
+            try:
+                instance.stop()
+            except NicemuError as more:
+                error.add_note(str(more))
             raise
         return instance
 
-    def _launch(
+    def _begin(self, attached: bool) -> None:
+        """Make the folder anew."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(mode=0o700)
+        if attached:
+            (self.folder / ATTACHED).touch()
+
+    def _terms(
         self,
-        fabric: str,
+        fabric: str | None,
         pcap: Path | None,
         trace: Path | None,
         data: Path | None,
-        only: set[str],
+        is_part: bool,
         progress: Callable[[str], None],
-    ) -> None:
-        for place in (pcap,):
-            if place is not None:
-                place.mkdir(parents=True, exist_ok=True)
-                if fabric == "direct":
-                    fabric = "udp"
-                    progress("captures need frames: RDMA goes over UDP instead of direct copies")
-        if self.topology.faults and fabric == "direct":
+    ) -> _Terms:
+        """Choose what the NICs of a topology that is not up will agree on."""
+        topology, fabric = self.topology, fabric or self.topology.fabric
+        if is_part and not topology.is_spread:
+            raise UsageError(f"{topology.path}: NICs that run apart need an address each")
+        if fabric == "direct" and (pcap is not None or topology.faults):
             fabric = "udp"
-            progress("faults need frames: RDMA goes over UDP instead of direct copies")
-        self.trace = trace.resolve() if trace is not None else None
-        files = data or data_folder(self.topology.name)
-        files.mkdir(parents=True, exist_ok=True)
-        if self.topology.is_spread:
+            what = "captures" if pcap is not None else "faults"
+            progress(f"{what} need frames: RDMA goes over UDP instead of direct copies")
+        if topology.is_spread:
             if fabric != "udp":
-                raise UsageError(f'{self.topology.path}: NICs with addresses are joined by "udp" alone')
-            ips = {nic.name: str(nic.address) for nic in self.topology.nics}
+                raise UsageError(f'{topology.path}: NICs with addresses are joined by "udp" alone')
+            ips = {nic.name: str(nic.address) for nic in topology.nics}
         else:
-            subnet = _free_subnet(len(self.topology.nics))
-            ips = {nic.name: f"{subnet}.{number + 1}" for number, nic in enumerate(self.topology.nics)}
-        key = read_key(self.topology.key_file) if self.topology.key_file else secrets.token_bytes(32)
-        here = [nic for nic in self.topology.nics if not only or nic.name in only]
+            subnet = _free_subnet(len(topology.nics))
+            ips = {nic.name: f"{subnet}.{number + 1}" for number, nic in enumerate(topology.nics)}
+        key = read_key(topology.key_file) if topology.key_file else secrets.token_bytes(32)
+        files = (data or data_folder(topology.name)).resolve()
+        files.mkdir(parents=True, exist_ok=True)
+        return _Terms(fabric, ips, key, files, pcap, trace)
+
+    def _join(
+        self,
+        held: set[str],
+        attached: bool,
+        only: Sequence[str],
+        fabric: str | None,
+        pcap: Path | None,
+        trace: Path | None,
+    ) -> tuple[_Terms, list[str]]:
+        """Join the NICs that run; return what they agree on, and the names of those that are missing."""
+        self._is_joined = True
+        topology, state = self.topology, TopologyState.read(self.folder)
+        nics = () if state is None else state.nics
+        missing = [name for name in only or [nic.name for nic in nics] if name not in held]
+        if state is None or not missing or attached or (self.folder / ATTACHED).exists():
+            raise _up_already(self.folder)
+        if fabric not in (None, state.fabric) or pcap is not None or trace is not None:
+            raise UsageError(
+                f"topology {self.folder.name} is up over {state.fabric}; what is started again joins it as"
+                " it is: leave out --fabric, --pcap and --trace, or stop it first with `nicemu down`"
+            )
+        settings = json.loads((self.folder / f"{min(held)}.json").read_text())
+        ips: dict[str, str] = settings["places"]
+        entries = [nic for nic in topology.nics if nic.name in missing]
+        if any(name not in ips for nic in entries for name in (nic.name, *nic.peers)):
+            raise UsageError(
+                f"{topology.path} has other NICs since {self.folder.name} was started, which knows"
+                f" {', '.join(ips)}; stop it first with `nicemu down`"
+            )
+        self._others = tuple(nic for nic in nics if nic.name not in missing)
+        recordings = (Path(path) if path else None for path in (state.pcap, state.trace))
+        terms = _Terms(state.fabric, ips, bytes.fromhex(settings["key"]), Path(state.data), *recordings)
+        return terms, missing
+
+    def _launch(self, terms: _Terms, names: Sequence[str], progress: Callable[[str], None]) -> None:
+        """Start NICs, wait until they serve, and put it down in the folder."""
+        self.fabric, self.trace = terms.fabric, terms.trace
+        entries = [nic for nic in self.topology.nics if nic.name in names]
         compile_datapath(progress)
         lifeline = os.pipe()
+        self._lifeline = lifeline[1]
         try:
-            for nic in here:
-                settings = self._settings(nic, ips, fabric, files, pcap)
-                settings["key"] = key.hex()
-                settings["lifeline"] = lifeline[0]
-                self._spawn(nic.name, settings, (lifeline[0],))
+            for nic in entries:
+                settings = {**self._settings(nic, terms), "lifeline": lifeline[0]}
+                self._spawn(nic.name, settings, lifeline[0])
         finally:
             os.close(lifeline[0])
-            self._lifeline = lifeline[1]
-        for nic in here:
-            pid = self._await(nic.name)
-            progress(f"{nic.name} serves at {ips[nic.name]}")
-            self.nics.append(
-                RunningNic(
-                    nic.name,
-                    self.topology.name,
-                    pid,
-                    self.folder / f"{nic.name}.sock",
-                    f"unix:{self.folder / f'{nic.name}.p4rt'}",
-                    str(nic.p4),
-                    str(nic.firmware),
-                    ips[nic.name],
-                )
-            )
-        state = {
-            "topology": self.topology.name,
-            "trace": str(self.trace) if self.trace else None,
-            "nics": [
-                {
-                    "name": nic.name,
-                    "pid": nic.pid,
-                    "ip": nic.ip,
-                    "program": nic.program,
-                    "firmware": nic.firmware,
-                }
-                for nic in self.nics
-            ],
-        }
-        (self.folder / "state.json").write_text(json.dumps(state))
+        started = []
+        for nic in entries:
+            ip = terms.ips[nic.name]
+            started.append(NicState(nic.name, self._await(nic.name), ip, str(nic.p4), str(nic.firmware)))
+            progress(f"{nic.name} serves at {ip}")
+        state = TopologyState(
+            self.topology.name,
+            terms.fabric,
+            str(terms.data),
+            str(terms.pcap) if terms.pcap else None,
+            str(terms.trace) if terms.trace else None,
+            (*self._others, *started),
+        )
+        state.write(self.folder)
+        self.nics = [nic for nic in nics_of(self.folder) if nic.name in names]
 
-    _lifeline: int | None = None
-
-    def _settings(
-        self, nic: NicEntry, ips: dict[str, str], fabric: str, files: Path, pcap: Path | None
-    ) -> dict[str, Any]:
+    def _settings(self, nic: NicEntry, terms: _Terms) -> dict[str, Any]:
         spaces = []
         for space in nic.namespaces:
-            path = Path(space.path) if Path(space.path).is_absolute() else files / space.path
+            path = terms.data / space.path
             if space.create and not path.exists():
                 from .block_io import create_namespace_file
 
@@ -180,10 +246,11 @@ class Instance:
         return {
             "nic": {
                 "name": nic.name,
-                "ip": ips[nic.name],
-                "number": self.topology.nics.index(nic),
+                "ip": terms.ips[nic.name],
+                "number": list(terms.ips).index(nic.name),
                 "memory_bytes": nic.memory_bytes,
-                "transport": "direct" if fabric == "direct" else "port",
+                "limits": nic.limits,
+                "transport": "direct" if terms.fabric == "direct" else "port",
                 "path_mtu": 4096,
                 "spin_us": nic.spin_us,
                 "nap_us": nic.nap_us,
@@ -192,29 +259,36 @@ class Instance:
             "namespaces": spaces,
             "folder": str(self.folder),
             "status": str(self.folder / f"{nic.name}.status"),
-            "fabric": fabric,
+            "fabric": terms.fabric,
             "faults": self.topology.faults,
-            "pcap": str(pcap.resolve()) if pcap else None,
-            "trace": str(self.trace) if self.trace else None,
-            "peers": {peer: ips[peer] for peer in nic.peers},
-            "places": ips,
+            "pcap": str(terms.pcap) if terms.pcap else None,
+            "trace": str(terms.trace) if terms.trace else None,
+            "peers": {peer: terms.ips[peer] for peer in nic.peers},
+            "places": terms.ips,
+            "key": terms.key.hex(),
             "p4": str(nic.p4),
             "firmware": str(nic.firmware),
         }
 
-    def _spawn(self, name: str, settings: dict[str, Any], fds: tuple[int, ...]) -> None:
+    def _spawn(self, name: str, settings: dict[str, Any], lifeline: int) -> None:
         path = self.folder / f"{name}.json"
         path.touch(mode=0o600)
         path.write_text(json.dumps(settings))
-        with (self.folder / f"{name}.log").open("wb") as log:
-            self.processes[name] = subprocess.Popen(
-                [sys.executable, "-m", "nicemu", "nic-process", str(path)],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                pass_fds=(*fds, self._lock),
-                start_new_session=True,
-            )
+        for left in ("status", "sock", "p4rt"):  # of the process before
+            path.with_suffix(f".{left}").unlink(missing_ok=True)
+        held = hold_settings(path)
+        try:
+            with (self.folder / f"{name}.log").open("ab") as log:
+                self.processes[name] = subprocess.Popen(
+                    [sys.executable, "-m", "nicemu", "nic-process", str(path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(lifeline, held),
+                    start_new_session=True,
+                )
+        finally:
+            os.close(held)
 
     def _await(self, name: str) -> int:
         status = self.folder / f"{name}.status"
@@ -233,36 +307,80 @@ class Instance:
         return int(told["pid"])
 
     def detach(self) -> list[RunningNic]:
-        """Leave the NICs running without this process; they hold the topology's lock themselves."""
+        """Leave the NICs running without this process."""
         for nic in self.nics:
             ask(nic, "detach")
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
-        os.close(self._lock)
+        self._drop_lifeline()
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        _detached[:] = [process for process in _detached if process.poll() is None]
+        _detached.extend(self.processes.values())
         return self.nics
 
-    def stop(self) -> None:
-        """Stop every NIC, and remove what only a running topology needs."""
-        for nic in self.nics:
-            try:
-                ask(nic, "stop")
-            except NicemuError:
-                continue
+    def _drop_lifeline(self) -> None:
         if self._lifeline is not None:
             os.close(self._lifeline)
             self._lifeline = None
+
+    def stop(self) -> None:
+        """Stop every NIC that this has started, and remove what only a running topology needs.
+
+        Raises: NicemuError, after all that, for a trace that could not be put together.
+        """
+        if self._lock is None:
+            return
+        self._drop_lifeline()
+        for process in self.processes.values():
+            process.terminate()
+        deadline = time.monotonic() + (STOP_TIMEOUT_S if self.nics else 1.0)
         for process in self.processes.values():
             try:
-                process.wait(STOP_TIMEOUT_S if self.nics else 1.0)
+                process.wait(max(0.0, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
-        if self.trace is not None and self.processes:
-            merge_traces(self.trace)
-        shutil.rmtree(self.folder, ignore_errors=True)
-        lock_of(self.folder).unlink(missing_ok=True)
-        os.close(self._lock)
+        lock, self._lock = self._lock, None
+        if self._is_joined:
+            os.close(lock)
+            return
+        try:
+            if self.trace is not None and self.processes:
+                merge_traces(self.trace)
+        finally:
+            discard(self.folder, lock)
+
+
+def _up_already(folder: Path) -> UsageError:
+    return UsageError(f"topology {folder.name} is up already; stop it with `nicemu down`")
+
+
+def _check_memory(topology: Topology, names: Sequence[str]) -> None:
+    """Refuse a NIC with more memory than this machine has."""
+    installed = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    for nic in topology.nics:
+        if nic.name in names and nic.memory_bytes > installed:
+            raise UsageError(
+                f"{topology.path}: nic.{nic.name}.memory is {nic.memory_bytes} bytes; this machine has"
+                f" {installed}"
+            )
+
+
+def _check_recordings(pcap: Path | None, trace: Path | None) -> None:
+    """Refuse places where no captures or no trace can be written."""
+    try:
+        if trace is not None:
+            tempfile.TemporaryFile(dir=trace.parent).close()
+            if trace.exists():
+                trace.open("ab").close()
+    except OSError as error:
+        raise UsageError(f"--trace {trace}: no trace can be written there ({error.strerror})") from error
+    try:
+        if pcap is not None:
+            pcap.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=pcap).close()
+    except OSError as error:
+        raise UsageError(f"--pcap {pcap}: no captures can be written there ({error.strerror})") from error
 
 
 def _check_length(folder: Path, topology: Topology) -> None:
@@ -273,25 +391,6 @@ def _check_length(folder: Path, topology: Topology) -> None:
             f"the sockets of {topology.name} would have paths of {longest} bytes, {MAX_SOCKET_PATH_BYTES}"
             f" are possible; set XDG_RUNTIME_DIR to a shorter path than {folder.parent.parent}"
         )
-
-
-def _claim(name: str) -> tuple[Path, int]:
-    """Return the folder of a topology and the descriptor that holds its lock; NIC processes inherit it."""
-    folder = runtime_root() / name
-    path = lock_of(folder)
-    while True:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(lock)
-            raise UsageError(f"topology {name} is up already; stop it with `nicemu down`") from error
-        if path.exists() and path.stat().st_ino == os.fstat(lock).st_ino:
-            break
-        os.close(lock)  # whoever held it took the file away with it
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(mode=0o700)
-    return folder, lock
 
 
 def _free_subnet(count: int) -> str:
@@ -317,22 +416,6 @@ def _free_subnet(count: int) -> str:
     raise NicemuError(f"no loopback addresses with a free UDP port {KV_PORT} were found")
 
 
-def compile_datapath(progress: Callable[[str], None]) -> None:
-    """Compile the datapath once, before NIC processes start, unless that was done by an earlier run."""
-    from nicemu.hot import JIT, cache_folder
-
-    marker = cache_folder() / "complete"
-    if not JIT or marker.exists():
-        return
-    progress("compiling the datapath (the first time only, about half a minute)")
-    command = [sys.executable, "-m", "nicemu", "compile-datapath"]
-    finished = subprocess.run(command, check=False, capture_output=True, text=True)
-    if finished.returncode:
-        raise NicemuError(f"the datapath does not compile: {finished.stderr[-2000:]}")
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.touch()
-
-
 def bring_up(
     topology: Path,
     *,
@@ -342,8 +425,13 @@ def bring_up(
     only: Sequence[str] = (),
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[RunningNic]:
-    """Start the NICs of a topology in the background and return when they serve."""
+    """Start the NICs of a topology that do not run, in the background; return them when they serve."""
     instance = Instance.start(
         topology, fabric=fabric, pcap=pcap, trace=trace, only=only, attached=False, progress=progress
     )
-    return instance.detach()
+    try:
+        return instance.detach()
+    except BaseException:
+        with suppress(NicemuError):
+            instance.stop()
+        raise

@@ -10,12 +10,16 @@ from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any
 
+from nicemu.abi import PROFILES
 from nicemu.errors import UsageError
 from nicemu.programs import find_program
 
 FABRICS = ("direct", "udp", "shm")
 MIN_KEY_BYTES = 16
-_NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address"}
+MIN_MEMORY_BYTES = 1 << 20
+BROADCAST_NSID = 0xFFFF_FFFF
+"""Source: NVM Express Base Specification 2.0, "Namespace Identifier (NSID)"."""
+_NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address", "limits"}
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -43,6 +47,7 @@ class NicEntry:
     spin_us: int
     nap_us: int
     address: str | None
+    limits: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +137,17 @@ def _address(table: dict[str, Any], where: str) -> str | None:
         found = IPv4Address(address)
     except ValueError as error:
         raise UsageError(f"{where}.address is {address!r}; it must be an IPv4 address") from error
-    if found.is_unspecified or found.is_multicast or not isinstance(address, str):
+    is_one = not (found.is_unspecified or found.is_multicast or found == IPv4Address("255.255.255.255"))
+    if not is_one or not isinstance(address, str):
         raise UsageError(f"{where}.address is {address!r}; it must be the address of one machine")
     return str(found)
+
+
+def _limits(table: dict[str, Any], where: str) -> str:
+    profile = table.get("limits", "unlimited")
+    if profile not in PROFILES:
+        raise UsageError(f"{where}.limits is {profile!r}; there are {', '.join(PROFILES)}")
+    return str(profile)
 
 
 def read_key(path: Path) -> bytes:
@@ -187,7 +200,9 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
         if not isinstance(table.get(key), str):
             raise UsageError(f"{where}.{key} must name a file")
     peers = table.get("peers", [])
-    for peer in peers if isinstance(peers, list) else [peers]:
+    if not isinstance(peers, list):
+        raise UsageError(f'{where}.peers is {peers!r}; it must be a list of names, such as ["storage0"]')
+    for peer in peers:
         if not isinstance(peer, str) or peer not in names or peer == name:
             raise UsageError(
                 f"{where}.peers names {peer!r}; the other NICs are {', '.join(sorted(names - {name}))}"
@@ -195,24 +210,40 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
     spaces = table.get("namespace", [])
     if not isinstance(spaces, list):
         raise UsageError(f"{where}: write [[nic.{name}.namespace]]")
+    namespaces = tuple(
+        _namespace(space, f"{where}.namespace[{position}]") for position, space in enumerate(spaces)
+    )
+    nsids = [space.nsid for space in namespaces]
+    for nsid in nsids:
+        if nsids.count(nsid) > 1:
+            raise UsageError(f"{where} has {nsids.count(nsid)} namespaces with nsid {nsid}; each has its own")
+    memory_bytes = parse_size(table.get("memory", "64 MiB"), f"{where}.memory")
+    if memory_bytes < MIN_MEMORY_BYTES:
+        raise UsageError(f"{where}.memory is {memory_bytes} bytes; it must be {MIN_MEMORY_BYTES} or more")
     return NicEntry(
         name,
         find_program(table["p4"]),
         find_program(table["firmware"]),
         tuple(peers),
-        tuple(_namespace(space, f"{where}.namespace[{position}]") for position, space in enumerate(spaces)),
-        parse_size(table.get("memory", "64 MiB"), f"{where}.memory"),
+        namespaces,
+        memory_bytes,
         _number(table, "spin_us", 50, where),
         _number(table, "nap_us", 200, where),
         _address(table, where),
+        _limits(table, where),
     )
 
 
 def _namespace(table: Any, where: str) -> NamespaceEntry:  # noqa: ANN401 - TOML
     _only(table, {"nsid", "path", "size", "create"}, where)
-    if not isinstance(table.get("path"), str) or not isinstance(table.get("nsid"), int):
+    nsid, path, create = table.get("nsid"), table.get("path"), table.get("create", False)
+    if not isinstance(path, str) or not isinstance(nsid, int) or isinstance(nsid, bool):
         raise UsageError(f"{where} needs nsid (a number) and path (a file)")
+    if not 0 < nsid < BROADCAST_NSID:
+        raise UsageError(f"{where}.nsid is {nsid}; a namespace's number is 1 or more")
+    if not isinstance(create, bool):
+        raise UsageError(f"{where}.create is {create!r}; it must be true or false")
     size_bytes = parse_size(table.get("size"), f"{where}.size")
     if size_bytes % 4096:
         raise UsageError(f"{where}.size is {size_bytes} bytes; it must be whole blocks of 4096")
-    return NamespaceEntry(table["nsid"], table["path"], size_bytes, bool(table.get("create", False)))
+    return NamespaceEntry(nsid, path, size_bytes, create)

@@ -12,6 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from nicemu.errors import NicemuError
+
 MAX_EVENTS = 1_000_000
 
 
@@ -78,10 +80,26 @@ class TraceWriter:
 
 
 def merge_traces(path: Path) -> int:
-    """Put the parts that NIC processes left beside `path` into it; return how many events it has."""
+    """Put the parts that NIC processes left beside `path` into it; return how many events it has.
+
+    Raises: NicemuError for what cannot be read or written, after doing what can be done.
+    """
     events: list[dict[str, Any]] = []
+    faults: list[str] = []
     for part in sorted(path.parent.glob(f"{path.name}.*.part")):
-        events.extend(json.loads(part.read_text()))
-        part.unlink()
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+        try:
+            events.extend(json.loads(part.read_text()))
+            part.unlink()
+        except (OSError, ValueError) as error:
+            faults.append(f"{part.name}: {_reason(error)}")
+    try:
+        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    except OSError as error:
+        faults.append(_reason(error))
+    if faults:
+        raise NicemuError(f"the trace {path} is not whole: {'; '.join(faults)}")
     return len(events)
+
+
+def _reason(error: OSError | ValueError) -> str:
+    return str(error.strerror if isinstance(error, OSError) else error)

@@ -126,6 +126,33 @@ def test_an_answer_belongs_to_its_own_request(instance: Instance) -> None:
         assert counter.read() == (3, 0)
 
 
+def test_connections_whose_asker_has_gone_leave_no_queue_pair_at_the_peer(instance: Instance) -> None:
+    compute, storage = instance.nics[0], instance.nics[2]
+    message = {"op": "connect", "peer": "storage1", "private_data": {"slot_count": 1, "slot_bytes": 4096}}
+    with open_nic(compute.socket) as opened:
+        opened.connect("storage1", slot_count=1, slot_bytes=4096)
+
+        def pairs_of(nic: RunningNic, peer: str) -> int:
+            return len(ask(nic, "describe")["peers"][peer])
+
+        os.kill(storage.pid, signal.SIGSTOP)
+        try:
+            for _ in range(20):
+                with _link(compute) as link:
+                    link.send(b'{"op": "open"}')
+                    for fd in socket.recv_fds(link, 1 << 18, 8)[1]:
+                        os.close(fd)
+                    link.send(json.dumps(message).encode())
+                    assert eventually(lambda: pairs_of(compute, "storage1") == 2)
+                assert eventually(lambda: pairs_of(compute, "storage1") == 1)
+        finally:
+            os.kill(storage.pid, signal.SIGCONT)
+        with open_nic(compute.socket) as later:  # its offer is answered after all of theirs
+            later.connect("storage1", slot_count=1, slot_bytes=4096)
+            assert eventually(lambda: pairs_of(storage, "compute0") == 2)
+    assert eventually(lambda: pairs_of(storage, "compute0") == 0)
+
+
 def test_a_frame_too_short_for_a_port_is_a_counted_drop(nic: RunningNic, tmp_path: Path) -> None:
     from nicemu.control import P4RuntimeClient
 

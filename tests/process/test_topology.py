@@ -65,7 +65,7 @@ def refuse(tmp_path: Path, create: bool = False) -> str:
 def test_a_namespace_file_that_is_missing_is_named(tmp_path: Path) -> None:
     message = refuse(tmp_path)
     assert str(tmp_path / "storage0.nvme") in message
-    assert "does not exist" in message
+    assert "does not exist; create it: with `create = true` in the topology file" in message
 
 
 def test_a_namespace_file_that_is_too_small_is_refused_with_both_sizes(tmp_path: Path) -> None:
@@ -146,13 +146,15 @@ def test_up_status_and_down_from_the_command_line(tmp_path: Path) -> None:
     assert stopped.returncode == 0
     assert "stopped storage0" in stopped.stdout
     assert eventually(lambda: runs_of(name) == [])
-    assert nicemu("down", str(topology)).returncode == 1
+    again = nicemu("down", str(topology))
+    assert (again.returncode, again.stderr) == (1, f"Error: topology {name} is not up\n")
 
 
 def test_captures_and_traces_say_what_happened(tmp_path: Path) -> None:
     trace = tmp_path / "trace.json"
     captures = tmp_path / "captures"
-    with live_nics("recorded", tmp_path, TOPOLOGY, pcap=captures, trace=trace) as instance:
+    with live_nics("recorded", tmp_path, TOPOLOGY, fabric="direct", pcap=captures, trace=trace) as instance:
+        assert instance.fabric == "udp"
         assert instance.nics[0].name == "compute0"
         with LiveHost(instance) as host:
             _, data = host.leave(SESSION)

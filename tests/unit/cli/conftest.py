@@ -28,6 +28,7 @@ class Nic:
     p4runtime: str = "unix:/run/nic.p4rt"
     program: str = "p4/kvmatch.p4"
     firmware: str = "firmware/kv_requestor.py"
+    ended: str = ""
 
 
 @dataclass
@@ -49,7 +50,7 @@ class World:
         self.taken_down.append(topology)
         return [nic.name for nic in self.nics]
 
-    def running_nics(self) -> list[Nic]:
+    def known_nics(self) -> list[Nic]:
         return self.nics
 
     def find_nic(self, name: str | None) -> Nic:
@@ -66,9 +67,16 @@ class World:
         return dict(answer)
 
 
+TRIGGER_SLOTS = {
+    "trigger.slots_in_use": 40,
+    "trigger.slots": 2048,
+    "trigger.service_slots_in_use": 33,
+    "trigger.service_slots": 504,
+}
 DESCRIPTION = {
     "nic": "compute0",
-    "statistics": {"frames_in": 12345, "drops.parser.too_short": 2},
+    "statistics": {"frames_in": 12345, "drops.parser.too_short": 2} | TRIGGER_SLOTS,
+    "limits": "cassini",
     "counters": [
         {
             "counter": 7,
@@ -93,7 +101,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     """The world that the commands meet when they import `nicemu.run`."""
     world = World(answers={"describe": DESCRIPTION, "flash": {"handlers": ["kv_fetch"]}})
     module = types.ModuleType("nicemu.run")
-    for name in ("bring_up", "take_down", "running_nics", "find_nic", "ask"):
+    for name in ("bring_up", "take_down", "known_nics", "find_nic", "ask"):
         setattr(module, name, getattr(world, name))
     monkeypatch.setitem(sys.modules, "nicemu.run", module)
     return world

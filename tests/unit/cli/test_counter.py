@@ -35,7 +35,13 @@ def test_counter_list_as_json_is_what_the_nic_said(world: World, nicemu: Cli) ->
 
 def test_a_nic_without_counters_is_said_to_have_none(world: World, nicemu: Cli) -> None:
     world.answers["describe"] = world.answers["describe"] | {"counters": []}
-    assert nicemu("counter", "list").stdout == "compute0 has no counter allocated\n"
+    assert nicemu("counter", "list").stdout.startswith("compute0 has no counter allocated\n")
+
+
+def test_counter_list_and_stats_show_entries_in_use_like_a_real_nic(world: World, nicemu: Cli) -> None:
+    entries = "40 of 2048 in use, 33 of the service's 504 (limits: cassini)"
+    assert nicemu("counter", "list").stdout.endswith(f"trigger entries: {entries}\n")
+    assert entries in nicemu("stats").stdout
 
 
 def test_stats_show_program_firmware_peers_and_every_statistic(world: World, nicemu: Cli) -> None:
@@ -50,9 +56,15 @@ def test_stats_show_program_firmware_peers_and_every_statistic(world: World, nic
         assert line in lines
 
 
+def test_a_peer_without_a_queue_pair_is_said_to_have_none(world: World, nicemu: Cli) -> None:
+    world.answers["describe"] = world.answers["describe"] | {"peers": {"storage0": []}}
+    assert "storage0 (no queue pair)" in nicemu("stats").stdout
+
+
 def test_stats_as_json_hold_whole_numbers(world: World, nicemu: Cli) -> None:
     told = json.loads(nicemu("stats", "--json").stdout)
-    assert told["statistics"] == {"frames_in": 12345, "drops.parser.too_short": 2}
+    assert told["statistics"]["drops.parser.too_short"] == 2
+    assert told["limits"] == "cassini"
     assert "counters" not in told
 
 

@@ -25,8 +25,8 @@ def test_up_shows_progress_on_stderr_and_the_nics_on_stdout(world: World, nicemu
 
 
 def test_up_hands_its_options_on(world: World, nicemu: Cli) -> None:
-    nicemu("up", "mine.toml", "--fabric", "udp", "--pcap", "caught", "--trace", "trace.json")
-    options = {"fabric": "udp", "pcap": Path("caught"), "trace": Path("trace.json")}
+    nicemu("up", "mine.toml", "--fabric", "udp", "--pcap", "caught", "--trace", "trace.json", "--nic", "a")
+    options = {"fabric": "udp", "pcap": Path("caught"), "trace": Path("trace.json"), "only": ("a",)}
     assert world.brought_up == [(Path("mine.toml"), options)]
 
 
@@ -59,6 +59,14 @@ def test_status_shows_a_nic_that_does_not_answer(world: World, nicemu: Cli) -> N
     result = nicemu("status")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[2].endswith("compute0 does not answer")
+
+
+def test_status_shows_a_nic_that_has_ended_with_its_problem_and_asks_it_nothing(
+    world: World, nicemu: Cli
+) -> None:
+    world.nics[0].ended = "compute0 has ended, see compute0.log"
+    assert nicemu("status").stdout.splitlines()[2].endswith("compute0 has ended, see compute0.log")
+    assert world.asked == []
 
 
 def test_status_without_a_nic_says_how_to_start_some(world: World, nicemu: Cli) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from nicemu.firmware import Registry
 from nicemu.nic import NicConfig, SmartNic
 from nicemu.run.links import CONTROL_PORT, PATIENCE_NS, PeerLinks
 
@@ -125,6 +126,8 @@ def test_a_nic_with_another_key_is_not_let_in(places: dict[str, str]) -> None:
     nodes[0].links.reach("beta", told.append)
     turn_until(nodes, lambda: told)
     assert told[0] is not None
+    assert told[0].startswith("beta does not answer")
+    assert "another key (key_file)" in told[0]
     assert nodes[1].device.drops["peer.stranger"] == 1
     assert not nodes[1].links._links
     for node in nodes:
@@ -164,3 +167,52 @@ def test_a_peer_cannot_disconnect_what_is_not_its_own(nodes: tuple[Node, Node]) 
     for _ in range(5):
         beta.turn()
     assert beta.device.queue_pairs.numbers == {qp: "gamma"}
+
+
+def offered(alpha: Node, beta: Node, heard: list[dict[str, Any]]) -> None:
+    """Have alpha offer a queue pair to beta, whose firmware takes whatever is offered."""
+    beta.device.load_firmware(Registry(connect=lambda nic, connection: {}), 0)
+    alpha.links.reach("beta", lambda error: None)
+    turn_until((alpha, beta), lambda: alpha.links._links and beta.links._links)
+    _, offer = alpha.device.begin_connect(alpha.device.open_owner(), "beta", 0, {})
+    alpha.links.offer("beta", offer, heard.append)
+
+
+def test_a_peer_that_does_not_answer_an_offer_is_given_up_in_time(nodes: tuple[Node, Node]) -> None:
+    heard: list[dict[str, Any]] = []
+    offered(*nodes, heard)
+    assert nodes[0].links.next_deadline_ns() == PATIENCE_NS
+    nodes[0].links.on_timer(PATIENCE_NS - 1)
+    assert heard == []
+    nodes[0].links.on_timer(PATIENCE_NS)
+    assert heard == [{"error": "beta does not answer"}]
+    assert nodes[0].links.next_deadline_ns() is None
+
+
+def test_an_answer_that_comes_too_late_has_its_queue_pair_given_back(nodes: tuple[Node, Node]) -> None:
+    alpha, beta = nodes
+    heard: list[dict[str, Any]] = []
+    offered(alpha, beta, heard)
+    alpha.links.on_timer(PATIENCE_NS)
+    turn_until((beta,), lambda: beta.device.queue_pairs.numbers)
+    turn_until(nodes, lambda: not beta.device.queue_pairs.numbers)
+    assert len(heard) == 1
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"op": "backing", "index": 1, "size": 4096},
+        {"op": "disconnect", "qp_num": float("inf")},
+        {"op": "offer", "id": 1, "offer": {"qp_num": 1, "psn": 1, "transport": "port"}},
+    ],
+    ids=["no descriptor", "no number", "no private data"],
+)
+def test_a_message_without_sense_from_a_peer_is_counted(
+    nodes: tuple[Node, Node], message: dict[str, Any]
+) -> None:
+    alpha, beta = nodes
+    offered(alpha, beta, [])
+    alpha.links._tell("beta", message)
+    turn_until((beta,), lambda: beta.device.drops["peer.bad_message"])
+    assert beta.links._links, "the peer was hung up on"

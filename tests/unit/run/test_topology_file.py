@@ -34,6 +34,7 @@ size = "8 KiB"
 p4 = "p4/kvmatch.p4"
 firmware = "firmware/kv_requestor.py"
 """
+SECOND = '[[nic.a.namespace]]\nnsid = 1\npath = "b.nvme"\nsize = "8 KiB"\n'
 PROGRAMS = 'p4 = "p4/kvserve.p4"\nfirmware = "firmware/kv_storage.py"\n'
 
 
@@ -73,6 +74,12 @@ def test_sizes_and_faults_are_read(tmp_path: Path) -> None:
         ('peers = ["b"]', 'peers = ["c"]', "peers names 'c'; the other NICs are b"),
         ('peers = ["b"]', 'peers = ["a"]', "peers names 'a'"),
         ('peers = ["b"]', "peers = [{}]", "peers names {}"),
+        ('peers = ["b"]', 'peers = "b"', "nic.a.peers is 'b'; it must be a list of names"),
+        (
+            'memory = "2 MiB"',
+            'memory = "512 KiB"',
+            "nic.a.memory is 524288 bytes; it must be 1048576 or more",
+        ),
         ('memory = "2 MiB"', 'memory = "2 MB"', "memory is '2 MB'"),
         ('memory = "2 MiB"', "spin_us = -1", "spin_us is -1"),
         ('p4 = "p4/kvmatch.p4"', "p4 = 1", "p4 must name a file"),
@@ -80,6 +87,12 @@ def test_sizes_and_faults_are_read(tmp_path: Path) -> None:
         ('size = "8 KiB"', "size = 5000", "whole blocks of 4096"),
         ('size = "8 KiB"', "", "size is None"),
         ("nsid = 1", 'nsid = "one"', "needs nsid"),
+        ("nsid = 1", "nsid = true", "needs nsid"),
+        ("nsid = 1", "nsid = 0", r"namespace\[0\].nsid is 0; a namespace's number is 1 or more"),
+        ("nsid = 1", "nsid = 0xFFFFFFFF", "nsid is 4294967295"),
+        ("nsid = 1", "nsid = 1\ncreate = 1", r"namespace\[0\].create is 1; it must be true or false"),
+        ("nsid = 1", 'nsid = 1\ncreate = "no"', "create is 'no'; it must be true or false"),
+        ("[nic.b]", f"{SECOND}\n[nic.b]", "nic.a has 2 namespaces with nsid 1; each has its own"),
         ("[nic.b]", "[nic.b", "topology.toml"),
         (GOOD, "", r"there is no \[nic.NAME\] table"),
     ],
@@ -105,6 +118,7 @@ fabric = "udp"
         (SPREAD % ("127.0.0.1", "127.0.0.1"), "two NICs have the same address"),
         (SPREAD % ("192.0.2.1", "192.0.2.2"), "reached over a network; name a key_file"),
         (SPREAD % ("224.0.0.1", "127.0.0.1"), "must be the address of one machine"),
+        (SPREAD % ("255.255.255.255", "127.0.0.1"), "must be the address of one machine"),
         (SPREAD % ("0.0.0.0", "127.0.0.1"), "must be the address of one machine"),
         (SPREAD % ("elsewhere", "127.0.0.1"), "must be an IPv4 address"),
         (SPREAD.replace('fabric = "udp"', "") % ("127.0.0.1", "127.0.0.2"), 'joined by fabric = "udp"'),
@@ -130,3 +144,13 @@ def test_a_key_is_long_and_its_owners_alone(tmp_path: Path) -> None:
     path.write_bytes(b"short")
     with pytest.raises(UsageError, match="holds 5 bytes; a key has at least 16"):
         read_key(path)
+
+
+def test_a_nic_has_the_limits_profile_that_the_topology_names(tmp_path: Path) -> None:
+    limited = GOOD.replace('peers = ["b"]', 'peers = ["b"]\nlimits = "cassini"')
+    topology = load(tmp_path, limited)
+    assert [nic.limits for nic in topology.nics] == ["cassini", "unlimited"]  # type: ignore[attr-defined]
+    with pytest.raises(
+        UsageError, match=r"nic\.a\.limits is 'slingshot'; there are unlimited, portals, cassini"
+    ):
+        load(tmp_path, limited.replace("cassini", "slingshot"))

@@ -6,6 +6,9 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
+from nicemu.errors import NicemuError
 from nicemu.run.trace import TraceWriter, merge_traces
 
 
@@ -45,3 +48,17 @@ def test_parts_are_put_together_and_removed(tmp_path: Path) -> None:
 def test_without_parts_a_trace_is_empty_and_still_opens(tmp_path: Path) -> None:
     assert merge_traces(tmp_path / "trace.json") == 0
     assert json.loads((tmp_path / "trace.json").read_text())["traceEvents"] == []
+
+
+def test_a_part_that_cannot_be_read_is_named_and_costs_the_others_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    TraceWriter(path, "nic0").close({}, 2)
+    (tmp_path / "trace.json.nic1.part").write_text('[{"name": "cut')
+    with pytest.raises(NicemuError, match=r"is not whole: trace.json.nic1.part"):
+        merge_traces(path)
+    assert len(json.loads(path.read_text())["traceEvents"]) == 2
+
+
+def test_a_trace_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with pytest.raises(NicemuError, match=r"trace.json is not whole: No such file"):
+        merge_traces(tmp_path / "gone" / "trace.json")

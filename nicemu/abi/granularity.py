@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How finely a program follows a kernel: an operation per layer, per token, or per block of tokens.
+
+The finer, the sooner data leaves, and the more trigger entries it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nicemu.errors import UsageError
+
+from .limits import Limits
+from .program import Condition, CounterLike, Program, Step
+
+
+@dataclass(frozen=True, slots=True)
+class Granularity:
+    """`steps` moments in the life of a counter that counts one for every layer or token.
+
+    `thresholds[i]`: counts from the start at which step `i` is complete.
+    """
+
+    name: str
+    thresholds: tuple[int, ...]
+
+    @classmethod
+    def layers(cls, layers: int) -> Granularity:
+        """A step for every layer; ring once a layer. Raises: UsageError for none."""
+        return cls._counted("layer", layers, 1)
+
+    @classmethod
+    def tokens(cls, tokens: int) -> Granularity:
+        """A step for every token; ring once a token. Raises: UsageError for none."""
+        return cls._counted("token", tokens, 1)
+
+    @classmethod
+    def blocks(cls, tokens: int, block_tokens: int) -> Granularity:
+        """A step for every block of tokens, the last one perhaps short; ring once a token.
+
+        Raises: UsageError for no tokens, or blocks of none.
+        """
+        return cls._counted("block of tokens", tokens, block_tokens)
+
+    @classmethod
+    def _counted(cls, name: str, count: int, every: int) -> Granularity:
+        if count < 1 or every < 1:
+            raise UsageError(f"{count} counts in steps of {every}; both are 1 or more")
+        ends = range(every, count + every, every)
+        return cls(f"per {name}", tuple(min(end, count) for end in ends))
+
+    def entries(self, operations: int = 1) -> int:
+        """Trigger entries of a program with so many operations in every step."""
+        return len(self.thresholds) * operations
+
+    def programs(self, limits: Limits, operations: int = 1) -> int:
+        """How many such programs fit the trigger table at a time; 0: arm a window."""
+        return limits.host_slots // self.entries(operations)
+
+    def steps(self, program: Program, counter: CounterLike, start: int = 0) -> Iterator[tuple[int, Step]]:
+        """Yield each step's number and what `program.when` gives for it; call one method of it an operation.
+
+        `start`: what the counter holds before the first count. For several operations in a step call
+        `program.when(granularity.condition(...))` as often.
+        """
+        for number in range(len(self.thresholds)):
+            yield number, program.when(self.condition(counter, number, start))
+
+    def condition(self, counter: CounterLike, number: int, start: int = 0) -> Condition:
+        """Return the condition of a step."""
+        return Condition(counter.index, start + self.thresholds[number], counter.name)

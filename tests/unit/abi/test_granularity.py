@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Per layer, per token, per block of tokens: which thresholds, and what it costs in entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from nicemu.abi import Granularity, Limits, Program
+from nicemu.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Numbered:
+    index: int = 3
+    name: str = "ready"
+
+
+@pytest.mark.parametrize(
+    ("granularity", "thresholds"),
+    [
+        (Granularity.layers(4), (1, 2, 3, 4)),
+        (Granularity.tokens(3), (1, 2, 3)),
+        (Granularity.blocks(40, 16), (16, 32, 40)),
+        (Granularity.blocks(32, 16), (16, 32)),
+        (Granularity.blocks(5, 16), (5,)),
+    ],
+)
+def test_a_step_ends_at_the_count_of_its_last_layer_or_token(
+    granularity: Granularity, thresholds: tuple[int, ...]
+) -> None:
+    program = Program("steps")
+    for _, step in granularity.steps(program, Numbered(), start=100):
+        step.add(Numbered(4, "done"))
+    assert [work.threshold for work in program.work] == [100 + threshold for threshold in thresholds]
+    assert {work.trigger for work in program.work} == {3}
+    assert program.counter_names == {3: "ready", 4: "done"}
+
+
+def test_what_it_costs_in_entries() -> None:
+    """The sizing example: 80 layers, a read and a notification each: 3 requests in Cassini's 504 entries."""
+    layers = Granularity.layers(80)
+    assert layers.entries(operations=2) == 160
+    assert layers.programs(Limits.named("cassini"), operations=2) == 3
+    assert Granularity.tokens(1000).programs(Limits.named("cassini")) == 0
+
+
+@pytest.mark.parametrize("counts", [(0, 1), (-1, 1), (5, 0)])
+def test_no_tokens_and_blocks_of_none_are_refused(counts: tuple[int, int]) -> None:
+    with pytest.raises(UsageError, match="both are 1 or more"):
+        Granularity.blocks(*counts)
