@@ -54,6 +54,15 @@ def hot(function: Function) -> Function:
     return compiled
 
 
+def cold(function: Function) -> Function:
+    """As `hot`, for what hot functions call rarely: it is no part of their code. Give it numbers alone."""
+    if not JIT:
+        return function
+    options = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False}
+    compiled: Function = _compiler().njit(**options)(function)
+    return compiled
+
+
 def interpreted(function: Function, _seen: dict[int, Any] | None = None) -> Function:
     """Return the source of a hot function as plain Python, down to every hot function that it calls."""
     source = getattr(function, "py_func", None)

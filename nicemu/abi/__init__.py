@@ -2,7 +2,8 @@
 """What host and NIC must agree on: the vocabulary of work, its encodings in shared memory, the register
 layout.
 
-Imports nothing but errors. Specifications: fi_trigger(3), fi_cntr(3), ibv_post_send(3), ibv_poll_cq(3).
+Imports nothing but errors and the clock.
+Specifications: fi_trigger(3), fi_cntr(3), ibv_post_send(3), ibv_poll_cq(3).
 """
 
 from . import registers
@@ -27,6 +28,7 @@ from .commands import (
     unpack_work,
 )
 from .connection import Connection, SharedMemory
+from .event_log import Event, EventLog, file_writer, place
 from .granularity import Granularity
 from .limits import PROFILES, FiringOrder, Limits
 from .program import Condition, Program, RemoteSpan, Span, Step
@@ -64,6 +66,8 @@ __all__ = [
     "Connection",
     "CounterError",
     "DeferredWork",
+    "Event",
+    "EventLog",
     "Finding",
     "FiringOrder",
     "Granularity",
@@ -84,9 +88,11 @@ __all__ = [
     "WorkCompletion",
     "WorkRequest",
     "check_program",
+    "file_writer",
     "pack_deferred",
     "pack_program",
     "pack_work",
+    "place",
     "registers",
     "unpack_work",
 ]

@@ -157,12 +157,12 @@ def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> N
     a number that does not fit its field.
     """
     if len(work.sges) > MAX_SGE:
-        raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE}")
+        raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE} (EINVAL)")
     atomic = work.opcode in _ATOMICS
     fetches = work.opcode is not Opcode.ATOMIC
     wrong = [sge for sge in work.sges if sge.length != 8] or len(work.sges) > 1
     if atomic and (wrong or (fetches and not work.sges)):
-        raise UsageError("an atomic takes exactly one local piece, of 8 bytes, for the old value")
+        raise UsageError("an atomic takes exactly one local piece, of 8 bytes, for the old value (EINVAL)")
     if work.opcode in _ONE_PIECE and len(work.sges) > 1:
         raise UsageError(f"a {work.opcode.name} takes at most one local piece (EINVAL)")
     options = SIGNALED if work.signaled else 0

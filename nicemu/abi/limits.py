@@ -36,9 +36,10 @@ class Limits:
     `local_pieces`: of one operation's local memory. `receives_at_zero`: deferred receives need threshold 0.
     `waits_take_slots`: every wait of a host costs an entry, until it fires. `single_cancel`: one operation
     can be cancelled. `domain_flush`: cancelling what waits for one counter cancels all that the process has.
-    `set_replaces_both`: setting a counter replaces the error value too. `wait_counts_errors`: a wait also
-    ends well by errors. `order`, `seed`: see `FiringOrder`. `stall_on_error`: errors do not count towards
-    thresholds, so what depends on a failed operation does not fire (no hardware is known to do that).
+    `set_replaces_both`: setting a counter replaces the error value too, and one count is of one value.
+    `wait_counts_errors`: a wait also ends well by errors. `order`, `seed`: see `FiringOrder`.
+    `stall_on_error`: errors do not count towards thresholds, so what depends on a failed operation does not
+    fire (no hardware is known to do that).
     """
 
     counter_count: int = 2048

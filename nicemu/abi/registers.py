@@ -16,6 +16,8 @@ MAX_REGIONS = 1024
 
 # One owner's BAR.
 IDENTITY = 0x0000
+OPENED = 0x0010
+"""How often a process had opened the NIC when this one did: no two have the same number."""
 DOORBELLS = 0x1000
 """512 cells of 8 bytes; a cell holds the absolute total its one writer has rung."""
 DOORBELL_COUNT = 512
@@ -58,7 +60,10 @@ QUEUE_PAIR_BYTES = 64
 RECEIVE_QUEUES = 0x20000
 RECEIVE_QUEUE_COUNT = 64
 RECEIVE_BYTES = 32
-PUBLIC_BYTES = 0xA0000
+TAGGED_RECEIVES = 0xA0000
+TAGGED_RECEIVE_COUNT = 64
+TAGGED_RECEIVE_BYTES = 64
+PUBLIC_BYTES = 0x1A0000
 
 # An inbox: what one peer posts to this NIC.
 INBOX_HEAD = 0

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nicemu.errors import UsageError
+from nicemu.errors import NicemuError, ResourceError, UsageError
 
 from .limits import FiringOrder, Limits
 from .program import Condition, Program
@@ -25,6 +25,19 @@ class Unsupported(UsageError):  # noqa: N818 - the word users look for
     def __init__(self, rule: str, message: str) -> None:
         super().__init__(f"{message} [{rule}] (ENOSYS)")
         self.rule = rule
+
+
+class TriggerTableFull(ResourceError):  # noqa: N818 - the name the specification's readers know (ENOSPC)
+    """There are not enough trigger slots; nothing was armed."""
+
+
+class CounterError(NicemuError):
+    """A counter's error value changed while somebody waited for its success value."""
+
+    def __init__(self, name: str, success: int, errors: int) -> None:
+        super().__init__(f"counter {name}: {errors} errors, {success} successes")
+        self.success = success
+        self.errors = errors
 
 
 @dataclass(frozen=True, slots=True)

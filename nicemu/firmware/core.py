@@ -161,6 +161,29 @@ class Scheduler:
 
     def run(self, now_ns: int) -> int:
         """Expire timers up to `now_ns`, then step ready tasks until none is ready; return the steps taken."""
+        self.expire(now_ns)
+        steps = 0
+        while self._ready:
+            steps += self.step(0, now_ns)
+        return steps
+
+    @property
+    def ready(self) -> list[Task]:
+        """The tasks that can run now, in the order in which `run` would."""
+        return [task for task, _ in self._ready]
+
+    def step(self, position: int, now_ns: int) -> int:
+        """Step one of `ready`; return 1, or 0 if that task has ended meanwhile."""
+        task, error = self._ready[position]
+        del self._ready[position]
+        if task.finished:
+            return 0
+        self._step(task, error, now_ns)
+        self.steps += 1
+        return 1
+
+    def expire(self, now_ns: int) -> None:
+        """Let timers up to `now_ns` make their tasks ready."""
         while self._timers and self._timers[0][0] <= now_ns:
             timer = heapq.heappop(self._timers)
             if self._is_stale(timer):
@@ -174,14 +197,6 @@ class Scheduler:
             if task.waiting is not None:
                 task.waiting.abandoned = True
             task.waiting = None
-        steps = 0
-        while self._ready:
-            task, error = self._ready.popleft()
-            if not task.finished:
-                self._step(task, error, now_ns)
-                steps += 1
-        self.steps += steps
-        return steps
 
     def call(self, name: str, function: Callable[[], Result]) -> Result:
         """Run a plain function of the script within the budget of one step, and return its result.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from nicemu.abi import Opcode, Sge, WorkRequest
@@ -307,26 +307,42 @@ class Nic:
     # RDMA
 
     def post_receive(
-        self, qp_num: int, buffer: Buffer, offset_bytes: int, length_bytes: int, wr_id: int = 0
+        self,
+        qp_num: int,
+        buffer: Buffer,
+        offset_bytes: int,
+        length_bytes: int,
+        wr_id: int = 0,
+        tag: int | None = None,
+        ignore: int = 0,
     ) -> None:
         """Post a receive: the peer's next message lands there, and `@on_arrival` hears of it with `wr_id`.
 
-        Receives beyond what the receive queue holds (64) wait for their turn.
+        With a `tag` it takes only a message with that tag, but for the bits of `ignore` (64 bits each).
+        Receives beyond what the receive queue holds (64, and 64 tagged ones) wait for their turn.
         Raises: UsageError for a queue pair that is not the firmware's, or a piece outside the buffer.
         """
         if not 0 <= offset_bytes <= offset_bytes + length_bytes <= buffer.length_bytes:
             raise UsageError(f"bytes {offset_bytes} to {offset_bytes + length_bytes} are not in the buffer")
         sge = Sge(buffer.address + offset_bytes, length_bytes, buffer.key)
-        self._card.post_work(qp_num, WorkRequest(Opcode.RECV, (sge,), wr_id=wr_id), None)
+        work = WorkRequest(Opcode.RECV, (sge,), wr_id=wr_id)
+        if tag is not None:
+            work = replace(work, opcode=Opcode.TAGGED_RECV, tag=tag, ignore=ignore)
+        self._card.post_work(qp_num, work, None)
 
-    async def rdma_send(self, qp_num: int, buffer: Buffer, offset_bytes: int, length_bytes: int) -> None:
-        """Send a message to a peer, and wait until it has landed in a receive.
+    async def rdma_send(
+        self, qp_num: int, buffer: Buffer, offset_bytes: int, length_bytes: int, tag: int | None = None
+    ) -> None:
+        """Send a message to a peer, with a tag or without, and wait until it has landed in a receive.
 
         Raises: CompletionError with the VerbsStatus.
         """
         sge = Sge(buffer.address + offset_bytes, length_bytes, buffer.key)
         signal = Signal()
-        self._card.post_work(qp_num, WorkRequest(Opcode.SEND, (sge,)), signal)
+        work = WorkRequest(Opcode.SEND, (sge,))
+        if tag is not None:
+            work = replace(work, opcode=Opcode.TAGGED_SEND, tag=tag)
+        self._card.post_work(qp_num, work, signal)
         status = VerbsStatus(await signal)
         if status is not VerbsStatus.SUCCESS:
             raise CompletionError(status, "RDMA send")

@@ -6,13 +6,14 @@ connects to the process that runs it; `Nic` also takes any other `Connection`, s
 Specifications: fi_trigger(3), fi_cntr(3), ibv_post_send(3).
 """
 
-from nicemu.abi import Span
+from nicemu.abi import CounterError, Granularity, Span, TriggerTableFull
 
 from .completion import CompletionQueue
 from .connection import LiveConnection, open_nic
-from .counter import Counter, CounterError, Followed
+from .counter import Counter, Followed
+from .cuda_stream import CudaStream
 from .device import Memory, Nic, Packet, Peer
-from .program import ArmableProgram, TriggerTableFull
+from .program import ArmableProgram
 from .stream import HostStream, ProcessStream, Stream, run_stream_process
 
 __all__ = [
@@ -20,7 +21,9 @@ __all__ = [
     "CompletionQueue",
     "Counter",
     "CounterError",
+    "CudaStream",
     "Followed",
+    "Granularity",
     "HostStream",
     "LiveConnection",
     "Memory",

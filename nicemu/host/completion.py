@@ -7,7 +7,7 @@ into it and moves the queue pair to the error state.
 
 from __future__ import annotations
 
-from nicemu.abi import Connection, Opcode, WorkCompletion, registers
+from nicemu.abi import Connection, EventLog, Opcode, WorkCompletion, registers
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.pcie import load_u32, load_u64, store_u64
 
@@ -31,6 +31,7 @@ class CompletionQueue:
     def poll(self, limit: int = 64) -> list[WorkCompletion]:
         """Return up to `limit` completions that are there now, oldest first; it never waits."""
         completions: list[WorkCompletion] = []
+        log: EventLog | None = getattr(self._connection, "log", None)
         while len(completions) < limit and load_u64(self._entry() + 56) == self._head + 1:
             entry = self._entry()
             has_imm = load_u32(entry + 32)
@@ -45,6 +46,9 @@ class CompletionQueue:
                 )
             )
             self._head += 1
+            if log is not None:
+                told = {"nic": self._connection.nic_name, "cq": load_u32(entry + 36), "tail": self._head}
+                log.add_here("completion", **told)
         store_u64(self._consumer, self._head)
         return completions
 

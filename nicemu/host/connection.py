@@ -8,8 +8,10 @@ import os
 import select
 import socket
 import tempfile
+import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, ResourceErro
 from nicemu.pcie import Backing
 
 from .device import Nic
+from .recording import open_process_log
 
 SPIN_S = 20e-6
 REQUEST_TIMEOUT_S = 30.0
@@ -29,13 +32,17 @@ E).
 
 
 class LiveConnection:
-    """Implements `nicemu.abi.Connection` for a NIC process whose control socket is at `path`."""
+    """Implements `nicemu.abi.Connection` for a NIC process whose control socket is at `path`.
+
+    Any thread may ask and wait; they are answered one at a time.
+    """
 
     def __init__(self, path: Path, spin_s: float = SPIN_S) -> None:
         self.nic_name = path.stem
         self._spin_s = spin_s
         self._closed = False
         self._requests = 0
+        self._lock = threading.RLock()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._socket.connect(str(path))
@@ -46,6 +53,7 @@ class LiveConnection:
         reply, fds = self._exchange({"op": "open"})
         self.bar: SharedMemory = Backing.from_fd(fds[0], int(reply["bar_bytes"]))
         self._eventfd = fds[1]
+        self.log = open_process_log(reply.get("races"))
         self._p4runtime = str(reply["p4runtime"])
         self._poll = select.poll()
         for fd in (self._eventfd, self._socket.fileno()):
@@ -53,6 +61,12 @@ class LiveConnection:
 
     def _exchange(
         self, message: dict[str, Any], fds: tuple[int, ...] = ()
+    ) -> tuple[dict[str, Any], list[int]]:
+        with self._lock:
+            return self._exchange_alone(message, fds)
+
+    def _exchange_alone(
+        self, message: dict[str, Any], fds: tuple[int, ...]
     ) -> tuple[dict[str, Any], list[int]]:
         if self._closed:
             raise UsageError(f"the connection to {self.nic_name} is closed; open the NIC again")
@@ -132,10 +146,15 @@ class LiveConnection:
         """Wait for a wake-up. Raises: NicemuError if the NIC has ended."""
         for fd, _ in self._poll.poll(timeout_s * 1000):
             if fd == self._eventfd:
-                os.eventfd_read(self._eventfd)
-            else:
-                for late in self._receive()[1]:
-                    os.close(late)
+                with suppress(BlockingIOError):  # another thread has read it
+                    os.eventfd_read(self._eventfd)
+            elif self._lock.acquire(blocking=False):  # else it answers another thread, which reads it
+                try:
+                    if select.select([self._socket], [], [], 0)[0]:
+                        for late in self._receive()[1]:
+                            os.close(late)
+                finally:
+                    self._lock.release()
 
     # Tables
 

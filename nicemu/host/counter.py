@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nicemu.abi import CommandCode, Condition, DeferredWork, Opcode, Span, registers
-from nicemu.errors import NicemuError, UsageError
+from nicemu.abi import CommandCode, Condition, CounterError, DeferredWork, Opcode, Span, registers
+from nicemu.errors import UsageError
 from nicemu.pcie import load_u64
 
 from .stream import Stream
@@ -15,15 +15,6 @@ if TYPE_CHECKING:
     from .device import Nic
 
 WRITE_BACK_VALID = 1 << 63
-
-
-class CounterError(NicemuError):
-    """A counter's error value changed while somebody waited for its success value."""
-
-    def __init__(self, name: str, success: int, errors: int) -> None:
-        super().__init__(f"counter {name}: {errors} errors, {success} successes")
-        self.success = success
-        self.errors = errors
 
 
 class Followed:
@@ -64,6 +55,19 @@ class Counter:
 
     def read(self) -> tuple[int, int]:
         """Return (success, errors) as last published, both of one moment."""
+        success, errors = self._read()
+        self._tell_seen(success, errors)
+        return success, errors
+
+    def _tell_seen(self, success: int, errors: int) -> None:
+        """Put down what the program knows of this counter from here on: it had at least these values."""
+        log = self._nic.log
+        if log is not None:
+            nic = self._nic.connection.nic_name
+            log.add_here("seen", nic=nic, counter=self.index, success=success, errors=errors)
+
+    def _read(self) -> tuple[int, int]:
+        self._nic.check_open()
         while True:
             version = load_u64(self._entry + 24)
             success, errors = load_u64(self._entry + 8), load_u64(self._entry + 16)
@@ -81,8 +85,14 @@ class Counter:
         return self.read()[1]
 
     def add(self, success: int = 1, errors: int = 0) -> None:
-        """Count from the host."""
+        """Count from the host.
+
+        Raises: UsageError (EINVAL) for a value that does not fit, or for both values where a set replaces
+        both (`limits.set_replaces_both`; Portals 4.3, "PtlCTInc": one field is zero).
+        """
         self._check(success, errors)
+        if success and errors and self._nic.limits.set_replaces_both:
+            raise UsageError(f"{self._nic.limits.profile} counts successes or errors, not both (EINVAL)")
         self._nic.command(CommandCode.COUNTER_ADD, self.index, success, errors)
 
     def set(self, success: int | None = None, errors: int | None = None) -> None:
@@ -108,12 +118,12 @@ class Counter:
         limits = self._nic.limits
         if isinstance(threshold, int) and threshold > limits.max_success:
             raise UsageError(f"a counter holds at most {limits.max_success}, not {threshold} (EINVAL)")
-        errors_before = self.errors
+        errors_before = self._read()[1]
         reached = False
 
         def is_over() -> bool:
             nonlocal reached
-            success, errors = self.read()
+            success, errors = self._read()
             reached = success + (errors if limits.wait_counts_errors else 0) >= threshold
             return reached or errors != errors_before
 
@@ -123,9 +133,11 @@ class Counter:
             self._nic.arm([DeferredWork(self.index, threshold, Opcode.WRITE_BACK)])
         # The NIC wakes at a sum of successes and errors; those errors that are there already count in it.
         over = self._nic.connection.wait(is_over, timeout_s, (self.index, threshold + errors_before))
-        success, errors = self.read()
+        success, errors = self._read()
         if reached:
+            self._tell_seen(min(threshold, success), 0)
             return
+        self._tell_seen(success, errors)
         if over:
             raise CounterError(self.name, success, errors)
         raise TimeoutError(f"counter {self.name} is at {success} after {timeout_s} s, not at {threshold}")
@@ -141,6 +153,9 @@ class Counter:
         _, cell, total = self._cells[id(stream)]
         total += by
         self._cells[id(stream)] = (stream, cell, total)
+        if (log := self._nic.log) is not None:
+            told = {"nic": self._nic.connection.nic_name, "opened": self._nic.opened, "cell": cell}
+            log.add_here("ring", **told, stream=log.stream(stream), counter=self.index, total=total)
         stream.store(self._nic.connection.bar, registers.DOORBELLS + 8 * cell, total)
 
     def wait_on(self, stream: Stream, threshold: int) -> None:
@@ -152,6 +167,9 @@ class Counter:
         if not 0 <= threshold < 1 << 48:
             raise UsageError(f"the write-back word holds 48 bits of successes; {threshold} does not fit")
         place = registers.WRITE_BACK + self.index * registers.WRITE_BACK_BYTES
+        if (log := self._nic.log) is not None:
+            told = {"nic": self._nic.connection.nic_name, "counter": self.index, "success": threshold}
+            log.add_here("wait_on", **told, stream=log.stream(stream))
         stream.wait_value(self._nic.connection.bar, place, threshold | WRITE_BACK_VALID)
 
     def follow(self, word: Span, at_least: int = 0) -> Followed:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,12 +18,15 @@ from nicemu.abi import (
     CommandStatus,
     Connection,
     DeferredWork,
+    EventLog,
     FiringOrder,
     Limits,
     Opcode,
     RemoteSpan,
     SharedMemory,
     Span,
+    TargetCounter,
+    TriggerTableFull,
     Unsupported,
     WorkCompletion,
     WorkRequest,
@@ -31,26 +35,53 @@ from nicemu.abi import (
     registers,
 )
 from nicemu.errors import NicemuError, ResourceError, UsageError
-from nicemu.pcie import load_u64, store_u32, store_u64
+from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
 from nicemu.wire import Ethernet, UdpFrame, encode_udp_frame
 
 from .completion import CompletionQueue
 from .counter import Counter
-from .program import ArmableProgram, TriggerTableFull
+from .one_at_a_time import one_at_a_time
+from .program import ArmableProgram
+from .recording import LoggedConnection
 
 
 @dataclass(eq=False, slots=True)
 class Memory:
-    """Memory that the NIC maps: a NumPy array and its bus address."""
+    """Memory that the NIC maps: a NumPy array and its bus address.
+
+    Work with `array`, or ask `view` for it where races are to be found: then the access can be seen.
+    """
 
     array: np.ndarray[Any, Any]
     address: int
     shared: SharedMemory
+    nic_name: str = ""
+    log: EventLog | None = None
 
     @property
     def length_bytes(self) -> int:
         """Bytes of the array."""
         return int(self.array.nbytes)
+
+    def view(self, mode: str, span: Span | None = None) -> np.ndarray[Any, Any]:
+        """Return the array, or the bytes of `span`, and declare that they are read ("r") or written ("w").
+
+        Ask again for every access: what is done later with an array that was asked for before is not seen.
+        """
+        if mode not in ("r", "w", "rw"):
+            raise UsageError(f'a view is asked for to read, "r", to write, "w", or both, "rw"; not {mode!r}')
+        first, length = 0, self.length_bytes
+        if span is not None:
+            first, length = span.address - self.address, span.length_bytes
+            if first < 0 or first + length > self.length_bytes:
+                raise UsageError("the span does not lie in this memory")
+        if self.log is not None:
+            self.log.add_here(
+                "access", nic=self.nic_name, mode=mode, address=self.address + first, length_bytes=length
+            )
+        if span is None:
+            return self.array
+        return self.array.reshape(-1).view(np.uint8)[first : first + length]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +127,36 @@ class Packet:
 
 
 class Nic:
-    """One NIC, over a connection. Use it as a context manager; closing it cancels its work."""
+    """One NIC, over a connection. Use it as a context manager; closing it cancels its work.
+
+    Any thread may count, arm, cancel, post and wait; packets and completions are for one thread each.
+    """
 
     def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+        self.log: EventLog | None = getattr(connection, "log", None)
+        self.connection = connection if self.log is None else LoggedConnection(connection, self.log)
+        self.closed = False
+        self.lock = threading.RLock()
         bar = connection.bar.address
         if load_u64(bar + registers.IDENTITY) != registers.MAGIC:
             raise UsageError(f"{connection.nic_name}: the shared memory is no nicemu BAR")
+        self.opened = load_u64(bar + registers.OPENED)
+        if self.log is not None:
+            owner = load_u32(bar + registers.IDENTITY + 12)
+            self.log.add_here("open", nic=connection.nic_name, owner=owner, opened=self.opened)
         self._commands = 0
         self._responses = 0
         self._received = load_u64(self._host_word(registers.WORD_RECEIVE))
         self._transmitted = 0
         staging = connection.bar.view[registers.STAGING : registers.STAGING + registers.STAGING_COUNT * 128]
         self._staging = np.frombuffer(staging, ARMED)
-        self.completions = CompletionQueue(connection)
+        self.completions = CompletionQueue(self.connection)
         self._programs: tuple[Memory, Span] | None = None
         self._events: dict[str, int] = {}
         self._windows: list[int] = []
         told = dict(connection.request("limits")["limits"])
         self.limits = Limits(**{**told, "order": FiringOrder(told["order"])})
+        self.capabilities = self._what_it_can_do()
 
     def __enter__(self) -> Nic:
         return self
@@ -123,7 +165,10 @@ class Nic:
         self.close()
 
     def close(self) -> None:
-        """Give everything back: armed work is cancelled, keys and queue pairs are gone."""
+        """Give everything back: armed work is cancelled, keys and queue pairs are gone. Twice is once."""
+        if self.closed:
+            return
+        self.closed = True
         self._staging = np.empty(0, ARMED)
         self.connection.close()
 
@@ -140,7 +185,7 @@ class Nic:
         length_bytes = int(np.prod(shape)) * element.itemsize
         shared, address = self.connection.share(length_bytes, kind)
         array = np.frombuffer(shared.view, element, count=int(np.prod(shape))).reshape(shape)
-        return Memory(array, address, shared)
+        return Memory(array, address, shared, self.connection.nic_name, self.log)
 
     def register(self, memory: Memory, counter: Counter | None = None) -> Span:
         """Register all of `memory`; `counter` counts remote writes that arrive in it."""
@@ -188,10 +233,12 @@ class Nic:
         """Write a program; arm it afterwards with `program.arm()`."""
         yield ArmableProgram(name, self)
 
+    @one_at_a_time
     def arm(self, work: list[DeferredWork]) -> list[tuple[int, int]]:
         """Arm a list of deferred work, all or nothing; return the handles for `cancel`."""
         if not work:
             return []
+        self._check_operations(work)
         if len(work) > self.limits.host_slots:
             raise TriggerTableFull(
                 f"{len(work)} operations; {self.limits.profile} has {self.limits.host_slots} trigger slots "
@@ -208,6 +255,7 @@ class Nic:
             armed[:] = records
             status, _ = self._command(CommandCode.ARM_PROGRAM, span.address, len(work), span.key)
         self._check(status, f"{len(work)} operations cannot be armed; nothing was")
+        self._tell_armed(armed["sequence"].tolist(), work)
         return list(zip(armed["owner"].tolist(), armed["sequence"].tolist(), strict=True))
 
     def _program_memory(self, count: int) -> tuple[Memory, Span]:
@@ -220,20 +268,25 @@ class Nic:
         memory, span = self._programs
         return Memory(memory.array.reshape(-1), memory.address, memory.shared), span
 
+    @one_at_a_time
     def arm_window(self, work: list[DeferredWork], size: int) -> int:
         """Arm a window of `work`; return its number, for `cancel_window`. See `ArmableProgram.window`."""
+        self._check_operations(work)
         memory, span = self._program_memory(len(work))
         memory.array.view(ARMED)[: len(work)] = pack_program(work)
         reply = self.connection.request(
             "window_open", address=span.address, key=span.key, count=len(work), size=size
         )
         self._windows.append(int(reply["window"]))
+        if self.log is not None:
+            self.log.add_here("window", nic=self.connection.nic_name, window=self._windows[-1])
         return self._windows[-1]
 
     def cancel_window(self, window: int) -> int:
         """Cancel what of a window's program has not fired; return how many operations."""
         return int(self.connection.request("window_close", window=window)["cancelled"])
 
+    @one_at_a_time
     def post_receive(self, local: Span, qp_num: int, wr_id: int = 0) -> None:
         """Post a receive: the next message on that queue pair lands in `local`, with a completion.
 
@@ -243,8 +296,12 @@ class Nic:
         self._staging[0] = np.zeros((), ARMED)
         pack_work(self._staging[0], work, qp_num)
         self._staging[0]["completion"] = -1
+        if self.log is not None:
+            piece = [local.address, local.length_bytes, local.key]
+            self.log.add_here("receive", nic=self.connection.nic_name, qp=qp_num, piece=piece)
         self.command(CommandCode.POST_RECEIVE, 0, 1)
 
+    @one_at_a_time
     def post(self, qp_num: int, *work: WorkRequest) -> None:
         """Post work requests to a queue pair, to be carried out in order as soon as possible."""
         if len(work) > registers.STAGING_COUNT:
@@ -257,6 +314,7 @@ class Nic:
             self._staging[position]["completion"] = -1
         status, _ = self._command(CommandCode.POST, 0, len(work))
         self._check(status, f"work for queue pair {qp_num} was refused")
+        self._tell_armed(self._staging["sequence"][: len(work)].tolist(), [])
 
     def write(self, local: Span | tuple[Span, ...], remote: RemoteSpan, signaled: bool = False) -> None:
         """RDMA write now."""
@@ -275,7 +333,7 @@ class Nic:
             raise Unsupported("R37", f"{self.limits.profile} cancels no single operation; flush instead")
         return status is CommandStatus.OK and value == 1
 
-    def cancel_counter(self, counter: Counter) -> int:
+    def cancel_counter(self, counter: TargetCounter) -> int:
         """Cancel all that waits for a counter; return how many."""
         return self.command(CommandCode.CANCEL_COUNTER, counter.index)
 
@@ -289,12 +347,31 @@ class Nic:
         """Return the completion-queue entries that have come in."""
         return self.completions.poll(registers.COMPLETION_COUNT)
 
-    @property
-    def capabilities(self) -> Capabilities:
-        """What this NIC can do."""
+    def _what_it_can_do(self) -> Capabilities:
         limits = self.limits
-        operations = frozenset(Opcode) - {Opcode.TAGGED_SEND, Opcode.TAGGED_RECV}
+        operations = frozenset(Opcode)
+        if limits.profile != "unlimited":
+            operations -= {Opcode.NVME_READ, Opcode.NVME_WRITE, Opcode.FIRMWARE_EVENT}
         return Capabilities(operations, limits.single_cancel, order=limits.order)
+
+    def _check_operations(self, work: list[DeferredWork]) -> None:
+        """Raise Unsupported for what this NIC, or the one whose limits it has, does not know."""
+        unknown = {item.opcode for item in work} - self.capabilities.operations
+        if unknown:
+            names = ", ".join(sorted(Opcode(opcode).name for opcode in unknown))
+            raise Unsupported("R15", f"{names}: not supported by {self.limits.profile}; nothing was armed")
+
+    def _tell_armed(self, sequences: list[int], work: list[DeferredWork]) -> None:
+        """Put down what the command before this has armed or posted."""
+        if self.log is None:
+            return
+        pieces = [
+            [[sge.address, sge.length, sge.lkey] for sge in item.work.sges] if item.work else []
+            for item in work
+        ]
+        told = {"nic": self.connection.nic_name, "opened": self.opened, "number": self._commands}
+        triggers = [item.trigger for item in work]
+        self.log.add_here("armed", **told, sequences=sequences, pieces=pieces, triggers=triggers)
 
     # Commands
 
@@ -314,7 +391,14 @@ class Nic:
         if status is not CommandStatus.OK:
             raise UsageError(f"{what}: {status.name.lower().replace('_', ' ')} (errno {status.value})")
 
+    def check_open(self) -> None:
+        """Raise UsageError if this NIC was closed: its memory is not there any more."""
+        if self.closed:
+            raise UsageError(f"{self.connection.nic_name} was closed; open it again")
+
+    @one_at_a_time
     def _command(self, code: CommandCode, *words: int) -> tuple[CommandStatus, int]:
+        self.check_open()
         bar = self.connection.bar.address
         entry = bar + registers.COMMANDS + self._commands % registers.COMMAND_COUNT * 64
         tag = self._commands & 0xFFFFFFFF
@@ -322,6 +406,9 @@ class Nic:
         for position in range(6):
             store_u64(entry + 8 + 8 * position, words[position] if position < len(words) else 0)
         self._commands += 1
+        if self.log is not None:
+            told = {"nic": self.connection.nic_name, "opened": self.opened, "number": self._commands}
+            self.log.add_here("command", **told, code=code.name, words=list(words))
         store_u64(entry + 56, self._commands)
         self.connection.notify()
         response = bar + registers.RESPONSES + self._responses % registers.RESPONSE_COUNT * 64
@@ -362,6 +449,8 @@ class Nic:
         frame = bytes(bar.view[start : start + length])
         self._received = expected
         store_u64(self._host_word(registers.WORD_RECEIVE), expected)
+        if self.log is not None:
+            self.log.add_here("packet", nic=self.connection.nic_name)
         return Packet(frame, info)
 
     def transmit(self, frame: bytes) -> None:
@@ -381,6 +470,8 @@ class Nic:
         start = place + registers.PACKET_HEADER_BYTES
         bar.view[start : start + len(frame)] = frame
         self._transmitted += 1
+        if self.log is not None:
+            self.log.add_here("request", nic=self.connection.nic_name, operation="transmit", operands={})
         store_u32(bar.address + place, len(frame))
         store_u64(bar.address + place + 56, self._transmitted)
         cell = registers.DOORBELLS + 8 * registers.TRANSMIT_DOORBELL

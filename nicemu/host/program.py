@@ -5,15 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nicemu.abi import TargetProgram
-from nicemu.errors import ResourceError, UsageError
+from nicemu.abi import DeferredWork, TargetProgram, place
+from nicemu.errors import UsageError
 
 if TYPE_CHECKING:
     from .device import Nic
-
-
-class TriggerTableFull(ResourceError):  # noqa: N818 - the name the specification's readers know (ENOSPC)
-    """There are not enough trigger slots; nothing was armed."""
 
 
 class ArmableProgram(TargetProgram):
@@ -24,13 +20,28 @@ class ArmableProgram(TargetProgram):
         self._nic = nic
         self.handles: list[tuple[int, int]] = []
         self._windows: list[int] = []
+        self._places: list[str] = []
+
+    def append(self, work: DeferredWork) -> None:
+        """Add an operation."""
+        super().append(work)
+        if self._nic.log is not None:
+            self._places.append(place())
+
+    def _tell(self, **what: object) -> None:
+        """Put down which operations these are."""
+        if self._nic.log is not None:
+            nic = self._nic.connection.nic_name
+            self._nic.log.add_here("program", nic=nic, name=self.name, steps=self._places, **what)
 
     def arm(self) -> None:
         """Arm everything, or nothing.
 
         Raises: TriggerTableFull (ENOSPC), UsageError (EINVAL, EACCES) with nothing armed.
         """
-        self.handles += self._nic.arm(self.work)
+        handles = self._nic.arm(self.work)
+        self.handles += handles
+        self._tell(sequences=[sequence for _, sequence in handles])
 
     def window(self, size: int) -> None:
         """Arm the first `size` operations, or none; the NIC arms the next one whenever one has fired.
@@ -42,6 +53,7 @@ class ArmableProgram(TargetProgram):
             raise UsageError(f"a window holds at least one operation, not {size}")
         if self.work:
             self._windows.append(self._nic.arm_window(self.work, size))
+            self._tell(window=self._windows[-1])
 
     def cancel(self) -> int:
         """Cancel what has not fired, also what a window has not armed yet; return how many operations."""

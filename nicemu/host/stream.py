@@ -17,16 +17,18 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 
-from nicemu.abi import SharedMemory
+from nicemu.abi import SharedMemory, Span
 from nicemu.errors import NicemuError, UsageError
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.programs import find_program, load_module
+
+from .recording import tell_submitted, tell_synchronized
 
 
 class Stream(Protocol):
@@ -40,8 +42,15 @@ class Stream(Protocol):
         """
         ...
 
-    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
-        """Put a kernel into the stream."""
+    def launch(
+        self,
+        kernel: str,
+        *,
+        reads: Iterable[Span] = (),
+        writes: Iterable[Span] = (),
+        **operands: Any,  # noqa: ANN401
+    ) -> None:
+        """Put a kernel into the stream; `reads` and `writes` declare what it touches, to find races."""
         ...
 
     def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
@@ -99,16 +108,30 @@ class HostStream:
         arrays = {name: piece.array for name, piece in memory.items()}
         self._kernels = module.kernels(arrays, **settings)
 
-    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
+    def launch(
+        self,
+        kernel: str,
+        *,
+        reads: Iterable[Span] = (),
+        writes: Iterable[Span] = (),
+        **operands: Any,  # noqa: ANN401
+    ) -> None:
         """Put a kernel into the stream."""
+        tell_submitted(self, kernel, reads, writes)
         self._queue.put(("launch", kernel, operands))
 
     def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
         """Put an 8-byte store into the stream."""
         self._queue.put(("store", memory.address + offset_bytes, value))
 
-    def submit(self, work: Callable[[], Any]) -> None:
-        """Put a function into the stream; what it returns is a result as a kernel's."""
+    def submit(
+        self, work: Callable[[], Any], reads: Iterable[Span] = (), writes: Iterable[Span] = ()
+    ) -> None:
+        """Put a function into the stream; what it returns is a result as a kernel's.
+
+        `reads` and `writes` declare what it touches, to find races.
+        """
+        tell_submitted(self, getattr(work, "__name__", "a function"), reads, writes)
         self._queue.put(("call", work))
 
     def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
@@ -126,6 +149,7 @@ class HostStream:
         done = threading.Event()
         self._queue.put(("sync", done))
         done.wait()
+        tell_synchronized(self)
         if self._error is not None:
             error, self._error = self._error, None
             raise NicemuError(f"a kernel failed: {type(error).__name__}: {error}") from error
@@ -194,8 +218,16 @@ class ProcessStream:
         self._send(message)
         self.synchronize()
 
-    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
+    def launch(
+        self,
+        kernel: str,
+        *,
+        reads: Iterable[Span] = (),
+        writes: Iterable[Span] = (),
+        **operands: Any,  # noqa: ANN401
+    ) -> None:
         """Put a kernel into the stream; operands are JSON-able."""
+        tell_submitted(self, kernel, reads, writes)
         self._send({"op": "launch", "kernel": kernel, "operands": operands})
 
     def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
@@ -212,6 +244,7 @@ class ProcessStream:
         data = self._socket.recv(1 << 20)
         if not data:
             raise NicemuError("the stream's process has ended")
+        tell_synchronized(self)
         reply = json.loads(data)
         if reply["error"]:
             raise NicemuError(f"a kernel failed: {reply['error']}")

@@ -13,9 +13,11 @@ from .control import ControlRings
 from .datapath import poll, run_datapath
 from .device import SmartNic
 from .effects import Effect, PerformIo, SendFrames
+from .footprint import Footprint, Step, Thing, Use, are_independent, makes_for, order_matters
 from .owner import MAX_PACKET_BYTES, Owner
 from .peering import attach, detach, make_inbox, map_backing, shared_backings, unmap_backing
 from .queue_pairs import Peer
+from .steps import NicSteps
 
 __all__ = [
     "KV_PORT",
@@ -26,17 +28,25 @@ __all__ = [
     "Arena",
     "ControlRings",
     "Effect",
+    "Footprint",
     "NamespaceConfig",
     "NicConfig",
+    "NicSteps",
     "Owner",
     "Peer",
     "PerformIo",
     "SendFrames",
     "SmartNic",
+    "Step",
+    "Thing",
+    "Use",
+    "are_independent",
     "attach",
     "detach",
     "make_inbox",
+    "makes_for",
     "map_backing",
+    "order_matters",
     "poll",
     "run_datapath",
     "shared_backings",

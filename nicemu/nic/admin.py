@@ -79,6 +79,7 @@ class Admin:
             owner=owner.number, pd=owner.pd, remote=bool(remote), counts_bytes=bool(counts_bytes)
         )
         owner.counters[counter] = str(name)
+        self._device.notes.say("counter", counter=counter, name=str(name))
         self._device.unit.publish_at(counter, owner.write_back_entry(counter))
         return {"counter": counter}
 
@@ -128,6 +129,7 @@ class Admin:
         if not len(free):
             raise ResourceError(f"all {len(followed)} words that can be followed are (ENOSPC)")
         place = int(free[0])
+        self._device.notes.say("follow", place=place, address=address, counter=counter)
         with self._device.rings.paused():
             word = followed[place]
             word.seen, word.at_least, word.counter, word.owner = (
@@ -270,6 +272,7 @@ class Admin:
     def describe(self) -> dict[str, Any]:
         """What `nicemu stats` and `nicemu counter list` show."""
         device = self._device
+        device.notes.drain()
         counters = []
         for owner in device.owners.values():
             for number, name in owner.counters.items():
@@ -292,6 +295,7 @@ class Admin:
             "nic": device.config.name,
             "statistics": device.statistics(),
             "counters": counters,
+            "limits": device.unit.limits.profile,
             "firmware": device.firmware.names(),
             "faults": list(device.fault_log),
             "program": getattr(device.pipeline.program, "name", None),

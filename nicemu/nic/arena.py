@@ -19,6 +19,8 @@ from nicemu.hot import Records
 from nicemu.pcie import Backing
 
 RING_COUNT = 4096
+NOTE_COUNT = 16384
+"""Notes that the control thread may be behind; the ring takes no memory before the first one."""
 RING_RECORD = np.dtype([("kind", "u8"), ("words", "u8", 6), ("ready", "u8"), ("work", ARMED)])
 """A record between the threads: a kind, operands, and armed work where the kind has some."""
 
@@ -69,6 +71,11 @@ LINK = np.dtype(
         ("parked", "u8"),  # and it does
         ("has_storage", "u8"),
         ("followed", "i8"),  # entries of `followed` to look at
+        ("noting", "u8"),  # 1: somebody wants notes
+        ("note_head", "u8"),
+        ("note_tail", "u8"),
+        ("notes_lost", "u8"),  # notes that found no room
+        ("notes_address", "u8"),
     ],
     align=True,
 )
@@ -103,9 +110,11 @@ class Arena(NamedTuple):
 
     doorbells: int32[owner, cell], the counter a cell rings. rung: uint64[owner, cell], the last total seen.
     queue_counters: int32[queue pair], the counter that orders its posted work. receives: RECEIVE[queue pair,
-    place in its receive queue]; received: uint64[queue pair], receives consumed. followed:
+    place in its receive queue]; received: uint64[queue pair], receives consumed; tagged: as `receives`, of
+    tagged receives; tagged_posted: uint64[queue pair], how many. followed:
     FOLLOWED[MAX_FOLLOWED], words that feed counters. windows: uint32[MAX_WINDOWS], numbers of the programs
-    that are armed piece by piece. stats: uint64[len(STAT_NAMES)].
+    that are armed piece by piece. stats: uint64[len(STAT_NAMES)]. notes: what the datapath puts down; see
+    `notes.py`.
     """
 
     trigger: trigger.TriggerState
@@ -116,23 +125,28 @@ class Arena(NamedTuple):
     queue_counters: np.ndarray
     receives: Records
     received: np.ndarray
+    tagged: Records
+    tagged_posted: np.ndarray
     followed: Records
     windows: np.ndarray
     link: Records
     up: Records
     down: Records
     stats: np.ndarray
+    notes: Records
 
 
 def new_arena(unit: trigger.TriggerUnit, public: Backing) -> Arena:
     """Return the arena of a NIC whose public tables lie in `public`."""
     up = np.zeros(RING_COUNT, RING_RECORD).view(np.recarray)
     down = np.zeros(RING_COUNT, RING_RECORD).view(np.recarray)
+    notes = np.zeros(NOTE_COUNT, RING_RECORD).view(np.recarray)
     link = np.zeros(1, LINK).view(np.recarray)
     link["one"] = 1
     link["address"] = link.ctypes.data
     link["up_address"], link["down_address"] = up.ctypes.data, down.ctypes.data
     link["slots_address"] = unit.state.slots.ctypes.data
+    link["notes_address"] = notes.ctypes.data
     link["eventfd"] = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
     owners = registers.MAX_OWNERS
     return Arena(
@@ -144,10 +158,13 @@ def new_arena(unit: trigger.TriggerUnit, public: Backing) -> Arena:
         np.full(registers.MAX_QUEUE_PAIRS, trigger.NONE, np.int32),
         np.zeros((registers.MAX_QUEUE_PAIRS, registers.RECEIVE_QUEUE_COUNT), RECEIVE).view(np.recarray),
         np.zeros(registers.MAX_QUEUE_PAIRS, np.uint64),
+        np.zeros((registers.MAX_QUEUE_PAIRS, registers.TAGGED_RECEIVE_COUNT), RECEIVE).view(np.recarray),
+        np.zeros(registers.MAX_QUEUE_PAIRS, np.uint64),
         np.zeros(MAX_FOLLOWED, FOLLOWED).view(np.recarray),
         np.zeros(MAX_WINDOWS, np.uint32),
         link,
         up,
         down,
         np.zeros(len(STAT_NAMES), np.uint64),
+        notes,
     )

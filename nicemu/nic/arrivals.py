@@ -6,25 +6,29 @@ from __future__ import annotations
 import numpy as np
 
 from nicemu.abi import Opcode, registers
-from nicemu.errors import VerbsStatus
 from nicemu.hot import Int, hot
 from nicemu.pcie import load_u32, load_u64, store_u64
-from nicemu.rdma import ARRIVED_RECEIVE, FLAG_ARRIVAL_EVENTS, FLAG_IMMEDIATE_COUNTS, post_completion
+from nicemu.rdma import (
+    ARRIVED_RECEIVE,
+    ARRIVED_TAGGED,
+    ARRIVED_WRITE,
+    FLAG_ARRIVAL_EVENTS,
+    FLAG_IMMEDIATE_COUNTS,
+)
 from nicemu.trigger import NONE, add, count_end
 
 from .arena import STAT_NAMES, Arena
 from .firing import FAIRNESS, UP_ARRIVAL, fail_queue_pair, push_up, up_full
+from .notes import BY_ARRIVAL, note_arrival, note_count
+from .receives import end_receive, end_tagged
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _ARRIVALS, _ARRIVAL_BYTES = _STAT["arrivals"], _STAT["arrival_bytes"]
-_BAD_IMMEDIATE, _OVERRUN = _STAT["immediate.refused"], _STAT["completion_queue.overrun"]
+_BAD_IMMEDIATE = _STAT["immediate.refused"]
 _WRITE_IMM, _SEND_IMM = int(Opcode.RDMA_WRITE_WITH_IMM), int(Opcode.SEND_WITH_IMM)
-_RECV, _OK = int(Opcode.RECV), int(VerbsStatus.SUCCESS)
 _ERROR_BIT, _COUNTER_BITS = np.uint32(1 << 31), np.uint32((1 << 31) - 1)
 _INBOX_HEAD, _INBOX_RECORDS = np.uint64(registers.INBOX_HEAD), np.uint64(registers.INBOX_RECORDS)
 _INBOX_COUNT = np.uint64(registers.INBOX_COUNT)
-_QUEUE_PAIRS, _QUEUE_PAIR_BYTES = np.uint64(registers.QUEUE_PAIR_TABLE), np.uint64(registers.QUEUE_PAIR_BYTES)
-_RECEIVE_COUNT = np.uint64(registers.RECEIVE_QUEUE_COUNT)
 _ENTRY, _ZERO, _ONE = np.uint64(64), np.uint64(0), np.uint64(1)
 
 
@@ -37,34 +41,32 @@ def arrive(
     byte_len: Int,
     wr_id: Int,
     counter: Int,
-    consumed: bool,
+    kind: Int,
 ) -> None:
-    """Account for an operation of a peer whose bytes are visible: counters, completion queue, firmware."""
+    """Account for an operation of a peer whose bytes are visible: counters, completion queue, firmware.
+
+    `kind`: as in an inbox record. `counter`: that of the region written to, -1 for none; of a tagged receive
+    its place.
+    """
     pair = arena.rdma.queue_pairs[qp]
     counters = arena.trigger.counters
     arena.stats[_ARRIVALS] += _ONE
     arena.stats[_ARRIVAL_BYTES] += byte_len
     has_imm = opcode == _WRITE_IMM or opcode == _SEND_IMM
-    entry = arena.rdma.public[0] + _QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES
-    if consumed and arena.received[qp] != np.uint64(load_u64(entry + np.uint64(16))):  # else it was flushed
-        note = arena.receives[qp, np.int64(arena.received[qp] % _RECEIVE_COUNT)]
-        arena.received[qp] += _ONE
-        told = note.signaled == 0 or pair.cq < 0
-        cq = np.int64(pair.cq) + np.int64(note.cq)
-        if not told and not post_completion(
-            arena.rdma, cq, wr_id, _OK, _RECV, byte_len, qp, imm_data, 1 if has_imm else 0
-        ):
-            arena.stats[_OVERRUN] += _ONE
+    note_arrival(arena, qp, opcode, imm_data, byte_len, kind != ARRIVED_WRITE)
+    if kind == ARRIVED_RECEIVE and not end_receive(arena, qp, byte_len, imm_data, 1 if has_imm else 0):
+        fail_queue_pair(arena, qp)
+    if kind == ARRIVED_TAGGED:
+        if not end_tagged(arena, qp, counter, byte_len):
             fail_queue_pair(arena, qp)
-        ended = np.int64(note.completion)
-        if ended != NONE and counters[ended].in_flight > 0:
-            counters[ended].in_flight -= np.uint32(1)
-            count_end(arena.trigger, ended, False, byte_len)
+        counter = -1
+    consumed = kind != ARRIVED_WRITE
     if pair.options & FLAG_ARRIVAL_EVENTS and (has_imm or consumed):
         words = np.uint64(imm_data) | (np.uint64(opcode) << np.uint64(32))
         push_up(arena, UP_ARRIVAL, np.uint64(qp), words, byte_len, wr_id, NONE)
     if 0 <= counter < len(counters) and counters[counter].allocated != 0:
         count_end(arena.trigger, counter, False, byte_len)
+        note_count(arena, counter, BY_ARRIVAL, 0, 0, _ZERO)
     if has_imm and pair.options & FLAG_IMMEDIATE_COUNTS:
         named = np.int64(imm_data & _COUNTER_BITS)
         if (
@@ -77,6 +79,7 @@ def arrive(
                 add(arena.trigger, named, _ZERO, _ONE)
             else:
                 add(arena.trigger, named, _ONE, _ZERO)
+            note_count(arena, named, BY_ARRIVAL, 0, 0, _ZERO)
         else:
             arena.stats[_BAD_IMMEDIATE] += _ONE
 
@@ -98,7 +101,7 @@ def poll_inbox(arena: Arena, inbox: Int) -> Int:
         wr_id = np.uint64(load_u64(record + np.uint64(24)))
         counter = np.int64(load_u32(record + np.uint64(32))) - 1
         if 0 < qp < len(arena.rdma.queue_pairs):
-            arrive(arena, qp, opcode, imm_data, byte_len, wr_id, counter, kind == ARRIVED_RECEIVE)
+            arrive(arena, qp, opcode, imm_data, byte_len, wr_id, counter, kind)
         head += _ONE
         store_u64(inbox + _INBOX_HEAD, head)
         taken += 1

@@ -128,6 +128,7 @@ class FirmwareCard:
             self.free_counter(self._resting.popleft())
         counter = unit.allocate(owner=FIRMWARE, pd=pd or SERVICE_PD, remote=True)
         self._hold(counter)
+        self._device.notes.say("counter", counter=counter, name="")
         return counter
 
     def free_counter(self, counter: int) -> None:

@@ -24,7 +24,9 @@ from nicemu.trigger import (
 )
 
 from .arena import STAT_NAMES, Arena
-from .firing import FAIRNESS, HOST_EVENT, UP_RECEIVE, post_receive, push_up, up_full
+from .firing import FAIRNESS, HOST_EVENT, UP_RECEIVE, push_up, up_full
+from .notes import BY_COMMAND, note_count
+from .receives import post_receive
 
 _STAT = {name: np.int64(number) for number, name in enumerate(STAT_NAMES)}
 _COMMANDS, _REFUSED = _STAT["commands"], _STAT["command.refused"]
@@ -244,6 +246,8 @@ def poll_commands(arena: Arena, owner: Int) -> Int:
                 add(arena.trigger, np.int64(a), b, c)
             else:
                 set_values(arena.trigger, np.int64(a), b, c, np.int64(which))
+            if status == 0:
+                note_count(arena, np.int64(a), BY_COMMAND, owner, state.commands, np.uint64(code))
         elif code == _CODE_ARM or code == _CODE_POST:
             base = _staged(arena, owner, a, b)
             status = _INVALID

@@ -34,11 +34,14 @@ class ControlWork:
         """
         work = unpack_work(record.work)
         owner, completion = int(record.words[1]), int(record.work["completion"])
+        sequence = int(record.work["sequence"])
         packed = owner | int(record.work["cq"]) << 8 | int(work.signaled) << 16 | int(work.opcode) << 24
 
         def end(status: VerbsStatus) -> None:
             length = work.length_bytes if status is VerbsStatus.SUCCESS else 0
-            self._device.rings.push(DOWN_NVME, completion + 1, int(status), length, packed, work.wr_id)
+            self._device.rings.push(
+                DOWN_NVME, completion + 1, int(status), length, packed, work.wr_id, sequence
+            )
 
         try:
             done = self._submit(owner, work.opcode, record)

@@ -14,13 +14,22 @@ from nicemu.abi import Opcode, registers
 from nicemu.errors import VerbsStatus
 from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import copy_memory, load_u64, monotonic_ns, nap_us, store_u64
-from nicemu.rdma import post_completion
+from nicemu.rdma import ARRIVED_RECEIVE, ARRIVED_WRITE, post_completion
 from nicemu.trigger import NONE, add, arm, check_armed, count_end, put_slot, set_values, take_slot
 
 from .arena import NO_CELL, RING_COUNT, STAT_NAMES, TRANSMIT_CELL, Arena
 from .arrivals import arrive, poll_inbox
 from .commands import poll_commands
 from .firing import FAIRNESS, UP_TRANSMIT, complete, fire_due, push_up, up_full
+from .notes import (
+    BY_CONTROL,
+    BY_DOORBELL,
+    BY_END,
+    BY_WORD,
+    note_count,
+    note_end,
+    note_entry,
+)
 
 DOWN_ADD, DOWN_SET, DOWN_ARM, DOWN_COMPLETE, DOWN_ARRIVAL, DOWN_NVME = 1, 2, 3, 4, 5, 6
 """Records from the control thread: counter operations, arming, the completion of UP_WORK, an arrival that
@@ -69,6 +78,7 @@ def _poll_doorbells(arena: Arena) -> Int:
             else:
                 arena.rung[owner, cell] = total
                 add(arena.trigger, counter, total - before, _ZERO)
+                note_count(arena, counter, BY_DOORBELL, owner, cell, total)
             arena.stats[_DOORBELLS] += _ONE
             rung += 1
     return rung
@@ -89,9 +99,11 @@ def _poll_followed(arena: Arena) -> Int:
             arena.stats[_FLAGS_BACKWARDS] += _ONE
         elif word.at_least == _ZERO:
             add(arena.trigger, np.int64(word.counter), value - word.seen, _ZERO)
+            note_count(arena, np.int64(word.counter), BY_WORD, place, value, word.seen)
             counted += 1
         elif word.seen < word.at_least and value >= word.at_least:
             add(arena.trigger, np.int64(word.counter), _ONE, _ZERO)
+            note_count(arena, np.int64(word.counter), BY_WORD, place, value, word.seen)
             counted += 1
         word.seen = value
     arena.stats[_FOLLOWED] += np.uint64(counted)
@@ -99,13 +111,18 @@ def _poll_followed(arena: Arena) -> Int:
 
 
 @hot
-def _end_nvme(arena: Arena, completion: Int, status: Int, byte_len: Int, wr_id: Int, packed: Int) -> None:
+def _end_nvme(
+    arena: Arena, completion: Int, status: Int, byte_len: Int, wr_id: Int, packed: Int, sequence: Int
+) -> None:
     """Tell the end of an NVMe command. `packed`: owner, completion queue, flags and opcode, 8 bits each."""
     if completion != NONE:
         counted = arena.trigger.counters[completion]
         if counted.allocated != 0 and counted.in_flight != 0:
             counted.in_flight -= np.uint32(1)
             count_end(arena.trigger, completion, status != _OK, byte_len)
+        else:
+            completion = NONE
+    note_end(arena, sequence, status, completion)
     owner = np.int64(packed & np.uint64(0xFF))
     if status != _OK:
         arena.stats[_ERRORS] += _ONE
@@ -114,6 +131,8 @@ def _end_nvme(arena: Arena, completion: Int, status: Int, byte_len: Int, wr_id: 
         opcode = np.int64(packed >> np.uint64(24))
         if not post_completion(arena.rdma, cq, wr_id, status, opcode, byte_len, 0, np.uint32(0), 0):
             arena.stats[_OVERRUN] += _ONE
+        else:
+            note_entry(arena, cq, BY_END, sequence)
 
 
 @hot
@@ -141,8 +160,10 @@ def _poll_down(arena: Arena) -> Int:
         c, d = record.words[2], record.words[3]
         if kind == DOWN_ADD:
             add(arena.trigger, np.int64(a), b, c)
+            note_count(arena, np.int64(a), BY_CONTROL, 0, 0, _ZERO)
         elif kind == DOWN_SET:
             set_values(arena.trigger, np.int64(a), b, c, np.int64(d))
+            note_count(arena, np.int64(a), BY_CONTROL, 1, 0, _ZERO)
         elif kind == DOWN_ARM:
             slot = take_slot(arena.trigger)
             if slot == NONE:
@@ -166,20 +187,21 @@ def _poll_down(arena: Arena) -> Int:
                     counted.in_flight -= np.uint32(1)
             cq = np.int64(record.words[5] & np.uint64(0xFF))
             signaled = np.int64((record.words[5] >> _EIGHT) & _ONE)
-            opcode = np.int64(record.words[5] >> np.uint64(16))
+            opcode = np.int64((record.words[5] >> np.uint64(16)) & np.uint64(0xFF))
+            sequence = record.words[5] >> np.uint64(24)
             status = np.int64(c)
             if status == _OK:
                 arena.stats[_WRITES] += _ONE
                 arena.stats[_WRITE_BYTES] += d
-            complete(arena, qp, opcode, completion, status, cq, signaled, record.words[4], d)
+            complete(arena, qp, opcode, completion, status, cq, signaled, record.words[4], d, sequence)
         elif kind == DOWN_NVME:
-            _end_nvme(arena, np.int64(a) - 1, np.int64(b), c, record.words[4], d)
+            _end_nvme(arena, np.int64(a) - 1, np.int64(b), c, record.words[4], d, record.words[5])
         elif kind == DOWN_ARRIVAL:
-            consumed = d != _ZERO
+            arrived = ARRIVED_RECEIVE if d != _ZERO else ARRIVED_WRITE
             counter = np.int64(record.words[5]) - 1
             imm_data = np.uint32(b & np.uint64(0xFFFFFFFF))
             opcode = np.int64(b >> np.uint64(32))
-            arrive(arena, np.int64(a), opcode, imm_data, c, record.words[4], counter, consumed)
+            arrive(arena, np.int64(a), opcode, imm_data, c, record.words[4], counter, arrived)
         link.down_head += _ONE
         store_u64(link.address + _DOWN_HEAD, link.down_head)
         taken += 1

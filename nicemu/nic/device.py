@@ -40,6 +40,7 @@ from .control import ControlRings, Record
 from .control_work import ControlWork
 from .effects import Effect, PerformIo, SendFrames
 from .memory import NicMemory, RegionAccess
+from .notes import DRAIN_NS, Notes
 from .owner import Owner
 from .packets import PacketPath
 from .port_transport import PortTransport
@@ -84,6 +85,7 @@ class SmartNic:
         weakref.finalize(self, os.close, int(self.arena.link[0].eventfd))
         self.rings = ControlRings(self.arena)
         self.rings.live = live
+        self.held = False
         self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng)
         self.drops: Counter[str] = Counter()
         self.pipeline = Engine()
@@ -99,11 +101,13 @@ class SmartNic:
         self.regions = RegionAccess(self.memory)
         self.roce = RoceEngine(self.regions, config.mac, config.ip, rng, self.drops)
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
+        self.notes = Notes(self.arena, self.queue_pairs)
         self.transport = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
         self.storage = Storage(config, self.memory, lambda: self.now_ns) if config.namespaces else None
         self.memory.keep()
         self.arena.link["has_storage"] = self.storage is not None
         self.owners: dict[int, Owner] = {}
+        self._opened = 0
         self.inboxes: dict[str, Backing] = {}
         self.peer_memory: dict[str, list[Backing]] = {}
         self.observe: Callable[[str, str, dict[str, Any]], None] | None = None
@@ -139,6 +143,7 @@ class SmartNic:
         """A PerformIo is done; with what status."""
         self.now_ns = now_ns
         if self.storage is not None:
+            self.trace("nvme", "done", {"tag": tag, "status": status.name})
             self.storage.complete(tag, status, now_ns)
         self.settle()
 
@@ -166,6 +171,8 @@ class SmartNic:
         """When `on_timer` wants to be called."""
         deadlines = [self.scheduler.next_deadline_ns(), self.roce.next_deadline_ns()]
         deadlines.append(self.windows.next_deadline_ns())
+        if self.notes.wanted and self.rings.live:
+            deadlines.append(self.now_ns + DRAIN_NS)
         if self.storage is not None:
             deadlines.append(self.storage.next_deadline_ns())
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
@@ -175,8 +182,10 @@ class SmartNic:
     def settle(self) -> int:
         """Run until nothing is due: the datapath (unless a thread of its own runs it), then the control side.
 
-        Returns how many things were done.
+        Returns how many things were done. While `held` nothing is run: the driver takes single steps.
         """
+        if self.held:
+            return 0
         total = 0
         for _ in range(1 << 30 if not self.rings.live else LIVE_ROUNDS):
             done = 0 if self.rings.live else int(self._poll(self.arena, 256))
@@ -187,12 +196,17 @@ class SmartNic:
         return total
 
     def _run_control(self) -> int:
+        self.notes.drain()
         self.rings.flush()
         records = self.rings.take()
         for record in records:
-            self._handle(record)
+            self.handle(record)
         done = len(records) + self.scheduler.run(self.now_ns)
-        done += self.transport.run(self.now_ns)
+        return done + self.run_engines()
+
+    def run_engines(self) -> int:
+        """Let RoCEv2 engine and NVMe controller do what is due, and send frames; return how much was done."""
+        done = self.transport.run(self.now_ns)
         self._send(self.transport.take_frames(), roce=True)
         if self.storage is not None:
             ios, reaped = self.storage.run(self.now_ns)
@@ -217,7 +231,8 @@ class SmartNic:
         if fitting:
             self._effects.append(SendFrames(tuple(fitting), roce))
 
-    def _handle(self, record: Record) -> None:
+    def handle(self, record: Record) -> None:
+        """Carry out a record from the datapath."""
         kind, words = record.kind, record.words
         if kind == firing.UP_WORK:
             self.transport.post(record)
@@ -435,6 +450,9 @@ class SmartNic:
         record.commands = record.responses = 0
         record.doorbells = owner.cells_in_use
         record.bar = owner.bar.address
+        self._opened += 1
+        store_u64(owner.bar.address + registers.OPENED, self._opened)
+        self.notes.say("open", owner=owner.number, opened=self._opened)
         record.active = 1
         return owner
 
@@ -464,6 +482,7 @@ class SmartNic:
             self.control_work.free(owner)
             self.arena.followed["address"][self.arena.followed["owner"] == owner.number] = 0
             close_queues(self.arena.rdma, owner.number)
+        self.notes.say("close", owner=owner.number)
         del self.owners[owner.number]
         owner.bar.close()
         self.settle()

@@ -7,7 +7,7 @@ import numpy as np
 
 from nicemu.abi import Opcode, registers
 from nicemu.errors import VerbsStatus
-from nicemu.hot import Flag, Int, Records, hot
+from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import copy_memory, exchange_u64, load_u64, signal_eventfd, store_u32, store_u64
 from nicemu.rdma import BUSY, KIND_DIRECT, KIND_PORT, direct_post, post_completion
 from nicemu.trigger import (
@@ -23,6 +23,8 @@ from nicemu.trigger import (
 )
 
 from .arena import FIRMWARE, RING_COUNT, STAT_NAMES, Arena
+from .notes import BY_END, note_counter_work, note_end, note_entry, note_fired
+from .receives import flush_receives, flush_tagged, post_receive, post_tagged
 
 FAIRNESS = 64
 """Operations of one counter that fire in a row while another counter has due work."""
@@ -47,6 +49,7 @@ _COUNTER_ADD, _COUNTER_SET = int(Opcode.COUNTER_ADD), int(Opcode.COUNTER_SET)
 _FIRMWARE_EVENT, _WRITE_BACK = int(Opcode.FIRMWARE_EVENT), int(Opcode.WRITE_BACK)
 _NVME_READ, _NVME_WRITE = int(Opcode.NVME_READ), int(Opcode.NVME_WRITE)
 _RECV, _TAGGED_RECV = int(Opcode.RECV), int(Opcode.TAGGED_RECV)
+_TAGGED_SEND = int(Opcode.TAGGED_SEND)
 _OK, _FLUSHED = int(VerbsStatus.SUCCESS), int(VerbsStatus.WR_FLUSH_ERR)
 _BAD_OPERATION = int(VerbsStatus.LOC_QP_OP_ERR)
 READY_TO_SEND, ERROR_STATE = 3, 6
@@ -59,9 +62,6 @@ _RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
 _UP_HEAD, _UP_TAIL = np.uint64(0), np.uint64(8)
 _SLEEPING, _ONE_OFFSET = np.uint64(40), np.uint64(48)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
-_RECEIVE_QUEUES, _RECEIVE_BYTES = np.uint64(registers.RECEIVE_QUEUES), np.uint64(registers.RECEIVE_BYTES)
-_RECEIVE_COUNT = np.uint64(registers.RECEIVE_QUEUE_COUNT)
-_RECEIVE_TAIL, _RECEIVE_HEAD = np.uint64(16), np.uint64(24)
 
 
 @hot
@@ -91,26 +91,6 @@ def push_up(arena: Arena, kind: Int, a: Int, b: Int, c: Int, d: Int, slot: Int) 
 
 
 @hot
-def flush_receives(arena: Arena, qp: Int) -> None:
-    """End every receive that is still posted with WR_FLUSH_ERR."""
-    pair = arena.rdma.queue_pairs[qp]
-    entry = arena.rdma.public[0] + _PUBLIC_QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES
-    tail = np.uint64(load_u64(entry + _RECEIVE_TAIL))
-    while arena.received[qp] != tail:
-        note = arena.receives[qp, np.int64(arena.received[qp] % _RECEIVE_COUNT)]
-        arena.received[qp] += _ONE
-        cq = np.int64(pair.cq) + np.int64(note.cq)
-        if pair.cq >= 0 and not post_completion(
-            arena.rdma, cq, note.wr_id, _FLUSHED, _RECV, _ZERO, qp, np.uint32(0), 0
-        ):
-            arena.stats[_OVERRUN] += _ONE
-        counter = np.int64(note.completion)
-        if counter != NONE and arena.trigger.counters[counter].in_flight > 0:
-            arena.trigger.counters[counter].in_flight -= np.uint32(1)
-            count_end(arena.trigger, counter, True, _ZERO)
-
-
-@hot
 def fail_queue_pair(arena: Arena, qp: Int) -> None:
     """Move a queue pair to the error state: what fires on it from here on completes with WR_FLUSH_ERR."""
     arena.rdma.queue_pairs[qp].state = _ERROR_STATE
@@ -119,6 +99,7 @@ def fail_queue_pair(arena: Arena, qp: Int) -> None:
         np.uint32(_ERROR_STATE),
     )
     flush_receives(arena, qp)
+    flush_tagged(arena, qp)
 
 
 @hot
@@ -132,6 +113,7 @@ def complete(
     signaled: Int,
     wr_id: Int,
     byte_len: Int,
+    sequence: Int,
 ) -> None:
     """Tell the end of an operation: completion counter, completion queue (always for an error), queue
     pair.
@@ -149,36 +131,18 @@ def complete(
         ):
             arena.stats[_OVERRUN] += _ONE
             fail_queue_pair(arena, qp)
+        elif pair.cq >= 0:
+            note_entry(arena, np.int64(pair.cq) + cq, BY_END, sequence)
     if completion != NONE:
         count_end(arena.trigger, completion, status != _OK, byte_len)
+    note_end(arena, sequence, status, completion)
 
 
 @hot
-def post_receive(arena: Arena, qp: Int, record: Records) -> Flag:
-    """Put a receive into its queue pair's receive queue; False if that is full (or its transport's ring)."""
-    pair = arena.rdma.queue_pairs[qp]
-    entry = arena.rdma.public[0] + _PUBLIC_QUEUE_PAIRS + np.uint64(qp) * _QUEUE_PAIR_BYTES
-    tail = np.uint64(load_u64(entry + _RECEIVE_TAIL))
-    if tail - arena.received[qp] >= _RECEIVE_COUNT:
-        return False
-    place = tail % _RECEIVE_COUNT
-    note = arena.receives[qp, np.int64(place)]
-    note.completion = record.completion
-    note.wr_id = record.wr_id
-    note.cq = record.cq
-    note.signaled = record.options & 1
-    if record.completion != NONE:
-        arena.trigger.counters[record.completion].in_flight += np.uint32(1)
-    if pair.kind == KIND_DIRECT:
-        receive = arena.rdma.public[0] + _RECEIVE_QUEUES
-        receive += (np.uint64(qp) * _RECEIVE_COUNT + place) * _RECEIVE_BYTES
-        length = np.uint64(record.sge0_length) if record.sge_count > 0 else _ZERO
-        store_u64(receive, record.sge0_address)
-        store_u64(receive + np.uint64(8), length | (np.uint64(record.sge0_lkey) << np.uint64(32)))
-        store_u64(receive + np.uint64(16), record.wr_id)
-        store_u64(receive + np.uint64(24), tail + _ONE)
-    store_u64(entry + _RECEIVE_TAIL, tail + _ONE)
-    return True
+def _take(arena: Arena, slot: Int) -> None:
+    """Take the slot that fires now."""
+    take_due(arena.trigger)
+    note_fired(arena, slot)
 
 
 @hot
@@ -189,15 +153,22 @@ def _fire_receive(arena: Arena, slot: Int) -> Flag:
     is_port = pair.kind == KIND_PORT
     if up_full(arena):
         return False
-    if pair.state == _ERROR_STATE or pair.state == 0:
-        take_due(arena.trigger)
+    opcode = np.int64(record.opcode)
+    tagged = opcode == _TAGGED_RECV
+    if pair.state == _ERROR_STATE or pair.state == 0 or (tagged and is_port):
+        status = _FLUSHED if pair.state == _ERROR_STATE else _BAD_OPERATION
+        _take(arena, slot)
         cq, wr_id, completion = np.int64(record.cq), record.wr_id, np.int64(record.completion)
+        sequence = record.sequence
         release(arena.trigger, slot)
-        complete(arena, qp, _RECV, completion, _FLUSHED, cq, 1, wr_id, _ZERO)
+        complete(arena, qp, opcode, completion, status, cq, 1, wr_id, _ZERO, sequence)
         return True
-    if not post_receive(arena, qp, record):
+    if tagged:
+        if not post_tagged(arena, qp, record):
+            return False
+    elif not post_receive(arena, qp, record):
         return False
-    take_due(arena.trigger)
+    _take(arena, slot)
     if is_port:
         push_up(arena, UP_RECEIVE, np.uint64(qp), _ZERO, _ZERO, _ZERO, slot)
     release(arena.trigger, slot)
@@ -210,7 +181,7 @@ def _fire_to_control(arena: Arena, slot: Int) -> Flag:
     if up_full(arena):
         return False
     record = arena.trigger.slots[slot]
-    take_due(arena.trigger)
+    _take(arena, slot)
     trigger, completion = np.uint64(record.trigger), np.int64(record.completion)
     if record.opcode != _FIRMWARE_EVENT:
         if completion != NONE:
@@ -239,11 +210,12 @@ def _carry_out(arena: Arena, slot: Int) -> Flag:
             add(arena.trigger, target, operand, _ZERO)
         else:
             set_values(arena.trigger, target, operand, _ZERO, 1)
+        note_counter_work(arena, slot, target)
         return True
     if opcode == _FIRMWARE_EVENT or opcode == _NVME_READ or opcode == _NVME_WRITE:
         return _fire_to_control(arena, slot)
     if opcode == _WRITE_BACK:
-        take_due(arena.trigger)
+        _take(arena, slot)
         counter = np.int64(record.trigger)
         release(arena.trigger, slot)
         publish(arena.trigger, counter)
@@ -258,10 +230,10 @@ def _carry_out(arena: Arena, slot: Int) -> Flag:
         length += np.uint64(record.sge0_length)
     if record.sge_count > 1:
         length += np.uint64(record.sge1_length)
-    if pair.state == _READY_TO_SEND and pair.kind == KIND_PORT:
+    if pair.state == _READY_TO_SEND and pair.kind == KIND_PORT and opcode != _TAGGED_SEND:
         if up_full(arena):
             return False
-        take_due(arena.trigger)
+        _take(arena, slot)
         if completion != NONE:
             arena.trigger.counters[completion].in_flight += np.uint32(1)
         push_up(arena, UP_WORK, np.uint64(qp), length, _ZERO, _ZERO, slot)
@@ -279,10 +251,11 @@ def _carry_out(arena: Arena, slot: Int) -> Flag:
             arena.stats[_WRITE_BYTES] += length
     else:
         status = _FLUSHED if pair.state == _ERROR_STATE else _BAD_OPERATION
-    take_due(arena.trigger)
+    _take(arena, slot)
     cq, signaled, wr_id = np.int64(record.cq), np.int64(record.options) & 1, record.wr_id
+    sequence = record.sequence
     release(arena.trigger, slot)
-    complete(arena, qp, opcode, completion, status, cq, signaled, wr_id, length)
+    complete(arena, qp, opcode, completion, status, cq, signaled, wr_id, length, sequence)
     return True
 
 

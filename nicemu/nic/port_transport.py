@@ -28,6 +28,7 @@ _NATIVE = {
     AtomicOperation.COMPARE_SWAP: Opcode.COMPARE_SWAP,
 }
 """What of the atomics RoCEv2 has: both return the old value. Others end with LOC_QP_OP_ERR."""
+_SEQUENCE_MASK = (1 << 40) - 1
 _SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM)
 
 
@@ -58,6 +59,7 @@ class PortTransport:
         context = self._next_context
         self._next_context += 1
         packed = int(record.work["cq"]) | int(work.signaled) << 8 | int(work.opcode) << 16
+        packed |= (int(record.work["sequence"]) & _SEQUENCE_MASK) << 24
         self._in_flight[context] = (int(record.work["completion"]) + 1, work.wr_id, packed)
         if work.opcode is Opcode.ATOMIC:
             native = _NATIVE.get(work.operation) if work.sges else None

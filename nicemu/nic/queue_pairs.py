@@ -72,6 +72,12 @@ class QueuePairs:
         table = int(self._arena.rdma.public[0]) + registers.QUEUE_PAIR_TABLE
         return table + qp * registers.QUEUE_PAIR_BYTES
 
+    def _tagged(self, qp: int, place: int) -> int:
+        """Raw address of the state of a tagged receive."""
+        number = qp * registers.TAGGED_RECEIVE_COUNT + place
+        table = int(self._arena.rdma.public[0]) + registers.TAGGED_RECEIVES
+        return table + number * registers.TAGGED_RECEIVE_BYTES + 56
+
     def _set_state(self, qp: int, state: int) -> None:
         self._arena.rdma.queue_pairs[qp].state = state
         store_u32(self._entry(qp), state)
@@ -90,7 +96,9 @@ class QueuePairs:
         record.kind, record.options, record.pd = self.kind, flags, pd
         record.peer, record.owner, record.cq, record.remote_qp = peer.index, owner, cq, 0
         self._arena.queue_counters[qp] = counter
-        self._arena.received[qp] = 0
+        self._arena.received[qp] = self._arena.tagged_posted[qp] = 0
+        for place in range(registers.TAGGED_RECEIVE_COUNT):
+            store_u64(self._tagged(qp, place), rdma.TAGGED_FREE)
         entry = self._entry(qp)
         store_u32(entry + 4, pd)
         store_u32(entry + 8, flags)
@@ -165,9 +173,13 @@ class QueuePairs:
 
         Source: ibv_destroy_qp(3).
         """
-        posted = load_u64(self._entry(qp) + 16)
-        for number in range(int(self._arena.received[qp]), posted):
-            completion = int(self._arena.receives[qp, number % registers.RECEIVE_QUEUE_COUNT].completion)
+        arena, posted = self._arena, load_u64(self._entry(qp) + 16)
+        numbers = range(int(arena.received[qp]), posted)
+        ends = [int(arena.receives[qp, at % registers.RECEIVE_QUEUE_COUNT].completion) for at in numbers]
+        for place in range(registers.TAGGED_RECEIVE_COUNT if arena.tagged_posted[qp] else 0):
+            if load_u64(self._tagged(qp, place)) != rdma.TAGGED_FREE:
+                ends.append(int(arena.tagged[qp, place].completion))
+        for completion in ends:
             if completion != NONE and self._unit.state.counters[completion].in_flight:
                 self._unit.state.counters[completion].in_flight -= 1
         self._set_state(qp, 0)

@@ -5,7 +5,16 @@ Specification: InfiniBand Architecture Specification 1.4, volume 1 (transport, v
 """
 
 from .completion_queue import close_queues, open_queues, post_completion
-from .direct import ARRIVED_RECEIVE, ARRIVED_WRITE, BUSY, direct_post
+from .direct import (
+    ARRIVED_RECEIVE,
+    ARRIVED_TAGGED,
+    ARRIVED_WRITE,
+    BUSY,
+    TAGGED_FREE,
+    TAGGED_POSTED,
+    TAGGED_TAKEN,
+    direct_post,
+)
 from .memory_region import MemoryRegion, MemoryRegionTable, check_region, raw_address
 from .queue_pair import AccessError, ArrivalKind, QpState, RemoteQp
 from .roce import Arrival, Completion, RoceEngine
@@ -24,6 +33,7 @@ from .state import (
 
 __all__ = [
     "ARRIVED_RECEIVE",
+    "ARRIVED_TAGGED",
     "ARRIVED_WRITE",
     "BUSY",
     "FLAG_ARRIVAL_EVENTS",
@@ -34,6 +44,9 @@ __all__ = [
     "KIND_PORT",
     "MAX_BACKINGS",
     "MAX_PEERS",
+    "TAGGED_FREE",
+    "TAGGED_POSTED",
+    "TAGGED_TAKEN",
     "AccessError",
     "Arrival",
     "ArrivalKind",

@@ -36,10 +36,13 @@ later.
 READY_STATES = 2
 """Queue pairs accept requests from this state (ready to receive) up to ready to send."""
 
-ARRIVED_WRITE, ARRIVED_RECEIVE = 1, 2
-"""Kinds of inbox record: a write (into a counted region, or with immediate), and one that consumed a
-receive.
+ARRIVED_WRITE, ARRIVED_RECEIVE, ARRIVED_TAGGED = 1, 2, 3
+"""Kinds of inbox record: a write (into a counted region, or with immediate), one that consumed a receive, and
+one that consumed a tagged receive (its place stands where the counter does).
 """
+
+TAGGED_FREE, TAGGED_POSTED, TAGGED_TAKEN = 0, 1, 2
+"""States of a tagged receive; its NIC posts and frees it, the peer takes it."""
 
 _WRITE, _WRITE_IMM = int(Opcode.RDMA_WRITE), int(Opcode.RDMA_WRITE_WITH_IMM)
 _READ, _SEND, _SEND_IMM = int(Opcode.RDMA_READ), int(Opcode.SEND), int(Opcode.SEND_WITH_IMM)
@@ -65,6 +68,11 @@ _BUSY_FLAG, _RECORDS = np.uint64(registers.INBOX_BUSY), np.uint64(registers.INBO
 _INBOX_COUNT, _RECORD_BYTES = np.uint64(registers.INBOX_COUNT), np.uint64(registers.INBOX_RECORD_BYTES)
 _ZERO, _ONE, _EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
 _SHIFT = np.uint64(32)
+_TAGGED_SEND = int(Opcode.TAGGED_SEND)
+_TAGGED, _TAGGED_BYTES = np.uint64(registers.TAGGED_RECEIVES), np.uint64(registers.TAGGED_RECEIVE_BYTES)
+_TAGGED_COUNT = np.uint64(registers.TAGGED_RECEIVE_COUNT)
+_IS_POSTED, _IS_TAKEN = np.uint64(TAGGED_POSTED), np.uint64(TAGGED_TAKEN)
+_TX_TAG, _TX_IGNORE, _TX_ORDER, _TX_STATE = np.uint64(24), np.uint64(32), np.uint64(40), np.uint64(56)
 # Offsets in a public queue-pair entry, a posted receive, an inbox record.
 _QP_STATE, _QP_PD, _QP_FLAGS, _QP_RECEIVE_HEAD = np.uint64(0), np.uint64(4), np.uint64(8), np.uint64(24)
 _RX_LENGTH, _RX_LKEY, _RX_WR_ID, _RX_READY = np.uint64(8), np.uint64(12), np.uint64(16), np.uint64(24)
@@ -273,6 +281,69 @@ def _execute(state: RdmaState, qp: Int, work: Records) -> Int:
 
 
 @hot
+def _matching(receives: Int, tag: Int) -> Int:
+    """Return the place of the oldest posted tagged receive that `tag` matches, or -1."""
+    found = -1
+    oldest = _ZERO
+    for place in range(np.int64(_TAGGED_COUNT)):
+        entry = receives + np.uint64(place) * _TAGGED_BYTES
+        if np.uint64(load_u64(entry + _TX_STATE)) != _IS_POSTED:
+            continue
+        differs = (np.uint64(load_u64(entry + _TX_TAG)) ^ tag) & ~np.uint64(load_u64(entry + _TX_IGNORE))
+        order = np.uint64(load_u64(entry + _TX_ORDER))
+        if differs == _ZERO and (found < 0 or order < oldest):
+            found = place
+            oldest = order
+    return found
+
+
+@hot
+def _execute_tagged(state: RdmaState, qp: Int, work: Records) -> Int:
+    """Carry out a tagged send: the oldest receive whose tag matches takes the message."""
+    pair = state.queue_pairs[qp]
+    peer = state.peers[pair.peer]
+    if not _local_ok(state, work, pair.pd, np.int64(work.sge_count), _NO_RIGHT):
+        return _LOC_PROT
+    length = np.uint64(work.sge0_length) if work.sge_count > 0 else _ZERO
+    if work.sge_count > 1:
+        length += np.uint64(work.sge1_length)
+    entry = peer.public + _QUEUE_PAIRS + np.uint64(pair.remote_qp) * _QUEUE_PAIR_BYTES
+    remote_state = np.int64(load_u32(entry + _QP_STATE))
+    if remote_state < READY_STATES or remote_state > READY_STATES + 1:
+        return _RETRY
+    posted, taken = np.uint64(load_u64(peer.outbox + _TAIL)), np.uint64(load_u64(peer.outbox + _HEAD))
+    if taken > posted or posted - taken >= _INBOX_COUNT:
+        return BUSY
+    receives = peer.public + _TAGGED + np.uint64(pair.remote_qp) * _TAGGED_COUNT * _TAGGED_BYTES
+    place = _matching(receives, work.remote_address)
+    if place < 0:
+        return BUSY
+    receive = receives + np.uint64(place) * _TAGGED_BYTES
+    target = _ZERO
+    if length > _ZERO:
+        if length > np.uint64(load_u32(receive + _RX_LENGTH)):
+            return _REM_INV
+        table = peer.public + _REGIONS
+        remote_pd, lkey = np.uint32(load_u32(entry + _QP_PD)), np.uint32(load_u32(receive + _RX_LKEY))
+        address = np.uint64(load_u64(receive))
+        index = check_region(table, lkey, remote_pd, address, length, _LOCAL_WRITE)
+        if index < 0:
+            return _REM_OP
+        target = raw_address(table, index, address, state.peer_backings[pair.peer])
+        if target == _ZERO:
+            return BUSY
+    if np.uint64(compare_swap_u64(receive + _TX_STATE, _IS_POSTED, _IS_TAKEN)) != _IS_POSTED:
+        return BUSY
+    if length > _ZERO:
+        _gather(state, work, pair.pd, target)
+    wr_id = np.uint64(load_u64(receive + _RX_WR_ID))
+    _post_record(
+        peer.outbox, ARRIVED_TAGGED, pair.remote_qp, _TAGGED_SEND, np.uint32(0), length, wr_id, place
+    )
+    return _OK
+
+
+@hot
 def direct_post(state: RdmaState, qp: Int, work: Records) -> Int:
     """Carry out one work request on a direct queue pair; return its VerbsStatus, or BUSY (nothing
     happened).
@@ -282,16 +353,17 @@ def direct_post(state: RdmaState, qp: Int, work: Records) -> Int:
     if peer.public == _ZERO or peer.outbox == _ZERO:
         return _RETRY
     opcode = work.opcode
-    if not _WRITE <= opcode <= _FETCH_ADD and opcode != _ATOMIC:
+    tagged = opcode == _TAGGED_SEND
+    if not _WRITE <= opcode <= _FETCH_ADD and opcode != _ATOMIC and not tagged:
         return _LOC_OP
     fewest, most = 0, 2
-    if opcode >= _COMPARE_SWAP:
+    if opcode >= _COMPARE_SWAP and not tagged:
         fewest, most = 0 if opcode == _ATOMIC else 1, 1
     if not fewest <= work.sge_count <= most:
         return _LOC_OP
     if most == 1 and work.sge_count == 1 and work.sge0_length != _EIGHT:
         return _LOC_OP
     exchange_u64(peer.outbox + _BUSY_FLAG, _ONE)
-    status = _execute(state, qp, work)
+    status = _execute_tagged(state, qp, work) if tagged else _execute(state, qp, work)
     store_u64(peer.outbox + _BUSY_FLAG, _ZERO)
     return status

@@ -20,11 +20,11 @@ from .state import DUE, FREE, IN_FLIGHT, NONE, U64_MAX, WAITING, TriggerState
 
 _COUNTER_ADD = int(Opcode.COUNTER_ADD)
 _COUNTER_SET = int(Opcode.COUNTER_SET)
-_DATA_FIRST, _DATA_LAST = int(Opcode.RDMA_WRITE), int(Opcode.ATOMIC)
+_DATA_FIRST, _DATA_LAST = int(Opcode.RDMA_WRITE), int(Opcode.TAGGED_RECV)
 _FIRMWARE_EVENT, _WRITE_BACK = int(Opcode.FIRMWARE_EVENT), int(Opcode.WRITE_BACK)
 _NVME_READ, _NVME_WRITE = int(Opcode.NVME_READ), int(Opcode.NVME_WRITE)
 _COMPARE_SWAP, _FETCH_ADD = int(Opcode.COMPARE_SWAP), int(Opcode.FETCH_ADD)
-_ATOMIC, _RECV = int(Opcode.ATOMIC), int(Opcode.RECV)
+_ATOMIC, _RECV, _TAGGED_RECV = int(Opcode.ATOMIC), int(Opcode.RECV), int(Opcode.TAGGED_RECV)
 _ORDER_ISSUE, _ORDER_SHUFFLE = int(FiringOrder.ISSUE), int(FiringOrder.SHUFFLE)
 _POSTED = int(POSTED)
 _INVALID, _NOT_SUPPORTED = int(CommandStatus.INVALID), int(CommandStatus.NOT_SUPPORTED)
@@ -76,7 +76,8 @@ def check_armed(state: TriggerState, slot: Int) -> Int:
         return _INVALID if pieces > 1 or (fetches and (pieces != 1 or record.sge0_length != 8)) else 0
     if record.sge_count > unit.local_pieces:
         return _INVALID
-    if opcode == _RECV and (record.sge_count > 1 or (unit.receives_at_zero != 0 and record.threshold > 0)):
+    receives = opcode == _RECV or opcode == _TAGGED_RECV
+    if receives and (record.sge_count > 1 or (unit.receives_at_zero != 0 and record.threshold > 0)):
         return _INVALID
     length = np.uint64(record.sge0_length) if record.sge_count > 0 else np.uint64(0)
     if record.sge_count > 1:

@@ -1,26 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arming, cancelling and flushing while another thread rings: nothing is lost, nothing fires twice."""
+"""Arming, cancelling, flushing and closing while other threads ring and count: nothing is lost, nothing fires
+twice.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 
 import pytest
 
+from nicemu.abi import DeferredWork, Opcode
 from nicemu.host import Counter, HostStream, Nic, open_nic
-from tests.process.live_nics import eventually, live_nics
+from nicemu.run import RunningNic
+from tests.process.live_nics import eventually, live_nics, statistics
 
 pytestmark = pytest.mark.process
 
 ROUNDS = 400
 BATCH = 16
+MANY, MANY_BATCH = 100_000, 64
+"""Operations of the long race, and how many are armed at once."""
+ARMERS = 2
 
 
 @pytest.fixture(scope="module")
-def nic(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nic]:
-    data = tmp_path_factory.mktemp("data")
-    with live_nics("races", data) as instance, open_nic(instance.nics[0].socket) as opened:
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningNic]:
+    with live_nics("races", tmp_path_factory.mktemp("data")) as instance:
+        yield instance.nics[0]
+
+
+@pytest.fixture
+def nic(running: RunningNic) -> Iterator[Nic]:
+    with open_nic(running.socket) as opened:
         yield opened
 
 
@@ -86,3 +99,104 @@ def test_ringing_two_cells_of_one_counter_counts_both(nic: Nic) -> None:
         ringer.end()
     assert eventually(lambda: counter.success == 200 + sum(ringer.rung for ringer in ringers))
     counter.close()
+
+
+@contextmanager
+def repeating(*actions: Callable[[], object]) -> Iterator[None]:
+    """Do each action over and over, each in a thread of its own. Raises what one of them raised."""
+    stop = threading.Event()
+    raised: list[BaseException] = []
+
+    def repeat(action: Callable[[], object]) -> None:
+        try:
+            while not stop.is_set():
+                action()
+        except BaseException as error:
+            raised.append(error)
+
+    threads = [threading.Thread(target=repeat, args=(action,)) for action in actions]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    if raised:
+        raise raised[0]
+
+
+def _adds(trigger: Counter, threshold: int, target: Counter) -> list[DeferredWork]:
+    return [
+        DeferredWork(trigger.index, threshold + ahead, Opcode.COUNTER_ADD, target=target.index, value=1)
+        for ahead in range(MANY_BATCH)
+    ]
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_operations_each_fire_once_or_are_cancelled_once(
+    running: RunningNic, nic: Nic
+) -> None:
+    """C35 to C37: two threads arm what others make due by counting and ringing, cancel, flush, or close."""
+    rung, fired = nic.counters("rung", "fired")
+    before = statistics(running)
+    ringer = Ringer(rung)
+    lock = threading.Lock()
+    sums = {"armed": 0, "removed": 0, "added": 0, "elsewhere": 0}
+
+    def count(**counts: int) -> None:
+        with lock:
+            for name, number in counts.items():
+                sums[name] += number
+
+    def add() -> None:
+        rung.add(3)
+        count(added=3)
+
+    def flush() -> None:
+        count(removed=nic.flush())
+
+    def cancel_counter() -> None:
+        count(removed=nic.cancel_counter(rung))
+
+    def close_counters() -> None:
+        trigger, target = aside.counters("closed", "closed too")
+        count(elsewhere=len(aside.arm(_adds(trigger, 1, target))))
+        trigger.add(MANY_BATCH // 2)
+        trigger.close(force=True)
+        target.close(force=True)
+
+    def close_nic() -> None:
+        with open_nic(running.socket) as other:
+            trigger, target = other.counters("closed", "closed too")
+            count(elsewhere=len(other.arm(_adds(trigger, 1, target))))
+            trigger.add(MANY_BATCH // 2)
+
+    def arm() -> None:
+        turn = 0
+        while sums["armed"] < MANY:
+            turn += 1
+            handles = nic.arm(_adds(rung, rung.success, fired))
+            cancelled = sum(nic.cancel(handle) for handle in handles) if turn % 8 == 0 else 0
+            count(armed=MANY_BATCH, removed=cancelled)
+
+    with ExitStack() as stack:
+        aside = stack.enter_context(open_nic(running.socket))
+        stack.callback(ringer.end)
+        stack.enter_context(repeating(add, flush, cancel_counter, close_counters, close_nic))
+        armers = [threading.Thread(target=arm) for _ in range(ARMERS)]
+        for armer in armers:
+            armer.start()
+        for armer in armers:
+            armer.join()
+    assert eventually(lambda: rung.success == ringer.rung + sums["added"]), "every ring and count counts once"
+    rung.add(MANY_BATCH)  # whatever still waits is due now
+    assert eventually(lambda: fired.success + sums["removed"] == sums["armed"])
+    assert fired.errors == 0
+    after = statistics(running)
+    ended = sum(after[name] - before[name] for name in ("fired", "trigger.cancelled"))
+    assert ended == sums["armed"] + sums["elsewhere"]
+    assert after["trigger.slots_in_use"] == before["trigger.slots_in_use"]
+    rung.close()
+    fired.close()

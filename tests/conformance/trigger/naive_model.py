@@ -19,10 +19,12 @@ class Counter:
     success: int = 0
     errors: int = 0
     overflow: bool = False
+    stalls: bool = False
 
     @property
     def value(self) -> int:
-        return self.success + self.errors
+        """What thresholds are compared with."""
+        return self.success if self.stalls else self.success + self.errors
 
 
 @dataclass(frozen=True)
@@ -43,13 +45,18 @@ class Work:
 
 @dataclass
 class NaiveUnit:
-    """Counters by number, armed work by name. `refusing`: triggers whose writes the transport refuses."""
+    """Counters by number, armed work by name. `refusing`: triggers whose writes the transport refuses.
+
+    `by_issue`: what one count makes due fires in arming order. `stalls`: errors count towards no threshold.
+    """
 
     counter_count: int
     max_success: int
     max_errors: int
     slot_count: int
     fairness: int
+    by_issue: bool = False
+    stalls: bool = False
     counters: dict[int, Counter] = field(default_factory=dict)
     waiting: dict[int, Work] = field(default_factory=dict)
     due: list[tuple[int, Work]] = field(default_factory=list)
@@ -75,7 +82,7 @@ class NaiveUnit:
         free = [number for number in range(self.counter_count) if number not in self.counters]
         if not free:
             raise Refused
-        self.counters[free[0]] = Counter(owner)
+        self.counters[free[0]] = Counter(owner, stalls=self.stalls)
         return free[0]
 
     def add(self, counter: int, success: int, errors: int) -> None:
@@ -97,9 +104,9 @@ class NaiveUnit:
         self._look_at(counter)
 
     def _look_at(self, counter: int) -> None:
-        """Make due what the counter's value has reached: by threshold, equal ones in arming order."""
+        """Make due what the counter's value has reached: by threshold or not, then in arming order."""
         reached = [
-            (work.threshold, name)
+            (0 if self.by_issue else work.threshold, name)
             for name, work in self.waiting.items()
             if work.trigger == counter and work.threshold <= self.counters[counter].value
         ]

@@ -236,6 +236,17 @@ def test_a_key_that_armed_work_uses_is_taken_back_only_by_force(host: Host) -> N
     assert host.landed() == bytes(8)
 
 
+def test_a_nic_that_was_closed_says_so(host: Host) -> None:
+    """Its memory is gone: nothing of it is touched any more, and closing it twice is closing it once."""
+    other = Nic(host.simulation.open_nic("compute0"))
+    (counter,) = other.counters("counter")
+    other.close()
+    other.close()
+    for use in (counter.add, counter.read, lambda: counter.wait(1), other.flush):
+        with pytest.raises(UsageError, match="compute0 was closed; open it again"):
+            use()
+
+
 # Doorbells
 
 

@@ -17,7 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from nicemu.abi import DeferredWork, Limits, Opcode, WorkRequest
+from nicemu.abi import DeferredWork, FiringOrder, Limits, Opcode, WorkRequest
 from nicemu.errors import NicemuError, VerbsStatus
 from nicemu.trigger import TriggerUnit
 from tests.conformance.trigger.firing_loop import BUSY, LATER, FiringLoop
@@ -77,13 +77,18 @@ def deferred(work: Work) -> DeferredWork:
 
 class TriggerRules(RuleBasedStateMachine):
     compiled = False
+    order = FiringOrder.THRESHOLD
+    stalls = False
 
     def __init__(self) -> None:
         super().__init__()
-        limits = Limits(COUNTERS, SLOTS, MAX_SUCCESS, MAX_ERRORS)
+        limits = Limits(
+            COUNTERS, SLOTS, MAX_SUCCESS, MAX_ERRORS, order=self.order, stall_on_error=self.stalls
+        )
         self.loop = FiringLoop(TriggerUnit(limits, self.compiled), FAIRNESS)
         self.unit = self.loop.unit
-        self.model = NaiveUnit(COUNTERS, MAX_SUCCESS, MAX_ERRORS, SLOTS, FAIRNESS)
+        by_issue = self.order is FiringOrder.ISSUE
+        self.model = NaiveUnit(COUNTERS, MAX_SUCCESS, MAX_ERRORS, SLOTS, FAIRNESS, by_issue, self.stalls)
         self.handles: dict[int, tuple[int, int]] = {}
         self.loop.outcome = self._outcome
         for owner in (0, 0, 0, 1):
@@ -200,7 +205,19 @@ class CompiledTriggerRules(TriggerRules):
     compiled = True
 
 
-@pytest.mark.parametrize("rules", [TriggerRules, CompiledTriggerRules], ids=["interpreted", "compiled"])
+class IssueOrderRules(TriggerRules):
+    order = FiringOrder.ISSUE
+
+
+class StallingRules(TriggerRules):
+    stalls = True
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [TriggerRules, CompiledTriggerRules, IssueOrderRules, StallingRules],
+    ids=["interpreted", "compiled", "in issue order", "stalling on errors"],
+)
 def test_the_unit_does_what_the_naive_model_does(rules: type[TriggerRules]) -> None:
     run_state_machine_as_test(
         rules,

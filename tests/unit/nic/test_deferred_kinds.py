@@ -164,6 +164,123 @@ def test_a_counter_of_receives_is_free_when_the_queue_pair_has_gone(bench: Bench
     assert not any(counter.in_flight for counter in bench.here.unit.state.counters)
 
 
+# Tagged messages: on `direct`
+
+TAGGED_PEER = """
+from nicemu.firmware import Arrival, Connection, Nic, on_arrival, on_connect
+
+inbox = {}
+
+@on_connect
+def grant(nic: Nic, connection: Connection) -> dict[str, int]:
+    buffer = inbox[connection.qp_num] = nic.allocate(8192, remote=True)
+    nic.post_receive(connection.qp_num, buffer, 0, 64, wr_id=1, tag=0xA1)
+    nic.post_receive(connection.qp_num, buffer, 64, 64, wr_id=2, tag=0xB0, ignore=0x0F)
+    nic.post_receive(connection.qp_num, buffer, 128, 64, wr_id=3, tag=0xB7)
+    return {"address": buffer.address, "rkey": buffer.key}
+
+@on_arrival
+async def answer(nic: Nic, arrival: Arrival) -> None:
+    nic.count(f"message.{arrival.wr_id}")
+    if arrival.wr_id == 1:
+        buffer = inbox[arrival.qp_num]
+        await nic.rdma_send(arrival.qp_num, buffer, 0, 64, tag=0xCAFE)
+"""
+
+
+@pytest.fixture(params=[False, True], ids=["interpreted", "compiled"])
+def tagged(request: pytest.FixtureRequest, make_bench: Callable[..., Bench]) -> Ends:
+    bench = make_bench(compiled=request.param)
+    ends = Ends(bench)
+    bench.flash("there", TAGGED_PEER)
+    ends.peer = bench.nic.connect("there")
+    ends.address = ends.peer.private_data["address"]
+    return ends
+
+
+def test_a_tagged_message_lands_in_the_oldest_receive_that_its_tag_matches(tagged: Ends) -> None:
+    go, sent = tagged.nic.counters("go", "sent")
+    tagged.memory.array[:3] = 11, 12, 13
+    with tagged.nic.program("tagged") as program:
+        for step, tag in enumerate((0xB7, 0xB7, 0xA1)):
+            program.when(go >= step + 1).tagged_send(
+                tagged.span[step : step + 1], tagged.peer.qp_num, tag, then=sent
+            )
+    program.arm()
+    go.add(1)
+    tagged.settle()
+    assert tagged.bench.drops("there") == {"message.2": 1}, "B0 with 4 bits ignored is older than B7"
+    go.add(2)
+    tagged.settle()
+    assert sent.read() == (3, 0)
+    assert [tagged.there(place, 1)[0] for place in (0, 64, 128)] == [13, 11, 12]
+
+
+def test_a_tagged_message_waits_for_its_receive_and_holds_up_no_other_tag(tagged: Ends) -> None:
+    """Each on a counter of its own: work of one counter waits for the one before."""
+    early, late, sent = tagged.nic.counters("early", "late", "sent")
+    with tagged.nic.program("tagged") as program:
+        program.when(early >= 1).tagged_send(tagged.span[:8], tagged.peer.qp_num, 0xDEAD, then=sent)
+        program.when(late >= 1).tagged_send(tagged.span[:8], tagged.peer.qp_num, 0xB3, then=sent)
+    program.arm()
+    early.add()
+    late.add()
+    tagged.settle()
+    assert sent.read() == (1, 0)
+    assert tagged.bench.here.unit.slots_in_use == 1
+
+
+def test_a_deferred_tagged_receive_takes_only_its_tag(tagged: Ends) -> None:
+    go, got, other = tagged.nic.counters("go", "got", "other")
+    with tagged.nic.program("tagged") as program:
+        program.when(go >= 0).tagged_receive(tagged.span[128:192], tagged.peer.qp_num, 0xBEEF, then=other)
+        program.when(go >= 0).tagged_receive(tagged.span[64:128], tagged.peer.qp_num, 0xCAFE, then=got)
+        program.when(go >= 1).tagged_send(tagged.span[:4], tagged.peer.qp_num, 0xA1)
+    program.arm()
+    tagged.memory.array[:4] = 9
+    go.add()
+    tagged.settle()
+    assert (got.read(), other.read()) == ((1, 0), (0, 0))
+    assert tagged.memory.array[64:68].tolist() == [9, 9, 9, 9]
+    with pytest.raises(UsageError, match="EBUSY"):
+        other.close()
+
+
+def test_tagged_receives_of_a_failed_queue_pair_are_flushed(tagged: Ends) -> None:
+    go, got = tagged.nic.counters("go", "got")
+    with tagged.nic.program("tagged") as program:
+        program.when(go >= 0).tagged_receive(tagged.span[:64], tagged.peer.qp_num, 1, then=got)
+        program.when(go >= 1).write(tagged.span[:8], tagged.peer.span(tagged.address, 8, 0x1234567))
+    program.arm()
+    go.add()
+    tagged.settle()
+    assert got.read() == (0, 1)
+    got.close()
+
+
+def test_a_tagged_message_that_is_too_long_for_its_receive_is_refused(tagged: Ends) -> None:
+    go, sent = tagged.nic.counters("go", "sent")
+    with tagged.nic.program("tagged") as program:
+        program.when(go >= 1).tagged_send(tagged.span[:65], tagged.peer.qp_num, 0xA1, then=sent)
+    program.arm()
+    go.add()
+    tagged.settle()
+    assert sent.read() == (0, 1)
+    assert tagged.there(0, 72) == bytes(72)
+
+
+def test_rocev2_has_no_tags(make_bench: Callable[..., Bench]) -> None:
+    ends = Ends(make_bench("port"))
+    go, sent, got = ends.nic.counters("go", "sent", "got")
+    with ends.nic.program("tagged") as program:
+        program.when(go >= 1).tagged_receive(ends.span[:64], ends.peer.qp_num, 1, then=got)
+        program.when(go >= 2).tagged_send(ends.span[:8], ends.peer.qp_num, 1, then=sent)
+    program.arm()
+    go.add(2)
+    ends.settle()
+    assert (got.read(), sent.read()) == ((0, 1), (0, 1))
+
+
 OPERATIONS = [
     (AtomicOperation.SUM, 5, (1 << 64) - 2, 3),
     (AtomicOperation.AND, 0b1100, 0b1010, 0b1000),

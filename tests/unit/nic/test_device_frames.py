@@ -93,11 +93,11 @@ def a_write() -> tuple[Bench, Peer, bytes]:
     memory.array[:] = 0x5A
     span = bench.nic.register(memory)
     kept: list[bytes] = []
-    perform = bench.simulation._perform
-    bench.simulation._perform = lambda name, nic, effect: kept.extend(effect.frames)  # type: ignore[method-assign,union-attr]
+    perform = bench.simulation.perform
+    bench.simulation.perform = lambda name, nic, effect: kept.extend(effect.frames)  # type: ignore[method-assign,union-attr]
     granted = peer.private_data
     bench.nic.write(Span(span.address, 64, span.key), peer.span(granted["address"], 64, granted["rkey"]))
-    bench.simulation._perform = perform  # type: ignore[method-assign]
+    bench.simulation.perform = perform  # type: ignore[method-assign]
     (frame,) = kept
     return bench, peer, frame
 
@@ -173,7 +173,7 @@ def test_a_transmit_ring_full_of_lies_sends_nothing_past_its_end(bench: Bench) -
     store_u32(bar.address + place, 0xFFFFFFFF)
     store_u64(bar.address + place + 56, 1)
     sent: list[bytes] = []
-    bench.simulation._perform = lambda name, nic, effect: sent.extend(effect.frames)  # type: ignore[method-assign,union-attr]
+    bench.simulation.perform = lambda name, nic, effect: sent.extend(effect.frames)  # type: ignore[method-assign,union-attr]
     store_u64(bar.address + registers.DOORBELLS + 8 * registers.TRANSMIT_DOORBELL, 1)
     bench.connection.notify()
     assert [len(frame) for frame in sent] == [MAX_PACKET_BYTES]
