@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What nicemu can use where it is there: SoftRoCE, libfabric, a GPU, QEMU.
 
-Sources: rxe(7), fi_version(3), fi_info(1), CUDA Driver API "Initialization" and "Device Management".
+Sources: rxe(7), fi_version(3), fi_getinfo(3), CUDA Driver API "Initialization" and "Device Management".
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import importlib.util
 import os
 import platform
 import shutil
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+from nicemu.errors import ResourceError
+
 from .finding import Finding
 
-LIBFABRIC = "libfabric.so.1"
 _SYS = Path("/sys")
 _DEV = Path("/dev")
 _MODULES = Path("/lib/modules")
@@ -51,13 +51,18 @@ def verbs_bindings() -> Finding:
 
 
 def libfabric() -> Finding:
-    """Return whether libfabric can be loaded, and its providers where fi_info can be asked."""
-    check, cure = "libfabric", "install the distribution's libfabric1 and libfabric-bin (Fedora: libfabric)"
+    """Return whether programs of deferred work can run on libfabric, and on which of its providers."""
+    from nicemu.fabric import libfabric_version, trigger_providers
+
+    check = "libfabric"
+    cure = "install the distribution's libfabric1, which brings the provider `sockets` (Fedora: libfabric)"
     try:
-        version = int(ctypes.CDLL(LIBFABRIC).fi_version())
-    except (OSError, AttributeError) as error:
-        return Finding(check, False, f"cannot be loaded: {error}", cure)
-    return Finding(check, True, f"{LIBFABRIC} {version >> 16}.{version & 0xFFFF}; providers: {_providers()}")
+        version, names = ".".join(map(str, libfabric_version())), trigger_providers()
+    except ResourceError as error:
+        return Finding(check, False, str(error).partition(";")[0], cure)
+    if not names:
+        return Finding(check, False, f"libfabric {version}, no provider with triggered operations", cure)
+    return Finding(check, True, f"libfabric {version}; triggered operations: {', '.join(names)}")
 
 
 def gpu(dev: Path = _DEV) -> Finding:
@@ -87,15 +92,6 @@ def qemu(dev: Path = _DEV) -> Finding:
         return Finding("QEMU", False, f"no qemu-system-{platform.machine()} on the path", cure)
     fast = os.access(dev / "kvm", os.R_OK | os.W_OK)
     return Finding("QEMU", True, f"{program}, {'with KVM' if fast else 'without KVM (emulated, slower)'}")
-
-
-def _providers() -> str:
-    program = shutil.which("fi_info")
-    if program is None:
-        return "unknown, fi_info is not installed"
-    listed = subprocess.run([program, "-l"], capture_output=True, text=True, timeout=20, check=False).stdout
-    names = [line[:-1] for line in listed.splitlines() if line.endswith(":") and not line.startswith(" ")]
-    return ", ".join(names) or "none"
 
 
 def _cuda_devices(driver: ctypes.CDLL) -> list[str]:
