@@ -20,10 +20,17 @@ COMMANDS = {
     "compile": LazyCommand("nicemu.cli.programs:compile_", "Compile a P4 program; print its IR or P4Info."),
     "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),
     "table": LazyCommand("nicemu.cli.table:table", "List, add, modify and delete table entries."),
+    "explore": LazyCommand(
+        "nicemu.cli.explore:explore", "Run a test under many orders of what can happen in the stepper."
+    ),
     "counter": LazyCommand("nicemu.cli.counter:counter", "List the trigger counters of a NIC."),
     "stats": LazyCommand("nicemu.cli.counter:stats", "Show what a NIC has counted."),
+    "races": LazyCommand("nicemu.cli.races:races", "Report accesses that have no order."),
     "doctor": LazyCommand(
         "nicemu.cli.doctor:doctor", "Say what this machine can do, and the cure for each no."
+    ),
+    "conformance": LazyCommand(
+        "nicemu.cli.conformance:conformance", "Try the rules of triggered operations on every backend here."
     ),
     "nic-process": LazyCommand("nicemu.cli.processes:nic_process", "Be one NIC.", hidden=True),
     "stream-process": LazyCommand("nicemu.cli.processes:stream_process", "Be one stream.", hidden=True),
