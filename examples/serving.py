@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.host import Nic, Packet, Stream
+from nicemu.host import Nic, Packet, Span, Stream
 from nicemu.kv import Answer, Chunk, KvLayout, Manifest, Request, chunks_of, decode
 from nicemu.programs import find_program, load_module
 
@@ -90,12 +90,30 @@ class Server:
     # Computing
 
     def _run_step(self, tokens: list[int], slot: int, position: int) -> None:
-        """Put one forward pass into the stream: after each layer the doorbell rings."""
+        """Put one forward pass into the stream: after each layer the doorbell rings.
+
+        What a layer touches is declared, so that `nicemu demo --check-races` has something to look at.
+        """
+        end = position + len(tokens)
         self.stream.launch("start", tokens=tokens, position=position)
         for layer in range(self.config.layers):
-            self.stream.launch("layer", index=layer, slot=slot, position=position)
+            reads = self._kv_of(slot, layer, 0, position)
+            writes = self._kv_of(slot, layer, position, end)
+            self.stream.launch("layer", reads=reads, writes=writes, index=layer, slot=slot, position=position)
             self.store.produced.trigger_after(self.stream)
         self.stream.launch("logits")
+
+    def _kv_of(self, slot: int, layer: int, first: int, end: int) -> list[Span]:
+        """Return where K and V of a layer lie for tokens `first` to `end` - 1."""
+        tokens = self.layout.blocks * self.layout.block_tokens
+        token_bytes = self.layout.total_bytes // (2 * self.layout.layers * tokens)
+        begins = [half * tokens for half in (2 * layer, 2 * layer + 1)]
+        span = self.resume.spans[slot]
+        return [
+            span[(begin + first) * token_bytes : (begin + end) * token_bytes]
+            for begin in begins
+            if end > first
+        ]
 
     def _step(self, tokens: list[int], slot: int, position: int) -> dict[str, Any]:
         self._run_step(tokens, slot, position)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from nicemu.run import Instance
+
     from .journey import Report
 
 TOPOLOGY = "examples/two_storage_nodes.toml"
@@ -31,8 +33,16 @@ STORAGE = ["storage0", "storage1"]
 @click.option(
     "--blocks", type=click.IntRange(4, 4096), default=32, show_default=True, help="KV blocks a session."
 )
+@click.option("--check-races", is_flag=True, help="Look for accesses that have no order.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
-def demo(fabric: str | None, pcap: Path | None, trace: Path | None, blocks: int, as_json: bool) -> None:
+def demo(
+    fabric: str | None,
+    pcap: Path | None,
+    trace: Path | None,
+    blocks: int,
+    check_races: bool,
+    as_json: bool,
+) -> None:
     """Run the whole journey: store by triggers, evict, come back, fetch with the host stopped, go on.
 
     Three NIC processes, a host process with a stand-in GPU process, and a client process; exit status 0 only
@@ -48,7 +58,8 @@ def demo(fabric: str | None, pcap: Path | None, trace: Path | None, blocks: int,
         click.echo("nicemu demo: a compute NIC and two storage NICs, each a process of its own")
     interrupts = Interrupts()
     try:
-        report = _run(interrupts, {"fabric": fabric, "pcap": pcap, "trace": trace}, blocks, progress)
+        options = {"fabric": fabric, "pcap": pcap, "trace": trace, "check_races": check_races}
+        report = _run(interrupts, options, blocks, progress)
     except KeyboardInterrupt:
         interrupts.end()
         click.echo("interrupted; everything was stopped", err=True)
@@ -112,9 +123,25 @@ def _run(
             instance = stack.enter_context(started)
             journey = Journey(instance, instance.fabric, progress, scratch.path)
             stack.callback(journey.close)
-            return journey.run(STORAGE, {"blocks": blocks})
+            report = journey.run(STORAGE, {"blocks": blocks})
+            if options.get("check_races"):
+                _look_for_races(instance, report, progress)
+            return report
         finally:
             interrupts.shield()
+
+
+def _look_for_races(instance: Instance, report: Report, progress: Callable[[str], None]) -> None:
+    """Look through the logs of NICs and host, and add what that gives to the report."""
+    from nicemu.run import ask
+    from nicemu.testing import check_races, read_logs
+
+    for nic in instance.nics:
+        ask(nic, "describe")  # all that it has noted is in its log then
+    found = check_races(read_logs(instance.folder))
+    report.held["no accesses without an order were found"] = not found.races
+    for line in str(found).splitlines():
+        progress(line)
 
 
 def show(report: Report) -> None:

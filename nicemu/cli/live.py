@@ -41,6 +41,7 @@ _COLUMNS = ("nic", "topology", "pid", "program", "firmware", "p4runtime", "probl
     multiple=True,
     help="Start this NIC only (once or more); the others run elsewhere, or here already.",
 )
+@click.option("--check-races", is_flag=True, help="Keep logs of what happens, for `nicemu races`.")
 @JSON_OPTION
 def up(
     topology: Path,
@@ -48,6 +49,7 @@ def up(
     pcap: Path | None,
     trace: Path | None,
     only: tuple[str, ...],
+    check_races: bool,
     as_json: bool,
 ) -> None:
     """Start the NICs of TOPOLOGY, a file of yours or a shipped one (examples/two_storage_nodes.toml).
@@ -63,6 +65,7 @@ def up(
         pcap=pcap,
         trace=trace,
         only=only,
+        check_races=check_races,
         progress=lambda text: click.echo(text, err=True),
     )
     _print_nics(nics, as_json)

@@ -218,10 +218,13 @@ class ControlSocket:
         owner.interrupt = lambda: os.eventfd_write(eventfd, 1)
         self._owners[link] = (owner, eventfd)
         assert owner.bar.fd is not None
+        races = str(self._path.parent) if self._device.notes.wanted else None
         lengths = {"bar_bytes": owner.bar.length_bytes, "owner": owner.number}
         address = f"unix:{self._path.with_suffix('.p4rt')}"
         self._reply(
-            link, {**lengths, "nic": self._device.config.name, "p4runtime": address}, (owner.bar.fd, eventfd)
+            link,
+            {**lengths, "nic": self._device.config.name, "p4runtime": address, "races": races},
+            (owner.bar.fd, eventfd),
         )
 
     def _owner_of(self, link: socket.socket) -> tuple[Owner, int]:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nicemu.abi import Limits
+from nicemu.abi import EventLog, Limits, file_writer
 from nicemu.clock import WallClock
 from nicemu.control import P4RuntimeServer
 from nicemu.errors import NicemuError
@@ -103,6 +103,10 @@ class NicProcess:
         self._trace = TraceWriter(Path(settings["trace"]), name) if settings.get("trace") else None
         if self._trace is not None:
             self.device.observe = self._trace.observer(self._clock.now_ns)
+        if settings.get("check_races"):
+            events = self._folder / f"{name}.events"
+            events.unlink(missing_ok=True)  # of the process before
+            self.device.notes.begin(EventLog("nic", name, file_writer(events)))
         self._control = ControlSocket(
             self.device,
             settings,

@@ -67,6 +67,7 @@ class Instance:
         self._lifeline: int | None = None
         self._is_joined = False
         self._others: tuple[NicState, ...] = ()
+        self._check_races = False
 
     def __enter__(self) -> Instance:
         return self
@@ -91,12 +92,14 @@ class Instance:
         name: str | None = None,
         only: Sequence[str] = (),
         attached: bool = True,
+        check_races: bool = False,
         progress: Callable[[str], None] = lambda text: None,
     ) -> Instance:
         """Start every NIC of a topology, or `only` those that run on this machine, and wait until all serve.
 
         `attached`: the NICs end when this process does, however it ends. Where NICs of a topology that is not
-        attached run already, those are started that are missing. `data` holds namespace files.
+        attached run already, those are started that are missing. `data` holds namespace files. `check_races`:
+        NICs and the processes that open them leave logs in the folder.
         Raises: UsageError for what is wrong with the topology, NicemuError for a NIC that cannot start; then
         none that this has started is left running.
         """
@@ -118,6 +121,7 @@ class Instance:
         if lock is None:
             raise _up_already(folder)
         instance = cls(topology, folder, lock)
+        instance._check_races = check_races
         try:
             if held := held_in(folder):
                 terms, names = instance._join(held, attached, only, fabric, pcap, trace)
@@ -193,6 +197,7 @@ class Instance:
             )
         settings = json.loads((self.folder / f"{min(held)}.json").read_text())
         ips: dict[str, str] = settings["places"]
+        self._check_races = bool(settings.get("check_races"))
         entries = [nic for nic in topology.nics if nic.name in missing]
         if any(name not in ips for nic in entries for name in (nic.name, *nic.peers)):
             raise UsageError(
@@ -266,6 +271,7 @@ class Instance:
             "peers": {peer: terms.ips[peer] for peer in nic.peers},
             "places": terms.ips,
             "key": terms.key.hex(),
+            "check_races": self._check_races,
             "p4": str(nic.p4),
             "firmware": str(nic.firmware),
         }
@@ -423,11 +429,19 @@ def bring_up(
     pcap: Path | None = None,
     trace: Path | None = None,
     only: Sequence[str] = (),
+    check_races: bool = False,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[RunningNic]:
     """Start the NICs of a topology that do not run, in the background; return them when they serve."""
     instance = Instance.start(
-        topology, fabric=fabric, pcap=pcap, trace=trace, only=only, attached=False, progress=progress
+        topology,
+        fabric=fabric,
+        pcap=pcap,
+        trace=trace,
+        only=only,
+        attached=False,
+        check_races=check_races,
+        progress=progress,
     )
     try:
         return instance.detach()

@@ -77,8 +77,11 @@ class World:
         seed: int = 1,
         faults: FaultRates | None = None,
         timings: Timings = TIMINGS,
+        check_races: bool = False,
     ) -> None:
-        self.simulation = Simulation(nic_configs(transport, timings, seed), seed=seed, faults=faults)
+        self.simulation = Simulation(
+            nic_configs(transport, timings, seed), seed=seed, faults=faults, check_races=check_races
+        )
         self.simulation.load_program("compute0", "p4/kvmatch.p4")
         self.simulation.load_firmware("compute0", "firmware/kv_requestor.py")
         for name in STORAGE:
@@ -105,18 +108,18 @@ class World:
 
     def poison(self, slot: int) -> None:
         """Fill a slot with a pattern that no cache holds."""
-        self.resume.memory[slot].array.view(np.uint8).fill(POISON)
+        self.resume.memory[slot].view("w").view(np.uint8).fill(POISON)
 
     def bytes_of(self, slot: int) -> bytes:
         """What lies in a slot."""
-        return bytes(self.resume.memory[slot].array.tobytes())
+        return bytes(self.resume.memory[slot].view("r").tobytes())
 
     def leave(self, session: bytes, token_count: int = 32) -> Kv:
         """Produce a session's KV in a slot, layer by layer, have it stored, publish it, give the slot up."""
         tokens = tuple(int(token) for token in self.random.integers(0, 1 << 16, token_count))
         slot = self.resume.take()
         array = self.resume.memory[slot].array
-        array.view(np.uint8).fill(POISON)
+        self.poison(slot)
         chunks = chunks_of(LAYOUT, tokens, model="made up", salt=b"tests")
         base = self.store.produced.success
         self.store.arm(
@@ -128,6 +131,9 @@ class World:
         blocks = LAYOUT.blocks_of(token_count)
         for layer in range(LAYOUT.layers):
             content = self.random.integers(0, 256, array[layer, :, :blocks].nbytes, np.uint8)
+            layer_bytes = array.nbytes // LAYOUT.layers
+            span = self.resume.spans[slot][layer * layer_bytes : (layer + 1) * layer_bytes]
+            self.resume.memory[slot].view("w", span)
             array[layer, :, :blocks] = content.view(np.float32).reshape(array[layer, :, :blocks].shape)
             self.store.produced.trigger_after(self.stream)
         self.store.wait()
