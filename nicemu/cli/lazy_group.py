@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import IntEnum
 from importlib import import_module
 from typing import Any
 
@@ -65,7 +66,9 @@ class LazyGroup(click.Group):
         try:
             return super().invoke(ctx)
         except NicemuError as error:
-            raise click.ClickException(str(error)) from error
+            code = getattr(error, "code", None)  # of a refused request of the control plane
+            told = f"{code.name} ({int(code)}): {error}" if isinstance(code, IntEnum) else str(error)
+            raise click.ClickException(told) from error
         except OSError as error:
             if error.filename is None:
                 raise

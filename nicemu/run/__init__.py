@@ -11,21 +11,28 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .block_io import BlockDevice, FileBlockIo, MemoryBlockIo, create_namespace_file
+    from .compiled_datapath import compile_datapath
+    from .folders import ScratchFolder
     from .process import run_nic_process
-    from .running import RunningNic, ask, find_nic, running_nics, take_down
-    from .simulation import SimulatedConnection, Simulation, SteppedStream
-    from .supervisor import Instance, bring_up, compile_datapath
+    from .running import RunningNic, ask, find_nic, known_nics, running_nics, take_down
+    from .simulation import SimulatedConnection, Simulation
+    from .stage import Chooser, Stage, on_stage
+    from .stepped_stream import SteppedStream
+    from .supervisor import Instance, bring_up
     from .topology import Topology, load_topology
     from .warm_up import compile_everything
 
 __all__ = [
     "BlockDevice",
+    "Chooser",
     "FileBlockIo",
     "Instance",
     "MemoryBlockIo",
     "RunningNic",
+    "ScratchFolder",
     "SimulatedConnection",
     "Simulation",
+    "Stage",
     "SteppedStream",
     "Topology",
     "ask",
@@ -34,7 +41,9 @@ __all__ = [
     "compile_everything",
     "create_namespace_file",
     "find_nic",
+    "known_nics",
     "load_topology",
+    "on_stage",
     "run_nic_process",
     "running_nics",
     "take_down",
@@ -42,10 +51,14 @@ __all__ = [
 
 _PLACES = {
     "block_io": ("BlockDevice", "FileBlockIo", "MemoryBlockIo", "create_namespace_file"),
+    "compiled_datapath": ("compile_datapath",),
+    "folders": ("ScratchFolder",),
     "process": ("run_nic_process",),
-    "running": ("RunningNic", "ask", "find_nic", "running_nics", "take_down"),
-    "simulation": ("SimulatedConnection", "Simulation", "SteppedStream"),
-    "supervisor": ("Instance", "bring_up", "compile_datapath"),
+    "running": ("RunningNic", "ask", "find_nic", "known_nics", "running_nics", "take_down"),
+    "simulation": ("SimulatedConnection", "Simulation"),
+    "stage": ("Chooser", "Stage", "on_stage"),
+    "stepped_stream": ("SteppedStream",),
+    "supervisor": ("Instance", "bring_up"),
     "topology": ("Topology", "load_topology"),
     "warm_up": ("compile_everything",),
 }

@@ -10,9 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from nicemu.abi import SharedMemory
+from nicemu.abi import Event, EventLog, SharedMemory
 from nicemu.clock import VirtualClock
 from nicemu.errors import ControlError, NicemuError, NvmeStatus, P4RuntimeCode, UsageError
 from nicemu.fabric import FaultPort, FaultRates, Port, loopback_pair
@@ -30,16 +28,18 @@ from nicemu.nic import (
     shared_backings,
 )
 from nicemu.p4 import compile_program
-from nicemu.pcie import Backing, load_u64, store_u64
+from nicemu.pcie import Backing
 from nicemu.pipeline import Engine, Exact, TableEntry
-from nicemu.programs import find_program, load_module
+from nicemu.programs import find_program
 from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
 from nicemu.timing import Resource
 
 from .block_io import MemoryBlockIo
+from .small_steps import About, SmallSteps
+from .stage import Chooser, enter_stage
+from .stepped_stream import SteppedStream
 
 _DESTINATION_IP = slice(30, 34)
-SYNCHRONIZE_NS = 3_600_000_000_000
 
 
 class Simulation:
@@ -47,6 +47,7 @@ class Simulation:
 
     Give it the NICs, then programs and firmware, then let hosts and clients act; `run_until_idle` carries out
     what follows. `faults` spoils the frames between NICs, seeded. `trace` holds one line an event.
+    A `chooser` says what happens next wherever several things could; see `small_steps.py`.
     """
 
     def __init__(
@@ -56,10 +57,16 @@ class Simulation:
         compiled: bool = False,
         seed: int = 1,
         faults: FaultRates | None = None,
+        chooser: Chooser | None = None,
+        check_races: bool = False,
     ) -> None:
+        self.host_log: EventLog | None = None
+        self._logs: list[list[Event]] = []
+        if check_races:
+            self.host_log = self._new_log("host", "the host")
         self.clock = VirtualClock()
         self.trace: list[str] = []
-        self._events: list[tuple[int, int, Callable[[], None]]] = []
+        self.events: list[tuple[int, int, Callable[[], None], About]] = []
         self._sequence = 0
         self._awaited: list[tuple[Callable[[], bool], Callable[[], None]]] = []
         self.nics: dict[str, SmartNic] = {}
@@ -68,11 +75,16 @@ class Simulation:
         self.clients: dict[bytes, deque[bytes]] = {}
         self._ports: dict[tuple[str, bool], tuple[Port, Port]] = {}
         self._links: dict[str, Resource] = {}
+        self.chooser: Chooser | None = None
+        self._small: SmallSteps | None = None
+        self._streams = 0
         rng = random.Random(seed)
         for config in configs:
             nic = SmartNic(config, compiled=compiled)
             nic.observe = self._observer(config.name)
             self.nics[config.name] = nic
+            if check_races:
+                nic.notes.begin(self._new_log("nic", config.name))
             self.admins[config.name] = Admin(nic)
             for entry in config.namespaces:
                 self.disks[config.name] = MemoryBlockIo(
@@ -86,6 +98,29 @@ class Simulation:
                 self._ports[config.name, roce] = (spoilt, receiver)
             self._links[config.name] = Resource(config.timings.link)
         self._attach_all()
+        of_stage = enter_stage(self)
+        self.step_by(chooser or of_stage)
+
+    def step_by(self, chooser: Chooser | None) -> None:
+        """Let `chooser` say what happens next from now on; None: nobody."""
+        if self._small is not None:
+            self._small.close()
+        self.chooser = chooser
+        self._small = None if chooser is None else SmallSteps(self, chooser)
+
+    def _new_log(self, kind: str, name: str) -> EventLog:
+        self._logs.append([])
+        return EventLog(kind, name, self._logs[-1].append)
+
+    @property
+    def logs(self) -> list[list[Event]]:
+        """What host and NICs have put down of themselves; nothing without `check_races`.
+
+        `nicemu.testing.check_races` makes a report of it.
+        """
+        for nic in self.nics.values():
+            nic.notes.drain()
+        return self._logs
 
     def _observer(self, name: str) -> Callable[[str, str, dict[str, Any]], None]:
         def observe(block: str, what: str, details: dict[str, Any]) -> None:
@@ -125,24 +160,29 @@ class Simulation:
 
     # Time
 
-    def schedule(self, when_ns: int, action: Callable[[], None]) -> None:
-        """Have `action` happen at a virtual time."""
+    def schedule(self, when_ns: int, action: Callable[[], None], about: About | None = None) -> None:
+        """Have `action` happen at a virtual time; `about` tells a chooser what it is."""
         self._sequence += 1
-        heapq.heappush(self._events, (when_ns, self._sequence, action))
+        about = about or About(("scheduled", self._sequence), "something that was scheduled happens")
+        heapq.heappush(self.events, (when_ns, self._sequence, action, about))
 
     def when(self, is_true: Callable[[], bool], action: Callable[[], None]) -> None:
         """Have `action` happen as soon as `is_true()`; it is asked whenever something has happened."""
         self._awaited.append((is_true, action))
 
-    def _look_at_awaited(self) -> bool:
+    def look_at_awaited(self) -> bool:
+        """Let happen what `when` was given and is due; False if nothing is."""
         ready = [action for is_true, action in self._awaited if is_true()]
         self._awaited = [entry for entry in self._awaited if entry[1] not in ready]
         for action in ready:
             action()
         return bool(ready)
 
-    def _settle(self) -> None:
+    def settle(self) -> None:
         """Run every NIC until none has anything due now, moving effects as they come."""
+        if self._small is not None:
+            self._small.settle()
+            return
         now_ns = self.clock.now_ns()
         busy = True
         while busy:
@@ -152,26 +192,33 @@ class Simulation:
                 busy |= nic.settle() > 0
                 for effect in nic.take_effects():
                     busy = True
-                    self._perform(name, nic, effect)
-            busy |= self._look_at_awaited()
+                    self.perform(name, nic, effect)
+            busy |= self.look_at_awaited()
 
-    def _perform(self, name: str, nic: SmartNic, effect: SendFrames | PerformIo) -> None:
+    def perform(self, name: str, nic: SmartNic, effect: SendFrames | PerformIo) -> None:
+        """Carry out what a NIC wants done outside it."""
         now_ns = self.clock.now_ns()
         if isinstance(effect, PerformIo):
             disk = self.disks[name]
             disk.submit(effect.io)
             for tag, status in disk.take_completions():
                 at_ns = max(now_ns, effect.io.target_ns)
-                self.schedule(at_ns, self._dma_teller(nic, tag, status))
+                about = About(("io", name, tag), f"{name}: block I/O {tag} ends")
+                self.schedule(at_ns, self._dma_teller(nic, tag, status), about)
             return
         sender, receiver = self._ports[name, effect.roce]
         sender.send(list(effect.frames))
         for frame in receiver.receive(1 << 16):
             arrives_ns = self._links[name].complete_at(len(frame), now_ns)
-            self.schedule(arrives_ns, lambda frame=frame: self._deliver(frame, effect.roce))  # type: ignore[misc]
+            to = ".".join(map(str, frame[_DESTINATION_IP]))
+            about = About(("link", name, to), f"a frame of {len(frame)} bytes from {name} reaches {to}")
+            self.schedule(arrives_ns, self._deliverer(frame, effect.roce), about)
 
     def _dma_teller(self, nic: SmartNic, tag: int, status: NvmeStatus) -> Callable[[], None]:
         return lambda: nic.on_dma_complete(tag, self.clock.now_ns(), status)
+
+    def _deliverer(self, frame: bytes, roce: bool) -> Callable[[], None]:
+        return lambda: self._deliver(frame, roce)
 
     def _deliver(self, frame: bytes, roce: bool) -> None:
         destination = frame[_DESTINATION_IP]
@@ -182,23 +229,24 @@ class Simulation:
         if destination in self.clients:
             self.clients[destination].append(frame)
 
-    def _soonest_deadline_ns(self) -> int | None:
+    def soonest_deadline_ns(self) -> int | None:
+        """When a NIC wants to look at its timers."""
         deadlines = [nic.next_deadline_ns() for nic in self.nics.values()]
         return min((when for when in deadlines if when is not None), default=None)
 
-    def _next_ns(self) -> int | None:
+    def next_ns(self) -> int | None:
         """When something happens next; None if nothing is left to happen."""
-        soonest = self._soonest_deadline_ns()
-        if self._events and (soonest is None or self._events[0][0] < soonest):
-            return self._events[0][0]
+        soonest = self.soonest_deadline_ns()
+        if self.events and (soonest is None or self.events[0][0] < soonest):
+            return self.events[0][0]
         return soonest
 
     def step(self) -> bool:
         """Carry out what is due now, or else move time to the next event; False if nothing is left."""
-        self._settle()
-        soonest = self._soonest_deadline_ns()
-        if self._events and (soonest is None or self._events[0][0] <= soonest):
-            when_ns, _, action = heapq.heappop(self._events)
+        self.settle()
+        soonest = self.soonest_deadline_ns()
+        if self.events and (soonest is None or self.events[0][0] <= soonest):
+            when_ns, _, action, _ = heapq.heappop(self.events)
             self.clock.advance_to(max(when_ns, self.clock.now_ns()))
             action()
         elif soonest is not None:
@@ -207,12 +255,16 @@ class Simulation:
                 nic.on_timer(self.clock.now_ns())
         else:
             return False
-        self._settle()
+        self.settle()
         return True
 
     def run_until_idle(self, limit_ns: int = 60_000_000_000) -> None:
         """Step until nothing is left to happen. Raises: NicemuError if that takes more than `limit_ns`."""
         end_ns = self.clock.now_ns() + limit_ns
+        if self._small is not None:
+            if not self._small.run_until_idle(end_ns):
+                raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
+            return
         while self.step():
             if self.clock.now_ns() > end_ns:
                 raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
@@ -220,9 +272,11 @@ class Simulation:
     def run_until(self, is_true: Callable[[], bool], limit_ns: int) -> bool:
         """Step until `is_true()`; False if that does not happen within `limit_ns`, which have then passed."""
         end_ns = self.clock.now_ns() + limit_ns
-        self._settle()
+        if self._small is not None:
+            return self._small.run_until(is_true, end_ns)
+        self.settle()
         while not is_true():
-            when_ns = self._next_ns()
+            when_ns = self.next_ns()
             if when_ns is None or when_ns > end_ns:
                 self.clock.advance_to(end_ns)
                 return is_true()
@@ -247,7 +301,8 @@ class Simulation:
 
     def stream(self) -> SteppedStream:
         """Return a stream whose kernels run at once and whose stores happen in virtual time."""
-        return SteppedStream(self)
+        self._streams += 1
+        return SteppedStream(self, number=self._streams)
 
 
 class SimulatedConnection:
@@ -259,13 +314,14 @@ class SimulatedConnection:
         self.nic_name = name
         self._owner: Owner = self._nic.open_owner()
         self.bar: SharedMemory = self._owner.bar
+        self.log = simulation.host_log
 
     def request(self, operation: str, **operands: Any) -> dict[str, Any]:  # noqa: ANN401
         """Ask the NIC's control side."""
         if operation == "connect":
             return self._connect(**operands)
         reply = self._simulation.admins[self.nic_name].handle(self._owner, operation, operands)
-        self._simulation.run_until(lambda: True, 0)
+        self._simulation.settle()
         return reply
 
     def _connect(self, peer: str, private_data: dict[str, int]) -> dict[str, Any]:
@@ -283,7 +339,7 @@ class SimulatedConnection:
 
     def notify(self) -> None:
         """Let the NICs see what changed."""
-        self._simulation.run_until(lambda: True, 0)
+        self._simulation.settle()
 
     def wait(
         self, is_true: Callable[[], bool], timeout_s: float, wake: tuple[int, int] | None = None
@@ -312,6 +368,8 @@ class SimulatedConnection:
 
     def close(self) -> None:
         """Close the owner; peers of its queue pairs hear of it."""
+        if self._simulation.chooser is not None:
+            self._simulation.settle()  # a host that went on early may have left something to do
         pairs = self._nic.queue_pairs
         remote = {qp: (pairs.numbers[qp], pairs.remote_numbers.get(qp)) for qp in self._owner.queue_pairs}
         now_ns = self._simulation.clock.now_ns()
@@ -319,74 +377,3 @@ class SimulatedConnection:
             peer, number = remote[qp]
             if number is not None:
                 self._simulation.nics[peer].disconnected(number, now_ns)
-
-
-class SteppedStream:
-    """Implements `nicemu.host.Stream` in virtual time: work in order, each kernel `cost_ns` long."""
-
-    def __init__(self, simulation: Simulation, cost_ns: int = 0) -> None:
-        self._simulation = simulation
-        self._cost_ns = cost_ns
-        self._work: deque[tuple[Callable[[], bool], Callable[[], object], int]] = deque()
-        self._is_busy = False
-        self._kernels: Any = None
-        self._results: list[Any] = []
-
-    def _put(
-        self, action: Callable[[], object], cost_ns: int = 0, may_begin: Callable[[], bool] = lambda: True
-    ) -> None:
-        self._work.append((may_begin, action, cost_ns))
-        self._begin()
-
-    def _begin(self) -> None:
-        """Begin what stands first, once it may: the simulation asks again whenever something happened."""
-        if self._is_busy or not self._work:
-            return
-        may_begin, action, cost_ns = self._work[0]
-        if not may_begin():
-            self._simulation.when(may_begin, self._begin)
-            return
-        self._is_busy = True
-        self._work.popleft()
-        self._simulation.schedule(self._simulation.clock.now_ns() + cost_ns, lambda: self._end(action))
-
-    def _end(self, action: Callable[[], object]) -> None:
-        self._is_busy = False
-        action()
-        self._begin()
-
-    def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
-        """Load a kernel module."""
-        arrays: dict[str, np.ndarray[Any, Any]] = {name: piece.array for name, piece in memory.items()}
-        self._kernels = load_module(find_program(path)).kernels(arrays, **settings)
-
-    def launch(self, kernel: str, **operands: Any) -> None:  # noqa: ANN401
-        """Put a kernel into the stream; its effects are there when its time is over."""
-        function = getattr(self._kernels, kernel)
-        self._put(lambda: self._results.append(function(**operands)), self._cost_ns)
-
-    def submit(self, work: Callable[[], Any]) -> None:
-        """Put a function into the stream; what it returns is a result as a kernel's."""
-        self._put(lambda: self._results.append(work()), self._cost_ns)
-
-    def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
-        """Store when the work before it is done."""
-        self._put(lambda: store_u64(memory.address + offset_bytes, value))
-
-    def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
-        """Go on when the 8 bytes are `value` or more."""
-        self._put(lambda: None, 0, lambda: load_u64(memory.address + offset_bytes) >= value)
-
-    def synchronize(self) -> list[Any]:
-        """Advance to the end of the stream.
-
-        Raises: NicemuError if it does not end: it waits for a counter that nothing will count.
-        """
-        finished = self._simulation.run_until(lambda: not self._work and not self._is_busy, SYNCHRONIZE_NS)
-        if not finished:
-            raise NicemuError(f"{len(self._work)} items of the stream do not begin")
-        results, self._results = self._results, []
-        return results
-
-    def close(self) -> None:
-        """Nothing is held."""

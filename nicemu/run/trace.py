@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ class TraceWriter:
         self._name = name
         self._pid = os.getpid()
         self._rows: dict[str, int] = {}
+        self._spans = 0
+        self._open: dict[str, deque[int]] = {}
         self._events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "pid": self._pid, "tid": 0, "args": {"name": name}}
         ]
@@ -48,20 +51,26 @@ class TraceWriter:
 
         def observe(block: str, what: str, details: dict[str, Any]) -> None:
             if len(self._events) < MAX_EVENTS:
-                duration_ns = details.pop("duration_ns", 0)
-                self._events.append(
-                    {
-                        "name": what,
-                        "ph": "X",
-                        "ts": (now() - duration_ns) / 1000,
-                        "dur": max(duration_ns / 1000, 1.0),
-                        "pid": self._pid,
-                        "tid": self._row(block),
-                        "args": details,
-                    }
-                )
+                self._events.append(self._event(block, what, details, now() / 1000))
 
         return observe
+
+    def _event(self, block: str, what: str, details: dict[str, Any], now_us: float) -> dict[str, Any]:
+        """Return an instant, or one end of a span: a firmware task, a block I/O."""
+        event = {"name": what, "ts": now_us, "pid": self._pid, "tid": self._row(block), "args": details}
+        if block == "firmware" and what in ("start", "end"):
+            task = str(details["task"])
+            if what == "start":
+                self._spans += 1
+                self._open.setdefault(task, deque()).append(self._spans)
+                return event | {"name": task, "cat": block, "ph": "b", "id": self._spans}
+            if self._open.get(task):  # tasks of one name are told apart by their order alone
+                return event | {"name": task, "cat": block, "ph": "e", "id": self._open[task].popleft()}
+        if block == "nvme" and "tag" in details:
+            end = what == "done"
+            kind = "block I/O"
+            return event | {"name": kind, "cat": block, "ph": "e" if end else "b", "id": details["tag"]}
+        return event | {"ph": "i", "s": "t"}
 
     def close(self, statistics: dict[str, int], now_ns: int) -> None:
         """Write the part, with the NIC's final counts."""

@@ -24,7 +24,16 @@ from nicemu.p4 import CompileError, compile_text
 from nicemu.run import Instance, load_topology
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/triggers.md", "docs/firmware.md", "docs/p4.md", "docs/topology.md")
+PAGES = (
+    "README.md",
+    "docs/triggers.md",
+    "docs/firmware.md",
+    "docs/p4.md",
+    "docs/topology.md",
+    "docs/libfabric.md",
+    "docs/races.md",
+    "docs/testing.md",
+)
 TOPOLOGY = "examples/two_storage_nodes.toml"
 TIMEOUT_S = 300.0
 GONE_S = 20.0

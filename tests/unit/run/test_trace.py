@@ -17,20 +17,44 @@ def test_a_trace_has_a_row_for_each_block_and_times_in_microseconds(tmp_path: Pa
     writer = TraceWriter(path, "nic0")
     observe = writer.observer(lambda: 5_000)
     observe("rdma", "arrival", {"bytes": 8})
-    observe("nvme", "read", {"duration_ns": 2_000})
-    observe("rdma", "arrival", {"bytes": 9})
+    observe("pipeline", "drop", {})
     writer.close({"fired": 3}, 9_000)
-    assert merge_traces(path) == 7
+    assert merge_traces(path) == 6
     events = json.loads(path.read_text())["traceEvents"]
     rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
-    assert sorted(rows.values()) == ["nvme", "rdma"]
-    happened = [(rows[e["tid"]], e["name"], e["ts"], e["dur"], e["args"]) for e in events if e["ph"] == "X"]
-    assert happened == [
-        ("rdma", "arrival", 5.0, 1.0, {"bytes": 8}),
-        ("nvme", "read", 3.0, 2.0, {}),
-        ("rdma", "arrival", 5.0, 1.0, {"bytes": 9}),
-    ]
+    assert sorted(rows.values()) == ["pipeline", "rdma"]
+    happened = [(rows[e["tid"]], e["name"], e["ts"], e["args"]) for e in events if e.get("s") == "t"]
+    assert happened == [("rdma", "arrival", 5.0, {"bytes": 8}), ("pipeline", "drop", 5.0, {})]
     assert [e["args"] for e in events if e["name"] == "statistics"] == [{"fired": 3}]
+
+
+def test_firmware_tasks_and_block_ios_are_spans_from_their_start_to_their_end(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    writer = TraceWriter(path, "nic0")
+    now_ns = 0
+    observe = writer.observer(lambda: now_ns)
+    for now_ns, block, what, details in (  # noqa: B007 - the clock reads it
+        (1_000, "firmware", "start", {"task": "fetch"}),
+        (2_000, "nvme", "read", {"tag": 7, "bytes": 4096}),
+        (3_000, "firmware", "start", {"task": "fetch"}),
+        (4_000, "nvme", "done", {"tag": 7, "status": "SUCCESS"}),
+        (5_000, "firmware", "end", {"task": "fetch"}),
+        (6_000, "firmware", "end", {"task": "fetch"}),
+        (7_000, "firmware", "end", {"task": "of before the trace"}),
+    ):
+        observe(block, what, details)
+    writer.close({}, 9_000)
+    merge_traces(path)
+    events = json.loads(path.read_text())["traceEvents"]
+    spans = [(e["cat"], e["name"], e["id"], e["ph"], e["ts"]) for e in events if e["ph"] in "be"]
+    assert spans == [
+        ("firmware", "fetch", 1, "b", 1.0),
+        ("nvme", "block I/O", 7, "b", 2.0),
+        ("firmware", "fetch", 2, "b", 3.0),
+        ("nvme", "block I/O", 7, "e", 4.0),
+        ("firmware", "fetch", 1, "e", 5.0),
+        ("firmware", "fetch", 2, "e", 6.0),
+    ]
 
 
 def test_parts_are_put_together_and_removed(tmp_path: Path) -> None:
