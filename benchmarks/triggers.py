@@ -11,6 +11,7 @@ Run: python benchmarks/triggers.py [--json]
 
 from __future__ import annotations
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -23,6 +24,8 @@ import numpy as np
 
 from nicemu import trigger
 from nicemu.abi import ARMED, CommandCode, Limits, Opcode, pack_program
+from nicemu.errors import NicemuError
+from nicemu.fabric import LibfabricTarget
 from nicemu.firmware import load_firmware
 from nicemu.host import Nic
 from nicemu.hot import Int, hot
@@ -39,6 +42,8 @@ PROBES: Final = 64
 ROUNDS: Final = 7
 FAR: Final = 1 << 40
 """Thresholds that nothing reaches begin here."""
+SOCKETS_DEPTHS: Final = (100, 1_000, 10_000)
+SOCKETS_WRITES: Final = 200
 ORDERS: Final = ("ascending", "random", "descending")
 
 
@@ -207,6 +212,56 @@ def measure(report: Any, world: World, count: int) -> None:  # noqa: ANN401 - lo
     report.add(f"program.{count}.pack_in_python", (time.perf_counter_ns() - built) / count, "ns")
 
 
+def sockets(report: Any) -> None:  # noqa: ANN401 - loaded by path
+    """Measure libfabric's `sockets` provider the same way, in this process, if it is here.
+
+    Calls go through cffi, about a microsecond each; its arming is measured by the Python call.
+    """
+    try:
+        target = LibfabricTarget("sockets")
+    except NicemuError as error:
+        print(f"# sockets: {error}", file=sys.stderr)
+        return
+    with target:
+        loopback = target.loopback()
+        memory = target.allocate((8 * SOCKETS_WRITES,))
+        local = target.register(memory)
+        remote = target.remote(target.register(memory, qp_num=loopback.peer_qp_num), loopback.qp_num)
+        for depth in SOCKETS_DEPTHS:
+            waiting, target_counter = target.counters("waiting", "target")
+            with target.program("waiting") as program:
+                for threshold in range(depth):
+                    program.when(waiting >= (1 << 30) + threshold).add(target_counter)
+            program.arm()
+            samples = []
+            for _ in range(ROUNDS * 20):
+                begun = time.perf_counter_ns()
+                waiting.add(1)
+                samples.append(time.perf_counter_ns() - begun)
+            report.add(f"sockets.add_fires_nothing.{depth}", median(samples), "ns")
+            begun = time.perf_counter_ns()
+            waiting.add(1 << 30)
+            waiting.add(depth)
+            while target_counter.read()[0] < depth:
+                pass
+            fired = depth * 1e3 / (time.perf_counter_ns() - begun)
+            report.add(f"sockets.counter_operations.fan_out.{depth}", fired, "M/s")
+        go, done = target.counters("go", "done")
+        rates = []
+        for number in range(1, ROUNDS + 1):
+            with target.program("writes") as program:
+                for place in range(SOCKETS_WRITES):
+                    part = slice(8 * place, 8 * place + 8)
+                    program.when(go >= number).write(local[part], remote[part], then=done)
+            program.arm()
+            begun = time.perf_counter_ns()
+            go.add(1)
+            while done.read()[0] < number * SOCKETS_WRITES:
+                pass
+            rates.append(SOCKETS_WRITES * 1e3 / (time.perf_counter_ns() - begun))
+        report.add("sockets.writes.8_bytes", median(rates), "M/s")
+
+
 def main() -> None:
     """Measure and print."""
     report = reports.Report("triggers")
@@ -231,6 +286,8 @@ def main() -> None:
         world = World(Path(stack.enter_context(tempfile.TemporaryDirectory())))
         for count in (10_000, 100_000):
             measure(report, world, count)
+    sockets(report)
+    report.add("busy_cores", 1, "count")
     report.write()
 
 
