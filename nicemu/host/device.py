@@ -36,11 +36,11 @@ from nicemu.abi import (
 )
 from nicemu.errors import NicemuError, ResourceError, UsageError
 from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
-from nicemu.wire import Ethernet, UdpFrame, encode_udp_frame
 
 from .completion import CompletionQueue
 from .counter import Counter
 from .one_at_a_time import one_at_a_time
+from .peer import Packet, Peer
 from .program import ArmableProgram
 from .recording import LoggedConnection
 
@@ -82,48 +82,6 @@ class Memory:
         if span is None:
             return self.array
         return self.array.reshape(-1).view(np.uint8)[first : first + length]
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """A connected peer NIC: the local queue pair, and what its firmware granted."""
-
-    name: str
-    number: int
-    qp_num: int
-    private_data: dict[str, int]
-
-    def span(self, address: int, length_bytes: int, rkey: int) -> RemoteSpan:
-        """Name memory of the peer."""
-        return RemoteSpan(self.qp_num, address, length_bytes, rkey)
-
-
-@dataclass(frozen=True, slots=True)
-class Packet:
-    """A packet from the NIC. `info`: what the NIC did for it, (0,) for nothing; see the firmware that did
-    it.
-    """
-
-    frame: bytes
-    info: tuple[int, ...]
-
-    @property
-    def payload(self) -> bytes:
-        """The UDP payload. Raises: MalformedError for a packet that is not UDP over IPv4."""
-        return bytes(UdpFrame.decode(self.frame).payload)
-
-    def reply(self, payload: bytes) -> bytes:
-        """Return the frame that carries `payload` back to where this packet came from."""
-        parts = UdpFrame.decode(self.frame)
-        ethernet = Ethernet(parts.ethernet.source, parts.ethernet.destination, parts.ethernet.ethertype)
-        return encode_udp_frame(
-            ethernet,
-            parts.ip.destination,
-            parts.ip.source,
-            parts.udp.destination_port,
-            parts.udp.source_port,
-            payload,
-        )
 
 
 class Nic:
@@ -426,6 +384,13 @@ class Nic:
         """Connect a queue pair to a peer NIC's firmware; `private_data` is what its `@on_connect` reads."""
         reply = self.connection.request("connect", peer=peer, private_data=private_data)
         return Peer(peer, int(reply["number"]), int(reply["qp_num"]), dict(reply["private_data"]))
+
+    def disconnect(self, peer: Peer, force: bool = False) -> None:
+        """Give a queue pair back; the peer's firmware hears of it.
+
+        Raises: UsageError (EBUSY) while armed work names it; `force` cancels that work.
+        """
+        self.connection.request("disconnect", qp_num=peer.qp_num, force=force)
 
     def connected_peers(self) -> list[str]:
         """Return the peers that this process has a working queue pair to; one that was lost is missing."""

@@ -8,15 +8,13 @@ import random
 import weakref
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
-from ipaddress import IPv4Address
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from nicemu.abi import Access, WorkCompletion, registers
 from nicemu.errors import NicemuError, NvmeStatus, ResourceError, VerbsStatus
 from nicemu.firmware import (
     Arrival,
-    Connection,
     Event,
     HookError,
     LandingSlot,
@@ -29,13 +27,14 @@ from nicemu.firmware import (
 from nicemu.hot import interpreted
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import Engine
-from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES, RoceEngine, close_queues
+from nicemu.rdma import RoceEngine, close_queues
 from nicemu.trigger import TriggerUnit
 
 from . import datapath, firing
 from .arena import FIRMWARE, STAT_NAMES, new_arena
-from .card import SERVICE_PD, FirmwareCard
+from .card import FirmwareCard
 from .config import NicConfig
+from .connections import Connections
 from .control import ControlRings, Record
 from .control_work import ControlWork
 from .effects import Effect, PerformIo, SendFrames
@@ -94,6 +93,7 @@ class SmartNic:
         self.nic = Nic(self.card)
         self.firmware = Registry()
         self.packets = PacketPath(self)
+        self.connections = Connections(self)
         self.control_work = ControlWork(self)
         self.windows = Windows(self, compiled)
         self.start_error = ""
@@ -349,7 +349,8 @@ class SmartNic:
             self.memory.free_firmware()
         return lost
 
-    def _call_hook(self, name: str, hook: Callable[..., Any], operand: object) -> Any:  # noqa: ANN401
+    def call_hook(self, name: str, hook: Callable[..., Any], operand: object) -> Any:  # noqa: ANN401
+        """Call a plain function of the script, bracketed as a step; its fault is counted."""
         try:
             return self.scheduler.call(name, lambda: hook(self.nic, operand))
         except NicemuError as error:
@@ -357,68 +358,6 @@ class SmartNic:
             if isinstance(error, HookError):
                 self.drops[error.fault] += 1
             raise
-
-    # Connections
-
-    def begin_connect(
-        self, owner: Owner, peer_name: str, flags: int, private_data: dict[str, int]
-    ) -> tuple[int, dict[str, Any]]:
-        """Create a queue pair of a host process; return its number and what the peer has to know."""
-        peer = self.queue_pairs.peer(peer_name)
-        first_queue = owner.number * registers.QUEUE_COUNT
-        qp = self.queue_pairs.create(peer, owner.pd, owner.number, flags, first_queue)
-        owner.queue_pairs.add(qp)
-        return qp, self.queue_pairs.offer(qp, private_data)
-
-    def end_connect(self, owner: Owner, qp: int) -> None:
-        """Take a queue pair of a host process back, which its peer refused."""
-        owner.queue_pairs.discard(qp)
-        with self.rings.paused():
-            self.queue_pairs.destroy(qp)
-
-    def accept_connect(self, offer: dict[str, Any], now_ns: int) -> dict[str, Any]:
-        """A peer connects to this NIC's firmware: create the other queue pair, ready to send, and answer.
-
-        Raises: NicemuError if the firmware takes no connections or the offer makes no sense; nothing is kept.
-        """
-        self.now_ns = now_ns
-        if self.firmware.connect is None:
-            raise NicemuError(
-                f"the firmware of {self.config.name} takes no connections (it has no @on_connect)"
-            )
-        peer = self.queue_pairs.peer(str(offer.get("nic")), str(offer.get("ip")))
-        flags = FLAG_IMPLICIT_RECEIVES | FLAG_ARRIVAL_EVENTS
-        qp = self.queue_pairs.create(peer, SERVICE_PD, FIRMWARE, flags, -1)
-        try:
-            self.queue_pairs.connect(qp, offer)
-            address = int(IPv4Address(peer.ip))
-            connection = Connection(peer.name, address, qp, dict(offer["private_data"]))
-            private = self._call_hook("on_connect", self.firmware.connect, connection)
-            if not isinstance(private, dict) or not all(isinstance(word, int) for word in private.values()):
-                raise NicemuError(f"@on_connect returned {private!r}; a dict of numbers was expected")
-        except Exception:
-            with self.rings.paused():
-                self.queue_pairs.destroy(qp)
-            raise
-        self.settle()
-        return self.queue_pairs.offer(qp, private)
-
-    def disconnected(self, qp: int, now_ns: int) -> None:
-        """The other end of a queue pair is gone: the firmware's goes too, a host process's is in error."""
-        self.now_ns = now_ns
-        if qp not in self.queue_pairs.numbers:
-            return
-        if self.arena.rdma.queue_pairs[qp].owner != FIRMWARE:
-            with self.rings.paused():
-                self.queue_pairs.fail(qp)
-            self.settle()
-            return
-        if self.firmware.disconnect is not None:
-            with suppress(NicemuError):
-                self._call_hook("on_disconnect", self.firmware.disconnect, qp)
-        with self.rings.paused():
-            self.queue_pairs.destroy(qp)
-        self.settle()
 
     # Owners
 

@@ -162,6 +162,13 @@ class ControlSocket:
             self._wake_at(link, int(message["counter"]), int(message["threshold"]))
         elif operation == "connect":
             self._connect(link, str(message["peer"]), message["private_data"])
+        elif operation == "disconnect":
+            owner, _ = self._owner_of(link)
+            qp, force = int(message["qp_num"]), bool(message.get("force", False))
+            peer, number = self._device.connections.disconnect(owner, qp, force)
+            if number is not None:
+                self._links.disconnect(peer, number)
+            self._reply(link, {})
         elif operation == "describe":
             described = self._admin.describe()
             described["statistics"].update(self._port_statistics())
@@ -272,7 +279,7 @@ class ControlSocket:
                 refuse(error)
                 return
             try:
-                qp, offer = self._device.begin_connect(owner, peer, flags, private_data)
+                qp, offer = self._device.connections.begin(owner, peer, flags, private_data)
             except NicemuError as refusal:
                 refuse(str(refusal))
                 return
@@ -289,7 +296,7 @@ class ControlSocket:
                 self._device.queue_pairs.connect(qp, {**answer, "ip": places[peer]})
                 reply = {"qp_num": qp, "number": answer["number"], "private_data": answer["private_data"]}
             except (NicemuError, KeyError, TypeError, ValueError) as error:
-                self._device.end_connect(owner, qp)
+                self._device.connections.end(owner, qp)
                 self._links.decline(peer, message)
                 told = str(error) if isinstance(error, NicemuError) else f"an answer without sense: {error!r}"
                 refuse(told if told.startswith(peer) else f"{peer}: {told}")

@@ -311,7 +311,7 @@ class PeerLinks:
                 del self._offers[number]
                 offer.on_answer({"error": "the peer is gone"})
         for qp in lost:
-            self._device.disconnected(qp, self._now())
+            self._device.connections.lost(qp, self._now())
         self._device.drops["peer.lost"] += 1
 
     # Time
@@ -364,7 +364,7 @@ class PeerLinks:
         operation = message["op"]
         if operation == "offer":
             offer = {**message["offer"], "nic": name, "ip": self._places[name]}
-            answer = self._device.accept_connect(offer, self._now())
+            answer = self._device.connections.accept(offer, self._now())
             self._tell(name, {"op": "answer", "id": message["id"], "answer": answer})
         elif operation == "answer":
             offered = self._offers.get(int(message["id"]))
@@ -387,7 +387,7 @@ class PeerLinks:
 
     def _disconnect(self, name: str, qp: int) -> None:
         if self._device.queue_pairs.numbers.get(qp) == name:
-            self._device.disconnected(qp, self._now())
+            self._device.connections.lost(qp, self._now())
 
     def _forgotten(self, name: str, index: int) -> None:
         waiting = self._awaited.get(index)

@@ -320,6 +320,8 @@ class SimulatedConnection:
         """Ask the NIC's control side."""
         if operation == "connect":
             return self._connect(**operands)
+        if operation == "disconnect":
+            return self._disconnect(**operands)
         reply = self._simulation.admins[self.nic_name].handle(self._owner, operation, operands)
         self._simulation.settle()
         return reply
@@ -327,10 +329,16 @@ class SimulatedConnection:
     def _connect(self, peer: str, private_data: dict[str, int]) -> dict[str, Any]:
         flags = FLAG_IMPLICIT_RECEIVES | FLAG_IMMEDIATE_COUNTS
         now_ns = self._simulation.clock.now_ns()
-        qp, offer = self._nic.begin_connect(self._owner, peer, flags, private_data)
-        answer = self._simulation.nics[peer].accept_connect(offer, now_ns)
+        qp, offer = self._nic.connections.begin(self._owner, peer, flags, private_data)
+        answer = self._simulation.nics[peer].connections.accept(offer, now_ns)
         self._nic.queue_pairs.connect(qp, answer)
         return {"qp_num": qp, "number": answer["number"], "private_data": answer["private_data"]}
+
+    def _disconnect(self, qp_num: int, force: bool) -> dict[str, Any]:
+        peer, number = self._nic.connections.disconnect(self._owner, qp_num, force)
+        if number is not None:
+            self._simulation.nics[peer].connections.lost(number, self._simulation.clock.now_ns())
+        return {}
 
     def share(self, length_bytes: int, kind: str) -> tuple[SharedMemory, int]:
         """Allocate memory that the NIC maps too."""
@@ -376,4 +384,4 @@ class SimulatedConnection:
         for qp in self._nic.close_owner(self._owner, now_ns):
             peer, number = remote[qp]
             if number is not None:
-                self._simulation.nics[peer].disconnected(number, now_ns)
+                self._simulation.nics[peer].connections.lost(number, now_ns)

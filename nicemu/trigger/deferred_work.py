@@ -16,6 +16,7 @@ import numpy as np
 from nicemu.abi import POSTED, CommandStatus, FiringOrder, Opcode
 from nicemu.hot import Flag, Int, hot
 
+from .order import drawn, merge, merge_children, sort_by_key, unlink
 from .state import DUE, FREE, IN_FLIGHT, NONE, U64_MAX, WAITING, TriggerState
 
 _COUNTER_ADD = int(Opcode.COUNTER_ADD)
@@ -97,81 +98,6 @@ def value_of(state: TriggerState, counter: Int) -> Int:
 
 
 @hot
-def _before(state: TriggerState, one: Int, other: Int) -> Flag:
-    a = state.slots[one]
-    b = state.slots[other]
-    if a.threshold != b.threshold:
-        return a.threshold < b.threshold
-    return a.sequence < b.sequence
-
-
-@hot
-def _merge(state: TriggerState, one: Int, other: Int) -> Int:
-    if one == NONE:
-        return other
-    if other == NONE:
-        return one
-    if _before(state, other, one):
-        one, other = other, one
-    winner = state.slots[one]
-    loser = state.slots[other]
-    loser.next = winner.child
-    if winner.child != NONE:
-        state.slots[winner.child].prev = other
-    loser.prev = one
-    winner.child = other
-    return one
-
-
-@hot
-def _merge_children(state: TriggerState, slot: Int) -> Int:
-    """Make one heap of the children of `slot`: pair them left to right, then fold the pairs right to left."""
-    child = state.slots[slot].child
-    state.slots[slot].child = NONE
-    pairs = NONE
-    while child != NONE:
-        first = child
-        second = state.slots[first].next
-        child = NONE
-        if second != NONE:
-            child = state.slots[second].next
-            state.slots[second].next = NONE
-            state.slots[second].prev = NONE
-        state.slots[first].next = NONE
-        state.slots[first].prev = NONE
-        pair = _merge(state, first, second)
-        state.slots[pair].next = pairs
-        pairs = pair
-    root = NONE
-    while pairs != NONE:
-        following = state.slots[pairs].next
-        state.slots[pairs].next = NONE
-        state.slots[pairs].prev = NONE
-        root = _merge(state, root, pairs)
-        pairs = following
-    return root
-
-
-@hot
-def _unlink(state: TriggerState, counter: Int, slot: Int) -> None:
-    """Take a waiting slot out of its counter's heap."""
-    record = state.slots[slot]
-    owner = state.counters[counter]
-    if owner.heap == slot:
-        owner.heap = _merge_children(state, slot)
-        return
-    if state.slots[record.prev].child == slot:
-        state.slots[record.prev].child = record.next
-    else:
-        state.slots[record.prev].next = record.next
-    if record.next != NONE:
-        state.slots[record.next].prev = record.prev
-    record.next = NONE
-    record.prev = NONE
-    owner.heap = _merge(state, owner.heap, _merge_children(state, slot))
-
-
-@hot
 def _make_due(state: TriggerState, counter: Int, slot: Int) -> None:
     record = state.slots[slot]
     owner = state.counters[counter]
@@ -195,97 +121,20 @@ def _make_due(state: TriggerState, counter: Int, slot: Int) -> None:
 
 
 @hot
-def _drawn(state: TriggerState) -> Int:
-    """Return the next number of the generator behind a shuffle. Source: Marsaglia, "Xorshift RNGs"."""
-    unit = state.unit[0]
-    number = unit.shuffle
-    number ^= number << np.uint64(13)
-    number ^= number >> np.uint64(7)
-    number ^= number << np.uint64(17)
-    unit.shuffle = number
-    return number
-
-
-@hot
-def _merge_by_key(state: TriggerState, one: Int, other: Int) -> Int:
-    """Merge two lists (linked by `next`) that are in ascending order of `key`."""
-    head = NONE
-    tail = NONE
-    while one != NONE and other != NONE:
-        if state.slots[one].key <= state.slots[other].key:
-            taken = one
-            one = state.slots[one].next
-        else:
-            taken = other
-            other = state.slots[other].next
-        if tail == NONE:
-            head = taken
-        else:
-            state.slots[tail].next = taken
-        tail = taken
-    rest = one if one != NONE else other
-    if tail == NONE:
-        return rest
-    state.slots[tail].next = rest
-    return head
-
-
-@hot
-def _sort_by_key(state: TriggerState, head: Int) -> Int:
-    """Sort a list (linked by `next`) by `key`: runs of 1, 2, 4, ... are merged in pairs."""
-    width = 1
-    while True:
-        runs = 0
-        left = head
-        head = NONE
-        tail = NONE
-        while left != NONE:
-            runs += 1
-            end = left
-            for _ in range(width - 1):
-                if state.slots[end].next == NONE:
-                    break
-                end = state.slots[end].next
-            right = state.slots[end].next
-            state.slots[end].next = NONE
-            following = NONE
-            if right != NONE:
-                end = right
-                for _ in range(width - 1):
-                    if state.slots[end].next == NONE:
-                        break
-                    end = state.slots[end].next
-                following = state.slots[end].next
-                state.slots[end].next = NONE
-            merged = _merge_by_key(state, left, right)
-            if tail == NONE:
-                head = merged
-            else:
-                state.slots[tail].next = merged
-            tail = merged
-            while state.slots[tail].next != NONE:
-                tail = state.slots[tail].next
-            left = following
-        if runs <= 1:
-            return head
-        width *= 2
-
-
-@hot
 def _make_reached_due_in_order(state: TriggerState, counter: Int, value: Int, order: Int) -> None:
     """As `make_reached_due`, in arming order, or shuffled."""
     owner = state.counters[counter]
     reached = NONE
     while owner.heap != NONE and state.slots[owner.heap].threshold <= value:
         slot = owner.heap
-        owner.heap = _merge_children(state, slot)
+        owner.heap = merge_children(state, slot)
         state.slots[slot].key = (
-            _drawn(state) if order == _ORDER_SHUFFLE else np.uint64(state.slots[slot].sequence)
+            drawn(state) if order == _ORDER_SHUFFLE else np.uint64(state.slots[slot].sequence)
         )
         state.slots[slot].next = reached
         reached = slot
     if reached != NONE:
-        reached = _sort_by_key(state, reached)
+        reached = sort_by_key(state, reached)
     while reached != NONE:
         following = state.slots[reached].next
         _make_due(state, counter, reached)
@@ -306,7 +155,7 @@ def make_reached_due(state: TriggerState, counter: Int) -> None:
         return
     while owner.heap != NONE and state.slots[owner.heap].threshold <= value:
         slot = owner.heap
-        owner.heap = _merge_children(state, slot)
+        owner.heap = merge_children(state, slot)
         _make_due(state, counter, slot)
 
 
@@ -375,7 +224,7 @@ def arm(state: TriggerState, slot: Int) -> None:
         _make_due(state, counter, slot)
     else:
         record.state = WAITING
-        state.counters[counter].heap = _merge(state, state.counters[counter].heap, slot)
+        state.counters[counter].heap = merge(state, state.counters[counter].heap, slot)
 
 
 @hot
@@ -449,7 +298,7 @@ def cancel(state: TriggerState, slot: Int, sequence: Int) -> Flag:
     record = state.slots[slot]
     if record.state != WAITING or record.sequence != sequence:
         return False
-    _unlink(state, record.trigger, slot)
+    unlink(state, record.trigger, slot)
     state.unit[0].cancelled += _ONE
     release(state, slot)
     return True
@@ -462,7 +311,7 @@ def cancel_counter(state: TriggerState, counter: Int) -> Int:
     count = 0
     while owner.heap != NONE:
         slot = owner.heap
-        owner.heap = _merge_children(state, slot)
+        owner.heap = merge_children(state, slot)
         state.unit[0].cancelled += _ONE
         release(state, slot)
         count += 1
@@ -476,7 +325,7 @@ def flush(state: TriggerState, owner: Int) -> Int:
     for slot in range(state.unit[0].touched):
         record = state.slots[slot]
         if record.state == WAITING and (owner == NONE or record.owner == owner):
-            _unlink(state, record.trigger, slot)
+            unlink(state, record.trigger, slot)
             state.unit[0].cancelled += _ONE
             release(state, slot)
             count += 1
@@ -544,7 +393,7 @@ def discard(state: TriggerState, counter: Int) -> Int:
     count = 0
     for slot in range(state.unit[0].touched):
         if state.slots[slot].state == WAITING and _concerns(state, slot, counter):
-            _unlink(state, state.slots[slot].trigger, slot)
+            unlink(state, state.slots[slot].trigger, slot)
             state.unit[0].cancelled += _ONE
             release(state, slot)
             count += 1

@@ -160,6 +160,20 @@ class TriggerUnit:
         self.check_counter(counter)
         return int(self._call(work.cancel_counter, counter))
 
+    def _on_queue_pair(self, qp: int) -> np.ndarray[Any, Any]:
+        """Slots whose work names a queue pair."""
+        slots = self.state.slots[: int(self.state.unit[0].touched)]
+        return np.flatnonzero((slots["state"] != 0) & (slots["opcode"] < 16) & (slots["qp"] == qp))
+
+    def armed_on_queue_pair(self, qp: int) -> int:
+        """Count the operations that name a queue pair and have not been handed over."""
+        return len(self._on_queue_pair(qp))
+
+    def cancel_queue_pair(self, qp: int) -> int:
+        """Remove the waiting operations that name a queue pair; return how many."""
+        places = self._on_queue_pair(qp).tolist()
+        return sum(self.cancel((place, int(self.state.slots[place].sequence))) for place in places)
+
     def flush(self, owner: int = NONE) -> int:
         """Remove all waiting work of an owner, or of everybody; return how many."""
         return int(self._call(work.flush, owner))

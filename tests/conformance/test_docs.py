@@ -62,6 +62,11 @@ class Block:
         return self.language == "python" and "from nicemu.firmware import" in self.text
 
     @property
+    def is_test(self) -> bool:
+        """Whether the block is a test file; test_testing_page.py runs those."""
+        return re.search(r"^def test_", self.text, re.MULTILINE) is not None
+
+    @property
     def is_live(self) -> bool:
         """Whether the block needs NICs that are up."""
         return re.search(r"^from nicemu\.host import .*\bopen_nic\b", self.text, re.MULTILINE) is not None
@@ -127,7 +132,9 @@ def place(block: Block) -> str:
 
 
 BLOCKS = [block for page in PAGES for block in blocks_of(page)]
-SNIPPETS = [block for block in BLOCKS if block.language == "python" and not block.is_script]
+SNIPPETS = [
+    block for block in BLOCKS if block.language == "python" and not (block.is_script or block.is_test)
+]
 
 
 # Programs, scripts and snippets

@@ -173,7 +173,7 @@ def test_a_planted_bug_that_plain_runs_miss_is_found_and_replayed(program: Progr
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "runs"), zip(BUGS, (50, 1000, 50), strict=True))
+@pytest.mark.parametrize(("program", "runs"), list(zip(BUGS, (50, 1000, 50), strict=True)))
 def test_a_thousand_plain_runs_miss_the_planted_bug(program: Program, runs: int) -> None:
     """Plain runs are all the same; the numbers are for whoever doubts it."""
     assert all(passes_plainly(program) for _ in range(runs // RUNS_A_WORLD))

@@ -275,7 +275,7 @@ def test_a_peer_that_disconnects_leaves_the_queue_pair_of_a_process_in_error_for
     bench: Bench,
 ) -> None:
     peer = bench.nic.connect("there")
-    bench.here.disconnected(peer.qp_num, 0)
+    bench.here.connections.lost(peer.qp_num, 0)
     assert bench.nic.connected_peers() == []
     assert list(bench.here.queue_pairs.numbers) == [peer.qp_num]
     bench.nic.close()

@@ -174,7 +174,7 @@ def offered(alpha: Node, beta: Node, heard: list[dict[str, Any]]) -> None:
     beta.device.load_firmware(Registry(connect=lambda nic, connection: {}), 0)
     alpha.links.reach("beta", lambda error: None)
     turn_until((alpha, beta), lambda: alpha.links._links and beta.links._links)
-    _, offer = alpha.device.begin_connect(alpha.device.open_owner(), "beta", 0, {})
+    _, offer = alpha.device.connections.begin(alpha.device.open_owner(), "beta", 0, {})
     alpha.links.offer("beta", offer, heard.append)
 
 

@@ -82,6 +82,8 @@ def test_a_process_that_has_a_nic_s_number_by_now_gets_no_signal(
     monkeypatch.setattr(signal, "pidfd_send_signal", lambda process, number: sent.append(number))
     words = ["sh", "-c", "read line", str(folder / ("storage0.json" if is_nic else "storage1.json"))]
     with subprocess.Popen(words, stdin=subprocess.PIPE) as process:
+        while b"sh" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
+            os.sched_yield()  # it is about to be what its arguments say
         nic = RunningNic("storage0", "t", process.pid, folder / "storage0.sock", "", "", "", "")
         _signal(nic, signal.SIGKILL)
     assert sent == ([signal.SIGKILL] if is_nic else [])

@@ -30,6 +30,7 @@ def run_inner(pytester: pytest.Pytester, text: str, *arguments: str) -> pytest.R
     """Run `text` as test_mine.py of a project as strict as pytest can be."""
     pytester.makeini("[pytest]\naddopts = --strict-markers --strict-config\n")
     pytester.makepyfile(test_mine=text)
+    pytester._sys_modules_snapshot = _Modules()  # type: ignore[assignment]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(pytester, "_Pytester__take_sys_modules_snapshot", _Modules)
         plugins = [] if INSTALLED else [nicemu.testing.plugin]
