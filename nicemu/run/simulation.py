@@ -314,6 +314,7 @@ class SimulatedConnection:
         self.nic_name = name
         self._owner: Owner = self._nic.open_owner()
         self.bar: SharedMemory = self._owner.bar
+        self._mapped = self.bar.view[:]  # the BAR stays mapped while the host has it, as a live one does
         self.log = simulation.host_log
 
     def request(self, operation: str, **operands: Any) -> dict[str, Any]:  # noqa: ANN401

@@ -12,6 +12,7 @@ import pytest
 from nicemu.abi import Limits, registers
 from nicemu.errors import NicemuError, UsageError
 from nicemu.fabric import FaultRates
+from nicemu.host import Nic
 from nicemu.nic import NicConfig
 from nicemu.pcie import load_u64
 from nicemu.run import Simulation, SteppedStream
@@ -119,3 +120,16 @@ def test_memory_of_a_connection_is_the_nics_too(simulation: Simulation) -> None:
     memory, address = connection.share(4096, "gpu")
     np.frombuffer(memory.view, np.uint8)[:] = 7
     assert simulation.nics["a"].memory.space.read(address, 4096, "test") == bytes([7]) * 4096
+
+
+def test_a_host_that_has_closed_its_nic_reads_what_was_there_and_crashes_nothing() -> None:
+    simulation = Simulation([NicConfig("compute0", "127.0.1.1", limits=SMALL)])
+    nic = Nic(simulation.open_nic("compute0"))
+    memory = nic.allocate((64,))
+    memory.array[:] = 7
+    nic.close()
+    for other in range(3):  # memory of others takes the place of what was unmapped
+        Nic(simulation.open_nic("compute0")).allocate((1 << 20,)).array[:] = other
+    assert nic.completions.poll() == []
+    assert nic.receive(timeout_s=0) is None
+    assert (memory.array == 7).all()
