@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import weakref
@@ -54,6 +55,22 @@ LIVE_ROUNDS = 64
 """Rounds of a live control side before its driver looks after sockets again, should firmware never rest."""
 
 
+_nics = {"alive": 0, "many": 128}
+
+
+def _collect_if_many() -> None:
+    """NICs refer to their parts and back, and have descriptors: do not leave many to the collector's time."""
+    if _nics["alive"] >= _nics["many"]:
+        gc.collect()
+        _nics["many"] = max(128, 2 * _nics["alive"])
+    _nics["alive"] += 1
+
+
+def _gone(eventfd: int) -> None:
+    _nics["alive"] -= 1
+    os.close(eventfd)
+
+
 class SmartNic:
     """One emulated NIC. The caller brings time and memory, and moves effects.
 
@@ -80,8 +97,9 @@ class SmartNic:
         self.public = Backing.memfd(f"nicemu-public-{config.name}", registers.PUBLIC_BYTES)
         self.unit = TriggerUnit(config.limits, compiled)
         self.unit.allocate(owner=FIRMWARE)  # number 0 stays unused, as on Cassini
+        _collect_if_many()
         self.arena = new_arena(self.unit, self.public)
-        weakref.finalize(self, os.close, int(self.arena.link[0].eventfd))
+        weakref.finalize(self, _gone, int(self.arena.link[0].eventfd))
         self.rings = ControlRings(self.arena)
         self.rings.live = live
         self.held = False
