@@ -38,6 +38,11 @@ class Condition:
     counter: int
     threshold: int
     name: str = field(default="", compare=False)
+    target: object = field(default=None, compare=False, repr=False)
+    """What the counter belongs to, if that is known: its number means nothing elsewhere."""
+
+    def __bool__(self) -> bool:
+        raise UsageError("a condition is neither true nor false here; one step has one condition (no `and`)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,6 +339,8 @@ class Step:
 
     def _append(self, opcode: Opcode, target: int, value: int, cookie: int = 0) -> None:
         condition = self._condition
+        if not isinstance(value, int) or value < 0:
+            raise UsageError(f"{value!r} is no unsigned count (EINVAL)")
         self._program.append(
             DeferredWork(condition.counter, condition.threshold, opcode, None, 0, None, target, value, cookie)
         )
@@ -346,6 +353,7 @@ class Program:
     name: str
     work: list[DeferredWork] = field(default_factory=list)
     counter_names: dict[int, str] = field(default_factory=dict)
+    target: object = field(default=None, repr=False)
 
     def when(self, condition: Condition) -> Step:
         """Begin an operation that fires once `condition` holds.
@@ -355,14 +363,25 @@ class Program:
         wrong = not isinstance(condition, Condition) or not isinstance(condition.threshold, int)
         if wrong or condition.threshold < 0:
             raise UsageError(f"write `when(counter >= threshold)`; {condition!r} is no such condition")
+        self._check_target(condition.target, condition.name)
         if condition.name:
             self.counter_names[condition.counter] = condition.name
         return Step(self, condition)
 
     def named(self, counter: CounterLike) -> int:
-        """Return a counter's number, and remember what people call it."""
+        """Return a counter's number, and remember what people call it.
+
+        Raises: UsageError for what is no counter, or one of another NIC.
+        """
+        if not isinstance(getattr(counter, "index", None), int):
+            raise UsageError(f"{counter!r} is no counter (EINVAL)")
+        self._check_target(getattr(counter, "target", None), getattr(counter, "name", ""))
         self.counter_names[counter.index] = getattr(counter, "name", "")
         return counter.index
+
+    def _check_target(self, target: object, name: str) -> None:
+        if None not in (target, self.target) and target is not self.target:
+            raise UsageError(f"counter {name} is another NIC's; its number means something else here")
 
     def check(self, target: str | Limits = "cassini") -> list[Finding]:
         """Say what would not work on a target, before anything runs; see `check_program`."""

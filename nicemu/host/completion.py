@@ -19,13 +19,20 @@ class CompletionQueue:
         if not 0 <= queue < registers.QUEUE_COUNT:
             raise UsageError(f"queue {queue}; a process has queues 0 to {registers.QUEUE_COUNT - 1}")
         self._connection = connection
+        self._closed = False
         bar = connection.bar.address
         self._ring = bar + registers.COMPLETIONS + queue * registers.COMPLETION_COUNT * 64
         word = registers.WORD_COMPLETIONS + queue
         self._consumer = bar + registers.HOST_WORDS + word * registers.WORD_STRIDE
         self._head = int(load_u64(self._consumer))
 
+    def close(self) -> None:
+        """The NIC is closed: there is nothing to be polled any more."""
+        self._closed = True
+
     def _entry(self) -> int:
+        if self._closed:
+            raise UsageError(f"{self._connection.nic_name} was closed; open it again")
         return self._ring + self._head % registers.COMPLETION_COUNT * 64
 
     def poll(self, limit: int = 64) -> list[WorkCompletion]:
@@ -57,6 +64,7 @@ class CompletionQueue:
 
         Raises: TimeoutError if they do not come within `timeout_s`; what came is kept for the next call.
         """
+        self._entry()
         ready = self._ring + (self._head + count - 1) % registers.COMPLETION_COUNT * 64 + 56
         if not self._connection.wait(lambda: load_u64(ready) == self._head + count, timeout_s, (0, 0)):
             raise TimeoutError(f"fewer than {count} completions within {timeout_s} s")

@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from operator import index
+from typing import TYPE_CHECKING, SupportsIndex
 
 from nicemu.abi import CommandCode, Condition, CounterError, DeferredWork, Opcode, Span, registers
 from nicemu.errors import UsageError
@@ -15,6 +16,14 @@ if TYPE_CHECKING:
     from .device import Nic
 
 WRITE_BACK_VALID = 1 << 63
+
+
+def _whole(number: SupportsIndex) -> int:
+    """Return a number of counts, also a NumPy one. Raises: UsageError for what is not whole."""
+    try:
+        return index(number)
+    except TypeError as error:
+        raise UsageError(f"{number!r} is no whole number of counts (EINVAL)") from error
 
 
 class Followed:
@@ -41,8 +50,13 @@ class Counter:
         self._entry = nic.connection.bar.address + registers.WRITE_BACK + index * registers.WRITE_BACK_BYTES
         self._cells: dict[int, tuple[Stream, int, int]] = {}
 
+    @property
+    def target(self) -> object:
+        """The NIC that it is a counter of."""
+        return self._nic
+
     def __ge__(self, threshold: int) -> Condition:
-        return Condition(self.index, threshold, self.name)
+        return Condition(self.index, _whole(threshold), self.name, self._nic)
 
     def next(self, count: int = 1) -> Condition:
         """A condition `count` counts from now; thresholds are absolute, so write it where "now" is meant.
@@ -51,7 +65,9 @@ class Counter:
         thresholds instead.
         """
         success, errors = self.read()
-        return Condition(self.index, success + errors + count, self.name)
+        if _whole(count) < 1:
+            raise UsageError(f"the next count is 1 or more from now, not {count} (EINVAL)")
+        return Condition(self.index, success + errors + _whole(count), self.name, self._nic)
 
     def read(self) -> tuple[int, int]:
         """Return (success, errors) as last published, both of one moment."""
@@ -146,7 +162,12 @@ class Counter:
         """Count `by` when `stream` has finished what was put into it before.
 
         The stream stores an absolute total in a doorbell cell of its own, so two rings never become one.
+        Raises: UsageError for a count that is not 0 or more, or a total that no doorbell holds.
         """
+        self._nic.check_open()
+        rung = self._cells[id(stream)][2] if id(stream) in self._cells else 0
+        if _whole(by) < 0 or rung + _whole(by) >= 1 << 64:
+            raise UsageError(f"a ring counts 0 or more, and a doorbell holds 64 bits, not {by} (EINVAL)")
         if id(stream) not in self._cells:
             cell = self._nic.connection.request("doorbell_open", counter=self.index)["cell"]
             self._cells[id(stream)] = (stream, int(cell), 0)
@@ -164,7 +185,8 @@ class Counter:
         The stream compares the write-back word, so an error lets it go on too: look at `errors` afterwards
         (streams that can say so fail). Source: CUDA driver API, cuStreamWaitValue64 (GEQ).
         """
-        if not 0 <= threshold < 1 << 48:
+        self._nic.check_open()
+        if not 0 <= _whole(threshold) < 1 << 48:
             raise UsageError(f"the write-back word holds 48 bits of successes; {threshold} does not fit")
         place = registers.WRITE_BACK + self.index * registers.WRITE_BACK_BYTES
         if (log := self._nic.log) is not None:
@@ -176,7 +198,8 @@ class Counter:
         """Let 8 bytes of registered memory feed this counter: a flag that a kernel writes.
 
         The word has one writer and only grows. Every step counts its size; with `at_least` the word counts
-        once, when it gets there. What it holds now is where it starts from. The NIC polls it.
+        once, when it gets there (at once, if it has). Without, what it holds now is where it starts from.
+        The NIC polls it.
         Raises: UsageError for a span that is not 8 bytes, aligned, ResourceError (ENOSPC) if the NIC follows
         all it can.
         """

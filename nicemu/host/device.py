@@ -23,6 +23,7 @@ from nicemu.abi import (
     Limits,
     Opcode,
     RemoteSpan,
+    Severity,
     SharedMemory,
     Span,
     TargetCounter,
@@ -30,6 +31,7 @@ from nicemu.abi import (
     Unsupported,
     WorkCompletion,
     WorkRequest,
+    check_program,
     pack_program,
     pack_work,
     registers,
@@ -84,6 +86,18 @@ class Memory:
         return self.array.reshape(-1).view(np.uint8)[first : first + length]
 
 
+class ClosedConnection:
+    """What a closed NIC has instead of a connection: whatever is asked of it is refused."""
+
+    log = None
+
+    def __init__(self, nic_name: str) -> None:
+        self.nic_name = nic_name
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        raise UsageError(f"{self.nic_name} was closed; open it again")
+
+
 class Nic:
     """One NIC, over a connection. Use it as a context manager; closing it cancels its work.
 
@@ -128,7 +142,9 @@ class Nic:
             return
         self.closed = True
         self._staging = np.empty(0, ARMED)
+        self.completions.close()
         self.connection.close()
+        self.connection = ClosedConnection(self.connection.nic_name)
 
     def _host_word(self, word: int) -> int:
         return self.connection.bar.address + registers.HOST_WORDS + word * registers.WORD_STRIDE
@@ -212,9 +228,17 @@ class Nic:
             armed = memory.array.view(ARMED)[: len(work)]
             armed[:] = records
             status, _ = self._command(CommandCode.ARM_PROGRAM, span.address, len(work), span.key)
-        self._check(status, f"{len(work)} operations cannot be armed; nothing was")
+        self._check(status, self._why_not_armed(work, status))
         self._tell_armed(armed["sequence"].tolist(), work)
         return list(zip(armed["owner"].tolist(), armed["sequence"].tolist(), strict=True))
+
+    def _why_not_armed(self, work: list[DeferredWork], status: CommandStatus) -> str:
+        """Say which operation the NIC will not have taken, as far as it can be told from here."""
+        count = f"{len(work)} operation{'s' if len(work) != 1 else ''} cannot be armed; nothing was"
+        if status in (CommandStatus.OK, CommandStatus.NO_SPACE):
+            return count
+        errors = [one for one in check_program(work, self.limits) if one.severity is Severity.ERROR]
+        return f"{count} ({errors[0]})" if errors else count
 
     def _program_memory(self, count: int) -> tuple[Memory, Span]:
         """Return registered memory for `count` records; it is kept and grows."""
@@ -250,6 +274,7 @@ class Nic:
 
         Raises: ResourceError (ENOSPC) if the receive queue is full.
         """
+        self.check_open()
         work = WorkRequest(Opcode.RECV, (local.sge(),), wr_id=wr_id)
         self._staging[0] = np.zeros((), ARMED)
         pack_work(self._staging[0], work, qp_num)
@@ -292,7 +317,12 @@ class Nic:
         return status is CommandStatus.OK and value == 1
 
     def cancel_counter(self, counter: TargetCounter) -> int:
-        """Cancel all that waits for a counter; return how many."""
+        """Cancel all that waits for a counter; return how many.
+
+        Raises: UsageError for a counter of another NIC.
+        """
+        if getattr(counter, "target", self) is not self:
+            raise UsageError(f"counter {counter.name} is another NIC's (EINVAL)")
         return self.command(CommandCode.CANCEL_COUNTER, counter.index)
 
     def flush(self) -> int:

@@ -16,7 +16,7 @@ class ArmableProgram(TargetProgram):
     """A program that this NIC can arm."""
 
     def __init__(self, name: str, nic: Nic) -> None:
-        super().__init__(name)
+        super().__init__(name, target=nic)
         self._nic = nic
         self.handles: list[tuple[int, int]] = []
         self._windows: list[int] = []
@@ -49,7 +49,7 @@ class ArmableProgram(TargetProgram):
         Operations are armed in the order they were written: write what fires first, first.
         Raises: as `arm`, and UsageError for a size below 1.
         """
-        if size < 1:
+        if not isinstance(size, int) or size < 1:
             raise UsageError(f"a window holds at least one operation, not {size}")
         if self.work:
             self._windows.append(self._nic.arm_window(self.work, size))

@@ -102,6 +102,11 @@ class HostStream:
             except BaseException as error:
                 self._error = error
 
+    def _put(self, item: tuple[Any, ...]) -> None:
+        if self._closing:
+            raise UsageError("the stream is closed; nothing carries out its work any more")
+        self._queue.put(item)
+
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
         """Load a kernel module; see `Stream.load`."""
         module = load_module(find_program(path))
@@ -118,11 +123,11 @@ class HostStream:
     ) -> None:
         """Put a kernel into the stream."""
         tell_submitted(self, kernel, reads, writes)
-        self._queue.put(("launch", kernel, operands))
+        self._put(("launch", kernel, operands))
 
     def store(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
         """Put an 8-byte store into the stream."""
-        self._queue.put(("store", memory.address + offset_bytes, value))
+        self._put(("store", memory.address + offset_bytes, value))
 
     def submit(
         self, work: Callable[[], Any], reads: Iterable[Span] = (), writes: Iterable[Span] = ()
@@ -132,11 +137,11 @@ class HostStream:
         `reads` and `writes` declare what it touches, to find races.
         """
         tell_submitted(self, getattr(work, "__name__", "a function"), reads, writes)
-        self._queue.put(("call", work))
+        self._put(("call", work))
 
     def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
         """Put a wait into the stream; it polls, with growing naps."""
-        self._queue.put(("wait", memory, offset_bytes, value))
+        self._put(("wait", memory, offset_bytes, value))
 
     def _wait(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
         nap_s = 1e-6
@@ -147,7 +152,7 @@ class HostStream:
     def synchronize(self) -> list[Any]:
         """Wait until the stream is empty. Raises: NicemuError if a kernel failed."""
         done = threading.Event()
-        self._queue.put(("sync", done))
+        self._put(("sync", done))
         done.wait()
         tell_synchronized(self)
         if self._error is not None:
@@ -157,7 +162,7 @@ class HostStream:
         return results
 
     def close(self) -> None:
-        """End the thread after what is in the stream; nobody waits for counters any more."""
+        """End the thread after what is in the stream; nobody waits for counters any more. Twice is once."""
         self._closing = True
         self._queue.put(None)
         self._thread.join()

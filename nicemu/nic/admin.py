@@ -133,7 +133,7 @@ class Admin:
         with self._device.rings.paused():
             word = followed[place]
             word.seen, word.at_least, word.counter, word.owner = (
-                load_u64(raw),
+                0 if at_least else load_u64(raw),
                 at_least,
                 counter,
                 owner.number,

@@ -52,6 +52,8 @@ def _memory(history: History, nic: str, address: int) -> str:
 def _wait(told: list[tuple[str, int]], access: Access | None) -> str:
     """Return the call that waits for one of these counters before an access."""
     name, value = told[0]
+    if value < 1:  # it ended in error, so successes of this counter say nothing
+        return f"take the memory back when its work has ended: cancel it, or see that `{name}` counted it"
     where = f" before {short(access.place)}" if access is not None and access.place else ""
     if access is not None and access.actor == "stream":
         return f"let the stream wait: `{name}.wait_on(stream, {value})`{where}"
