@@ -74,6 +74,12 @@ class Schedule:
             return 0
         return self._given[place] if self._given[place] < len(options) else 0
 
+    @property
+    def was_followed(self) -> bool:
+        """Whether every choice that was given was there to be made."""
+        given = trimmed(self._given)
+        return tuple(self.choices[: len(given)]) == given
+
     def took(self, touched: Footprint) -> None:
         """Remember what the step touched."""
         self.happened[-1].touched = touched

@@ -38,7 +38,11 @@ def run_explored(item: pytest.Item, nextitem: pytest.Item | None) -> bool:
     settings.pop("replay", None)
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     if replay:
-        _run_reported(item, nextitem, Schedule(parse_choices(replay)), f"replayed {replay}")
+        schedule = Schedule(parse_choices(replay))
+        _run_reported(item, nextitem, schedule, f"replayed {replay}")
+        if not schedule.was_followed:
+            note = "has no such choices (any more): what was run is another order"
+            item.config.stash[EXPLORED].append(f"{item.nodeid}: {replay} {note}")
     else:
         _explore(item, nextitem, settings)
     item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator, Iterator
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 FIXTURES = frozenset({"nic", "nics", "peer", "virtual_time", "stream", "host_stream"})
 STAGE: pytest.StashKey[Stage] = pytest.StashKey()
+ON_STAGE: pytest.StashKey[Callable[[Stage], AbstractContextManager[object]]] = pytest.StashKey()
 TOLD = pytest.StashKey[str]()
 EXPLORED = pytest.StashKey[list[str]]()
 
@@ -47,6 +49,40 @@ def pytest_configure(config: pytest.Config) -> None:
     for marker in _MARKERS:
         config.addinivalue_line("markers", marker)
     config.stash[EXPLORED] = []
+    replay = config.getoption("--nicemu-replay")
+    if replay and not all(part.isascii() and part.isdigit() for part in replay.split(".")):
+        raise pytest.UsageError(f"--nicemu-replay takes numbers with dots between them, not {replay!r}")
+
+
+_EXPLORE: dict[str, Callable[[object], bool]] = {
+    "schedules": lambda value: isinstance(value, int) and value > 0,
+    "depth": lambda value: value is None or (isinstance(value, int) and value > 0),
+    "seed": lambda value: isinstance(value, int),
+    "replay": lambda value: isinstance(value, str),
+}
+_WORLD = ("limits", "compiled", "transport", "peer_bytes")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse markers that nobody can follow, before anything runs."""
+    for item in items:
+        for marker in item.iter_markers("explore"):
+            wrong = [name for name, value in marker.kwargs.items() if not _EXPLORE.get(name, _never)(value)]
+            if wrong or marker.args:
+                given = f"{wrong[0]}={marker.kwargs[wrong[0]]!r}" if wrong else repr(marker.args[0])
+                known = ", ".join(_EXPLORE)
+                raise pytest.UsageError(f"{item.nodeid}: explore({given}): the marker takes {known}")
+        for marker in item.iter_markers("nicemu"):
+            unknown = [name for name in marker.kwargs if name not in _WORLD]
+            if unknown or marker.args:
+                given = unknown[0] if unknown else repr(marker.args[0])
+                raise pytest.UsageError(
+                    f"{item.nodeid}: nicemu({given}): the marker takes {', '.join(_WORLD)}"
+                )
+
+
+def _never(value: object) -> bool:
+    return False
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -71,9 +107,11 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
     """Put simulations that fixtures make on the test's stage."""
     if not _is_used(item):
         return (yield)
-    from nicemu.run import Stage, on_stage
-
-    item.stash[STAGE] = Stage()
+    try:
+        from nicemu.run import Stage, on_stage
+    except ImportError:  # the test's own stand-in for that module
+        return (yield)
+    item.stash[STAGE], item.stash[ON_STAGE] = Stage(), on_stage
     with on_stage(item.stash[STAGE]):
         return (yield)
 
@@ -84,11 +122,9 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     stage = item.stash.get(STAGE, None)
     if stage is None:
         return (yield)
-    from nicemu.run import on_stage
-
     from .exploring import schedule_of
 
-    with on_stage(stage):
+    with item.stash[ON_STAGE](stage):
         stage.step_by(schedule_of(item))
         return (yield)  # the report, which comes next, ends the schedule
 

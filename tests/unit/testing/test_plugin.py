@@ -97,6 +97,28 @@ def test_a_schedule_is_replayed_by_option_marker_and_variable(
     run_inner(pytester, FLAG).assert_outcomes(passed=1)
 
 
+@pytest.mark.parametrize(
+    ("marker", "sentence"),
+    [
+        ("explore(scedules=50)", "explore(scedules=50): the marker takes schedules, depth, seed, replay"),
+        ("explore(schedules=-3)", "explore(schedules=-3): the marker takes"),
+        ("explore(seed='x')", "explore(seed='x'): the marker takes"),
+        ("nicemu(limit='cassini')", "nicemu(limit): the marker takes limits, compiled, transport"),
+    ],
+)
+def test_a_marker_with_a_slip_is_refused_before_anything_runs(
+    pytester: pytest.Pytester, marker: str, sentence: str
+) -> None:
+    result = run_inner(pytester, f"import pytest\n@pytest.mark.{marker}\ndef test_it(nic):\n    pass\n")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert sentence in str(result.stdout) + str(result.stderr)
+
+
+def test_a_replay_that_does_not_fit_the_test_says_so(pytester: pytest.Pytester) -> None:
+    result = run_inner(pytester, TEN_LINES, "--nicemu-replay", "0.7.9")
+    result.stdout.fnmatch_lines(["*0.7.9 has no such choices (any more): what was run is another order"])
+
+
 def test_what_was_explored_is_summed_up(pytester: pytest.Pytester) -> None:
     mended = FLAG.replace(
         "(ready >= 1).write(local[8:16], flag[", "(ready >= 1).write(local[8:16], peer.span["
