@@ -31,7 +31,7 @@ def compile_datapath(progress: Callable[[str], None]) -> None:
         with suppress(OSError):  # a cache that cannot be written can be used
             os.utime(folder)
         return
-    progress("compiling the datapath (the first time only, about half a minute)")
+    progress("compiling the datapath (the first time only, a minute or two)")
     command = [sys.executable, "-m", "nicemu", "compile-datapath"]
     finished = subprocess.run(command, check=False, capture_output=True, text=True)
     if finished.returncode:
