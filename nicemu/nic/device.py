@@ -55,14 +55,16 @@ LIVE_ROUNDS = 64
 """Rounds of a live control side before its driver looks after sockets again, should firmware never rest."""
 
 
-_nics = {"alive": 0, "many": 128}
+MANY_NICS = 32
+"""So many NICs have some 300 descriptors; select(2) takes none from 1024 on."""
+_nics = {"alive": 0, "many": MANY_NICS}
 
 
 def _collect_if_many() -> None:
     """NICs refer to their parts and back, and have descriptors: do not leave many to the collector's time."""
     if _nics["alive"] >= _nics["many"]:
         gc.collect()
-        _nics["many"] = max(128, 2 * _nics["alive"])
+        _nics["many"] = max(MANY_NICS, 2 * _nics["alive"])
     _nics["alive"] += 1
 
 

@@ -167,4 +167,5 @@ def test_a_modified_entry_runs_the_other_action(engine: Engine, nicemu: Cli) -> 
 
 def test_without_a_program_there_is_nothing_to_list(engine: Engine, nicemu: Cli) -> None:
     result = nicemu("table", "list")
-    assert (result.exit_code, result.stderr) == (1, "Error: device 1 runs no program; load one first\n")
+    told = "Error: FAILED_PRECONDITION (9): device 1 runs no program; load one first\n"
+    assert (result.exit_code, result.stderr) == (1, told)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nicemu.abi import CommandCode, Opcode, Sge, Span, WorkRequest, registers
+from nicemu.abi import CommandCode, DeferredWork, Opcode, Sge, Span, WorkRequest, registers
 from nicemu.errors import NicemuError, ResourceError, UsageError, VerbsStatus
 from nicemu.host import CompletionQueue, Memory, Nic, Peer
 from tests.unit.nic.conftest import LIMITS, Bench, request_frame
@@ -50,11 +50,10 @@ def test_counters_of_another_process_are_refused(bench: Bench, stranger: Strange
     ):
         with pytest.raises(UsageError, match="invalid"):
             bench.nic.command(code, *words)
-    for condition, target in ((stranger.counter >= 1, mine), (mine >= 1, stranger.counter)):
-        with bench.nic.program("theirs") as program:
-            program.when(condition).add(target, 1)
+    for trigger, target in ((theirs, mine.index), (mine.index, theirs)):  # by records of its own
+        work = DeferredWork(trigger, 1, Opcode.COUNTER_ADD, target=target, value=1)
         with pytest.raises(UsageError, match="permission"):
-            program.arm()
+            bench.nic.arm([work])
     assert stranger.counter.read() == (0, 0)
     assert bench.here.unit.slots_in_use == 0
 
