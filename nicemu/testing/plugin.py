@@ -130,6 +130,17 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let go of the test's NICs: pytest keeps its items, and NICs have descriptors."""
+    try:
+        return (yield)
+    finally:
+        if STAGE in item.stash:
+            del item.stash[STAGE]
+            del item.stash[ON_STAGE]
+
+
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
