@@ -150,7 +150,9 @@ class LiveConnection:
                     os.eventfd_read(self._eventfd)
             elif self._lock.acquire(blocking=False):  # else it answers another thread, which reads it
                 try:
-                    if select.select([self._socket], [], [], 0)[0]:
+                    waiting = select.poll()  # a host may have more descriptors than select(2) takes
+                    waiting.register(self._socket, select.POLLIN)
+                    if waiting.poll(0):
                         for late in self._receive()[1]:
                             os.close(late)
                 finally:

@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 import queue
-import select
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -309,8 +309,10 @@ def _wait_value(address: int, value: int, link: socket.socket) -> None:
     while load_u64(address) < value:
         time.sleep(nap_s)
         nap_s = min(2 * nap_s, 1e-3)
-        if nap_s == 1e-3 and select.select([link], [], [], 0)[0] and not link.recv(1, socket.MSG_PEEK):
-            raise NicemuError("the stream was closed while it waited")
+        if nap_s == 1e-3:
+            with suppress(BlockingIOError):
+                if not link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
+                    raise NicemuError("the stream was closed while it waited")
 
 
 def detach_from_terminal() -> None:
