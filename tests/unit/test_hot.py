@@ -3,16 +3,17 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from nicemu import hot as hot_module
-from nicemu.hot import cache_folder, extend, hot, interpreted
+from nicemu.hot import JIT, compiled_code, extend, functions, hot, interpreted
+from nicemu.hot.compiled_code import cache_folder, sources_compiled
 
-needs_jit = pytest.mark.skipif(not hot_module.JIT, reason="NICEMU_JIT=0 turns the compiler off")
+needs_jit = pytest.mark.skipif(not JIT, reason="NICEMU_JIT=0 turns the compiler off")
 STEP = np.uint64(3)
 
 
@@ -67,18 +68,18 @@ def test_without_the_compiler_a_hot_function_is_the_function(monkeypatch: pytest
     def plain(value: int) -> int:
         return value + 1
 
-    monkeypatch.setattr(hot_module, "JIT", False)
+    monkeypatch.setattr(functions, "JIT", False)
     assert hot(plain) is plain
     assert interpreted(hot(plain)) is plain
 
 
 def test_intrinsics_are_taught_before_anything_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     taught: list[str] = []
-    monkeypatch.setattr(hot_module, "_extensions", [])
-    monkeypatch.setattr(hot_module, "_numba", None)
+    monkeypatch.setattr(functions, "_extensions", [])
+    monkeypatch.setattr(functions, "_numba", None)
     extend(lambda: taught.append("atomics"))
     assert taught == []
-    monkeypatch.setattr(hot_module, "_numba", SimpleNamespace())
+    monkeypatch.setattr(functions, "_numba", SimpleNamespace())
     extend(lambda: taught.append("late"))
     assert taught == ["late"]
 
@@ -86,51 +87,66 @@ def test_intrinsics_are_taught_before_anything_is_compiled(monkeypatch: pytest.M
 # Where compiled code is kept.
 
 
+SOURCES = {
+    "__init__.py": '__version__ = "1"',
+    "errors.py": "class VerbsStatus: ...",
+    "timing.py": "",
+    "abi/__init__.py": "from .registers import (\n    RINGS as SLOTS,  # all\n)\nfrom .work import Sge",
+    "hot/__init__.py": "from .functions import hot",
+    "hot/functions.py": "",
+    "abi/registers.py": "from nicemu.errors import VerbsStatus",
+    "abi/work.py": "",
+    "abi/layout.py": "",
+    "pcie/compiled.py": "from numba import types",
+    "pcie/backing.py": "import mmap",
+    "trigger/state.py": "from nicemu.abi import SLOTS, layout",
+    "trigger/counter.py": "from nicemu.hot import hot\nfrom .state import COUNTER\n\n\n@hot\ndef add(): ...",
+    "trigger/unit.py": "from .counter import add",
+}
+
+
 @pytest.fixture
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package with one file of each sort."""
     folder = tmp_path / "nicemu"
-    sources = {
-        "hot.py": "",
-        "errors.py": "",
-        "timing.py": "",
-        "abi/work.py": "",
-        "pcie/atomics.py": "",
-        "trigger/counter.py": "from nicemu.hot import hot",
-        "trigger/state.py": "COUNTER = np.dtype([])",
-        "trigger/__init__.py": '"""Counters."""',
-        "rdma/responder.py": '"""Plain Python."""',
-        "nic/datapath.py": "from nicemu.hot import hot",
-    }
-    for name, text in sources.items():
+    for name, text in SOURCES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
-    monkeypatch.setattr(hot_module, "__file__", str(folder / "hot.py"))
+    monkeypatch.setattr(compiled_code, "PACKAGE", folder)
     return folder
 
 
-@pytest.mark.parametrize(
-    ("source", "matters"),
-    [
-        ("hot.py", True),
-        ("errors.py", True),
-        ("abi/work.py", True),
-        ("pcie/atomics.py", True),
-        ("trigger/counter.py", True),
-        ("trigger/state.py", True),
-        ("nic/datapath.py", True),
-        ("trigger/__init__.py", False),
-        ("rdma/responder.py", False),
-        ("timing.py", False),
-    ],
-)
-def test_code_compiled_from_other_sources_is_not_taken(package: Path, source: str, matters: bool) -> None:
+def test_code_is_compiled_from_hot_functions_and_all_that_their_files_import(package: Path) -> None:
     """Status codes, layouts and atomics end up in compiled functions of other files."""
+    names = {str(path.relative_to(package)) for path in sources_compiled(package)}
+    assert names == {
+        "abi/layout.py",
+        "abi/registers.py",
+        "errors.py",
+        "hot/functions.py",
+        "pcie/compiled.py",
+        "trigger/counter.py",
+        "trigger/state.py",
+    }
+
+
+@pytest.mark.parametrize("source", sorted(SOURCES))
+def test_code_compiled_from_other_sources_is_not_taken(package: Path, source: str) -> None:
     before = cache_folder()
     assert cache_folder() == before
+    matters = package / source in sources_compiled(package)
     with (package / source).open("a") as text:
         text.write("\n# changed")
     assert (cache_folder() != before) is matters
+
+
+def test_code_serves_every_place_where_the_sources_say_the_same(
+    package: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = cache_folder()
+    os.utime(package / "errors.py", (0, 0))
+    monkeypatch.setattr(compiled_code, "PACKAGE", package.rename(package.with_name("elsewhere")))
+    assert cache_folder() == before
 
 
 def test_compiled_code_lies_in_the_cache_folder_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,11 +158,15 @@ def test_compiled_code_lies_in_the_cache_folder_of_the_user(monkeypatch: pytest.
 
 
 @needs_jit
-def test_a_compiler_that_was_imported_before_uses_the_same_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hot_functions_are_kept_there_and_those_of_others_are_where_numba_keeps_them() -> None:
     import numba
 
-    monkeypatch.setattr(hot_module, "_numba", None)
-    monkeypatch.setattr(hot_module, "_extensions", [])
-    monkeypatch.setattr(numba.config, "CACHE_DIR", "")
-    assert hot_module._compiler() is numba
-    assert cache_folder() == Path(numba.config.CACHE_DIR)
+    from nicemu.trigger.counter import add
+
+    def plain(value: int) -> int:
+        return value
+
+    assert Path(add.stats.cache_path) == cache_folder() / "trigger"  # type: ignore[attr-defined]
+    assert Path(_tripled.stats.cache_path).parent == cache_folder() / "elsewhere"  # type: ignore[attr-defined]
+    theirs = numba.njit(cache=True)(plain)
+    assert not Path(theirs.stats.cache_path).is_relative_to(cache_folder())

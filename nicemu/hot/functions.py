@@ -3,8 +3,7 @@
 
 `@hot` marks a function of the datapath. `interpreted(function)` gives the same source without the JIT, with
 every hot function that it calls replaced likewise. Intrinsics (atomics, copies) are plain Python functions
-with a numba
-`@overload`, so both ways call them by the same name. `NICEMU_JIT=0` turns the compiler off altogether.
+with a numba `@overload`, so both ways call them by the same name. `NICEMU_JIT=0` turns the compiler off.
 """
 
 from __future__ import annotations
@@ -12,9 +11,9 @@ from __future__ import annotations
 import os
 import types
 from collections.abc import Callable
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
+
+from .compiled_code import CodeLocator
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -26,6 +25,11 @@ Records: TypeAlias = Any
 """A structured array whose records have their fields as attributes (a NumPy recarray), or one such record."""
 
 JIT = os.environ.get("NICEMU_JIT", "1") != "0"
+NUMBAS_OWN = (
+    "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
+)
+"""Where numba keeps the code of functions that are not of this package."""
+
 _extensions: list[Callable[[], None]] = []
 _numba: Any = None
 
@@ -44,22 +48,23 @@ def hot(function: Function) -> Function:
     """Compile `function` on first call, without the GIL, cached on disk; plain Python where the JIT is
     off.
     """
-    if not JIT:
-        return function
     # Hot functions allocate nothing, so arrays need no reference counts (atomic, at every use); they call
     # each other with a hundred words of array descriptors, so calls are inlined. An empty turn of the
     # datapath costs a fortieth of what it costs otherwise.
-    options = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False, "forceinline": True}
-    compiled: Function = _compiler().njit(**options)(function)
-    return compiled
+    return _compiled(function, forceinline=True)
 
 
 def cold(function: Function) -> Function:
     """As `hot`, for what hot functions call rarely: it is no part of their code. Give it numbers alone."""
+    return _compiled(function)
+
+
+def _compiled(function: Function, **options: bool) -> Function:
     if not JIT:
         return function
-    options = {"nogil": True, "cache": True, "error_model": "numpy", "_nrt": False}
-    compiled: Function = _compiler().njit(**options)(function)
+    CodeLocator.hot.add(function.__code__)
+    decorate = _compiler().njit(nogil=True, cache=True, error_model="numpy", _nrt=False, **options)
+    compiled: Function = decorate(function)
     return compiled
 
 
@@ -81,37 +86,13 @@ def interpreted(function: Function, _seen: dict[int, Any] | None = None) -> Func
     return plain  # type: ignore[return-value]
 
 
-def cache_folder() -> Path:
-    """Return where compiled code is kept: one folder for each state of the sources it is compiled from.
-
-    numba notices a change in the file of a cached function, but not in the files of the functions and
-    constants that it uses. Those are this file and the status codes, the shared layouts and atomics, and
-    whatever marks hot functions or defines array layouts. Where a source lies and when it was changed counts
-    too, because numba takes code that was compiled from the same text elsewhere or earlier for stale.
-    """
-    package = Path(__file__).resolve().parent
-    digest = blake2b(f"{package}".encode(), digest_size=8)
-    sources = [package / "errors.py", package / "hot.py"]
-    for room in ("abi", "pcie", "trigger", "rdma", "nic"):
-        sources += sorted((package / room).glob("*.py"))
-    for source in sources:
-        text = source.read_bytes()
-        always = source.parent in (package, package / "abi", package / "pcie")
-        if always or b"nicemu.hot" in text or b"np.dtype(" in text:
-            digest.update(f"{source.stat().st_mtime_ns}".encode() + text)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "nicemu" / digest.hexdigest()
-
-
 def _compiler() -> Any:  # noqa: ANN401 - numba has no types
     global _numba
     if _numba is None:
-        folder = cache_folder()
-        os.environ.setdefault("NUMBA_CACHE_DIR", str(folder))
         import numba
 
-        if not numba.config.CACHE_DIR:  # numba was imported before, when the variable was not set
-            numba.config.CACHE_DIR = str(folder)
+        ours, others = f"{CodeLocator.__module__}.{CodeLocator.__name__}", numba.config.CACHE_LOCATOR_CLASSES
+        numba.config.CACHE_LOCATOR_CLASSES = f"{ours},{others or NUMBAS_OWN}"
         _numba = numba
         while _extensions:
             _extensions.pop(0)()

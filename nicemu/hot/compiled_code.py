@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where compiled code is kept: a folder for each state of the sources that it is compiled from.
+
+numba notices a change in the file of a cached function, but not in the files of the functions and constants
+that it uses. Here the name of the folder is a digest of all of them, and nothing else counts: code compiled
+in one checkout serves another one, and an installed package, if their sources say the same.
+Source: numba, "Notes on Caching" and NUMBA_CACHE_LOCATOR_CLASSES.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from functools import cache
+from hashlib import blake2b
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import ClassVar
+
+PACKAGE = Path(__file__).resolve().parent.parent
+_IMPORT = re.compile(r"^from ([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
+_NAMES, _COMMENT = re.compile(r"(\w+)(?: as (\w+))?"), re.compile(r"#.*")
+_COMPILES = re.compile(rb"^(?:@hot|@cold|from numba|    from numba)", re.MULTILINE)
+
+
+def cache_folder() -> Path:
+    """Return the folder of the code that is compiled from the sources as they are now."""
+    digest = blake2b(digest_size=8)
+    for source in sources_compiled(PACKAGE):
+        text = source.read_bytes()
+        digest.update(f"{source.relative_to(PACKAGE)} {len(text)} ".encode() + text)
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "nicemu" / digest.hexdigest()
+
+
+def sources_compiled(package: Path) -> list[Path]:
+    """Return the files that hot functions are written in, and all that those import, to the end."""
+    found: set[Path] = set()
+    waiting = [path for path in package.rglob("*.py") if _COMPILES.search(path.read_bytes())]
+    while waiting:
+        path = waiting.pop()
+        if path not in found:
+            found.add(path)
+            waiting += [_file_of(place, name, package) for place, name, _ in _imports(path, package)]
+    return sorted(found)
+
+
+def _imports(path: Path, package: Path) -> Iterator[tuple[Path, str, str]]:
+    """Yield what a file imports from the package at its top: module or room, name, and its name here."""
+    for origin, listed, single in _IMPORT.findall(path.read_text()):
+        if place := _place(origin, path, package):
+            for name, alias in _NAMES.findall(_COMMENT.sub("", listed or single)):
+                yield place, name, alias or name
+
+
+def _place(origin: str, importer: Path, package: Path) -> Path | None:
+    """Return the module or room that `origin` names; None if it is not of the package."""
+    name = origin.lstrip(".")
+    if name != origin:
+        return importer.parents[len(origin) - len(name) - 1].joinpath(*filter(None, name.split(".")))
+    first, *rest = origin.split(".")
+    return package.joinpath(*rest) if first == "nicemu" else None
+
+
+def _file_of(place: Path, name: str, package: Path) -> Path:
+    """Return the file that defines `name`, behind the doors of rooms."""
+    for file in (place.with_suffix(".py"), place / f"{name}.py"):
+        if file.is_file():
+            return file
+    door = place / "__init__.py"
+    for further, origin, given in _imports(door, package):
+        if given == name:
+            return _file_of(further, origin, package)
+    return door
+
+
+class CodeLocator:
+    """Tells numba where the code of a hot function lies; others are left to numba's own ways."""
+
+    hot: ClassVar[set[CodeType]] = set()
+    """The functions that are meant."""
+
+    def __init__(self, function: FunctionType, file: Path) -> None:
+        self._line = function.__code__.co_firstlineno
+        self._stamp = ""  # nothing is stale: the name of the folder says it all
+        if file.is_relative_to(PACKAGE):
+            place = file.relative_to(PACKAGE).parent
+        else:  # a test's
+            place = Path("elsewhere") / blake2b(os.fsencode(file), digest_size=8).hexdigest()
+            self._stamp = blake2b(file.read_bytes()).hexdigest()
+        self._path = _folder() / place
+
+    @classmethod
+    def from_function(cls, function: FunctionType, file: str) -> CodeLocator | None:
+        """Return the locator of a function; None if it is not hot, or nothing can be written."""
+        if function.__code__ not in cls.hot:
+            return None
+        try:
+            locator = cls(function, Path(file).resolve())
+            locator.ensure_cache_path()
+        except OSError:
+            return None
+        return locator
+
+    def ensure_cache_path(self) -> None:
+        """Make the folder. Raises: OSError if nothing can be written there."""
+        self._path.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=self._path).close()
+
+    def get_cache_path(self) -> str:
+        """Return the folder of the function."""
+        return str(self._path)
+
+    def get_source_stamp(self) -> str:
+        """Return what code must have been compiled from so as not to be stale."""
+        return self._stamp
+
+    def get_disambiguator(self) -> str:
+        """Return what tells functions of one name and file apart."""
+        return str(self._line)
+
+
+@cache
+def _folder() -> Path:
+    """As `cache_folder`, of the sources that this process has imported."""
+    return cache_folder()
