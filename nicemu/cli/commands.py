@@ -25,6 +25,7 @@ COMMANDS = {
     ),
     "counter": LazyCommand("nicemu.cli.counter:counter", "List the trigger counters of a NIC."),
     "stats": LazyCommand("nicemu.cli.counter:stats", "Show what a NIC has counted."),
+    "trace": LazyCommand("nicemu.cli.trace:trace", "Write what every block of the NICs does, for Perfetto."),
     "races": LazyCommand("nicemu.cli.races:races", "Report accesses that have no order."),
     "doctor": LazyCommand(
         "nicemu.cli.doctor:doctor", "Say what this machine can do, and the cure for each no."

@@ -416,11 +416,13 @@ class SmartNic:
         return owner
 
     def close_owner(self, owner: Owner, now_ns: int) -> list[int]:
-        """A host process is gone: cancel its work, drain copies in flight, then free its memory.
+        """A host process is gone: send its packets, cancel its work, drain copies in flight, free its memory.
 
         Returns the queue pairs it had, whose peers should hear of it.
         """
         self.now_ns = now_ns
+        for frame in owner.take_transmits():
+            self.send_frame(frame)
         queue_pairs = sorted(owner.queue_pairs)
         with self.rings.paused():
             self.arena.owners[owner.number].active = 0

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .block_io import BlockDevice, FileBlockIo, MemoryBlockIo, create_namespace_file
     from .compiled_datapath import compile_datapath
     from .folders import ScratchFolder
+    from .live_trace import trace_nics
     from .process import run_nic_process
     from .running import RunningNic, ask, find_nic, known_nics, running_nics, take_down
     from .simulation import SimulatedConnection, Simulation
@@ -47,12 +48,14 @@ __all__ = [
     "run_nic_process",
     "running_nics",
     "take_down",
+    "trace_nics",
 ]
 
 _PLACES = {
     "block_io": ("BlockDevice", "FileBlockIo", "MemoryBlockIo", "create_namespace_file"),
     "compiled_datapath": ("compile_datapath",),
     "folders": ("ScratchFolder",),
+    "live_trace": ("trace_nics",),
     "process": ("run_nic_process",),
     "running": ("RunningNic", "ask", "find_nic", "known_nics", "running_nics", "take_down"),
     "simulation": ("SimulatedConnection", "Simulation"),

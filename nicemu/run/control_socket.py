@@ -7,6 +7,7 @@ Some answers come later: that of a connection when the peer has answered, that o
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -25,6 +26,7 @@ from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
 from .channel import UnixChannel
 from .links import PeerLinks
 from .messages import receive, send
+from .trace import TraceWriter
 
 _CURRENT = object()
 """Stands for the number of the request that is being answered."""
@@ -69,6 +71,7 @@ class ControlSocket:
         self._owners: dict[socket.socket, tuple[Owner, int]] = {}
         self._awaited: dict[tuple[socket.socket, int, int], int] = {}
         self._flash: _Flash | None = None
+        self._tracer: tuple[socket.socket, TraceWriter] | None = None
         self._path = Path(settings["folder"]) / f"{device.config.name}.sock"
         self._path.unlink(missing_ok=True)
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -176,6 +179,10 @@ class ControlSocket:
             self._reply(link, described)
         elif operation == "flash":
             self._put_firmware(link, Path(message["path"]))
+        elif operation == "trace":
+            self._begin_trace(link)
+        elif operation == "end trace":
+            self._end_trace(link)
         elif operation == "detach":
             if self._settings.get("lifeline") is not None:
                 self._unwatch(int(self._settings["lifeline"]))
@@ -187,6 +194,27 @@ class ControlSocket:
         else:
             owner, _ = self._owner_of(link)
             self._reply(link, self._admin.handle(owner, operation, message))
+
+    def _begin_trace(self, link: socket.socket) -> None:
+        """Note what every block does until `link` asks for it, or is gone."""
+        name = self._device.config.name
+        if self._device.observe is not None:
+            raise UsageError(f"{name} is traced already: by `nicemu trace`, or since `nicemu up --trace`")
+        self._tracer = (link, TraceWriter(name))
+        self._device.observe = self._tracer[1].observer(self._now)
+        self._reply(link, {})
+
+    def _end_trace(self, link: socket.socket) -> None:
+        """Answer with what was noted since then, as JSON in shared memory."""
+        if self._tracer is None or self._tracer[0] is not link:
+            raise UsageError('say {"op": "trace"} first')
+        (_, writer), self._tracer = self._tracer, None
+        self._device.observe = None
+        events = writer.finish(self._device.statistics(), self._now())
+        with open(os.memfd_create("trace", os.MFD_CLOEXEC), "w") as file:
+            json.dump(events, file)
+            file.flush()
+            self._reply(link, {"events": len(events)}, (file.fileno(),))
 
     def _put_firmware(self, link: socket.socket, path: Path) -> None:
         registry = self._load(path)
@@ -312,6 +340,8 @@ class ControlSocket:
             return
         if self._flash is not None and self._flash.link is link:
             self._flash = None
+        if self._tracer is not None and self._tracer[0] is link:
+            self._tracer = self._device.observe = None
         owner, eventfd = self._owners.pop(link, (None, -1))
         self._awaited = {key: cookie for key, cookie in self._awaited.items() if key[0] is not link}
         link.close()

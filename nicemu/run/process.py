@@ -37,7 +37,7 @@ from .block_io import FileBlockIo
 from .control_socket import ControlSocket
 from .links import PeerLinks
 from .ports import LivePorts
-from .trace import TraceWriter
+from .trace import TraceWriter, write_part
 from .watchdog import Watchdog
 
 Result = TypeVar("Result")
@@ -100,7 +100,7 @@ class NicProcess:
             bytes.fromhex(settings["key"]) if settings["fabric"] == "udp" else None,
         )
         self._unsent: dict[bool, deque[bytes]] = {False: deque(), True: deque()}
-        self._trace = TraceWriter(Path(settings["trace"]), name) if settings.get("trace") else None
+        self._trace = TraceWriter(name) if settings.get("trace") else None
         if self._trace is not None:
             self.device.observe = self._trace.observer(self._clock.now_ns)
         if settings.get("check_races"):
@@ -256,7 +256,8 @@ class NicProcess:
         self._links.close()
         self._control.close()
         if self._trace is not None:
-            self._trace.close(self.device.statistics(), self._clock.now_ns())
+            events = self._trace.finish(self.device.statistics(), self._clock.now_ns())
+            write_part(Path(self._settings["trace"]), self.config.name, events)
 
 
 def run_nic_process(path: Path) -> None:

@@ -19,15 +19,18 @@ MAX_EVENTS = 1_000_000
 
 
 class TraceWriter:
-    """Collects events of one NIC: a row for each block, times in microseconds."""
+    """Collects events of one NIC: a row for each block, times in microseconds.
 
-    def __init__(self, path: Path, name: str) -> None:
-        self._path = path.with_name(f"{path.name}.{name}.part")
-        self._name = name
+    It takes at most a million; how many came after them stands in the last one, "statistics".
+    """
+
+    def __init__(self, name: str) -> None:
         self._pid = os.getpid()
         self._rows: dict[str, int] = {}
         self._spans = 0
         self._open: dict[str, deque[int]] = {}
+        self._tags: set[int] = set()
+        self._missed = 0
         self._events: list[dict[str, Any]] = [
             {"name": "process_name", "ph": "M", "pid": self._pid, "tid": 0, "args": {"name": name}}
         ]
@@ -52,6 +55,8 @@ class TraceWriter:
         def observe(block: str, what: str, details: dict[str, Any]) -> None:
             if len(self._events) < MAX_EVENTS:
                 self._events.append(self._event(block, what, details, now() / 1000))
+            else:
+                self._missed += 1
 
         return observe
 
@@ -67,25 +72,31 @@ class TraceWriter:
             if self._open.get(task):  # tasks of one name are told apart by their order alone
                 return event | {"name": task, "cat": block, "ph": "e", "id": self._open[task].popleft()}
         if block == "nvme" and "tag" in details:
-            end = what == "done"
-            kind = "block I/O"
-            return event | {"name": kind, "cat": block, "ph": "e" if end else "b", "id": details["tag"]}
+            tag = int(details["tag"])
+            span = event | {"name": "block I/O", "cat": block, "id": tag}
+            if what != "done":
+                self._tags.add(tag)
+                return span | {"ph": "b"}
+            if tag in self._tags:  # not one of before the trace
+                self._tags.remove(tag)
+                return span | {"ph": "e"}
         return event | {"ph": "i", "s": "t"}
 
-    def close(self, statistics: dict[str, int], now_ns: int) -> None:
-        """Write the part, with the NIC's final counts."""
-        self._events.append(
-            {
-                "name": "statistics",
-                "ph": "i",
-                "s": "p",
-                "ts": now_ns / 1000,
-                "pid": self._pid,
-                "tid": 0,
-                "args": statistics,
-            }
-        )
-        self._path.write_text(json.dumps(self._events))
+    def finish(self, statistics: dict[str, int], now_ns: int) -> list[dict[str, Any]]:
+        """Return all events, the last one with the NIC's final counts."""
+        missed = {"trace.missed": self._missed} if self._missed else {}
+        last = {"name": "statistics", "ph": "i", "s": "p", "ts": now_ns / 1000, "pid": self._pid, "tid": 0}
+        return [*self._events, last | {"args": statistics | missed}]
+
+
+def write_part(path: Path, name: str, events: list[dict[str, Any]]) -> None:
+    """Write what one NIC saw beside `path`, for `merge_traces`."""
+    path.with_name(f"{path.name}.{name}.part").write_text(json.dumps(events))
+
+
+def write_trace(path: Path, events: list[dict[str, Any]]) -> None:
+    """Write a whole trace. Raises: OSError."""
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
 
 
 def merge_traces(path: Path) -> int:
@@ -102,7 +113,7 @@ def merge_traces(path: Path) -> int:
         except (OSError, ValueError) as error:
             faults.append(f"{part.name}: {_reason(error)}")
     try:
-        path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+        write_trace(path, events)
     except OSError as error:
         faults.append(_reason(error))
     if faults:

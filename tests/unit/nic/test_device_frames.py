@@ -166,6 +166,16 @@ def test_transmitted_packets_leave_in_order_as_they_were(bench: Bench) -> None:
     assert list(inbox) == frames
 
 
+def test_a_packet_leaves_though_its_process_ends_at_once(bench: Bench) -> None:
+    inbox = bench.simulation.add_client(USER_IP)
+    ethernet = Ethernet(b"\x02\x00" + USER_IP, b"\x02\x00" + HOST_IP, ETHERTYPE_IPV4)
+    frame = encode_udp_frame(ethernet, HOST_IP, USER_IP, 1, 2, b"farewell")
+    bench.nic.transmit(frame)
+    bench.nic.close()
+    bench.simulation.run_until_idle()
+    assert list(inbox) == [frame]
+
+
 def test_a_transmit_ring_full_of_lies_sends_nothing_past_its_end(bench: Bench) -> None:
     """The length that a process writes into an entry is not believed beyond the entry."""
     bar = bench.connection.bar
