@@ -31,7 +31,9 @@ from .connection import Connection, SharedMemory
 from .event_log import Event, EventLog, file_writer, place
 from .granularity import Granularity
 from .limits import PROFILES, FiringOrder, Limits
-from .program import Condition, Program, RemoteSpan, Span, Step
+from .operands import counted, seconds, shown, text, whole, yes_or_no
+from .program import Condition, Program, Step, check_counter
+from .span import RemoteSpan, Span, check_remote, local_piece, local_pieces
 from .target import (
     Capabilities,
     CounterError,
@@ -87,12 +89,22 @@ __all__ = [
     "Unsupported",
     "WorkCompletion",
     "WorkRequest",
+    "check_counter",
     "check_program",
+    "check_remote",
+    "counted",
     "file_writer",
+    "local_piece",
+    "local_pieces",
     "pack_deferred",
     "pack_program",
     "pack_work",
     "place",
     "registers",
+    "seconds",
+    "shown",
+    "text",
     "unpack_work",
+    "whole",
+    "yes_or_no",
 ]

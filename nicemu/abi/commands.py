@@ -15,6 +15,7 @@ import numpy as np
 
 from nicemu.errors import UsageError
 
+from .operands import shown, whole, yes_or_no
 from .work import MAX_SGE, AtomicOperation, DeferredWork, Opcode, Sge, WorkRequest
 
 ABI_VERSION = 1
@@ -96,9 +97,20 @@ assert (WORK.itemsize, ARMED.itemsize) == (64, 128)
 assert COMMAND.itemsize == RESPONSE.itemsize == COMPLETION.itemsize == 64
 
 
+_WORDS = {
+    "qp": "qp_num",
+    **{
+        f"sge{place}_{name}": f"sges[{place}].{name}"
+        for place in (0, 1)
+        for name in ("address", "length", "lkey")
+    },
+}
+"""What a field of a record is called in the work that it is filled from, where that is something else."""
+_NO_WORDS: dict[str, str] = {}
 _ATOMICS = (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD, Opcode.ATOMIC)
 _ONE_PIECE = (Opcode.RECV, Opcode.TAGGED_RECV)
 _NVME = (Opcode.NVME_READ, Opcode.NVME_WRITE)
+_TAGGED = (Opcode.TAGGED_SEND, Opcode.TAGGED_RECV)
 _WITHOUT_WORK = (Opcode.COUNTER_ADD, Opcode.COUNTER_SET, Opcode.FIRMWARE_EVENT, Opcode.WRITE_BACK)
 
 
@@ -139,37 +151,35 @@ class CommandStatus(enum.IntEnum):
     NOT_SUPPORTED = 38
 
 
-def _store(record: np.void, fields: dict[str, int]) -> None:
+def _store(record: np.void, fields: dict[str, int], words: dict[str, str] = _NO_WORDS) -> None:
+    """Fill fields of a record. `words`: what those are called here that have another name elsewhere."""
     for name, value in fields.items():
         try:
-            record[name] = value
-        except OverflowError as error:
-            bounds = np.iinfo(record.dtype[name])
-            raise UsageError(
-                f"{name} is {value}; it must lie in {bounds.min}..{bounds.max} (EINVAL)"
-            ) from error
+            record[name] = value if type(value) is int else _fitting(record, name, value, words)
+        except OverflowError:
+            record[name] = _fitting(record, name, value, words)
+
+
+def _fitting(record: np.void, name: str, value: int, words: dict[str, str]) -> int:
+    """Return a number that fits a field. Raises: UsageError for any other, or for none."""
+    word = words.get(name) or _WORDS.get(name, name)
+    return whole(value, word, most=int(np.iinfo(record.dtype[name]).max))
 
 
 def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> None:
     """Fill the work part of a WORK or ARMED record.
 
     Raises: UsageError for more than two pieces of local memory, an atomic without exactly one of 8 bytes, or
-    a number that does not fit its field.
+    something that is no number or does not fit its field.
     """
-    if len(work.sges) > MAX_SGE:
-        raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE} (EINVAL)")
+    _check_work(work)
     atomic = work.opcode in _ATOMICS
-    fetches = work.opcode is not Opcode.ATOMIC
-    wrong = [sge for sge in work.sges if sge.length != 8] or len(work.sges) > 1
-    if atomic and (wrong or (fetches and not work.sges)):
-        raise UsageError("an atomic takes exactly one local piece, of 8 bytes, for the old value (EINVAL)")
-    if work.opcode in _ONE_PIECE and len(work.sges) > 1:
-        raise UsageError(f"a {work.opcode.name} takes at most one local piece (EINVAL)")
     options = SIGNALED if work.signaled else 0
     options |= TRANSMITTED if work.transmitted else 0
     options |= work.operation << OPERATION_SHIFT
+    words = _NO_WORDS
     fields = {
-        "opcode": work.opcode,
+        "opcode": int(work.opcode),
         "options": options,
         "sge_count": len(work.sges),
         "cq": cq,
@@ -184,14 +194,40 @@ def pack_work(record: np.void, work: WorkRequest, qp_num: int, cq: int = 0) -> N
         fields[f"sge{position}_length"] = sge.length
         fields[f"sge{position}_lkey"] = sge.lkey
     if atomic:
+        words = {"sge1_address": "compare_add"}
+        swap = whole(work.swap, "swap")
         fields["sge1_address"] = work.compare_add
-        fields["sge1_length"] = work.swap & 0xFFFFFFFF
-        fields["sge1_lkey"] = work.swap >> 32
-    if work.opcode in (Opcode.TAGGED_SEND, Opcode.TAGGED_RECV):
+        fields["sge1_length"] = swap & 0xFFFFFFFF
+        fields["sge1_lkey"] = swap >> 32
+    if work.opcode in _TAGGED:
+        words = {"remote_address": "tag", "sge1_address": "ignore"}
         fields["remote_address"] = work.tag
     if work.opcode is Opcode.TAGGED_RECV:
         fields["sge1_address"] = work.ignore
-    _store(record, fields)
+    _store(record, fields, words)
+
+
+def _check_work(work: WorkRequest) -> None:
+    """Raise UsageError for a work request that is none, or has pieces that its operation does not take."""
+    if not isinstance(work, WorkRequest) or not isinstance(work.opcode, Opcode):
+        raise UsageError(f"{shown(work)} is no WorkRequest with an Opcode (EINVAL)")
+    if not type(work.signaled) is type(work.transmitted) is bool:
+        yes_or_no(work.signaled, "signaled")
+        yes_or_no(work.transmitted, "transmitted")
+    if not isinstance(work.operation, AtomicOperation):
+        raise UsageError(f"operation is an AtomicOperation, not {shown(work.operation)} (EINVAL)")
+    if not isinstance(work.sges, tuple) or not all(isinstance(sge, Sge) for sge in work.sges):
+        raise UsageError(
+            f"sges is a tuple of Sge, as span.sge() returns them, not {shown(work.sges)} (EINVAL)"
+        )
+    if len(work.sges) > MAX_SGE:
+        raise UsageError(f"{len(work.sges)} local pieces; a work request holds at most {MAX_SGE} (EINVAL)")
+    fetches = work.opcode is not Opcode.ATOMIC
+    wrong = [sge for sge in work.sges if sge.length != 8] or len(work.sges) > 1
+    if work.opcode in _ATOMICS and (wrong or (fetches and not work.sges)):
+        raise UsageError("an atomic takes exactly one local piece, of 8 bytes, for the old value (EINVAL)")
+    if work.opcode in _ONE_PIECE and len(work.sges) > 1:
+        raise UsageError(f"a {work.opcode.name} takes at most one local piece (EINVAL)")
 
 
 def unpack_work(record: np.void) -> WorkRequest:
@@ -232,9 +268,14 @@ def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
     request, a data operation holds none or one with another opcode, or a number does not fit its field.
     Source: fi_trigger(3), DEFERRED WORK QUEUES ("completion_cntr ... must be NULL" for counter operations).
     """
+    if not isinstance(deferred, DeferredWork) or not isinstance(deferred.opcode, Opcode):
+        raise UsageError(f"{shown(deferred)} is no DeferredWork with an Opcode (EINVAL)")
     work, opcode = deferred.work, deferred.opcode
+    if work is not None and not isinstance(work, WorkRequest):
+        raise UsageError(f"{shown(work)} is no WorkRequest (EINVAL)")
+    words = _NO_WORDS
     fields = {
-        "opcode": opcode,
+        "opcode": int(opcode),
         "threshold": deferred.threshold,
         "trigger": deferred.trigger,
         "completion": NOBODY if deferred.completion is None else deferred.completion,
@@ -245,8 +286,10 @@ def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
         if work is not None:
             raise UsageError(f"{opcode.name} holds no work request, this one holds a {work.opcode.name}")
         if opcode is Opcode.FIRMWARE_EVENT:
+            words = {"wr_id": "cookie", "remote_address": "value"}
             fields |= {"wr_id": deferred.cookie, "remote_address": deferred.value}
         else:
+            words = {"remote_address": "value", "rkey": "target"}
             fields |= {"remote_address": deferred.value, "rkey": deferred.target}
     elif work is None:
         raise UsageError(f"{opcode.name} needs a work request")
@@ -255,13 +298,20 @@ def pack_deferred(record: np.void, deferred: DeferredWork, cq: int = 0) -> None:
     else:
         pack_work(record, work, deferred.qp_num, cq)
     if opcode in _NVME:
+        words = {"remote_address": "slba", "rkey": "nsid"}
         fields |= {"remote_address": deferred.slba, "rkey": deferred.nsid}
-    _store(record, fields)
+    _store(record, fields, words)
 
 
 def pack_program(work: Sequence[DeferredWork]) -> np.ndarray:
-    """Return ARMED records of a whole program. Raises: UsageError as `pack_deferred`."""
+    """Return ARMED records of a whole program.
+
+    Raises: UsageError as `pack_deferred`, with the operation's place in `work`.
+    """
     records = np.zeros(len(work), ARMED)
-    for record, deferred in zip(records, work, strict=True):
-        pack_deferred(record, deferred)
+    for place, (record, deferred) in enumerate(zip(records, work, strict=True)):
+        try:
+            pack_deferred(record, deferred)
+        except UsageError as error:
+            raise UsageError(f"step {place}: {error}") from None
     return records

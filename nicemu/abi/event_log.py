@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 from nicemu.clock import WallClock
 
-from .program import Span
+from .span import Span
 
 Event: TypeAlias = dict[str, Any]
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep

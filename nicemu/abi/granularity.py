@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nicemu.errors import UsageError
 
 from .limits import Limits
+from .operands import counted, whole
 from .program import Condition, CounterLike, Program, Step
 
 
@@ -19,7 +20,8 @@ from .program import Condition, CounterLike, Program, Step
 class Granularity:
     """`steps` moments in the life of a counter that counts one for every layer or token.
 
-    `thresholds[i]`: counts from the start at which step `i` is complete.
+    `thresholds[i]`: counts from the start at which step `i` is complete. What a program waits for is a value
+    of the counter, not counts from when it is armed: a counter that has counted before needs a `start`.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Granularity:
     @classmethod
     def _counted(cls, name: str, count: int, every: int) -> Granularity:
         if count < 1 or every < 1:
-            raise UsageError(f"{count} counts in steps of {every}; both are 1 or more")
+            raise UsageError(f"{counted(count, 'count')} in steps of {every}; both are 1 or more")
         ends = range(every, count + every, every)
         return cls(f"per {name}", tuple(min(end, count) for end in ends))
 
@@ -58,15 +60,28 @@ class Granularity:
         """How many such programs fit the trigger table at a time; 0: arm a window."""
         return limits.host_slots // self.entries(operations)
 
-    def steps(self, program: Program, counter: CounterLike, start: int = 0) -> Iterator[tuple[int, Step]]:
+    def steps(
+        self, program: Program, counter: CounterLike, start: int | Condition = 0
+    ) -> Iterator[tuple[int, Step]]:
         """Yield each step's number and what `program.when` gives for it; call one method of it an operation.
 
-        `start`: what the counter holds before the first count. For several operations in a step call
+        `start`: what the counter holds before the first count, or the condition of the first count; that is
+        `counter.next()` where the next one is the first. For several operations in a step call
         `program.when(granularity.condition(...))` as often.
+        Raises: UsageError for a condition of another counter.
         """
         for number in range(len(self.thresholds)):
             yield number, program.when(self.condition(counter, number, start))
 
-    def condition(self, counter: CounterLike, number: int, start: int = 0) -> Condition:
-        """Return the condition of a step."""
-        return Condition(counter.index, start + self.thresholds[number], counter.name)
+    def condition(self, counter: CounterLike, number: int, start: int | Condition = 0) -> Condition:
+        """Return the condition of a step; `start` is as for `steps`.
+
+        `counter.next()` reads the counter: for all steps of a program take one and the same.
+        Raises: UsageError for a condition of another counter, or what is no count.
+        """
+        target = getattr(counter, "target", None)
+        if isinstance(start, Condition):
+            if (start.counter, start.target) != (counter.index, target):
+                raise UsageError(f"steps of {counter.name} cannot start where {start.name} does (EINVAL)")
+            start = start.threshold - 1
+        return Condition(counter.index, whole(start, "start") + self.thresholds[number], counter.name, target)

@@ -10,11 +10,11 @@ held back), fi_cxi(7) "Triggered Operation". Portals: Portals 4.3 Network Progra
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 
 from nicemu.errors import UsageError
 
-U64_MAX = (1 << 64) - 1
+from .operands import U64_MAX, shown, text, whole, yes_or_no
 
 
 class FiringOrder(enum.IntEnum):
@@ -26,6 +26,9 @@ class FiringOrder(enum.IntEnum):
     """Arming order. Source: Portals 4.3, "Triggered Operations"."""
     SHUFFLE = 2
     """Any order, seeded: finds programs that lean on an order which their hardware does not promise."""
+
+
+_RANGES = {"counter_count": (1, 65536), "slot_count": (1, 1 << 24)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,7 @@ class Limits:
     `wait_counts_errors`: a wait also ends well by errors. `order`, `seed`: see `FiringOrder`.
     `stall_on_error`: errors do not count towards thresholds, so what depends on a failed operation does not
     fire (no hardware is known to do that).
+    Raises: UsageError (EINVAL) for a value that is none of its field's.
     """
 
     counter_count: int = 2048
@@ -61,10 +65,20 @@ class Limits:
     stall_on_error: bool = False
 
     def __post_init__(self) -> None:
-        if not 1 <= self.counter_count <= 65536 or not 1 <= self.slot_count <= 1 << 24:
-            raise UsageError("a trigger unit has 1 to 65536 counters and 1 to 16777216 slots")
-        if not 0 <= self.service_slots <= self.slot_count:
-            raise UsageError(f"service_slots {self.service_slots} is more than {self.slot_count} slots")
+        for limit in fields(self):
+            value, default = getattr(self, limit.name), limit.default
+            if isinstance(default, FiringOrder):
+                if not isinstance(value, FiringOrder):
+                    raise UsageError(f"{limit.name} is a FiringOrder, not {shown(value)} (EINVAL)")
+            elif isinstance(default, bool):
+                object.__setattr__(self, limit.name, yes_or_no(value, limit.name))
+            elif isinstance(default, int):
+                least, most = _RANGES.get(limit.name, (0, U64_MAX))
+                object.__setattr__(self, limit.name, whole(value, limit.name, least, most))
+            else:
+                text(value, limit.name)
+        if self.service_slots > self.slot_count:
+            raise UsageError(f"service_slots {self.service_slots} is more than slot_count {self.slot_count}")
 
     @property
     def host_slots(self) -> int:
@@ -73,9 +87,15 @@ class Limits:
 
     @classmethod
     def named(cls, profile: str, **changes: object) -> Limits:
-        """Return a profile, with some of it changed. Raises: UsageError for one that is not known."""
-        if profile not in PROFILES:
-            raise UsageError(f"no limits profile {profile!r}; there are {', '.join(PROFILES)}")
+        """Return a profile, with some of it changed.
+
+        Raises: UsageError for a profile or a limit that is not known, and for a value that makes no sense.
+        """
+        if not isinstance(profile, str) or profile not in PROFILES:
+            raise UsageError(f"no limits profile {shown(profile)}; there are {', '.join(PROFILES)}")
+        known = [limit.name for limit in fields(cls)]
+        if unknown := [name for name in changes if name not in known]:
+            raise UsageError(f"no limit is called {', '.join(unknown)}; there are {', '.join(known)}")
         return replace(PROFILES[profile], **changes)  # type: ignore[arg-type]
 
 

@@ -7,14 +7,19 @@ of its own may take it over whole.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from nicemu.errors import UsageError
 
 from .check import Finding, check_program
-from .limits import Limits
-from .work import AtomicOperation, DeferredWork, Opcode, Sge, WorkRequest
+from .limits import PROFILES, Limits
+from .operands import U32_MAX, U64_MAX, shown, whole, yes_or_no
+from .span import Pieces, RemoteSpan, Span, check_remote, local_piece, local_pieces
+from .work import AtomicOperation, DeferredWork, Opcode, WorkRequest
+
+_WORD_BYTES = 8
+"""What an atomic changes, and as much takes its old value."""
 
 
 class CounterLike(Protocol):
@@ -41,54 +46,11 @@ class Condition:
     target: object = field(default=None, compare=False, repr=False)
     """What the counter belongs to, if that is known: its number means nothing elsewhere."""
 
+    def __str__(self) -> str:
+        return f"{self.name or f'counter {self.counter}'} >= {self.threshold}"
+
     def __bool__(self) -> bool:
         raise UsageError("a condition is neither true nor false here; one step has one condition (no `and`)")
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """Registered local memory: a bus address, a length, and the key that covers it."""
-
-    address: int
-    length_bytes: int
-    key: int
-
-    def __getitem__(self, part: slice) -> Span:
-        start, stop = _bounds(part, self.length_bytes)
-        return Span(self.address + start, stop - start, self.key)
-
-    def sge(self) -> Sge:
-        """The span as a scatter/gather element."""
-        return Sge(self.address, self.length_bytes, self.key)
-
-
-@dataclass(frozen=True, slots=True)
-class RemoteSpan:
-    """Memory of a peer, reached through queue pair `qp_num`: an iova, a length, and the rkey that covers
-    it.
-    """
-
-    qp_num: int
-    address: int
-    length_bytes: int
-    rkey: int
-
-    def __getitem__(self, part: slice) -> RemoteSpan:
-        start, stop = _bounds(part, self.length_bytes)
-        return RemoteSpan(self.qp_num, self.address + start, stop - start, self.rkey)
-
-
-Pieces: TypeAlias = Span | tuple[Span, ...]
-"""Local memory of one operation: one piece, or two that are gathered or scattered."""
-
-
-def _bounds(part: slice, length_bytes: int) -> tuple[int, int]:
-    """Return where a piece begins and ends; unlike a list's, it does not end where the memory does."""
-    start, stop, step = part.indices(length_bytes)
-    outside = (part.start or 0) > length_bytes or (part.stop or 0) > length_bytes
-    if step != 1 or stop <= start or outside:
-        raise UsageError(f"bytes {part.start}:{part.stop} of {length_bytes} are no piece of memory")
-    return start, stop
 
 
 class Step:
@@ -98,12 +60,15 @@ class Step:
     into the completion queue also when all is well; `transmitted` ends the operation when its last byte has
     left instead of when it has been delivered; `write_back` publishes the *triggering* counter once more when
     the end has been counted (useful where `then` is that counter), for one more trigger slot.
+    Raises: UsageError (EINVAL) for an operand that makes no sense, with nothing added to the program.
     Source: fi_trigger(3), DEFERRED WORK QUEUES; fi_cq(3), completion levels; fi_cxi(7), FI_CXI_CNTR_WB.
     """
 
+    __slots__ = ("_program", "condition")
+
     def __init__(self, program: Program, condition: Condition) -> None:
         self._program = program
-        self._condition = condition
+        self.condition = condition
 
     def _arm(
         self,
@@ -114,21 +79,24 @@ class Step:
         nsid: int = 0,
         slba: int = 0,
     ) -> None:
+        if not type(work.signaled) is type(work.transmitted) is type(write_back) is bool:
+            signaled = yes_or_no(work.signaled, "signaled")
+            transmitted = yes_or_no(work.transmitted, "transmitted")
+            work = replace(work, signaled=signaled, transmitted=transmitted)
+            write_back = yes_or_no(write_back, "write_back")
+        if type(qp_num) is not int:
+            qp_num = whole(qp_num, "qp_num", most=U32_MAX)
         completion = None if then is None else self._program.named(then)
-        counter, threshold = self._condition.counter, self._condition.threshold
-        self._program.append(
+        counter, threshold = self.condition.counter, self.condition.threshold
+        self._append(
             DeferredWork(counter, threshold, work.opcode, work, qp_num, completion, nsid=nsid, slba=slba)
         )
         if write_back:
-            self._program.append(DeferredWork(counter, threshold + 1, Opcode.WRITE_BACK))
+            self._append(DeferredWork(counter, threshold + 1, Opcode.WRITE_BACK))
 
-    @staticmethod
-    def _pieces(local: Pieces, remote: RemoteSpan) -> tuple[Sge, ...]:
-        spans = (local,) if isinstance(local, Span) else local
-        length = sum(span.length_bytes for span in spans)
-        if length != remote.length_bytes:
-            raise UsageError(f"{length} local bytes, {remote.length_bytes} remote bytes; they must be equal")
-        return tuple(span.sge() for span in spans)
+    def _append(self, work: DeferredWork) -> None:
+        self._program.append(work)
+        self._program.unwritten.pop(self, None)
 
     def write(
         self,
@@ -145,10 +113,10 @@ class Step:
         opcode = Opcode.RDMA_WRITE if imm_data is None else Opcode.RDMA_WRITE_WITH_IMM
         work = WorkRequest(
             opcode,
-            self._pieces(local, remote),
+            local_pieces(local, remote),
             remote.address,
             remote.rkey,
-            imm_data or 0,
+            _immediate(imm_data),
             signaled=signaled,
             transmitted=transmitted,
         )
@@ -164,7 +132,7 @@ class Step:
         write_back: bool = False,
     ) -> None:
         """RDMA read into local memory."""
-        sges = self._pieces(local, remote)
+        sges = local_pieces(local, remote)
         work = WorkRequest(Opcode.RDMA_READ, sges, remote.address, remote.rkey, signaled=signaled)
         self._arm(work, remote.qp_num, then, write_back)
 
@@ -180,10 +148,14 @@ class Step:
         write_back: bool = False,
     ) -> None:
         """Send a message; it lands in the next receive that the peer has posted."""
-        spans = (local,) if isinstance(local, Span) else local
         opcode = Opcode.SEND if imm_data is None else Opcode.SEND_WITH_IMM
-        sges = tuple(span.sge() for span in spans)
-        work = WorkRequest(opcode, sges, imm_data=imm_data or 0, signaled=signaled, transmitted=transmitted)
+        work = WorkRequest(
+            opcode,
+            local_pieces(local),
+            imm_data=_immediate(imm_data),
+            signaled=signaled,
+            transmitted=transmitted,
+        )
         self._arm(work, qp_num, then, write_back)
 
     def receive(
@@ -196,7 +168,7 @@ class Step:
         wr_id: int = 0,
     ) -> None:
         """Post a receive; `then` counts the message that lands in it."""
-        work = WorkRequest(Opcode.RECV, (local.sge(),), signaled=signaled, wr_id=wr_id)
+        work = WorkRequest(Opcode.RECV, (local_piece(local),), signaled=signaled, wr_id=whole(wr_id, "wr_id"))
         self._arm(work, qp_num, then, False)
 
     def tagged_send(
@@ -211,7 +183,11 @@ class Step:
     ) -> None:
         """Send a message with a tag; it lands in a posted receive that takes this tag."""
         work = WorkRequest(
-            Opcode.TAGGED_SEND, (local.sge(),), tag=tag, signaled=signaled, transmitted=transmitted
+            Opcode.TAGGED_SEND,
+            (local_piece(local),),
+            tag=whole(tag, "tag"),
+            signaled=signaled,
+            transmitted=transmitted,
         )
         self._arm(work, qp_num, then, False)
 
@@ -228,7 +204,12 @@ class Step:
     ) -> None:
         """Post a receive for messages whose tag is `tag`, but for the bits that are set in `ignore`."""
         work = WorkRequest(
-            Opcode.TAGGED_RECV, (local.sge(),), signaled=signaled, wr_id=wr_id, tag=tag, ignore=ignore
+            Opcode.TAGGED_RECV,
+            (local_piece(local),),
+            signaled=signaled,
+            wr_id=whole(wr_id, "wr_id"),
+            tag=whole(tag, "tag"),
+            ignore=whole(ignore, "ignore"),
         )
         self._arm(work, qp_num, then, False)
 
@@ -248,19 +229,33 @@ class Step:
 
         `value` is the operand; for COMPARE_SWAP it is what must be there for `swap` to be stored.
         """
-        if remote.length_bytes != 8 or (old is not None and old.length_bytes != 8):
-            raise UsageError("an atomic changes 8 remote bytes, and its old value takes 8 local ones")
-        work = WorkRequest(
-            Opcode.ATOMIC,
-            () if old is None else (old.sge(),),
+        if not isinstance(operation, AtomicOperation):
+            known = ", ".join(AtomicOperation.__members__)
+            raise UsageError(f"{shown(operation)} is no AtomicOperation (EINVAL); there are {known}")
+        work = self._atomic(Opcode.ATOMIC, old, remote, value, swap, signaled, operation)
+        self._arm(work, remote.qp_num, then, write_back)
+
+    @staticmethod
+    def _atomic(
+        opcode: Opcode,
+        old: Span | None,
+        remote: RemoteSpan,
+        value: int,
+        swap: int,
+        signaled: bool,
+        operation: AtomicOperation = AtomicOperation.SUM,
+    ) -> WorkRequest:
+        check_remote(remote, _WORD_BYTES)
+        return WorkRequest(
+            opcode,
+            () if old is None and opcode is Opcode.ATOMIC else (local_piece(old, _WORD_BYTES),),
             remote.address,
             remote.rkey,
-            compare_add=value,
-            swap=swap,
+            compare_add=whole(value, "compare" if opcode is Opcode.COMPARE_SWAP else "value"),
+            swap=whole(swap, "swap"),
             signaled=signaled,
             operation=operation,
         )
-        self._arm(work, remote.qp_num, then, write_back)
 
     def fetch_add(
         self,
@@ -272,9 +267,7 @@ class Step:
         signaled: bool = False,
     ) -> None:
         """Add to 8 remote bytes; the old value lands in `old`. The verbs atomic, on any transport."""
-        work = WorkRequest(
-            Opcode.FETCH_ADD, (old.sge(),), remote.address, remote.rkey, compare_add=value, signaled=signaled
-        )
+        work = self._atomic(Opcode.FETCH_ADD, old, remote, value, 0, signaled)
         self._arm(work, remote.qp_num, then, False)
 
     def compare_swap(
@@ -288,15 +281,7 @@ class Step:
         signaled: bool = False,
     ) -> None:
         """Store `swap` in 8 remote bytes if they hold `compare`; the old value lands in `old`."""
-        work = WorkRequest(
-            Opcode.COMPARE_SWAP,
-            (old.sge(),),
-            remote.address,
-            remote.rkey,
-            compare_add=compare,
-            swap=swap,
-            signaled=signaled,
-        )
+        work = self._atomic(Opcode.COMPARE_SWAP, old, remote, compare, swap, signaled)
         self._arm(work, remote.qp_num, then, False)
 
     def nvme_read(
@@ -309,8 +294,7 @@ class Step:
         signaled: bool = False,
     ) -> None:
         """Read blocks of a namespace of this NIC, from `slba` on, into local memory (whole blocks)."""
-        work = WorkRequest(Opcode.NVME_READ, (local.sge(),), signaled=signaled)
-        self._arm(work, 0, then, False, nsid, slba)
+        self._nvme(Opcode.NVME_READ, local, nsid, slba, then, signaled)
 
     def nvme_write(
         self,
@@ -322,69 +306,116 @@ class Step:
         signaled: bool = False,
     ) -> None:
         """Write local memory (whole blocks) to a namespace of this NIC, from `slba` on."""
-        work = WorkRequest(Opcode.NVME_WRITE, (local.sge(),), signaled=signaled)
-        self._arm(work, 0, then, False, nsid, slba)
+        self._nvme(Opcode.NVME_WRITE, local, nsid, slba, then, signaled)
+
+    def _nvme(
+        self, opcode: Opcode, local: Span, nsid: int, slba: int, then: CounterLike | None, signaled: bool
+    ) -> None:
+        work = WorkRequest(opcode, (local_piece(local),), signaled=signaled)
+        self._arm(work, 0, then, False, whole(nsid, "nsid", most=U32_MAX), whole(slba, "slba"))
 
     def event(self, event: int, value: int = 0) -> None:
         """Hand an event to the NIC's firmware (`@on_trigger`); `event` is what `nic.event(name)` returned."""
-        self._append(Opcode.FIRMWARE_EVENT, 0, value, event)
+        number = whole(event, "event (nic.event(name) returns it)")
+        self._count(Opcode.FIRMWARE_EVENT, 0, value, number)
 
     def add(self, counter: CounterLike, value: int = 1) -> None:
         """Add to the success value of another counter."""
-        self._append(Opcode.COUNTER_ADD, self._program.named(counter), value)
+        self._count(Opcode.COUNTER_ADD, self._program.named(counter), value)
 
     def set(self, counter: CounterLike, value: int) -> None:
         """Set the success value of another counter."""
-        self._append(Opcode.COUNTER_SET, self._program.named(counter), value)
+        self._count(Opcode.COUNTER_SET, self._program.named(counter), value)
 
-    def _append(self, opcode: Opcode, target: int, value: int, cookie: int = 0) -> None:
-        condition = self._condition
-        if not isinstance(value, int) or value < 0:
-            raise UsageError(f"{value!r} is no unsigned count (EINVAL)")
-        self._program.append(
+    def _count(self, opcode: Opcode, target: int, value: int, cookie: int = 0) -> None:
+        condition = self.condition
+        if type(value) is not int or not 0 <= value <= U64_MAX:
+            value = whole(value, "value")
+        self._append(
             DeferredWork(condition.counter, condition.threshold, opcode, None, 0, None, target, value, cookie)
         )
 
 
+def _immediate(imm_data: int | None) -> int:
+    return 0 if imm_data is None else whole(imm_data, "imm_data", most=U32_MAX)
+
+
+def check_counter(counter: CounterLike, target: object) -> CounterLike:
+    """Return a counter that work for `target` may name. Raises: UsageError for any other, or for none."""
+    if not isinstance(getattr(counter, "index", None), int):
+        raise UsageError(f"{shown(counter)} is no counter (EINVAL); nic.counters(name) returns some")
+    its_target = getattr(counter, "target", None)
+    if its_target is not target:
+        _check_target(its_target, target, getattr(counter, "name", ""))
+    return counter
+
+
+def _check_target(found: object, wanted: object, name: str) -> None:
+    if found is not None and wanted is not None and found is not wanted:
+        raise UsageError(f"counter {name} is another NIC's; its number means something else here (EINVAL)")
+
+
 @dataclass(slots=True)
 class Program:
-    """Operations in arming order. Nothing is armed while it is written."""
+    """Operations in arming order. Nothing is armed while it is written.
+
+    `unwritten`: steps on which no operation was called so far, and how many entries were before them.
+    """
 
     name: str
     work: list[DeferredWork] = field(default_factory=list)
     counter_names: dict[int, str] = field(default_factory=dict)
     target: object = field(default=None, repr=False)
+    unwritten: dict[Step, int] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def when(self, condition: Condition) -> Step:
         """Begin an operation that fires once `condition` holds.
 
-        Raises: UsageError for a negative threshold.
+        Raises: UsageError for what is no condition, or one on a counter of another target.
         """
-        wrong = not isinstance(condition, Condition) or not isinstance(condition.threshold, int)
-        if wrong or condition.threshold < 0:
-            raise UsageError(f"write `when(counter >= threshold)`; {condition!r} is no such condition")
-        self._check_target(condition.target, condition.name)
+        if not isinstance(condition, Condition):
+            raise UsageError(f"write `when(counter >= threshold)`; {shown(condition)} is no such condition")
+        if type(condition.threshold) is not int or condition.threshold < 0:
+            condition = replace(condition, threshold=whole(condition.threshold, "a threshold"))
+        if condition.target is not self.target:
+            _check_target(condition.target, self.target, condition.name)
         if condition.name:
             self.counter_names[condition.counter] = condition.name
-        return Step(self, condition)
+        step = Step(self, condition)
+        self.unwritten[step] = len(self.work)
+        return step
+
+    def check_written(self) -> None:
+        """Raise UsageError that names the steps on which no operation was called, or only a refused one."""
+        if not self.unwritten:
+            return
+        first = [f"step {place}, when({step.condition})" for step, place in list(self.unwritten.items())[:3]]
+        more = ", ..." if len(self.unwritten) > len(first) else ""
+        raise UsageError(
+            f"program {self.name}: there is no operation at {', '.join(first)}{more} (EINVAL): none was "
+            "called, or it was refused; call one, such as .write(...) or .add(...)"
+        )
 
     def named(self, counter: CounterLike) -> int:
         """Return a counter's number, and remember what people call it.
 
         Raises: UsageError for what is no counter, or one of another NIC.
         """
-        if not isinstance(getattr(counter, "index", None), int):
-            raise UsageError(f"{counter!r} is no counter (EINVAL)")
-        self._check_target(getattr(counter, "target", None), getattr(counter, "name", ""))
+        check_counter(counter, self.target)
         self.counter_names[counter.index] = getattr(counter, "name", "")
         return counter.index
 
-    def _check_target(self, target: object, name: str) -> None:
-        if None not in (target, self.target) and target is not self.target:
-            raise UsageError(f"counter {name} is another NIC's; its number means something else here")
-
     def check(self, target: str | Limits = "cassini") -> list[Finding]:
-        """Say what would not work on a target, before anything runs; see `check_program`."""
+        """Say what would not work on a target, before anything runs; see `check_program`.
+
+        Raises: UsageError for what is no target, and for a step on which no operation was called.
+        """
+        if not isinstance(target, (str, Limits)):
+            known = ", ".join(PROFILES)
+            raise UsageError(
+                f"a target is a Limits or a profile's name ({known}), not {shown(target)} (EINVAL)"
+            )
+        self.check_written()
         return check_program(self.work, target, self.counter_names)
 
     def append(self, work: DeferredWork) -> None:

@@ -7,6 +7,7 @@ target cannot do it says in its `capabilities`, and refuses with `Unsupported` n
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from typing import Protocol
 from nicemu.errors import NicemuError, ResourceError, UsageError
 
 from .limits import FiringOrder, Limits
+from .operands import counted
 from .program import Condition, Program
 from .work import DeferredWork, Opcode, WorkCompletion
 
@@ -35,7 +37,8 @@ class CounterError(NicemuError):
     """A counter's error value changed while somebody waited for its success value."""
 
     def __init__(self, name: str, success: int, errors: int) -> None:
-        super().__init__(f"counter {name}: {errors} errors, {success} successes")
+        counts = f"{counted(errors, 'error')}, {counted(success, 'success', 'successes')}"
+        super().__init__(f"counter {name}: {counts}")
         self.success = success
         self.errors = errors
 
@@ -61,6 +64,9 @@ class TargetCounter(Protocol):
 
     def __ge__(self, threshold: int) -> Condition: ...
 
+    def next(self, count: int = 1) -> Condition:
+        """A condition `count` counts from now; thresholds are absolute."""
+
     def add(self, success: int = 1, errors: int = 0) -> None:
         """Count."""
 
@@ -80,19 +86,29 @@ class TargetCounter(Protocol):
         """Give the counter back. Raises: UsageError (EBUSY) while work concerns it."""
 
 
-class TargetProgram(Program):
-    """A program that its target can arm."""
+class TargetProgram(Program, ABC):
+    """A program that its target can arm: whole, or a window of it at a time."""
 
+    @abstractmethod
     def arm(self) -> None:
         """Arm everything, or nothing.
 
         Raises: ResourceError (ENOSPC), UsageError (EINVAL, EACCES), Unsupported (ENOSYS).
         """
-        raise NotImplementedError
 
+    @abstractmethod
+    def window(self, size: int) -> None:
+        """Arm the first `size` operations, or none; the next one is armed whenever one has fired.
+
+        The whole program is checked before. Raises: as `arm`, and UsageError for a size below 1.
+        """
+
+    @abstractmethod
     def cancel(self) -> int:
-        """Cancel what has not fired; return how many operations."""
-        raise NotImplementedError
+        """Cancel what has not fired, also what a window has not armed yet; return how many operations.
+
+        Raises: Unsupported where what is armed cannot be cancelled.
+        """
 
 
 class ProgramTarget(Protocol):

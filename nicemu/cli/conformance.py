@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,10 @@ import click
 from .show import JSON_OPTION, print_json, print_table
 
 if TYPE_CHECKING:
-    from nicemu.testing import Result
+    from nicemu.testing import Case, Result
+
+SENTENCE_LETTERS = 60
+"""What is shown of a case while it is tried."""
 
 
 @click.command()
@@ -44,18 +48,38 @@ def _known(given: Sequence[str], known: Collection[str], what: str) -> None:
 
 
 def _try(names: Sequence[str], rules: Sequence[str]) -> list[Result]:
-    """Try every case of the rules on every bench; a bench that is absent is tried once."""
+    """Try every case of the rules on every bench; a bench that is absent is tried once.
+
+    How far it is stands on stderr: on a terminal a bar a bench, elsewhere a line a bench.
+    """
+    from nicemu.abi import counted
     from nicemu.testing import CASES, Verdict, try_case
 
+    cases = [case for case in CASES.values() if set(case.rules) & set(rules)]
+    count = counted(len(cases), "case")
     results = []
     for name in names:
-        for case in CASES.values():
-            if not set(case.rules) & set(rules):
-                continue
-            results.append(try_case(case, name))
-            if results[-1].verdict is Verdict.ABSENT:
-                break
+        if name == "compiled" and _has_to_compile():
+            click.echo("compiling the datapath (the first time only, a minute or two)", err=True)
+        with click.progressbar(
+            cases, label=f"{name}: {count}", item_show_func=_sentence, file=sys.stderr, show_eta=False
+        ) as trying:
+            for case in trying:
+                results.append(try_case(case, name))
+                if results[-1].verdict is Verdict.ABSENT:
+                    break
     return results
+
+
+def _sentence(case: Case | None) -> str:
+    return "" if case is None else f"{case.sentence[:SENTENCE_LETTERS]}"
+
+
+def _has_to_compile() -> bool:
+    """Whether a turn of the datapath, which every case of that bench needs whole, is not in the cache."""
+    from nicemu.hot import JIT, cache_folder
+
+    return JIT and not any(cache_folder().rglob("datapath.poll-*.nbi"))
 
 
 def _as_json(results: Sequence[Result]) -> dict[str, object]:

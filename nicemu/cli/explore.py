@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import metadata
 from importlib.util import find_spec
@@ -25,8 +26,6 @@ def explore(test: str, schedules: int, depth: int | None, seed: int, replay: str
     """
     if find_spec("pytest") is None:
         raise UsageError("nicemu explore runs pytest, which is not installed: pip install pytest")
-    import pytest
-
     arguments = [test, "--nicemu-explore", f"--nicemu-schedules={schedules}", f"--nicemu-seed={seed}"]
     if depth is not None:
         arguments.append(f"--nicemu-depth={depth}")
@@ -34,4 +33,6 @@ def explore(test: str, schedules: int, depth: int | None, seed: int, replay: str
         arguments.append(f"--nicemu-replay={replay}")
     if not metadata.entry_points(group="pytest11", name="nicemu"):
         arguments += ["-p", "nicemu.testing.plugin"]
-    sys.exit(int(pytest.main(arguments)))
+    # Not in this process: pytest rewrites the assertions of a plugin's package when it is imported, and warns
+    # of one that is already, which is an error in projects where warnings are.
+    os.execv(sys.executable, [sys.executable, "-m", "pytest", *arguments])

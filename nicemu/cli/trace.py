@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -74,13 +76,11 @@ def _run(command: tuple[str, ...]) -> int:
 
 def _wait(seconds: float | None, tell: Callable[[], None]) -> None:
     """Say what is waited for, then wait that long or for Ctrl-C, which is not lost if it comes between."""
-    ends = {signal.SIGINT}
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, ends)
+    ended = os.eventfd(0, os.EFD_CLOEXEC)
+    before = signal.signal(signal.SIGINT, lambda *_: os.eventfd_write(ended, 1))
     try:
         tell()
-        if seconds is None:
-            signal.sigwait(ends)
-        else:
-            signal.sigtimedwait(ends, seconds)
+        select.select([ended], [], [], seconds)
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        signal.signal(signal.SIGINT, before)
+        os.close(ended)

@@ -12,7 +12,8 @@ from .completion import CompletionQueue
 from .connection import LiveConnection, open_nic
 from .counter import Counter, Followed
 from .cuda_stream import CudaStream
-from .device import Memory, Nic
+from .device import Nic
+from .memory import Memory
 from .peer import Packet, Peer
 from .program import ArmableProgram
 from .stream import HostStream, ProcessStream, Stream, run_stream_process

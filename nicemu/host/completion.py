@@ -7,7 +7,7 @@ into it and moves the queue pair to the error state.
 
 from __future__ import annotations
 
-from nicemu.abi import Connection, EventLog, Opcode, WorkCompletion, registers
+from nicemu.abi import Connection, EventLog, Opcode, WorkCompletion, counted, registers, seconds, whole
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.pcie import load_u32, load_u64, store_u64
 
@@ -16,8 +16,7 @@ class CompletionQueue:
     """Queue number `queue` of this process, 0 to QUEUE_COUNT - 1; work is completed into queue 0."""
 
     def __init__(self, connection: Connection, queue: int = 0) -> None:
-        if not 0 <= queue < registers.QUEUE_COUNT:
-            raise UsageError(f"queue {queue}; a process has queues 0 to {registers.QUEUE_COUNT - 1}")
+        queue = whole(queue, "the number of a process's completion queue", most=registers.QUEUE_COUNT - 1)
         self._connection = connection
         self._closed = False
         bar = connection.bar.address
@@ -37,6 +36,7 @@ class CompletionQueue:
 
     def poll(self, limit: int = 64) -> list[WorkCompletion]:
         """Return up to `limit` completions that are there now, oldest first; it never waits."""
+        limit = whole(limit, "the limit of a poll")
         completions: list[WorkCompletion] = []
         log: EventLog | None = getattr(self._connection, "log", None)
         while len(completions) < limit and load_u64(self._entry() + 56) == self._head + 1:
@@ -60,12 +60,14 @@ class CompletionQueue:
         return completions
 
     def wait(self, count: int = 1, timeout_s: float = 5.0) -> list[WorkCompletion]:
-        """Return the next `count` completions.
+        """Return the next `count` completions, as many as the queue holds at most.
 
         Raises: TimeoutError if they do not come within `timeout_s`; what came is kept for the next call.
         """
         self._entry()
+        count = whole(count, "how many completions", least=1, most=registers.COMPLETION_COUNT)
+        timeout_s = seconds(timeout_s)
         ready = self._ring + (self._head + count - 1) % registers.COMPLETION_COUNT * 64 + 56
         if not self._connection.wait(lambda: load_u64(ready) == self._head + count, timeout_s, (0, 0)):
-            raise TimeoutError(f"fewer than {count} completions within {timeout_s} s")
+            raise TimeoutError(f"fewer than {counted(count, 'completion')} within {timeout_s:g} s")
         return self.poll(count)

@@ -11,17 +11,17 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from nicemu.abi import SharedMemory
+from nicemu.abi import SharedMemory, seconds, shown
 from nicemu.control import P4RuntimeClient
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, ResourceError, UsageError
 from nicemu.pcie import Backing
 
 from .device import Nic
 from .recording import open_process_log
+from .wakeups import Wakeups
 
 SPIN_S = 20e-6
 REQUEST_TIMEOUT_S = 30.0
@@ -55,9 +55,9 @@ class LiveConnection:
         self._eventfd = fds[1]
         self.log = open_process_log(reply.get("races"))
         self._p4runtime = str(reply["p4runtime"])
-        self._poll = select.poll()
-        for fd in (self._eventfd, self._socket.fileno()):
-            self._poll.register(fd, select.POLLIN)
+        self._answers = select.poll()  # a host may have more descriptors than select(2) takes
+        self._answers.register(self._socket, select.POLLIN)
+        self._wakeups = Wakeups(self._eventfd, self._socket.fileno(), self._look_alive)
 
     def _exchange(
         self, message: dict[str, Any], fds: tuple[int, ...] = ()
@@ -125,7 +125,10 @@ class LiveConnection:
         """
         deadline = time.monotonic() + timeout_s
         spin_until = time.monotonic() + self._spin_s
-        while not is_true():
+        while True:
+            heard = self._wakeups.heard
+            if is_true():
+                return True
             now = time.monotonic()
             if now > deadline:
                 return is_true()
@@ -134,29 +137,22 @@ class LiveConnection:
             if wake == (0, 0):
                 self._look_alive()
                 time.sleep(20e-6)
-                continue
-            if wake is not None:
+            elif wake is not None:
                 self.request("wake", counter=wake[0], threshold=wake[1])
                 wake = None
-                continue
-            self._look_alive(min(deadline - now, RECHECK_S))
-        return True
+            else:
+                self._wakeups.sleep(heard, min(deadline - now, RECHECK_S))
 
-    def _look_alive(self, timeout_s: float = 0.0) -> None:
-        """Wait for a wake-up. Raises: NicemuError if the NIC has ended."""
-        for fd, _ in self._poll.poll(timeout_s * 1000):
-            if fd == self._eventfd:
-                with suppress(BlockingIOError):  # another thread has read it
-                    os.eventfd_read(self._eventfd)
-            elif self._lock.acquire(blocking=False):  # else it answers another thread, which reads it
-                try:
-                    waiting = select.poll()  # a host may have more descriptors than select(2) takes
-                    waiting.register(self._socket, select.POLLIN)
-                    if waiting.poll(0):
-                        for late in self._receive()[1]:
-                            os.close(late)
-                finally:
-                    self._lock.release()
+    def _look_alive(self) -> None:
+        """Take late answers, which nobody waits for any more. Raises: NicemuError if the NIC has ended."""
+        if not self._lock.acquire(blocking=False):  # it answers another thread, which reads the socket
+            return
+        try:
+            if self._answers.poll(0):
+                for late in self._receive()[1]:
+                    os.close(late)
+        finally:
+            self._lock.release()
 
     # Tables
 
@@ -191,17 +187,42 @@ class LiveConnection:
         os.close(self._eventfd)
 
 
-def open_nic(name: str | Path, spin_s: float = SPIN_S) -> Nic:
+def open_nic(name: str | Path, spin_s: float = SPIN_S, topology: str | None = None) -> Nic:
     """Open a NIC that is up: by the path of its control socket, or by name.
 
+    `topology` says whose it is where several topologies have a NIC of that name; `nicemu status` shows both.
     Raises: UsageError if there is none of that name, or more than one.
     """
+    if not isinstance(name, (str, Path)):
+        raise UsageError(f"a NIC is named by text or by the path of its socket, not {shown(name)} (EINVAL)")
+    spin_s = seconds(spin_s, "spin_s")
     path = Path(name)
     if path.suffix != ".sock":
-        base = os.environ.get("XDG_RUNTIME_DIR")
-        root = Path(base) / "nicemu" if base else Path(tempfile.gettempdir()) / f"nicemu-{os.getuid()}"
-        found = sorted(root.glob(f"*/{name}.sock"))
-        if len(found) != 1:
-            raise UsageError(f"{len(found)} NICs called {name} are up; `nicemu status` lists them")
-        path = found[0]
+        path = _find_socket(str(name), topology)
     return Nic(LiveConnection(path, spin_s))
+
+
+def _find_socket(name: str, topology: str | None) -> Path:
+    base = os.environ.get("XDG_RUNTIME_DIR")
+    root = Path(base) / "nicemu" if base else Path(tempfile.gettempdir()) / f"nicemu-{os.getuid()}"
+    up = [(path, _topology_of(path.parent)) for path in sorted(root.glob("*/*.sock"))]
+    found = [(path, its) for path, its in up if path.stem == name and topology in (None, its)]
+    if len(found) == 1:
+        return found[0][0]
+    if not found:
+        known = ", ".join(f"{path.stem} ({its})" for path, its in up) or "none"
+        wanted = name if topology is None else f"{name} of topology {topology}"
+        raise UsageError(f"no NIC called {wanted} is up; up are {known} (`nicemu up` starts a topology)")
+    topologies = [its for _, its in found]
+    raise UsageError(
+        f"{len(found)} NICs called {name} are up, of the topologies {', '.join(topologies)}; choose one: "
+        f"open_nic({name!r}, topology={topologies[0]!r})"
+    )
+
+
+def _topology_of(folder: Path) -> str:
+    """Return what `nicemu status` calls the topology whose NICs run in a folder."""
+    try:
+        return str(json.loads((folder / "state").read_text())["topology"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return folder.name

@@ -3,10 +3,22 @@
 
 from __future__ import annotations
 
-from operator import index
-from typing import TYPE_CHECKING, SupportsIndex
+from typing import TYPE_CHECKING
 
-from nicemu.abi import CommandCode, Condition, CounterError, DeferredWork, Opcode, Span, registers
+from nicemu.abi import (
+    CommandCode,
+    Condition,
+    CounterError,
+    DeferredWork,
+    Opcode,
+    Span,
+    local_piece,
+    registers,
+    seconds,
+    shown,
+    whole,
+    yes_or_no,
+)
 from nicemu.errors import UsageError
 from nicemu.pcie import load_u64
 
@@ -16,14 +28,6 @@ if TYPE_CHECKING:
     from .device import Nic
 
 WRITE_BACK_VALID = 1 << 63
-
-
-def _whole(number: SupportsIndex) -> int:
-    """Return a number of counts, also a NumPy one. Raises: UsageError for what is not whole."""
-    try:
-        return index(number)
-    except TypeError as error:
-        raise UsageError(f"{number!r} is no whole number of counts (EINVAL)") from error
 
 
 class Followed:
@@ -49,14 +53,20 @@ class Counter:
         self.name = name
         self._entry = nic.connection.bar.address + registers.WRITE_BACK + index * registers.WRITE_BACK_BYTES
         self._cells: dict[int, tuple[Stream, int, int]] = {}
+        self._closed = False
 
     @property
     def target(self) -> object:
         """The NIC that it is a counter of."""
         return self._nic
 
+    def __repr__(self) -> str:
+        return f"Counter({self.name})"
+
     def __ge__(self, threshold: int) -> Condition:
-        return Condition(self.index, _whole(threshold), self.name, self._nic)
+        if type(threshold) is not int or threshold < 0:
+            threshold = whole(threshold, "a threshold")
+        return Condition(self.index, threshold, self.name, self._nic)
 
     def next(self, count: int = 1) -> Condition:
         """A condition `count` counts from now; thresholds are absolute, so write it where "now" is meant.
@@ -64,10 +74,9 @@ class Counter:
         Counts that arrive while this runs are in it or not: for a loop whose doorbells run ahead, add up
         thresholds instead.
         """
+        count = whole(count, "the next count", least=1)
         success, errors = self.read()
-        if _whole(count) < 1:
-            raise UsageError(f"the next count is 1 or more from now, not {count} (EINVAL)")
-        return Condition(self.index, success + errors + _whole(count), self.name, self._nic)
+        return Condition(self.index, success + errors + count, self.name, self._nic)
 
     def read(self) -> tuple[int, int]:
         """Return (success, errors) as last published, both of one moment."""
@@ -82,8 +91,13 @@ class Counter:
             nic = self._nic.connection.nic_name
             log.add_here("seen", nic=nic, counter=self.index, success=success, errors=errors)
 
-    def _read(self) -> tuple[int, int]:
+    def _check_open(self) -> None:
         self._nic.check_open()
+        if self._closed:
+            raise UsageError(f"counter {self.name} was closed (EINVAL); allocate another")
+
+    def _read(self) -> tuple[int, int]:
+        self._check_open()
         while True:
             version = load_u64(self._entry + 24)
             success, errors = load_u64(self._entry + 8), load_u64(self._entry + 16)
@@ -100,40 +114,55 @@ class Counter:
         """The error value."""
         return self.read()[1]
 
+    @property
+    def overflow(self) -> bool:
+        """Whether a value has ever been counted beyond its maximum, where it then stayed.
+
+        It is sticky: `set` does not take it back. The NIC is asked, which takes tens of microseconds.
+        Source: Cassini's counters saturate; the flag is nicemu's own.
+        """
+        self._check_open()
+        return bool(self._nic.connection.request("counter_overflow", counter=self.index)["overflow"])
+
     def add(self, success: int = 1, errors: int = 0) -> None:
         """Count from the host.
 
         Raises: UsageError (EINVAL) for a value that does not fit, or for both values where a set replaces
         both (`limits.set_replaces_both`; Portals 4.3, "PtlCTInc": one field is zero).
         """
-        self._check(success, errors)
+        self._check_open()
+        success, errors = self._checked(success, errors)
         if success and errors and self._nic.limits.set_replaces_both:
             raise UsageError(f"{self._nic.limits.profile} counts successes or errors, not both (EINVAL)")
-        self._nic.command(CommandCode.COUNTER_ADD, self.index, success, errors)
+        told = f"counting at {self.name}"
+        self._nic.command(CommandCode.COUNTER_ADD, self.index, success, errors, what=told)
 
     def set(self, success: int | None = None, errors: int | None = None) -> None:
-        """Replace the success value, the error value or both."""
-        self._check(success or 0, errors or 0)
+        """Replace the success value, the error value or both. Raises: UsageError (EINVAL) as `add`."""
+        self._check_open()
         which = (1 if success is not None else 0) | (2 if errors is not None else 0)
-        self._nic.command(CommandCode.COUNTER_SET, self.index, success or 0, errors or 0, which)
+        values = self._checked(0 if success is None else success, 0 if errors is None else errors)
+        self._nic.command(CommandCode.COUNTER_SET, self.index, *values, which, what=f"setting {self.name}")
 
-    @staticmethod
-    def _check(*values: int) -> None:
-        for value in values:
-            if not isinstance(value, int) or not 0 <= value < 1 << 64:
-                raise UsageError(f"{value!r} is no unsigned 64-bit count (EINVAL); nothing was changed")
+    def _checked(self, success: int, errors: int) -> tuple[int, int]:
+        limits = self._nic.limits
+        return (
+            whole(success, "a count of successes", most=limits.max_success),
+            whole(errors, "a count of errors", most=limits.max_errors),
+        )
 
     def wait(self, threshold: int, timeout_s: float = 5.0) -> None:
         """Wait until the success value reaches `threshold`.
 
         Where waits take trigger slots (`limits.waits_take_slots`), this one takes one until the counter gets
         there, also if it times out. Portals counts errors too (`limits.wait_counts_errors`).
-        Raises: CounterError if the error value changes first, TimeoutError after `timeout_s`.
+        Raises: CounterError if the error value changes first, TimeoutError after `timeout_s`, UsageError
+        (EINVAL) for a threshold that no counter reaches, or a time that makes no sense.
         Source: fi_cntr(3), fi_cntr_wait; fi_cxi(7), "Counters"; Portals 4.3, "PtlCTWait".
         """
         limits = self._nic.limits
-        if isinstance(threshold, int) and threshold > limits.max_success:
-            raise UsageError(f"a counter holds at most {limits.max_success}, not {threshold} (EINVAL)")
+        threshold = whole(threshold, "a threshold", most=limits.max_success)
+        timeout_s = seconds(timeout_s)
         errors_before = self._read()[1]
         reached = False
 
@@ -143,8 +172,6 @@ class Counter:
             reached = success + (errors if limits.wait_counts_errors else 0) >= threshold
             return reached or errors != errors_before
 
-        if not isinstance(threshold, int) or threshold < 0:
-            raise UsageError(f"a threshold is a number of counts, 0 or more, not {threshold!r} (EINVAL)")
         if limits.waits_take_slots:
             self._nic.arm([DeferredWork(self.index, threshold, Opcode.WRITE_BACK)])
         # The NIC wakes at a sum of successes and errors; those errors that are there already count in it.
@@ -156,7 +183,7 @@ class Counter:
         self._tell_seen(success, errors)
         if over:
             raise CounterError(self.name, success, errors)
-        raise TimeoutError(f"counter {self.name} is at {success} after {timeout_s} s, not at {threshold}")
+        raise TimeoutError(f"counter {self.name} is at {success} after {timeout_s:g} s, not at {threshold}")
 
     def trigger_after(self, stream: Stream, by: int = 1) -> None:
         """Count `by` when `stream` has finished what was put into it before.
@@ -164,10 +191,12 @@ class Counter:
         The stream stores an absolute total in a doorbell cell of its own, so two rings never become one.
         Raises: UsageError for a count that is not 0 or more, or a total that no doorbell holds.
         """
-        self._nic.check_open()
+        self._check_open()
+        _check_stream(stream)
         rung = self._cells[id(stream)][2] if id(stream) in self._cells else 0
-        if _whole(by) < 0 or rung + _whole(by) >= 1 << 64:
-            raise UsageError(f"a ring counts 0 or more, and a doorbell holds 64 bits, not {by} (EINVAL)")
+        by = whole(by, "what a ring counts")
+        if rung + by >= 1 << 64:
+            raise UsageError(f"a doorbell holds 64 bits; {rung} were rung, {by} more do not fit (EINVAL)")
         if id(stream) not in self._cells:
             cell = self._nic.connection.request("doorbell_open", counter=self.index)["cell"]
             self._cells[id(stream)] = (stream, int(cell), 0)
@@ -185,9 +214,9 @@ class Counter:
         The stream compares the write-back word, so an error lets it go on too: look at `errors` afterwards
         (streams that can say so fail). Source: CUDA driver API, cuStreamWaitValue64 (GEQ).
         """
-        self._nic.check_open()
-        if not 0 <= _whole(threshold) < 1 << 48:
-            raise UsageError(f"the write-back word holds 48 bits of successes; {threshold} does not fit")
+        self._check_open()
+        _check_stream(stream)
+        threshold = whole(threshold, "a threshold in the write-back word", most=(1 << 48) - 1)
         place = registers.WRITE_BACK + self.index * registers.WRITE_BACK_BYTES
         if (log := self._nic.log) is not None:
             told = {"nic": self._nic.connection.nic_name, "counter": self.index, "success": threshold}
@@ -203,8 +232,11 @@ class Counter:
         Raises: UsageError for a span that is not 8 bytes, aligned, ResourceError (ENOSPC) if the NIC follows
         all it can.
         """
+        self._check_open()
+        local_piece(word)
         if word.length_bytes != 8:
             raise UsageError(f"a flag is a word of 8 bytes, not {word.length_bytes}")
+        at_least = whole(at_least, "at_least")
         place = self._nic.connection.request(
             "counter_follow", counter=self.index, address=word.address, key=word.key, at_least=at_least
         )
@@ -216,6 +248,8 @@ class Counter:
         The host library reads it there no more: `read` goes on with the value at the time of the call.
         Source: fi_cxi(7), counter write-back.
         """
+        self._check_open()
+        local_piece(place)
         if place.length_bytes < registers.WRITE_BACK_BYTES:
             raise UsageError(f"a write-back entry takes {registers.WRITE_BACK_BYTES} bytes")
         self._nic.connection.request(
@@ -227,4 +261,14 @@ class Counter:
 
         Raises: UsageError (EBUSY) if work is armed on it or aims at it, unless forced.
         """
+        self._check_open()
+        force = yes_or_no(force, "force")
         self._nic.connection.request("counter_close", counter=self.index, force=force)
+        self._closed = True
+        self._nic.forget_counter(self.index)
+
+
+def _check_stream(stream: Stream) -> None:
+    if not hasattr(stream, "store") or not hasattr(stream, "wait_value"):
+        cure = "CudaStream(stream) makes one of a CUDA stream, HostStream() is a thread"
+        raise UsageError(f"{shown(stream)} is no stream (EINVAL); {cure}")

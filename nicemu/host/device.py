@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,67 +22,37 @@ from nicemu.abi import (
     Limits,
     Opcode,
     RemoteSpan,
-    Severity,
-    SharedMemory,
     Span,
     TargetCounter,
     TriggerTableFull,
     Unsupported,
     WorkCompletion,
     WorkRequest,
-    check_program,
+    check_counter,
+    counted,
+    local_piece,
+    local_pieces,
     pack_program,
     pack_work,
     registers,
+    seconds,
+    shown,
+    text,
+    whole,
+    yes_or_no,
 )
-from nicemu.errors import NicemuError, ResourceError, UsageError
+from nicemu.errors import ResourceError, UsageError
 from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
 
+from .command_ring import CommandRing
 from .completion import CompletionQueue
 from .counter import Counter
+from .memory import Memory, allocate
 from .one_at_a_time import one_at_a_time
 from .peer import Packet, Peer
 from .program import ArmableProgram
 from .recording import LoggedConnection
-
-
-@dataclass(eq=False, slots=True)
-class Memory:
-    """Memory that the NIC maps: a NumPy array and its bus address.
-
-    Work with `array`, or ask `view` for it where races are to be found: then the access can be seen.
-    """
-
-    array: np.ndarray[Any, Any]
-    address: int
-    shared: SharedMemory
-    nic_name: str = ""
-    log: EventLog | None = None
-
-    @property
-    def length_bytes(self) -> int:
-        """Bytes of the array."""
-        return int(self.array.nbytes)
-
-    def view(self, mode: str, span: Span | None = None) -> np.ndarray[Any, Any]:
-        """Return the array, or the bytes of `span`, and declare that they are read ("r") or written ("w").
-
-        Ask again for every access: what is done later with an array that was asked for before is not seen.
-        """
-        if mode not in ("r", "w", "rw"):
-            raise UsageError(f'a view is asked for to read, "r", to write, "w", or both, "rw"; not {mode!r}')
-        first, length = 0, self.length_bytes
-        if span is not None:
-            first, length = span.address - self.address, span.length_bytes
-            if first < 0 or first + length > self.length_bytes:
-                raise UsageError("the span does not lie in this memory")
-        if self.log is not None:
-            self.log.add_here(
-                "access", nic=self.nic_name, mode=mode, address=self.address + first, length_bytes=length
-            )
-        if span is None:
-            return self.array
-        return self.array.reshape(-1).view(np.uint8)[first : first + length]
+from .refusal import Refusal
 
 
 class ClosedConnection:
@@ -116,8 +85,7 @@ class Nic:
         if self.log is not None:
             owner = load_u32(bar + registers.IDENTITY + 12)
             self.log.add_here("open", nic=connection.nic_name, owner=owner, opened=self.opened)
-        self._commands = 0
-        self._responses = 0
+        self._ring = CommandRing(self.connection, self.log, self.opened)
         self._received = load_u64(self._host_word(registers.WORD_RECEIVE))
         self._transmitted = 0
         staging = connection.bar.view[registers.STAGING : registers.STAGING + registers.STAGING_COUNT * 128]
@@ -126,9 +94,17 @@ class Nic:
         self._programs: tuple[Memory, Span] | None = None
         self._events: dict[str, int] = {}
         self._windows: list[int] = []
-        told = dict(connection.request("limits")["limits"])
-        self.limits = Limits(**{**told, "order": FiringOrder(told["order"])})
-        self.capabilities = self._what_it_can_do()
+        self._counters: set[int] = set()
+        self._queue_pairs: set[int] = set()
+        told = connection.request("limits")
+        limits = dict(told["limits"])
+        self.limits = Limits(**{**limits, "order": FiringOrder(limits["order"])})
+        self._refusal = Refusal(
+            connection.nic_name, told["transport"], self.limits, self._counters, self._queue_pairs
+        )
+        self.capabilities = Capabilities(
+            self._refusal.operations, self.limits.single_cancel, order=self.limits.order
+        )
 
     def __enter__(self) -> Nic:
         return self
@@ -151,49 +127,63 @@ class Nic:
 
     # Memory
 
-    def allocate(self, shape: tuple[int, ...], dtype: object = np.uint8, kind: str = "gpu") -> Memory:
+    def allocate(self, shape: int | tuple[int, ...], dtype: object = np.uint8, kind: str = "gpu") -> Memory:
         """Return zeroed memory that the NIC can reach; `kind` "gpu" stands for GPU memory, "host" for the
         host's.
         """
-        element = np.dtype(dtype)  # type: ignore[call-overload]
-        length_bytes = int(np.prod(shape)) * element.itemsize
-        shared, address = self.connection.share(length_bytes, kind)
-        array = np.frombuffer(shared.view, element, count=int(np.prod(shape))).reshape(shape)
-        return Memory(array, address, shared, self.connection.nic_name, self.log)
+        return allocate(self.connection, self.log, shape, dtype, kind)
 
     def register(self, memory: Memory, counter: Counter | None = None) -> Span:
         """Register all of `memory`; `counter` counts remote writes that arrive in it."""
+        if not isinstance(memory, Memory):
+            raise UsageError(
+                f"{shown(memory)} is no memory that can be registered (EINVAL); nic.allocate(shape, dtype) "
+                "returns some"
+            )
         reply = self.connection.request(
             "register",
             address=memory.address,
             length_bytes=memory.length_bytes,
-            counter=None if counter is None else counter.index,
+            counter=None if counter is None else check_counter(counter, self).index,
         )
         return Span(memory.address, memory.length_bytes, int(reply["key"]))
 
     def deregister(self, span: Span, force: bool = False) -> None:
         """Take a key back. Raises: UsageError (EBUSY) if armed work uses it, unless forced."""
-        self.connection.request("deregister", key=span.key, force=force)
+        key = local_piece(span).lkey
+        self.connection.request("deregister", key=key, force=yes_or_no(force, "force"))
 
     # Counters and programs
 
     def counters(self, *names: str, remote: bool = False, counts_bytes: bool = False) -> list[Counter]:
-        """Allocate counters; `remote` ones may be bumped by immediates of connected peers.
+        """Allocate counters, all or none; `remote` ones may be bumped by immediates of connected peers.
 
         `counts_bytes`: a success counts the bytes that were moved, an error still 1.
         Source: fi_cntr(3), FI_CNTR_EVENTS_BYTES.
         """
-        made = []
-        for name in names:
-            reply = self.connection.request(
-                "counter_open", name=name, remote=remote, counts_bytes=counts_bytes
-            )
-            made.append(Counter(self, int(reply["counter"]), name))
+        kind = {
+            "remote": yes_or_no(remote, "remote"),
+            "counts_bytes": yes_or_no(counts_bytes, "counts_bytes"),
+        }
+        made: list[Counter] = []
+        try:
+            for name in [text(name, "a counter's name") for name in names]:
+                number = int(self.connection.request("counter_open", name=name, **kind)["counter"])
+                self._counters.add(number)
+                made.append(Counter(self, number, name))
+        except BaseException:
+            for counter in made:
+                counter.close()
+            raise
         return made
+
+    def forget_counter(self, number: int) -> None:
+        """A counter of this process was closed."""
+        self._counters.discard(number)
 
     def event(self, name: str) -> int:
         """Return the number of a firmware event, for `Step.event`: what `@on_trigger(name)` handles."""
-        if name not in self._events:
+        if text(name, "an event's name") not in self._events:
             self._events[name] = int(self.connection.request("event_open", name=name)["event"])
         return self._events[name]
 
@@ -205,18 +195,18 @@ class Nic:
     @contextmanager
     def program(self, name: str) -> Iterator[ArmableProgram]:
         """Write a program; arm it afterwards with `program.arm()`."""
-        yield ArmableProgram(name, self)
+        yield ArmableProgram(text(name, "a program's name"), self)
 
     @one_at_a_time
     def arm(self, work: list[DeferredWork]) -> list[tuple[int, int]]:
         """Arm a list of deferred work, all or nothing; return the handles for `cancel`."""
+        self._refusal.check_deferred(work)
         if not work:
             return []
-        self._check_operations(work)
         if len(work) > self.limits.host_slots:
             raise TriggerTableFull(
-                f"{len(work)} operations; {self.limits.profile} has {self.limits.host_slots} trigger slots "
-                "(ENOSPC); arm a window of them"
+                f"{counted(len(work), 'operation')}; {self.limits.profile} has "
+                f"{counted(self.limits.host_slots, 'trigger slot')} (ENOSPC); arm a window of them"
             )
         records = pack_program(work)
         if len(work) <= registers.STAGING_COUNT:
@@ -228,17 +218,9 @@ class Nic:
             armed = memory.array.view(ARMED)[: len(work)]
             armed[:] = records
             status, _ = self._command(CommandCode.ARM_PROGRAM, span.address, len(work), span.key)
-        self._check(status, self._why_not_armed(work, status))
+        self._refusal.check_armed(status, work)
         self._tell_armed(armed["sequence"].tolist(), work)
         return list(zip(armed["owner"].tolist(), armed["sequence"].tolist(), strict=True))
-
-    def _why_not_armed(self, work: list[DeferredWork], status: CommandStatus) -> str:
-        """Say which operation the NIC will not have taken, as far as it can be told from here."""
-        count = f"{len(work)} operation{'s' if len(work) != 1 else ''} cannot be armed; nothing was"
-        if status in (CommandStatus.OK, CommandStatus.NO_SPACE):
-            return count
-        errors = [one for one in check_program(work, self.limits) if one.severity is Severity.ERROR]
-        return f"{count} ({errors[0]})" if errors else count
 
     def _program_memory(self, count: int) -> tuple[Memory, Span]:
         """Return registered memory for `count` records; it is kept and grows."""
@@ -253,9 +235,11 @@ class Nic:
     @one_at_a_time
     def arm_window(self, work: list[DeferredWork], size: int) -> int:
         """Arm a window of `work`; return its number, for `cancel_window`. See `ArmableProgram.window`."""
-        self._check_operations(work)
+        self._refusal.check_deferred(work)
+        size = whole(size, "the size of a window", least=1)
+        records = pack_program(work)
         memory, span = self._program_memory(len(work))
-        memory.array.view(ARMED)[: len(work)] = pack_program(work)
+        memory.array.view(ARMED)[: len(work)] = records
         reply = self.connection.request(
             "window_open", address=span.address, key=span.key, count=len(work), size=size
         )
@@ -266,7 +250,8 @@ class Nic:
 
     def cancel_window(self, window: int) -> int:
         """Cancel what of a window's program has not fired; return how many operations."""
-        return int(self.connection.request("window_close", window=window)["cancelled"])
+        number = whole(window, "the number of a window")
+        return int(self.connection.request("window_close", window=number)["cancelled"])
 
     @one_at_a_time
     def post_receive(self, local: Span, qp_num: int, wr_id: int = 0) -> None:
@@ -275,55 +260,70 @@ class Nic:
         Raises: ResourceError (ENOSPC) if the receive queue is full.
         """
         self.check_open()
-        work = WorkRequest(Opcode.RECV, (local.sge(),), wr_id=wr_id)
+        work = WorkRequest(Opcode.RECV, (local_piece(local),), wr_id=whole(wr_id, "wr_id"))
+        qp_num = whole(qp_num, "qp_num")
         self._staging[0] = np.zeros((), ARMED)
         pack_work(self._staging[0], work, qp_num)
         self._staging[0]["completion"] = -1
         if self.log is not None:
             piece = [local.address, local.length_bytes, local.key]
             self.log.add_here("receive", nic=self.connection.nic_name, qp=qp_num, piece=piece)
-        self.command(CommandCode.POST_RECEIVE, 0, 1)
+        self.command(
+            CommandCode.POST_RECEIVE, 0, 1, what=f"a receive of {self._refusal.about_queue_pair(qp_num)}"
+        )
 
     @one_at_a_time
     def post(self, qp_num: int, *work: WorkRequest) -> None:
         """Post work requests to a queue pair, to be carried out in order as soon as possible."""
         if len(work) > registers.STAGING_COUNT:
             raise TriggerTableFull(
-                f"{len(work)} requests; at most {registers.STAGING_COUNT} at once (ENOSPC)"
+                f"{counted(len(work), 'request')}; at most {registers.STAGING_COUNT} at once (ENOSPC)"
             )
+        qp_num = whole(qp_num, "qp_num")
+        self._refusal.check_posted(work)
         for position, request in enumerate(work):
             self._staging[position] = np.zeros((), ARMED)
             pack_work(self._staging[position], request, qp_num)
             self._staging[position]["completion"] = -1
         status, _ = self._command(CommandCode.POST, 0, len(work))
-        self._check(status, f"work for queue pair {qp_num} was refused")
+        self._refusal.check(status, f"work for {self._refusal.about_queue_pair(qp_num)} was refused")
         self._tell_armed(self._staging["sequence"][: len(work)].tolist(), [])
 
     def write(self, local: Span | tuple[Span, ...], remote: RemoteSpan, signaled: bool = False) -> None:
-        """RDMA write now."""
-        spans = (local,) if isinstance(local, Span) else local
-        sges = tuple(span.sge() for span in spans)
+        """RDMA write now. Raises: UsageError (EINVAL) as `Step.write`, if the lengths differ too."""
+        sges = local_pieces(local, remote)
+        signaled = yes_or_no(signaled, "signaled")
         work = WorkRequest(Opcode.RDMA_WRITE, sges, remote.address, remote.rkey, signaled=signaled)
         self.post(remote.qp_num, work)
 
     def cancel(self, handle: tuple[int, int]) -> bool:
         """Cancel one armed operation: True if it will never fire.
 
-        Raises: Unsupported where only whole counters can be cancelled (`limits.single_cancel`).
+        Raises: Unsupported where only whole counters can be cancelled (`limits.single_cancel`), UsageError
+        for what is no handle.
         """
-        status, value = self._command(CommandCode.CANCEL, *handle)
+        if not isinstance(handle, tuple) or len(handle) != 2:
+            raise UsageError(f"{shown(handle)} is no handle (EINVAL); nic.arm(...) returns some")
+        slot, sequence = (whole(number, "each number of a handle") for number in handle)
+        status, value = self._command(CommandCode.CANCEL, slot, sequence)
         if status is CommandStatus.NOT_SUPPORTED:
             raise Unsupported("R37", f"{self.limits.profile} cancels no single operation; flush instead")
         return status is CommandStatus.OK and value == 1
 
     def cancel_counter(self, counter: TargetCounter) -> int:
-        """Cancel all that waits for a counter; return how many.
+        """Cancel all that waits for a counter, also what windows would arm; return how many.
 
+        Where the NIC cancels all work of a process at once (`limits.domain_flush`), it cancels that.
         Raises: UsageError for a counter of another NIC.
         """
-        if getattr(counter, "target", self) is not self:
-            raise UsageError(f"counter {counter.name} is another NIC's (EINVAL)")
-        return self.command(CommandCode.CANCEL_COUNTER, counter.index)
+        number = check_counter(counter, self).index
+        if self.limits.domain_flush:
+            return self.flush()
+        count = 0
+        if self._windows:
+            count = int(self.connection.request("window_cancel", counter=number)["cancelled"])
+        what = f"cancelling at counter {counter.name}"
+        return count + self.command(CommandCode.CANCEL_COUNTER, number, what=what)
 
     def flush(self) -> int:
         """Cancel all armed work of this process, also what windows would arm; return how many."""
@@ -335,20 +335,6 @@ class Nic:
         """Return the completion-queue entries that have come in."""
         return self.completions.poll(registers.COMPLETION_COUNT)
 
-    def _what_it_can_do(self) -> Capabilities:
-        limits = self.limits
-        operations = frozenset(Opcode)
-        if limits.profile != "unlimited":
-            operations -= {Opcode.NVME_READ, Opcode.NVME_WRITE, Opcode.FIRMWARE_EVENT}
-        return Capabilities(operations, limits.single_cancel, order=limits.order)
-
-    def _check_operations(self, work: list[DeferredWork]) -> None:
-        """Raise Unsupported for what this NIC, or the one whose limits it has, does not know."""
-        unknown = {item.opcode for item in work} - self.capabilities.operations
-        if unknown:
-            names = ", ".join(sorted(Opcode(opcode).name for opcode in unknown))
-            raise Unsupported("R15", f"{names}: not supported by {self.limits.profile}; nothing was armed")
-
     def _tell_armed(self, sequences: list[int], work: list[DeferredWork]) -> None:
         """Put down what the command before this has armed or posted."""
         if self.log is None:
@@ -357,27 +343,19 @@ class Nic:
             [[sge.address, sge.length, sge.lkey] for sge in item.work.sges] if item.work else []
             for item in work
         ]
-        told = {"nic": self.connection.nic_name, "opened": self.opened, "number": self._commands}
         triggers = [item.trigger for item in work]
-        self.log.add_here("armed", **told, sequences=sequences, pieces=pieces, triggers=triggers)
+        self.log.add_here("armed", **self._ring.told(), sequences=sequences, pieces=pieces, triggers=triggers)
 
     # Commands
 
-    def command(self, code: CommandCode, *words: int) -> int:
-        """Give the NIC a command and return its value.
+    def command(self, code: CommandCode, *words: int, what: str = "") -> int:
+        """Give the NIC a command and return its value; `what` is a person's word for it.
 
         Raises: UsageError or ResourceError as the NIC's status says.
         """
         status, value = self._command(code, *words)
-        self._check(status, f"{code.name}{words} was refused")
+        self._refusal.check(status, f"{what or f'{code.name}{words}'} was refused")
         return value
-
-    @staticmethod
-    def _check(status: CommandStatus, what: str) -> None:
-        if status is CommandStatus.NO_SPACE:
-            raise TriggerTableFull(f"{what}: no space (ENOSPC)")
-        if status is not CommandStatus.OK:
-            raise UsageError(f"{what}: {status.name.lower().replace('_', ' ')} (errno {status.value})")
 
     def check_open(self) -> None:
         """Raise UsageError if this NIC was closed: its memory is not there any more."""
@@ -387,32 +365,15 @@ class Nic:
     @one_at_a_time
     def _command(self, code: CommandCode, *words: int) -> tuple[CommandStatus, int]:
         self.check_open()
-        bar = self.connection.bar.address
-        entry = bar + registers.COMMANDS + self._commands % registers.COMMAND_COUNT * 64
-        tag = self._commands & 0xFFFFFFFF
-        store_u64(entry, int(code) | tag << 32)
-        for position in range(6):
-            store_u64(entry + 8 + 8 * position, words[position] if position < len(words) else 0)
-        self._commands += 1
-        if self.log is not None:
-            told = {"nic": self.connection.nic_name, "opened": self.opened, "number": self._commands}
-            self.log.add_here("command", **told, code=code.name, words=list(words))
-        store_u64(entry + 56, self._commands)
-        self.connection.notify()
-        response = bar + registers.RESPONSES + self._responses % registers.RESPONSE_COUNT * 64
-        expected = self._responses + 1
-        if not self.connection.wait(lambda: load_u64(response + 56) == expected, 10.0, (0, 0)):
-            raise NicemuError(f"{self.connection.nic_name} did not answer a {code.name} command in 10 s")
-        head, value = load_u64(response), load_u64(response + 8)
-        self._responses = expected
-        store_u64(self._host_word(registers.WORD_RESPONSES), expected)
-        return CommandStatus(head >> 32), value
+        return self._ring.give(code, *words)
 
     # Peers, packets, landing slots
 
     def connect(self, peer: str, **private_data: int) -> Peer:
         """Connect a queue pair to a peer NIC's firmware; `private_data` is what its `@on_connect` reads."""
-        reply = self.connection.request("connect", peer=peer, private_data=private_data)
+        words = {name: whole(word, name, -(1 << 63)) for name, word in private_data.items()}
+        reply = self.connection.request("connect", peer=text(peer, "a peer's name"), private_data=words)
+        self._queue_pairs.add(int(reply["qp_num"]))
         return Peer(peer, int(reply["number"]), int(reply["qp_num"]), dict(reply["private_data"]))
 
     def disconnect(self, peer: Peer, force: bool = False) -> None:
@@ -420,7 +381,10 @@ class Nic:
 
         Raises: UsageError (EBUSY) while armed work names it; `force` cancels that work.
         """
-        self.connection.request("disconnect", qp_num=peer.qp_num, force=force)
+        if not isinstance(peer, Peer):
+            raise UsageError(f"{shown(peer)} is no Peer (EINVAL); nic.connect(name) returns one")
+        self.connection.request("disconnect", qp_num=peer.qp_num, force=yes_or_no(force, "force"))
+        self._queue_pairs.discard(peer.qp_num)
 
     def connected_peers(self) -> list[str]:
         """Return the peers that this process has a working queue pair to; one that was lost is missing."""
@@ -432,6 +396,7 @@ class Nic:
 
     def receive(self, timeout_s: float = 5.0) -> Packet | None:
         """Return the next packet; None if none comes in time."""
+        timeout_s = seconds(timeout_s)
         bar = self.connection.bar
         place = registers.RECEIVE_RING + self._received % registers.PACKET_COUNT * registers.PACKET_BYTES
         entry = bar.address + place
@@ -454,8 +419,12 @@ class Nic:
         Raises: UsageError if it is too long, ResourceError if the ring stays full.
         """
         room = registers.PACKET_BYTES - registers.PACKET_HEADER_BYTES
+        if not isinstance(frame, (bytes, bytearray, memoryview)):
+            raise UsageError(f"a frame is bytes, not {shown(frame)} (EINVAL)")
         if not 14 <= len(frame) <= room:
-            raise UsageError(f"a frame of {len(frame)} bytes; the transmit ring takes 14 to {room}")
+            raise UsageError(
+                f"a frame of {counted(len(frame), 'byte')}; the transmit ring takes 14 to {room}"
+            )
         bar = self.connection.bar
         head = bar.address + registers.NIC_WORDS + registers.WORD_TRANSMIT * registers.WORD_STRIDE
         full = registers.PACKET_COUNT
@@ -475,9 +444,10 @@ class Nic:
 
     def post_landing(self, index: int, span: Span) -> Span:
         """Put a landing slot on the NIC's free ring, under a fresh key; return the span with that key."""
+        local_piece(span)
         reply = self.connection.request(
             "landing_post",
-            index=index,
+            index=whole(index, "index"),
             address=span.address,
             length_bytes=span.length_bytes,
             key=span.key,
@@ -488,5 +458,5 @@ class Nic:
         """Take a landing slot off the free ring and return the key that it has now; None if the NIC is using
         it.
         """
-        key: int | None = self.connection.request("landing_withdraw", index=index)["key"]
+        key: int | None = self.connection.request("landing_withdraw", index=whole(index, "index"))["key"]
         return key

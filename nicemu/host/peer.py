@@ -19,7 +19,7 @@ class Peer:
     private_data: dict[str, int]
 
     def span(self, address: int, length_bytes: int, rkey: int) -> RemoteSpan:
-        """Name memory of the peer."""
+        """Name memory of the peer. Raises: UsageError (EINVAL) for what is no address, length or key."""
         return RemoteSpan(self.qp_num, address, length_bytes, rkey)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nicemu.abi import DeferredWork, TargetProgram, place
-from nicemu.errors import UsageError
+from nicemu.abi import DeferredWork, TargetProgram, place, whole
 
 if TYPE_CHECKING:
     from .device import Nic
@@ -37,8 +36,10 @@ class ArmableProgram(TargetProgram):
     def arm(self) -> None:
         """Arm everything, or nothing.
 
-        Raises: TriggerTableFull (ENOSPC), UsageError (EINVAL, EACCES) with nothing armed.
+        Raises: TriggerTableFull (ENOSPC), UsageError (EINVAL, EACCES), Unsupported (ENOSYS), with nothing
+        armed.
         """
+        self.check_written()
         handles = self._nic.arm(self.work)
         self.handles += handles
         self._tell(sequences=[sequence for _, sequence in handles])
@@ -49,8 +50,8 @@ class ArmableProgram(TargetProgram):
         Operations are armed in the order they were written: write what fires first, first.
         Raises: as `arm`, and UsageError for a size below 1.
         """
-        if not isinstance(size, int) or size < 1:
-            raise UsageError(f"a window holds at least one operation, not {size}")
+        self.check_written()
+        size = whole(size, "the size of a window", least=1)
         if self.work:
             self._windows.append(self._nic.arm_window(self.work, size))
             self._tell(window=self._windows[-1])

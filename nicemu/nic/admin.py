@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import Access, Opcode, registers
+from nicemu.abi import Access, Opcode, counted, registers
 from nicemu.errors import ResourceError, UsageError
 from nicemu.firmware import LandingSlot
 from nicemu.pcie import Backing, load_u64
@@ -39,10 +39,12 @@ class Admin:
             "counter_follow": self._counter_follow,
             "counter_unfollow": self._counter_unfollow,
             "counter_publish": self._counter_publish,
+            "counter_overflow": self._counter_overflow,
             "event_open": self._event_open,
             "limits": self._limits,
             "window_open": self._window_open,
             "window_close": self._window_close,
+            "window_cancel": self._window_cancel,
             "register": self._register,
             "deregister": self._deregister,
             "listen": self._listen,
@@ -89,7 +91,17 @@ class Admin:
             followed = self._device.arena.followed
             fed = (followed["address"] != 0) & (followed["counter"] == counter)
             if fed.any() and not force:
-                raise UsageError(f"{int(fed.sum())} words in memory feed counter {counter} (EBUSY)")
+                raise UsageError(
+                    f"counter {counter} is fed by {counted(int(fed.sum()), 'word')} of memory (EBUSY)"
+                )
+            windows = self._device.windows
+            if waiting := 0 if force else windows.waiting_for(counter):
+                raise UsageError(
+                    f"counter {counter} is named by {counted(waiting, 'operation')} that no window has "
+                    "armed yet (EBUSY); cancel them or close with force=True"
+                )
+            if force:
+                windows.cancel_counter(owner, counter, is_closed=True)
             self._device.unit.close(counter, force=bool(force))
             followed["address"][fed] = 0
             self._device.card.forget(counter)
@@ -164,6 +176,11 @@ class Admin:
             owner.published[counter] = key
         return {}
 
+    def _counter_overflow(self, owner: Owner, counter: int) -> dict[str, Any]:
+        """Whether a value of a counter would have gone beyond its maximum since the counter was opened."""
+        owner.check_counter(counter)
+        return {"overflow": bool(self._device.unit.state.counters[counter].overflow)}
+
     def _event_open(self, owner: Owner, name: str) -> dict[str, Any]:
         for number, known in owner.events.items():
             if known == name:
@@ -180,11 +197,16 @@ class Admin:
     def _window_close(self, owner: Owner, window: int) -> dict[str, Any]:
         return {"cancelled": self._device.windows.close(owner, window)}
 
+    def _window_cancel(self, owner: Owner, counter: int) -> dict[str, Any]:
+        owner.check_counter(counter)
+        return {"cancelled": self._device.windows.cancel_counter(owner, counter)}
+
     def _limits(self, owner: Owner) -> dict[str, Any]:
         unit = self._device.unit
         return {
             "limits": {**asdict(unit.limits), "order": unit.limits.order.value},
             "slots_free": unit.free_slots(owner.number),
+            "transport": self._device.config.transport,
         }
 
     def _register(
@@ -222,8 +244,9 @@ class Admin:
                 | ((slots["sge_count"] > 1) & (slots["sge1_lkey"] == key))
             )
             if using.any() and not force:
+                armed = counted(int(using.sum()), "armed operation")
                 raise UsageError(
-                    f"{int(using.sum())} armed operations use key {key:#x} (EBUSY); cancel them first, "
+                    f"key {key:#x} is used by {armed} (EBUSY); cancel them first, "
                     "or force it and they will complete in error"
                 )
             followed["address"][fed] = 0

@@ -7,7 +7,7 @@ from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
-from nicemu.abi import registers
+from nicemu.abi import counted, registers
 from nicemu.errors import NicemuError, UsageError
 from nicemu.firmware import Connection
 from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES
@@ -59,9 +59,8 @@ class Connections:
                 device.unit.cancel_queue_pair(qp)
             using = device.unit.armed_on_queue_pair(qp)
             if using:
-                raise UsageError(
-                    f"{using} armed operations name queue pair {qp} (EBUSY); cancel them, or use force"
-                )
+                armed = counted(using, "armed operation")
+                raise UsageError(f"queue pair {qp} is named by {armed} (EBUSY); cancel them, or use force")
             owner.queue_pairs.discard(qp)
             device.queue_pairs.destroy(qp)
         device.settle()

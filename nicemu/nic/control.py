@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -72,6 +72,18 @@ class ControlRings:
                 record.work = work
             tail += 1
             store_u64(self._link + _DOWN_TAIL, tail)
+
+    def withdraw(self, kind: int, is_meant: Callable[[Any], bool]) -> int:
+        """Take back records of a kind that the datapath has not read, while it is paused; return how many."""
+        kept = deque(one for one in self._waiting if one[0] != kind or not is_meant(one[2]))
+        count = len(self._waiting) - len(kept)
+        self._waiting = kept
+        for number in range(load_u64(self._link + _DOWN_HEAD), load_u64(self._link + _DOWN_TAIL)):
+            record = self._arena.down[number % RING_COUNT]
+            if record.kind == kind and is_meant(record.work):
+                record.kind = 0
+                count += 1
+        return count
 
     def take(self) -> list[Record]:
         """Take all records that the datapath has handed up."""

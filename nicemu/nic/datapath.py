@@ -20,7 +20,7 @@ from nicemu.trigger import NONE, add, arm, check_armed, count_end, put_slot, set
 from .arena import NO_CELL, RING_COUNT, STAT_NAMES, TRANSMIT_CELL, Arena
 from .arrivals import arrive, poll_inbox
 from .commands import poll_commands
-from .firing import FAIRNESS, UP_TRANSMIT, complete, fire_due, push_up, up_full
+from .firing import FAIRNESS, UP_TRANSMIT, UP_WINDOW, complete, fire_due, push_up, up_full
 from .notes import (
     BY_CONTROL,
     BY_DOORBELL,
@@ -175,6 +175,9 @@ def _poll_down(arena: Arena) -> Int:
                 arm(arena.trigger, slot)
             else:  # its counter, queue pair or window was closed while the record waited
                 arena.stats[_REFUSED] += _ONE
+                window = np.uint64(arena.trigger.slots[slot].window)
+                if window != _ZERO:
+                    push_up(arena, UP_WINDOW, window, _ZERO, _ZERO, _ZERO, NONE)
                 put_slot(arena.trigger, slot)
         elif kind == DOWN_COMPLETE:
             qp = np.int64(a)

@@ -7,12 +7,13 @@ So a program of any length fits a trigger table of any size, and no host has to 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nicemu.abi import ARMED, CommandStatus
+from nicemu.abi import ARMED, CommandStatus, Opcode
 from nicemu.errors import ResourceError, UsageError
 from nicemu.hot import interpreted
 from nicemu.trigger import WAITING, cancel
@@ -25,6 +26,7 @@ from .owner import Owner
 if TYPE_CHECKING:
     from .device import SmartNic
 
+_COUNTER_OPERATIONS = (int(Opcode.COUNTER_ADD), int(Opcode.COUNTER_SET))
 RETRY_NS = 1_000_000
 """How long a window waits that found no free slot, because other processes had them all."""
 
@@ -109,6 +111,8 @@ class Windows:
         return self._device.now_ns + RETRY_NS if self._starved else None
 
     def _refill(self, window: _Window) -> None:
+        if window.number not in self._open:
+            return
         if window.pending and self._device.unit.free_slots(window.owner) > 0:
             window.armed += 1
             self._device.rings.push(DOWN_ARM, work=window.pending.popleft())
@@ -120,6 +124,43 @@ class Windows:
     def _forget(self, window: _Window) -> None:
         del self._open[window.number]
         self._device.arena.windows[window.number % MAX_WINDOWS] = 0
+
+    def waiting_for(self, counter: int) -> int:
+        """Return how many operations that no window has armed yet name a counter."""
+        return sum(_names(record, counter) for window in self._open.values() for record in window.pending)
+
+    def cancel_counter(self, owner: Owner, counter: int, is_closed: bool = False) -> int:
+        """Cancel what waits for a counter, or would once it is armed; return how many operations.
+
+        With `is_closed`, all that names the counter. Windows go on with what is left of them.
+        """
+
+        def is_meant(record: Any) -> bool:  # noqa: ANN401 - a record of ARMED
+            return _names(record, counter) if is_closed else int(record["trigger"]) == counter
+
+        with self._device.rings.paused():
+            windows = [window for window in self._open.values() if window.owner == owner.number]
+            return sum(self._remove(window, is_meant) for window in windows)
+
+    def _remove(self, window: _Window, is_meant: Callable[[Any], bool]) -> int:
+        """Remove operations of a window that have not fired, and let it go on; return how many."""
+        unit = self._device.unit
+        kept = deque(record for record in window.pending if not is_meant(record))
+        count = len(window.pending) - len(kept)
+        window.pending = kept
+
+        def is_on_its_way(work: Any) -> bool:  # noqa: ANN401 - a record of ARMED
+            return bool(work["window"] == window.number) and is_meant(work)
+
+        removed = self._device.rings.withdraw(DOWN_ARM, is_on_its_way)
+        slots = unit.state.slots[: int(unit.state.unit[0].touched)]
+        for slot in np.flatnonzero((slots["window"] == window.number) & (slots["state"] == WAITING)).tolist():
+            if is_meant(slots[slot]):
+                removed += bool(self._cancel(unit.state, slot, slots[slot].sequence))
+        window.armed -= removed
+        for _ in range(max(1, removed)):
+            self._refill(window)
+        return count + removed
 
     def close(self, owner: Owner, number: int) -> int:
         """Cancel what of a window's program has not fired; return how many operations."""
@@ -140,3 +181,9 @@ class Windows:
         """A process is gone, and its windows with it."""
         for window in [one for one in self._open.values() if one.owner == owner.number]:
             self.close(owner, window.number)
+
+
+def _names(record: Any, counter: int) -> bool:  # noqa: ANN401 - a record of ARMED
+    """Whether an operation is triggered by a counter or will change it."""
+    is_target = record["opcode"] in _COUNTER_OPERATIONS and int(record["rkey"]) == counter
+    return is_target or counter in (int(record["trigger"]), int(record["completion"]))

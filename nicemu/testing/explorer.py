@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from nicemu.abi import counted
+
 from .choices import RandomSchedule, Schedule, format_choices, trimmed
 from .reduction import Search
 
@@ -42,7 +44,7 @@ class Exploration:
 
     def sentence(self) -> str:
         """Say what was run."""
-        runs = f"{self.schedules} schedule{'' if self.schedules == 1 else 's'}"
+        runs = counted(self.schedules, "schedule")
         if self.failure is not None:
             return f"failed after {runs}"
         if self.is_complete:

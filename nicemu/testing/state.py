@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nicemu.abi import ARMED, Opcode
+from nicemu.abi import ARMED, Opcode, counted
 from nicemu.run import Simulation
 from nicemu.trigger import DUE, IN_FLIGHT, WAITING
 
@@ -32,14 +32,15 @@ def _nic_lines(simulation: Simulation, name: str) -> list[str]:
     lines = [f"{name}, {simulation.clock.now_ns()} ns:"]
     for row in rows:
         lines.append(
-            f"  counter {row['name']} ({row['counter']}): {row['success']} success, {row['errors']} errors, "
+            f"  counter {row['name']} ({row['counter']}): "
+            f"{counted(row['success'], 'success', 'successes')}, {counted(row['errors'], 'error')}, "
             f"{row['armed']} armed, {row['in_flight']} in flight"
         )
     slots = nic.unit.state.slots[: int(nic.unit.state.unit[0].touched)].view(np.ndarray).view(ARMED)
     taken = [record for record in slots if int(record["state"]) in _STATES]
     lines += [f"  {_entry(record, names)}" for record in taken[:MOST_ENTRIES]]
     if len(taken) > MOST_ENTRIES:
-        lines.append(f"  and {len(taken) - MOST_ENTRIES} more entries")
+        lines.append(f"  and {counted(len(taken) - MOST_ENTRIES, 'more entry', 'more entries')}")
     if len(lines) == 1:
         lines.append("  no counter, nothing armed")
     return lines

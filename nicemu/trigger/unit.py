@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import ARMED, CommandStatus, DeferredWork, Limits, pack_deferred
+from nicemu.abi import ARMED, CommandStatus, DeferredWork, Limits, counted, pack_deferred
 from nicemu.errors import ResourceError, UsageError
 from nicemu.hot import interpreted
 
@@ -76,12 +76,13 @@ class TriggerUnit:
         """
         self.check_counter(counter)
         record = self.state.counters[counter]
-        if force and not record.in_flight:
+        if force and not record.in_flight and (record.armed or record.aimed):
             self._call(work.discard, counter)
         if record.armed or record.aimed or record.in_flight:
             cure = "wait for the completions" if record.in_flight else "cancel them or close with force=True"
+            armed = counted(int(record.armed), "operation")
             raise UsageError(
-                f"counter {counter} has {record.armed} operations armed on it, {record.aimed} aiming at it, "
+                f"counter {counter} has {armed} armed on it, {record.aimed} aiming at it, "
                 f"{record.in_flight} in flight (EBUSY); {cure}"
             )
         record.allocated = record.published = 0

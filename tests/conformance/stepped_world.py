@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass
+from functools import cache
 from ipaddress import IPv4Address
 
 import numpy as np
@@ -13,6 +14,8 @@ from nicemu.fabric import FaultRates
 from nicemu.host import Nic, Packet
 from nicemu.kv import KvLayout, KvProtocolError, Manifest, Request, chunks_of, decode
 from nicemu.nic import NamespaceConfig, NicConfig
+from nicemu.p4 import compile_program
+from nicemu.pipeline import Program
 from nicemu.programs import find_program, load_module
 from nicemu.run import SimulatedConnection, Simulation
 from nicemu.timing import Cost, Timings
@@ -60,6 +63,21 @@ def nic_configs(transport: str, timings: Timings = TIMINGS, seed: int = 1) -> li
     ]
 
 
+@cache
+def compiled_program(path: str) -> Program:
+    """Compile a shipped P4 program once for all worlds; NICs do not change what they run."""
+    return compile_program(find_program(path)).program
+
+
+def load_journey(simulation: Simulation) -> None:
+    """Load the journey's programs and firmware on NICs that were made of `nic_configs`."""
+    simulation.nics["compute0"].pipeline.load(compiled_program("p4/kvmatch.p4"))
+    simulation.load_firmware("compute0", "firmware/kv_requestor.py")
+    for name in STORAGE:
+        simulation.nics[name].pipeline.load(compiled_program("p4/kvserve.p4"))
+        simulation.load_firmware(name, "firmware/kv_storage.py")
+
+
 def request_frame(request: Request) -> bytes:
     """Return the frame that carries a user's request to the compute NIC."""
     ethernet = Ethernet(b"\x02\x00" + COMPUTE, b"\x02\x00" + CLIENT, ETHERTYPE_IPV4)
@@ -78,15 +96,16 @@ class World:
         faults: FaultRates | None = None,
         timings: Timings = TIMINGS,
         check_races: bool = False,
+        compiled: bool = False,
     ) -> None:
         self.simulation = Simulation(
-            nic_configs(transport, timings, seed), seed=seed, faults=faults, check_races=check_races
+            nic_configs(transport, timings, seed),
+            seed=seed,
+            faults=faults,
+            check_races=check_races,
+            compiled=compiled,
         )
-        self.simulation.load_program("compute0", "p4/kvmatch.p4")
-        self.simulation.load_firmware("compute0", "firmware/kv_requestor.py")
-        for name in STORAGE:
-            self.simulation.load_program(name, "p4/kvserve.p4")
-            self.simulation.load_firmware(name, "firmware/kv_storage.py")
+        load_journey(self.simulation)
         self.compute = self.simulation.nics["compute0"]
         self.kv: dict[bytes, Kv] = {}
         self.random = np.random.default_rng(seed)

@@ -6,10 +6,13 @@ leaves the stepper as it is.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+import numpy as np
 import pytest
 
+from nicemu.abi import Limits, Span
 from nicemu.host import Nic
 from nicemu.testing.choices import Schedule, parse_choices
 from nicemu.testing.explorer import Exploration, explore, report
@@ -17,56 +20,80 @@ from nicemu.testing.worlds import PeerMemory, World
 from tests.conformance.stepped_world import World as KvWorld
 
 RUNS_A_WORLD = 10
+SMALL = Limits(counter_count=64, slot_count=256)
+"""Enough for every program here; a NIC looks through its counters when a process closes."""
 
 Program = Callable[[World, Nic, PeerMemory], Callable[[], bool]]
 """Arms and rings; what it returns runs the test's own part to its end: whether all is well."""
 
 
-def explored(program: Program, schedules: int = 200, *, reduction: bool = True) -> Exploration:
-    def run(schedule: Schedule) -> bool:
-        world = World("compute0", "peer0")
+@contextmanager
+def small_world() -> Iterator[World]:
+    world = World("compute0", "peer0", limits=SMALL, peer_bytes=4096)
+    try:
+        yield world
+    finally:
+        world.close()
+
+
+def run(program: Program, schedule: Schedule) -> bool:
+    """Run a program under one schedule, in a world of its own: whether all is well."""
+    with small_world() as world:
         proceed = program(world, world["compute0"], world.peer())
         world.simulation.step_by(schedule)
-        try:
-            return proceed()
-        finally:
-            world.close()
+        return proceed()
 
-    return explore(run, schedules, reduction=reduction)
+
+def explored(program: Program, schedules: int = 200, *, reduction: bool = True) -> Exploration:
+    return explore(lambda schedule: run(program, schedule), schedules, reduction=reduction)
 
 
 def passes_plainly(program: Program) -> bool:
     """Whether a program passes runs of the stepper as it is, one after the other in one world."""
-    world = World("compute0", "peer0")
     good = True
-    for _ in range(RUNS_A_WORLD):
-        good &= program(world, world["compute0"], world.peer())()
-        world.peer().array[:] = 0
-    world.close()
+    with small_world() as world:
+        for _ in range(RUNS_A_WORLD):
+            good &= program(world, world["compute0"], world.peer())()
+            world.peer().array[:] = 0
     return good
+
+
+def words(nic: Nic, *values: int) -> Span:
+    """Register memory that holds 8 bytes of each value."""
+    memory = nic.allocate((8 * len(values),))
+    memory.array[:] = np.repeat(np.array(values, np.uint8), 8)
+    return nic.register(memory)
+
+
+def runs_idle_with(world: World, peer: PeerMemory, value: int, length: int = 8) -> Callable[[], bool]:
+    """All is well if the peer's first bytes are `value` when nothing is left to happen."""
+
+    def proceed() -> bool:
+        world.simulation.run_until_idle()
+        return peer.bytes[:length] == bytes([value]) * length
+
+    return proceed
 
 
 def chains(lengths: tuple[int, ...]) -> Program:
     """Chains of writes, each behind a counter, queue pair and stream of its own."""
 
     def program(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
-        place = 0
-        for number, length in enumerate(lengths):
+        expected = b""
+        for number, length in enumerate(lengths, start=1):
             (counter,) = nic.counters(f"chain {number}")
-            memory = nic.allocate((8 * length,))
-            local, there = nic.register(memory), peer.another_queue_pair().span
-            memory.array[:] = number + 1
+            local = words(nic, *[number] * length)
+            there = peer.another_queue_pair().span[len(expected) : len(expected) + 8 * length]
+            expected += bytes([number]) * 8 * length
             with nic.program("chain") as armed:
                 for link in range(length):
-                    piece = there[place : place + 8]
-                    armed.when(counter >= link + 1).write(local[8 * link : 8 * link + 8], piece, then=counter)
-                    place += 8
+                    piece = slice(8 * link, 8 * link + 8)
+                    armed.when(counter >= link + 1).write(local[piece], there[piece], then=counter)
             armed.arm()
             counter.trigger_after(world.stream())
 
         def proceed() -> bool:
             world.simulation.run_until_idle()
-            expected = b"".join(bytes([number + 1]) * 8 * n for number, n in enumerate(lengths))
             return peer.bytes[: len(expected)] == expected
 
         return proceed
@@ -87,28 +114,53 @@ def test_without_reduction_two_chains_of_one_operation_cost_seventy() -> None:
     assert (exploration.schedules, exploration.is_complete) == (70, True)
 
 
-# Planted bugs
+# Planted bugs, and what mends them
 
 
-def flag_on_another_queue_pair(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
-    """Data and flag are due together, but each queue pair keeps its own order only."""
-    ready, done = nic.counters("ready", "done")
-    memory = nic.allocate((16,))
-    memory.array[:] = 1
-    local, flag = nic.register(memory), peer.another_queue_pair().span
-    with nic.program("publish") as program:
-        program.when(ready >= 1).write(local[0:8], peer.span[0:8], then=done)
-        program.when(ready >= 1).write(local[8:16], flag[8:16], then=done)
-    program.arm()
-    ready.trigger_after(world.stream())
+def publish(*, behind_delivery: bool) -> Program:
+    """Data, and a flag on another queue pair: due with the data, or mended, behind their delivery."""
 
-    def proceed() -> bool:
-        seen = world.simulation.run_until(lambda: bool(peer.array[8] == 1), 1_000_000)
-        good = seen and peer.bytes[:8] == b"\1" * 8
-        world.simulation.run_until_idle()
-        return good
+    def program(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
+        ready, done = nic.counters("ready", "done")
+        local, flag = words(nic, 1, 1), peer.another_queue_pair().span
+        with nic.program("publish") as armed:
+            armed.when(ready >= 1).write(local[0:8], peer.span[0:8], then=done)
+            condition = done >= 1 if behind_delivery else ready >= 1
+            armed.when(condition).write(local[8:16], flag[8:16])
+        armed.arm()
+        ready.trigger_after(world.stream())
 
-    return proceed
+        def proceed() -> bool:
+            seen = world.simulation.run_until(lambda: bool(peer.array[8] == 1), 1_000_000)
+            good = seen and peer.bytes[:8] == b"\1" * 8
+            world.simulation.run_until_idle()
+            return good
+
+        return proceed
+
+    return program
+
+
+def overwrite(*, one_counter: bool) -> Program:
+    """Two writes to one place, rung in order by one stream: by two counters, which have no order, and by two
+    queue pairs; or mended, by one of each, whose threshold order is the order of the effects.
+    """
+
+    def program(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
+        local, stream = words(nic, 1, 2), world.stream()
+        first, second = nic.counters("first", "second")
+        later, place = (
+            (first >= 2, peer.span) if one_counter else (second >= 1, peer.another_queue_pair().span)
+        )
+        with nic.program("overwrite") as armed:
+            armed.when(later).write(local[8:16], place[0:8])
+            armed.when(first >= 1).write(local[0:8], peer.span[0:8])
+        armed.arm()
+        first.trigger_after(stream)
+        (first if one_counter else second).trigger_after(stream)
+        return runs_idle_with(world, peer, 2)
+
+    return program
 
 
 def counter_that_two_streams_bump(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
@@ -123,39 +175,18 @@ def counter_that_two_streams_bump(world: World, nic: Nic, peer: PeerMemory) -> C
     first.submit(lambda: memory.array.fill(7))
     ready.trigger_after(first)
     ready.trigger_after(second)
-
-    def proceed() -> bool:
-        world.simulation.run_until_idle()
-        return peer.bytes[:8] == b"\7" * 8
-
-    return proceed
+    return runs_idle_with(world, peer, 7)
 
 
-def order_across_counters(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
-    """Two counters are rung in order by one stream; what they fire need not fire in that order."""
-    first, second = nic.counters("first", "second")
-    memory = nic.allocate((16,))
-    memory.array[:8], memory.array[8:] = 1, 2
-    local, other = nic.register(memory), peer.another_queue_pair().span
-    with nic.program("overwrite") as program:
-        program.when(first >= 1).write(local[0:8], peer.span[0:8])
-        program.when(second >= 1).write(local[8:16], other[0:8])
-    program.arm()
-    stream = world.stream()
-    first.trigger_after(stream)
-    second.trigger_after(stream)
-
-    def proceed() -> bool:
-        world.simulation.run_until_idle()
-        return peer.bytes[:8] == b"\2" * 8
-
-    return proceed
+BUGS = {
+    "flag_on_another_queue_pair": (publish(behind_delivery=False), 50),
+    "counter_that_two_streams_bump": (counter_that_two_streams_bump, 1000),
+    "order_across_counters": (overwrite(one_counter=False), 50),
+}
+"""Programs, and how many plain runs miss the bug: those are all the same, but whoever doubts it may count."""
 
 
-BUGS = [flag_on_another_queue_pair, counter_that_two_streams_bump, order_across_counters]
-
-
-@pytest.mark.parametrize("program", BUGS)
+@pytest.mark.parametrize("program", [program for program, _ in BUGS.values()], ids=BUGS)
 def test_a_planted_bug_that_plain_runs_miss_is_found_and_replayed(program: Program) -> None:
     exploration = explored(program)
     failure = exploration.failure
@@ -164,62 +195,19 @@ def test_a_planted_bug_that_plain_runs_miss_is_found_and_replayed(program: Progr
     said = report(exploration).splitlines()
     assert len(failure.story) <= 12, said
     choices = next(line for line in said if line.startswith("again: ")).rsplit(" ", 1)[1]
-    for given, is_good in ((choices, False), ("0", True)):
-        world = World("compute0", "peer0")
-        proceed = program(world, world["compute0"], world.peer())
-        world.simulation.step_by(Schedule(parse_choices(given)))
-        assert proceed() is is_good
-        world.close()
+    assert not run(program, Schedule(parse_choices(choices)))
+    assert run(program, Schedule(parse_choices("0")))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("program", "runs"), list(zip(BUGS, (50, 1000, 50), strict=True)))
+@pytest.mark.parametrize(("program", "runs"), BUGS.values(), ids=BUGS)
 def test_a_thousand_plain_runs_miss_the_planted_bug(program: Program, runs: int) -> None:
-    """Plain runs are all the same; the numbers are for whoever doubts it."""
     assert all(passes_plainly(program) for _ in range(runs // RUNS_A_WORLD))
 
 
-def mended_flag(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
-    """The flag is written when the data have been delivered."""
-    ready, done = nic.counters("ready", "done")
-    memory = nic.allocate((16,))
-    memory.array[:] = 1
-    local, flag = nic.register(memory), peer.another_queue_pair().span
-    with nic.program("publish") as program:
-        program.when(ready >= 1).write(local[0:8], peer.span[0:8], then=done)
-        program.when(done >= 1).write(local[8:16], flag[8:16])
-    program.arm()
-    ready.trigger_after(world.stream())
-
-    def proceed() -> bool:
-        seen = world.simulation.run_until(lambda: bool(peer.array[8] == 1), 1_000_000)
-        return seen and peer.bytes[:8] == b"\1" * 8
-
-    return proceed
-
-
-def mended_order(world: World, nic: Nic, peer: PeerMemory) -> Callable[[], bool]:
-    """One counter, one queue pair: threshold order is the order of the effects."""
-    (ready,) = nic.counters("ready")
-    memory = nic.allocate((16,))
-    memory.array[:8], memory.array[8:] = 1, 2
-    local = nic.register(memory)
-    with nic.program("overwrite") as program:
-        program.when(ready >= 2).write(local[8:16], peer.span[0:8])
-        program.when(ready >= 1).write(local[0:8], peer.span[0:8])
-    program.arm()
-    stream = world.stream()
-    ready.trigger_after(stream)
-    ready.trigger_after(stream)
-
-    def proceed() -> bool:
-        world.simulation.run_until_idle()
-        return peer.bytes[:8] == b"\2" * 8
-
-    return proceed
-
-
-@pytest.mark.parametrize("program", [mended_flag, mended_order])
+@pytest.mark.parametrize(
+    "program", [publish(behind_delivery=True), overwrite(one_counter=True)], ids=["flag", "order"]
+)
 def test_the_mended_program_passes_under_every_order(program: Program) -> None:
     exploration = explored(program)
     assert exploration.failure is None, report(exploration)
@@ -300,15 +288,14 @@ def test_a_schedule_of_zeros_gives_the_journey_the_same_end(transport: str) -> N
 
 
 def test_after_the_last_choice_the_nics_run_by_themselves_again() -> None:
-    world = World("compute0", "peer0")
-    nic = world["compute0"]
-    ready, done = nic.counters("ready", "done")
-    with nic.program("add") as program:
-        program.when(ready >= 2).add(done)
-    program.arm()
-    world.simulation.step_by(Schedule())
-    ready.add()
-    world.simulation.step_by(None)
-    ready.add()
-    assert done.read() == (1, 0)
-    world.close()
+    with small_world() as world:
+        nic = world["compute0"]
+        ready, done = nic.counters("ready", "done")
+        with nic.program("add") as program:
+            program.when(ready >= 2).add(done)
+        program.arm()
+        world.simulation.step_by(Schedule())
+        ready.add()
+        world.simulation.step_by(None)
+        ready.add()
+        assert done.read() == (1, 0)

@@ -21,6 +21,7 @@ from tests.conformance.stepped_world import (
     LAYOUT,
     STORAGE,
     World,
+    load_journey,
     nic_configs,
     request_frame,
 )
@@ -40,11 +41,7 @@ def session_name(number: int) -> bytes:
 def serve(transport: str, *, evict: bool) -> tuple[list[object], list[bytes]]:
     """Run two turns of the example server; return the turns and the answers that the client got."""
     simulation = Simulation(nic_configs(transport))
-    simulation.load_program("compute0", "p4/kvmatch.p4")
-    simulation.load_firmware("compute0", "firmware/kv_requestor.py")
-    for name in STORAGE:
-        simulation.load_program(name, "p4/kvserve.p4")
-        simulation.load_firmware(name, "firmware/kv_storage.py")
+    load_journey(simulation)
     nic = Nic(simulation.open_nic("compute0"))
     server = serving.Server(
         nic, simulation.stream(), list(STORAGE), slots=2, config=MODEL, answer_tokens=4, slot_count=32
@@ -88,8 +85,8 @@ def test_a_restored_session_answers_as_one_that_was_never_evicted(transport: str
 # The same seed
 
 
-def journey_trace(transport: str, seed: int, faults: FaultRates | None) -> str:
-    world = World(transport, seed=seed, faults=faults)
+def journey_trace(transport: str, seed: int, faults: FaultRates | None, *, compiled: bool = False) -> str:
+    world = World(transport, seed=seed, faults=faults, compiled=compiled)
     for number in range(2):
         world.leave(session_name(number), 20 + number)
     world.resume.offer()
@@ -104,8 +101,13 @@ def journey_trace(transport: str, seed: int, faults: FaultRates | None) -> str:
     [("direct", None), ("port", None), ("port", FaultRates(0.03, 0.03, 0.03, 0.03))],
     ids=["direct", "port", "faulty port"],
 )
-def test_the_same_seed_gives_the_same_trace_byte_for_byte(transport: str, faults: FaultRates | None) -> None:
-    assert journey_trace(transport, 5, faults) == journey_trace(transport, 5, faults)
+def test_the_same_seed_gives_the_same_trace_byte_for_byte_compiled_too(
+    transport: str, faults: FaultRates | None
+) -> None:
+    """So what follows is tried compiled, in a third of the time."""
+    trace = journey_trace(transport, 5, faults)
+    assert trace == journey_trace(transport, 5, faults)
+    assert trace == journey_trace(transport, 5, faults, compiled=True)
 
 
 def test_another_seed_spoils_other_frames() -> None:
@@ -180,7 +182,7 @@ def come_back_all(world: World, sessions: list[bytes], again_ns: int = 100_000) 
 def test_32_interleaved_sessions_share_storage_nics_and_landing_slots_and_nothing_crosses(
     transport: str,
 ) -> None:
-    world = World(transport, slots=7)
+    world = World(transport, slots=7, compiled=True)
     sessions = [session_name(number) for number in range(32)]
     for number, session in enumerate(sessions):
         world.leave(session, 17 + number % 16)
@@ -227,7 +229,7 @@ def test_without_a_free_landing_slot_requests_reach_the_host_as_misses() -> None
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("rate", [0.01, 0.05])
 def test_loss_duplication_reordering_and_corruption_end_with_every_byte_right(rate: float, seed: int) -> None:
-    world = World("port", seed=seed, faults=FaultRates(rate, rate, rate, rate))
+    world = World("port", seed=seed, faults=FaultRates(rate, rate, rate, rate), compiled=True)
     sessions = [session_name(number) for number in range(4)]
     for session in sessions:
         world.leave(session)

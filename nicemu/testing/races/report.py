@@ -8,6 +8,8 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+from nicemu.abi import counted
+
 
 class RaceKind(enum.Enum):
     """What is wrong."""
@@ -99,9 +101,9 @@ class RaceReport:
         return not (self.lost or self.cut or self.contradictions)
 
     def __str__(self) -> str:
-        count = len(self.races)
+        found = counted(len(self.races), "race") if self.races else "no races"
         lines = [str(race) for race in self.races]
-        lines.append(f"{'no' if count == 0 else count} race{'' if count == 1 else 's'} found")
+        lines.append(f"{found} found")
         lines.append(
             f"seen: operations {self.operations}, declared accesses of host and streams {self.declared}"
             " (view, reads=, writes=); what was not declared was not looked at"
@@ -109,11 +111,14 @@ class RaceReport:
         if self.undeclared:
             lines.append(f"work in streams that did not say what it touches: {self.undeclared}")
         if self.lost:
-            lines.append(f"incomplete: NICs had no room for {self.lost} events; slow down, or run it shorter")
+            lines.append(
+                f"incomplete: NICs had no room for {counted(self.lost, 'event')}; "
+                "slow down, or run it shorter"
+            )
         if self.cut:
-            lines.append(f"incomplete: the last {self.cut} events were left out")
+            lines.append(f"incomplete: left out at the end, {counted(self.cut, 'event')}")
         if self.contradictions:
-            lines.append(f"incomplete: {self.contradictions} orders contradict each other")
+            lines.append(f"incomplete: {counted(self.contradictions, 'order')} that the logs contradict")
         return "\n".join(lines)
 
     def as_data(self) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def test_a_change_of_the_error_value_ends_a_wait(host: Host) -> None:
     (counter,) = host.nic.counters("counter")
     unit = host.simulation.nics["compute0"].unit
     host.simulation.schedule(1000, lambda: unit.add(counter.index, errors=1))
-    with pytest.raises(CounterError, match="counter counter: 1 errors, 0 successes"):
+    with pytest.raises(CounterError, match="counter counter: 1 error, 0 successes"):
         counter.wait(1)
 
 
@@ -227,7 +227,7 @@ def test_a_key_that_armed_work_uses_is_taken_back_only_by_force(host: Host) -> N
     with host.nic.program("write") as program:
         program.when(trigger >= 1).write(host.local, host.remote, then=done)
     program.arm()
-    with pytest.raises(UsageError, match=r"1 armed operations use key 0x[0-9a-f]+ \(EBUSY\)"):
+    with pytest.raises(UsageError, match=r"key 0x[0-9a-f]+ is used by 1 armed operation \(EBUSY\)"):
         host.nic.deregister(host.local)
     host.nic.deregister(host.local, force=True)
     trigger.add()

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from nicemu.abi import Granularity, Limits, Program
+from nicemu.abi import Condition, Granularity, Limits, Program
 from nicemu.errors import UsageError
 
 
@@ -36,6 +36,19 @@ def test_a_step_ends_at_the_count_of_its_last_layer_or_token(
     assert [work.threshold for work in program.work] == [100 + threshold for threshold in thresholds]
     assert {work.trigger for work in program.work} == {3}
     assert program.counter_names == {3: "ready", 4: "done"}
+
+
+@pytest.mark.parametrize("start", [7, Condition(3, 8, "ready")], ids=["a value", "the first count"])
+def test_a_counter_that_has_counted_before_starts_from_there(start: int | Condition) -> None:
+    program = Program("steps")
+    for _, step in Granularity.blocks(40, 16).steps(program, Numbered(), start):
+        step.add(Numbered(4, "done"))
+    assert [work.threshold for work in program.work] == [7 + 16, 7 + 32, 7 + 40]
+
+
+def test_steps_of_one_counter_do_not_start_where_another_one_does() -> None:
+    with pytest.raises(UsageError, match="steps of ready cannot start where done does"):
+        Granularity.layers(2).condition(Numbered(), 0, Condition(4, 1, "done"))
 
 
 def test_what_it_costs_in_entries() -> None:

@@ -33,10 +33,12 @@ def test_order(nic, stream, host_stream, virtual_time):
 )
 def test_a_test_is_explored_and_replayed(tmp_path: Path, arguments: list[str], code: int, told: str) -> None:
     (tmp_path / "test_mine.py").write_text(TEST)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nfilterwarnings = error\n")
     command = [sys.executable, "-m", "nicemu", "explore", "test_mine.py::test_order", *arguments]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stdout + done.stderr
     assert told in done.stdout
+    assert "Warning" not in done.stdout + done.stderr
 
 
 def test_without_pytest_the_cure_is_told(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,5 +91,5 @@ def test_a_queue_that_is_not_drained_overruns_and_the_queue_pair_fails(
 
 
 def test_a_process_has_four_queues(host: tuple[Nic, Peer, Span, RemoteSpan]) -> None:
-    with pytest.raises(UsageError, match="queues 0 to 3"):
+    with pytest.raises(UsageError, match="completion queue is a whole number, 0 to 3, not 4"):
         CompletionQueue(host[0].connection, 4)

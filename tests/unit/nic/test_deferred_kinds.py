@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
-from nicemu.abi import AtomicOperation, Limits, RemoteSpan, Span
+from nicemu.abi import AtomicOperation, Limits, Opcode, RemoteSpan, Span, Step, Unsupported
 from nicemu.errors import ResourceError, UsageError, VerbsStatus
 from nicemu.host import Memory, Nic
+from nicemu.host.refusal import Refusal
 from nicemu.nic import NamespaceConfig, NicConfig
 from nicemu.run import Simulation
 from tests.unit.nic.conftest import Bench
 
+XOR = AtomicOperation.XOR
 TRANSPORTS = pytest.mark.parametrize("transport", ["direct", "port"])
 PEER = """
 from nicemu.firmware import Arrival, Buffer, Connection, Nic, on_arrival, on_connect
@@ -269,8 +272,44 @@ def test_a_tagged_message_that_is_too_long_for_its_receive_is_refused(tagged: En
     assert tagged.there(0, 72) == bytes(72)
 
 
-def test_rocev2_has_no_tags(make_bench: Callable[..., Bench]) -> None:
+def test_what_rocev2_does_not_have_is_refused_when_it_is_armed_or_posted(
+    make_bench: Callable[..., Bench],
+) -> None:
     ends = Ends(make_bench("port"))
+    (go,) = ends.nic.counters("go")
+    qp_num, old = ends.peer.qp_num, ends.span[:8]
+    lacking: list[tuple[str, Callable[[Step], None]]] = [
+        ("TAGGED_RECV", lambda step: step.tagged_receive(ends.span[:64], qp_num, 1)),
+        ("TAGGED_SEND", lambda step: step.tagged_send(ends.span[:8], qp_num, 1)),
+        ("ATOMIC of <AtomicOperation.XOR: 3>", lambda step: step.atomic(XOR, ends.remote(), 3, old=old)),
+        ("ATOMIC without `old`", lambda step: step.atomic(AtomicOperation.SUM, ends.remote(), 3)),
+    ]
+    for name, write in lacking:
+        with ends.nic.program(name) as program:
+            program.when(go >= 1).add(go)
+            write(program.when(go >= 1))
+        said = f"step 1: here carries RDMA in frames, and RoCEv2 has no {name}; the transport `direct` has"
+        for arm in (program.arm, lambda program=program: program.window(1)):
+            with pytest.raises(Unsupported, match=re.escape(said)) as refused:
+                arm()
+            assert "ENOSYS" in str(refused.value)
+        work = program.work[1].work
+        assert work is not None
+        with pytest.raises(Unsupported, match=f"request 0: .* RoCEv2 has no {re.escape(name)}"):
+            ends.nic.post(qp_num, work)
+    assert ends.bench.here.unit.slots_in_use == 0
+    assert Opcode.TAGGED_SEND not in ends.nic.capabilities.operations
+    assert Opcode.ATOMIC in ends.nic.capabilities.operations
+
+
+def ask_anyway(nic: Nic, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a host ask a NIC for what its own library knows that it does not have."""
+    monkeypatch.setattr(nic, "_refusal", Refusal("here", "direct", nic.limits, (), ()))
+
+
+def test_rocev2_has_no_tags(make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch) -> None:
+    ends = Ends(make_bench("port"))
+    ask_anyway(ends.nic, monkeypatch)
     go, sent, got = ends.nic.counters("go", "sent", "got")
     with ends.nic.program("tagged") as program:
         program.when(go >= 1).tagged_receive(ends.span[:64], ends.peer.qp_num, 1, then=got)
@@ -322,9 +361,10 @@ def test_an_atomic_changes_the_peer_s_word_and_fetches_the_old_one(
 
 
 def test_atomics_that_rocev2_does_not_have_end_with_an_error_over_frames(
-    make_bench: Callable[..., Bench],
+    make_bench: Callable[..., Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ends = Ends(make_bench("port"))
+    ask_anyway(ends.nic, monkeypatch)
     go, done = ends.nic.counters("go", "done")
     with ends.nic.program("atomics") as program:
         program.when(go >= 1).atomic(AtomicOperation.SUM, ends.remote(), 3, old=ends.span[:8], then=done)

@@ -191,7 +191,7 @@ def armed_write(bench: Bench) -> tuple[Nic, Peer, Memory, Span, Any]:
 def test_a_key_that_armed_work_uses_is_busy(make_bench: Callable[..., Bench], transport: str) -> None:
     bench = make_bench(transport)
     nic, peer, _, span, (trigger, done) = armed_write(bench)
-    with pytest.raises(UsageError, match=r"1 armed operations use key .* \(EBUSY\)"):
+    with pytest.raises(UsageError, match=r"key .* is used by 1 armed operation \(EBUSY\)"):
         nic.deregister(span)
     trigger.add(1)
     done.wait(1)

@@ -8,7 +8,7 @@ import pytest
 
 from nicemu.abi import Limits
 from nicemu.errors import NicemuError, UsageError
-from nicemu.host import Nic
+from nicemu.host import Counter, Nic
 from nicemu.nic import NicConfig
 from nicemu.run import Simulation
 from tests.unit.nic.conftest import Bench
@@ -91,6 +91,67 @@ def test_cancelling_takes_also_what_the_window_has_not_armed_yet(world: Simulati
         assert done.success == 3
         assert in_use(world) == 0
         assert program.cancel() == 0
+
+
+@pytest.fixture
+def roomy(request: pytest.FixtureRequest) -> Simulation:
+    return Simulation([NicConfig("compute0", "127.0.1.1")])
+
+
+def two_layers(nic: Nic, size: int) -> tuple[Counter, Counter, Counter]:
+    """Arm a window of a program that waits for two counters in turn, five times each."""
+    even, odd, done = nic.counters("even", "odd", "done")
+    with nic.program("in turn") as program:
+        for number in range(5):
+            program.when(even >= number + 1).add(done)
+            program.when(odd >= number + 1).add(done, 100)
+    program.window(size)
+    return even, odd, done
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 9])
+def test_a_window_goes_on_with_what_a_cancelled_counter_leaves(roomy: Simulation, size: int) -> None:
+    with Nic(roomy.open_nic("compute0")) as nic:
+        even, odd, done = two_layers(nic, size)
+        assert nic.cancel_counter(even) == 5
+        even.add(5)
+        odd.add(5)
+        assert done.success == 500
+        assert not roomy.nics["compute0"].windows._open, "a window that is through is forgotten"
+
+
+def test_cancelling_a_counter_where_that_takes_all_takes_the_windows_too(world: Simulation) -> None:
+    with Nic(world.open_nic("compute0")) as nic:
+        even, odd, done = two_layers(nic, 4)
+        assert nic.cancel_counter(even) == 10
+        odd.add(5)
+        assert done.success == 0
+        assert in_use(world) == 0
+
+
+def test_a_counter_that_a_window_will_name_is_closed_by_force_alone(roomy: Simulation) -> None:
+    with Nic(roomy.open_nic("compute0")) as nic:
+        even, odd, done = two_layers(nic, 1)
+        message = r"is named by 5 operations that no window has armed yet \(EBUSY\)"
+        with pytest.raises(UsageError, match=message):
+            odd.close()
+        odd.close(force=True)
+        even.add(5)
+        assert done.success == 5
+        assert not roomy.nics["compute0"].windows._open
+
+
+def test_closing_the_counter_that_a_window_counts_at_ends_its_program(roomy: Simulation) -> None:
+    with Nic(roomy.open_nic("compute0")) as nic:
+        even, odd, done = two_layers(nic, 3)
+        done.close(force=True)
+        (again,) = nic.counters("again")
+        even.add(5)
+        odd.add(5)
+        assert again.index == done.index
+        assert again.success == 0
+        assert in_use(roomy) == 0
+        assert not roomy.nics["compute0"].windows._open
 
 
 def test_a_window_that_finds_no_free_slot_goes_on_when_there_is_one(world: Simulation) -> None:

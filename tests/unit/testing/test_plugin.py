@@ -61,7 +61,7 @@ def test_a_failure_shows_counters_and_what_is_armed(pytester: pytest.Pytester) -
         [
             "*- nicemu -*",
             "compute0, * ns:",
-            "  counter ready (*): * success, 0 errors, 1 armed, 0 in flight",
+            "  counter ready (*): 0 successes, 0 errors, 1 armed, 0 in flight",
             "  waits: RDMA_WRITE when ready >= 2 on queue pair 1 then done",
             "peer0, * ns:",
         ]

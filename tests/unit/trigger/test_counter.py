@@ -219,7 +219,10 @@ def test_a_counter_that_is_not_allocated_is_refused(unit: TriggerUnit, counter: 
 
 @pytest.mark.parametrize(("counters", "slots"), [(0, 1), (65537, 1), (1, 0), (1, (1 << 24) + 1)])
 def test_limits_outside_what_a_unit_can_hold_are_refused(counters: int, slots: int) -> None:
-    with pytest.raises(UsageError, match="1 to 65536 counters and 1 to 16777216 slots"):
+    with pytest.raises(
+        UsageError,
+        match=r"(counter_count .* 1 to 65536|slot_count .* 1 to 16777216), not",
+    ):
         Limits(counters, slots)
 
 
