@@ -29,15 +29,21 @@ from nicemu.abi import (
     Unsupported,
     WorkCompletion,
     WorkRequest,
+    counted,
+    shown,
+    text,
+    whole,
+    yes_or_no,
 )
 from nicemu.errors import ResourceError, UsageError
 
+from .libfabric_checks import OPERATIONS, RECEIVES, U64_MAX, check_deferred, check_number
 from .libfabric_counter import LibfabricCounter, LibfabricProgram
 from .libfabric_domain import Domain, Endpoint, Region
 from .libfabric_ledger import Ledger
 from .libfabric_provider import Provider, provider_named
 from .libfabric_queue import WorkQueue
-from .libfabric_work import OPERATIONS, UNCOUNTED, UNCOUNTED_RECEIVES, QueuePair
+from .libfabric_work import UNCOUNTED, UNCOUNTED_RECEIVES, QueuePair
 
 _NARROWER = ("slot_count", "service_slots", "counter_count", "local_pieces", "max_message_bytes")
 _OWN = {UNCOUNTED: "uncounted work", UNCOUNTED_RECEIVES: "uncounted receives"}
@@ -69,7 +75,8 @@ class LibfabricTarget:
     `provider`: "sockets", "cxi"; `node`: the own address to listen at, for a provider over IP; `domain`: the
     provider's domain, such as "cxi0"; `narrower`: limits that are to be kept below the provider's, of
     `slot_count`, `service_slots`, `counter_count`, `local_pieces` and `max_message_bytes`.
-    Raises: ResourceError, which says what to install, if the library or the provider is missing.
+    Raises: ResourceError, which says what to install or which providers there are, if the library or the
+    provider is missing; UsageError for limits that are not below the provider's.
     """
 
     def __init__(
@@ -79,20 +86,23 @@ class LibfabricTarget:
         domain: str | None = None,
         **narrower: int,
     ) -> None:
-        self.provider: Provider = provider_named(provider)
-        self.domain = Domain(provider, node or self.provider.node, domain)
+        node = None if node is None else _named(node, "node")
+        domain = None if domain is None else _named(domain, "domain")
+        known = provider_named(_named(provider, "provider"))
+        self.domain = Domain(provider, node or (known.node if domain is None else None), domain)
+        self.provider: Provider = provider_named(self.domain.provider)
         self.lock = threading.RLock()
         self._is_open = True
         self._counters: dict[int, LibfabricCounter] = {}
         self._queue_pairs: dict[int, QueuePair] = {}
         self._regions: dict[int, Region] = {}
         try:
-            self.limits: Limits = _limits(self.provider.limits, self.domain, narrower)
+            self.limits: Limits = _limits(self.provider, self.domain, narrower)
         except BaseException:
             self.domain.close()
             raise
         self.capabilities = Capabilities(
-            OPERATIONS,
+            OPERATIONS - self.provider.lacks,
             self.provider.single_cancel,
             self.provider.flush,
             self.limits.order,
@@ -150,8 +160,13 @@ class LibfabricTarget:
         return number
 
     def allocate(self, shape: tuple[int, ...], dtype: object = np.uint8) -> FabricMemory:
-        """Return zeroed memory."""
-        array: np.ndarray[Any, Any] = np.zeros(shape, np.dtype(dtype))  # type: ignore[call-overload]
+        """Return zeroed memory. Raises: UsageError (EINVAL), ResourceError (ENOMEM)."""
+        try:
+            array: np.ndarray[Any, Any] = np.zeros(shape, np.dtype(dtype))  # type: ignore[call-overload]
+        except (TypeError, ValueError) as error:
+            raise UsageError(f"no memory of {shown(shape)} times {shown(dtype)} (EINVAL): {error}") from error
+        except MemoryError as error:
+            raise ResourceError(f"{error} (ENOMEM)") from error
         return FabricMemory(array, int(array.ctypes.data))
 
     def register(
@@ -160,14 +175,13 @@ class LibfabricTarget:
         """Register all of `memory`; `counter` counts what peers write there.
 
         It is reached through the endpoint of `qp_num` (None: this target's), which matters where a provider
-        binds memory to endpoints.
+        binds memory to endpoints. Raises: UsageError (EINVAL) for what is no memory, and for memory that a
+        peer cannot write to: of objects, read-only, in several pieces, or without a byte.
         """
         with self.exclusive() as ledger:
             endpoint = self._endpoint if qp_num is None else self._pair(qp_num).endpoint
             fid = None if counter is None else self._own(counter).fid
-            length_bytes = int(memory.array.nbytes)
-            if not length_bytes or not memory.array.flags.c_contiguous:
-                raise UsageError("memory to register is one piece of at least a byte (EINVAL)")
+            length_bytes = _length_of(memory)
             region = self.domain.register(memory.array, memory.address, length_bytes, endpoint, fid)
             if counter is not None:
                 region.counter = counter.index
@@ -176,13 +190,21 @@ class LibfabricTarget:
         return Span(memory.address, length_bytes, region.number)
 
     def offer(self, span: Span) -> tuple[int, int]:
-        """Return the address and the rkey by which a peer names registered memory, for its `RemoteSpan`."""
-        region = self._region(span.key)
+        """Return the address and the rkey by which a peer names registered memory, for its `RemoteSpan`.
+
+        Raises: UsageError (EINVAL) for memory that is not registered here, or a span that is not within it.
+        """
+        with self.exclusive():
+            region = self._region(span)
+        if not region.covers(span.address, span.length_bytes):
+            raise UsageError(f"{shown(span)} is not within the memory that its key covers (EINVAL)")
         return region.remote_address + span.address - region.address, region.rkey
 
     def remote(self, span: Span, qp_num: int) -> RemoteSpan:
         """Name memory that is registered here as a loopback peer's."""
         address, rkey = self.offer(span)
+        with self.exclusive():
+            qp_num = self._pair(qp_num).number
         return RemoteSpan(qp_num, address, span.length_bytes, rkey)
 
     def deregister(self, span: Span, force: bool = False) -> None:
@@ -190,47 +212,59 @@ class LibfabricTarget:
 
         Forced, the memory itself stays until that work has ended.
         """
+        force = yes_or_no(force, "force")
         with self.exclusive():
-            region = self._region(span.key)
+            region = self._region(span)
             self._queue.look(kick=False)
             if region.uses and not force:
                 raise UsageError(f"armed work uses key {span.key} (EBUSY); force it, or let it fire")
             self.domain.lib.check(self.domain.shut(region.fid), f"taking key {span.key} back")
             del self._regions[span.key]
 
-    def _region(self, key: int) -> Region:
-        if key not in self._regions:
-            raise UsageError(f"key {key} names no memory of this target (EINVAL)")
-        return self._regions[key]
+    def _region(self, span: Span) -> Region:
+        if not isinstance(span, Span):
+            raise UsageError(f"{shown(span)} is no registered memory (EINVAL); `register` returns some")
+        if span.key not in self._regions:
+            raise UsageError(f"key {span.key} names no memory of this target (EINVAL)")
+        return self._regions[span.key]
 
     def _pair(self, qp_num: int) -> QueuePair:
-        if qp_num not in self._queue_pairs:
-            raise UsageError(f"there is no queue pair {qp_num} (EINVAL); `connect` returns one")
-        return self._queue_pairs[qp_num]
+        number = whole(qp_num, "qp_num")
+        if number not in self._queue_pairs:
+            raise UsageError(f"there is no queue pair {number} (EINVAL); `connect` returns one")
+        return self._queue_pairs[number]
 
     # Counters
 
     def counters(self, *names: str) -> list[LibfabricCounter]:
         """Allocate counters. Raises: ResourceError (ENOSPC) with none allocated if there are too few."""
+        for name in names:
+            text(name, "a counter's name")
         with self.exclusive():
             free = self.limits.counter_count + len(_OWN) - len(self._counters)
             if len(names) > free:
-                raise ResourceError(
-                    f"{len(names)} counters; {free} of {self.limits.counter_count} are free (ENOSPC)"
-                )
+                asked = counted(len(names), "counter")
+                raise ResourceError(f"{asked}; {free} of {self.limits.counter_count} are free (ENOSPC)")
             made: list[LibfabricCounter] = []
             index = 0  # number 0 is nobody's
             for name in names:
                 index = next(number for number in range(index + 1, 65536) if number not in self._counters)
-                made.append(LibfabricCounter(self, self.domain.counter(), index, name))
+                try:
+                    made.append(LibfabricCounter(self, self.domain.counter(), index, name))
+                except BaseException:
+                    for counter in made:
+                        self.domain.shut(counter.fid)
+                        counter.is_gone()
+                    raise
             self._counters.update((counter.index, counter) for counter in made)
             return made
 
     def _own(self, counter: TargetCounter) -> LibfabricCounter:
-        found = self._counters.get(counter.index)
-        if found is not counter or found is None:
-            raise UsageError(f"counter {counter.name} is not one of this target's (EINVAL)")
-        return found
+        if not isinstance(counter, LibfabricCounter):
+            raise UsageError(f"{shown(counter)} is no counter (EINVAL); `counters` returns some")
+        if self._counters.get(counter.index) is not counter:
+            raise UsageError(f"counter {counter.name} is not one of this target's, or closed (EINVAL)")
+        return counter
 
     def close_counter(self, counter: LibfabricCounter, force: bool) -> None:
         """See `LibfabricCounter.close`."""
@@ -246,10 +280,10 @@ class LibfabricTarget:
                 self._queue.flush(counter)
                 concerned = ledger.concerning(index)
             if concerned:
-                raise UsageError(
-                    f"{len(concerned)} operations wait for counter {counter.name}, count at it or change it "
-                    "(EBUSY)"
-                )
+                are = "operations wait for, count at or change"
+                if len(concerned) == 1:
+                    are = "operation waits for, counts at or changes"
+                raise UsageError(f"{len(concerned)} {are} counter {counter.name} (EBUSY)")
             self.domain.lib.check(self.domain.shut(counter.fid), f"closing counter {counter.name}")
             ledger.forget_counter(index)
             del self._counters[index]
@@ -267,30 +301,61 @@ class LibfabricTarget:
         All of it is checked before the provider hears of any. Raises: TriggerTableFull (ENOSPC), UsageError
         (EINVAL), Unsupported (ENOSYS).
         """
-        for item in work:
-            if item.opcode not in self.capabilities.operations:
-                rule = "R36" if item.opcode is Opcode.WRITE_BACK else "R15"
-                raise Unsupported(rule, f"libfabric has no {item.opcode.name}; it is nicemu's own")
-            if item.trigger in _OWN or item.completion in _OWN or item.target in _OWN:
-                raise UsageError("a counter below 0 is the target's own (EINVAL); allocate with `counters`")
-            if item.opcode in (Opcode.RECV, Opcode.TAGGED_RECV) and (
-                self.limits.receives_at_zero and item.threshold
-            ):
-                raise UsageError(f"{self.provider.name} takes receives at threshold 0 only (EINVAL)")
+        self._check(work)
         with self.exclusive():
             return self._queue.queue(work)
 
-    def post(self, qp_num: int, *work: WorkRequest) -> None:
-        """Carry work out as soon as possible, in order: it is deferred work whose threshold is 0."""
+    def arm_window(self, work: list[DeferredWork], size: int) -> int:
+        """Arm a window of `work`; return its number, for `cancel_windows`. See `LibfabricProgram.window`."""
+        self._check(work)
+        size = whole(size, "the size of a window", 1)
         with self.exclusive():
-            self._queue.queue(
-                [DeferredWork(UNCOUNTED, 0, request.opcode, request, qp_num) for request in work]
-            )
+            return self._queue.open_window(work, size)
+
+    def _check(self, work: list[DeferredWork]) -> None:
+        """Refuse what this provider does not defer at all, and counters that are the target's own."""
+        if not isinstance(work, (list, tuple)):
+            raise UsageError(f"{shown(work)} is no list of deferred work (EINVAL)")
+        for item in map(check_deferred, work):
+            self._check_operation(item.opcode)
+            if item.trigger in _OWN or item.completion in _OWN or item.target in _OWN:
+                raise UsageError("a counter below 0 is the target's own (EINVAL); allocate with `counters`")
+            if self.limits.receives_at_zero and item.opcode in RECEIVES and item.threshold:
+                raise UsageError(f"{self.provider.name} takes receives at threshold 0 only (EINVAL)")
+
+    def _check_operation(self, opcode: Opcode) -> None:
+        if opcode in self.provider.lacks:
+            raise Unsupported("R15", f"{self.provider.name} defers no {opcode.name}")
+        if opcode not in OPERATIONS:
+            rule = "R36" if opcode is Opcode.WRITE_BACK else "R15"
+            raise Unsupported(rule, f"libfabric has no {opcode.name}; it is nicemu's own")
+
+    def post(self, qp_num: int, *work: WorkRequest) -> None:
+        """Carry work out as soon as possible, in order: it is deferred work whose threshold is 0.
+
+        Raises: as `arm`.
+        """
+        for request in work:
+            if not isinstance(request, WorkRequest):
+                raise UsageError(f"{shown(request)} is no work request (EINVAL)")
+        with self.exclusive():
+            number = self._pair(qp_num).number
+            deferred = [DeferredWork(UNCOUNTED, 0, request.opcode, request, number) for request in work]
+            for item in map(check_deferred, deferred):
+                self._check_operation(item.opcode)
+            self._queue.queue(deferred)
 
     def cancel(self, handle: tuple[int, int]) -> bool:
         """Cancel one operation: True if it will never fire. Raises: Unsupported."""
+        if not isinstance(handle, tuple) or [type(number) for number in handle] != [int, int]:
+            raise UsageError(f"{shown(handle)} is no handle (EINVAL); `arm` returns some")
         with self.exclusive():
             return self._queue.cancel(handle)
+
+    def cancel_windows(self, numbers: list[int]) -> int:
+        """Cancel what of windows has not fired; return how many. See `LibfabricProgram.cancel`."""
+        with self.exclusive():
+            return self._queue.cancel_windows(numbers)
 
     def cancel_counter(self, counter: TargetCounter) -> int:
         """Cancel all that waits for a counter (`limits.domain_flush`: all there is); return how many."""
@@ -298,7 +363,10 @@ class LibfabricTarget:
             return self._queue.flush(self._own(counter))
 
     def flush(self) -> int:
-        """Cancel all work that waits; return how many operations. Raises: Unsupported."""
+        """Cancel all work that waits; return how many operations. Raises: Unsupported.
+
+        Windows arm nothing more, also where the provider cannot cancel what they have armed.
+        """
         with self.exclusive():
             return self._queue.flush(None)
 
@@ -336,18 +404,40 @@ class LibfabricTarget:
                 _open_targets.discard(self)
 
 
-def _limits(known: Limits, domain: Domain, narrower: dict[str, int]) -> Limits:
+def _named(name: object, what: str) -> str:
+    """Return a name that C can take. Raises: UsageError (EINVAL)."""
+    if "\0" in text(name, what) or not str(name).isascii():
+        raise UsageError(f"{what} {shown(name)} is no name of libfabric's (EINVAL)")
+    return str(name)
+
+
+def _length_of(memory: FabricMemory) -> int:
+    """Return the bytes of memory that peers may write to. Raises: UsageError (EINVAL)."""
+    array = getattr(memory, "array", None)
+    if not isinstance(memory, FabricMemory) or not isinstance(array, np.ndarray):
+        raise UsageError(f"{shown(memory)} is no memory to register (EINVAL); `allocate` returns some")
+    if not array.nbytes or not array.flags.c_contiguous or not array.flags.writeable or array.dtype.hasobject:
+        raise UsageError("memory to register is one writable piece, of a byte at least, no objects (EINVAL)")
+    if check_number(memory.address, U64_MAX, "address of memory") != int(array.ctypes.data):
+        raise UsageError(f"memory at {memory.address:#x} is not where its array begins (EINVAL)")
+    return int(array.nbytes)
+
+
+def _limits(provider: Provider, domain: Domain, narrower: dict[str, int]) -> Limits:
     """Return a provider's limits as its domain has them, kept below `narrower`."""
+    known, slots = provider.limits, domain.deferred_count()
+    counter_count = known.counter_count if provider.counters_are_more else min(domain.counter_count, 65536)
     limits = replace(
         known,
-        counter_count=min(domain.counter_count, 65536) - len(_OWN),
+        counter_count=counter_count - len(_OWN),
+        service_slots=known.service_slots if slots is None else min(slots, known.slot_count),
         local_pieces=min(known.local_pieces, domain.local_pieces),
         max_message_bytes=min(known.max_message_bytes, domain.max_message_bytes),
     )
     for name, value in narrower.items():
-        most = getattr(limits, name) or limits.slot_count  # no service_slots: all of them
-        if name not in _NARROWER or not 0 < value <= most:
-            raise UsageError(f"{name}={value}; {', '.join(_NARROWER)} can be 1 to what the provider has")
+        if name not in _NARROWER:
+            raise UsageError(f"no limit {name} can be narrower (EINVAL); {', '.join(_NARROWER)} can")
+        whole(value, name, 1, getattr(limits, name) or limits.slot_count)  # no service_slots: all of them
     return replace(limits, **narrower)  # type: ignore[arg-type]
 
 

@@ -46,6 +46,10 @@ WAIT_NONE, WAIT_UNSPEC = 0, 1
 ADDRESS_UNSPECIFIED = (1 << 64) - 1
 UINT64 = 7
 
+# fi_endpoint(3): what is ordered behind what, on its way between two endpoints
+ORDER_WAW, ORDER_SAS = 1 << 4, 1 << 8
+ORDER_RMA_WAW, ORDER_ATOMIC_WAW = 1 << 35, 1 << 39
+
 # fi_mr(3)
 MR_LOCAL, MR_VIRT_ADDR, MR_ALLOCATED, MR_PROV_KEY, MR_ENDPOINT = 1 << 2, 1 << 4, 1 << 5, 1 << 6, 1 << 9
 
@@ -90,14 +94,17 @@ struct fi_ops {
     int (*close)(struct fid *);
     int (*bind)(struct fid *, struct fid *, uint64_t);
     int (*control)(struct fid *, int, void *);
+    int (*ops_open)(struct fid *, const char *, uint64_t, void **, void *);
 };
 struct fi_tx_attr {
     uint64_t caps, mode, op_flags, msg_order, comp_order;
     size_t inject_size, size, iov_limit, rma_iov_limit;
 };
+struct fi_rx_attr { uint64_t caps, mode, op_flags, msg_order; };
 struct fi_ep_attr {
     uint32_t type, protocol, protocol_version;
-    size_t max_msg_size;
+    size_t max_msg_size, msg_prefix_size, max_order_raw_size, max_order_war_size, max_order_waw_size;
+    uint64_t mem_tag_format;
 };
 struct fi_domain_attr {
     struct fid_domain *domain;
@@ -120,7 +127,7 @@ struct fi_info {
     void *src_addr, *dest_addr;
     struct fid *handle;
     struct fi_tx_attr *tx_attr;
-    void *rx_attr;
+    struct fi_rx_attr *rx_attr;
     struct fi_ep_attr *ep_attr;
     struct fi_domain_attr *domain_attr;
     struct fi_fabric_attr *fabric_attr;
@@ -193,6 +200,15 @@ struct fi_ops_cm {
 };
 """
 
+_CXI = """
+struct fi_cxi_dom_ops {
+    void *cntr_read, *topology, *enable_hybrid_mr_desc, *ep_get_unexp_msgs;
+    int (*get_dwq_depth)(struct fid *, size_t *);
+};
+"""
+CXI_DOMAIN_OPERATIONS = b"dom_ops_v5"
+"""From this version on they end with `get_dwq_depth`. Source: fi_cxi(7), CXI Domain Extensions."""
+
 _WORK = """
 struct fi_context2 { void *internal[8]; };
 struct fi_ioc { void *addr; size_t count; };
@@ -257,12 +273,18 @@ class Libfabric:
     version: tuple[int, int]
 
     def check(self, status: int, what: str) -> int:
-        """Return a status that is 0 or more. Raises: ResourceError (EAGAIN, ENOMEM, ENOSPC), UsageError."""
+        """Return a status that is 0 or more.
+
+        Raises: ResourceError (EAGAIN, ENOMEM, ENOSPC; EDOM, for a NIC without a free counter), UsageError.
+        """
         if status >= 0:
             return status
-        reason = self.ffi.string(self.calls.fi_strerror(-status)).decode()
-        message = f"{what}: libfabric says {reason} ({status})"
-        raise (ResourceError if -status in (11, 12, 28) else UsageError)(message)
+        message = f"{what}: libfabric says {self.reason(status)} ({status})"
+        raise (ResourceError if -status in (11, 12, 28, 33) else UsageError)(message)
+
+    def reason(self, status: int) -> str:
+        """Return libfabric's words for a status below 0."""
+        return str(self.ffi.string(self.calls.fi_strerror(-status)).decode())
 
     def padded(self, kind: str) -> tuple[Any, Any]:
         """Return a zeroed structure with zeros behind it, and what owns its memory."""
@@ -284,7 +306,7 @@ def load_libfabric() -> Libfabric:
     except ImportError as error:
         raise ResourceError(f"libfabric is called by way of cffi, which is missing: {error}") from error
     ffi = FFI()
-    ffi.cdef(_FOUNDATION + _OBJECTS + _WORK)
+    ffi.cdef(_FOUNDATION + _OBJECTS + _CXI + _WORK)
     try:
         calls = ffi.dlopen(LIBRARY)
     except OSError as error:

@@ -6,14 +6,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from nicemu.abi import Condition, CounterError, TargetProgram
+from nicemu.abi import Condition, CounterError, TargetProgram, seconds, whole, yes_or_no
 from nicemu.errors import UsageError
 
 if TYPE_CHECKING:
     from .libfabric import LibfabricTarget
 
 _SPINS = 200
+_AGAIN, _TRY_AGAIN_S = -11, 1.0
 _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
+_WRITTEN_BACK_WITHIN_S = 1e-3
 
 
 class LibfabricCounter:
@@ -28,8 +30,27 @@ class LibfabricCounter:
         self.index = index
         self.name = name
 
+    @property
+    def target(self) -> object:
+        """The target that it is a counter of."""
+        return self._target
+
     def __ge__(self, threshold: int) -> Condition:
-        return Condition(self.index, threshold, self.name)
+        return Condition(self.index, self._threshold(threshold), self.name, self._target)
+
+    def next(self, count: int = 1) -> Condition:
+        """A condition `count` counts from now; thresholds are absolute, so write it where "now" is meant.
+
+        Counts that arrive while this runs are in it or not. Where errors do not fire anything, they are no
+        counts here either. Raises: UsageError for less than 1, or for what no counter reaches.
+        """
+        count = whole(count, "the number of counts from now", 1)
+        success, errors = self._settled()
+        now = success + errors if self._target.provider.errors_fire else success
+        return Condition(self.index, self._threshold(now + count), self.name, self._target)
+
+    def _threshold(self, threshold: int) -> int:
+        return whole(threshold, "a threshold", 0, self._target.limits.max_success)
 
     @property
     def fid(self) -> Any:
@@ -43,6 +64,13 @@ class LibfabricCounter:
         with self._target.lock:
             fid = self.fid
             return int(self._operations.read(fid)), int(self._operations.readerr(fid))
+
+    def _settled(self) -> tuple[int, int]:
+        """Return values that have what this process has counted before."""
+        if self._target.provider.reads_lag:
+            self.values()
+            time.sleep(_WRITTEN_BACK_WITHIN_S)
+        return self.read()
 
     def read(self) -> tuple[int, int]:
         """Return (success, errors); both become visible eventually."""
@@ -64,10 +92,11 @@ class LibfabricCounter:
 
         Raises: UsageError (EINVAL) for a count that the provider's counters cannot hold.
         """
-        self._check(success, errors)
+        limits = self._target.limits
+        success = whole(success, "the count of successes", 0, limits.max_success)
+        errors = whole(errors, "the count of errors", 0, limits.max_errors)
         with self._target.exclusive() as ledger:
             now = self.values()
-            limits = self._target.limits
             if now[0] + success > limits.max_success or now[1] + errors > limits.max_errors:
                 raise UsageError(
                     f"counter {self.name} is at {now}; {self._target.provider.name} would wrap at "
@@ -80,8 +109,15 @@ class LibfabricCounter:
                 self._call("add", success)
 
     def set(self, success: int | None = None, errors: int | None = None) -> None:
-        """Replace the success value, the error value or both; the errors first."""
-        self._check(success or 0, errors or 0)
+        """Replace the success value, the error value or both; the errors first.
+
+        Raises: UsageError (EINVAL) for a value that the provider's counters cannot hold.
+        """
+        limits = self._target.limits
+        if success is not None:
+            success = whole(success, "the success value", 0, limits.max_success)
+        if errors is not None:
+            errors = whole(errors, "the error value", 0, limits.max_errors)
         with self._target.exclusive() as ledger:
             ledger.was_set(self.index)
             if errors is not None:
@@ -94,24 +130,22 @@ class LibfabricCounter:
         self._call("add", 0)
 
     def _call(self, name: str, value: int) -> None:
-        status = getattr(self._operations, name)(self.fid, value)
+        fid = self.fid
+        deadline = time.monotonic() + _TRY_AGAIN_S
+        while (status := getattr(self._operations, name)(fid, value)) == _AGAIN:
+            if time.monotonic() > deadline:
+                break
+            time.sleep(_FIRST_SLEEP_S)
         self._target.domain.lib.check(status, f"{name} {value} at counter {self.name}")
-
-    def _check(self, success: int, errors: int) -> None:
-        limits = self._target.limits
-        for value, maximum in ((success, limits.max_success), (errors, limits.max_errors)):
-            if not isinstance(value, int) or not 0 <= value <= maximum:
-                raise UsageError(f"{value!r} is no count from 0 to {maximum} (EINVAL); nothing was changed")
 
     def wait(self, threshold: int, timeout_s: float = 5.0) -> None:
         """Wait until the success value reaches `threshold`. It polls: timed waits of 1.17 are broken.
 
         Raises: CounterError if the error value changes first, TimeoutError after `timeout_s`.
         """
-        maximum = self._target.limits.max_success
-        if not isinstance(threshold, int) or not 0 <= threshold <= maximum:
-            raise UsageError(f"a counter reaches 0 to {maximum}, not {threshold!r} (EINVAL)")
-        errors_before = self.values()[1]
+        threshold = self._threshold(threshold)
+        timeout_s = seconds(timeout_s)
+        errors_before = self._settled()[1]
         deadline = time.monotonic() + timeout_s
         turns, sleep_s = 0, _FIRST_SLEEP_S
         while True:
@@ -136,6 +170,7 @@ class LibfabricCounter:
         `force` cancels what waits for it, where the provider can. Raises: UsageError (EBUSY) while work
         concerns it, Unsupported for `force` where nothing can be cancelled.
         """
+        force = yes_or_no(force, "force")
         if self._fid is not None:
             self._target.close_counter(self, force)
             self.is_gone()
@@ -149,17 +184,38 @@ class LibfabricProgram(TargetProgram):
     """A program that a libfabric domain can arm."""
 
     def __init__(self, name: str, target: LibfabricTarget) -> None:
-        super().__init__(name)
+        super().__init__(name, target=target)
         self._target = target
         self.handles: list[tuple[int, int]] = []
+        self._windows: list[int] = []
 
     def arm(self) -> None:
         """Arm everything, or nothing.
 
         Raises: TriggerTableFull (ENOSPC), UsageError (EINVAL), Unsupported (ENOSYS) with nothing armed.
         """
+        self.check_written()
         self.handles += self._target.arm(self.work)
 
+    def window(self, size: int) -> None:
+        """Arm the first `size` operations, or none; the next one is armed when one was seen to have fired.
+
+        Operations are armed in the order they were written: write what fires first, first. There is no
+        firmware to arm them: this process does, when it reads or waits for a counter, takes completions, or
+        calls `progress`.
+        Raises: as `arm`, and UsageError for a size below 1.
+        """
+        size = whole(size, "the size of a window", 1)
+        self.check_written()
+        if self.work:
+            self._windows.append(self._target.arm_window(self.work, size))
+
     def cancel(self) -> int:
-        """Cancel what has not fired; return how many operations. Raises: Unsupported."""
-        return sum(self._target.cancel(handle) for handle in self.handles)
+        """Cancel what has not fired, also what a window has not armed yet; return how many operations.
+
+        Raises: Unsupported where the provider cannot cancel what is armed; what a window had not armed yet
+        never is from here on.
+        """
+        windows, self._windows = self._windows, []
+        count = self._target.cancel_windows(windows) if windows else 0
+        return count + sum(self._target.cancel(handle) for handle in self.handles)

@@ -7,9 +7,11 @@ Sources: fi_getinfo(3), fi_domain(3), fi_endpoint(3), fi_av(3), fi_cq(3), fi_cnt
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from nicemu.abi import counted, shown
 from nicemu.errors import ResourceError, UsageError
 
 from . import libfabric_abi as fi
@@ -17,11 +19,13 @@ from .libfabric_abi import Libfabric, load_libfabric
 
 _CAPABILITIES = fi.MSG | fi.TAGGED | fi.RMA | fi.ATOMIC | fi.TRIGGER | fi.RMA_EVENT
 _MR_MODES = fi.MR_LOCAL | fi.MR_VIRT_ADDR | fi.MR_ALLOCATED | fi.MR_PROV_KEY | fi.MR_ENDPOINT
+_ORDER = fi.ORDER_SAS | fi.ORDER_WAW | fi.ORDER_RMA_WAW | fi.ORDER_ATOMIC_WAW
+"""Sends behind sends, writes and atomics behind writes: `cxi` orders only what is asked for."""
 _ACCESS = fi.SEND | fi.RECV | fi.READ | fi.WRITE | fi.REMOTE_READ | fi.REMOTE_WRITE
 _QUEUE_ENTRIES = 4096
 _READ_AT_ONCE = 64
 _NAME_BYTES = 256
-_AGAIN, _AVAILABLE = -11, -259
+_AGAIN, _NO_DATA, _AVAILABLE = -11, -61, -259
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +95,13 @@ def trigger_providers() -> list[str]:
     return sorted(names)
 
 
+def _what_there_is() -> str:
+    names = trigger_providers()
+    if not names:
+        return "none here has any; the libfabric1 of Debian brings `sockets`"
+    return f"there {'is' if len(names) == 1 else 'are'} {', '.join(names)}"
+
+
 class Domain:
     """One domain of one provider.
 
@@ -103,7 +114,9 @@ class Domain:
         self._keep: list[Any] = []
         self._open: list[Any] = []
         self._regions = 0
-        self.info = self._find(provider, node, name)
+        self._found = self._find(provider, node, name)
+        self.info = self._called(self._found, name)
+        self._place = "".join(f" at {text}" for text in (name, node) if text)
         self.provider = self.lib.ffi.string(self.info.fabric_attr.prov_name).decode()
         try:
             self._set_up()
@@ -119,6 +132,7 @@ class Domain:
         hints.ep_attr.type = fi.EP_RDM
         hints.domain_attr.mr_mode = _MR_MODES
         hints.domain_attr.threading = fi.THREAD_SAFE
+        hints.tx_attr.msg_order = hints.rx_attr.msg_order = _ORDER
         hints.fabric_attr.prov_name = names[0]
         if name is not None:
             hints.domain_attr.name = names[1]
@@ -129,16 +143,22 @@ class Domain:
         )
         hints.fabric_attr.prov_name = hints.domain_attr.name = ffi.NULL  # ours, not the library's to free
         calls.fi_freeinfo(hints)
-        if status < 0:
-            where = " ".join(text for text in (name, node) if text)
-            reason = ffi.string(calls.fi_strerror(-status)).decode()
+        if status < 0 or not self._called(found[0], name):  # `cxi` finds nothing and says success
+            where = "".join(f" at {text}" for text in (name, node) if text)
             version = ".".join(map(str, self.lib.version))
+            if status == 0:
+                calls.fi_freeinfo(found[0])
             raise ResourceError(
-                f"libfabric {version} has no provider {provider!r} with triggered operations"
-                f"{' at ' if where else ''}{where} ({reason}); `fi_info -c FI_TRIGGER` of libfabric-bin says "
-                "which it has, and the libfabric1 of Debian brings `sockets`"
+                f"libfabric {version} has no provider {provider!r} with triggered operations{where} "
+                f"({self.lib.reason(status or _NO_DATA)}); {_what_there_is()}"
             )
         return found[0]
+
+    def _called(self, info: Any, name: str | None) -> Any:
+        """Return the first that was found of a domain (None: of any); `sockets` does not look at the hint."""
+        while info and name is not None and self.lib.ffi.string(info.domain_attr.name).decode() != name:
+            info = info.next
+        return info
 
     def _set_up(self) -> None:
         ffi, lib = self.lib.ffi, self.lib
@@ -186,6 +206,26 @@ class Domain:
         """Bytes that one operation may move."""
         return int(self.info.ep_attr.max_msg_size)
 
+    @property
+    def max_tag(self) -> int:
+        """The largest tag: `cxi` has 48 bits. Source: fi_endpoint(3), mem_tag_format."""
+        return (1 << int(self.info.ep_attr.mem_tag_format).bit_length()) - 1
+
+    def deferred_count(self) -> int | None:
+        """Return how much deferred work all processes of this service have room for, where a provider says.
+
+        Source: fi_cxi(7), CXI Domain Extensions, get_dwq_depth. The first word of operations is their size.
+        """
+        ffi, operations = self.lib.ffi, self._domain_fid.ops
+        if self.provider != "cxi" or operations.size <= ffi.offsetof("struct fi_ops", "ops_open"):
+            return None
+        found, depth = ffi.new("void **"), ffi.new("size_t *")
+        status = operations.ops_open(self._domain_fid, fi.CXI_DOMAIN_OPERATIONS, 0, found, ffi.NULL)
+        if status or not found[0]:
+            return None
+        extension = ffi.cast("struct fi_cxi_dom_ops *", found[0])
+        return None if extension.get_dwq_depth(self._domain_fid, depth) else int(depth[0]) or None
+
     def has_mode(self, mode: int) -> bool:
         """Whether the provider asks for a mode of memory registration."""
         return bool(self.info.domain_attr.mr_mode & mode)
@@ -200,20 +240,30 @@ class Domain:
         )
         endpoint = self._opened(opened[0])
         fid = ffi.addressof(endpoint.fid)
-        check(fid.ops.bind(fid, ffi.addressof(self._vector.fid), 0), "binding the address vector")
-        flags = fi.SEND | fi.RECV | fi.SELECTIVE_COMPLETION
-        check(fid.ops.bind(fid, ffi.addressof(self._queue.fid), flags), "binding the completion queue")
-        check(fid.ops.control(fid, fi.ENABLE, ffi.NULL), "enabling the endpoint")
         name, length = ffi.new("char[]", _NAME_BYTES), ffi.new("size_t *", _NAME_BYTES)
-        check(endpoint.cm.getname(fid, name, length), "asking for the endpoint's address")
+        with self._or_shut(endpoint):
+            check(fid.ops.bind(fid, ffi.addressof(self._vector.fid), 0), "binding the address vector")
+            flags = fi.SEND | fi.RECV | fi.SELECTIVE_COMPLETION
+            check(fid.ops.bind(fid, ffi.addressof(self._queue.fid), flags), "binding the completion queue")
+            check(fid.ops.control(fid, fi.ENABLE, ffi.NULL), f"enabling an endpoint{self._place}")
+            check(endpoint.cm.getname(fid, name, length), "asking for the endpoint's address")
         return Endpoint(endpoint, bytes(ffi.buffer(name, length[0])))
+
+    @contextmanager
+    def _or_shut(self, fid: Any) -> Iterator[None]:
+        """Close what has just been opened again if it cannot be set up."""
+        try:
+            yield
+        except BaseException:
+            self.shut(fid)
+            raise
 
     def insert(self, address: bytes) -> int:
         """Return the number of a peer's address. Raises: UsageError for one that the provider cannot read."""
         ffi = self.lib.ffi
-        if not address or len(address) > _NAME_BYTES:
+        if not isinstance(address, bytes) or not 0 < len(address) <= _NAME_BYTES:
             raise UsageError(
-                f"{len(address)} bytes are no endpoint's address; a peer has its own in `address`"
+                f"{shown(address)} is no endpoint's address (EINVAL); a peer has its own, bytes, in `address`"
             )
         number = ffi.new("uint64_t *")
         padded = ffi.new("char[]", address + bytes(_NAME_BYTES - len(address)))
@@ -225,7 +275,7 @@ class Domain:
     def counter(self) -> Any:
         """Open a counter."""
         attributes, owner = self.lib.padded("struct fi_cntr_attr")
-        attributes.wait_obj = fi.WAIT_UNSPEC
+        attributes.wait_obj = fi.WAIT_NONE  # waits poll
         opened = self.lib.ffi.new("struct fid_cntr **")
         status = self._domain.ops.cntr_open(self._domain, attributes, opened, self.lib.ffi.NULL)
         self.lib.check(status, f"a counter of {self.provider}")
@@ -251,15 +301,16 @@ class Domain:
             opened,
             ffi.NULL,
         )
-        check(status, f"registering {length_bytes} bytes")
+        check(status, f"registering {counted(length_bytes, 'byte')}")
         region = self._opened(opened[0])
-        fid = ffi.addressof(region.fid)
-        if self.has_mode(fi.MR_ENDPOINT):
-            check(fid.ops.bind(fid, ffi.addressof(endpoint.fid.fid), 0), "binding memory to its endpoint")
-        if counter is not None:
-            check(fid.ops.bind(fid, ffi.addressof(counter.fid), fi.REMOTE_WRITE), "binding memory's counter")
-        if self.has_mode(fi.MR_ENDPOINT):
-            check(fid.ops.control(fid, fi.ENABLE, ffi.NULL), "enabling memory")
+        fid, counts = ffi.addressof(region.fid), fi.REMOTE_WRITE
+        with self._or_shut(region):
+            if self.has_mode(fi.MR_ENDPOINT):
+                check(fid.ops.bind(fid, ffi.addressof(endpoint.fid.fid), 0), "binding memory to its endpoint")
+            if counter is not None:
+                check(fid.ops.bind(fid, ffi.addressof(counter.fid), counts), "binding memory's counter")
+            if self.has_mode(fi.MR_ENDPOINT):
+                check(fid.ops.control(fid, fi.ENABLE, ffi.NULL), "enabling memory")
         base = address if self.has_mode(fi.MR_VIRT_ADDR) else 0
         return Region(
             self._regions,
@@ -305,15 +356,19 @@ class Domain:
         return status
 
     def close(self) -> bool:
-        """Close everything, in the order in which it depends on each other; return whether all was closed."""
+        """Close everything, in the order in which it depends on each other; return whether all was closed.
+
+        Endpoints come first, so that nothing is under way to what follows; those that memory is bound to are
+        busy, and are closed after it.
+        """
         ffi = self.lib.ffi
-        kinds = ("fid_ep", "fid_mr", "fid_cntr", "fid_av", "fid_cq", "fid_domain", "fid_fabric")
+        kinds = ("fid_ep", "fid_mr", "fid_ep", "fid_cntr", "fid_av", "fid_cq", "fid_domain", "fid_fabric")
         for kind in kinds:
             for fid in [fid for fid in self._open if ffi.typeof(fid) is ffi.typeof(f"struct {kind} *")]:
                 self.shut(fid)
-        if self.info is not None:
-            self.lib.calls.fi_freeinfo(self.info)
-            self.info = None
+        if self._found is not None:
+            self.lib.calls.fi_freeinfo(self._found)
+            self._found = self.info = None
         return not self._open
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass, field
 
 from nicemu.abi import Opcode
 
-from .libfabric_work import RECEIVES, QueuedWork
+from .libfabric_checks import RECEIVES
+from .libfabric_work import QueuedWork
 
 GRACE_NS = 200_000_000
 
@@ -48,6 +49,7 @@ class Ledger:
     def __init__(self, read: Callable[[int], tuple[int, int]]) -> None:
         self._read = read
         self._work: dict[int, QueuedWork] = {}
+        self._promised: dict[int, QueuedWork] = {}
         self._contexts: dict[int, QueuedWork] = {}
         self._waiting: dict[int, list[tuple[int, int]]] = {}
         self._due: dict[int, dict[int, QueuedWork]] = {}
@@ -65,6 +67,10 @@ class Ledger:
         """How much work has not been seen to reach its threshold."""
         return sum(map(len, self._waiting.values()))
 
+    def waiting_for(self, counter: int | None) -> int:
+        """How much work waits for a counter (None: for any)."""
+        return self.waiting if counter is None else len(self._waiting.get(counter, ()))
+
     @property
     def in_flight(self) -> int:
         """How much work has reached its threshold and is not known to have ended, but for receives."""
@@ -73,10 +79,10 @@ class Ledger:
         )
 
     def concerning(self, counter: int) -> list[QueuedWork]:
-        """Return the work that waits for a counter, counts at it, or changes it."""
+        """Return the work that waits for a counter, counts at it, or changes it; also what is promised."""
         return [
             work
-            for work in self._work.values()
+            for work in (*self._work.values(), *self._promised.values())
             if work.deferred.trigger == counter
             or (work.counts_only and work.deferred.target == counter)
             or (not work.counts_only and work.completion == counter)
@@ -89,6 +95,10 @@ class Ledger:
     def armed(self, sequence: int) -> QueuedWork | None:
         """Return work that is not known to have ended."""
         return self._work.get(sequence)
+
+    def waits(self, work: QueuedWork) -> bool:
+        """Whether work is queued, and not seen to have reached its threshold."""
+        return not work.reached and self._work.get(work.sequence) is work
 
     def closes_a_cycle(self, new: Iterable[QueuedWork]) -> int | None:
         """Return a counter that would change itself by deferred counts and sets alone, if there is one."""
@@ -109,25 +119,50 @@ class Ledger:
 
     # What happens to it
 
+    def promise(self, work: QueuedWork) -> None:
+        """Note work that is queued later: what it needs stays till then, and it is an edge of cycles."""
+        self._promised[work.context] = work
+        self._pin(work)
+
+    def forgo(self, work: QueuedWork) -> None:
+        """Forget what was promised; it is not queued after all."""
+        del self._promised[work.context]
+        self._unpin(work)
+
+    def _pin(self, work: QueuedWork) -> None:
+        for region in work.regions:
+            region.uses += 1
+        if work.counts_only:
+            self._edges[work.deferred.trigger, work.deferred.target] += 1
+
+    def _unpin(self, work: QueuedWork) -> None:
+        for region in work.regions:
+            region.uses -= 1
+        if work.counts_only:
+            edge = work.deferred.trigger, work.deferred.target
+            self._edges[edge] -= 1
+            if not self._edges[edge]:
+                del self._edges[edge]
+
     def add(self, work: QueuedWork) -> None:
         """Note work that is about to be queued, so that it is here when it fires."""
+        if self._promised.pop(work.context, None) is None:
+            self._pin(work)
         work.sequence, self._next = self._next, self._next + 1
         self._work[work.sequence] = work
         self._contexts[work.context] = work
-        for region in work.regions:
-            region.uses += 1
         deferred = work.deferred
         account = self._account(deferred.target if work.counts_only else work.completion)
         if account.is_quiet:
             counter = deferred.target if work.counts_only else work.completion
-            account.accounted, account.is_known = sum(self._read(counter)), not account.peers_count
-            account.may_overlook = False
+            explained = account.accounted if account.is_known else 0
+            account.accounted = max(explained, sum(self._read(counter)))  # a read may lag behind
+            account.is_known, account.may_overlook = not account.peers_count, False
         if work.counts_only:
             account.aims += 1
             if deferred.opcode is Opcode.COUNTER_SET:
                 self._sets += 1
                 self._may_be_set_back(deferred.target)
-            self._edges[deferred.trigger, deferred.target] += 1
         else:
             account.outstanding[work.sequence] = work
             account.may_overlook = account.may_overlook or deferred.trigger in self._ever_set
@@ -140,10 +175,10 @@ class Ledger:
 
     def was_set(self, counter: int) -> None:
         """Note that a counter's values were replaced: what of its work ended meanwhile cannot be known."""
-        if counter in self._waiting:
-            self._look_at_trigger(counter)
+        self.look_at(counter)
         account = self._account(counter)
         account.is_known = account.is_known and account.is_quiet
+        account.accounted = 0 if account.is_quiet else account.accounted
         self._may_be_set_back(counter)
 
     def _may_be_set_back(self, trigger: int) -> None:
@@ -250,7 +285,13 @@ class Ledger:
                     account.accounted += work.deferred.value
                 else:
                     account.is_known = account.is_known and not account.outstanding
+                    account.accounted = account.accounted if account.outstanding else 0
                 self._end(work, now_ns)
+
+    def look_at(self, trigger: int) -> None:
+        """Find out what has reached its threshold at one counter."""
+        if trigger in self._waiting:
+            self._look_at_trigger(trigger)
 
     def _look_at_trigger(self, trigger: int) -> None:
         heap = self._waiting[trigger]
@@ -288,16 +329,11 @@ class Ledger:
         self._work.pop(work.sequence, None)
         if not keep_context:
             self._contexts.pop(work.context, None)
-        for region in work.regions:
-            region.uses -= 1
+        self._unpin(work)
         deferred = work.deferred
         if work.counts_only:
             self._account(deferred.target).aims -= 1
             self._sets -= deferred.opcode is Opcode.COUNTER_SET
-            edge = deferred.trigger, deferred.target
-            self._edges[edge] -= 1
-            if not self._edges[edge]:
-                del self._edges[edge]
         else:
             account = self._account(work.completion)
             account.outstanding.pop(work.sequence, None)

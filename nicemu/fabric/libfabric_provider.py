@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nicemu.abi import FiringOrder, Limits
+from nicemu.abi import FiringOrder, Limits, Opcode
 
 _INT_MAX = (1 << 31) - 1
 
@@ -14,16 +14,23 @@ _INT_MAX = (1 << 31) - 1
 class Provider:
     """What a provider can do. `limits`: without what it says of itself, the number of counters.
 
-    `node`: what it listens at if nothing is asked for. `failures_count`: a failed operation moves its
-    completion counter. `cycles_hang`: counts that lead back to their counter hang the process.
-    `deviations`: by rule, what it does instead. `is_verified`: all this was seen, not only read.
+    `node`: what it listens at if nothing is asked for. `lacks`: operations that it does not defer.
+    `counters_are_more`: it can open more counters than it says; `limits` has how many. `reads_lag`: a read
+    returns what an earlier one has asked for. `errors_fire`: they count towards thresholds. `failures_count`:
+    a failed operation moves its completion counter. `cycles_hang`: counts that lead back to their counter
+    hang the process. `deviations`: by rule, what it does instead. `is_verified`: all this was seen, not only
+    read.
     """
 
     name: str
     limits: Limits
     node: str | None = None
+    lacks: frozenset[Opcode] = frozenset()
     single_cancel: bool = True
     flush: bool = True
+    counters_are_more: bool = False
+    reads_lag: bool = False
+    errors_fire: bool = True
     failures_count: bool = True
     cycles_hang: bool = False
     deviations: dict[str, str] = field(default_factory=dict)
@@ -42,6 +49,7 @@ SOCKETS = Provider(
     node="127.0.0.1",
     single_cancel=False,
     flush=False,
+    errors_fire=False,
     failures_count=False,
     cycles_hang=True,
     deviations={
@@ -62,18 +70,29 @@ SOCKETS = Provider(
 
 CXI = Provider(
     "cxi",
-    Limits.named("cassini"),
+    Limits.named("cassini", waits_take_slots=False),
+    lacks=frozenset({Opcode.RDMA_WRITE_WITH_IMM}),
     single_cancel=False,
+    counters_are_more=True,
+    reads_lag=True,
     deviations={
+        "R8": "a read returns what the NIC wrote back last, and asks it to write back once more",
         "R38": "a flush is one of the whole domain, and sleeps a second",
         "R40": "what it does with work that waits for a closed counter is not known",
     },
 )
-"""Read in the provider's manual page and sources; nothing of it was run. Source: fi_cxi(7)."""
+"""Read in the provider's manual page and sources; nothing of it was run.
+
+Waits poll here, so they take no slots. The 16 counters that it tells of are no limit: fi_domain(3) calls them
+"the optimal number". It takes no writes with remote data. Source: fi_cxi(7).
+"""
 
 _KNOWN = {provider.name: provider for provider in (SOCKETS, CXI)}
 
 
 def provider_named(name: str) -> Provider:
-    """Return what is known of a provider; of one that is not known, the best is assumed."""
-    return _KNOWN.get(name) or Provider(name, Limits(profile=name))
+    """Return what is known of a provider; of one that is not known, the best is assumed.
+
+    libfabric does not tell upper and lower case apart.
+    """
+    return _KNOWN.get(name.lower()) or Provider(name, Limits(profile=name))

@@ -10,20 +10,32 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Mapping
+from contextlib import suppress
 
-from nicemu.abi import DeferredWork, Limits, Opcode, TriggerTableFull, Unsupported, WorkCompletion
-from nicemu.errors import VerbsStatus
+from nicemu.abi import (
+    DeferredWork,
+    Limits,
+    Opcode,
+    TriggerTableFull,
+    Unsupported,
+    WorkCompletion,
+    counted,
+)
+from nicemu.errors import NicemuError, VerbsStatus
 
 from . import libfabric_abi as fi
 from .libfabric_counter import LibfabricCounter
 from .libfabric_domain import Domain, QueueEntry, Region
 from .libfabric_ledger import Ledger
 from .libfabric_provider import Provider
+from .libfabric_window import Windows
 from .libfabric_work import QueuedWork, QueuePair, WorkBuilder
 
 _TRY_AGAIN_S = 5.0
 _BETWEEN_TRIES_S = 50e-6
-_AGAIN, _NOT_SUPPORTED = -11, -38
+_NO_PEER = frozenset({-2, -107, -110, -111, -113})
+"""What `sockets` says when it connects to nobody: ENOENT, ENOTCONN, ETIMEDOUT, ECONNREFUSED, EHOSTUNREACH."""
+_AGAIN, _NO_SPACE, _NOT_SUPPORTED = -11, -28, -38
 _STATUS = {
     13: VerbsStatus.REM_ACCESS_ERR,
     22: VerbsStatus.REM_INV_REQ_ERR,
@@ -55,7 +67,9 @@ class WorkQueue:
         self._counters = counters
         self._completions: deque[WorkCompletion] = deque()
         self.ledger = Ledger(lambda index: counters[index].values())
-        self._builder = WorkBuilder(domain.lib, limits, queue_pairs, regions, counters)
+        self._builder = WorkBuilder(domain.lib, limits, domain.max_tag, queue_pairs, regions, counters)
+        self._room = limits.host_slots
+        self._windows = Windows(self.ledger, self._room, self._give, self._refused)
         self.looked_ns = 0
 
     def queue(self, work: list[DeferredWork]) -> list[tuple[int, int]]:
@@ -63,34 +77,66 @@ class WorkQueue:
 
         Raises: TriggerTableFull, UsageError, Unsupported.
         """
-        ledger, room = self.ledger, self._limits.host_slots
-        queued = [self._builder.build(item) for item in work]
-        if ledger.waiting + len(queued) > room:
-            self.look(kick=True)
-        if ledger.waiting + len(queued) > room:
+        queued = self._checked(work)
+        free = self._make_room(len(queued))
+        if len(queued) > free:
             raise TriggerTableFull(
-                f"{len(queued)} operations; {ledger.waiting} of {room} trigger slots are taken (ENOSPC); "
-                "nothing was armed"
+                f"{counted(len(queued), 'operation')}; {free} of {self._room} trigger slots are free "
+                "(ENOSPC); nothing was armed"
             )
+        self._arm(queued)
+        return [(one.deferred.trigger, one.sequence) for one in queued]
+
+    def open_window(self, work: list[DeferredWork], size: int) -> int:
+        """Check all of `work` and arm the first `size` operations; return a number for `cancel_windows`.
+
+        Raises: as `queue`.
+        """
+        queued = self._checked(work)
+        first = queued[:size]
+        free = self._make_room(len(first))
+        if len(first) > free:
+            raise TriggerTableFull(
+                f"a window of {counted(len(first), 'operation')}, {counted(free, 'trigger slot')} free "
+                "(ENOSPC); nothing was armed"
+            )
+        self._arm(first)
+        number = self._windows.open(first, queued[size:], size)
+        self.look(kick=False)
+        return number
+
+    def _checked(self, work: list[DeferredWork]) -> list[QueuedWork]:
+        queued = [self._builder.build(item) for item in work]
         if self._provider.cycles_hang:
             self._refuse_cycles(queued)
+        return queued
+
+    def _make_room(self, count: int) -> int:
+        """Return how many trigger slots are free, and look for some where they are fewer than `count`."""
+        if self.ledger.waiting + count > self._room:
+            self._look(kick=True)
+        return self._room - self.ledger.waiting
+
+    def _arm(self, queued: list[QueuedWork]) -> None:
         for position, one in enumerate(queued):
-            ledger.add(one)
+            self.ledger.add(one)
             status = self._queue_one(one)
             if status:
-                ledger.withdraw(one)
+                self.ledger.withdraw(one)
                 self._refuse(status, one.deferred.opcode, self._take_back(queued[:position]))
-        return [(one.deferred.trigger, one.sequence) for one in queued]
 
     def _queue_one(self, work: QueuedWork) -> int:
         """Give one operation to the provider; one that fires at once may find its queue full for a while."""
         deadline = time.monotonic() + _TRY_AGAIN_S
         while True:
-            status = self._domain.control(fi.QUEUE_WORK, work.memory)
+            status = self._give(work)
             if status != _AGAIN or time.monotonic() > deadline:
                 return status
-            self.look(kick=False)
+            self._look(kick=False)
             time.sleep(_BETWEEN_TRIES_S)
+
+    def _give(self, work: QueuedWork) -> int:
+        return self._domain.control(fi.QUEUE_WORK, work.memory)
 
     def _take_back(self, armed: list[QueuedWork]) -> int:
         """Cancel what was armed before the provider refused what follows; return how much it cannot."""
@@ -104,17 +150,23 @@ class WorkQueue:
 
     def _refuse(self, status: int, opcode: Opcode, left: int) -> None:
         """Raises: what the provider's status says."""
+        stays = f"; {_stay(left, 'before it')}" if left else ""
         if status == _NOT_SUPPORTED:
-            raise Unsupported("R15", f"{self._provider.name} defers no {opcode.name}")
-        stays = f"; {left} operations before it stay armed, for it cannot cancel them" if left else ""
-        self._domain.lib.check(status, f"{self._provider.name} refused a {opcode.name}{stays}")
+            raise Unsupported("R15", f"{self._provider.name} defers no {opcode.name}{stays}")
+        if status == _NO_SPACE:
+            raise TriggerTableFull(
+                f"{self._provider.name} has no trigger slot for {opcode.name} (ENOSPC): others have "
+                f"some of the {self._room}{stays}"
+            )
+        peer = " (is the peer there?)" if status in _NO_PEER else ""
+        self._domain.lib.check(status, f"{self._provider.name} refused {opcode.name}{stays}{peer}")
 
     def _refuse_cycles(self, queued: list[QueuedWork]) -> None:
         if not any(work.counts_only for work in queued):
             return
         counter = self.ledger.closes_a_cycle(queued)
         if counter is not None:  # perhaps only by way of work that has fired
-            self.look(kick=True)
+            self._look(kick=True)
             counter = self.ledger.closes_a_cycle(queued)
         if counter is not None:
             raise Unsupported(
@@ -127,7 +179,7 @@ class WorkQueue:
         """Cancel one operation: True if it will never fire. Raises: Unsupported."""
         if not self._provider.single_cancel:
             raise Unsupported("R37", f"{self._provider.name} cancels no single operation")
-        self.look(kick=False)
+        self._look(kick=False)
         work = self.ledger.armed(handle[1])
         if work is None or work.reached:
             return False
@@ -138,22 +190,52 @@ class WorkQueue:
             self.ledger.withdraw(work)
         return status == 0
 
+    def cancel_windows(self, numbers: list[int]) -> int:
+        """Close windows and cancel what they have armed; return how many operations will never fire.
+
+        Raises: Unsupported where single operations cannot be cancelled and some are armed. These stay; what
+        was not armed never is.
+        """
+        self._look(kick=True)
+        forgone, armed = self._windows.forgo(numbers)
+        if armed and not self._provider.single_cancel:
+            raise Unsupported(
+                "R37",
+                f"{self._provider.name} cancels no single operation: {_stay(len(armed), 'of the window')}"
+                f"{_and_never(forgone)}",
+            )
+        return forgone + sum(self.cancel((work.deferred.trigger, work.sequence)) for work in armed)
+
     def flush(self, counter: LibfabricCounter | None) -> int:
-        """Cancel what waits for a counter (None: all that waits); return how much. Raises: Unsupported."""
-        if not self._provider.flush:
-            raise Unsupported("R38", f"{self._provider.name} cannot flush deferred work")
+        """Cancel what waits for a counter (None: all that waits); return how much.
+
+        What windows had not armed yet never is. Raises: Unsupported, if anything else waits.
+        """
         if self._limits.domain_flush:
             counter = None
-        self.look(kick=True)
+        index = None if counter is None else counter.index
+        self._look(kick=True)
+        forgone = self._windows.forgo_counter(index)
+        if not self._provider.flush:
+            if forgone and not self.ledger.waiting_for(index):
+                return forgone
+            raise Unsupported("R38", f"{self._provider.name} cannot flush deferred work{_and_never(forgone)}")
         argument = self._domain.lib.ffi.NULL if counter is None else counter.fid
         status = self._domain.control(fi.FLUSH_WORK, argument)
         if status == _NOT_SUPPORTED:
-            raise Unsupported("R38", f"{self._provider.name} cannot flush deferred work")
+            raise Unsupported("R38", f"{self._provider.name} cannot flush deferred work{_and_never(forgone)}")
         self._domain.lib.check(status, "flushing deferred work")
-        return self.ledger.withdraw_waiting(None if counter is None else counter.index, time.monotonic_ns())
+        return forgone + self.ledger.withdraw_waiting(index, time.monotonic_ns())
 
     def look(self, kick: bool) -> None:
-        """Drain the completion queue and let go of what has ended; `kick`: start again what has stalled."""
+        """Drain the completion queue, let go of what has ended, and arm what is next in windows.
+
+        `kick`: start again what has stalled.
+        """
+        self._look(kick)
+        self._windows.refill()
+
+    def _look(self, kick: bool) -> None:
         now_ns = self.looked_ns = time.monotonic_ns()
         for entry in self._domain.read_queue():
             self._take(entry, now_ns)
@@ -176,6 +258,13 @@ class WorkQueue:
             WorkCompletion(request.wr_id, status, request.opcode, entry.length_bytes, qp_num, imm_data)
         )
 
+    def _refused(self, work: QueuedWork, status: int) -> None:
+        """Tell, by an error entry, of an operation of a window that the provider did not take."""
+        what = _STATUS.get(-status, VerbsStatus.GENERAL_ERR)
+        request = work.deferred.work
+        wr_id = 0 if request is None else request.wr_id
+        self._completions.append(WorkCompletion(wr_id, what, work.deferred.opcode, 0, work.deferred.qp_num))
+
     def take_completions(self) -> list[WorkCompletion]:
         """Return the completions that have come in."""
         self.look(kick=False)
@@ -185,9 +274,23 @@ class WorkQueue:
 
     def finish(self, within_s: float) -> None:
         """Flush if the provider can, and give what has fired some time to end."""
+        self._windows.forgo_counter(None)
         if self._provider.flush:
-            self.flush(None)
+            with suppress(NicemuError):
+                self.flush(None)
         deadline = time.monotonic() + within_s
         while self.ledger.in_flight and time.monotonic() < deadline:
-            self.look(kick=True)
+            self._look(kick=True)
             time.sleep(_BETWEEN_TRIES_S)
+
+
+def _and_never(forgone: int) -> str:
+    """Say what will not happen, for a refusal that has changed something nevertheless."""
+    if not forgone:
+        return ""
+    were = "were" if forgone > 1 else "was"
+    return f"; {counted(forgone, 'operation')} that {were} not armed yet never will be"
+
+
+def _stay(count: int, which: str) -> str:
+    return f"{counted(count, 'operation')} {which} {'stay' if count > 1 else 'stays'} armed"

@@ -2,8 +2,7 @@
 """Deferred work as libfabric takes it: one piece of memory an operation, which points only into itself.
 
 A provider keeps pointers into deferred work until it has ended, so it must neither move nor be freed before;
-`QueuedWork` owns it, and the memory regions that it uses. What is wrong with work is said here: a provider
-believes every pointer.
+`QueuedWork` owns it, and the memory regions that it uses.
 Sources: fi_trigger(3), DEFERRED WORK QUEUES; fi_msg(3), fi_tagged(3), fi_rma(3), fi_atomic(3).
 """
 
@@ -13,36 +12,24 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nicemu.abi import AtomicOperation, DeferredWork, Limits, Opcode, Sge, WorkRequest
+from nicemu.abi import AtomicOperation, DeferredWork, Limits, Opcode, Sge, WorkRequest, counted
 from nicemu.errors import UsageError
 
 from . import libfabric_abi as fi
 from .libfabric_abi import AtomicOp, Libfabric, OpType
+from .libfabric_checks import (
+    ATOMICS,
+    COUNTER_OPERATIONS,
+    IMMEDIATES,
+    RECEIVES,
+    check_deferred,
+    check_number,
+    check_request,
+    check_size,
+)
 from .libfabric_counter import LibfabricCounter
 from .libfabric_domain import Endpoint, Region
 
-RECEIVES = frozenset({Opcode.RECV, Opcode.TAGGED_RECV})
-COUNTER_OPERATIONS = frozenset({Opcode.COUNTER_ADD, Opcode.COUNTER_SET})
-OPERATIONS = (
-    COUNTER_OPERATIONS
-    | RECEIVES
-    | {
-        Opcode.RDMA_WRITE,
-        Opcode.RDMA_WRITE_WITH_IMM,
-        Opcode.RDMA_READ,
-        Opcode.SEND,
-        Opcode.SEND_WITH_IMM,
-        Opcode.TAGGED_SEND,
-        Opcode.FETCH_ADD,
-        Opcode.COMPARE_SWAP,
-        Opcode.ATOMIC,
-    }
-)
-"""What libfabric can defer."""
-
-_ATOMICS = frozenset({Opcode.FETCH_ADD, Opcode.COMPARE_SWAP, Opcode.ATOMIC})
-_IMMEDIATES = frozenset({Opcode.RDMA_WRITE_WITH_IMM, Opcode.SEND_WITH_IMM})
-_REMOTE = _ATOMICS | {Opcode.RDMA_WRITE, Opcode.RDMA_WRITE_WITH_IMM, Opcode.RDMA_READ}
 _ATOMIC_OPS = {
     AtomicOperation.SUM: AtomicOp.SUM,
     AtomicOperation.AND: AtomicOp.BAND,
@@ -64,10 +51,8 @@ _POINTED_TO = (
     "result_value",
     "compare_value",
 )
-_U64 = 1 << 64
 UNCOUNTED, UNCOUNTED_RECEIVES = -1, -2
 """The target's own counters. Data operations always need one: without, `sockets` ends the process."""
-WORD_BYTES = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +91,13 @@ class QueuedWork:
 
 
 class WorkBuilder:
-    """Checks deferred work, and lays it out."""
+    """Checks deferred work, and lays it out. `max_tag`: the largest tag that messages carry."""
 
     def __init__(
         self,
         lib: Libfabric,
         limits: Limits,
+        max_tag: int,
         queue_pairs: Mapping[int, QueuePair],
         regions: Mapping[int, Region],
         counters: Mapping[int, LibfabricCounter],
@@ -122,6 +108,7 @@ class WorkBuilder:
         self._kind, self._pointer = ffi.typeof("struct nicemu_work *"), ffi.typeof("void *")
         self._offsets = {name: ffi.offsetof("struct nicemu_work", name) for name in _POINTED_TO}
         self._limits = limits
+        self._max_tag = max_tag
         self._queue_pairs = queue_pairs
         self._regions = regions
         self._counters = counters
@@ -129,12 +116,12 @@ class WorkBuilder:
             **dict.fromkeys((Opcode.SEND, Opcode.SEND_WITH_IMM, Opcode.RECV), self._message),
             **dict.fromkeys((Opcode.TAGGED_SEND, Opcode.TAGGED_RECV), self._tagged),
             **dict.fromkeys((Opcode.RDMA_WRITE, Opcode.RDMA_WRITE_WITH_IMM, Opcode.RDMA_READ), self._rma),
-            **dict.fromkeys(_ATOMICS, self._atomic),
+            **dict.fromkeys(ATOMICS, self._atomic),
         }
 
     def build(self, deferred: DeferredWork) -> QueuedWork:
         """Return work that can be queued. Raises: UsageError (EINVAL) for what a provider must not see."""
-        _number(deferred.threshold, self._limits.max_success, "threshold")
+        check_number(check_deferred(deferred).threshold, self._limits.max_success, "threshold")
         trigger = self._counter(deferred.trigger)
         memory = self._new(self._kind)
         context = int(self._cast("uintptr_t", memory))
@@ -143,16 +130,13 @@ class WorkBuilder:
         if deferred.opcode in COUNTER_OPERATIONS:
             self._count(memory, deferred)
             return QueuedWork(deferred, memory, (), context)
-        request = deferred.work
-        if request is None or request.opcode is not deferred.opcode:
-            raise UsageError(f"{deferred.opcode.name} needs a work request of its own kind (EINVAL)")
+        request = check_request(deferred.work, deferred.opcode, self._max_tag)
         queued = QueuedWork(deferred, memory, (), context)
         work.completion_cntr = self._counter(queued.completion)
         queue_pair = self._queue_pairs.get(deferred.qp_num)
         if queue_pair is None:
             raise UsageError(f"there is no queue pair {deferred.qp_num} (EINVAL); `connect` returns one")
         queued.regions = self._pieces(memory, request)
-        self._check(request)
         work.op_type = self._layouts[deferred.opcode](memory, request, queue_pair)
         work.op = self._at(memory, "op")
         return queued
@@ -160,7 +144,7 @@ class WorkBuilder:
     def _count(self, memory: Any, deferred: DeferredWork) -> None:
         if deferred.completion is not None or deferred.work is not None:
             raise UsageError(f"{deferred.opcode.name} has no completion counter and no work request (EINVAL)")
-        _number(deferred.value, self._limits.max_success, "operand")
+        check_number(deferred.value, self._limits.max_success, "operand")
         operation = memory.op.cntr
         operation.cntr, operation.value = self._counter(deferred.target), deferred.value
         adds = deferred.opcode is Opcode.COUNTER_ADD
@@ -173,12 +157,7 @@ class WorkBuilder:
         return self._counters[index].fid
 
     def _pieces(self, memory: Any, request: WorkRequest) -> tuple[Region, ...]:
-        limits = self._limits
-        most = 1 if request.opcode in (_ATOMICS | RECEIVES) else limits.local_pieces
-        if len(request.sges) > most:
-            raise UsageError(f"{len(request.sges)} local pieces; at most {most} here (EINVAL)")
-        if request.length_bytes > limits.max_message_bytes:
-            raise UsageError(f"{request.length_bytes} bytes; at most {limits.max_message_bytes} (EINVAL)")
+        check_size(request, self._limits.local_pieces, self._limits.max_message_bytes)
         regions = []
         for position, sge in enumerate(request.sges):
             region = self._covering(sge)
@@ -192,37 +171,26 @@ class WorkBuilder:
         region = self._regions.get(sge.lkey)
         if region is None:
             raise UsageError(f"key {sge.lkey:#x} names no memory of this target (EINVAL); register it")
-        if sge.length < 0 or not region.covers(sge.address, sge.length):
+        if not region.covers(sge.address, sge.length):
             raise UsageError(
-                f"{sge.length} bytes at {sge.address:#x} are not within the {region.length_bytes} at "
+                f"{counted(sge.length, 'byte')} at {sge.address:#x}: not within the {region.length_bytes} at "
                 f"{region.address:#x} that key {sge.lkey:#x} covers (EINVAL)"
             )
         return region
-
-    def _check(self, request: WorkRequest) -> None:
-        if request.opcode in _REMOTE:
-            _number(request.remote_address, _U64 - 1, "remote address")
-            _number(request.rkey, _U64 - 1, "remote key")
-        if request.opcode in _ATOMICS:
-            fetches = request.opcode is not Opcode.ATOMIC
-            wrong = [sge for sge in request.sges if sge.length != WORD_BYTES]
-            if wrong or (fetches and not request.sges):
-                raise UsageError("an atomic takes one local piece, of 8 bytes, for the old value (EINVAL)")
-            _number(request.compare_add, _U64 - 1, "operand")
-            _number(request.swap, _U64 - 1, "value to swap in")
-        _number(request.imm_data, (1 << 32) - 1, "immediate")
-        _number(request.tag, _U64 - 1, "tag")
-        _number(request.ignore, _U64 - 1, "mask of ignored bits")
 
     def _at(self, memory: Any, name: str) -> Any:
         """Return a pointer to a part of work's own memory."""
         return self._cast(self._pointer, int(self._cast("uintptr_t", memory)) + self._offsets[name])
 
-    def _flags(self, request: WorkRequest) -> int:
+    def _flags(self, request: WorkRequest, answers: bool = False) -> int:
+        """Return the flags of an operation. One that `answers`, by a value that lands here, was delivered.
+
+        Source: fi_cxi(7), ERRATA: fetching and comparing atomics take no delivery-complete there.
+        """
         flags = fi.COMPLETION if request.signaled else 0
-        if request.opcode in _IMMEDIATES:
+        if request.opcode in IMMEDIATES:
             flags |= fi.REMOTE_CQ_DATA
-        if request.opcode not in RECEIVES and request.opcode is not Opcode.RDMA_READ:
+        if request.opcode not in RECEIVES and request.opcode is not Opcode.RDMA_READ and not answers:
             flags |= fi.TRANSMIT_COMPLETE if request.transmitted else fi.DELIVERY_COMPLETE
         return flags
 
@@ -285,7 +253,7 @@ class WorkBuilder:
         message.msg_iov, message.iov_count = self._at(memory, "operand"), 1
         message.rma_iov, message.rma_iov_count = self._at(memory, "remote_word"), 1
         message.datatype, message.op = fi.UINT64, _ATOMIC_OPS[kind]
-        operation.flags = self._flags(request)
+        operation.flags = self._flags(request, answers=compares or fetches)
         if compares or fetches:
             operation.fetch.msg_iov, operation.fetch.iov_count = self._at(memory, "result"), 1
             operation.fetch.desc = memory.result_descriptor
@@ -293,8 +261,3 @@ class WorkBuilder:
             operation.compare.msg_iov, operation.compare.iov_count = self._at(memory, "compare"), 1
             operation.compare.desc = memory.descriptors
         return OpType.COMPARE_ATOMIC if compares else OpType.FETCH_ATOMIC if fetches else OpType.ATOMIC
-
-
-def _number(value: int, maximum: int, what: str) -> None:
-    if not isinstance(value, int) or not 0 <= value <= maximum:
-        raise UsageError(f"{what} {value!r}; it must lie in 0..{maximum} here (EINVAL)")

@@ -204,3 +204,33 @@ def test_counts_that_have_fired_lead_nowhere(provider: Provider) -> None:
     provider.values[B] += 2
     provider.look()
     assert provider.ledger.closes_a_cycle([count(B, 9, A)]) is None
+
+
+def test_a_count_that_a_read_does_not_show_yet_is_not_taken_for_an_end(provider: Provider) -> None:
+    """A read of `cxi` returns what was written back last."""
+    provider.ledger.counted(B, 5)  # the host has counted; the value still lags behind
+    provider.arm(write(A, 1, B))
+    provider.host_adds(A)
+    provider.values[B] = 5
+    provider.look()
+    assert provider.concerning(B) == 1
+    provider.values[B] = 6
+    provider.look()
+    assert provider.concerning(B) == 0
+
+
+@pytest.mark.parametrize("by_host", [True, False])
+def test_ends_are_seen_behind_a_counter_that_was_set_back_before(provider: Provider, by_host: bool) -> None:
+    provider.host_adds(B, 9)
+    if by_host:
+        provider.ledger.was_set(B)
+    else:
+        provider.arm(count(C, 1, B, Opcode.COUNTER_SET))
+        provider.host_adds(C)
+        provider.look()
+    provider.values[B] = 2
+    provider.arm(write(A, 1, B))
+    provider.host_adds(A)
+    provider.values[B] = 3
+    provider.look()
+    assert provider.concerning(B) == 0
