@@ -4,9 +4,11 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test check types lint format bench wheel clean
+.PHONY: help setup demo test rxe check types lint format bench wheel clean
 
 BIN := .venv/bin
+RXE_ENV := --env NICEMU_RXE=required --env NICEMU_JIT=0 --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
+RXE_PYTEST := -p no:cacheprovider --confcutdir=tests/rxe
 SOURCES := nicemu firmware host examples benchmarks tests
 
 help:            ## Show what make can do
@@ -20,6 +22,9 @@ demo: .venv/.with-nicemu ## Run the main job
 test: .venv/.with-tools ## Run all tests
 	$(BIN)/nicemu compile-datapath
 	$(BIN)/python -m pytest -q
+
+rxe: .venv/.with-tools ## Run the tests on SoftRoCE, in a guest where this machine's kernel has none (OPTIONS="-k name")
+	$(BIN)/nicemu vm run --only-if-needed $(RXE_ENV) -- python -m pytest -q -m rxe $(RXE_PYTEST) tests/rxe $(OPTIONS)
 
 check: lint types test wheel ## Run all that a change must pass
 

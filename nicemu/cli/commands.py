@@ -33,6 +33,9 @@ COMMANDS = {
     "conformance": LazyCommand(
         "nicemu.cli.conformance:conformance", "Try the rules of triggered operations on every backend here."
     ),
+    "vm": LazyCommand(
+        "nicemu.cli.vm:vm", "Run a command in a guest whose kernel has SoftRoCE; list its packages."
+    ),
     "nic-process": LazyCommand("nicemu.cli.processes:nic_process", "Be one NIC.", hidden=True),
     "stream-process": LazyCommand("nicemu.cli.processes:stream_process", "Be one stream.", hidden=True),
     "compile-datapath": LazyCommand("nicemu.cli.processes:compile_datapath", "Fill the cache.", hidden=True),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What nicemu can use where it is there: SoftRoCE, libfabric, a GPU, QEMU.
+"""What nicemu can use where it is there: SoftRoCE, here or in a guest, libfabric, a GPU.
 
 Sources: rxe(7), fi_version(3), fi_getinfo(3), CUDA Driver API "Initialization" and "Device Management".
 """
@@ -7,10 +7,7 @@ Sources: rxe(7), fi_version(3), fi_getinfo(3), CUDA Driver API "Initialization" 
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import os
 import platform
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,18 +33,20 @@ def soft_roce(sys: Path = _SYS, modules: Path = _MODULES) -> Finding:
     if any((modules / release).rglob("rdma_rxe.ko*")):
         cure = "as root: modprobe rdma_rxe && rdma link add rxe0 type rxe netdev eth0"
         return Finding(check, False, "module rdma_rxe is there and not loaded", cure)
-    cure = (
-        "install the distribution's kernel modules (linux-modules-extra on Ubuntu), or use a virtual machine"
-    )
+    cure = "install the distribution's kernel modules (Ubuntu: linux-modules-extra), or: nicemu vm run"
     return Finding(check, False, f"kernel {release} comes without the module rdma_rxe", cure)
 
 
 def verbs_bindings() -> Finding:
     """Return whether Python can speak verbs."""
-    if importlib.util.find_spec("pyverbs") is not None:
-        return Finding("pyverbs", True, "importable")
-    cure = "install the distribution's python3-pyverbs, and make the environment with --system-site-packages"
-    return Finding("pyverbs", False, "not importable here", cure)
+    from nicemu.fabric import load_pyverbs
+
+    try:
+        place = load_pyverbs().device.__file__
+    except ResourceError as error:
+        reason, _, cure = str(error).partition("; ")
+        return Finding("pyverbs", False, reason, cure)
+    return Finding("pyverbs", True, str(place))
 
 
 def libfabric() -> Finding:
@@ -84,14 +83,32 @@ def gpu(dev: Path = _DEV) -> Finding:
     return Finding(check, bool(names), ", ".join(names) or "the driver has no device", "")
 
 
-def qemu(dev: Path = _DEV) -> Finding:
-    """Return whether a virtual machine can be started, for SoftRoCE where the kernel has none."""
-    program = shutil.which(f"qemu-system-{platform.machine()}")
-    if program is None:
-        cure = "install the distribution's qemu-system-x86 (Fedora: qemu-kvm)"
-        return Finding("QEMU", False, f"no qemu-system-{platform.machine()} on the path", cure)
-    fast = os.access(dev / "kvm", os.R_OK | os.W_OK)
-    return Finding("QEMU", True, f"{program}, {'with KVM' if fast else 'without KVM (emulated, slower)'}")
+def guests() -> Finding:
+    """Return whether `nicemu vm run` and `make rxe` can start a guest, which has SoftRoCE in any case."""
+    from nicemu.fabric import install_command, missing_packages, newest_kernel
+
+    check = "guest (QEMU)"
+    missing = [package for package in missing_packages() if package.boots]
+    if missing:
+        names = ", ".join(f"{package.name} ({package.use})" for package in missing)
+        return Finding(check, False, f"missing: {names}", f"as root: {install_command(missing)}")
+    try:
+        kernel = newest_kernel()
+    except ResourceError as error:
+        reason, _, cure = str(error).rpartition("; ")
+        return Finding(check, False, reason, cure)
+    return Finding(check, True, f"QEMU, emulated; Linux {kernel.release} with rdma_rxe")
+
+
+def guest_programs() -> Finding:
+    """Return whether what tests run in a guest is installed on this machine, whose root the guest sees."""
+    from nicemu.fabric import install_command, missing_packages
+
+    missing = [package for package in missing_packages() if not package.boots]
+    if missing:
+        names = ", ".join(package.name for package in missing)
+        return Finding("RDMA tools", False, f"missing: {names}", f"as root: {install_command(missing)}")
+    return Finding("RDMA tools", True, "all that tests run in a guest")
 
 
 def _cuda_devices(driver: ctypes.CDLL) -> list[str]:
@@ -108,4 +125,11 @@ def _cuda_devices(driver: ctypes.CDLL) -> list[str]:
     return names
 
 
-DEVICE_CHECKS: tuple[Callable[[], Finding], ...] = (soft_roce, verbs_bindings, libfabric, gpu, qemu)
+DEVICE_CHECKS: tuple[Callable[[], Finding], ...] = (
+    soft_roce,
+    verbs_bindings,
+    guests,
+    guest_programs,
+    libfabric,
+    gpu,
+)

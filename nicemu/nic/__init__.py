@@ -14,6 +14,7 @@ from .datapath import poll, run_datapath
 from .device import SmartNic
 from .effects import Effect, PerformIo, SendFrames
 from .footprint import Footprint, Step, Thing, Use, are_independent, makes_for, order_matters
+from .interrupts import STORAGE_VECTOR, CountedInterrupt
 from .owner import MAX_PACKET_BYTES, Owner
 from .peering import attach, detach, make_inbox, map_backing, shared_backings, unmap_backing
 from .queue_pairs import Peer
@@ -24,9 +25,11 @@ __all__ = [
     "MAX_PACKET_BYTES",
     "SERVICE_PD",
     "STAT_NAMES",
+    "STORAGE_VECTOR",
     "Admin",
     "Arena",
     "ControlRings",
+    "CountedInterrupt",
     "Effect",
     "Footprint",
     "NamespaceConfig",

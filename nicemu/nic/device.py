@@ -26,6 +26,7 @@ from nicemu.firmware import (
     place_of,
 )
 from nicemu.hot import interpreted
+from nicemu.nvme import OutsideController
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import Engine
 from nicemu.rdma import RoceEngine, close_queues
@@ -82,6 +83,7 @@ class SmartNic:
     `live=True` a datapath thread runs `run_datapath` over the arena, and the ways in serve the control thread
     alone.
     `compiled=False` runs the datapath's source without the JIT. `guard` brackets every firmware step.
+    `controller`: an NVMe controller outside, in whose reach NIC memory then lies, instead of the NIC's own.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class SmartNic:
         live: bool = False,
         compiled: bool = True,
         guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+        controller: OutsideController | None = None,
     ) -> None:
         self.config = config
         self.now_ns = now_ns
@@ -105,7 +108,8 @@ class SmartNic:
         self.rings = ControlRings(self.arena)
         self.rings.live = live
         self.held = False
-        self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng)
+        reach = controller.reach if controller is not None else None
+        self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng, reach)
         self.drops: Counter[str] = Counter()
         self.pipeline = Engine()
         self.scheduler = Scheduler(self._task_ended, guard)
@@ -123,7 +127,7 @@ class SmartNic:
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
         self.notes = Notes(self.arena, self.queue_pairs)
         self.transport = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
-        self.storage = Storage(config, self.memory, lambda: self.now_ns) if config.namespaces else None
+        self.storage = Storage.of(self, controller) if config.namespaces else None
         self.memory.keep()
         self.arena.link["has_storage"] = self.storage is not None
         self.owners: dict[int, Owner] = {}

@@ -32,13 +32,16 @@ class Piece:
 class NicMemory:
     """Windows, backings and memory regions of one NIC.
 
+    Its own memory lies in the BAR at `NIC_MEMORY` of a PCIe `fabric`, where there is one, else in a memfd.
     `on_backing(index, backing)` is called when peers have to map a new backing, before any region lies in it,
     and
     `on_removed(index)` when they have to forget it; a number in `quarantined` is not used again before they
     did.
     """
 
-    def __init__(self, state: RdmaState, memory_bytes: int, rng: random.Random) -> None:
+    def __init__(
+        self, state: RdmaState, memory_bytes: int, rng: random.Random, fabric: AddressSpace | None = None
+    ) -> None:
         self.space = AddressSpace()
         self.table = MemoryRegionTable(int(state.public[0]) + registers.REGION_TABLE, rng)
         self.on_backing: Callable[[int, Backing], None] = lambda index, backing: None
@@ -48,7 +51,8 @@ class NicMemory:
         self._state = state
         self._next_host = HOST_MEMORY
         self._free_from = self._kept = self._used_to = NIC_MEMORY
-        self.own = self._add(Backing.memfd("nicemu-nic", memory_bytes), NIC_MEMORY, "nic", 0)
+        own = Backing.memfd("nicemu-nic", memory_bytes) if fabric is None else _bar(fabric, memory_bytes)
+        self.own = self._add(own, NIC_MEMORY, "nic", 0)
 
     def _add(self, backing: Backing, bus_address: int, kind: str, owner: int) -> Piece:
         free = [
@@ -121,6 +125,17 @@ class NicMemory:
     def deregister(self, key: int) -> MemoryRegion:
         """Take a key back."""
         return self.table.deregister(key)
+
+
+def _bar(fabric: AddressSpace, memory_bytes: int) -> Backing:
+    """Return the BAR that is NIC memory. Raises: UsageError if it is not there, or of another length."""
+    bar = fabric.find(NIC_MEMORY, 1)
+    if (bar.bus_address, bar.length_bytes) != (NIC_MEMORY, memory_bytes):
+        raise UsageError(
+            f"the BAR of NIC memory has {bar.length_bytes} bytes at {bar.bus_address:#x}; the NIC is to have "
+            f"{memory_bytes} at {NIC_MEMORY:#x}"
+        )
+    return bar.backing
 
 
 class RegionAccess:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NIC's NVMe controller and the firmware's initiator for it, queues in NIC memory."""
+"""The NIC's NVMe controller, its own or one outside, and the firmware's initiator for it, queues in NIC
+memory.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nicemu.errors import NvmeStatus, ProtocolError, UsageError
 from nicemu.nvme import (
@@ -16,47 +18,97 @@ from nicemu.nvme import (
     Namespace,
     NvmeController,
     NvmeInitiator,
+    NvmeRegisters,
+    OutsideController,
     queue_memory_bytes,
 )
 
 from .config import NicConfig
 from .memory import NicMemory
 
+if TYPE_CHECKING:
+    from .device import SmartNic
+
 DEPTH = 32
+POLL_NS = 10_000
+"""How often a controller outside is looked at while commands are under way."""
+OWN_ROUNDS, OUTSIDE_ROUNDS = 64, 200_000
+"""Looks at a controller until it must be ready; one outside works beside this process."""
 _OPCODES = {"read": IoOpcode.READ, "write": IoOpcode.WRITE, "flush": IoOpcode.FLUSH}
 
 
 class Storage:
-    """Commands in, block I/O out, completions back; transfers name NIC memory, so they are peer-to-peer."""
+    """Commands in, block I/O out, completions back; transfers name NIC memory, so they are peer-to-peer.
 
-    def __init__(self, config: NicConfig, memory: NicMemory, now: Callable[[], int]) -> None:
+    With a controller `outside` there is no block I/O to hand out: it moves the data by itself, and what it
+    has completed is looked for every `POLL_NS` while commands are under way. Should it be lost, everything
+    completes with INTERNAL_ERROR from there on, and `on_lost` is told why.
+    Raises: UsageError if the namespaces of the controller outside are not those of the configuration;
+    ProtocolError if a controller does not become ready.
+    """
+
+    def __init__(
+        self,
+        config: NicConfig,
+        memory: NicMemory,
+        now: Callable[[], int],
+        outside: OutsideController | None = None,
+        on_lost: Callable[[str], None] = lambda reason: None,
+    ) -> None:
         self.namespaces = {entry.nsid: (entry.block_bytes, entry.block_count) for entry in config.namespaces}
-        spaces = [
-            Namespace(entry.nsid, entry.block_bytes, entry.block_count, entry.path)
-            for entry in config.namespaces
-        ]
-        timings = config.timings
-        self.controller = NvmeController(
-            memory.space,
-            spaces,
-            read_cost=timings.nvme_read,
-            write_cost=timings.nvme_write,
-            serial=f"NICEMU{config.number:04d}",
-        )
+        self.controller: NvmeController | None = None
+        self._outside = outside
+        self._on_lost = on_lost
+        registers: NvmeRegisters
+        if outside is None:
+            self.controller = _own_controller(config, memory)
+            registers = LocalRegisters(self.controller, now)
+        else:
+            registers = outside.registers
         queue_bytes = queue_memory_bytes(DEPTH)
         base = memory.allocate(queue_bytes)
         self._initiator = NvmeInitiator(
-            LocalRegisters(self.controller, now), memory.space, base, queue_bytes, depth=DEPTH, name="nic"
+            registers,
+            memory.space,
+            base,
+            queue_bytes,
+            depth=DEPTH,
+            name="nic",
+            reach=None if outside is None else outside.reach,
         )
         self.outstanding = 0
         """Commands that have not completed: their buffers are in use."""
+        self._now = now
         self._waiting: deque[tuple[IoOpcode, int, int, int, int, Any]] = deque()
-        self._initiator.start(now())
-        for _ in range(64):
-            if self._initiator.advance(now()) is InitiatorState.READY:
+        self._bring_up(config)
+
+    @classmethod
+    def of(cls, device: SmartNic, outside: OutsideController | None) -> Storage:
+        """Return the storage of a NIC; the loss of its controller is counted there, and in its fault log."""
+
+        def lost(reason: str) -> None:
+            device.drops["nvme.controller_lost"] += 1
+            device.fault_log.append(f"nvme: {reason}")
+
+        return cls(device.config, device.memory, lambda: device.now_ns, outside, lost)
+
+    def _bring_up(self, config: NicConfig) -> None:
+        self._initiator.start(self._now())
+        for _ in range(OWN_ROUNDS if self._outside is None else OUTSIDE_ROUNDS):
+            if self._outside is not None:
+                self._outside.check()
+            if self._initiator.advance(self._now()) is InitiatorState.READY:
                 break
         else:
             raise ProtocolError(f"{config.name}: the NVMe controller did not become ready")
+        found = {
+            nsid: (space.block_bytes, space.block_count) for nsid, space in self._initiator.namespaces.items()
+        }
+        if found != self.namespaces:
+            raise UsageError(
+                f"{config.name} is to have the namespaces {self.namespaces} (nsid: block bytes, blocks); its "
+                f"controller has {found}"
+            )
 
     def submit(
         self, opcode: str, nsid: int, slba: int, block_count: int, address: int, cookie: object
@@ -67,29 +119,82 @@ class Storage:
         has waited completes with INVALID_FIELD.
         """
         command = (_OPCODES[opcode], nsid, slba, block_count, address, cookie)
-        if self._waiting or self._initiator.submit(*command) is None:
+        if self._waiting or not self._post(command):
             self._waiting.append(command)
         self.outstanding += 1
 
+    def _post(self, command: tuple[IoOpcode, int, int, int, int, Any]) -> bool:
+        """Submit a command if it can go now; to a controller that is lost, none can."""
+        if self._is_lost:
+            return False
+        try:
+            return self._initiator.submit(*command) is not None
+        except ProtocolError as error:
+            self._lose(str(error))
+            return True  # it has been put down as outstanding before the doorbell was rung
+
     def complete(self, tag: int, status: NvmeStatus, now_ns: int) -> None:
         """Hear from the driver that an I/O is done."""
-        self.controller.on_io_complete(tag, status, now_ns)
+        if self.controller is not None:
+            self.controller.on_io_complete(tag, status, now_ns)
 
     def run(self, now_ns: int) -> tuple[list[BlockIo], list[tuple[Any, int]]]:
         """Return the I/O to perform, and (cookie, status) of what has completed."""
-        self.controller.on_timer(now_ns)
-        self.controller.take_interrupts()
-        reaped = self._initiator.reap()
+        ios: list[BlockIo] = []
+        if self.controller is not None:
+            self.controller.on_timer(now_ns)
+            self.controller.take_interrupts()
+        reaped = self._reap()
         while self._waiting:
             try:
-                if self._initiator.submit(*self._waiting[0]) is None:
+                if not self._post(self._waiting[0]):
                     break
             except UsageError:  # nobody is left to raise to
                 reaped.append((self._waiting[0][-1], NvmeStatus.INVALID_FIELD))
             self._waiting.popleft()
+        if self._is_lost:
+            reaped += self._initiator.reap()
+            reaped += [(command[-1], NvmeStatus.INTERNAL_ERROR) for command in self._waiting]
+            self._waiting.clear()
         self.outstanding -= len(reaped)
-        return self.controller.take_io(), reaped
+        if self.controller is not None:
+            ios = self.controller.take_io()
+        return ios, reaped
+
+    def _reap(self) -> list[tuple[Any, int]]:
+        try:
+            reaped = self._initiator.reap()
+            if self._outside is not None and self.outstanding and not reaped and not self._is_lost:
+                self._outside.check()
+        except ProtocolError as error:
+            self._lose(str(error))
+            reaped = self._initiator.reap()
+        return reaped
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._initiator.state is InitiatorState.FAILED
+
+    def _lose(self, reason: str) -> None:
+        self._initiator.abandon()
+        self._on_lost(reason)
 
     def next_deadline_ns(self) -> int | None:
-        """When a finished I/O may complete."""
-        return self.controller.next_deadline_ns()
+        """When a finished I/O may complete, or a controller outside is to be looked at again."""
+        if self.controller is not None:
+            return self.controller.next_deadline_ns()
+        return self._now() + POLL_NS if self.outstanding else None
+
+
+def _own_controller(config: NicConfig, memory: NicMemory) -> NvmeController:
+    timings = config.timings
+    return NvmeController(
+        memory.space,
+        [
+            Namespace(entry.nsid, entry.block_bytes, entry.block_count, entry.path)
+            for entry in config.namespaces
+        ],
+        read_cost=timings.nvme_read,
+        write_cost=timings.nvme_write,
+        serial=f"NICEMU{config.number:04d}",
+    )

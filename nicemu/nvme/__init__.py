@@ -26,7 +26,7 @@ from .namespace import BlockIo, BlockIoKind, Namespace
 from .prp import PrpList, Segment, build_prp, list_page_count, walk_prp
 from .queue import CompletionConsumer, CompletionQueue, SubmissionProducer, SubmissionQueue
 from .queue_memory import queue_memory_bytes
-from .register_port import LocalRegisters, NvmeRegisters
+from .register_port import LocalRegisters, NvmeRegisters, OutsideController
 from .registers import Capabilities, Configuration, Register, Status, doorbell_offset
 
 __all__ = [
@@ -53,6 +53,7 @@ __all__ = [
     "NvmeController",
     "NvmeInitiator",
     "NvmeRegisters",
+    "OutsideController",
     "PrpList",
     "Register",
     "Segment",

@@ -22,7 +22,7 @@ from .identify import (
     encode_namespace_descriptors,
     encode_namespace_list,
 )
-from .io_command import check_plain
+from .io_command import check_plain, status_of_nsid
 from .namespace import Namespace
 from .prp import walk_prp
 from .queue_table import ADMIN, QueueTable
@@ -222,8 +222,10 @@ class AdminCommands:
         if cns == IdentifyCns.NAMESPACE_DESCRIPTORS and namespace:
             return encode_namespace_descriptors(self._identity.serial, nsid)
         if cns in (IdentifyCns.NAMESPACE, IdentifyCns.ACTIVE_NAMESPACES, IdentifyCns.NAMESPACE_DESCRIPTORS):
+            is_inactive = cns == IdentifyCns.NAMESPACE_DESCRIPTORS and nsid <= _LAST_NSID
             raise NvmeCommandError(
-                NvmeStatus.INVALID_NAMESPACE, f"nsid {nsid:#x} cannot be identified by CNS {cns}"
+                status_of_nsid(nsid, self._namespaces) if is_inactive else NvmeStatus.INVALID_NAMESPACE,
+                f"nsid {nsid:#x} cannot be identified by CNS {cns}",
             )
         raise NvmeCommandError(NvmeStatus.INVALID_FIELD, f"CNS {cns:#04x} is not supported; 0x00 to 0x03 are")
 

@@ -70,6 +70,8 @@ class NvmeInitiator:
     needed); data buffers may lie anywhere that the controller reaches. `depth` commands can be outstanding.
     `name` is the initiator under which `memory.traffic` counts accesses. `faults` counts completions that
     make no sense. After `start`, call `advance` until the state is READY.
+    `reach` is the memory that the controller reaches, `memory` unless it is given. A command whose buffer is
+    not in it completes with DATA_TRANSFER_ERROR and is never posted: a controller need not notice.
     Raises: UsageError if the queue memory is too small, not mapped, or does not start on a page.
     """
 
@@ -83,9 +85,12 @@ class NvmeInitiator:
         depth: int = 32,
         max_transfer_bytes: int = 2 << 20,
         name: str = "nvme-host",
+        reach: AddressSpace | None = None,
     ) -> None:
         self._place = QueueMemory.lay_out(queue_base, queue_bytes, depth, max_transfer_bytes)
-        memory.find(queue_base, queue_memory_bytes(depth, max_transfer_bytes))
+        self._reach = memory if reach is None else reach
+        for space in (memory, self._reach):
+            space.find(queue_base, queue_memory_bytes(depth, max_transfer_bytes))
         self.state = InitiatorState.STOPPED
         self.namespaces: dict[int, NamespaceIdentity] = {}
         self.identity: ControllerIdentity | None = None
@@ -98,7 +103,7 @@ class NvmeInitiator:
         self._list_pages = list(self._place.list_pages)
         self._cids: deque[int] = deque()
         self._outstanding: dict[int, _Outstanding] = {}
-        self._flushed: list[tuple[Any, int]] = []
+        self._ended: list[tuple[Any, int]] = []
         self._steps: deque[tuple[Sqe, Callable[[Cqe], None]]] = deque()
         self._deadline_ns = 0
         self._capabilities = Capabilities(max_queue_entry_count=2)
@@ -130,6 +135,14 @@ class NvmeInitiator:
         self._set_deadline(now_ns)
         self._disable()
 
+    def abandon(self) -> None:
+        """The controller is gone for good, and moves nothing any more: the state is FAILED.
+
+        Commands outstanding come out of `reap` as INTERNAL_ERROR.
+        """
+        self.state = InitiatorState.FAILED
+        self._flush_outstanding(NvmeStatus.INTERNAL_ERROR)
+
     def advance(self, now_ns: int) -> InitiatorState:
         """Do all that can be done now towards READY (or STOPPED), and return the state.
 
@@ -151,7 +164,7 @@ class NvmeInitiator:
         if state is InitiatorState.READY:
             return False
         if is_reset and not status & Status.READY:
-            self._flush_outstanding()
+            self._flush_outstanding(NvmeStatus.ABORTED_BY_REQUEST)
             if state is InitiatorState.STOPPING:
                 self._enter(InitiatorState.STOPPED)
             else:
@@ -260,7 +273,7 @@ class NvmeInitiator:
     @property
     def outstanding_count(self) -> int:
         """Commands submitted and not reaped."""
-        return len(self._outstanding)
+        return len(self._outstanding) + len(self._ended)
 
     def submit(
         self,
@@ -295,6 +308,9 @@ class NvmeInitiator:
             )
         if not self._cids or len(self._list_pages) < list_page_count(buffer, length_bytes):
             return None
+        if not self._reaches(buffer, length_bytes):
+            self._ended.append((cookie, NvmeStatus.DATA_TRANSFER_ERROR))
+            return self._cids[0]
         prp = build_prp(buffer, length_bytes, self._memory, self._list_pages.pop, initiator=self._name)
         sqe = Sqe(
             opcode,
@@ -313,7 +329,7 @@ class NvmeInitiator:
 
         A status is an `NvmeStatus` or `AdminStatus` where it has a name, else a plain number.
         """
-        reaped, self._flushed = self._flushed, []
+        reaped, self._ended = self._ended, []
         if self.state is not InitiatorState.READY:
             return reaped
         is_new = False
@@ -330,6 +346,16 @@ class NvmeInitiator:
         if is_new:
             self._ring(_IO_QUEUE, self._cq.head, is_completion=True)
         return reaped
+
+    def _reaches(self, buffer: int, length_bytes: int) -> bool:
+        """Whether the controller reaches a buffer, which may run from one window into the next."""
+        address, end = buffer, buffer + length_bytes
+        try:
+            while address < end:
+                address = self._reach.find(address, 1).end
+        except UsageError:
+            return False
+        return True
 
     def _post(self, sqe: Sqe, list_pages: tuple[int, ...], cookie: Any) -> int:  # noqa: ANN401
         cid = self._cids.popleft()
@@ -349,10 +375,10 @@ class NvmeInitiator:
     def _set_deadline(self, now_ns: int) -> None:
         self._deadline_ns = now_ns + max(self._capabilities.ready_timeout_ms, 500) * 1_000_000
 
-    def _flush_outstanding(self) -> None:
+    def _flush_outstanding(self, status: NvmeStatus) -> None:
         for ended in self._outstanding.values():
             self._list_pages.extend(ended.list_pages)
-            self._flushed.append((ended.cookie, NvmeStatus.ABORTED_BY_REQUEST))
+            self._ended.append((ended.cookie, status))
         self._outstanding.clear()
 
     def _enter(self, state: InitiatorState) -> None:

@@ -7,13 +7,13 @@ Source: NVM Express NVM Command Set Specification 1.0, "Read command", "Write co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nicemu.errors import NvmeCommandError, NvmeStatus
 from nicemu.pcie import AddressSpace
 
-from .command import IoOpcode, Sqe
+from .command import BROADCAST_NSID, IoOpcode, Sqe
 from .namespace import BlockIoKind, Namespace
 from .prp import Segment, walk_prp
 
@@ -46,8 +46,8 @@ def check_io(
     """Return what an I/O command asks for; PRP list pages are read as `initiator`.
 
     Raises: NvmeCommandError with the status that the command completes with: INVALID_COMMAND_OPCODE,
-    INVALID_FIELD (fused, scatter gather lists, larger than the maximum data transfer size),
-    INVALID_NAMESPACE, LBA_OUT_OF_RANGE, PRP_OFFSET_INVALID, DATA_TRANSFER_ERROR.
+    INVALID_FIELD (fused, scatter gather lists, larger than the maximum data transfer size, an nsid that could
+    be active and is not), INVALID_NAMESPACE, LBA_OUT_OF_RANGE, PRP_OFFSET_INVALID, DATA_TRANSFER_ERROR.
     """
     kind = _KINDS.get(sqe.opcode)
     if kind is None:
@@ -58,8 +58,9 @@ def check_io(
     check_plain(sqe)
     namespace = namespaces.get(sqe.nsid)
     if namespace is None:
+        is_flush_of_all = kind is BlockIoKind.FLUSH and sqe.nsid == BROADCAST_NSID
         raise NvmeCommandError(
-            NvmeStatus.INVALID_NAMESPACE,
+            NvmeStatus.INVALID_NAMESPACE if is_flush_of_all else status_of_nsid(sqe.nsid, namespaces),
             f"nsid {sqe.nsid:#x} is not active; active are {sorted(namespaces)}",
         )
     if kind is BlockIoKind.FLUSH:
@@ -72,6 +73,16 @@ def check_io(
         )
     segments = walk_prp(sqe.prp1, sqe.prp2, length_bytes, memory, initiator=initiator)
     return IoRequest(kind, sqe.nsid, offset_bytes, length_bytes, tuple(segments), sqe.fua)
+
+
+def status_of_nsid(nsid: int, namespaces: Iterable[int]) -> NvmeStatus:
+    """Return how a command ends whose nsid is no active one: by whether it could be one.
+
+    Source: NVM Express Base Specification 2.0, "Common Command Format", NSID; for a Flush of all namespaces,
+    "Identify Controller Data Structure", VWC.
+    """
+    is_inactive = 1 <= nsid <= max(namespaces, default=0) or nsid == BROADCAST_NSID
+    return NvmeStatus.INVALID_FIELD if is_inactive else NvmeStatus.INVALID_NAMESPACE
 
 
 def check_plain(sqe: Sqe) -> None:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from nicemu.pcie import AddressSpace
+
 from .controller import NvmeController
 
 
@@ -30,6 +32,43 @@ class NvmeRegisters(Protocol):
 
     def write64(self, offset: int, value: int) -> None:
         """Store 64 bits."""
+        ...
+
+
+class OutsideController(Protocol):
+    """A controller that runs by itself, outside this process: it moves data by DMA of its own.
+
+    `registers` are its registers, `reach` the windows that its DMA reaches: a command must name no other
+    memory, for nobody says that a controller notices.
+    """
+
+    @property
+    def registers(self) -> NvmeRegisters:
+        """Its registers."""
+        ...
+
+    @property
+    def reach(self) -> AddressSpace:
+        """The memory that its DMA reaches."""
+        ...
+
+    def check(self) -> None:
+        """Return while the controller is there; costs little, for it is asked while commands are under way.
+
+        Raises: ProtocolError, which says why, once it is gone for good; then it moves nothing any more.
+        """
+        ...
+
+    def set_message(self, vector: int, bus_address: int, data: int) -> None:
+        """Let interrupt `vector` store the 32 bits `data` at `bus_address` from its next message on.
+
+        Raises: UsageError for a vector that there is not, or an address that is not in `reach`.
+        Source: PCI Express Base Specification 5.0, "MSI-X Capability and Table Structure".
+        """
+        ...
+
+    def mask(self, vector: int) -> None:
+        """Let interrupt `vector` send nothing until its next `set_message`."""
         ...
 
 

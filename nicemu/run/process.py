@@ -21,6 +21,7 @@ from nicemu.abi import EventLog, Limits, file_writer
 from nicemu.clock import WallClock
 from nicemu.control import P4RuntimeServer
 from nicemu.errors import NicemuError
+from nicemu.fabric import QemuFabric, QemuNamespace
 from nicemu.firmware import Registry, load_firmware
 from nicemu.nic import (
     NamespaceConfig,
@@ -75,12 +76,19 @@ class NicProcess:
         limits = Limits.named(settings["nic"]["limits"])
         self.config = NicConfig(**{**settings["nic"], "limits": limits}, namespaces=spaces)
         self._watchdog = Watchdog()
-        self.device = SmartNic(self.config, self._clock.now_ns(), live=True, guard=self._watchdog.step)
+        self._pcie = _open_pcie(self.config) if settings["controller"] == "qemu" else None
+        self.device = SmartNic(
+            self.config,
+            self._clock.now_ns(),
+            live=True,
+            guard=self._watchdog.step,
+            controller=self._pcie.nvme if self._pcie is not None else None,
+        )
         self._disks = {
             entry.nsid: FileBlockIo(
                 Path(entry.path), entry.block_bytes, entry.block_count, self.device.memory.space
             )
-            for entry in spaces
+            for entry in (spaces if self._pcie is None else ())
         }
         self._selector = selectors.DefaultSelector()
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
@@ -252,12 +260,28 @@ class NicProcess:
         self._p4runtime.stop()
         for disk in self._disks.values():
             disk.close()
+        if self._pcie is not None:
+            self._pcie.close()
         self._ports.close()
         self._links.close()
         self._control.close()
         if self._trace is not None:
             events = self._trace.finish(self.device.statistics(), self._clock.now_ns())
             write_part(Path(self._settings["trace"]), self.config.name, events)
+
+
+def _open_pcie(config: NicConfig) -> QemuFabric | None:
+    """Start a PCIe fabric that holds a NIC's memory and namespaces; None if it has no namespace.
+
+    Raises: ResourceError if QEMU is missing or does not start.
+    """
+    if not config.namespaces:
+        return None
+    spaces = [
+        QemuNamespace(entry.nsid, entry.block_count, entry.block_bytes, Path(entry.path))
+        for entry in config.namespaces
+    ]
+    return QemuFabric(spaces, {"nic": config.memory_bytes}, serial=f"QEMU{config.number:04d}")
 
 
 def run_nic_process(path: Path) -> None:

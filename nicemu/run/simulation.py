@@ -6,7 +6,7 @@ from __future__ import annotations
 import heapq
 import random
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from nicemu.nic import (
     map_backing,
     shared_backings,
 )
+from nicemu.nvme import OutsideController
 from nicemu.p4 import compile_program
 from nicemu.pcie import Backing
 from nicemu.pipeline import Engine, Exact, TableEntry
@@ -48,6 +49,8 @@ class Simulation:
     Give it the NICs, then programs and firmware, then let hosts and clients act; `run_until_idle` carries out
     what follows. `faults` spoils the frames between NICs, seeded. `trace` holds one line an event.
     A `chooser` says what happens next wherever several things could; see `small_steps.py`.
+    `controllers`: by NIC, NVMe controllers outside that hold its namespaces. They work in real time, which
+    the virtual one passes in polls: what they do, and when, the seed does not say.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class Simulation:
         faults: FaultRates | None = None,
         chooser: Chooser | None = None,
         check_races: bool = False,
+        controllers: Mapping[str, OutsideController] | None = None,
     ) -> None:
+        outside = controllers or {}
         self.host_log: EventLog | None = None
         self._logs: list[list[Event]] = []
         if check_races:
@@ -80,13 +85,13 @@ class Simulation:
         self._streams = 0
         rng = random.Random(seed)
         for config in configs:
-            nic = SmartNic(config, compiled=compiled)
+            nic = SmartNic(config, compiled=compiled, controller=outside.get(config.name))
             nic.observe = self._observer(config.name)
             self.nics[config.name] = nic
             if check_races:
                 nic.notes.begin(self._new_log("nic", config.name))
             self.admins[config.name] = Admin(nic)
-            for entry in config.namespaces:
+            for entry in () if config.name in outside else config.namespaces:
                 self.disks[config.name] = MemoryBlockIo(
                     entry.block_bytes, entry.block_count, nic.memory.space
                 )

@@ -262,6 +262,7 @@ class Instance:
                 "seed": random.SystemRandom().getrandbits(63),
             },
             "namespaces": spaces,
+            "controller": nic.controller,
             "folder": str(self.folder),
             "status": str(self.folder / f"{nic.name}.status"),
             "fabric": terms.fabric,

@@ -19,7 +19,10 @@ MIN_KEY_BYTES = 16
 MIN_MEMORY_BYTES = 1 << 20
 BROADCAST_NSID = 0xFFFF_FFFF
 """Source: NVM Express Base Specification 2.0, "Namespace Identifier (NSID)"."""
+CONTROLLERS = ("nicemu", "qemu")
+"""What holds a NIC's namespaces: its own model of a controller, or QEMU's on a PCIe fabric."""
 _NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address", "limits"}
+_NIC_KEYS |= {"controller"}
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -36,7 +39,9 @@ class NamespaceEntry:
 
 @dataclass(frozen=True, slots=True)
 class NicEntry:
-    """One NIC of a topology. `address`: where it is reached, if that is not to be found on loopback."""
+    """One NIC of a topology. `address`: where it is reached, if that is not to be found on loopback;
+    `controller`: one of `CONTROLLERS`.
+    """
 
     name: str
     p4: Path
@@ -48,6 +53,7 @@ class NicEntry:
     nap_us: int
     address: str | None
     limits: str
+    controller: str = "nicemu"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +156,18 @@ def _limits(table: dict[str, Any], where: str) -> str:
     return str(profile)
 
 
+def _controller(table: dict[str, Any], memory_bytes: int, where: str) -> str:
+    controller = table.get("controller", "nicemu")
+    if controller not in CONTROLLERS:
+        raise UsageError(f"{where}.controller is {controller!r}; there are {', '.join(CONTROLLERS)}")
+    if controller == "qemu" and memory_bytes & (memory_bytes - 1):
+        raise UsageError(
+            f"{where}.memory is {memory_bytes} bytes; with a controller on a PCIe fabric it is a BAR, whose "
+            "length is a power of two"
+        )
+    return str(controller)
+
+
 def read_key(path: Path) -> bytes:
     """Return the key that a topology's NICs share.
 
@@ -231,6 +249,7 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
         _number(table, "nap_us", 200, where),
         _address(table, where),
         _limits(table, where),
+        _controller(table, memory_bytes, where),
     )
 
 

@@ -15,6 +15,8 @@ PAGES = (
     "docs/p4.md",
     "docs/topology.md",
     "docs/libfabric.md",
+    "docs/softroce.md",
+    "docs/nvme.md",
     "docs/races.md",
     "docs/testing.md",
 )

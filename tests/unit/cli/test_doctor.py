@@ -80,7 +80,8 @@ def test_every_no_has_a_cure() -> None:
         machine.spare_cores,
         devices.soft_roce,
         devices.verbs_bindings,
-        devices.qemu,
+        devices.guests,
+        devices.guest_programs,
     ]
     for finding in examine(checks):
         assert finding.ok or finding.cure, finding

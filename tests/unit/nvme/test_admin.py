@@ -87,7 +87,7 @@ def test_the_descriptors_of_a_namespace_are_one_uuid_that_stays_the_same(host: H
         (IdentifyCns.NAMESPACE, 4, NvmeStatus.INVALID_NAMESPACE),
         (IdentifyCns.NAMESPACE, 0xFFFF_FFFF, NvmeStatus.INVALID_NAMESPACE),
         (IdentifyCns.ACTIVE_NAMESPACES, 0xFFFF_FFFE, NvmeStatus.INVALID_NAMESPACE),
-        (IdentifyCns.NAMESPACE_DESCRIPTORS, 2, NvmeStatus.INVALID_NAMESPACE),
+        (IdentifyCns.NAMESPACE_DESCRIPTORS, 2, NvmeStatus.INVALID_FIELD),
         (0x1C, 0, NvmeStatus.INVALID_FIELD),
     ],
 )

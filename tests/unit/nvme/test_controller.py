@@ -154,10 +154,19 @@ def test_an_unknown_io_opcode_completes_with_invalid_opcode(host: Host) -> None:
     assert io_status(host, Sqe(0x99, 1, 1)) is NvmeStatus.INVALID_COMMAND_OPCODE
 
 
-@pytest.mark.parametrize("nsid", [0, 2, 4, 0xFFFF_FFFF])
-def test_a_namespace_that_is_not_active_is_refused(host: Host, nsid: int) -> None:
-    assert io_status(host, read_command(host, nsid=nsid)) is NvmeStatus.INVALID_NAMESPACE
-    assert io_status(host, Sqe(IoOpcode.FLUSH, 1, nsid)) is NvmeStatus.INVALID_NAMESPACE
+@pytest.mark.parametrize(
+    ("nsid", "status"),
+    [(0, NvmeStatus.INVALID_NAMESPACE), (2, NvmeStatus.INVALID_FIELD), (4, NvmeStatus.INVALID_NAMESPACE)],
+)
+def test_a_namespace_that_is_not_active_is_refused(host: Host, nsid: int, status: NvmeStatus) -> None:
+    assert io_status(host, read_command(host, nsid=nsid)) is status
+    assert io_status(host, Sqe(IoOpcode.FLUSH, 1, nsid)) is status
+
+
+def test_no_command_goes_to_all_namespaces(host: Host) -> None:
+    everybody = 0xFFFF_FFFF
+    assert io_status(host, read_command(host, nsid=everybody)) is NvmeStatus.INVALID_FIELD
+    assert io_status(host, Sqe(IoOpcode.FLUSH, 1, everybody)) is NvmeStatus.INVALID_NAMESPACE
 
 
 @pytest.mark.parametrize(("slba", "nlb"), [(100, 0), (99, 1), (0xFFFF_FFFF, 0)])

@@ -271,6 +271,49 @@ def test_what_no_command_can_carry_is_refused_and_takes_nothing(
         assert bench.initiator.submit(IoOpcode.READ, 1, 0, 512, DATA) is not None
 
 
+def test_memory_that_the_controller_does_not_reach_is_refused_without_asking_it(bench: Bench) -> None:
+    for buffer, blocks in ((0x7000_0000_0000, 1), (NIC + NIC_BYTES - PAGE, 2), (NIC - PAGE, 2)):
+        assert bench.initiator.submit(IoOpcode.READ, 1, 0, blocks, buffer, buffer) is not None
+    assert bench.controller.take_io() == []
+    assert bench.initiator.outstanding_count == 3
+    assert {status for _, status in bench.initiator.reap()} == {NvmeStatus.DATA_TRANSFER_ERROR}
+    assert bench.initiator.outstanding_count == 0
+
+
+def test_a_controller_may_reach_less_than_its_host() -> None:
+    bench = Bench()
+    bench.memory.add(NIC + NIC_BYTES, "host", Backing.anonymous(PAGE))
+    bench.memory.add(NIC + NIC_BYTES + PAGE, "host", Backing.anonymous(PAGE))
+    reach = AddressSpace()
+    reach.add(NIC, "nic", bench.window.backing)
+    for space, status in ((bench.memory, OK), (reach, NvmeStatus.DATA_TRANSFER_ERROR)):
+        initiator = NvmeInitiator(
+            bench.registers, bench.memory, NIC + PAGE, bench.queue_bytes, depth=DEPTH, reach=space
+        )
+        initiator.start(0)
+        initiator.advance(0)
+        initiator.submit(IoOpcode.WRITE, 1, 0, 3, NIC + NIC_BYTES - PAGE, "last page and more")
+        bench.perform()
+        assert initiator.reap() == [("last page and more", status)]
+
+
+def test_queues_that_the_controller_does_not_reach_are_refused() -> None:
+    bench = Bench()
+    with pytest.raises(UsageError, match="no memory is mapped"):
+        NvmeInitiator(
+            bench.registers, bench.memory, NIC, bench.queue_bytes, depth=DEPTH, reach=AddressSpace()
+        )
+
+
+def test_a_controller_that_is_gone_leaves_errors_and_takes_nothing_more(bench: Bench) -> None:
+    bench.initiator.submit(IoOpcode.READ, 1, 0, 1, DATA, "lost")
+    bench.initiator.abandon()
+    assert bench.initiator.state is InitiatorState.FAILED
+    assert bench.initiator.reap() == [("lost", NvmeStatus.INTERNAL_ERROR)]
+    with pytest.raises(UsageError, match="the initiator is failed"):
+        bench.initiator.submit(IoOpcode.READ, 1, 0, 1, DATA)
+
+
 def test_nothing_is_submitted_before_the_initiator_is_ready() -> None:
     bench = Bench()
     with pytest.raises(UsageError, match="the initiator is stopped; call start"):

@@ -1,0 +1,298 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NVMe controllers do with each command, sent by hand: ours and QEMU's, held to the text.
+
+Every status is the specification's. Where a controller answers otherwise, `nvme_deviations` says what it
+answers, and a deviation that has gone is a failure as well.
+Source: NVM Express Base Specification 2.0; NVM Command Set Specification 1.0.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+
+import pytest
+
+from nicemu.errors import NvmeStatus, UsageError
+from nicemu.nvme import (
+    AdminOpcode,
+    Feature,
+    IdentifyCns,
+    IoOpcode,
+    NamespaceIdentity,
+    Sqe,
+)
+from nicemu.nvme.command import AdminStatus
+from nicemu.nvme.identify import ControllerIdentity, decode_namespace_list
+from nicemu.pcie import PAGE_BYTES as PAGE
+from tests.contract.nvme_deviations import check
+from tests.contract.nvme_plain_host import PlainHost, command, read, write
+from tests.contract.nvme_rigs import (
+    BLOCKS,
+    GUARD,
+    HOST,
+    SMALL_BLOCKS,
+    SMALL_NSID,
+)
+
+OK = NvmeStatus.SUCCESS
+NOWHERE = 0x7000_0000_0000
+ALL = 0xFFFF_FFFF
+LAST_NSID = 256
+
+
+def marked(number: int, length_bytes: int) -> bytes:
+    return random.Random(number).randbytes(length_bytes)
+
+
+def identify(host: PlainHost, cns: int, nsid: int = 0, prp1: int = 0, prp2: int = 0) -> int:
+    return host.admin(
+        Sqe(AdminOpcode.IDENTIFY, nsid=nsid, prp1=prp1 or host.data, prp2=prp2, cdw10=cns)
+    ).status
+
+
+# Identify
+
+
+def test_identify_tells_controller_and_namespaces(host: PlainHost) -> None:
+    assert identify(host, IdentifyCns.CONTROLLER) == OK
+    controller = ControllerIdentity.decode(host.memory.read(host.data, PAGE))
+    assert controller.namespace_limit >= SMALL_NSID
+    assert controller.mdts == 9
+    for nsid, geometry in ((1, (PAGE, BLOCKS)), (SMALL_NSID, (512, SMALL_BLOCKS)), (2, (0, 0))):
+        assert identify(host, IdentifyCns.NAMESPACE, nsid) == OK
+        found = NamespaceIdentity.decode(host.memory.read(host.data, PAGE))
+        assert (found.block_bytes, found.block_count) == geometry
+
+
+@pytest.mark.parametrize(("above", "listed"), [(0, [1, 3]), (1, [3]), (2, [3]), (3, [])])
+def test_active_namespaces_are_listed_above_an_nsid(host: PlainHost, above: int, listed: list[int]) -> None:
+    assert identify(host, IdentifyCns.ACTIVE_NAMESPACES, above) == OK
+    assert decode_namespace_list(host.memory.read(host.data, PAGE)) == listed
+
+
+def test_each_namespace_has_a_descriptor(host: PlainHost) -> None:
+    assert identify(host, IdentifyCns.NAMESPACE_DESCRIPTORS, 1) == OK
+    kind, length_bytes = host.memory.read(host.data, 2)
+    assert (kind, length_bytes) in ((1, 8), (2, 16), (3, 16), (4, 1))
+
+
+@pytest.mark.parametrize(
+    ("cns", "nsid", "status"),
+    [
+        (IdentifyCns.NAMESPACE, 0, NvmeStatus.INVALID_NAMESPACE),
+        (IdentifyCns.NAMESPACE, LAST_NSID + 1, NvmeStatus.INVALID_NAMESPACE),
+        (IdentifyCns.NAMESPACE, ALL, NvmeStatus.INVALID_NAMESPACE),
+        (IdentifyCns.ACTIVE_NAMESPACES, ALL - 1, NvmeStatus.INVALID_NAMESPACE),
+        (IdentifyCns.ACTIVE_NAMESPACES, ALL, NvmeStatus.INVALID_NAMESPACE),
+        (IdentifyCns.NAMESPACE_DESCRIPTORS, 2, NvmeStatus.INVALID_FIELD),
+        (0x55, 0, NvmeStatus.INVALID_FIELD),
+    ],
+)
+def test_what_cannot_be_identified_is_refused(host: PlainHost, cns: int, nsid: int, status: int) -> None:
+    assert identify(host, cns, nsid) == status
+    assert set(host.memory.view(host.data, PAGE)) == {GUARD}
+
+
+def test_an_identify_page_may_lie_across_two_pages(host: PlainHost) -> None:
+    assert identify(host, IdentifyCns.CONTROLLER) == OK
+    whole = host.memory.read(host.data, PAGE)
+    first, second = host.data + 2 * PAGE + 64, host.data + 8 * PAGE
+    assert identify(host, IdentifyCns.CONTROLLER, 0, first, second) == OK
+    assert host.memory.read(first, PAGE - 64) + host.memory.read(second, 64) == whole
+    assert identify(host, IdentifyCns.CONTROLLER, 0, first, second + 8) == NvmeStatus.PRP_OFFSET_INVALID
+
+
+# Admin commands
+
+
+def test_unknown_admin_opcodes_and_plain_rules(host: PlainHost) -> None:
+    assert host.admin(Sqe(0x7F)).status == NvmeStatus.INVALID_COMMAND_OPCODE
+    assert host.admin(Sqe(0xC5)).status == NvmeStatus.INVALID_COMMAND_OPCODE
+    fused = Sqe(AdminOpcode.IDENTIFY, prp1=host.data, cdw10=1, fuse=1)
+    assert host.admin(fused).status == NvmeStatus.INVALID_FIELD
+    lists = dataclasses.replace(fused, fuse=0, psdt=1)
+    assert host.admin(lists).status == NvmeStatus.INVALID_FIELD
+
+
+def test_the_number_of_queues_is_negotiated_before_there_is_one(host: PlainHost) -> None:
+    wanted = Sqe(AdminOpcode.SET_FEATURES, cdw10=Feature.NUMBER_OF_QUEUES, cdw11=1 << 16 | 1)
+    done = host.admin(wanted)
+    assert done.status == OK
+    assert done.result & 0xFFFF >= 1
+    assert done.result >> 16 >= 1
+    none = host.admin(dataclasses.replace(wanted, cdw11=0xFFFF))
+    assert none.status == NvmeStatus.INVALID_FIELD
+    host.open(1)
+    assert host.admin(wanted).status == AdminStatus.COMMAND_SEQUENCE_ERROR
+
+
+def test_features_that_are_not_there_or_not_changeable_are_refused(host: PlainHost) -> None:
+    unknown = Sqe(AdminOpcode.SET_FEATURES, cdw10=0xBF)
+    assert host.admin(unknown).status == NvmeStatus.INVALID_FIELD
+    assert host.admin(dataclasses.replace(unknown, opcode=0x0A)).status == NvmeStatus.INVALID_FIELD
+    cache = Feature.VOLATILE_WRITE_CACHE
+    capabilities = host.admin(Sqe(AdminOpcode.GET_FEATURES, cdw10=3 << 8 | cache))
+    assert capabilities.status == OK
+    off = host.admin(Sqe(AdminOpcode.SET_FEATURES, cdw10=cache, cdw11=0)).status
+    assert off == (OK if capabilities.result & 4 else AdminStatus.FEATURE_NOT_CHANGEABLE)
+    assert host.admin(Sqe(AdminOpcode.SET_FEATURES, cdw10=cache, cdw11=1)).status == OK
+    saved = Sqe(AdminOpcode.SET_FEATURES, cdw10=1 << 31 | Feature.ASYNC_EVENT_CONFIGURATION)
+    assert host.admin(saved).status == AdminStatus.FEATURE_NOT_SAVEABLE
+    reserved = host.admin(Sqe(AdminOpcode.GET_FEATURES, cdw10=4 << 8 | Feature.NUMBER_OF_QUEUES)).status
+    check(host, "a reserved selection of a feature", reserved, NvmeStatus.INVALID_FIELD)
+
+
+def test_an_abort_that_finds_nothing_says_so(io: PlainHost) -> None:
+    done = io.admin(Sqe(AdminOpcode.ABORT, cdw10=55 << 16 | 1))
+    assert (done.status, done.result & 1) == (OK, 1)
+
+
+# Reads, writes, flushes
+
+
+@pytest.mark.parametrize("offset", [0, 4, 512, PAGE - 4])
+def test_one_block_lies_in_one_page_or_two(io: PlainHost, offset: int) -> None:
+    data = marked(offset, PAGE)
+    first, second, back = io.data, io.data + 9 * PAGE, io.data + 20 * PAGE
+    io.memory.write(first + offset, data[: PAGE - offset])
+    io.memory.write(second, data[PAGE - offset :])
+    assert io.do(write(9, 1, first + offset, second)) == OK
+    assert io.do(read(9, 1, back)) == OK
+    assert io.memory.read(back, PAGE) == data
+
+
+@pytest.mark.parametrize("blocks", [2, 3, 4, 256, 512])
+@pytest.mark.parametrize("offset", [0, 4, PAGE - 4])
+def test_pages_of_a_list_may_lie_in_any_order(io: PlainHost, blocks: int, offset: int) -> None:
+    data = marked(blocks, blocks * PAGE)
+    page_count = blocks + bool(offset)
+    pages = [io.data + PAGE * number for number in range(page_count)]
+    random.Random(offset).shuffle(pages)
+    pieces = [data[: PAGE - offset]]
+    pieces += [data[start : start + PAGE] for start in range(PAGE - offset, len(data), PAGE)]
+    for page, piece, skip in zip(pages, pieces, [offset] + [0] * page_count, strict=False):
+        io.memory.write(page + skip, piece)
+    second = pages[1] if page_count == 2 else io.pages(*pages[1:])
+    if page_count - 1 > PAGE // 8:  # the last entry of a full page of a list points on
+        io.pages(*pages[512:], at=io.lists + PAGE)
+        io.pages(*pages[1:512], io.lists + PAGE)
+    assert io.do(write(3, blocks, pages[0] + offset, second)) == OK
+    for page in pages:
+        io.memory.write(page, bytes([GUARD]) * PAGE)
+    assert io.do(read(3, blocks, pages[0] + offset, second)) == OK
+    found = b"".join(
+        io.memory.read(page + skip, len(piece))
+        for page, piece, skip in zip(pages, pieces, [offset] + [0] * page_count, strict=False)
+    )
+    assert found == data
+    assert set(io.memory.view(pages[0], offset)) <= {GUARD}
+    assert io.rig.memory.read(HOST, 64) == bytes([GUARD]) * 64
+
+
+def test_a_list_may_start_anywhere_in_its_page_and_go_on_in_another(io: PlainHost) -> None:
+    data = marked(4, 4 * PAGE)
+    pages = [io.data + PAGE * number for number in (5, 3, 8, 1)]
+    for number, page in enumerate(pages):
+        io.memory.write(page, data[number * PAGE : (number + 1) * PAGE])
+    end = io.lists + PAGE - 16
+    io.pages(pages[1], io.lists + PAGE, at=end)
+    io.pages(*pages[2:], at=io.lists + PAGE)
+    assert io.do(write(0, 4, pages[0], end)) == OK
+    assert io.do(read(0, 4, pages[0], io.pages(*pages[1:], at=io.lists + 800))) == OK
+    assert b"".join(io.memory.read(page, PAGE) for page in pages) == data
+    io.pages(pages[1], io.lists + PAGE + 8, at=end)
+    assert io.do(read(0, 4, pages[0], end)) == NvmeStatus.PRP_OFFSET_INVALID
+
+
+@pytest.mark.parametrize("opcode", [IoOpcode.READ, IoOpcode.WRITE])
+def test_entries_and_lists_that_are_not_aligned_are_refused(io: PlainHost, opcode: int) -> None:
+    data = io.data
+    refused = NvmeStatus.PRP_OFFSET_INVALID
+    assert io.do(command(opcode, 0, 2, data, data + PAGE + 4)) == refused
+    assert io.do(command(opcode, 0, 1, data + 4, data + PAGE + 4)) == refused
+    assert io.do(command(opcode, 0, 3, data, io.pages(0, data + PAGE, data + 2 * PAGE) + 4)) == refused
+    assert io.do(command(opcode, 0, 3, data, io.pages(data + PAGE, data + 2 * PAGE + 4))) == refused
+    assert io.do(command(opcode, 0, 3, data, io.pages(data + PAGE + 8, data + 2 * PAGE))) == refused
+
+
+@pytest.mark.parametrize("low_bits", [1, 2, 3])
+def test_the_low_bits_of_prp1_are_refused_or_ignored(io: PlainHost, low_bits: int) -> None:
+    """QEMU does neither, and moves the bytes to where no entry can point."""
+    status = io.do(read(0, 1, io.data + low_bits, io.data + PAGE))
+    found = io.memory.read(io.data, PAGE + 8)
+    if io.rig.name == "qemu":
+        assert status == OK
+        assert found == bytes([GUARD]) * low_bits + bytes(PAGE) + bytes([GUARD]) * (8 - low_bits)
+    elif status != NvmeStatus.PRP_OFFSET_INVALID:
+        assert (status, found) == (OK, bytes(PAGE) + bytes([GUARD]) * 8)
+
+
+@pytest.mark.parametrize("opcode", [IoOpcode.READ, IoOpcode.WRITE])
+def test_memory_that_nobody_has_is_an_error(io: PlainHost, opcode: IoOpcode) -> None:
+    with pytest.raises(UsageError):
+        io.memory.find(NOWHERE, 1)
+    status = io.do(command(opcode, 0, 1, NOWHERE))
+    check(io, f"a {opcode.name} with memory that nobody has", status, NvmeStatus.DATA_TRANSFER_ERROR)
+    assert io.do(command(opcode, 0, 3, io.data, NOWHERE)) == NvmeStatus.DATA_TRANSFER_ERROR
+    assert io.do(read(0, 1, io.data)) == OK
+
+
+@pytest.mark.parametrize("opcode", [IoOpcode.READ, IoOpcode.WRITE])
+@pytest.mark.parametrize(
+    ("slba", "blocks"), [(BLOCKS - 1, 2), (BLOCKS, 1), (1 << 63, 1), ((1 << 64) - 1, 1), ((1 << 64) - 1, 2)]
+)
+def test_blocks_behind_the_end_are_refused(io: PlainHost, opcode: int, slba: int, blocks: int) -> None:
+    second = io.data + PAGE if blocks == 2 else 0
+    assert io.do(command(opcode, slba, blocks, io.data, second)) == NvmeStatus.LBA_OUT_OF_RANGE
+    assert set(io.memory.view(io.data, 2 * PAGE)) == {GUARD}
+
+
+@pytest.mark.parametrize(
+    ("nsid", "status"),
+    [
+        (0, NvmeStatus.INVALID_NAMESPACE),
+        (2, NvmeStatus.INVALID_FIELD),
+        (LAST_NSID + 1, NvmeStatus.INVALID_NAMESPACE),
+        (ALL, NvmeStatus.INVALID_FIELD),
+    ],
+)
+def test_a_namespace_that_is_not_active_is_refused(io: PlainHost, nsid: int, status: int) -> None:
+    assert io.do(read(0, 1, io.data, nsid=nsid)) == status
+    if nsid != ALL:
+        assert io.do(Sqe(IoOpcode.FLUSH, nsid=nsid)) == status
+
+
+def test_a_flush_of_all_namespaces_does_as_the_controller_says(io: PlainHost) -> None:
+    assert io.do(Sqe(IoOpcode.FLUSH, nsid=1)) == OK
+    assert identify(io, IdentifyCns.CONTROLLER) == OK
+    cache = io.memory.read(io.data + 525, 1)[0]
+    assert cache & 1
+    specified = {2: NvmeStatus.INVALID_NAMESPACE, 3: OK}[cache >> 1 & 3]
+    assert io.do(Sqe(IoOpcode.FLUSH, nsid=ALL)) == specified
+
+
+def test_unknown_opcodes_fused_commands_and_too_long_transfers_are_refused(io: PlainHost) -> None:
+    assert io.do(command(0x7F)) == NvmeStatus.INVALID_COMMAND_OPCODE
+    assert io.do(dataclasses.replace(read(0, 1, io.data), fuse=1)) == NvmeStatus.INVALID_FIELD
+    pages = [io.data + PAGE * number for number in range(1, 513)]
+    io.pages(*pages[511:], at=io.lists + PAGE)
+    too_long = read(0, 513, io.data, io.pages(*pages[:511], io.lists + PAGE))
+    assert io.do(too_long) == NvmeStatus.INVALID_FIELD
+
+
+def test_force_unit_access_is_taken(io: PlainHost) -> None:
+    io.memory.write(io.data, b"forced.." * 512)
+    assert io.do(dataclasses.replace(write(1, 1, io.data), cdw12=1 << 30)) == OK
+    assert io.do(dataclasses.replace(read(1, 1, io.data + PAGE), cdw12=1 << 30)) == OK
+    assert io.memory.read(io.data + PAGE, PAGE) == b"forced.." * 512
+
+
+def test_a_second_namespace_has_blocks_of_its_own(io: PlainHost) -> None:
+    io.memory.write(io.data, marked(1, PAGE))
+    assert io.do(write(8, 8, io.data, nsid=SMALL_NSID)) == OK
+    assert io.do(read(8, 1, io.data + PAGE)) == OK
+    assert set(io.memory.view(io.data + PAGE, PAGE)) == {0}
+    assert io.do(read(9, 7, io.data + 2 * PAGE, nsid=SMALL_NSID)) == OK
+    assert io.memory.read(io.data + 2 * PAGE, PAGE) == marked(1, PAGE)[512:] + bytes([GUARD]) * 512
+    assert io.do(read(SMALL_BLOCKS - 1, 2, io.data, nsid=SMALL_NSID)) == NvmeStatus.LBA_OUT_OF_RANGE
