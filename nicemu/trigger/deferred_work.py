@@ -16,7 +16,7 @@ import numpy as np
 from nicemu.abi import POSTED, CommandStatus, FiringOrder, Opcode
 from nicemu.hot import Flag, Int, hot
 
-from .order import drawn, merge, merge_children, sort_by_key, unlink
+from .order import drawn, insert, merge_children, sort_by_key, unlink
 from .state import DUE, FREE, IN_FLIGHT, NONE, U64_MAX, WAITING, TriggerState
 
 _COUNTER_ADD = int(Opcode.COUNTER_ADD)
@@ -224,7 +224,7 @@ def arm(state: TriggerState, slot: Int) -> None:
         _make_due(state, counter, slot)
     else:
         record.state = WAITING
-        state.counters[counter].heap = merge(state, state.counters[counter].heap, slot)
+        insert(state, counter, slot)
 
 
 @hot

@@ -12,7 +12,7 @@ import numpy as np
 
 from nicemu.hot import Flag, Int, hot
 
-from .state import NONE, TriggerState
+from .state import NONE, WAITING, TriggerState
 
 
 @hot
@@ -25,6 +25,17 @@ def _before(state: TriggerState, one: Int, other: Int) -> Flag:
 
 
 @hot
+def _put_under(state: TriggerState, slot: Int, parent: Int) -> None:
+    """Make a slot the first child of another one."""
+    first = state.slots[parent].child
+    state.slots[slot].next = first
+    if first != NONE:
+        state.slots[first].prev = slot
+    state.slots[slot].prev = parent
+    state.slots[parent].child = slot
+
+
+@hot
 def merge(state: TriggerState, one: Int, other: Int) -> Int:
     """Make one heap of two and return its root; either may be NONE."""
     if one == NONE:
@@ -33,14 +44,24 @@ def merge(state: TriggerState, one: Int, other: Int) -> Int:
         return one
     if _before(state, other, one):
         one, other = other, one
-    winner = state.slots[one]
-    loser = state.slots[other]
-    loser.next = winner.child
-    if winner.child != NONE:
-        state.slots[winner.child].prev = other
-    loser.prev = one
-    winner.child = other
+    _put_under(state, other, one)
     return one
+
+
+@hot
+def insert(state: TriggerState, counter: Int, slot: Int) -> None:
+    """Put a slot into its counter's heap; behind the one that came last, where it belongs behind that.
+
+    So what is armed in ascending order is a chain, which lies in memory as it will be taken.
+    """
+    owner = state.counters[counter]
+    last = owner.last
+    owner.last = slot
+    waits = last != NONE and last != slot and state.slots[last].state == WAITING
+    if waits and state.slots[last].trigger == counter and not _before(state, slot, last):
+        _put_under(state, slot, last)
+    else:
+        owner.heap = merge(state, owner.heap, slot)
 
 
 @hot

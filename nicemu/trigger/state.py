@@ -21,6 +21,7 @@ COUNTER = np.dtype(
         ("published", "u8"),  # raw address of the 64-byte write-back entry, 0: none
         ("version", "u8"),  # of the write-back entry; odd while it is written
         ("heap", "i4"),  # root slot of the waiting work
+        ("last", "i4"),  # slot that was armed last; it may be free or another counter's by now
         ("due_head", "i4"),
         ("due_tail", "i4"),
         ("ready_next", "i4"),
@@ -83,7 +84,7 @@ class TriggerState(NamedTuple):
 def new_state(limits: Limits) -> TriggerState:
     """Return an empty trigger unit: no counter allocated, every slot free."""
     counters = np.zeros(limits.counter_count, COUNTER).view(np.recarray)
-    for links in ("heap", "due_head", "due_tail", "ready_next", "owner"):
+    for links in ("heap", "last", "due_head", "due_tail", "ready_next", "owner"):
         counters[links] = NONE
     slots = np.zeros(limits.slot_count, ARMED).view(np.recarray)  # pages are taken as slots are
     unit = np.zeros(1, UNIT).view(np.recarray)
