@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import Access, Opcode, counted, registers
+from nicemu.abi import Access, counted, registers
 from nicemu.errors import ResourceError, UsageError
 from nicemu.firmware import LandingSlot
 from nicemu.pcie import Backing, load_u64
@@ -21,9 +21,9 @@ from .arena import STAT_NAMES
 from .device import SmartNic
 from .firing import READY_TO_SEND
 from .owner import Owner
+from .windows import WITH_MEMORY, names_counter, names_key
 
 MAX_EVENTS = 256
-_WITH_MEMORY = [opcode for opcode in Opcode if opcode < 16 or opcode in (Opcode.NVME_READ, Opcode.NVME_WRITE)]
 _ACCESS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
 
 
@@ -94,14 +94,9 @@ class Admin:
                 raise UsageError(
                     f"counter {counter} is fed by {counted(int(fed.sum()), 'word')} of memory (EBUSY)"
                 )
-            windows = self._device.windows
-            if waiting := 0 if force else windows.waiting_for(counter):
-                raise UsageError(
-                    f"counter {counter} is named by {counted(waiting, 'operation')} that no window has "
-                    "armed yet (EBUSY); cancel them or close with force=True"
-                )
+            self._check_windows(owner, lambda work: names_counter(work, counter), force, f"counter {counter}")
             if force:
-                windows.cancel_counter(owner, counter, is_closed=True)
+                self._device.windows.remove(owner, lambda work: names_counter(work, counter))
             self._device.unit.close(counter, force=bool(force))
             followed["address"][fed] = 0
             self._device.card.forget(counter)
@@ -191,6 +186,14 @@ class Admin:
         owner.events[number] = str(name)
         return {"event": number}
 
+    def _check_windows(self, owner: Owner, is_meant: Callable[[Any], bool], force: bool, what: str) -> None:
+        """Raise UsageError (EBUSY) if windows will arm operations that name what is to go."""
+        if waiting := 0 if force else self._device.windows.count(owner, is_meant):
+            raise UsageError(
+                f"{what} is named by {counted(waiting, 'operation')} that no window has armed yet (EBUSY); "
+                "cancel them or use force=True"
+            )
+
     def _window_open(self, owner: Owner, address: int, key: int, count: int, size: int) -> dict[str, Any]:
         return {"window": self._device.windows.open(owner, address, key, count, size)}
 
@@ -199,7 +202,8 @@ class Admin:
 
     def _window_cancel(self, owner: Owner, counter: int) -> dict[str, Any]:
         owner.check_counter(counter)
-        return {"cancelled": self._device.windows.cancel_counter(owner, counter)}
+        waits = self._device.windows.remove(owner, lambda work: int(work["trigger"]) == counter)
+        return {"cancelled": waits}
 
     def _limits(self, owner: Owner) -> dict[str, Any]:
         unit = self._device.unit
@@ -232,7 +236,7 @@ class Admin:
             waiting = (
                 (slots["state"] != 0)
                 & (slots["owner"] == owner.number)
-                & np.isin(slots["opcode"], _WITH_MEMORY)
+                & np.isin(slots["opcode"], WITH_MEMORY)
             )
             followed = self._device.arena.followed
             fed = (followed["address"] != 0) & (followed["key"] == key)
@@ -249,6 +253,7 @@ class Admin:
                     f"key {key:#x} is used by {armed} (EBUSY); cancel them first, "
                     "or force it and they will complete in error"
                 )
+            self._check_windows(owner, lambda work: names_key(work, key), force, f"key {key:#x}")
             followed["address"][fed] = 0
             for counter in published:
                 self._device.unit.publish_at(counter, owner.write_back_entry(counter))

@@ -15,6 +15,7 @@ from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES
 from .arena import FIRMWARE
 from .card import SERVICE_PD
 from .owner import Owner
+from .windows import names_queue_pair
 
 if TYPE_CHECKING:
     from .device import SmartNic
@@ -56,8 +57,10 @@ class Connections:
         peer, number = device.queue_pairs.numbers[qp], device.queue_pairs.remote_numbers.get(qp)
         with device.rings.paused():
             if force:
+                device.windows.remove(owner, lambda work: names_queue_pair(work, qp))
                 device.unit.cancel_queue_pair(qp)
             using = device.unit.armed_on_queue_pair(qp)
+            using += device.windows.count(owner, lambda work: names_queue_pair(work, qp))
             if using:
                 armed = counted(using, "armed operation")
                 raise UsageError(f"queue pair {qp} is named by {armed} (EBUSY); cancel them, or use force")

@@ -73,17 +73,32 @@ class ControlRings:
             tail += 1
             store_u64(self._link + _DOWN_TAIL, tail)
 
-    def withdraw(self, kind: int, is_meant: Callable[[Any], bool]) -> int:
-        """Take back records of a kind that the datapath has not read, while it is paused; return how many."""
-        kept = deque(one for one in self._waiting if one[0] != kind or not is_meant(one[2]))
+    def on_their_way(self, kind: int, window: int) -> list[Any]:
+        """Return a window's work in records of a kind that the datapath, which is paused, has not read."""
+        return [record.work for record in self._unread(kind, window)] + [
+            work for number, _, work in self._waiting if number == kind and work["window"] == window
+        ]
+
+    def withdraw(self, kind: int, window: int, is_meant: Callable[[Any], bool]) -> int:
+        """Take back such records; return how many."""
+        kept = deque(
+            one
+            for one in self._waiting
+            if one[0] != kind or one[2]["window"] != window or not is_meant(one[2])
+        )
         count = len(self._waiting) - len(kept)
         self._waiting = kept
-        for number in range(load_u64(self._link + _DOWN_HEAD), load_u64(self._link + _DOWN_TAIL)):
-            record = self._arena.down[number % RING_COUNT]
-            if record.kind == kind and is_meant(record.work):
+        for record in self._unread(kind, window):
+            if is_meant(record.work):
                 record.kind = 0
                 count += 1
         return count
+
+    def _unread(self, kind: int, window: int) -> Iterator[Any]:
+        for number in range(load_u64(self._link + _DOWN_HEAD), load_u64(self._link + _DOWN_TAIL)):
+            record = self._arena.down[number % RING_COUNT]
+            if record.kind == kind and record.work["window"] == window:
+                yield record
 
     def take(self) -> list[Record]:
         """Take all records that the datapath has handed up."""

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from .device import SmartNic
 
 _COUNTER_OPERATIONS = (int(Opcode.COUNTER_ADD), int(Opcode.COUNTER_SET))
+WITH_MEMORY = [opcode for opcode in Opcode if opcode < 16 or opcode in (Opcode.NVME_READ, Opcode.NVME_WRITE)]
+"""Operations that may have local pieces."""
 RETRY_NS = 1_000_000
 """How long a window waits that found no free slot, because other processes had them all."""
 
@@ -125,22 +127,22 @@ class Windows:
         del self._open[window.number]
         self._device.arena.windows[window.number % MAX_WINDOWS] = 0
 
-    def waiting_for(self, counter: int) -> int:
-        """Return how many operations that no window has armed yet name a counter."""
-        return sum(_names(record, counter) for window in self._open.values() for record in window.pending)
-
-    def cancel_counter(self, owner: Owner, counter: int, is_closed: bool = False) -> int:
-        """Cancel what waits for a counter, or would once it is armed; return how many operations.
-
-        With `is_closed`, all that names the counter. Windows go on with what is left of them.
-        """
-
-        def is_meant(record: Any) -> bool:  # noqa: ANN401 - a record of ARMED
-            return _names(record, counter) if is_closed else int(record["trigger"]) == counter
-
+    def count(self, owner: Owner, is_meant: Callable[[Any], bool]) -> int:
+        """Return how many operations of a process are meant that its windows have not armed yet."""
+        meant = 0
         with self._device.rings.paused():
-            windows = [window for window in self._open.values() if window.owner == owner.number]
-            return sum(self._remove(window, is_meant) for window in windows)
+            for window in self._of(owner):
+                meant += sum(map(is_meant, window.pending))
+                meant += sum(map(is_meant, self._device.rings.on_their_way(DOWN_ARM, window.number)))
+        return meant
+
+    def remove(self, owner: Owner, is_meant: Callable[[Any], bool]) -> int:
+        """Cancel operations of a process that have not fired; return how many. Windows go on without."""
+        with self._device.rings.paused():
+            return sum(self._remove(window, is_meant) for window in self._of(owner))
+
+    def _of(self, owner: Owner) -> list[_Window]:
+        return [window for window in self._open.values() if window.owner == owner.number]
 
     def _remove(self, window: _Window, is_meant: Callable[[Any], bool]) -> int:
         """Remove operations of a window that have not fired, and let it go on; return how many."""
@@ -149,10 +151,7 @@ class Windows:
         count = len(window.pending) - len(kept)
         window.pending = kept
 
-        def is_on_its_way(work: Any) -> bool:  # noqa: ANN401 - a record of ARMED
-            return bool(work["window"] == window.number) and is_meant(work)
-
-        removed = self._device.rings.withdraw(DOWN_ARM, is_on_its_way)
+        removed = self._device.rings.withdraw(DOWN_ARM, window.number, is_meant)
         slots = unit.state.slots[: int(unit.state.unit[0].touched)]
         for slot in np.flatnonzero((slots["window"] == window.number) & (slots["state"] == WAITING)).tolist():
             if is_meant(slots[slot]):
@@ -167,23 +166,31 @@ class Windows:
         window = self._open.get(number)
         if window is None or window.owner != owner.number:
             return 0
-        device = self._device
-        count = len(window.pending)
-        with device.rings.paused():
-            self._forget(window)
-            slots = device.unit.state.slots[: int(device.unit.state.unit[0].touched)]
-            waiting = np.flatnonzero((slots["window"] == number) & (slots["state"] == WAITING))
-            for slot in waiting.tolist():
-                count += bool(self._cancel(device.unit.state, slot, slots[slot].sequence))
+        with self._device.rings.paused():
+            count = self._remove(window, lambda record: True)
+            if number in self._open:  # what is due will fire
+                self._forget(window)
         return count
 
     def close_all(self, owner: Owner) -> None:
         """A process is gone, and its windows with it."""
-        for window in [one for one in self._open.values() if one.owner == owner.number]:
+        for window in self._of(owner):
             self.close(owner, window.number)
 
 
-def _names(record: Any, counter: int) -> bool:  # noqa: ANN401 - a record of ARMED
+def names_counter(record: Any, counter: int) -> bool:  # noqa: ANN401 - a record of ARMED
     """Whether an operation is triggered by a counter or will change it."""
     is_target = record["opcode"] in _COUNTER_OPERATIONS and int(record["rkey"]) == counter
     return is_target or counter in (int(record["trigger"]), int(record["completion"]))
+
+
+def names_queue_pair(record: Any, qp: int) -> bool:  # noqa: ANN401 - a record of ARMED
+    """Whether an operation goes through a queue pair."""
+    return bool(record["opcode"] < Opcode.COUNTER_ADD) and int(record["qp"]) == qp
+
+
+def names_key(record: Any, key: int) -> bool:  # noqa: ANN401 - a record of ARMED
+    """Whether an operation reads or writes local memory under a key."""
+    if int(record["opcode"]) not in WITH_MEMORY:
+        return False
+    return any(int(record[f"sge{place}_lkey"]) == key for place in range(int(record["sge_count"])))

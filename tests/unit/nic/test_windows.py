@@ -154,6 +154,43 @@ def test_closing_the_counter_that_a_window_counts_at_ends_its_program(roomy: Sim
         assert not roomy.nics["compute0"].windows._open
 
 
+def test_what_a_windows_operations_name_goes_by_force_alone(bench: Bench) -> None:
+    nic = bench.nic
+    (go,) = nic.counters("go")
+    peer = nic.connect("there")
+    span = nic.register(nic.allocate((8,)))
+    remote = peer.span(peer.private_data["address"], 8, peer.private_data["rkey"])
+    with nic.program("writes") as program:
+        program.when(go >= 1).add(go)
+        for _ in range(3):
+            program.when(go >= 3).write(span, remote)
+    program.window(1)
+    message = r"is named by 3 operations that no window has armed yet \(EBUSY\)"
+    with pytest.raises(UsageError, match=f"key .* {message}"):
+        nic.deregister(span)
+    with pytest.raises(UsageError, match=r"queue pair \d+ is named by 3 armed operations \(EBUSY\)"):
+        nic.disconnect(peer)
+    nic.disconnect(peer, force=True)
+    nic.deregister(span)
+    go.add(3)
+    assert go.success == 4
+
+
+def test_what_is_on_its_way_to_be_armed_is_cancelled_with_its_window(roomy: Simulation) -> None:
+    """The datapath may not have read yet what the control side wants armed: it is neither fired nor lost."""
+    with Nic(roomy.open_nic("compute0")) as nic:
+        even, odd, done = two_layers(nic, 1)
+        device = roomy.nics["compute0"]
+        (number,) = device.windows._open
+        with device.rings.paused():
+            device.windows.fired(number)  # as if the first had fired: the next is on its way
+        assert nic.cancel_counter(odd) == 5
+        assert nic.flush() == 5
+        even.add(5)
+        assert done.success == 0
+        assert in_use(roomy) == 0
+
+
 def test_a_window_that_finds_no_free_slot_goes_on_when_there_is_one(world: Simulation) -> None:
     """Another process takes the slot that an operation of the window gave back."""
     with Nic(world.open_nic("compute0")) as nic, Nic(world.open_nic("compute0")) as other:
