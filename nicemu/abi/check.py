@@ -21,7 +21,11 @@ __all__ = ["Finding", "Severity", "check_program"]
 RENDEZVOUS_BYTES = 2048
 """Messages from this size on need software at the receiver. Source: fi_cxi(7), FI_CXI_RDZV_THRESHOLD."""
 
+TAG_BITS = 48
+"""What a message's tag has on Slingshot. Source: fi_cxi(7); fi_endpoint(3), mem_tag_format."""
+
 _SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM, Opcode.TAGGED_SEND)
+_TAGGED = (Opcode.TAGGED_SEND, Opcode.TAGGED_RECV)
 _RECEIVES = (Opcode.RECV, Opcode.TAGGED_RECV)
 _OURS = (Opcode.NVME_READ, Opcode.NVME_WRITE, Opcode.FIRMWARE_EVENT)
 _COUNTER_OPERATIONS = (Opcode.COUNTER_ADD, Opcode.COUNTER_SET)
@@ -45,6 +49,7 @@ def check_program(
         _shape(findings, step, item, limits)
         if limits.profile == "cassini":
             _progress(findings, step, item)
+            _through_libfabric(findings, step, item)
     find_cycles(findings, work, called)
     if not limits.stall_on_error:
         find_untrue_tellings(findings, work, called, queue_pairs_stop=limits.profile == "unlimited")
@@ -142,4 +147,25 @@ def _progress(findings: Findings, step: int, item: DeferredWork) -> None:
             f"sent by rendezvous, {{number}} bytes (from {RENDEZVOUS_BYTES} bytes on), which needs a CPU at "
             "both ends; use a write and a counter",
             number=item.work.length_bytes,
+        )
+
+
+def _through_libfabric(findings: Findings, step: int, item: DeferredWork) -> None:
+    """Say what nicemu's own NIC carries under this profile, and libfabric's provider of the hardware not."""
+    if item.opcode is Opcode.RDMA_WRITE_WITH_IMM:
+        findings.say(
+            Severity.WARNING,
+            "R15",
+            (step,),
+            "a write with an immediate; nicemu's NIC carries it, but libfabric's provider cxi refuses "
+            "writes with remote data (ENOSYS). There, write without one, and have the arrival counted by the "
+            "memory's counter, or send a message with the immediate on the same queue pair",
+        )
+    if item.opcode in _TAGGED and item.work is not None and item.work.tag >> TAG_BITS:
+        findings.say(
+            Severity.WARNING,
+            "R15",
+            (step,),
+            f"a tag of more than {TAG_BITS} bits; nicemu's NIC carries 64, but libfabric's provider cxi "
+            "refuses it (EINVAL). Number messages lower",
         )

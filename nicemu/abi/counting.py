@@ -32,7 +32,10 @@ _Edges = dict[int, dict[int, list[int]]]
 def find_cycles(findings: Findings, work: Sequence[DeferredWork], called: Mapping[int, str]) -> None:
     """Find counters whose work counts at them again, directly or by way of others."""
     edges: _Edges = {}
+    published = _published(work)
     for step, item in enumerate(work):
+        if step in published:
+            continue
         changed = item.target if item.opcode in _COUNTER_OPERATIONS else item.completion
         if changed is not None:
             edges.setdefault(item.trigger, {}).setdefault(changed, []).append(step)
@@ -60,6 +63,25 @@ def find_cycles(findings: Findings, work: Sequence[DeferredWork], called: Mappin
             others = sorted(group.difference(path))
             told += f" (so too by way of {', '.join(called[other] for other in others)})"
         findings.say(Severity.WARNING, "R30", steps, f"work {_literal(told)}: {_ENDS}")
+
+
+def _published(work: Sequence[DeferredWork]) -> set[int]:
+    """Return the steps whose end counts at their own trigger only to fire their write-back.
+
+    That is so if it stands behind them, one count later, and nothing else of that counter waits for more.
+    """
+    highest: dict[int, int] = {}
+    for item in work:
+        if item.opcode is not Opcode.WRITE_BACK:
+            highest[item.trigger] = max(highest.get(item.trigger, 0), item.threshold)
+    return {
+        step
+        for step, (item, after) in enumerate(pairwise(work))
+        if item.completion == item.trigger == after.trigger
+        and after.opcode is Opcode.WRITE_BACK
+        and after.threshold == item.threshold + 1
+        and highest[item.trigger] <= item.threshold
+    }
 
 
 def find_early_counts(findings: Findings, work: Sequence[DeferredWork]) -> None:

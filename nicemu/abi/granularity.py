@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nicemu.errors import UsageError
 
 from .limits import Limits
-from .operands import counted, whole
+from .operands import whole
 from .program import Condition, CounterLike, Program, Step
 
 
@@ -47,8 +47,8 @@ class Granularity:
 
     @classmethod
     def _counted(cls, name: str, count: int, every: int) -> Granularity:
-        if count < 1 or every < 1:
-            raise UsageError(f"{counted(count, 'count')} in steps of {every}; both are 1 or more")
+        count = whole(count, "the number of layers or tokens", least=1)
+        every = whole(every, "the number of tokens in a block", least=1)
         ends = range(every, count + every, every)
         return cls(f"per {name}", tuple(min(end, count) for end in ends))
 
@@ -77,11 +77,15 @@ class Granularity:
         """Return the condition of a step; `start` is as for `steps`.
 
         `counter.next()` reads the counter: for all steps of a program take one and the same.
-        Raises: UsageError for a condition of another counter, or what is no count.
+        Raises: UsageError for a condition of another counter, what is no count, and a step that is not there.
         """
+        if type(number) is not int or not 0 <= number < len(self.thresholds):
+            number = whole(number, "the number of a step", most=len(self.thresholds) - 1)
         target = getattr(counter, "target", None)
         if isinstance(start, Condition):
             if (start.counter, start.target) != (counter.index, target):
                 raise UsageError(f"steps of {counter.name} cannot start where {start.name} does (EINVAL)")
             start = start.threshold - 1
-        return Condition(counter.index, whole(start, "start") + self.thresholds[number], counter.name, target)
+        threshold = whole(start, "start") + self.thresholds[number]
+        source = counter if hasattr(counter, "closed") else None
+        return Condition(counter.index, threshold, counter.name, target, source)

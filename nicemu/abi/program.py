@@ -45,12 +45,23 @@ class Condition:
     name: str = field(default="", compare=False)
     target: object = field(default=None, compare=False, repr=False)
     """What the counter belongs to, if that is known: its number means nothing elsewhere."""
+    source: object = field(default=None, compare=False, repr=False)
+    """The counter itself, if that is known: once it is closed, another one may get its number."""
 
     def __str__(self) -> str:
         return f"{self.name or f'counter {self.counter}'} >= {self.threshold}"
 
     def __bool__(self) -> bool:
         raise UsageError("a condition is neither true nor false here; one step has one condition (no `and`)")
+
+    def _together(self, other: object) -> Condition:
+        """Refuse what would make two conditions of one, or the contrary of one."""
+        raise UsageError(
+            "one step has one condition (no `&`, no `|`); for both of two, let each add to a third counter, "
+            "when(a >= 1).add(both) and when(b >= 1).add(both), and write when(both >= 2) (EINVAL)"
+        )
+
+    __and__ = __rand__ = __or__ = __ror__ = _together
 
 
 class Step:
@@ -86,6 +97,8 @@ class Step:
             write_back = yes_or_no(write_back, "write_back")
         if type(qp_num) is not int:
             qp_num = whole(qp_num, "qp_num", most=U32_MAX)
+        if write_back:
+            self._check_write_back()
         completion = None if then is None else self._program.named(then)
         counter, threshold = self.condition.counter, self.condition.threshold
         self._append(
@@ -93,6 +106,16 @@ class Step:
         )
         if write_back:
             self._append(DeferredWork(counter, threshold + 1, Opcode.WRITE_BACK))
+
+    def _check_write_back(self) -> None:
+        """Raise UsageError if the counter cannot get to the threshold of a write-back's own entry."""
+        limits = getattr(self._program.target, "limits", None)
+        most = limits.max_success if isinstance(limits, Limits) else U64_MAX
+        if self.condition.threshold >= most:
+            raise UsageError(
+                f"{self.condition}: write_back=True takes an entry of its own, behind one count more than "
+                f"the operation; {most} is the last that the counter gets to (EINVAL)"
+            )
 
     def _append(self, work: DeferredWork) -> None:
         self._program.append(work)
@@ -341,18 +364,32 @@ def _immediate(imm_data: int | None) -> int:
 
 
 def check_counter(counter: CounterLike, target: object) -> CounterLike:
-    """Return a counter that work for `target` may name. Raises: UsageError for any other, or for none."""
+    """Return a counter that work for `target` may name.
+
+    Raises: UsageError for a counter of another target, one that was closed, and what is none.
+    """
     if not isinstance(getattr(counter, "index", None), int):
         raise UsageError(f"{shown(counter)} is no counter (EINVAL); nic.counters(name) returns some")
     its_target = getattr(counter, "target", None)
     if its_target is not target:
         _check_target(its_target, target, getattr(counter, "name", ""))
+    if getattr(counter, "closed", False):
+        raise _closed(counter)
     return counter
 
 
 def _check_target(found: object, wanted: object, name: str) -> None:
-    if found is not None and wanted is not None and found is not wanted:
-        raise UsageError(f"counter {name} is another NIC's; its number means something else here (EINVAL)")
+    if found is None or wanted is None or found is wanted:
+        return
+    nic_name = getattr(found, "name", None)
+    whose = "another NIC's"
+    if nic_name is not None and nic_name == getattr(wanted, "name", None):
+        whose = f"of another handle of {nic_name}, which was opened twice"
+    raise UsageError(f"counter {name} is {whose}; its number means something else here (EINVAL)")
+
+
+def _closed(counter: object) -> UsageError:
+    return UsageError(f"counter {getattr(counter, 'name', '')} was closed (EINVAL); allocate another")
 
 
 @dataclass(slots=True)
@@ -367,26 +404,38 @@ class Program:
     counter_names: dict[int, str] = field(default_factory=dict)
     target: object = field(default=None, repr=False)
     unwritten: dict[Step, int] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _sources: dict[int, object] = field(default_factory=dict, init=False, repr=False, compare=False)
+    """By `id`: the counters that are named here and can be closed."""
 
     def when(self, condition: Condition) -> Step:
         """Begin an operation that fires once `condition` holds.
 
-        Raises: UsageError for what is no condition, or one on a counter of another target.
+        Raises: UsageError for what is no condition, or one on a counter of another target or a closed one.
         """
         if not isinstance(condition, Condition):
             raise UsageError(f"write `when(counter >= threshold)`; {shown(condition)} is no such condition")
-        if type(condition.threshold) is not int or condition.threshold < 0:
+        if type(condition.threshold) is not int or not 0 <= condition.threshold <= U64_MAX:
             condition = replace(condition, threshold=whole(condition.threshold, "a threshold"))
         if condition.target is not self.target:
             _check_target(condition.target, self.target, condition.name)
         if condition.name:
             self.counter_names[condition.counter] = condition.name
+        source = condition.source
+        if source is not None and id(source) not in self._sources:
+            if getattr(source, "closed", False):
+                raise _closed(source)
+            self._sources[id(source)] = source
         step = Step(self, condition)
         self.unwritten[step] = len(self.work)
         return step
 
     def check_written(self) -> None:
-        """Raise UsageError that names the steps on which no operation was called, or only a refused one."""
+        """Raise UsageError for steps on which no operation was called, or only a refused one, and for a
+        counter that was closed since it was named: its number may be another one's by now.
+        """
+        for source in self._sources.values():
+            if getattr(source, "closed", False):
+                raise UsageError(f"program {self.name}: {_closed(source)}")
         if not self.unwritten:
             return
         first = [f"step {place}, when({step.condition})" for step, place in list(self.unwritten.items())[:3]]
@@ -399,9 +448,11 @@ class Program:
     def named(self, counter: CounterLike) -> int:
         """Return a counter's number, and remember what people call it.
 
-        Raises: UsageError for what is no counter, or one of another NIC.
+        Raises: UsageError for what is no counter, or one of another NIC or a closed one.
         """
         check_counter(counter, self.target)
+        if id(counter) not in self._sources and hasattr(counter, "closed"):
+            self._sources[id(counter)] = counter
         self.counter_names[counter.index] = getattr(counter, "name", "")
         return counter.index
 

@@ -4,9 +4,20 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
-from nicemu.abi import Condition, CounterError, TargetProgram, seconds, whole, yes_or_no
+from nicemu.abi import (
+    Condition,
+    CounterError,
+    TargetProgram,
+    Unsupported,
+    seconds,
+    shown,
+    whole,
+    yes_or_no,
+)
 from nicemu.errors import UsageError
 
 if TYPE_CHECKING:
@@ -16,6 +27,17 @@ _SPINS = 200
 _AGAIN, _TRY_AGAIN_S = -11, 1.0
 _FIRST_SLEEP_S, _LONGEST_SLEEP_S = 20e-6, 1e-3
 _WRITTEN_BACK_WITHIN_S = 1e-3
+_NO_DOORBELL = (
+    "libfabric has no doorbell that a stream of a GPU or of another process could store into; use "
+    "HostStream(), whose thread counts when it gets there"
+)
+
+
+class RingingStream(Protocol):
+    """A stream of this process, such as `HostStream`: it calls functions in order."""
+
+    def submit(self, work: Callable[[], Any]) -> None:
+        """Put a function into the stream."""
 
 
 class LibfabricCounter:
@@ -35,8 +57,16 @@ class LibfabricCounter:
         """The target that it is a counter of."""
         return self._target
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was given back; another counter may have its number by then."""
+        return self._fid is None
+
     def __ge__(self, threshold: int) -> Condition:
-        return Condition(self.index, self._threshold(threshold), self.name, self._target)
+        threshold = self._threshold(threshold)
+        if self.closed:
+            raise UsageError(f"counter {self.name} is closed (EINVAL)")
+        return Condition(self.index, threshold, self.name, self._target, self)
 
     def next(self, count: int = 1) -> Condition:
         """A condition `count` counts from now; thresholds are absolute, so write it where "now" is meant.
@@ -47,7 +77,7 @@ class LibfabricCounter:
         count = whole(count, "the number of counts from now", 1)
         success, errors = self._settled()
         now = success + errors if self._target.provider.errors_fire else success
-        return Condition(self.index, self._threshold(now + count), self.name, self._target)
+        return self >= now + count
 
     def _threshold(self, threshold: int) -> int:
         return whole(threshold, "a threshold", 0, self._target.limits.max_success)
@@ -163,6 +193,49 @@ class LibfabricCounter:
                 )
             time.sleep(sleep_s)
             sleep_s = min(2 * sleep_s, _LONGEST_SLEEP_S)
+
+    def trigger_after(self, stream: RingingStream, by: int = 1) -> None:
+        """Count `by` when `stream` has finished what was put into it before.
+
+        There is no doorbell: whoever carries the stream out calls `add`. So it has to be this process, as
+        with `HostStream`, and `stream.synchronize()` returns a None for it among the results. A count that is
+        refused when its turn comes (the counter is closed, or would wrap) fails there, as a kernel does.
+        Raises: UsageError for what is no stream or no count; Unsupported for a stream of another process or
+        of a GPU.
+        """
+        by = whole(by, "what a ring counts", 0, self._target.limits.max_success)
+        if self.closed:
+            raise UsageError(f"counter {self.name} is closed (EINVAL)")
+        if not hasattr(stream, "store") or isinstance(stream, type):
+            raise UsageError(f"{shown(stream)} is no stream (EINVAL); HostStream() is one")
+        if not hasattr(stream, "submit") or hasattr(stream, "handle"):
+            raise Unsupported("R34", _NO_DOORBELL)
+        stream.submit(partial(self.add, by))
+
+    def wait_on(self, stream: object, threshold: int) -> None:
+        """Raises: Unsupported; a library publishes no word on which a stream could wait."""
+        raise Unsupported(
+            "R36",
+            f"libfabric publishes counter {self.name} nowhere; let the stream call "
+            f"`{self.name}.wait({shown(threshold)})`, as `HostStream().submit` can",
+        )
+
+    def follow(self, word: object, at_least: int = 0) -> None:
+        """Raises: Unsupported; nothing behind a library looks at words in memory."""
+        raise Unsupported(
+            "R34",
+            f"no NIC polls {shown(word)} for a library, and libfabric has no such call; count from the host, "
+            f"`{self.name}.add()`, or behind a stream, `{self.name}.trigger_after(HostStream())`",
+        )
+
+    @property
+    def overflow(self) -> bool:
+        """Raises: Unsupported; fi_cntr(3) knows no such flag, and `add` refuses what would wrap."""
+        raise Unsupported(
+            "R3",
+            f"libfabric does not say whether counter {self.name} has wrapped; counts of this process that "
+            "would lead there are refused",
+        )
 
     def close(self, force: bool = False) -> None:
         """Give the counter back.

@@ -18,20 +18,20 @@ class CompletionQueue:
     def __init__(self, connection: Connection, queue: int = 0) -> None:
         queue = whole(queue, "the number of a process's completion queue", most=registers.QUEUE_COUNT - 1)
         self._connection = connection
-        self._closed = False
+        self._closed = ""
         bar = connection.bar.address
         self._ring = bar + registers.COMPLETIONS + queue * registers.COMPLETION_COUNT * 64
         word = registers.WORD_COMPLETIONS + queue
         self._consumer = bar + registers.HOST_WORDS + word * registers.WORD_STRIDE
         self._head = int(load_u64(self._consumer))
 
-    def close(self) -> None:
-        """The NIC is closed: there is nothing to be polled any more."""
-        self._closed = True
+    def close(self, said: str = "") -> None:
+        """The NIC is closed: there is nothing to be polled any more; `said` says why."""
+        self._closed = said or f"{self._connection.nic_name} was closed; open it again"
 
     def _entry(self) -> int:
         if self._closed:
-            raise UsageError(f"{self._connection.nic_name} was closed; open it again")
+            raise UsageError(self._closed)
         return self._ring + self._head % registers.COMPLETION_COUNT * 64
 
     def poll(self, limit: int = 64) -> list[WorkCompletion]:

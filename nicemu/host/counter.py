@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import TYPE_CHECKING
 
 from nicemu.abi import (
@@ -11,7 +12,9 @@ from nicemu.abi import (
     CounterError,
     DeferredWork,
     Opcode,
+    SharedMemory,
     Span,
+    TriggerTableFull,
     local_piece,
     registers,
     seconds,
@@ -28,18 +31,26 @@ if TYPE_CHECKING:
     from .device import Nic
 
 WRITE_BACK_VALID = 1 << 63
+_U64_MAX = (1 << 64) - 1
 
 
 class Followed:
-    """A word in memory that feeds a counter, until `close`."""
+    """A word in memory that feeds a counter, until `close`, or until the counter or the word's key goes.
 
-    def __init__(self, nic: Nic, place: int) -> None:
+    `key`: that of the word's memory.
+    """
+
+    def __init__(self, nic: Nic, place: int, key: int) -> None:
         self._nic = nic
         self._place = place
+        self.key = key
+        self.closed = False
 
     def close(self) -> None:
-        """Stop following."""
-        self._nic.connection.request("counter_unfollow", place=self._place)
+        """Stop following. Twice is once: the place that it had at the NIC may be another one's by then."""
+        if not self.closed:
+            self._nic.connection.request("counter_unfollow", place=self._place)
+            self.closed = True
 
 
 class Counter:
@@ -51,9 +62,18 @@ class Counter:
         self._nic = nic
         self.index = index
         self.name = name
-        self._entry = nic.connection.bar.address + registers.WRITE_BACK + index * registers.WRITE_BACK_BYTES
+        self.closed = False
         self._cells: dict[int, tuple[Stream, int, int]] = {}
-        self._closed = False
+        self._ringing = threading.RLock()
+        self._followed: list[Followed] = []
+        self._publish_here()
+
+    def _publish_here(self) -> None:
+        """The write-back entry is where it is when a counter is opened: in the BAR."""
+        self._published: int | None = None
+        bar, place = self._nic.connection.bar, registers.WRITE_BACK + self.index * registers.WRITE_BACK_BYTES
+        self._place: tuple[SharedMemory, int] | None = (bar, place)
+        self._entry = bar.address + place
 
     @property
     def target(self) -> object:
@@ -64,19 +84,30 @@ class Counter:
         return f"Counter({self.name})"
 
     def __ge__(self, threshold: int) -> Condition:
-        if type(threshold) is not int or threshold < 0:
+        if type(threshold) is not int or not 0 <= threshold <= _U64_MAX:
             threshold = whole(threshold, "a threshold")
-        return Condition(self.index, threshold, self.name, self._nic)
+        if self.closed:
+            self._check_open()
+        return Condition(self.index, threshold, self.name, self._nic, self)
+
+    def _compare(self, other: object) -> Condition:
+        """Refuse the comparisons that no trigger unit makes."""
+        raise UsageError(
+            f"write `{self.name} >= {shown(other)}`: a trigger unit compares nothing else (EINVAL)"
+        )
+
+    __gt__ = __lt__ = __le__ = _compare
 
     def next(self, count: int = 1) -> Condition:
         """A condition `count` counts from now; thresholds are absolute, so write it where "now" is meant.
 
         Counts that arrive while this runs are in it or not: for a loop whose doorbells run ahead, add up
-        thresholds instead.
+        thresholds instead. Where errors fire nothing (`limits.stall_on_error`), they are no counts here.
+        Raises: UsageError (EINVAL) for less than 1, or for more than a threshold holds.
         """
         count = whole(count, "the next count", least=1)
         success, errors = self.read()
-        return Condition(self.index, success + errors + count, self.name, self._nic)
+        return self >= success + (0 if self._nic.limits.stall_on_error else errors) + count
 
     def read(self) -> tuple[int, int]:
         """Return (success, errors) as last published, both of one moment."""
@@ -93,11 +124,16 @@ class Counter:
 
     def _check_open(self) -> None:
         self._nic.check_open()
-        if self._closed:
+        if self.closed:
             raise UsageError(f"counter {self.name} was closed (EINVAL); allocate another")
 
     def _read(self) -> tuple[int, int]:
         self._check_open()
+        if self._place is None:
+            raise UsageError(
+                f"counter {self.name} is published in memory that this process does not read (EINVAL); "
+                "publish it in memory that this handle has allocated and registered"
+            )
         while True:
             version = load_u64(self._entry + 24)
             success, errors = load_u64(self._entry + 8), load_u64(self._entry + 16)
@@ -157,7 +193,8 @@ class Counter:
         Where waits take trigger slots (`limits.waits_take_slots`), this one takes one until the counter gets
         there, also if it times out. Portals counts errors too (`limits.wait_counts_errors`).
         Raises: CounterError if the error value changes first, TimeoutError after `timeout_s`, UsageError
-        (EINVAL) for a threshold that no counter reaches, or a time that makes no sense.
+        (EINVAL) for a threshold that no counter reaches, or a time that makes no sense, TriggerTableFull
+        (ENOSPC) where a wait takes a slot and none is free.
         Source: fi_cntr(3), fi_cntr_wait; fi_cxi(7), "Counters"; Portals 4.3, "PtlCTWait".
         """
         limits = self._nic.limits
@@ -172,41 +209,56 @@ class Counter:
             reached = success + (errors if limits.wait_counts_errors else 0) >= threshold
             return reached or errors != errors_before
 
-        if limits.waits_take_slots:
-            self._nic.arm([DeferredWork(self.index, threshold, Opcode.WRITE_BACK)])
+        if limits.waits_take_slots and not is_over():
+            self._take_slot(threshold)
         # The NIC wakes at a sum of successes and errors; those errors that are there already count in it.
-        over = self._nic.connection.wait(is_over, timeout_s, (self.index, threshold + errors_before))
+        in_sum = 0 if limits.wait_counts_errors or limits.stall_on_error else errors_before
+        over = self._nic.connection.wait(is_over, timeout_s, (self.index, threshold + in_sum))
         success, errors = self._read()
         if reached:
             self._tell_seen(min(threshold, success), 0)
             return
-        self._tell_seen(success, errors)
         if over:
+            self._tell_seen(success, errors)
             raise CounterError(self.name, success, errors)
         raise TimeoutError(f"counter {self.name} is at {success} after {timeout_s:g} s, not at {threshold}")
+
+    def _take_slot(self, threshold: int) -> None:
+        try:
+            self._nic.arm([DeferredWork(self.index, threshold, Opcode.WRITE_BACK)])
+        except TriggerTableFull as error:
+            raise TriggerTableFull(
+                f"a wait takes a trigger slot with {self._nic.limits.profile}, and none is free for "
+                f"{self.name} >= {threshold} (ENOSPC); look at counter.read(), or cancel work"
+            ) from error
 
     def trigger_after(self, stream: Stream, by: int = 1) -> None:
         """Count `by` when `stream` has finished what was put into it before.
 
-        The stream stores an absolute total in a doorbell cell of its own, so two rings never become one.
+        A doorbell cell of its own holds the absolute total that the stream has rung, so two rings never
+        become one. A ring that a failed kernel keeps from being carried out counts nothing, now or later; a
+        CUDA stream cannot know: there the next ring brings its count. Any thread may ring.
         Raises: UsageError for a count that is not 0 or more, or a total that no doorbell holds.
         """
         self._check_open()
         _check_stream(stream)
-        rung = self._cells[id(stream)][2] if id(stream) in self._cells else 0
         by = whole(by, "what a ring counts")
-        if rung + by >= 1 << 64:
-            raise UsageError(f"a doorbell holds 64 bits; {rung} were rung, {by} more do not fit (EINVAL)")
-        if id(stream) not in self._cells:
-            cell = self._nic.connection.request("doorbell_open", counter=self.index)["cell"]
-            self._cells[id(stream)] = (stream, int(cell), 0)
-        _, cell, total = self._cells[id(stream)]
-        total += by
-        self._cells[id(stream)] = (stream, cell, total)
-        if (log := self._nic.log) is not None:
-            told = {"nic": self._nic.connection.nic_name, "opened": self._nic.opened, "cell": cell}
-            log.add_here("ring", **told, stream=log.stream(stream), counter=self.index, total=total)
-        stream.store(self._nic.connection.bar, registers.DOORBELLS + 8 * cell, total)
+        with self._ringing:
+            _, cell, rung = self._cells.get(id(stream), (stream, -1, 0))
+            if rung + by > _U64_MAX:
+                raise UsageError(f"a doorbell holds 64 bits; {rung} were rung, {by} more do not fit (EINVAL)")
+            if cell < 0:
+                cell = int(self._nic.connection.request("doorbell_open", counter=self.index)["cell"])
+            total = rung + by
+            self._cells[id(stream)] = (stream, cell, total)
+            if (log := self._nic.log) is not None:
+                told = {"nic": self._nic.connection.nic_name, "opened": self._nic.opened, "cell": cell}
+                log.add_here("ring", **told, stream=log.stream(stream), counter=self.index, total=total)
+            place = registers.DOORBELLS + registers.DOORBELL_BYTES * cell
+            if (add_value := getattr(stream, "add_value", None)) is not None:
+                add_value(self._nic.connection.bar, place, by)
+            else:
+                stream.store(self._nic.connection.bar, place, total)
 
     def wait_on(self, stream: Stream, threshold: int) -> None:
         """Let `stream` go on only when this counter's success value has reached `threshold`; nobody waits.
@@ -217,11 +269,13 @@ class Counter:
         self._check_open()
         _check_stream(stream)
         threshold = whole(threshold, "a threshold in the write-back word", most=(1 << 48) - 1)
-        place = registers.WRITE_BACK + self.index * registers.WRITE_BACK_BYTES
+        self._read()
+        assert self._place is not None
+        memory, place = self._place
         if (log := self._nic.log) is not None:
             told = {"nic": self._nic.connection.nic_name, "counter": self.index, "success": threshold}
             log.add_here("wait_on", **told, stream=log.stream(stream))
-        stream.wait_value(self._nic.connection.bar, place, threshold | WRITE_BACK_VALID)
+        stream.wait_value(memory, place, threshold | WRITE_BACK_VALID)
 
     def follow(self, word: Span, at_least: int = 0) -> Followed:
         """Let 8 bytes of registered memory feed this counter: a flag that a kernel writes.
@@ -240,12 +294,15 @@ class Counter:
         place = self._nic.connection.request(
             "counter_follow", counter=self.index, address=word.address, key=word.key, at_least=at_least
         )
-        return Followed(self._nic, int(place["place"]))
+        self._followed = [one for one in self._followed if not one.closed]
+        self._followed.append(Followed(self._nic, int(place["place"]), word.key))
+        return self._followed[-1]
 
     def publish_in(self, place: Span) -> None:
         """Move this counter's write-back entry (64 bytes) to registered memory, such as the GPU's.
 
-        The host library reads it there no more: `read` goes on with the value at the time of the call.
+        From then on `read`, `wait`, `next` and `wait_on` look there; if the memory was not registered through
+        this handle, they refuse. Taking the memory's key back by force moves the entry home.
         Source: fi_cxi(7), counter write-back.
         """
         self._check_open()
@@ -255,6 +312,16 @@ class Counter:
         self._nic.connection.request(
             "counter_publish", counter=self.index, address=place.address, key=place.key
         )
+        self._published, self._place = place.key, self._nic.mapped(place)
+        if self._place is not None:
+            self._entry = self._place[0].address + self._place[1]
+
+    def forget_key(self, key: int) -> None:
+        """A key of this process was taken back: the NIC follows and publishes nothing in its memory."""
+        for one in self._followed:
+            one.closed |= one.key == key
+        if self._published == key:
+            self._publish_here()
 
     def close(self, force: bool = False) -> None:
         """Give the counter back.
@@ -264,11 +331,13 @@ class Counter:
         self._check_open()
         force = yes_or_no(force, "force")
         self._nic.connection.request("counter_close", counter=self.index, force=force)
-        self._closed = True
+        self.closed = True
+        for one in self._followed:
+            one.closed = True
         self._nic.forget_counter(self.index)
 
 
 def _check_stream(stream: Stream) -> None:
-    if not hasattr(stream, "store") or not hasattr(stream, "wait_value"):
+    if not callable(getattr(stream, "store", None)) or not callable(getattr(stream, "wait_value", None)):
         cure = "CudaStream(stream) makes one of a CUDA stream, HostStream() is a thread"
         raise UsageError(f"{shown(stream)} is no stream (EINVAL); {cure}")

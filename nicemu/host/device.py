@@ -6,7 +6,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 
@@ -22,6 +21,7 @@ from nicemu.abi import (
     Limits,
     Opcode,
     RemoteSpan,
+    SharedMemory,
     Span,
     TargetCounter,
     TriggerTableFull,
@@ -44,27 +44,17 @@ from nicemu.abi import (
 from nicemu.errors import ResourceError, UsageError
 from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
 
+from .closed_connection import ClosedConnection
 from .command_ring import CommandRing
 from .completion import CompletionQueue
 from .counter import Counter
+from .forking import stay_behind
 from .memory import Memory, allocate
 from .one_at_a_time import one_at_a_time
 from .peer import Packet, Peer
 from .program import ArmableProgram
 from .recording import LoggedConnection
 from .refusal import Refusal
-
-
-class ClosedConnection:
-    """What a closed NIC has instead of a connection: whatever is asked of it is refused."""
-
-    log = None
-
-    def __init__(self, nic_name: str) -> None:
-        self.nic_name = nic_name
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
-        raise UsageError(f"{self.nic_name} was closed; open it again")
 
 
 class Nic:
@@ -77,6 +67,7 @@ class Nic:
         self.log: EventLog | None = getattr(connection, "log", None)
         self.connection = connection if self.log is None else LoggedConnection(connection, self.log)
         self.closed = False
+        self._said = f"{connection.nic_name} was closed; open it again"
         self.lock = threading.RLock()
         bar = connection.bar.address
         if load_u64(bar + registers.IDENTITY) != registers.MAGIC:
@@ -94,17 +85,31 @@ class Nic:
         self._programs: tuple[Memory, Span] | None = None
         self._events: dict[str, int] = {}
         self._windows: list[int] = []
-        self._counters: set[int] = set()
+        self._counters: dict[int, Counter] = {}
+        self._memory: dict[int, Memory] = {}  # by key
         self._queue_pairs: set[int] = set()
+        self._disconnected: set[int] = set()
         told = connection.request("limits")
         limits = dict(told["limits"])
         self.limits = Limits(**{**limits, "order": FiringOrder(limits["order"])})
         self._refusal = Refusal(
-            connection.nic_name, told["transport"], self.limits, self._counters, self._queue_pairs
+            connection.nic_name,
+            told["transport"],
+            self.limits,
+            self._counters,
+            self._queue_pairs,
+            self._events.values(),
+            self._disconnected,
         )
         self.capabilities = Capabilities(
             self._refusal.operations, self.limits.single_cancel, order=self.limits.order
         )
+        stay_behind(self)
+
+    @property
+    def name(self) -> str:
+        """What the NIC is called."""
+        return self.connection.nic_name
 
     def __enter__(self) -> Nic:
         return self
@@ -116,11 +121,23 @@ class Nic:
         """Give everything back: armed work is cancelled, keys and queue pairs are gone. Twice is once."""
         if self.closed:
             return
+        self.connection.close()
+        self._leave()
+
+    def _leave(self) -> None:
         self.closed = True
         self._staging = np.empty(0, ARMED)
-        self.completions.close()
-        self.connection.close()
-        self.connection = ClosedConnection(self.connection.nic_name)
+        self.completions.close(self._said)
+        self.connection = ClosedConnection(self.connection.nic_name, self._said)
+        self._memory.clear()
+
+    def forked(self) -> None:
+        """This process was forked from that which opened the NIC, and is none that the NIC knows."""
+        self.lock = threading.RLock()
+        if not self.closed:
+            whose = "was opened by the process that this one was forked from"
+            self._said = f"{self.name} {whose}; open the NIC again in this process"
+            self._leave()
 
     def _host_word(self, word: int) -> int:
         return self.connection.bar.address + registers.HOST_WORDS + word * registers.WORD_STRIDE
@@ -146,12 +163,21 @@ class Nic:
             length_bytes=memory.length_bytes,
             counter=None if counter is None else check_counter(counter, self).index,
         )
+        self._memory[int(reply["key"])] = memory
         return Span(memory.address, memory.length_bytes, int(reply["key"]))
+
+    def mapped(self, span: Span) -> tuple[SharedMemory, int] | None:
+        """Return the memory of a span as it is mapped here, and where there (bytes); None for another's."""
+        memory = self._memory.get(span.key)
+        return None if memory is None else (memory.shared, span.address - memory.address)
 
     def deregister(self, span: Span, force: bool = False) -> None:
         """Take a key back. Raises: UsageError (EBUSY) if armed work uses it, unless forced."""
         key = local_piece(span).lkey
         self.connection.request("deregister", key=key, force=yes_or_no(force, "force"))
+        self._memory.pop(key, None)
+        for counter in list(self._counters.values()):
+            counter.forget_key(key)
 
     # Counters and programs
 
@@ -169,8 +195,8 @@ class Nic:
         try:
             for name in [text(name, "a counter's name") for name in names]:
                 number = int(self.connection.request("counter_open", name=name, **kind)["counter"])
-                self._counters.add(number)
-                made.append(Counter(self, number, name))
+                self._counters[number] = Counter(self, number, name)
+                made.append(self._counters[number])
         except BaseException:
             for counter in made:
                 counter.close()
@@ -179,7 +205,7 @@ class Nic:
 
     def forget_counter(self, number: int) -> None:
         """A counter of this process was closed."""
-        self._counters.discard(number)
+        self._counters.pop(number, None)
 
     def event(self, name: str) -> int:
         """Return the number of a firmware event, for `Step.event`: what `@on_trigger(name)` handles."""
@@ -200,6 +226,7 @@ class Nic:
     @one_at_a_time
     def arm(self, work: list[DeferredWork]) -> list[tuple[int, int]]:
         """Arm a list of deferred work, all or nothing; return the handles for `cancel`."""
+        self.check_open()
         self._refusal.check_deferred(work)
         if not work:
             return []
@@ -209,6 +236,7 @@ class Nic:
                 f"{counted(self.limits.host_slots, 'trigger slot')} (ENOSPC); arm a window of them"
             )
         records = pack_program(work)
+        self._refusal.check_named(records)
         if len(work) <= registers.STAGING_COUNT:
             self._staging[: len(work)] = records
             status, _ = self._command(CommandCode.ARM, 0, len(work))
@@ -235,9 +263,11 @@ class Nic:
     @one_at_a_time
     def arm_window(self, work: list[DeferredWork], size: int) -> int:
         """Arm a window of `work`; return its number, for `cancel_window`. See `ArmableProgram.window`."""
+        self.check_open()
         self._refusal.check_deferred(work)
         size = whole(size, "the size of a window", least=1)
         records = pack_program(work)
+        self._refusal.check_named(records)
         memory, span = self._program_memory(len(work))
         memory.array.view(ARMED)[: len(work)] = records
         reply = self.connection.request(
@@ -251,7 +281,10 @@ class Nic:
     def cancel_window(self, window: int) -> int:
         """Cancel what of a window's program has not fired; return how many operations."""
         number = whole(window, "the number of a window")
-        return int(self.connection.request("window_close", window=number)["cancelled"])
+        cancelled = int(self.connection.request("window_close", window=number)["cancelled"])
+        if number in self._windows:
+            self._windows.remove(number)
+        return cancelled
 
     @one_at_a_time
     def post_receive(self, local: Span, qp_num: int, wr_id: int = 0) -> None:
@@ -275,6 +308,7 @@ class Nic:
     @one_at_a_time
     def post(self, qp_num: int, *work: WorkRequest) -> None:
         """Post work requests to a queue pair, to be carried out in order as soon as possible."""
+        self.check_open()
         if len(work) > registers.STAGING_COUNT:
             raise TriggerTableFull(
                 f"{counted(len(work), 'request')}; at most {registers.STAGING_COUNT} at once (ENOSPC)"
@@ -307,7 +341,9 @@ class Nic:
         slot, sequence = (whole(number, "each number of a handle") for number in handle)
         status, value = self._command(CommandCode.CANCEL, slot, sequence)
         if status is CommandStatus.NOT_SUPPORTED:
-            raise Unsupported("R37", f"{self.limits.profile} cancels no single operation; flush instead")
+            cure = "" if self.limits.domain_flush else "nic.cancel_counter(counter), or "
+            said = f"{self.limits.profile} cancels no single operation; cancel {cure}all with nic.flush()"
+            raise Unsupported("R37", said)
         return status is CommandStatus.OK and value == 1
 
     def cancel_counter(self, counter: TargetCounter) -> int:
@@ -327,8 +363,7 @@ class Nic:
 
     def flush(self) -> int:
         """Cancel all armed work of this process, also what windows would arm; return how many."""
-        waiting = sum(self.cancel_window(window) for window in self._windows)
-        self._windows.clear()
+        waiting = sum(self.cancel_window(window) for window in list(self._windows))
         return waiting + self.command(CommandCode.FLUSH)
 
     def take_completions(self) -> list[WorkCompletion]:
@@ -360,7 +395,7 @@ class Nic:
     def check_open(self) -> None:
         """Raise UsageError if this NIC was closed: its memory is not there any more."""
         if self.closed:
-            raise UsageError(f"{self.connection.nic_name} was closed; open it again")
+            raise UsageError(self._said)
 
     @one_at_a_time
     def _command(self, code: CommandCode, *words: int) -> tuple[CommandStatus, int]:
@@ -385,6 +420,7 @@ class Nic:
             raise UsageError(f"{shown(peer)} is no Peer (EINVAL); nic.connect(name) returns one")
         self.connection.request("disconnect", qp_num=peer.qp_num, force=yes_or_no(force, "force"))
         self._queue_pairs.discard(peer.qp_num)
+        self._disconnected.add(peer.qp_num)
 
     def connected_peers(self) -> list[str]:
         """Return the peers that this process has a working queue pair to; one that was lost is missing."""

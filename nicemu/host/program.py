@@ -57,9 +57,12 @@ class ArmableProgram(TargetProgram):
             self._tell(window=self._windows[-1])
 
     def cancel(self) -> int:
-        """Cancel what has not fired, also what a window has not armed yet; return how many operations."""
-        count = sum(self._nic.cancel(handle) for handle in self.handles)
-        for window in self._windows:
-            count += self._nic.cancel_window(window)
-        self._windows.clear()
-        return count
+        """Cancel what has not fired, also what a window has not armed yet; return how many operations.
+
+        Raises: Unsupported where what `arm` has armed cannot be cancelled by itself; windows are by then.
+        """
+        count = 0
+        while self._windows:
+            count += self._nic.cancel_window(self._windows[-1])
+            self._windows.pop()
+        return count + sum(self._nic.cancel(handle) for handle in self.handles)

@@ -31,6 +31,15 @@ def open_process_log(folder: str | None) -> EventLog | None:
     return _log if folder else None
 
 
+def _forget_log() -> None:
+    """The log is that of the process that this one was forked from."""
+    global _log
+    _log = None
+
+
+os.register_at_fork(after_in_child=_forget_log)
+
+
 @cache
 def _begin(pid: int, folder: Path) -> EventLog:
     return EventLog("host", f"process {pid}", file_writer(folder / f"host-{pid}.events"))

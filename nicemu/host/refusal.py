@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
+from typing import Any
+
+import numpy as np
 
 from nicemu.abi import (
     AtomicOperation,
@@ -30,17 +33,26 @@ _COUNTER_OPERATIONS = (Opcode.COUNTER_ADD, Opcode.COUNTER_SET)
 class Refusal:
     """Says what is wrong with work for one NIC: `transport` carries its RDMA, `limits` are its own.
 
-    `counters` and `pairs`: numbers of what the process has there.
+    `counters`, `pairs` and `events`: numbers of what the process has there; `closed`: of pairs that it had.
     """
 
     def __init__(
-        self, nic_name: str, transport: str, limits: Limits, counters: Container[int], pairs: Container[int]
+        self,
+        nic_name: str,
+        transport: str,
+        limits: Limits,
+        counters: Container[int],
+        pairs: Container[int],
+        events: Container[int] = (),
+        closed: Container[int] = (),
     ) -> None:
         self._nic_name = nic_name
         self._is_roce = transport != "direct"
         self._limits = limits
         self._counters = counters
         self._pairs = pairs
+        self._events = events
+        self._closed = closed
         unknown = _OURS if limits.profile != "unlimited" else frozenset()
         self.operations = frozenset(Opcode) - unknown - (_TAGGED if self._is_roce else frozenset())
 
@@ -54,6 +66,31 @@ class Refusal:
                 raise UsageError(f"step {place}: {shown(item)} is no DeferredWork with an Opcode (EINVAL)")
             if item.opcode not in self.operations or (item.opcode is Opcode.ATOMIC and self._is_roce):
                 self._check_operation(f"step {place}", item.opcode, item.work)
+
+    def check_named(self, records: np.ndarray[Any, Any]) -> None:
+        """Raise UsageError for ARMED records that name a queue pair that was disconnected, or no open event.
+
+        The NIC would find out when the work fires, or never.
+        """
+        opcodes = records["opcode"]
+        data, events = opcodes < Opcode.COUNTER_ADD, opcodes == Opcode.FIRMWARE_EVENT
+        for are_meant, word, noun, is_wrong, cure in (
+            (data, "qp", "queue pair", self._is_closed, "is closed; nic.connect(peer) opens another"),
+            (events, "wr_id", "event", self._is_no_event, "is not open; nic.event(name) opens one"),
+        ):
+            for number in set(records[word][are_meant].tolist()):
+                if is_wrong(number):
+                    place = int(np.flatnonzero(are_meant & (records[word] == number))[0])
+                    raise UsageError(
+                        f"{counted(len(records), 'operation')} cannot be armed; nothing was (step {place}: "
+                        f"{noun} {number} {cure}) (EINVAL)"
+                    )
+
+    def _is_closed(self, qp_num: int) -> bool:
+        return qp_num in self._closed and qp_num not in self._pairs
+
+    def _is_no_event(self, number: int) -> bool:
+        return number not in self._events
 
     def check_posted(self, work: Iterable[WorkRequest]) -> None:
         """Raise as `check_deferred`, for requests that are posted."""

@@ -28,11 +28,18 @@ from nicemu.errors import NicemuError, UsageError
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.programs import find_program, load_module
 
+from .forking import stay_behind
 from .recording import tell_submitted, tell_synchronized
+
+_LONGEST_NAP_S = 1e-3
 
 
 class Stream(Protocol):
-    """A queue of work that something other than the host's own thread carries out, in order."""
+    """A queue of work that something other than the host's own thread carries out, in order.
+
+    One that has `add_value(memory, offset_bytes, by)` too, an 8-byte add, rings doorbells with that: what a
+    ring counts is settled when it is carried out then, and a ring that never is counts nothing.
+    """
 
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
         """Load a kernel module: its `kernels(memory, **settings)` returns an object whose methods are the
@@ -79,8 +86,16 @@ class HostStream:
         self._error: BaseException | None = None
         self._kernels: Any = None
         self._closing = False
+        self._ended = "is closed; nothing carries out its work any more"
         self._thread = threading.Thread(target=self._run, name="nicemu-stream", daemon=True)
         self._thread.start()
+        stay_behind(self)
+
+    def forked(self) -> None:
+        """This process was forked from that of the stream, and has not its thread."""
+        self._closing = True
+        self._ended = "is of the process that this one was forked from; make one here"
+        self._queue = queue.SimpleQueue()
 
     def _run(self) -> None:
         while (item := self._queue.get()) is not None:
@@ -97,6 +112,8 @@ class HostStream:
                     self._results.append(item[1]())
                 elif kind == "wait":
                     self._wait(*item[1:])
+                elif kind == "add":
+                    store_u64(item[1], load_u64(item[1]) + item[2])
                 else:
                     store_u64(item[1], item[2])
             except BaseException as error:
@@ -104,7 +121,7 @@ class HostStream:
 
     def _put(self, item: tuple[Any, ...]) -> None:
         if self._closing:
-            raise UsageError("the stream is closed; nothing carries out its work any more")
+            raise UsageError(f"the stream {self._ended}")
         self._queue.put(item)
 
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
@@ -129,6 +146,10 @@ class HostStream:
         """Put an 8-byte store into the stream."""
         self._put(("store", memory.address + offset_bytes, value))
 
+    def add_value(self, memory: SharedMemory, offset_bytes: int, by: int) -> None:
+        """Put an addition to 8 bytes, which nobody else writes, into the stream."""
+        self._put(("add", memory.address + offset_bytes, by))
+
     def submit(
         self, work: Callable[[], Any], reads: Iterable[Span] = (), writes: Iterable[Span] = ()
     ) -> None:
@@ -145,9 +166,11 @@ class HostStream:
 
     def _wait(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
         nap_s = 1e-6
-        while load_u64(memory.address + offset_bytes) < value and not self._closing:
+        while load_u64(memory.address + offset_bytes) < value:
+            if self._closing and nap_s == _LONGEST_NAP_S:
+                raise NicemuError("the stream was closed while it waited")
             time.sleep(nap_s)
-            nap_s = min(2 * nap_s, 1e-3)
+            nap_s = min(2 * nap_s, _LONGEST_NAP_S)
 
     def synchronize(self) -> list[Any]:
         """Wait until the stream is empty. Raises: NicemuError if a kernel failed."""
@@ -162,10 +185,14 @@ class HostStream:
         return results
 
     def close(self) -> None:
-        """End the thread after what is in the stream; nobody waits for counters any more. Twice is once."""
-        self._closing = True
-        self._queue.put(None)
-        self._thread.join()
+        """End the thread after what is in the stream; a wait that is not met then drops what is behind it.
+
+        Twice is once.
+        """
+        if self._thread.is_alive():
+            self._closing = True
+            self._queue.put(None)
+            self._thread.join()
 
 
 class ProcessStream:
@@ -185,6 +212,15 @@ class ProcessStream:
             )
         self._socket = ours
         self._maps: dict[int, int] = {}
+        self._lock = threading.RLock()
+        self._forked = False
+        stay_behind(self)
+
+    def forked(self) -> None:
+        """This process was forked from that of the stream, which goes on with it."""
+        self._forked = True
+        self._lock = threading.RLock()
+        self._socket.close()
 
     @property
     def pid(self) -> int:
@@ -192,6 +228,8 @@ class ProcessStream:
         return self._process.pid
 
     def _send(self, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
+        if self._forked:
+            raise UsageError("the stream is of the process that this one was forked from; make one here")
         data = json.dumps(message).encode()
         try:
             socket.send_fds(self._socket, [data], fds)
@@ -199,14 +237,18 @@ class ProcessStream:
             raise NicemuError(f"the stream's process is gone: {error}") from error
 
     def _map(self, memory: SharedMemory) -> int:
+        with self._lock:
+            return self._map_alone(memory)
+
+    def _map_alone(self, memory: SharedMemory) -> int:
         key = memory.address
         if key not in self._maps:
             fd = getattr(memory, "fd", None)
             if fd is None:
                 raise UsageError("the stream's process can only reach memory that nic.allocate() made")
-            self._maps[key] = len(self._maps)
-            message = {"op": "map", "id": self._maps[key], "length_bytes": memory.length_bytes}
+            message = {"op": "map", "id": len(self._maps), "length_bytes": memory.length_bytes}
             self._send(message, (fd,))
+            self._maps[key] = len(self._maps)
         return self._maps[key]
 
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
@@ -239,6 +281,10 @@ class ProcessStream:
         """Put an 8-byte store into the stream."""
         self._send({"op": "store", "map": self._map(memory), "offset": offset_bytes, "value": value})
 
+    def add_value(self, memory: SharedMemory, offset_bytes: int, by: int) -> None:
+        """Put an addition to 8 bytes, which nobody else writes, into the stream."""
+        self._send({"op": "add", "map": self._map(memory), "offset": offset_bytes, "value": by})
+
     def wait_value(self, memory: SharedMemory, offset_bytes: int, value: int) -> None:
         """Put a wait into the stream; the process polls, with growing naps."""
         self._send({"op": "wait", "map": self._map(memory), "offset": offset_bytes, "value": value})
@@ -258,6 +304,8 @@ class ProcessStream:
 
     def close(self) -> None:
         """End the process."""
+        if self._forked:
+            return
         self._socket.close()
         try:
             self._process.wait(timeout=5)
@@ -296,6 +344,9 @@ def run_stream_process(fd: int) -> None:
                 _wait_value(maps[message["map"]].address + message["offset"], message["value"], link)
             elif operation == "store" and not error:
                 store_u64(maps[message["map"]].address + message["offset"], message["value"])
+            elif operation == "add" and not error:
+                address = maps[message["map"]].address + message["offset"]
+                store_u64(address, load_u64(address) + message["value"])
         except Exception as failure:
             error = f"{message.get('kernel', operation)}: {type(failure).__name__}: {failure}"
         if operation == "sync":
@@ -308,8 +359,8 @@ def _wait_value(address: int, value: int, link: socket.socket) -> None:
     nap_s = 1e-6
     while load_u64(address) < value:
         time.sleep(nap_s)
-        nap_s = min(2 * nap_s, 1e-3)
-        if nap_s == 1e-3:
+        nap_s = min(2 * nap_s, _LONGEST_NAP_S)
+        if nap_s == _LONGEST_NAP_S:
             with suppress(BlockingIOError):
                 if not link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
                     raise NicemuError("the stream was closed while it waited")

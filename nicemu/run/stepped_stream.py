@@ -50,6 +50,7 @@ class SteppedStream:
         self._kernels: Any = None
         self._kernel_memory: list[Any] = []
         self._results: list[Any] = []
+        self._waiting: dict[int, int] = {}
 
     def _put(self, item: _Item) -> None:
         self._work.append(item)
@@ -71,7 +72,12 @@ class SteppedStream:
 
     def _end(self, action: Callable[[], object]) -> None:
         self._is_busy = False
-        action()
+        try:
+            action()
+        except BaseException:
+            self._work.clear()  # what stands behind a kernel that fails is not carried out
+            self._waiting.clear()
+            raise
         self._begin()
 
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
@@ -134,6 +140,23 @@ class SteppedStream:
             _Item(
                 self._store_label(memory, offset_bytes, value),
                 lambda: store_u64(memory.address + offset_bytes, value),
+                lambda: lambda: self._touches(memory, offset_bytes, True),
+            )
+        )
+
+    def add_value(self, memory: SharedMemory, offset_bytes: int, by: int) -> None:
+        """Add to 8 bytes, which nobody else writes, when the work before it is done."""
+        address = memory.address + offset_bytes
+        self._waiting[address] = self._waiting.get(address, 0) + by
+
+        def add() -> None:
+            self._waiting[address] -= by
+            store_u64(address, load_u64(address) + by)
+
+        self._put(
+            _Item(
+                self._store_label(memory, offset_bytes, load_u64(address) + self._waiting[address]),
+                add,
                 lambda: lambda: self._touches(memory, offset_bytes, True),
             )
         )

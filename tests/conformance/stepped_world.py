@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from ipaddress import IPv4Address
@@ -17,6 +18,7 @@ from nicemu.nic import NamespaceConfig, NicConfig
 from nicemu.p4 import compile_program
 from nicemu.pipeline import Program
 from nicemu.programs import find_program, load_module
+from nicemu.rdma import OutsideTransport
 from nicemu.run import SimulatedConnection, Simulation
 from nicemu.timing import Cost, Timings
 from nicemu.wire import ETHERTYPE_IPV4, Ethernet, MalformedError, encode_udp_frame
@@ -97,6 +99,7 @@ class World:
         timings: Timings = TIMINGS,
         check_races: bool = False,
         compiled: bool = False,
+        transports: Mapping[str, OutsideTransport] | None = None,
     ) -> None:
         self.simulation = Simulation(
             nic_configs(transport, timings, seed),
@@ -104,6 +107,7 @@ class World:
             faults=faults,
             check_races=check_races,
             compiled=compiled,
+            transports=transports,
         )
         load_journey(self.simulation)
         self.compute = self.simulation.nics["compute0"]

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from .history import History
-from .operation import Access, Armed, Deregistration, Operation
+from .operation import Access, Armed, Count, Deregistration, Operation
 from .report import Located, Race, RaceKind, short
 
 
@@ -49,15 +49,19 @@ def _memory(history: History, nic: str, address: int) -> str:
     return ""
 
 
-def _wait(told: list[tuple[str, int]], access: Access | None) -> str:
+def _wait(told: list[tuple[str, Count]], access: Access | None) -> str:
     """Return the call that waits for one of these counters before an access."""
-    name, value = told[0]
-    if value < 1:  # it ended in error, so successes of this counter say nothing
-        return f"take the memory back when its work has ended: cancel it, or see that `{name}` counted it"
+    name, step = told[0]
+    if step.success < 1:  # it ended in error, so successes of this counter say nothing
+        return f"take the memory back when its work has ended: see that `{name}` counted it"
+    value, all_of_them = step.success, ""
+    if step.enough is not None:
+        value = step.enough
+        all_of_them = f" (others count at `{name}` in no order with it; or give it a counter of its own)"
     where = f" before {short(access.place)}" if access is not None and access.place else ""
     if access is not None and access.actor == "stream":
-        return f"let the stream wait: `{name}.wait_on(stream, {value})`{where}"
-    return f"wait for it: `{name}.wait({value})`{where}"
+        return f"let the stream wait: `{name}.wait_on(stream, {value})`{where}{all_of_them}"
+    return f"wait for it: `{name}.wait({value})`{where}{all_of_them}"
 
 
 def _end_of(operation: Operation, access: Access | None) -> str:
@@ -136,7 +140,8 @@ def _two_operations(history: History, one: Access, other: Access) -> Race:
     cure = "give each bytes of its own"
     first = mine if mine is not None and (its is None or mine.fired < its.fired) else its
     if first is not None and first.told:
-        name, value = first.told[0]
+        name, step = first.told[0]
+        value = step.success if step.enough is None else step.enough
         cure += f", or let the later one wait for the other: `when({name} >= {value})`"
     elif first is not None:
         cure += ", or give the first a completion counter and let the other wait for it: `when(counter >= n)`"

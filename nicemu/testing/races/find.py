@@ -22,7 +22,7 @@ def check_races(ran: HasLogs | Sequence[Sequence[Event]]) -> RaceReport:
     logs = Logs.of(ran if isinstance(ran, Sequence) else ran.logs)
     history = put_together(logs)
     report = RaceReport(
-        operations=len(history.operations),
+        operations=sum(one.opcode != "WRITE_BACK" for one in history.operations),
         declared=history.hosts.declared,
         undeclared=history.hosts.undeclared,
         lost=logs.lost,

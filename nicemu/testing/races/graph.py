@@ -27,6 +27,10 @@ class Graph:
         if before is not None and after is not None and before != after:
             self._parents[after].append(before)
 
+    def drop(self, before: int, after: int) -> None:
+        """Take an edge back; `close` again afterwards."""
+        self._parents[after].remove(before)
+
     def close(self) -> int:
         """Work out what comes before each event; return how many edges contradict the others (0 in a whole
         log).

@@ -10,6 +10,7 @@ from .graph import Graph
 from .host_history import HostReader, Hosts
 from .logs import Logs
 from .nic_history import Arrival, NicHistory, NicReader
+from .observed import Observation, Observations
 from .operation import (
     ATOMICS,
     LOCAL_READERS,
@@ -59,9 +60,10 @@ def put_together(logs: Logs) -> History:
         NicReader(graph, hosts, nics[name]).read(log)
     history = History(graph, hosts, nics)
     landings = _join_arrivals(history)
-    waiting = _join_observers(history)
+    observations = [one for nic in nics.values() for one in nic.observations]
+    waiting = _join_observers(history, observations)
     _join_firmware(history)
-    history.contradictions = graph.close()
+    history.contradictions = Observations(graph, observations).settle()
     begun = [one for one in hosts.accesses if not any(graph.is_before(event, one.start) for event in waiting)]
     history.accesses = [*begun, *landings]
     for operation in history.operations:
@@ -142,8 +144,8 @@ def _landing(
     )
 
 
-def _join_observers(history: History) -> list[int]:
-    """Put who has seen a counter behind what it has counted.
+def _join_observers(history: History, observations: list[Observation]) -> list[int]:
+    """Add who has seen a counter to those who come after what it has counted.
 
     Returns waits of streams that were not over: what stands behind them has not begun.
     """
@@ -153,9 +155,10 @@ def _join_observers(history: History) -> list[int]:
         counter = None if nic is None else nic.counter(seen.counter, seen.ns)
         if counter is None or not (seen.success or seen.errors):
             continue
-        count = counter.seen(seen.success, seen.errors, seen.ns, seen.is_later)
-        history.graph.edge(None if count is None else count.event, seen.event)
-        if count is None and seen.is_later:
+        step = counter.seen(seen.success, seen.errors, seen.ns, seen.is_later)
+        if step is not None:
+            observations.append(Observation(seen.event, *step, seen.success, seen.errors))
+        elif seen.is_later:
             waiting.append(seen.event)
     return waiting
 

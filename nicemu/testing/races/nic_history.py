@@ -11,9 +11,13 @@ from nicemu.abi import Event
 
 from .graph import Graph
 from .host_history import Hosts
+from .observed import Observation
 from .operation import ON_QUEUE_PAIR, RECEIVES, Cause, Count, Operation
 
 _SET = 2
+
+Step = tuple[list[Count], int]
+"""A segment of a counter, and the place in it of one of its steps."""
 
 
 @dataclass(slots=True)
@@ -38,15 +42,15 @@ class CounterHistory:
             self.segments.append([])
         self.segments[-1].append(count)
 
-    def reached(self, threshold: int) -> Count | None:
+    def reached(self, threshold: int) -> Step | None:
         """Return the step that made success plus errors reach a threshold, the last time that they did."""
         for segment in reversed(self.segments):
             place = bisect_left(segment, threshold, key=lambda count: count.success + count.errors)
             if place < len(segment):
-                return segment[place]
+                return segment, place
         return None
 
-    def seen(self, success: int, errors: int, ns: int, is_later: bool) -> Count | None:
+    def seen(self, success: int, errors: int, ns: int, is_later: bool) -> Step | None:
         """Return the step after which the values were at least these, for somebody who looked at `ns`.
 
         That is one of the segment of that time; or of a later one, for somebody who went on waiting; or of an
@@ -62,7 +66,7 @@ class CounterHistory:
                 bisect_left(segment, errors, key=lambda count: count.errors),
             )
             if place < len(segment):
-                return segment[place]
+                return segment, place
         return None
 
 
@@ -76,7 +80,7 @@ class Arrival:
     length_bytes: int
     is_consuming: bool
     event: int
-    told: list[tuple[str, int]] = field(default_factory=list)
+    told: list[tuple[str, Count]] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -91,6 +95,8 @@ class NicHistory:
     into_firmware: list[tuple[int, int]] = field(default_factory=list)
     """(ns, event): the firmware comes after it."""
     from_firmware: list[tuple[int, int]] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    """Operations that fired because a counter had got somewhere."""
 
     def counter(self, number: int, ns: int) -> CounterHistory | None:
         """Return the history of a counter as it was at a time."""
@@ -111,6 +117,8 @@ class NicReader:
         self._ended: dict[int, int | None] = {}
         self._followed: dict[int, int] = {}
         self._came: Arrival | None = None
+        self._arrivals: dict[int, int] = {}
+        self._controlled: int | None = None
         self._owners: dict[int, list[int]] = {}
         self._entries: list[tuple[int, int | None]] = []
         self._readers: dict[str, Callable[[Event], None]] = {
@@ -174,8 +182,13 @@ class NicReader:
         history = self._of(event["counter"], event["ns"])
         last = history.last
         anew = is_set and last is not None and values < (last.success, last.errors)
-        step = self._graph.event(*parents, None if anew or last is None else last.event)
-        count = Count(*values, step, event["ns"], cause)
+        causes = tuple(parent for parent in parents if parent is not None)
+        step = self._graph.event(*causes)
+        joined = self._graph.event(step, None if anew or last is None else last.joined)
+        more = values
+        if last is not None and not is_set:
+            more = (max(0, values[0] - last.success), max(0, values[1] - last.errors))
+        count = Count(*values, step, event["ns"], cause, more, causes, joined, is_set)
         history.take(count, anew)
         return count
 
@@ -201,15 +214,17 @@ class NicReader:
             place = operation.place if operation else ""
             count = self._step(event, values, Cause(text, place), (done,), source == "work")
             if operation is not None and source == "end":
-                operation.told.append((name, count.success))
+                operation.told.append((name, count))
         elif source == "arrival":
             came = self._came
             cause = Cause("what a peer wrote or sent")
             count = self._step(event, values, cause, (None if came is None else came.event,))
             if came is not None:
-                came.told.append((name, count.success))
+                came.told.append((name, count))
         elif source == "control":
-            count = self._step(event, values, Cause("firmware or pipeline"), (), bool(operands[0]))
+            told = Cause("firmware or pipeline")
+            count = self._step(event, values, told, (self._controlled,), bool(operands[0]))
+            self._controlled = count.event
             self._history.from_firmware.append((event["ns"], count.event))
         elif source == "word":
             self._word(event, values)
@@ -262,7 +277,13 @@ class NicReader:
         known = self._hosts.names.get((nic, sequence))
         if known is not None:
             program, step, place = known.program, known.step, known.place or place
-        fired = self._graph.event(armed, None if reached is None else reached.event)
+        fired = self._graph.event(armed)
+        cause = None
+        if reached is not None:
+            segment, at = reached
+            cause = segment[at].cause
+            seen = Observation(fired, segment, at, 0, 0, event["threshold"])
+            self._history.observations.append(seen)
         operation = Operation(
             nic,
             sequence,
@@ -278,7 +299,7 @@ class NicReader:
             program=program,
             step=step,
             place=place,
-            cause=None if reached is None else reached.cause,
+            cause=cause,
         )
         if event["completion"] >= 0:
             operation.completion = self._of(event["completion"], ns).name
@@ -328,8 +349,9 @@ class NicReader:
             event["imm_data"],
             event["bytes"],
             event["consumed"],
-            self._graph.event(),
+            self._graph.event(self._arrivals.get(event["qp"])),
         )
+        self._arrivals[event["qp"]] = came.event
         self._history.arrivals.append(came)
         if self._history.pairs.get(event["qp"], ("", 0, 0))[2] == 0:
             self._history.into_firmware.append((event["ns"], came.event))

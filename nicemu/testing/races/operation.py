@@ -30,13 +30,23 @@ class Cause:
 
 @dataclass(eq=False, slots=True)
 class Count:
-    """One step of a counter. The doorbell rings of one look of the NIC are a step each."""
+    """One step of a counter. The doorbell rings of one look of the NIC are a step each.
+
+    `more`: what it added to both values, or set them to. `causes`: the events that it comes after.
+    `joined`: an event that comes after this step and those before it.
+    """
 
     success: int
     errors: int
     event: int
     ns: int
     cause: Cause
+    more: tuple[int, int]
+    causes: tuple[int, ...]
+    joined: int
+    is_set: bool = False
+    enough: int | None = None
+    """Where others count in no order with it: the success value when all of them have."""
 
 
 @dataclass(eq=False, slots=True)
@@ -65,9 +75,9 @@ class Operation:
     cause: Cause | None = None
     completion: str = ""
     """The completion counter's name."""
-    told: list[tuple[str, int]] = field(default_factory=list)
-    """Counters that tell its end, and the success value they had with it."""
-    arrived: list[tuple[str, int]] = field(default_factory=list)
+    told: list[tuple[str, Count]] = field(default_factory=list)
+    """Counters that tell its end, and the step that did."""
+    arrived: list[tuple[str, Count]] = field(default_factory=list)
     """Counters at the peer that tell that its bytes are there, likewise."""
 
     @property

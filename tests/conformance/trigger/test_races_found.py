@@ -174,6 +174,28 @@ def test_a_landing_buffer_that_is_read_before_its_counter_was_observed_is_found(
 
 
 @RIGHT
+def test_one_of_two_ends_that_share_a_counter_tells_of_neither(world: World, right: bool) -> None:
+    nic = world.nic
+    local = nic.register(memory := nic.allocate((8192,)))
+    other = nic.connect("there")
+    data = other.private_data
+    go, done = nic.counters("go", "done")
+    with nic.program("two fetches") as program:
+        program.when(go >= 1).read(local[0:4096], world.remote(), then=done)
+        program.when(go >= 1).read(
+            local[4096:8192], other.span(data["address"], 4096, data["rkey"]), then=done
+        )
+    program.arm()
+    go.add()
+    done.wait(2 if right else 1)  # either may end first: they are on different queue pairs
+    memory.view("r", local[0:4096])
+    race = check(world, right, RaceKind.LANDING_NOT_OBSERVED)
+    if race is not None:
+        assert "`done.wait(2)`" in race.cure
+        assert "others count at `done` in no order with it" in race.cure
+
+
+@RIGHT
 def test_a_landing_buffer_that_is_reused_while_a_kernel_reads_it_is_found(world: World, right: bool) -> None:
     nic, stream = world.nic, world.simulation.stream()
     memory = nic.allocate((4096,))

@@ -61,5 +61,16 @@ def test_what_it_costs_in_entries() -> None:
 
 @pytest.mark.parametrize("counts", [(0, 1), (-1, 1), (5, 0)])
 def test_no_tokens_and_blocks_of_none_are_refused(counts: tuple[int, int]) -> None:
-    with pytest.raises(UsageError, match="both are 1 or more"):
+    with pytest.raises(UsageError, match=r"the number of .* is a whole number, 1 or more"):
         Granularity.blocks(*counts)
+
+
+@pytest.mark.parametrize("layers", [1.5, "3", True, None])
+def test_layers_are_counted_in_whole_numbers(layers: object) -> None:
+    with pytest.raises(UsageError, match="the number of layers or tokens is a whole number"):
+        Granularity.layers(layers)  # type: ignore[arg-type]
+
+
+def test_a_step_that_is_not_there_has_no_condition() -> None:
+    with pytest.raises(UsageError, match="the number of a step is a whole number, 0 to 1, not 99"):
+        Granularity.layers(2).condition(Numbered(), 99)

@@ -88,3 +88,25 @@ def test_a_kernel_that_fails_stops_what_stands_behind_it(loaded: Callable[[], An
     assert load_u64(doorbells.address) == 0, "a doorbell rang for work that failed"
     stream.launch("fill", value=2)
     assert stream.synchronize()[-1] == 4 * 16
+
+
+def test_an_addition_happens_once_it_is_carried_out(loaded: Callable[[], Any]) -> None:
+    stream = loaded()
+    doorbells = Backing.memfd("nicemu-test", 4096)
+    stream.add_value(doorbells, 8, 2)
+    stream.launch("fail")
+    stream.add_value(doorbells, 8, 100)
+    with pytest.raises(NicemuError, match="a kernel failed"):
+        stream.synchronize()
+    stream.add_value(doorbells, 8, 3)
+    stream.synchronize()
+    assert load_u64(doorbells.address + 8) == 5
+
+
+def test_what_stands_behind_a_wait_that_is_not_met_is_dropped_at_the_end(loaded: Callable[[], Any]) -> None:
+    stream = loaded()
+    doorbells = Backing.memfd("nicemu-test", 4096)
+    stream.wait_value(doorbells, 0, 1)
+    stream.add_value(doorbells, 8, 1)
+    stream.close()
+    assert load_u64(doorbells.address + 8) == 0

@@ -6,15 +6,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from functools import partial
 from math import inf, nan
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
 import pytest
 
-from nicemu.abi import DeferredWork, Limits, Opcode, RemoteSpan, Span, WorkRequest
+from nicemu.abi import (
+    DeferredWork,
+    Limits,
+    Opcode,
+    RemoteSpan,
+    Span,
+    TriggerTableFull,
+    Unsupported,
+    WorkRequest,
+)
 from nicemu.errors import ResourceError, UsageError
 from nicemu.firmware import Registry
-from nicemu.host import HostStream, Nic
+from nicemu.host import Granularity, HostStream, Nic
 from nicemu.nic import NicConfig
 from nicemu.run import Simulation
 
@@ -169,15 +179,134 @@ def test_a_closed_counter_is_not_taken_for_the_one_that_has_its_number_now(nic: 
     with nic.program("late") as program:
         program.when(a >= 1).add(a)
     a.close()
-    said = r"1 operation cannot be armed; nothing was \(step 0: counter 1 is closed, or another's"
-    with pytest.raises(UsageError, match=said):
-        program.arm()
     (b,) = nic.counters("b")
     assert b.index == a.index
+    with pytest.raises(UsageError, match="program late: counter a was closed"):
+        program.arm()
+    with pytest.raises(UsageError, match="program late: counter a was closed"):
+        program.window(1)
     for call in (a.add, lambda: a.set(1), a.read, lambda: a.wait(1), a.close, lambda: a.overflow):
         with pytest.raises(UsageError, match="counter a was closed"):
             call()
     assert b.read() == (0, 0)
+
+
+def test_nothing_is_written_about_a_counter_that_was_closed(nic: Nic) -> None:
+    a, b = nic.counters("a", "b")
+    before, local = a >= 1, nic.register(nic.allocate((64,)))
+    a.close()
+    (heir,) = nic.counters("heir")
+    assert heir.index == a.index
+    with nic.program("late") as program:
+        calls: list[Callable[[], object]] = [
+            lambda: a >= 1,
+            lambda: program.when(before),
+            lambda: program.when(b >= 1).add(a),
+            lambda: program.when(b >= 1).receive(local, 1, then=a),
+            lambda: nic.cancel_counter(a),
+            lambda: nic.register(nic.allocate((8,)), a),
+        ]
+    for call in calls:
+        with pytest.raises(UsageError, match="counter a was closed"):
+            call()
+    with pytest.raises(UsageError, match="counter a was closed"):
+        program.when(Granularity.layers(2).condition(a, 0))
+    assert program.work == []
+
+
+def test_work_for_a_queue_pair_that_was_disconnected_is_not_armed(world: Simulation, nic: Nic) -> None:
+    (a,) = nic.counters("a")
+    world.nics["far"].load_firmware(Registry(connect=lambda card, connection: {}), world.clock.now_ns())
+    peer, span = nic.connect("far"), nic.register(nic.allocate((8,)))
+    with nic.program("late") as program:
+        program.when(a >= 9).add(a)
+        program.when(a >= 1).write(span, peer.span(0, 8, 1))
+    nic.disconnect(peer)
+    said = rf"2 operations cannot be armed; nothing was \(step 1: queue pair {peer.qp_num} is closed"
+    for arm in (program.arm, lambda: program.window(1)):
+        with pytest.raises(UsageError, match=said):
+            arm()
+
+
+def test_an_event_that_was_never_opened_is_not_armed(nic: Nic) -> None:
+    (a,) = nic.counters("a")
+    with nic.program("events") as program:
+        program.when(a >= 1).event(nic.event("known"))
+        program.when(a >= 1).event(4242)
+    with pytest.raises(UsageError, match=r"step 1: event 4242 is not open; nic\.event\(name\)"):
+        program.arm()
+
+
+def test_a_closed_nic_arms_nothing_however_long_the_program_is(nic: Nic) -> None:
+    nic.counters("a")
+    nic.close()
+    for calls in (
+        lambda: nic.arm([_ADD, _ADD]),
+        lambda: nic.arm_window([_ADD], 1),
+        lambda: nic.post(1, _SEND),
+    ):
+        with pytest.raises(UsageError, match="near was closed; open it again"):
+            calls()
+
+
+def test_a_unit_compares_greater_or_equal_and_nothing_else(nic: Nic) -> None:
+    a, b = nic.counters("a", "b")
+    calls: list[Any] = [lambda: a > 3, lambda: a < 3, lambda: a <= 3, lambda: a > 3]
+    for call in calls:
+        with pytest.raises(UsageError, match="write `a >= 3`"):
+            call()
+    both: list[Any] = [lambda: (a >= 1) & (b >= 1), lambda: (a >= 1) | (b >= 1)]
+    for call in both:
+        with pytest.raises(UsageError, match=r"let each add to a third counter.*when\(both >= 2\)"):
+            call()
+    with pytest.raises(UsageError, match="a threshold is a whole number, 0 or more, of 64 bits"):
+        a >= 1 << 64  # noqa: B015
+
+
+def test_a_write_back_needs_one_count_more_than_its_operation(world: Simulation) -> None:
+    with Nic(world.open_nic("slingshot")) as nic:
+        (a,) = nic.counters("a")
+        with (
+            nic.program("last") as program,
+            pytest.raises(UsageError, match=r"write_back=True takes an entry"),
+        ):
+            program.when(a >= (1 << 48) - 1).send(_SPAN, 1, write_back=True)
+        assert program.work == []
+
+
+def test_a_wait_that_finds_no_slot_says_that_it_takes_one(world: Simulation) -> None:
+    with Nic(world.open_nic("slingshot")) as nic:
+        (a,) = nic.counters("a")
+        a.add()
+        nic.arm([DeferredWork(a.index, 9, Opcode.COUNTER_ADD, target=a.index, value=1)] * nic.slots_free)
+        a.wait(1)
+        with pytest.raises(
+            TriggerTableFull, match="a wait takes a trigger slot with cassini, and none is free"
+        ):
+            a.wait(2)
+
+
+def test_windows_are_closed_also_where_armed_work_cannot_be_cancelled_by_itself(world: Simulation) -> None:
+    with Nic(world.open_nic("slingshot")) as nic:
+        (a,) = nic.counters("a")
+        with nic.program("both ways") as program:
+            program.when(a >= 5).add(a)
+        program.arm()
+        program.window(1)
+        with pytest.raises(Unsupported, match=r"cancel all with nic\.flush\(\)"):
+            program.cancel()
+        assert nic.flush() == 1, "what the window had was left"
+
+
+def test_a_counter_of_another_handle_of_one_nic_is_said_to_be_that(world: Simulation, nic: Nic) -> None:
+    (a,) = nic.counters("a")
+    with Nic(world.open_nic("near")) as again:
+        (b,) = again.counters("b")
+        with (
+            nic.program("mixed") as program,
+            pytest.raises(UsageError, match="b is of another handle of near"),
+        ):
+            program.when(a >= 1).add(b)
 
 
 def test_counters_are_allocated_all_or_none() -> None:
@@ -276,6 +405,7 @@ def test_memory_is_registered_before_it_is_named(world: Simulation, nic: Nic) ->
         (lambda nic: nic.completions.wait(1025), "how many completions is a whole number, 1 to 1024"),
         (lambda nic: nic.counters("a", remote="no"), "remote is True or False"),
         (lambda nic: nic.counters("a")[0].trigger_after("x"), "'x' is no stream"),
+        (lambda nic: nic.counters("a")[0].trigger_after(SimpleNamespace(store=1, wait_value=2)), "no stream"),
         (lambda nic: nic.counters("a")[0].wait_on(None, 1), r"None is no stream .* CudaStream\(stream\)"),
         (lambda nic: nic.counters("a")[0].follow("x"), "'x' is no registered local memory"),
         (lambda nic: nic.counters("a")[0].close(force="yes"), "force is True or False"),

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nicemu.abi import Limits
+from nicemu.abi import DeferredWork, Limits, Opcode
 from nicemu.errors import NicemuError, UsageError
 from nicemu.host import Counter, Nic
 from nicemu.nic import NicConfig
@@ -66,12 +66,13 @@ def test_what_cannot_be_armed_is_refused_also_behind_the_window(world: Simulatio
         layer, done = nic.counters("layer", "done")
         (gone,) = nic.counters("gone")
         gone.close()
-        with nic.program("last is wrong") as program:
-            program.when(layer >= 1).add(done)
-            program.when(layer >= 2).add(done)
-            program.when(layer >= 3).add(gone)
+        targets = (done.index, done.index, gone.index)
+        work = [
+            DeferredWork(layer.index, number, Opcode.COUNTER_ADD, target=target, value=1)
+            for number, target in enumerate(targets, 1)
+        ]
         with pytest.raises(UsageError, match="an operation of the program cannot be armed: invalid"):
-            program.window(2)
+            nic.arm_window(work, 2)
         assert in_use(world) == 0
         layer.add(3)
         assert done.success == 0

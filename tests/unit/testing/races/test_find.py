@@ -61,17 +61,79 @@ def test_who_has_seen_the_completion_counter_comes_after_the_operation(
     assert len(logs.kinds()) == kinds
 
 
-def test_who_has_seen_one_of_two_ends_comes_after_that_one_alone(logs: HandMade) -> None:
+@pytest.mark.parametrize(
+    ("other", "seen", "mine", "its"),
+    [(2, 1, 1, 1), (2, 2, 0, 0), (1, 1, 0, 1)],
+    ids=["two queue pairs, one end", "two queue pairs, both ends", "one queue pair, one end"],
+)
+def test_who_has_seen_one_end_knows_whose_only_if_the_ends_have_an_order(
+    logs: HandMade, other: int, seen: int, mine: int, its: int
+) -> None:
     logs.arm(0, 1)
     logs.add(1)
-    for sequence, qp, pieces in ((0, 1, [[0x1000, 32, 7]]), (1, 2, [[0x1020, 32, 7]])):
+    for sequence, qp, pieces in ((0, 1, [[0x1000, 32, 7]]), (1, other, [[0x1020, 32, 7]])):
         logs.fire(sequence, qp=qp, pieces=pieces)
         logs.end(sequence, sequence + 1)
+    logs.seen(2, seen)
+    logs.access("w", 0, 32)
+    assert logs.kinds() == ["source_overwritten"] * mine
+    logs.access("w", 32, 32)
+    races = logs.report().races
+    assert len(races) == mine + its
+    shared = [race for race in races if "others count at `done`" in race.cure]
+    assert len(shared) == (len(races) if other == 2 else 0)
+    assert all("`done.wait(2)`" in race.cure for race in races)
+
+
+def test_an_end_that_comes_after_the_look_was_not_what_was_seen(logs: HandMade) -> None:
+    logs.arm(0)
+    logs.add(1)
+    logs.fire(0, pieces=[[0x1000, 32, 7]])
+    logs.end(0, 1)
     logs.seen(2, 1)
+    logs.arm(1)
+    logs.add(2)
+    logs.fire(1, threshold=2, qp=2, pieces=[[0x1020, 32, 7]])
+    logs.end(1, 2)
     logs.access("w", 0, 32)
     assert logs.kinds() == []
-    logs.access("w", 32, 32)
+
+
+def test_what_hangs_on_an_order_that_is_none_has_none(logs: HandMade) -> None:
+    """Operation 2 fires at one of two ends, so its own end tells of neither."""
+    logs.on_nic("counter", counter=3, name="later")
+    logs.arm(0, 1, 2)
+    logs.add(1)
+    logs.fire(0, pieces=[[0x1000, 32, 7]])
+    logs.fire(1, qp=2, pieces=[])
+    logs.end(0, 1)
+    logs.fire(2, qp=3, trigger=2, completion=3, pieces=[])
+    logs.end(1, 2)
+    logs.on_nic("end", sequence=2, status=0)
+    logs.count(3, 1, "end", 2)
+    logs.seen(3, 1)
+    logs.access("w", 0, 32)
     assert logs.kinds() == ["source_overwritten"]
+
+
+def test_two_streams_that_ring_one_counter_are_both_needed_only_at_the_sum(logs: HandMade) -> None:
+    for threshold, kinds in ((2, []), (1, ["source_overwritten", "source_not_ready"])):
+        logs = HandMade()
+        logs.arm(0)
+        for stream in (0, 1):
+            logs.submit("w", stream, 32 * stream, 32)
+            logs.ring(1, stream, cell=1 + stream)
+            logs.count(1, 1 + stream, "doorbell", 1, 1 + stream, 1)
+        logs.fire(0, threshold=threshold)
+        assert sorted(logs.kinds()) == sorted(kinds), threshold
+
+
+def test_a_wake_up_of_a_host_that_waits_is_no_operation_that_was_seen(logs: HandMade) -> None:
+    logs.arm(0)
+    logs.add(1)
+    logs.fire(0)
+    logs.fire(1, opcode="WRITE_BACK", pieces=[], qp=0, completion=-1)
+    assert logs.report().operations == 1
 
 
 def test_the_end_of_a_later_operation_of_a_queue_pair_tells_that_of_an_earlier_one(logs: HandMade) -> None:
