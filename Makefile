@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test rxe check types lint format bench wheel clean
+.PHONY: help setup demo test rxe interop check types lint format bench wheel clean
 
 BIN := .venv/bin
 RXE_ENV := --env NICEMU_RXE=required --env NICEMU_JIT=0 --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
@@ -19,12 +19,16 @@ setup: .venv/.with-tools ## Make .venv with nicemu and what its developers use
 demo: .venv/.with-nicemu ## Run the main job
 	$(BIN)/nicemu demo
 
-test: .venv/.with-tools ## Run all tests
+test: .venv/.with-tools ## Run all tests but those against other kernels, which are rxe and interop
 	$(BIN)/nicemu compile-datapath
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m "not interop"
 
 rxe: .venv/.with-tools ## Run the tests on SoftRoCE, in a guest where this machine's kernel has none (OPTIONS="-k name")
 	$(BIN)/nicemu vm run --only-if-needed $(RXE_ENV) -- python -m pytest -q -m rxe $(RXE_PYTEST) tests/rxe $(OPTIONS)
+
+interop: .venv/.with-tools ## Run the tests of our RoCEv2 engine against a guest's kernel rxe (OPTIONS="-k name")
+	$(BIN)/nicemu compile-datapath
+	$(BIN)/python -m pytest -q -m interop tests/interop $(OPTIONS)
 
 check: lint types test wheel ## Run all that a change must pass
 

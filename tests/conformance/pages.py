@@ -16,6 +16,7 @@ PAGES = (
     "docs/topology.md",
     "docs/libfabric.md",
     "docs/softroce.md",
+    "docs/wire.md",
     "docs/nvme.md",
     "docs/races.md",
     "docs/testing.md",

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu wire`: what passes on an interface, or on a cable between two ports, as a file for Wireshark."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from nicemu.errors import UsageError
+
+from .show import JSON_OPTION, print_json
+
+if TYPE_CHECKING:
+    from nicemu.fabric import Cable, CapturedFrame, PacketCapture, PcapngWriter, Port
+
+PROGRESS_S = 1.0
+RETRY_S = 0.001
+
+
+@click.group()
+def wire() -> None:
+    """Look at frames on their way."""
+
+
+@wire.command()
+@click.argument("first", metavar="INTERFACE|PORT")
+@click.argument("second", metavar="[PORT]", required=False)
+@click.option("--out", type=click.Path(path_type=Path, allow_dash=True), help="A pcapng file; - is stdout.")
+@click.option("--print", "prints", is_flag=True, help="One line a RoCEv2 packet.")
+@click.option("--for", "seconds", type=click.FloatRange(min=0), help="How many seconds.")
+@click.option("--count", type=click.IntRange(min=1), help="How many frames.")
+@JSON_OPTION
+def capture(
+    first: str,
+    second: str | None,
+    out: Path | None,
+    prints: bool,
+    seconds: float | None,
+    count: int | None,
+    as_json: bool,
+) -> None:
+    """Capture what passes, until --for, --count or Ctrl-C.
+
+    \b
+    nicemu wire capture eth1 --out eth1.pcapng
+    nicemu wire capture lo --print --count 20
+    nicemu wire capture eth1 --out - | wireshark -k -i -
+
+    Of an INTERFACE every frame is seen, in and out (as root). Two PORTs are joined by a cable, which is
+    captured; a PORT is tap:NAME, packet:INTERFACE, or two paths LOCAL,REMOTE of UNIX datagram sockets, as
+    `nicemu vm run --link` has them.
+    """
+    to_stdout = out is not None and str(out) == "-"
+    if out is None and not prints:
+        raise UsageError("nothing to do with what is captured: --out FILE, --print, or both")
+    if to_stdout and (prints or as_json):
+        raise UsageError("the capture goes to stdout, so nothing else can be printed there")
+    with ExitStack() as stack, _until_interrupted() as interrupted:
+        source = _source(first, second)
+        stack.callback(source.close)
+        run = _Run(source, prints, count, stack, out)
+        click.echo(f"capturing {' = '.join(source.interfaces)}", err=True)
+        run.until(interrupted, seconds)
+    run.tell(out, as_json)
+
+
+class _Run:
+    """A capture: frames go to the file and the lines, and are counted."""
+
+    def __init__(
+        self,
+        source: PacketCapture | Cable,
+        prints: bool,
+        count: int | None,
+        stack: ExitStack,
+        out: Path | None,
+    ) -> None:
+        self._source, self._prints, self._limit = source, prints, count
+        self._counts = {"frames": 0, "rocev2": 0, "wrong_icrc": 0, "bytes": 0}
+        self._dropped = 0
+        self._file: BinaryIO | None = None
+        self._writer: PcapngWriter | None = None
+        self._shows_progress = sys.stderr.isatty() and not prints
+        if out is not None:
+            self._file = _opened(out, stack)
+            self._writer = _writer(self._file)
+            for name in source.interfaces:
+                self._writer.add_interface(name)
+
+    def until(self, interrupted: int, seconds: float | None) -> None:
+        """Capture until the descriptor is readable, the time is over or there are enough frames."""
+        end = None if seconds is None else time.monotonic() + seconds
+        told = time.monotonic()
+        while not self._has_enough():
+            now = time.monotonic()
+            if end is not None and now >= end:
+                break
+            timeouts = [PROGRESS_S, *([RETRY_S] if self._source.waits else [])]
+            timeouts += [] if end is None else [end - now]
+            ready, _, _ = select.select([interrupted, *self._source.filenos()], [], [], min(timeouts))
+            self._take(self._source.receive())
+            if interrupted in ready:
+                break
+            if self._shows_progress and now - told >= PROGRESS_S:
+                told = now
+                click.echo(f"\r{self._summary()}", err=True, nl=False)
+        if self._shows_progress:
+            click.echo("\r", err=True, nl=False)
+        statistics = self._source.statistics()
+        self._dropped = sum(dropped for _, dropped in statistics)
+        if self._writer is not None and self._file is not None:
+            for number, (received, dropped) in enumerate(statistics):
+                self._writer.write_statistics(number, time.time_ns(), received, dropped)
+            self._file.flush()
+
+    def tell(self, out: Path | None, as_json: bool) -> None:
+        """Say what was captured."""
+        if as_json:
+            print_json({"file": str(out) if out else None, **self._counts, "dropped": self._dropped})
+        else:
+            click.echo(f"{f'{out}: ' if out else ''}{self._summary()}, {self._dropped:,} lost", err=True)
+
+    def _has_enough(self) -> bool:
+        return self._limit is not None and self._counts["frames"] >= self._limit
+
+    def _take(self, frames: list[CapturedFrame]) -> None:
+        from .packet_line import packet_line
+
+        for frame in frames:
+            if self._has_enough():
+                break
+            self._counts["frames"] += 1
+            self._counts["bytes"] += frame.original_bytes
+            if self._writer is not None:
+                self._writer.write(
+                    frame.interface, frame.time_ns, frame.data, frame.original_bytes, outbound=frame.outbound
+                )
+            found = packet_line(frame.data, frame.time_ns)
+            if found is not None:
+                self._counts["rocev2"] += 1
+                self._counts["wrong_icrc"] += not found[1]
+                if self._prints:
+                    click.echo(found[0])
+        if frames and self._file is not None:
+            self._file.flush()
+
+    def _summary(self) -> str:
+        counts = self._counts
+        wrong = f" ({counts['wrong_icrc']:,} with a wrong ICRC)" if counts["wrong_icrc"] else ""
+        return f"{counts['frames']:,} frames, {counts['bytes']:,} bytes, {counts['rocev2']:,} RoCEv2{wrong}"
+
+
+def _source(first: str, second: str | None) -> PacketCapture | Cable:
+    from nicemu.fabric import Cable, PacketCapture
+
+    if second is not None:
+        with ExitStack() as stack:
+            ends = []
+            for text in (first, second):
+                ends.append(_port(text))
+                stack.callback(ends[-1].close)
+            stack.pop_all()
+            return Cable(*ends)
+    kind, _, name = first.rpartition(":")
+    if "," in first or kind not in ("", "packet"):
+        raise UsageError(f"{first} is a port: name the port that its cable leads to, too")
+    return PacketCapture(name)
+
+
+def _port(text: str) -> Port:
+    from nicemu.fabric import DatagramPort, PacketPort, TapPort
+
+    kind, _, name = text.partition(":")
+    if kind == "tap":
+        return TapPort(name)
+    if kind == "packet":
+        return PacketPort(name)
+    local, comma, remote = text.partition(",")
+    if not comma or not local or not remote:
+        raise UsageError(f"{text!r} is no port: write tap:NAME, packet:INTERFACE, or LOCAL,REMOTE (paths)")
+    return DatagramPort((Path(local), Path(remote)))
+
+
+def _opened(out: Path, stack: ExitStack) -> BinaryIO:
+    if str(out) == "-":
+        return sys.stdout.buffer
+    try:
+        return stack.enter_context(open(out, "wb"))
+    except OSError as error:
+        raise UsageError(f"{out} cannot be written: {error.strerror}") from error
+
+
+def _writer(file: BinaryIO) -> PcapngWriter:
+    from nicemu.fabric import PcapngWriter
+
+    return PcapngWriter(file)
+
+
+@contextmanager
+def _until_interrupted() -> Iterator[int]:
+    """Have Ctrl-C and SIGTERM make a descriptor readable, which is given, instead of ending this process."""
+    ended = os.eventfd(0, os.EFD_CLOEXEC)
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(number, lambda *_: os.eventfd_write(ended, 1)) for number in numbers]
+    try:
+        yield ended
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+        os.close(ended)

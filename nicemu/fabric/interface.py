@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A network interface of this machine, as its kernel tells and sets it.
+
+Source: netdevice(7).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import socket
+import struct
+
+from nicemu.errors import UsageError
+
+ARPHRD_ETHERNET, ARPHRD_LOOPBACK = 1, 772
+_GET_FLAGS, _SET_FLAGS, _SET_MTU, _GET_ADDRESS = 0x8913, 0x8914, 0x8922, 0x8927
+_UP = 1
+_NAME_BYTES = 16
+_REQUEST_BYTES = 40
+
+
+def packed_name(name: str) -> bytes:
+    """Return an interface's name as the kernel takes it.
+
+    Raises: UsageError for what is no name.
+    """
+    encoded = name.encode()
+    if not 0 < len(encoded) < _NAME_BYTES or b"/" in encoded or b"\0" in encoded:
+        raise UsageError(f"{name!r} is no name of an interface; it has 1 to {_NAME_BYTES - 1} letters")
+    return encoded
+
+
+def require_ethernet(name: str) -> bool:
+    """Return whether an interface is the loopback interface; its frames have Ethernet headers in any case.
+
+    Raises: UsageError if there is no such interface, or its frames have none.
+    """
+    request = struct.pack(f"{_NAME_BYTES}s24x", packed_name(name))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            answer = fcntl.ioctl(asked, _GET_ADDRESS, request)
+        except OSError as error:
+            names = ", ".join(sorted(name for _, name in socket.if_nameindex()))
+            raise UsageError(f"there is no interface {name!r} ({error.strerror}); here are {names}") from None
+    (kind,) = struct.unpack_from("H", answer, _NAME_BYTES)
+    if kind not in (ARPHRD_ETHERNET, ARPHRD_LOOPBACK):
+        raise UsageError(f"{name} carries no Ethernet frames (its hardware type is {kind}, not 1)")
+    return bool(kind == ARPHRD_LOOPBACK)
+
+
+def bring_up(name: str, mtu_bytes: int) -> None:
+    """Give an interface its MTU (bytes of an IP packet) and switch it on.
+
+    Raises: PermissionError; UsageError if the kernel refuses the MTU.
+    """
+    packed = packed_name(name)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            fcntl.ioctl(asked, _SET_MTU, struct.pack(f"{_NAME_BYTES}si20x", packed, mtu_bytes))
+        except PermissionError:
+            raise
+        except OSError as error:
+            raise UsageError(f"{name} takes no MTU of {mtu_bytes} bytes: {error.strerror}") from None
+        answer = fcntl.ioctl(asked, _GET_FLAGS, bytes(packed).ljust(_REQUEST_BYTES, b"\0"))
+        (flags,) = struct.unpack_from("H", answer, _NAME_BYTES)
+        fcntl.ioctl(asked, _SET_FLAGS, struct.pack(f"{_NAME_BYTES}sH22x", packed, flags | _UP))
