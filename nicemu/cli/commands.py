@@ -36,6 +36,7 @@ COMMANDS = {
     "vm": LazyCommand(
         "nicemu.cli.vm:vm", "Run a command in a guest whose kernel has SoftRoCE; list its packages."
     ),
+    "wire": LazyCommand("nicemu.cli.wire:wire", "Capture what passes on an interface, or between two ports."),
     "nic-process": LazyCommand("nicemu.cli.processes:nic_process", "Be one NIC.", hidden=True),
     "stream-process": LazyCommand("nicemu.cli.processes:stream_process", "Be one stream.", hidden=True),
     "compile-datapath": LazyCommand("nicemu.cli.processes:compile_datapath", "Fill the cache.", hidden=True),

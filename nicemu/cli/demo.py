@@ -24,7 +24,10 @@ STORAGE = ["storage0", "storage1"]
 
 @click.command()
 @click.option(
-    "--fabric", type=click.Choice(["direct", "udp", "shm"]), default=None, help="What carries RDMA."
+    "--fabric",
+    metavar="FABRIC",
+    default=None,
+    help="What carries RDMA: direct, udp, shm, or verbs:DEVICE, an RDMA device such as verbs:rxe0.",
 )
 @click.option(
     "--pcap", type=click.Path(file_okay=False, path_type=Path), help="Leave captures in this folder."

@@ -23,7 +23,7 @@ _COLUMNS = ("nic", "topology", "pid", "program", "firmware", "p4runtime", "probl
 @click.option(
     "--fabric",
     metavar="FABRIC",
-    help="What joins the NICs, instead of what the topology says: direct, udp, shm.",
+    help="What joins the NICs, instead of what the topology says: direct, udp, shm, verbs:DEVICE.",
 )
 @click.option(
     "--pcap",

@@ -15,6 +15,7 @@ from .device import SmartNic
 from .effects import Effect, PerformIo, SendFrames
 from .footprint import Footprint, Step, Thing, Use, are_independent, makes_for, order_matters
 from .interrupts import STORAGE_VECTOR, CountedInterrupt
+from .outside_work import OutsideWork
 from .owner import MAX_PACKET_BYTES, Owner
 from .peering import attach, detach, make_inbox, map_backing, shared_backings, unmap_backing
 from .queue_pairs import Peer
@@ -35,6 +36,7 @@ __all__ = [
     "NamespaceConfig",
     "NicConfig",
     "NicSteps",
+    "OutsideWork",
     "Owner",
     "Peer",
     "PerformIo",

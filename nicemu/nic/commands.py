@@ -193,7 +193,7 @@ def _post_receives(arena: Arena, owner: Int, base: Int, count: Int) -> Int:
         record.options |= np.uint8(1)
         if status == 0 and record.opcode != _RECV:
             status = _INVALID
-        if status == 0 and arena.rdma.queue_pairs[np.int64(record.qp)].kind == KIND_PORT:
+        if status == 0 and arena.rdma.queue_pairs[np.int64(record.qp)].kind >= KIND_PORT:
             if up_full(arena):
                 status = _AGAIN
             elif post_receive(arena, np.int64(record.qp), record):

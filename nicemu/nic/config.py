@@ -10,7 +10,7 @@ from nicemu.abi import Limits, registers
 from nicemu.errors import UsageError
 from nicemu.timing import Timings
 
-TRANSPORTS = ("direct", "port")
+TRANSPORTS = ("direct", "port", "verbs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,9 +25,9 @@ class NamespaceConfig:
 
 @dataclass(frozen=True, slots=True)
 class NicConfig:
-    """One NIC. `transport` says what carries RDMA to its peers: "direct" (a copy on this machine) or "port"
-    (RoCEv2 frames). `spin_us` is how long the datapath spins after an event before it naps, up to
-    `nap_us`."""
+    """One NIC. `transport` says what carries RDMA to its peers: "direct" (a copy on this machine), "port"
+    (RoCEv2 frames) or "verbs" (an RDMA device outside). `spin_us` is how long the datapath spins after an
+    event before it naps, up to `nap_us`."""
 
     name: str
     ip: str

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import gc
-import os
 import random
 import weakref
 from collections import Counter, deque
@@ -29,19 +27,22 @@ from nicemu.hot import interpreted
 from nicemu.nvme import OutsideController
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import Engine
-from nicemu.rdma import RoceEngine, close_queues
+from nicemu.rdma import OutsideTransport, RoceEngine, close_queues
 from nicemu.trigger import TriggerUnit
 
 from . import datapath, firing
 from .arena import FIRMWARE, STAT_NAMES, new_arena
 from .card import FirmwareCard
+from .carriers import carrier_of
 from .config import NicConfig
 from .connections import Connections
 from .control import ControlRings, Record
 from .control_work import ControlWork
+from .descriptors import collect_if_many, gone
 from .effects import Effect, PerformIo, SendFrames
 from .memory import NicMemory, RegionAccess
 from .notes import DRAIN_NS, Notes
+from .outside_work import OutsideWork
 from .owner import Owner
 from .packets import PacketPath
 from .port_transport import PortTransport
@@ -56,24 +57,6 @@ LIVE_ROUNDS = 64
 """Rounds of a live control side before its driver looks after sockets again, should firmware never rest."""
 
 
-MANY_NICS = 32
-"""So many NICs have some 300 descriptors; select(2) takes none from 1024 on."""
-_nics = {"alive": 0, "many": MANY_NICS}
-
-
-def _collect_if_many() -> None:
-    """NICs refer to their parts and back, and have descriptors: do not leave many to the collector's time."""
-    if _nics["alive"] >= _nics["many"]:
-        gc.collect()
-        _nics["many"] = max(MANY_NICS, 2 * _nics["alive"])
-    _nics["alive"] += 1
-
-
-def _gone(eventfd: int) -> None:
-    _nics["alive"] -= 1
-    os.close(eventfd)
-
-
 class SmartNic:
     """One emulated NIC. The caller brings time and memory, and moves effects.
 
@@ -84,6 +67,7 @@ class SmartNic:
     alone.
     `compiled=False` runs the datapath's source without the JIT. `guard` brackets every firmware step.
     `controller`: an NVMe controller outside, in whose reach NIC memory then lies, instead of the NIC's own.
+    `transport`: an RDMA device outside, which a NIC has whose config says "verbs".
     """
 
     def __init__(
@@ -95,6 +79,7 @@ class SmartNic:
         compiled: bool = True,
         guard: Callable[[], AbstractContextManager[object]] = nullcontext,
         controller: OutsideController | None = None,
+        transport: OutsideTransport | None = None,
     ) -> None:
         self.config = config
         self.now_ns = now_ns
@@ -102,9 +87,9 @@ class SmartNic:
         self.public = Backing.memfd(f"nicemu-public-{config.name}", registers.PUBLIC_BYTES)
         self.unit = TriggerUnit(config.limits, compiled)
         self.unit.allocate(owner=FIRMWARE)  # number 0 stays unused, as on Cassini
-        _collect_if_many()
+        collect_if_many()
         self.arena = new_arena(self.unit, self.public)
-        weakref.finalize(self, _gone, int(self.arena.link[0].eventfd))
+        weakref.finalize(self, gone, int(self.arena.link[0].eventfd))
         self.rings = ControlRings(self.arena)
         self.rings.live = live
         self.held = False
@@ -123,10 +108,13 @@ class SmartNic:
         self.start_error = ""
         self.fault_log: deque[str] = deque(maxlen=32)
         self.regions = RegionAccess(self.memory)
-        self.roce = RoceEngine(self.regions, config.mac, config.ip, rng, self.drops)
-        self.queue_pairs = QueuePairs(config, self.arena, self.unit, self.roce, rng)
+        self.roce = RoceEngine(self.arena.rdma, config.mac, config.ip, rng, self.drops, compiled=compiled)
+        carrier = carrier_of(config, self.roce, transport)
+        self.queue_pairs = QueuePairs(config, self.arena, self.unit, carrier, rng)
         self.notes = Notes(self.arena, self.queue_pairs)
-        self.transport = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
+        own = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
+        self.outside = OutsideWork.of(self, transport)
+        self.transport = self.outside or own
         self.storage = Storage.of(self, controller) if config.namespaces else None
         self.memory.keep()
         self.arena.link["has_storage"] = self.storage is not None
@@ -146,10 +134,10 @@ class SmartNic:
         self.now_ns = now_ns
         for frame in frames:
             self.trace("port", "received", {"bytes": len(frame), "roce": roce})
-            if roce:
-                self.roce.on_frame(frame, now_ns)
-            else:
+            if not roce:
                 self.packets.match(bytes(frame))
+        if roce:
+            self.roce.on_frames(frames, now_ns)
         self.settle()
 
     def on_doorbell(self, owner: int, cell: int, value: int, now_ns: int) -> None:
@@ -195,6 +183,7 @@ class SmartNic:
         """When `on_timer` wants to be called."""
         deadlines = [self.scheduler.next_deadline_ns(), self.roce.next_deadline_ns()]
         deadlines.append(self.windows.next_deadline_ns())
+        deadlines.append(self.outside.next_deadline_ns(self.now_ns) if self.outside else None)
         if self.notes.wanted and self.rings.live:
             deadlines.append(self.now_ns + DRAIN_NS)
         if self.storage is not None:

@@ -150,7 +150,7 @@ def _fire_receive(arena: Arena, slot: Int) -> Flag:
     record = arena.trigger.slots[slot]
     qp = np.int64(record.qp)
     pair = arena.rdma.queue_pairs[qp]
-    is_port = pair.kind == KIND_PORT
+    is_port = pair.kind >= KIND_PORT
     if up_full(arena):
         return False
     opcode = np.int64(record.opcode)
@@ -230,7 +230,7 @@ def _carry_out(arena: Arena, slot: Int) -> Flag:
         length += np.uint64(record.sge0_length)
     if record.sge_count > 1:
         length += np.uint64(record.sge1_length)
-    if pair.state == _READY_TO_SEND and pair.kind == KIND_PORT and opcode != _TAGGED_SEND:
+    if pair.state == _READY_TO_SEND and pair.kind >= KIND_PORT and opcode != _TAGGED_SEND:
         if up_full(arena):
             return False
         _take(arena, slot)

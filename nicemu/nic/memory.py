@@ -36,7 +36,7 @@ class NicMemory:
     `on_backing(index, backing)` is called when peers have to map a new backing, before any region lies in it,
     and
     `on_removed(index)` when they have to forget it; a number in `quarantined` is not used again before they
-    did.
+    did. `on_registered(region, raw address)` and `on_deregistered(key)` tell of regions.
     """
 
     def __init__(
@@ -46,6 +46,8 @@ class NicMemory:
         self.table = MemoryRegionTable(int(state.public[0]) + registers.REGION_TABLE, rng)
         self.on_backing: Callable[[int, Backing], None] = lambda index, backing: None
         self.on_removed: Callable[[int], None] = lambda index: None
+        self.on_registered: Callable[[MemoryRegion, int], None] = lambda region, address: None
+        self.on_deregistered: Callable[[int], None] = lambda key: None
         self.pieces: dict[int, Piece] = {}
         self.quarantined: set[int] = set()
         self._state = state
@@ -113,18 +115,27 @@ class NicMemory:
     ) -> MemoryRegion:
         """Register memory that `owner` brought (or the NIC's own, for the firmware).
 
-        Raises: UsageError if the range is not one piece of memory of that owner.
+        Raises: UsageError if the range is not one piece of memory of that owner, ResourceError if it cannot
+        be registered.
         """
         window = self.space.find(address, length_bytes)
         piece = next(piece for piece in self.pieces.values() if piece.window is window)
         if piece.owner != owner:
             raise UsageError(f"memory at {address:#x} belongs to another process")
         offset = address - window.bus_address
-        return self.table.register(pd, address, length_bytes, access, piece.index, offset, counter)
+        region = self.table.register(pd, address, length_bytes, access, piece.index, offset, counter)
+        try:
+            self.on_registered(region, window.backing.address + offset)
+        except ResourceError:
+            self.table.deregister(region.key)
+            raise
+        return region
 
     def deregister(self, key: int) -> MemoryRegion:
         """Take a key back."""
-        return self.table.deregister(key)
+        region = self.table.deregister(key)
+        self.on_deregistered(key)
+        return region
 
 
 def _bar(fabric: AddressSpace, memory_bytes: int) -> Backing:

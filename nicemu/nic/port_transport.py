@@ -16,13 +16,15 @@ from .control import ControlRings, Record
 from .memory import NicMemory
 from .queue_pairs import QueuePairs
 
-_OPCODE_OF = {
+_TOLD_AS = {
     ArrivalKind.WRITE: Opcode.RDMA_WRITE,
     ArrivalKind.WRITE_WITH_IMM: Opcode.RDMA_WRITE_WITH_IMM,
     ArrivalKind.SEND: Opcode.SEND,
     ArrivalKind.SEND_WITH_IMM: Opcode.SEND_WITH_IMM,
     ArrivalKind.ATOMIC: Opcode.FETCH_ADD,
 }
+_OPCODE_OF = [_TOLD_AS.get(kind) for kind in ArrivalKind]
+"""By the kind of an ARRIVED record."""
 _NATIVE = {
     AtomicOperation.SUM: Opcode.FETCH_ADD,
     AtomicOperation.COMPARE_SWAP: Opcode.COMPARE_SWAP,
@@ -86,30 +88,23 @@ class PortTransport:
             if not waiting or qp not in self._queue_pairs.numbers:
                 del self._waiting[qp]
         self._frames += self._roce.take_frames()
-        completions = self._roce.take_completions()
-        for completion in completions:
-            self.completed(completion.context, completion.qp_num, completion.status, completion.byte_len)
-        arrivals = self._roce.take_arrivals()
-        for arrival in arrivals:
-            opcode = _OPCODE_OF.get(arrival.kind)
+        ended = self._roce.take_ended().tolist()
+        for context, _, byte_len, qp, status, _ in ended:
+            self.completed(context, qp, VerbsStatus(status), byte_len)
+        arrived = self._roce.take_arrived().tolist()
+        for byte_len, wr_id, rkey, imm_data, qp, kind, _ in arrived:
+            opcode = _OPCODE_OF[kind]
             if opcode is None:
                 continue
-            counter = self._memory.table.counters.get(arrival.rkey, -1) + 1 if arrival.rkey else 0
+            counter = self._memory.table.counters.get(rkey, -1) + 1 if rkey else 0
             has_imm = opcode is Opcode.RDMA_WRITE_WITH_IMM
             if not counter and opcode not in _SENDS and not has_imm:
                 continue  # a plain write or atomic that nobody counts
-            implicit = self._arena.rdma.queue_pairs[arrival.qp_num].options & FLAG_IMPLICIT_RECEIVES
+            implicit = self._arena.rdma.queue_pairs[qp].options & FLAG_IMPLICIT_RECEIVES
             consumed = opcode in _SENDS or (has_imm and not implicit)
-            self._rings.push(
-                datapath.DOWN_ARRIVAL,
-                arrival.qp_num,
-                (arrival.imm_data or 0) | int(opcode) << 32,
-                arrival.byte_len,
-                int(consumed),
-                arrival.wr_id,
-                counter,
-            )
-        return len(completions) + len(arrivals)
+            packed = imm_data | int(opcode) << 32
+            self._rings.push(datapath.DOWN_ARRIVAL, qp, packed, byte_len, int(consumed), wr_id, counter)
+        return len(ended) + len(arrived)
 
     def take_frames(self) -> list[bytes]:
         """Take the frames to send."""

@@ -11,14 +11,15 @@ from nicemu import rdma
 from nicemu.abi import registers
 from nicemu.errors import ProtocolError, ResourceError, UsageError
 from nicemu.pcie import load_u64, store_u32, store_u64
-from nicemu.rdma import QpState, RemoteQp, RoceEngine
 from nicemu.trigger import NONE, TriggerUnit
 
 from .arena import FIRMWARE, Arena
+from .carriers import Carrier
 from .config import NicConfig
 from .firing import READY_TO_SEND, fail_queue_pair
 
 INIT, READY_TO_RECEIVE = 1, 2
+_KINDS = {"direct": rdma.KIND_DIRECT, "port": rdma.KIND_PORT, "verbs": rdma.KIND_OUTSIDE}
 
 
 @dataclass(eq=False, slots=True)
@@ -33,15 +34,15 @@ class Peer:
 
 
 class QueuePairs:
-    """The queue pairs of one NIC, over `direct` or over frames."""
+    """The queue pairs of one NIC; `carrier` has what stands behind each of them."""
 
     def __init__(
-        self, config: NicConfig, arena: Arena, unit: TriggerUnit, roce: RoceEngine, rng: random.Random
+        self, config: NicConfig, arena: Arena, unit: TriggerUnit, carrier: Carrier, rng: random.Random
     ) -> None:
         self._config = config
         self._arena = arena
         self._unit = unit
-        self._roce = roce
+        self._carrier = carrier
         self._rng = rng
         self.peers: dict[str, Peer] = {}
         self.numbers: dict[int, str] = {}
@@ -52,7 +53,7 @@ class QueuePairs:
     @property
     def kind(self) -> int:
         """What carries this NIC's queue pairs."""
-        return rdma.KIND_DIRECT if self._config.transport == "direct" else rdma.KIND_PORT
+        return _KINDS[self._config.transport]
 
     def peer(self, name: str, ip: str | None = None) -> Peer:
         """Return the peer of that name, known or new.
@@ -91,7 +92,13 @@ class QueuePairs:
         if not self._free:
             raise ResourceError(f"all {registers.MAX_QUEUE_PAIRS - 1} queue pairs are in use (ENOSPC)")
         counter = self._unit.allocate(owner=owner)
-        qp = self._free.pop()
+        qp = self._free[-1]
+        try:
+            self._carrier.create(qp, pd, bool(flags & rdma.FLAG_IMPLICIT_RECEIVES))
+        except ResourceError:
+            self._unit.close(counter)
+            raise
+        self._free.pop()
         record = self._arena.rdma.queue_pairs[qp]
         record.kind, record.options, record.pd = self.kind, flags, pd
         record.peer, record.owner, record.cq, record.remote_qp = peer.index, owner, cq, 0
@@ -108,10 +115,6 @@ class QueuePairs:
         for slot in range(registers.RECEIVE_QUEUE_COUNT):
             place = (qp * registers.RECEIVE_QUEUE_COUNT + slot) * registers.RECEIVE_BYTES
             store_u64(receives + place + 24, 0)
-        if self.kind == rdma.KIND_PORT:
-            implicit = bool(flags & rdma.FLAG_IMPLICIT_RECEIVES)
-            self._roce.create_qp(qp, pd, path_mtu=self._config.path_mtu, implicit_receives=implicit)
-            self._roce.modify(qp, QpState.INIT)
         self._set_state(qp, INIT)
         self.numbers[qp] = peer.name
         peer.queue_pairs.add(qp)
@@ -119,15 +122,14 @@ class QueuePairs:
 
     def offer(self, qp: int, private_data: dict[str, Any]) -> dict[str, Any]:
         """Return what a peer has to know of a queue pair, as JSON-able data."""
-        psn = self._roce.local(qp).psn if self.kind == rdma.KIND_PORT else 0
         return {
             "nic": self._config.name,
             "number": self._config.number,
             "ip": self._config.ip,
             "transport": self._config.transport,
             "qp_num": qp,
-            "psn": psn,
             "private_data": private_data,
+            **self._carrier.offer(qp),
         }
 
     def connect(self, qp: int, offer: dict[str, Any]) -> None:
@@ -146,16 +148,11 @@ class QueuePairs:
                 f"{self._config.transport!r}; give both the same --fabric"
             )
         record = self._arena.rdma.queue_pairs[qp]
-        if self.kind == rdma.KIND_DIRECT:
-            if remote >= registers.MAX_QUEUE_PAIRS:
-                raise ProtocolError(
-                    f"queue pair number {remote} is past the table of {registers.MAX_QUEUE_PAIRS}"
-                )
-        else:
-            ip = str(offer.get("ip"))
-            mac = NicConfig("peer", ip).mac
-            self._roce.modify(qp, QpState.RTR, remote=RemoteQp(mac, ip, remote, psn))
-            self._roce.modify(qp, QpState.RTS)
+        if self.kind == rdma.KIND_DIRECT and remote >= registers.MAX_QUEUE_PAIRS:
+            raise ProtocolError(
+                f"queue pair number {remote} is past the table of {registers.MAX_QUEUE_PAIRS}"
+            )
+        self._carrier.connect(qp, offer)
         record.remote_qp = remote
         self.remote_numbers[qp] = remote
         self.remote_nics[qp] = int(offer.get("number", 0))
@@ -164,8 +161,7 @@ class QueuePairs:
     def fail(self, qp: int) -> None:
         """Move a queue pair to the error state; what is posted from here on is flushed."""
         if self._arena.rdma.queue_pairs[qp].state in (INIT, READY_TO_RECEIVE, READY_TO_SEND):
-            if self.kind == rdma.KIND_PORT and self._roce.state(qp) is not QpState.ERR:
-                self._roce.modify(qp, QpState.ERR)
+            self._carrier.fail(qp)
             fail_queue_pair(self._arena, qp)
 
     def destroy(self, qp: int) -> None:
@@ -184,8 +180,7 @@ class QueuePairs:
                 self._unit.state.counters[completion].in_flight -= 1
         self._set_state(qp, 0)
         self._arena.rdma.queue_pairs[qp].kind = rdma.KIND_NONE
-        if self.kind == rdma.KIND_PORT:
-            self._roce.destroy_qp(qp)
+        self._carrier.destroy(qp)
         counter = int(self._arena.queue_counters[qp])
         self._unit.close(counter, force=True)
         self.remote_numbers.pop(qp, None)

@@ -16,14 +16,18 @@ from .direct import (
     direct_post,
 )
 from .memory_region import MemoryRegion, MemoryRegionTable, check_region, raw_address
+from .outside import OutsideTransport
 from .queue_pair import AccessError, ArrivalKind, QpState, RemoteQp
-from .roce import Arrival, Completion, RoceEngine
+from .roce import Arrival, Completion, RoceEngine, load_engine
+from .roce_batch import give_out, run_timers, take_in
+from .roce_state import ARRIVED, ENDED, POSTED, RoceState
 from .state import (
     FLAG_ARRIVAL_EVENTS,
     FLAG_IMMEDIATE_COUNTS,
     FLAG_IMPLICIT_RECEIVES,
     KIND_DIRECT,
     KIND_NONE,
+    KIND_OUTSIDE,
     KIND_PORT,
     MAX_BACKINGS,
     MAX_PEERS,
@@ -32,18 +36,22 @@ from .state import (
 )
 
 __all__ = [
+    "ARRIVED",
     "ARRIVED_RECEIVE",
     "ARRIVED_TAGGED",
     "ARRIVED_WRITE",
     "BUSY",
+    "ENDED",
     "FLAG_ARRIVAL_EVENTS",
     "FLAG_IMMEDIATE_COUNTS",
     "FLAG_IMPLICIT_RECEIVES",
     "KIND_DIRECT",
     "KIND_NONE",
+    "KIND_OUTSIDE",
     "KIND_PORT",
     "MAX_BACKINGS",
     "MAX_PEERS",
+    "POSTED",
     "TAGGED_FREE",
     "TAGGED_POSTED",
     "TAGGED_TAKEN",
@@ -53,15 +61,21 @@ __all__ = [
     "Completion",
     "MemoryRegion",
     "MemoryRegionTable",
+    "OutsideTransport",
     "QpState",
     "RdmaState",
     "RemoteQp",
     "RoceEngine",
+    "RoceState",
     "check_region",
     "close_queues",
     "direct_post",
+    "give_out",
+    "load_engine",
     "new_state",
     "open_queues",
     "post_completion",
     "raw_address",
+    "run_timers",
+    "take_in",
 ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reliable connection's queue pair: its states, its attributes, and what both of its halves share.
+"""A reliable connection's queue pair: its states, its attributes, its peer, and what it reports.
 
 Source: InfiniBand Architecture Specification Volume 1, "Queue Pair State Machine" and "Modify Queue Pair";
 ibv_modify_qp(3).
@@ -8,19 +8,13 @@ ibv_modify_qp(3).
 from __future__ import annotations
 
 import enum
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass
 
-from nicemu.abi import Access, Opcode, Sge
+from nicemu.abi import Opcode
 from nicemu.errors import ProtocolError, UsageError, VerbsStatus
-from nicemu.wire import PSN_BITS, PSN_MASK, RoceFramer, format_mac
+from nicemu.wire import PSN_BITS, format_mac
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
-MAX_RD_ATOMIC = 16
-"""READ and atomic requests that may be unanswered at once, and atomic results kept for replay."""
-INFINITE_RNR_RETRY = 7
 
 
 class QpState(enum.Enum):
@@ -45,7 +39,6 @@ TRANSITIONS: dict[QpState, frozenset[QpState]] = {
     QpState.SQE: _FROM_ANY | {QpState.RTS},
     QpState.ERR: _FROM_ANY,
 }
-RECEIVING = frozenset({QpState.RTR, QpState.RTS, QpState.SQD, QpState.SQE})
 SENDING = frozenset({QpState.RTS, QpState.SQD})
 
 
@@ -55,16 +48,6 @@ class AccessError(ProtocolError):
     def __init__(self, status: VerbsStatus, message: str = "") -> None:
         super().__init__(f"{status.name}: {message}" if message else status.name)
         self.status = status
-
-
-class RdmaMemory(Protocol):
-    """Registered memory, as the engine sees it: every access names a protection domain and a key."""
-
-    def local(self, pd: int, address: int, length: int, lkey: int, write: bool) -> memoryview:
-        """Return the bytes of a local piece. Raises: AccessError(LOC_PROT_ERR)."""
-
-    def remote(self, pd: int, rkey: int, address: int, length: int, access: Access) -> memoryview:
-        """Return the bytes that a peer names. Raises: AccessError(REM_ACCESS_ERR)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +94,6 @@ class Arrival:
     wr_id: int = 0
 
 
-@dataclass(slots=True, eq=False)
-class Reports:
-    """Where the halves of all queue pairs leave what happened."""
-
-    drops: Counter[str]
-    completions: list[Completion] = field(default_factory=list)
-    arrivals: list[Arrival] = field(default_factory=list)
-
-
 @dataclass(frozen=True, slots=True)
 class RemoteQp:
     """The other end of a connection: where its NIC is, its number, and the first PSN it will send."""
@@ -161,52 +135,14 @@ class QpAttributes:
             raise UsageError("a time in nanoseconds cannot be negative")
 
 
-class QueuePair:
-    """Number, attributes, state and peer of a queue pair; its requester and responder hold the rest."""
-
-    def __init__(self, number: int, attributes: QpAttributes) -> None:
-        self.number = number
-        self.attributes = attributes
-        self.state = QpState.RESET
-        self.remote: RemoteQp | None = None
-        self._framer: RoceFramer | None = None
-
-    def transition(self, state: QpState) -> None:
-        """Go to `state`.
-
-        Raises: UsageError if the table has no such arrow; nothing is changed.
-        """
-        allowed = TRANSITIONS[self.state]
-        if state not in allowed:
-            names = ", ".join(sorted(other.name for other in allowed))
-            raise UsageError(
-                f"queue pair {self.number} is in {self.state.name} and cannot go to {state.name}; "
-                f"allowed are {names}"
-            )
-        self.state = state
-        if state is QpState.RESET:
-            self.remote = None
-            self._framer = None
-
-    def connect(self, remote: RemoteQp, framer: RoceFramer) -> None:
-        """Remember the other end and the path to it."""
-        self.remote = remote
-        self._framer = framer
-
-    @property
-    def framer(self) -> RoceFramer:
-        """What assembles frames to the peer.
-
-        Raises: UsageError before the queue pair is connected.
-        """
-        if self._framer is None:
-            raise UsageError(f"queue pair {self.number} has no peer yet; modify it to RTR first")
-        return self._framer
-
-    @property
-    def remote_number(self) -> int:
-        """The peer's queue pair number, 0 while there is none."""
-        return self.remote.qp_num if self.remote else 0
+def check_transition(number: int, before: QpState, state: QpState) -> None:
+    """Raise UsageError unless queue pair `number` may go from `before` to `state`."""
+    allowed = TRANSITIONS[before]
+    if state not in allowed:
+        names = ", ".join(sorted(other.name for other in allowed))
+        raise UsageError(
+            f"queue pair {number} is in {before.name} and cannot go to {state.name}; allowed are {names}"
+        )
 
 
 def check_remote(remote: RemoteQp) -> None:
@@ -215,56 +151,3 @@ def check_remote(remote: RemoteQp) -> None:
         raise UsageError(f"a MAC address has 6 bytes, {format_mac(remote.mac)!r} has {len(remote.mac)}")
     if not 0 <= remote.qp_num < 1 << 24 or not 0 <= remote.psn < 1 << PSN_BITS:
         raise UsageError(f"qp_num {remote.qp_num:#x} and psn {remote.psn:#x} must be 24-bit numbers")
-
-
-def unwrap_psn(near: int, psn: int) -> int:
-    """Return the count of packets, nearest to `near`, whose low 24 bits are `psn`.
-
-    Both halves count packets without end; only the wire sees 24 bits.
-    """
-    ahead = (psn - near) & PSN_MASK
-    return near + ahead if ahead < 1 << (PSN_BITS - 1) else near + ahead - (1 << PSN_BITS)
-
-
-def packets_of(length_bytes: int, path_mtu: int) -> int:
-    """Return how many packets carry a message of `length_bytes`; an empty message still takes one."""
-    return max(1, -(-length_bytes // path_mtu))
-
-
-class SgeList:
-    """Local memory in pieces, addressed as if it were one."""
-
-    __slots__ = ("_pieces", "length")
-
-    def __init__(self, pieces: Sequence[memoryview]) -> None:
-        self._pieces = pieces
-        self.length = sum(len(piece) for piece in pieces)
-
-    @classmethod
-    def resolve(cls, memory: RdmaMemory, pd: int, sges: Sequence[Sge], write: bool) -> SgeList:
-        """Look up every piece; empty ones are not checked.
-
-        Raises: AccessError if a key does not cover its piece.
-        """
-        return cls([memory.local(pd, sge.address, sge.length, sge.lkey, write) for sge in sges if sge.length])
-
-    def cut(self, offset: int, length: int) -> list[memoryview]:
-        """Return the memory of `length` bytes from `offset` on, piece by piece."""
-        found = []
-        for piece in self._pieces:
-            size = len(piece)
-            if offset < size and length:
-                part = piece[offset : offset + length]
-                found.append(part)
-                length -= len(part)
-                offset = 0
-            else:
-                offset = max(0, offset - size)
-        return found
-
-    def store(self, offset: int, data: bytes | memoryview) -> None:
-        """Write `data` from `offset` on; it must fit."""
-        source = memoryview(data)
-        for part in self.cut(offset, len(source)):
-            part[:] = source[: len(part)]
-            source = source[len(part) :]

@@ -1,48 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sending half of a reliable connection: segmentation, packet sequence numbers, retries, timers.
+"""The sending half of a reliable connection: posted work, segmentation, packet sequence numbers.
 
-Retransmission is go-back-N. Local memory is looked up when work is posted and read when its packets are made.
-Source: InfiniBand Architecture Specification Volume 1, "Reliable Service", "Requester: Receiving Responses"
-and "Timeouts and retries"; rdma-core, ibv_post_send(3).
+Retransmission is go-back-N. Local memory is checked when work is posted, so that it fails in its turn, and
+again when it is read or written: a key may be taken back in between.
+Source: InfiniBand Architecture Specification Volume 1, "Reliable Service"; rdma-core, ibv_post_send(3).
 """
 
 from __future__ import annotations
 
-import enum
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from itertools import islice
+import numpy as np
 
-from nicemu.abi import MAX_SGE, Opcode, WorkRequest
-from nicemu.errors import UsageError, VerbsStatus
+from nicemu.abi import MAX_SGE, Access, Opcode
+from nicemu.errors import VerbsStatus
+from nicemu.hot import Flag, Int, Records, hot
 from nicemu.wire import (
+    ACK_REQUEST,
+    EXTENSION_PLACE,
+    PSN_BITS,
     PSN_MASK,
-    RNR_TIMER_NS,
-    Aeth,
-    AtomicEth,
-    NakCode,
+    TEMPLATE_BYTES,
     RcOpcode,
-    Reth,
-    RocePacket,
-    SyndromeKind,
-    encode_immediate,
+    begin_frame,
+    crc32_copy,
+    end_frame,
+    headers_crc,
+    store_be32,
+    store_be64,
 )
 
-from .queue_pair import (
-    INFINITE_RNR_RETRY,
-    MAX_RD_ATOMIC,
-    SENDING,
-    AccessError,
-    Completion,
-    QpState,
-    QueuePair,
-    RdmaMemory,
-    Reports,
-    SgeList,
-    packets_of,
-    unwrap_psn,
-)
+from .roce_lists import ahead, end, expect, memory_at
+from .roce_state import ERR, MAX_RD_ATOMIC, NONE, RTS, SQD, SQE, RoceState
 
 WINDOW_PACKETS = 64
 """Packets that may be sent beyond the oldest one without an answer."""
@@ -50,357 +37,319 @@ ACK_INTERVAL_PACKETS = 16
 """An answer is asked for at least this often, and at the end of every message."""
 MAX_MESSAGE_BYTES = 1 << 30
 ATOMIC_BYTES = 8
+POSTED, QUEUE_FULL, NOT_READY = 1, 0, -1
+"""What posting comes to."""
+KIND_NONE, KIND_SEND, KIND_WRITE, KIND_READ, KIND_ATOMIC = range(5)
+
+_OPCODES = 256
+_OK, _FLUSHED = int(VerbsStatus.SUCCESS), int(VerbsStatus.WR_FLUSH_ERR)
+_LOC_LENGTH, _LOC_OPCODE = int(VerbsStatus.LOC_LEN_ERR), int(VerbsStatus.LOC_QP_OP_ERR)
+_LOC_PROTECTION = int(VerbsStatus.LOC_PROT_ERR)
+_NO_RIGHT, _LOCAL_WRITE = 0, int(Access.LOCAL_WRITE)
+_COMPARE_SWAP = int(Opcode.COMPARE_SWAP)
+_READ_REQUEST = int(RcOpcode.RDMA_READ_REQUEST)
+_SWAP_PACKET, _ADD_PACKET = int(RcOpcode.COMPARE_SWAP), int(RcOpcode.FETCH_ADD)
+_ZERO = np.uint64(0)
 
 
-class _Kind(enum.Enum):
-    SEND = enum.auto()
-    WRITE = enum.auto()
-    READ = enum.auto()
-    ATOMIC = enum.auto()
+def _kinds() -> np.ndarray:
+    kinds = np.zeros(_OPCODES, np.int64)
+    kinds[[Opcode.SEND, Opcode.SEND_WITH_IMM]] = KIND_SEND
+    kinds[[Opcode.RDMA_WRITE, Opcode.RDMA_WRITE_WITH_IMM]] = KIND_WRITE
+    kinds[Opcode.RDMA_READ] = KIND_READ
+    kinds[[Opcode.COMPARE_SWAP, Opcode.FETCH_ADD]] = KIND_ATOMIC
+    return kinds
 
 
-_KINDS = {
-    Opcode.RDMA_WRITE: _Kind.WRITE,
-    Opcode.RDMA_WRITE_WITH_IMM: _Kind.WRITE,
-    Opcode.RDMA_READ: _Kind.READ,
-    Opcode.SEND: _Kind.SEND,
-    Opcode.SEND_WITH_IMM: _Kind.SEND,
-    Opcode.COMPARE_SWAP: _Kind.ATOMIC,
-    Opcode.FETCH_ADD: _Kind.ATOMIC,
-}
-_MASK_32, _MASK_64 = (1 << 32) - 1, (1 << 64) - 1
-# Indexed by [is the first packet][is the last packet].
-_SEGMENTS = {
-    Opcode.SEND: (
-        (RcOpcode.SEND_MIDDLE, RcOpcode.SEND_LAST),
-        (RcOpcode.SEND_FIRST, RcOpcode.SEND_ONLY),
-    ),
-    Opcode.SEND_WITH_IMM: (
-        (RcOpcode.SEND_MIDDLE, RcOpcode.SEND_LAST_WITH_IMMEDIATE),
-        (RcOpcode.SEND_FIRST, RcOpcode.SEND_ONLY_WITH_IMMEDIATE),
-    ),
-    Opcode.RDMA_WRITE: (
-        (RcOpcode.RDMA_WRITE_MIDDLE, RcOpcode.RDMA_WRITE_LAST),
-        (RcOpcode.RDMA_WRITE_FIRST, RcOpcode.RDMA_WRITE_ONLY),
-    ),
-    Opcode.RDMA_WRITE_WITH_IMM: (
-        (RcOpcode.RDMA_WRITE_MIDDLE, RcOpcode.RDMA_WRITE_LAST_WITH_IMMEDIATE),
-        (RcOpcode.RDMA_WRITE_FIRST, RcOpcode.RDMA_WRITE_ONLY_WITH_IMMEDIATE),
-    ),
-}
-_NAK_STATUS = {
-    NakCode.INVALID_REQUEST: VerbsStatus.REM_INV_REQ_ERR,
-    NakCode.REMOTE_ACCESS_ERROR: VerbsStatus.REM_ACCESS_ERR,
-    NakCode.REMOTE_OPERATIONAL_ERROR: VerbsStatus.REM_OP_ERR,
-}
-
-
-@dataclass(slots=True, eq=False)
-class _Message:
-    """Posted work and the packets it takes: [first_psn, end_psn). `error` is set where it cannot be sent."""
-
-    work: WorkRequest
-    context: int
-    kind: _Kind
-    sges: SgeList
-    first_psn: int
-    end_psn: int
-    error: VerbsStatus | None = None
-
-    @property
-    def answered_with_data(self) -> bool:
-        return self.kind is _Kind.READ or self.kind is _Kind.ATOMIC
-
-
-def _length_fits(kind: _Kind, length_bytes: int) -> bool:
-    return length_bytes == ATOMIC_BYTES if kind is _Kind.ATOMIC else length_bytes <= MAX_MESSAGE_BYTES
-
-
-class Requester:
-    """Turns posted work into frames, and answers into completions, in order, each exactly once."""
-
-    def __init__(
-        self, qp: QueuePair, memory: RdmaMemory, reports: Reports, enter_error: Callable[[], None]
-    ) -> None:
-        self._qp = qp
-        self._memory = memory
-        self._reports = reports
-        self._enter_error = enter_error
-        self._messages: deque[_Message] = deque()
-        self.reset(0)
-
-    def reset(self, psn: int) -> None:
-        """Forget everything; the next packet has `psn`."""
-        self._messages.clear()
-        self._next_psn = psn  # the next message's first packet
-        self._unanswered_psn = psn  # the oldest packet without an answer
-        self._send_psn = psn  # the next packet to send or to repeat
-        self._sent_end_psn = psn  # first packet never sent so far
-        self._cursor = 0  # the message that holds _send_psn
-        self._gap_psn: int | None = None  # where an answer was missed and asked for again
-        self._deadline_ns: int | None = None
-        self._wait_until_ns: int | None = None  # a receiver-not-ready NAK asked for it
-        self._retries_left = self._qp.attributes.retry_count
-        self._rnr_retries_left = self._qp.attributes.rnr_retry
-
-    @property
-    def psn(self) -> int:
-        """The 24-bit PSN of the next message."""
-        return self._next_psn & PSN_MASK
-
-    def post(self, work: WorkRequest, context: int) -> bool:
-        """Queue work; False if the send queue is full.
-
-        Work that cannot be sent, and all after it, completes with an error in its turn.
-        Raises: UsageError before the queue pair is ready to send.
-        """
-        state = self._qp.state
-        if state in (QpState.ERR, QpState.SQE):
-            self._complete(work, context, VerbsStatus.WR_FLUSH_ERR)
-            return True
-        if state not in SENDING:
-            raise UsageError(
-                f"queue pair {self._qp.number} is in {state.name}; modify it to RTS before posting sends"
+def _segments() -> np.ndarray:
+    """Return the packet's opcode by [opcode of the work][is the first packet][is the last packet]."""
+    segments = np.zeros((_OPCODES, 2, 2), np.int64)
+    for name in ("SEND", "RDMA_WRITE"):
+        for suffix, ending in (("", ""), ("_WITH_IMM", "_WITH_IMMEDIATE")):
+            segments[Opcode[name + suffix]] = (
+                (RcOpcode[f"{name}_MIDDLE"], RcOpcode[f"{name}_LAST{ending}"]),
+                (RcOpcode[f"{name}_FIRST"], RcOpcode[f"{name}_ONLY{ending}"]),
             )
-        if len(self._messages) >= self._qp.attributes.send_queue_depth:
+    return segments
+
+
+_KINDS, _SEGMENTS = _kinds(), _segments()
+_HAS_IMMEDIATE = np.zeros(_OPCODES, np.int64)
+_HAS_IMMEDIATE[[Opcode.SEND_WITH_IMM, Opcode.RDMA_WRITE_WITH_IMM]] = 1
+
+
+@hot
+def unwrap_psn(near: Int, psn: Int) -> Int:
+    """Return the count of packets, nearest to `near`, whose low 24 bits are `psn`.
+
+    Both halves count packets without end; only the wire sees 24 bits.
+    """
+    further = (psn - near) & PSN_MASK
+    return near + further if further < 1 << (PSN_BITS - 1) else near + further - (1 << PSN_BITS)
+
+
+@hot
+def packets_of(length_bytes: Int, path_mtu: Int) -> Int:
+    """Return how many packets carry a message of `length_bytes`; an empty message still takes one."""
+    return max(1, (length_bytes + path_mtu - 1) // path_mtu)
+
+
+# The list of posted work
+
+
+@hot
+def _take_slot(state: RoceState) -> Int:
+    engine = state.engine[0]
+    slot = np.int64(engine.send_free)
+    if slot == NONE:
+        slot = np.int64(engine.send_touched)
+        engine.send_touched += 1
+    else:
+        engine.send_free = state.sends[slot].next
+    return slot
+
+
+@hot
+def take_first(state: RoceState, pair: Records) -> Int:
+    """Take the first message out of a queue that has one; return its slot, whose content stays for now."""
+    slot, engine = np.int64(pair.send_head), state.engine[0]
+    message = state.sends[slot]
+    if pair.cursor == slot:
+        pair.cursor = message.next
+    elif message.kind >= KIND_READ:
+        pair.data_awaited -= 1
+    pair.send_head = message.next
+    if pair.send_head == NONE:
+        pair.send_tail = NONE
+    pair.send_count -= 1
+    message.next = engine.send_free
+    engine.send_free = slot
+    return slot
+
+
+@hot
+def rewind(pair: Records) -> None:
+    """Let the first message be sent next."""
+    pair.cursor = pair.send_head
+    pair.data_awaited = 0
+
+
+@hot
+def end_first(state: RoceState, pair: Records, status: Int, byte_len: Int) -> None:
+    """Complete the first message."""
+    message = state.sends[take_first(state, pair)]
+    end(state, pair, message.context, message.wr_id, status, message.opcode, byte_len)
+
+
+@hot
+def flush_requester(state: RoceState, pair: Records) -> None:
+    """Complete everything that is queued with WR_FLUSH_ERR."""
+    pair.deadline_ns = pair.wait_until_ns = NONE
+    while pair.send_head != NONE:
+        end_first(state, pair, _FLUSHED, 0)
+    rewind(pair)
+
+
+@hot
+def reset_requester(state: RoceState, pair: Records, psn: Int) -> None:
+    """Forget everything; the next packet has `psn`."""
+    while pair.send_head != NONE:
+        take_first(state, pair)
+    pair.next_psn = pair.unanswered_psn = pair.send_psn = pair.sent_end_psn = psn
+    pair.gap_psn = pair.deadline_ns = pair.wait_until_ns = NONE
+    pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
+    rewind(pair)
+
+
+# Posting
+
+
+@hot
+def _piece_is_ours(state: RoceState, pair: Records, key: Int, address: Int, length: Int, access: Int) -> Flag:
+    return length == 0 or memory_at(state, pair.pd, key, address, length, access) != 0
+
+
+@hot
+def _error_of(state: RoceState, pair: Records, work: Records, kind: Int, length: Int) -> Int:
+    """Return the status that work ends with which no packet can carry, or 0."""
+    if pair.send_head != NONE and state.sends[pair.send_tail].error != 0:
+        return _FLUSHED
+    if kind == KIND_NONE or work.sge_count > MAX_SGE:
+        return _LOC_OPCODE
+    if length > MAX_MESSAGE_BYTES or (kind == KIND_ATOMIC and length != ATOMIC_BYTES):
+        return _LOC_LENGTH
+    access = _LOCAL_WRITE if kind >= KIND_READ else _NO_RIGHT
+    if work.sge_count > 0 and not _piece_is_ours(
+        state, pair, work.lkey0, work.address0, np.int64(work.length0), access
+    ):
+        return _LOC_PROTECTION
+    if work.sge_count > 1 and not _piece_is_ours(
+        state, pair, work.lkey1, work.address1, np.int64(work.length1), access
+    ):
+        return _LOC_PROTECTION
+    return 0
+
+
+@hot
+def post_work(state: RoceState, pair: Records, work: Records) -> Int:
+    """Queue work: POSTED, QUEUE_FULL or NOT_READY.
+
+    What cannot be sent, and all after it, completes with an error in its turn; the caller sees to the first
+    one (`requester_answers.fail_at_head`). In an error state work is flushed at once.
+    """
+    if pair.state == ERR or pair.state == SQE:
+        end(state, pair, work.context, work.wr_id, _FLUSHED, work.opcode, 0)
+        return POSTED
+    if pair.state != RTS and pair.state != SQD:
+        return NOT_READY
+    if pair.send_count >= pair.send_depth:
+        return QUEUE_FULL
+    kind = _KINDS[work.opcode]
+    length = np.int64(0)
+    if work.sge_count > 0:
+        length += work.length0
+    if work.sge_count > 1:
+        length += work.length1
+    error = _error_of(state, pair, work, kind, length)
+    slot = _take_slot(state)
+    message = state.sends[slot]
+    message.context, message.wr_id, message.opcode = work.context, work.wr_id, work.opcode
+    message.address0, message.length0, message.lkey0 = work.address0, work.length0, work.lkey0
+    message.address1, message.length1, message.lkey1 = work.address1, work.length1, work.lkey1
+    message.remote_address, message.rkey, message.imm_data = work.remote_address, work.rkey, work.imm_data
+    message.compare_add, message.swap, message.sge_count = work.compare_add, work.swap, work.sge_count
+    message.kind, message.error, message.next = kind, error, NONE
+    message.length = length if error == 0 else 0
+    message.first_psn = message.end_psn = pair.next_psn
+    if error == 0:
+        message.end_psn += packets_of(length, np.int64(pair.path_mtu))
+    pair.next_psn = message.end_psn
+    if pair.send_head == NONE:
+        pair.send_head = slot
+    else:
+        state.sends[pair.send_tail].next = slot
+    pair.send_tail = slot
+    if pair.cursor == NONE:
+        pair.cursor = slot
+    pair.send_count += 1
+    return POSTED
+
+
+# Sending
+
+
+@hot
+def may_send(state: RoceState, pair: Records) -> Flag:
+    """True if the packet that comes next may be sent now."""
+    if pair.cursor == NONE or pair.wait_until_ns != NONE or (pair.state != RTS and pair.state != SQD):
+        return False
+    message = state.sends[pair.cursor]
+    if message.error != 0 or pair.send_psn - pair.unanswered_psn >= WINDOW_PACKETS:
+        return False
+    if pair.send_psn == message.first_psn and pair.send_psn >= pair.sent_end_psn:
+        if pair.state == SQD:
             return False
-        message = self._prepare(work, context)
-        self._messages.append(message)
-        self._next_psn = message.end_psn
-        self._fail_at_head()
-        return True
+        if message.kind >= KIND_READ and pair.data_awaited >= MAX_RD_ATOMIC:
+            return False
+    return True
 
-    def next_frame(self, now_ns: int) -> bytes | None:
-        """Return the next frame that may be sent now, or None."""
-        state = self._qp.state
-        if self._wait_until_ns is not None or state not in SENDING or self._cursor >= len(self._messages):
-            return None
-        message = self._messages[self._cursor]
-        psn = self._send_psn
-        if message.error is not None or psn - self._unanswered_psn >= WINDOW_PACKETS:
-            return None
-        if psn == message.first_psn and psn >= self._sent_end_psn:
-            if state is QpState.SQD:
-                return None
-            if message.answered_with_data and self._data_answers_awaited() >= MAX_RD_ATOMIC:
-                return None
-        if self._deadline_ns is None and self._qp.attributes.timeout_ns:
-            self._deadline_ns = now_ns + self._qp.attributes.timeout_ns
-        frame, self._send_psn = self._make_frame(message, psn)
-        self._sent_end_psn = max(self._sent_end_psn, self._send_psn)
-        if self._send_psn == message.end_psn:
-            self._cursor += 1
-        return frame
 
-    def on_response(self, packet: RocePacket, now_ns: int) -> None:
-        """Take an acknowledgement, a NAK, a READ response or an atomic's result."""
-        psn = unwrap_psn(self._unanswered_psn, packet.bth.psn)
-        if psn < self._unanswered_psn:
-            self._reports.drops["requester.stale_response"] += 1
-        elif psn >= self._sent_end_psn:
-            self._reports.drops["requester.unexpected_psn"] += 1
-        elif packet.bth.opcode != RcOpcode.ACKNOWLEDGE:
-            self._on_data(psn, packet, now_ns)
-        elif packet.aeth is not None:
-            self._on_acknowledge(psn, packet.aeth, now_ns)
+@hot
+def _gather(
+    state: RoceState, pair: Records, message: Records, offset: Int, length: Int, target: Int, crc: Int
+) -> Int:
+    """Copy from the local pieces, addressed as if they were one, to `target`; return the CRC that continues
+    `crc`, or -1 if a key does not cover its part any more.
+    """
+    for number in range(message.sge_count):
+        size = np.int64(message.length0 if number == 0 else message.length1)
+        if offset >= size or length == 0:
+            offset -= min(offset, size)
+            continue
+        part = min(size - offset, length)
+        address = ahead(np.uint64(message.address0 if number == 0 else message.address1), offset)
+        key = message.lkey0 if number == 0 else message.lkey1
+        source = memory_at(state, pair.pd, key, address, part, _NO_RIGHT)
+        if source == 0:
+            return -1
+        crc = crc32_copy(crc, target, source, part)
+        target += part
+        length -= part
+        offset = 0
+    return crc
 
-    def on_timer(self, now_ns: int) -> None:
-        """Resume after a receiver-not-ready wait, or repeat what got no answer in time."""
-        if self._wait_until_ns is not None:
-            if now_ns >= self._wait_until_ns:
-                self._wait_until_ns = None
-        elif self._deadline_ns is not None and now_ns >= self._deadline_ns:
-            self._retry(None)
 
-    def next_deadline_ns(self) -> int | None:
-        """When `on_timer` wants to be called."""
-        return self._deadline_ns if self._wait_until_ns is None else self._wait_until_ns
+@hot
+def _request_frame(state: RoceState, pair: Records, template: Int, message: Records, target: Int) -> Int:
+    """Make a READ or atomic request (a READ's stands for all its responses); return the frame's length."""
+    psn = np.int64(pair.send_psn)
+    place = target + EXTENSION_PLACE
+    offset = (psn - message.first_psn) * pair.path_mtu
+    opcode = _READ_REQUEST
+    if message.kind == KIND_ATOMIC:
+        opcode = _SWAP_PACKET if message.opcode == _COMPARE_SWAP else _ADD_PACKET
+    begin_frame(target, template, opcode, pair.remote_number, psn & PSN_MASK | ACK_REQUEST, 0)
+    store_be64(place, ahead(np.uint64(message.remote_address), offset))
+    store_be32(place + 8, message.rkey)
+    if message.kind == KIND_READ:
+        store_be32(place + 12, message.length - offset)
+        pair.send_psn = message.end_psn
+        return end_frame(target, place + 16, headers_crc(target, opcode), 0)
+    swaps = message.opcode == _COMPARE_SWAP
+    store_be64(place + 12, message.swap if swaps else message.compare_add)
+    store_be64(place + 20, message.compare_add if swaps else _ZERO)
+    pair.send_psn = psn + 1
+    return end_frame(target, place + 28, headers_crc(target, opcode), 0)
 
-    def flush(self) -> None:
-        """Complete everything that is queued with WR_FLUSH_ERR."""
-        self._deadline_ns = self._wait_until_ns = None
-        self._cursor = 0
-        while self._messages:
-            message = self._messages.popleft()
-            self._complete(message.work, message.context, VerbsStatus.WR_FLUSH_ERR)
 
-    # Posting
+@hot
+def _segment_frame(state: RoceState, pair: Records, template: Int, message: Records, target: Int) -> Int:
+    """Make a packet of a SEND or WRITE; return the frame's length, or 0 if its memory is ours no more."""
+    psn = np.int64(pair.send_psn)
+    mtu = np.int64(pair.path_mtu)
+    offset = (psn - message.first_psn) * mtu
+    length = min(mtu, message.length - offset)
+    first, last = psn == message.first_psn, psn + 1 == message.end_psn
+    opcode = _SEGMENTS[message.opcode, np.int64(first), np.int64(last)]
+    psn_word = psn & PSN_MASK
+    if last or psn + 1 - pair.unanswered_psn >= WINDOW_PACKETS or (psn + 1) % ACK_INTERVAL_PACKETS == 0:
+        psn_word |= ACK_REQUEST
+    payload = begin_frame(target, template, opcode, pair.remote_number, psn_word, length)
+    if first and message.kind == KIND_WRITE:
+        store_be64(target + EXTENSION_PLACE, message.remote_address)
+        store_be32(target + EXTENSION_PLACE + 8, message.rkey)
+        store_be32(target + EXTENSION_PLACE + 12, message.length)
+    if last and _HAS_IMMEDIATE[message.opcode] != 0:
+        store_be32(payload - 4, message.imm_data)
+    crc = _gather(state, pair, message, offset, length, payload, headers_crc(target, opcode))
+    if crc < 0:
+        message.error = _LOC_PROTECTION
+        return 0
+    pair.send_psn = psn + 1
+    return end_frame(target, payload + length, crc, length)
 
-    def _prepare(self, work: WorkRequest, context: int) -> _Message:
-        kind = _KINDS.get(work.opcode)
-        psn = self._next_psn
-        sges = SgeList(())
-        error = None
-        if self._messages and self._messages[-1].error is not None:
-            error = VerbsStatus.WR_FLUSH_ERR
-        elif kind is None or len(work.sges) > MAX_SGE:
-            error = VerbsStatus.LOC_QP_OP_ERR
-        elif not _length_fits(kind, work.length_bytes):
-            error = VerbsStatus.LOC_LEN_ERR
-        else:
-            lands_here = kind is _Kind.READ or kind is _Kind.ATOMIC
-            try:
-                sges = SgeList.resolve(self._memory, self._qp.attributes.pd, work.sges, lands_here)
-            except AccessError as refused:
-                error = refused.status
-        packet_count = 0
-        if error is None:
-            packet_count = packets_of(sges.length, self._qp.attributes.path_mtu)
-        return _Message(work, context, kind or _Kind.SEND, sges, psn, psn + packet_count, error)
 
-    # Sending
+@hot
+def make_request(state: RoceState, index: Int, target: Int) -> Int:
+    """Make the frame that `may_send` allows; return its length, or 0 if its memory is not ours any more.
 
-    def _data_answers_awaited(self) -> int:
-        return sum(message.answered_with_data for message in islice(self._messages, self._cursor))
-
-    def _make_frame(self, message: _Message, psn: int) -> tuple[bytes, int]:
-        """Return the frame at `psn` and the PSN after it (a READ request stands for all its responses)."""
-        work = message.work
-        mtu = self._qp.attributes.path_mtu
-        framer, remote = self._qp.framer, self._qp.remote_number
-        offset = (psn - message.first_psn) * mtu
-        length = message.sges.length
-        address, rkey = work.remote_address & _MASK_64, work.rkey & _MASK_32
-        if message.kind is _Kind.READ:
-            extension = Reth(address + offset & _MASK_64, rkey, length - offset).encode()
-            opcode = RcOpcode.RDMA_READ_REQUEST
-            frame = framer.frame(opcode, remote, psn & PSN_MASK, ack_request=True, extension=extension)
-            return frame, message.end_psn
-        if message.kind is _Kind.ATOMIC:
-            swaps = work.opcode == Opcode.COMPARE_SWAP
-            compare, operand = (work.compare_add, work.swap) if swaps else (0, work.compare_add)
-            atomic = AtomicEth(address, rkey, operand & _MASK_64, compare & _MASK_64)
-            opcode = RcOpcode.COMPARE_SWAP if swaps else RcOpcode.FETCH_ADD
-            frame = framer.frame(opcode, remote, psn & PSN_MASK, ack_request=True, extension=atomic.encode())
-            return frame, psn + 1
-        is_first, is_last = psn == message.first_psn, psn + 1 == message.end_psn
-        extension = b""
-        if is_first and message.kind is _Kind.WRITE:
-            extension = Reth(address, rkey, length).encode()
-        if is_last and work.opcode in (Opcode.RDMA_WRITE_WITH_IMM, Opcode.SEND_WITH_IMM):
-            extension += encode_immediate(work.imm_data & _MASK_32)
-        window_ends = psn + 1 - self._unanswered_psn >= WINDOW_PACKETS
-        frame = framer.frame(
-            _SEGMENTS[work.opcode][is_first][is_last],
-            remote,
-            psn & PSN_MASK,
-            ack_request=is_last or window_ends or (psn + 1) % ACK_INTERVAL_PACKETS == 0,
-            extension=extension,
-            payload=message.sges.cut(offset, mtu),
-        )
-        return frame, psn + 1
-
-    # Answers
-
-    def _on_acknowledge(self, psn: int, aeth: Aeth, now_ns: int) -> None:
-        if aeth.kind is SyndromeKind.ACK:
-            self._answered_before(psn + 1, now_ns)
-            self._fail_at_head()
-        elif aeth.kind is SyndromeKind.RNR_NAK:
-            if self._answered_before(psn, now_ns) and self._wait_until_ns is None:
-                self._wait_for_receiver(RNR_TIMER_NS[aeth.value], now_ns)
-        elif aeth.kind is SyndromeKind.NAK and aeth.value == NakCode.PSN_SEQUENCE_ERROR:
-            if self._answered_before(psn, now_ns) and self._gap_psn != psn:
-                self._retry(psn)
-        elif aeth.kind is SyndromeKind.NAK and aeth.value in _NAK_STATUS:
-            if self._answered_before(psn, now_ns):
-                self._fail(_NAK_STATUS[NakCode(aeth.value)])
-        else:
-            self._reports.drops["requester.syndrome"] += 1
-
-    def _on_data(self, psn: int, packet: RocePacket, now_ns: int) -> None:
-        if not self._answered_before(psn, now_ns):
-            self._reports.drops["requester.out_of_order"] += 1
-            return
-        message = self._messages[0]
-        data = self._data_of(message, psn, packet)
-        if data is None:
-            self._reports.drops["requester.bad_response"] += 1
-            self._fail(VerbsStatus.BAD_RESP_ERR)
-            return
-        message.sges.store((psn - message.first_psn) * self._qp.attributes.path_mtu, data)
-        self._advance(psn + 1, now_ns)
-        self._fail_at_head()
-
-    def _data_of(self, message: _Message, psn: int, packet: RocePacket) -> bytes | memoryview | None:
-        """Return what a response brings, or None if it is no answer to the request at `psn`."""
-        opcode = packet.bth.opcode
-        if message.kind is _Kind.ATOMIC and opcode == RcOpcode.ATOMIC_ACKNOWLEDGE and packet.atomic_ack:
-            return packet.atomic_ack.original.to_bytes(ATOMIC_BYTES, "little")
-        if message.kind is not _Kind.READ or opcode == RcOpcode.ATOMIC_ACKNOWLEDGE:
-            return None
-        is_last = psn + 1 == message.end_psn
-        says_last = opcode in (RcOpcode.RDMA_READ_RESPONSE_LAST, RcOpcode.RDMA_READ_RESPONSE_ONLY)
-        mtu = self._qp.attributes.path_mtu
-        expected = min(mtu, message.sges.length - (psn - message.first_psn) * mtu)
-        return packet.payload if says_last == is_last and len(packet.payload) == expected else None
-
-    def _answered_before(self, psn: int, now_ns: int) -> bool:
-        """Take every packet before `psn` as answered; False where a response with data was missed."""
-        while self._unanswered_psn < psn:
-            message = self._messages[0]
-            if message.answered_with_data:
-                if self._gap_psn != self._unanswered_psn:
-                    self._retry(self._unanswered_psn)
-                return False
-            self._advance(min(psn, message.end_psn), now_ns)
-        return True
-
-    def _advance(self, psn: int, now_ns: int) -> None:
-        """All before `psn` is answered; it lies in the first message or at its end."""
-        self._unanswered_psn = psn
-        attributes = self._qp.attributes
-        self._retries_left = attributes.retry_count
-        self._rnr_retries_left = attributes.rnr_retry
-        self._gap_psn = self._wait_until_ns = self._deadline_ns = None
-        if psn == self._messages[0].end_psn:
-            message = self._messages.popleft()
-            self._cursor = max(0, self._cursor - 1)
-            self._complete(message.work, message.context, VerbsStatus.SUCCESS, message.sges.length)
-        if self._send_psn < psn:
-            self._send_psn = psn
-            self._cursor = 0
-        if psn < self._send_psn and attributes.timeout_ns:
-            self._deadline_ns = now_ns + attributes.timeout_ns
-
-    # Retries
-
-    def _retry(self, gap_psn: int | None) -> None:
-        """Send again from the oldest packet without an answer; None means that the timer asked for it."""
-        if self._retries_left == 0:
-            self._fail(VerbsStatus.RETRY_EXC_ERR)
-            return
-        self._retries_left -= 1
-        self._gap_psn = gap_psn
-        self._go_back()
-
-    def _wait_for_receiver(self, wait_ns: int, now_ns: int) -> None:
-        if self._qp.attributes.rnr_retry != INFINITE_RNR_RETRY:
-            if self._rnr_retries_left == 0:
-                self._fail(VerbsStatus.RNR_RETRY_EXC_ERR)
-                return
-            self._rnr_retries_left -= 1
-        self._wait_until_ns = now_ns + wait_ns
-        self._go_back()
-
-    def _go_back(self) -> None:
-        self._deadline_ns = None
-        self._send_psn = self._unanswered_psn
-        self._cursor = 0
-
-    # Endings
-
-    def _fail_at_head(self) -> None:
-        if self._messages and self._messages[0].error is not None:
-            self._fail(self._messages[0].error)
-
-    def _fail(self, status: VerbsStatus) -> None:
-        """Complete the first message with `status`, the rest as flushed, and leave the queue pair in ERR."""
-        message = self._messages.popleft()
-        self._complete(message.work, message.context, status)
-        self._enter_error()
-
-    def _complete(self, work: WorkRequest, context: int, status: VerbsStatus, byte_len: int = 0) -> None:
-        self._reports.completions.append(
-            Completion(context, self._qp.number, status, work.opcode, byte_len, work.wr_id)
-        )
+    Then the message has an error, with which it ends when it is the first one.
+    """
+    pair, engine = state.queue_pairs[index], state.engine[0]
+    message = state.sends[pair.cursor]
+    template = engine.templates + index * TEMPLATE_BYTES
+    if message.kind >= KIND_READ:
+        length = _request_frame(state, pair, template, message, target)
+    else:
+        length = _segment_frame(state, pair, template, message, target)
+        if length == 0:
+            return 0
+    if pair.deadline_ns == NONE and pair.timeout_ns != 0:
+        pair.deadline_ns = engine.now_ns + pair.timeout_ns
+        expect(state, index, np.int64(pair.deadline_ns))
+    pair.sent_end_psn = max(pair.sent_end_psn, pair.send_psn)
+    if pair.send_psn == message.end_psn:
+        pair.cursor = message.next
+        if message.kind >= KIND_READ:
+            pair.data_awaited += 1
+    return length

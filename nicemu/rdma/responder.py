@@ -2,452 +2,402 @@
 """The receiving half of a reliable connection: order, rights, acknowledgements, replays.
 
 Every right is checked before a byte is written: the whole range at a message's first packet, and each
-packet's own range again when it arrives, for a key may be taken back in between. Acknowledgements are made
-when frames are taken, so several become one, and never before the data is in memory.
+packet's own range again when it arrives, for a key may be taken back in between.
 Source: InfiniBand Architecture Specification Volume 1, "Responder: Receiving Inbound Request Packets",
-"Responder: Generating Responses", "Duplicate requests"; Annex A17 "RoCEv2".
+"Duplicate requests"; Annex A17 "RoCEv2".
 """
 
 from __future__ import annotations
 
-import enum
-from collections import OrderedDict, deque
-from collections.abc import Callable
-from dataclasses import dataclass
+import numpy as np
 
-from nicemu.abi import Access, Opcode, Sge
-from nicemu.errors import UsageError, VerbsStatus
+from nicemu.abi import Access
+from nicemu.errors import VerbsStatus
+from nicemu.hot import Flag, Int, Records, cold, hot
+from nicemu.pcie import compare_swap_u64, copy_memory, fetch_add_u64
 from nicemu.wire import (
+    BTH_PLACE,
+    EXTENSION_PLACE,
     PSN_MASK,
-    Aeth,
-    AtomicAckEth,
-    AtomicEth,
+    PSN_PLACE,
     NakCode,
     RcOpcode,
-    Reth,
-    RocePacket,
-    rnr_timer_code,
+    SyndromeKind,
+    extension_bytes,
+    load_be32,
+    load_be64,
+    load_u8,
+    payload_bytes,
 )
 
-from .queue_pair import (
+from .requester import packets_of, unwrap_psn
+from .responder_lists import (
+    INCOMING_SEND,
+    INCOMING_WRITE,
+    NO_CREDITS,
+    acknowledge,
+    add_answer,
+    end_receive,
+    find_result,
+    free_receive,
+    keep_result,
+    remove_answer,
+    take_receive,
+)
+from .roce_error import enter_error
+from .roce_lists import ahead, arrive, drop, memory_at, scatter
+from .roce_state import (
+    ANSWER_ACK,
+    ANSWER_ATOMIC,
+    ANSWER_READ,
+    ATOMIC,
+    DROP,
     MAX_RD_ATOMIC,
-    AccessError,
-    Arrival,
-    ArrivalKind,
-    Completion,
-    QpState,
-    QueuePair,
-    RdmaMemory,
-    Reports,
-    SgeList,
-    packets_of,
-    unwrap_psn,
+    MAX_WAITING_ANSWERS,
+    NONE,
+    SENT,
+    SENT_WITH_IMM,
+    WRITE,
+    WRITE_WITH_IMM,
+    RoceState,
 )
 
 MAX_DMA_BYTES = 1 << 31
 MAX_WAITING_REPLAYS = 64
 """Answers that may wait to be sent before repeated requests are dropped (they will be repeated again)."""
-_ATOMIC_BYTES = 8
-_MASK_64 = (1 << 64) - 1
+ATOMIC_BYTES = 8
+
+_DONE, _NOT_READY, _REFUSED = 0, 1, 2
+"""What executing a request comes to; from _REFUSED on a NAK's code is added."""
+_INVALID = _REFUSED + int(NakCode.INVALID_REQUEST)
+_NO_ACCESS = _REFUSED + int(NakCode.REMOTE_ACCESS_ERROR)
+_NOT_POSSIBLE = _REFUSED + int(NakCode.REMOTE_OPERATIONAL_ERROR)
+_NAK, _RNR_NAK = int(SyndromeKind.NAK) << 5, int(SyndromeKind.RNR_NAK) << 5
+_SEQUENCE_NAK = _NAK | int(NakCode.PSN_SEQUENCE_ERROR)
+_REMOTE_WRITE, _REMOTE_READ = int(Access.REMOTE_WRITE), int(Access.REMOTE_READ)
+_REMOTE_ATOMIC, _LOCAL_WRITE = int(Access.REMOTE_ATOMIC), int(Access.LOCAL_WRITE)
+_LOC_LENGTH, _LOC_PROTECTION = int(VerbsStatus.LOC_LEN_ERR), int(VerbsStatus.LOC_PROT_ERR)
+_READ_REQUEST, _FETCH_ADD = int(RcOpcode.RDMA_READ_REQUEST), int(RcOpcode.FETCH_ADD)
+_COMPARE_SWAP = int(RcOpcode.COMPARE_SWAP)
+_GAP, _NO_RECEIVE = DROP["responder.psn_gap"], DROP["responder.not_ready"]
+_DUPLICATE, _TOO_MANY = DROP["responder.duplicate"], DROP["responder.too_many_replays"]
+_NO_REPLAY, _BAD_READ = DROP["responder.no_replay"], DROP["responder.bad_duplicate_read"]
+_ANSWERS_FULL = DROP["responder.answers_full"]
+_FIRST_REFUSAL = DROP["responder.invalid_request"] - int(NakCode.INVALID_REQUEST)
+_ZERO, _EIGHT, _NO_IMMEDIATE = np.uint64(0), np.uint64(8), np.uint32(0)
+_ACK_REQUEST = 1 << 31
 
 
-class _Kind(enum.Enum):
-    SEND = enum.auto()
-    WRITE = enum.auto()
+def _segments() -> np.ndarray:
+    """Return kind, whether it is the first, whether the last, and whether it has an immediate, by opcode."""
+    segments = np.zeros((32, 4), np.int64)
+    for opcode in RcOpcode:
+        name = opcode.name
+        kind = INCOMING_SEND if name.startswith("SEND") else INCOMING_WRITE
+        if not name.startswith(("SEND", "RDMA_WRITE")):
+            continue
+        only = "_ONLY" in name
+        segments[opcode] = kind, only or "_FIRST" in name, only or "_LAST" in name, "IMMEDIATE" in name
+    return segments
 
 
-@dataclass(frozen=True, slots=True)
-class _Segment:
-    """Place of a SEND or WRITE packet in its message."""
-
-    kind: _Kind
-    first: bool
-    last: bool
+_SEGMENTS = _segments()
+_KIND, _IS_FIRST, _IS_LAST, _HAS_IMMEDIATE = range(4)
 
 
-_SEGMENTS = {
-    RcOpcode.SEND_FIRST: _Segment(_Kind.SEND, True, False),
-    RcOpcode.SEND_MIDDLE: _Segment(_Kind.SEND, False, False),
-    RcOpcode.SEND_LAST: _Segment(_Kind.SEND, False, True),
-    RcOpcode.SEND_LAST_WITH_IMMEDIATE: _Segment(_Kind.SEND, False, True),
-    RcOpcode.SEND_ONLY: _Segment(_Kind.SEND, True, True),
-    RcOpcode.SEND_ONLY_WITH_IMMEDIATE: _Segment(_Kind.SEND, True, True),
-    RcOpcode.RDMA_WRITE_FIRST: _Segment(_Kind.WRITE, True, False),
-    RcOpcode.RDMA_WRITE_MIDDLE: _Segment(_Kind.WRITE, False, False),
-    RcOpcode.RDMA_WRITE_LAST: _Segment(_Kind.WRITE, False, True),
-    RcOpcode.RDMA_WRITE_LAST_WITH_IMMEDIATE: _Segment(_Kind.WRITE, False, True),
-    RcOpcode.RDMA_WRITE_ONLY: _Segment(_Kind.WRITE, True, True),
-    RcOpcode.RDMA_WRITE_ONLY_WITH_IMMEDIATE: _Segment(_Kind.WRITE, True, True),
-}
-_READ_RESPONSES = (
-    (RcOpcode.RDMA_READ_RESPONSE_MIDDLE, RcOpcode.RDMA_READ_RESPONSE_LAST),
-    (RcOpcode.RDMA_READ_RESPONSE_FIRST, RcOpcode.RDMA_READ_RESPONSE_ONLY),
-)
+# Requests in order
 
 
-class _Refused(Exception):  # noqa: N818 - never leaves this file
-    """A request that is answered with a fatal NAK."""
-
-    def __init__(self, code: NakCode) -> None:
-        self.code = code
-
-
-class _NotReady(Exception):  # noqa: N818 - never leaves this file
-    """A request that needs a receive where none is posted."""
-
-
-@dataclass(slots=True, eq=False)
-class _Incoming:
-    """A SEND or WRITE of which not all packets are here."""
-
-    kind: _Kind
-    done: int = 0
-    reth: Reth | None = None
-    wr_id: int = 0
-    sges: SgeList | None = None
-
-
-@dataclass(slots=True, eq=False)
-class _Answer:
-    """An ACK, a NAK or an atomic's result that waits to be sent."""
-
-    psn: int
-    aeth: Aeth
-    original: int | None = None
-    coalesces: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class _ReadAnswer:
-    """A READ whose responses wait to be sent: `psn` moves on, `reth` belongs to `first_psn`."""
-
-    psn: int
-    first_psn: int
-    end_psn: int
-    reth: Reth
-    msn: int
-    reported: bool
-
-
-class Responder:
-    """Executes a peer's requests in order, once each, and answers them."""
-
-    def __init__(
-        self, qp: QueuePair, memory: RdmaMemory, reports: Reports, enter_error: Callable[[], None]
-    ) -> None:
-        self._qp = qp
-        self._memory = memory
-        self._reports = reports
-        self._enter_error = enter_error
-        self._receives: deque[tuple[int, tuple[Sge, ...]]] = deque()
-        self._answers: deque[_Answer | _ReadAnswer] = deque()
-        self._replays: OrderedDict[int, _Answer] = OrderedDict()
-        self.reset(0)
-
-    def reset(self, psn: int) -> None:
-        """Forget everything but the receives; the peer's next packet will have `psn`."""
-        self._expected_psn = psn
-        self._msn = 0
-        self._incoming: _Incoming | None = None
-        self._gap_answered = False
-        self._answers.clear()
-        self._replays.clear()
-
-    def drop_receives(self) -> None:
-        """Forget the receives, without completions, as the transition to RESET does."""
-        self._receives.clear()
-
-    def post_receive(self, wr_id: int, sges: tuple[Sge, ...]) -> bool:
-        """Queue a receive; False if the receive queue is full.
-
-        Raises: UsageError in RESET.
-        """
-        if self._qp.state is QpState.RESET:
-            raise UsageError(f"queue pair {self._qp.number} is in RESET; modify it to INIT to post receives")
-        if self._qp.state is QpState.ERR:
-            self._complete_receive(wr_id, VerbsStatus.WR_FLUSH_ERR)
-            return True
-        if len(self._receives) >= self._qp.attributes.receive_queue_depth:
+@hot
+def _in_place(pair: Records, opcode: Int, length: Int) -> Flag:
+    """True if a packet continues what came before, and is full unless it is the last."""
+    first, last, mtu = _SEGMENTS[opcode, _IS_FIRST], _SEGMENTS[opcode, _IS_LAST], pair.path_mtu
+    if first != 0:
+        if pair.incoming != NONE:
             return False
-        self._receives.append((wr_id, sges))
-        return True
+    elif pair.incoming != _SEGMENTS[opcode, _KIND]:
+        return False
+    shortest = np.int64(mtu)
+    if last != 0:
+        shortest = np.int64(0) if first != 0 else np.int64(1)
+    return shortest <= length and length <= mtu
 
-    def flush(self) -> None:
-        """Complete every receive, also the one in use, with WR_FLUSH_ERR; answers due are still sent."""
-        incoming, self._incoming = self._incoming, None
-        if incoming is not None and incoming.kind is _Kind.SEND:
-            self._complete_receive(incoming.wr_id, VerbsStatus.WR_FLUSH_ERR)
-        while self._receives:
-            self._complete_receive(self._receives.popleft()[0], VerbsStatus.WR_FLUSH_ERR)
 
-    def on_request(self, packet: RocePacket) -> None:
-        """Take a request: execute it, answer it again, or say what is missing."""
-        psn = unwrap_psn(self._expected_psn, packet.bth.psn)
-        if psn > self._expected_psn:
-            self._reports.drops["responder.psn_gap"] += 1
-            if not self._gap_answered:
-                self._gap_answered = True
-                self._answer(Aeth.nak(NakCode.PSN_SEQUENCE_ERROR, self._msn & PSN_MASK))
+@hot
+def _write(state: RoceState, pair: Records, frame: Int, opcode: Int, length: Int) -> Int:
+    reth = frame + EXTENSION_PLACE
+    payload = reth + extension_bytes(opcode)
+    first, last = _SEGMENTS[opcode, _IS_FIRST] != 0, _SEGMENTS[opcode, _IS_LAST] != 0
+    has_imm = _SEGMENTS[opcode, _HAS_IMMEDIATE]
+    if first:
+        pair.incoming_address = load_be64(reth)
+        pair.incoming_rkey = load_be32(reth + 8)
+        pair.incoming_length = load_be32(reth + 12)
+        pair.incoming_done = 0
+    done, dma_length = np.int64(pair.incoming_done), np.int64(pair.incoming_length)
+    address, rkey = np.uint64(pair.incoming_address), np.uint32(pair.incoming_rkey)
+    left = dma_length - done - length
+    if dma_length > MAX_DMA_BYTES or left < 0 or (left == 0) != last:
+        return _INVALID
+    whole = dma_length if first else np.int64(0)
+    if whole != 0 and memory_at(state, pair.pd, rkey, address, whole, _REMOTE_WRITE) == 0:
+        return _NO_ACCESS
+    consumes = has_imm != 0 and pair.implicit_receives == 0
+    if consumes and pair.receive_head == NONE:
+        return _NOT_READY
+    if length != 0:
+        target = memory_at(state, pair.pd, rkey, ahead(address, done), length, _REMOTE_WRITE)
+        if target == 0:
+            return _NO_ACCESS
+        copy_memory(target, payload, length)
+    if not last:
+        pair.incoming, pair.incoming_done = INCOMING_WRITE, done + length
+        return _DONE
+    pair.incoming = NONE
+    wr_id = _ZERO
+    if consumes:
+        slot = take_receive(state, pair)
+        wr_id = np.uint64(state.receives[slot].wr_id)
+        free_receive(state, slot)
+    imm_data = np.uint32(load_be32(payload - 4)) if has_imm != 0 else _NO_IMMEDIATE
+    kind = WRITE_WITH_IMM if has_imm != 0 else WRITE
+    arrive(state, pair, kind, dma_length, imm_data, has_imm, rkey, wr_id)
+    return _DONE
+
+
+@hot
+def _receive_is_ours(state: RoceState, pair: Records, receive: Records) -> Flag:
+    if receive.sge_count > 0 and receive.length0 != 0:
+        length = np.int64(receive.length0)
+        if memory_at(state, pair.pd, receive.lkey0, receive.address0, length, _LOCAL_WRITE) == 0:
+            return False
+    if receive.sge_count > 1 and receive.length1 != 0:
+        length = np.int64(receive.length1)
+        if memory_at(state, pair.pd, receive.lkey1, receive.address1, length, _LOCAL_WRITE) == 0:
+            return False
+    return True
+
+
+@hot
+def _room_of(receive: Records) -> Int:
+    room = np.int64(0)
+    if receive.sge_count > 0:
+        room += receive.length0
+    if receive.sge_count > 1:
+        room += receive.length1
+    return room
+
+
+@hot
+def _send(state: RoceState, pair: Records, frame: Int, opcode: Int, length: Int) -> Int:
+    payload = frame + EXTENSION_PLACE + extension_bytes(opcode)
+    if pair.incoming == NONE:
+        if pair.receive_head == NONE:
+            return _NOT_READY
+        slot = take_receive(state, pair)
+        if not _receive_is_ours(state, pair, state.receives[slot]):
+            end_receive(state, pair, slot, _LOC_PROTECTION)
+            return _NOT_POSSIBLE
+        pair.incoming, pair.incoming_receive, pair.incoming_done = INCOMING_SEND, slot, 0
+    slot, done = np.int64(pair.incoming_receive), np.int64(pair.incoming_done)
+    receive = state.receives[slot]
+    if done + length > _room_of(receive):
+        pair.incoming = NONE
+        end_receive(state, pair, slot, _LOC_LENGTH)
+        return _INVALID
+    if not scatter(state, pair.pd, receive, done, payload, length, _LOCAL_WRITE):
+        pair.incoming = NONE
+        end_receive(state, pair, slot, _LOC_PROTECTION)
+        return _NOT_POSSIBLE
+    pair.incoming_done = done + length
+    if _SEGMENTS[opcode, _IS_LAST] != 0:
+        pair.incoming = NONE
+        has_imm = _SEGMENTS[opcode, _HAS_IMMEDIATE]
+        imm_data = np.uint32(load_be32(payload - 4)) if has_imm != 0 else _NO_IMMEDIATE
+        kind = SENT_WITH_IMM if has_imm != 0 else SENT
+        free_receive(state, slot)
+        arrive(state, pair, kind, done + length, imm_data, has_imm, _NO_IMMEDIATE, np.uint64(receive.wr_id))
+    return _DONE
+
+
+@hot
+def _wait_with_read(state: RoceState, pair: Records, frame: Int, psn: Int, end: Int, reported: Int) -> None:
+    """Put a READ among the answers."""
+    reth = frame + EXTENSION_PLACE
+    answer = state.answers[add_answer(state, pair, ANSWER_READ, psn, NO_CREDITS)]
+    answer.first_psn, answer.end_psn, answer.reported = psn, end, reported
+    answer.address, answer.rkey, answer.dma_length = (
+        load_be64(reth),
+        load_be32(reth + 8),
+        load_be32(reth + 12),
+    )
+
+
+@hot
+def _may_be_read(state: RoceState, pair: Records, frame: Int) -> Flag:
+    reth = frame + EXTENSION_PLACE
+    length = load_be32(reth + 12)
+    return (
+        length == 0
+        or memory_at(state, pair.pd, load_be32(reth + 8), load_be64(reth), length, _REMOTE_READ) != 0
+    )
+
+
+@hot
+def _read(state: RoceState, pair: Records, frame: Int) -> Int:
+    length = load_be32(frame + EXTENSION_PLACE + 12)
+    if length > MAX_DMA_BYTES or pair.reads_waiting >= MAX_RD_ATOMIC:
+        return _INVALID
+    if not _may_be_read(state, pair, frame):
+        return _NO_ACCESS
+    first = np.int64(pair.expected_psn)
+    pair.expected_psn += packets_of(length, np.int64(pair.path_mtu))
+    pair.msn += 1
+    pair.gap_answered = 0
+    _wait_with_read(state, pair, frame, first, np.int64(pair.expected_psn), 0)
+    return _DONE
+
+
+@hot
+def _atomic(state: RoceState, index: Int, pair: Records, frame: Int, opcode: Int) -> Int:
+    header = frame + EXTENSION_PLACE
+    address, rkey = np.uint64(load_be64(header)), load_be32(header + 8)
+    operand, compare = np.uint64(load_be64(header + 12)), np.uint64(load_be64(header + 20))
+    if address % _EIGHT != _ZERO:
+        return _INVALID
+    cell = memory_at(state, pair.pd, rkey, address, ATOMIC_BYTES, _REMOTE_ATOMIC)
+    if cell == 0:
+        return _NO_ACCESS
+    original = _ZERO
+    if opcode == _FETCH_ADD:
+        original = np.uint64(fetch_add_u64(cell, operand))
+    else:
+        original = np.uint64(compare_swap_u64(cell, compare, operand))
+    pair.msn += 1
+    psn = np.int64(pair.expected_psn)
+    answer = state.answers[add_answer(state, pair, ANSWER_ATOMIC, psn, NO_CREDITS)]
+    answer.original = original
+    keep_result(state, index, psn, original)
+    pair.expected_psn += 1
+    pair.gap_answered = 0
+    arrive(state, pair, ATOMIC, ATOMIC_BYTES, _NO_IMMEDIATE, 0, np.uint32(rkey), _ZERO)
+    return _DONE
+
+
+@hot
+def _execute(state: RoceState, index: Int, pair: Records, frame: Int, opcode: Int, psn_word: Int) -> Int:
+    """Carry out the request that is expected: _DONE, or why not."""
+    length = payload_bytes(frame, opcode)
+    kind = _SEGMENTS[opcode, _KIND]
+    if kind == 0:
+        if pair.incoming != NONE or length != 0:
+            return _INVALID
+        if opcode == _READ_REQUEST:
+            return _read(state, pair, frame)
+        if opcode == _FETCH_ADD or opcode == _COMPARE_SWAP:
+            return _atomic(state, index, pair, frame, opcode)
+        return _INVALID
+    if not _in_place(pair, opcode, length):
+        return _INVALID
+    if kind == INCOMING_WRITE:
+        result = _write(state, pair, frame, opcode, length)
+    else:
+        result = _send(state, pair, frame, opcode, length)
+    if result != _DONE:
+        return result
+    psn = np.int64(pair.expected_psn)
+    pair.expected_psn += 1
+    pair.gap_answered = 0
+    if _SEGMENTS[opcode, _IS_LAST] != 0:
+        pair.msn += 1
+    if psn_word & _ACK_REQUEST != 0:
+        acknowledge(state, pair, psn)
+    return _DONE
+
+
+# Requests that were executed before
+
+
+@hot
+def _read_again(state: RoceState, pair: Records, frame: Int, psn: Int) -> None:
+    """Read from `psn` on; responses of that READ that still wait are replaced."""
+    end = psn + packets_of(load_be32(frame + EXTENSION_PLACE + 12), np.int64(pair.path_mtu))
+    too_many = pair.reads_waiting > MAX_RD_ATOMIC
+    if end > pair.expected_psn or too_many or not _may_be_read(state, pair, frame):
+        drop(state, _BAD_READ)
+        return
+    reported: Int = 1
+    before: Int = NONE
+    slot = np.int64(pair.answer_head)
+    while slot != NONE:
+        waiting = state.answers[slot]
+        if waiting.kind == ANSWER_READ and waiting.end_psn == end:
+            reported = np.int64(waiting.reported)
+            remove_answer(state, pair, before, slot)
+            break
+        before = slot
+        slot = np.int64(waiting.next)
+    _wait_with_read(state, pair, frame, psn, end, reported)
+
+
+@cold
+def _repeat(state: RoceState, index: Int, frame: Int, psn: Int) -> None:
+    """Answer a repeated request without executing it twice; a READ is read again."""
+    pair = state.queue_pairs[index]
+    opcode = load_u8(frame + BTH_PLACE)
+    drop(state, _DUPLICATE)
+    if _SEGMENTS[opcode, _KIND] != 0:
+        acknowledge(state, pair, np.int64(pair.expected_psn) - 1)
+    elif pair.answer_count >= MAX_WAITING_REPLAYS:
+        drop(state, _TOO_MANY)
+    elif opcode == _READ_REQUEST:
+        _read_again(state, pair, frame, psn)
+    else:
+        place = NONE
+        if opcode == _FETCH_ADD or opcode == _COMPARE_SWAP:
+            place = find_result(state, index, psn)
+        if place == NONE:
+            drop(state, _NO_REPLAY)
             return
-        if psn < self._expected_psn:
-            self._repeat(psn, packet)
-            return
-        try:
-            self._execute(packet)
-        except _NotReady:
-            self._gap_answered = True
-            timer = rnr_timer_code(self._qp.attributes.min_rnr_timer_ns)
-            self._reports.drops["responder.not_ready"] += 1
-            self._answer(Aeth.rnr_nak(timer, self._msn & PSN_MASK))
-        except _Refused as refused:
-            self._reports.drops[f"responder.{refused.code.name.lower()}"] += 1
-            self._answer(Aeth.nak(refused.code, self._msn & PSN_MASK))
-            self._enter_error()
+        replay = state.replays[place]
+        answer = state.answers[add_answer(state, pair, ANSWER_ATOMIC, psn, NO_CREDITS)]
+        answer.original, answer.msn = replay.original, replay.msn
 
-    def next_frame(self) -> bytes | None:
-        """Return the next answer that waits, or None."""
-        while self._answers:
-            answer = self._answers[0]
-            if isinstance(answer, _ReadAnswer):
-                frame = self._read_response(answer)
-                if frame is not None:
-                    return frame
-                continue
-            self._answers.popleft()
-            extension = answer.aeth.encode()
-            opcode = RcOpcode.ACKNOWLEDGE
-            if answer.original is not None:
-                extension += AtomicAckEth(answer.original).encode()
-                opcode = RcOpcode.ATOMIC_ACKNOWLEDGE
-            psn = answer.psn & PSN_MASK
-            return self._qp.framer.frame(opcode, self._qp.remote_number, psn, extension=extension)
-        return None
 
-    # Requests in order
+@cold
+def _refuse(state: RoceState, index: Int, result: Int) -> None:
+    """Answer a request that was not carried out with a NAK."""
+    pair = state.queue_pairs[index]
+    psn = np.int64(pair.expected_psn)
+    if result == _NOT_READY:
+        pair.gap_answered = 1
+        drop(state, _NO_RECEIVE)
+        add_answer(state, pair, ANSWER_ACK, psn, _RNR_NAK | pair.rnr_timer)
+        return
+    code = result - _REFUSED
+    drop(state, _FIRST_REFUSAL + code)
+    add_answer(state, pair, ANSWER_ACK, psn, _NAK | code)
+    enter_error(state, index)
 
-    def _execute(self, packet: RocePacket) -> None:
-        opcode = packet.bth.opcode
-        segment = _SEGMENTS.get(opcode)  # type: ignore[call-overload]
-        if segment is None:
-            if self._incoming is not None or len(packet.payload):
-                raise _Refused(NakCode.INVALID_REQUEST)
-            if opcode == RcOpcode.RDMA_READ_REQUEST and packet.reth is not None:
-                self._read(packet.reth)
-            elif packet.atomic is not None:
-                self._atomic(opcode, packet.atomic)
-            else:
-                raise _Refused(NakCode.INVALID_REQUEST)
-            return
-        self._check_place(segment, packet)
-        if segment.kind is _Kind.WRITE:
-            self._write(segment, packet)
-        else:
-            self._send(segment, packet)
-        psn = self._expected_psn
-        self._expected_psn += 1
-        self._gap_answered = False
-        if segment.last:
-            self._msn += 1
-        if packet.bth.ack_request:
-            self._acknowledge(psn)
 
-    def _check_place(self, segment: _Segment, packet: RocePacket) -> None:
-        """The packet must continue what came before, and be full unless it is the last."""
-        incoming = self._incoming
-        in_sequence = incoming is None if segment.first else (incoming and incoming.kind is segment.kind)
-        mtu, length = self._qp.attributes.path_mtu, len(packet.payload)
-        shortest = 0 if segment.first and segment.last else 1 if segment.last else mtu
-        if not in_sequence or not shortest <= length <= mtu:
-            raise _Refused(NakCode.INVALID_REQUEST)
-
-    def _write(self, segment: _Segment, packet: RocePacket) -> None:
-        payload = packet.payload
-        incoming = self._incoming
-        done = 0 if incoming is None else incoming.done
-        reth = packet.reth if incoming is None else incoming.reth
-        if reth is None:
-            raise _Refused(NakCode.INVALID_REQUEST)
-        left = reth.dma_length - done - len(payload)
-        if reth.dma_length > MAX_DMA_BYTES or (left != 0 if segment.last else left <= 0):
-            raise _Refused(NakCode.INVALID_REQUEST)
-        if segment.first and reth.dma_length:
-            self._remote(reth.rkey, reth.address, reth.dma_length, Access.REMOTE_WRITE)
-        consumes = packet.imm_data is not None and not self._qp.attributes.implicit_receives
-        if consumes and not self._receives:
-            raise _NotReady
-        if len(payload):
-            address = reth.address + done
-            self._remote(reth.rkey, address, len(payload), Access.REMOTE_WRITE)[:] = payload
-        if not segment.last:
-            self._incoming = _Incoming(_Kind.WRITE, done + len(payload), reth)
-            return
-        self._incoming = None
-        wr_id = self._receives.popleft()[0] if consumes else 0
-        kind = ArrivalKind.WRITE if packet.imm_data is None else ArrivalKind.WRITE_WITH_IMM
-        self._arrive(kind, reth.dma_length, packet.imm_data, reth.rkey, wr_id)
-
-    def _send(self, segment: _Segment, packet: RocePacket) -> None:
-        incoming = self._incoming
-        if incoming is None:
-            incoming = self._take_receive()
-        sges = incoming.sges
-        payload = packet.payload
-        if sges is None or incoming.done + len(payload) > sges.length:
-            self._incoming = None
-            self._complete_receive(incoming.wr_id, VerbsStatus.LOC_LEN_ERR)
-            raise _Refused(NakCode.INVALID_REQUEST)
-        sges.store(incoming.done, payload)
-        incoming.done += len(payload)
-        self._incoming = incoming
-        if segment.last:
-            self._incoming = None
-            kind = ArrivalKind.SEND if packet.imm_data is None else ArrivalKind.SEND_WITH_IMM
-            self._arrive(kind, incoming.done, packet.imm_data, 0, incoming.wr_id)
-
-    def _take_receive(self) -> _Incoming:
-        if not self._receives:
-            raise _NotReady
-        wr_id, pieces = self._receives.popleft()
-        try:
-            sges = SgeList.resolve(self._memory, self._qp.attributes.pd, pieces, True)
-        except AccessError as refused:
-            self._complete_receive(wr_id, refused.status)
-            raise _Refused(NakCode.REMOTE_OPERATIONAL_ERROR) from refused
-        return _Incoming(_Kind.SEND, wr_id=wr_id, sges=sges)
-
-    def _read(self, reth: Reth) -> None:
-        if reth.dma_length > MAX_DMA_BYTES or self._reads_waiting() >= MAX_RD_ATOMIC:
-            raise _Refused(NakCode.INVALID_REQUEST)
-        if reth.dma_length:
-            self._remote(reth.rkey, reth.address, reth.dma_length, Access.REMOTE_READ)
-        first = self._expected_psn
-        self._expected_psn += packets_of(reth.dma_length, self._qp.attributes.path_mtu)
-        self._msn += 1
-        self._gap_answered = False
-        self._answers.append(_ReadAnswer(first, first, self._expected_psn, reth, self._msn & PSN_MASK, False))
-
-    def _atomic(self, opcode: int, atomic: AtomicEth) -> None:
-        if atomic.address % _ATOMIC_BYTES:
-            raise _Refused(NakCode.INVALID_REQUEST)
-        cell = self._remote(atomic.rkey, atomic.address, _ATOMIC_BYTES, Access.REMOTE_ATOMIC)
-        original = int.from_bytes(cell, "little")
-        if opcode == RcOpcode.FETCH_ADD:
-            cell[:] = (original + atomic.swap_add & _MASK_64).to_bytes(_ATOMIC_BYTES, "little")
-        elif original == atomic.compare:
-            cell[:] = atomic.swap_add.to_bytes(_ATOMIC_BYTES, "little")
-        self._msn += 1
-        answer = _Answer(self._expected_psn, Aeth.ack(self._msn & PSN_MASK), original)
-        self._answers.append(answer)
-        self._replays[self._expected_psn] = answer
-        if len(self._replays) > MAX_RD_ATOMIC:
-            self._replays.popitem(last=False)
-        self._expected_psn += 1
-        self._gap_answered = False
-        self._arrive(ArrivalKind.ATOMIC, _ATOMIC_BYTES, None, atomic.rkey, 0)
-
-    # Requests that were executed before
-
-    def _repeat(self, psn: int, packet: RocePacket) -> None:
-        """Answer a repeated request without executing it twice; a READ is read again."""
-        self._reports.drops["responder.duplicate"] += 1
-        opcode = packet.bth.opcode
-        if opcode in _SEGMENTS:
-            self._acknowledge(self._expected_psn - 1)
-        elif len(self._answers) >= MAX_WAITING_REPLAYS:
-            self._reports.drops["responder.too_many_replays"] += 1
-        elif opcode == RcOpcode.RDMA_READ_REQUEST and packet.reth is not None:
-            self._read_again(psn, packet.reth)
-        elif packet.atomic is not None and psn in self._replays:
-            self._answers.append(self._replays[psn])
-        else:
-            self._reports.drops["responder.no_replay"] += 1
-
-    def _read_again(self, psn: int, reth: Reth) -> None:
-        """Read from `psn` on; responses of that READ that still wait are replaced."""
-        end = psn + packets_of(reth.dma_length, self._qp.attributes.path_mtu)
-        try:
-            if end > self._expected_psn or self._reads_waiting() > MAX_RD_ATOMIC:
-                raise AccessError(VerbsStatus.REM_INV_REQ_ERR)
-            if reth.dma_length:
-                self._memory.remote(
-                    self._qp.attributes.pd, reth.rkey, reth.address, reth.dma_length, Access.REMOTE_READ
-                )
-        except AccessError:
-            self._reports.drops["responder.bad_duplicate_read"] += 1
-            return
-        reported = True
-        for waiting in self._answers:
-            if isinstance(waiting, _ReadAnswer) and waiting.end_psn == end:
-                reported = waiting.reported
-                self._answers.remove(waiting)
-                break
-        self._answers.append(_ReadAnswer(psn, psn, end, reth, self._msn & PSN_MASK, reported))
-
-    # Answers
-
-    def _reads_waiting(self) -> int:
-        return sum(isinstance(answer, _ReadAnswer) for answer in self._answers)
-
-    def _acknowledge(self, psn: int) -> None:
-        """Acknowledge all up to `psn`; an ACK that waits at the end is brought up to date."""
-        aeth = Aeth.ack(self._msn & PSN_MASK)
-        last = self._answers[-1] if self._answers else None
-        if isinstance(last, _Answer) and last.coalesces:
-            last.psn, last.aeth = psn, aeth
-        else:
-            self._answers.append(_Answer(psn, aeth, coalesces=True))
-
-    def _answer(self, aeth: Aeth) -> None:
-        """Send a NAK for the packet that is expected."""
-        self._answers.append(_Answer(self._expected_psn, aeth))
-
-    def _read_response(self, answer: _ReadAnswer) -> bytes | None:
-        """Return a READ's next response; None if its key was taken back since the request."""
-        psn, reth = answer.psn, answer.reth
-        mtu = self._qp.attributes.path_mtu
-        offset = (psn - answer.first_psn) * mtu
-        length = min(mtu, reth.dma_length - offset)
-        is_first, is_last = psn == answer.first_psn, psn + 1 == answer.end_psn
-        data: tuple[memoryview, ...] = ()
-        if length:
-            pd = self._qp.attributes.pd
-            try:
-                data = (
-                    self._memory.remote(pd, reth.rkey, reth.address + offset, length, Access.REMOTE_READ),
-                )
-            except AccessError:
-                self._answers.clear()
-                self._reports.drops["responder.key_taken_back"] += 1
-                self._answers.append(_Answer(psn, Aeth.nak(NakCode.REMOTE_ACCESS_ERROR, answer.msn)))
-                if self._qp.state is not QpState.ERR:
-                    self._enter_error()
-                return None
-        answer.psn += 1
-        extension = Aeth.ack(answer.msn).encode() if is_first or is_last else b""
-        frame = self._qp.framer.frame(
-            _READ_RESPONSES[is_first][is_last],
-            self._qp.remote_number,
-            psn & PSN_MASK,
-            extension=extension,
-            payload=data,
-        )
-        if is_last:
-            self._answers.popleft()
-            if not answer.reported:
-                length = reth.dma_length
-                self._arrive(ArrivalKind.READ, length, None, reth.rkey, 0)
-        return frame
-
-    # What the rest of the NIC hears
-
-    def _remote(self, rkey: int, address: int, length: int, access: Access) -> memoryview:
-        try:
-            return self._memory.remote(self._qp.attributes.pd, rkey, address, length, access)
-        except AccessError as refused:
-            raise _Refused(NakCode.REMOTE_ACCESS_ERROR) from refused
-
-    def _arrive(self, kind: ArrivalKind, byte_len: int, imm_data: int | None, rkey: int, wr_id: int) -> None:
-        self._reports.arrivals.append(Arrival(self._qp.number, kind, byte_len, imm_data, rkey, wr_id))
-
-    def _complete_receive(self, wr_id: int, status: VerbsStatus) -> None:
-        self._reports.completions.append(Completion(0, self._qp.number, status, Opcode.RECV, 0, wr_id))
+@hot
+def on_request(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
+    """Take a request: execute it, answer it again, or say what is missing."""
+    pair = state.queue_pairs[index]
+    if pair.answer_count >= MAX_WAITING_ANSWERS:
+        drop(state, _ANSWERS_FULL)
+        return
+    psn_word = load_be32(frame + PSN_PLACE)
+    expected = np.int64(pair.expected_psn)
+    psn = unwrap_psn(expected, psn_word & PSN_MASK)
+    if psn == expected:
+        result = _execute(state, index, pair, frame, opcode, psn_word)
+        if result != _DONE:
+            _refuse(state, index, result)
+    elif psn < expected:
+        _repeat(state, index, frame, psn)
+    else:
+        drop(state, _GAP)
+        if pair.gap_answered == 0:
+            pair.gap_answered = 1
+            add_answer(state, pair, ANSWER_ACK, expected, _SEQUENCE_NAK)

@@ -16,8 +16,9 @@ MAX_PEERS = 16
 MAX_BACKINGS = 256
 """Pieces of shareable memory (memfds) that one NIC's regions may lie in."""
 
-KIND_NONE, KIND_DIRECT, KIND_PORT = 0, 1, 2
-"""What carries a queue pair's work: nothing yet, a memory copy on this machine, a transport above a Port."""
+KIND_NONE, KIND_DIRECT, KIND_PORT, KIND_OUTSIDE = 0, 1, 2, 3
+"""What carries a queue pair's work: nothing yet, a memory copy on this machine, a transport above a Port, an
+RDMA device."""
 
 FLAG_IMPLICIT_RECEIVES = 1
 """A write with immediate consumes no receive work request."""

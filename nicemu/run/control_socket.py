@@ -231,8 +231,8 @@ class ControlSocket:
         self._reply(flash.link, {"error": text, "kind": "NicemuError"}, request=flash.request)
 
     def _meet(self, link: socket.socket, message: dict[str, Any], fds: list[int]) -> None:
-        if self._settings["fabric"] == "udp":
-            raise UsageError("peers of a NIC whose RDMA goes over UDP call over TCP")
+        if self._settings["calls_over_tcp"]:
+            raise UsageError("peers of this NIC may be on other machines; they call over TCP")
         self._unwatch(link)
         try:
             self._links.accept(UnixChannel(link), message, fds)

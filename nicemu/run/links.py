@@ -16,6 +16,7 @@ from typing import Any
 from nicemu.errors import NicemuError, ProtocolError, UsageError
 from nicemu.fabric import SharedMemoryPort
 from nicemu.nic import (
+    OutsideWork,
     SmartNic,
     attach,
     detach,
@@ -99,6 +100,9 @@ class PeerLinks:
         if self._shares_memory:
             device.memory.on_backing = self._tell_backing
             device.memory.on_removed = self._tell_removed
+        if device.outside is not None:
+            device.outside.ask = lambda name, key: self._tell(name, {"op": "region", "key": key})
+            device.outside.revoke = lambda name, key: self._tell(name, {"op": "region_gone", "key": key})
 
     # Coming together
 
@@ -384,6 +388,19 @@ class PeerLinks:
             self._tell(name, {"op": "unmapped", "index": message["index"]})
         elif operation == "unmapped":
             self._forgotten(name, int(message["index"]))
+        elif self._device.outside is not None:
+            self._tell_region(self._device.outside, name, operation, int(message["key"]), message)
+
+    def _tell_region(
+        self, outside: OutsideWork, name: str, operation: str, key: int, message: dict[str, Any]
+    ) -> None:
+        """A peer asks where a region lies, answers that, or has taken the key back."""
+        if operation == "region":
+            self._tell(name, {"op": "region_at", "key": key, "place": outside.describe(name, key)})
+        elif operation == "region_at":
+            outside.learn(name, key, message["place"])
+        elif operation == "region_gone":
+            outside.learn(name, key, None)
 
     def _disconnect(self, name: str, qp: int) -> None:
         if self._device.queue_pairs.numbers.get(qp) == name:

@@ -21,7 +21,7 @@ from nicemu.abi import EventLog, Limits, file_writer
 from nicemu.clock import WallClock
 from nicemu.control import P4RuntimeServer
 from nicemu.errors import NicemuError
-from nicemu.fabric import QemuFabric, QemuNamespace
+from nicemu.fabric import QemuFabric, QemuNamespace, VerbsTransport, device_of
 from nicemu.firmware import Registry, load_firmware
 from nicemu.nic import (
     NamespaceConfig,
@@ -33,6 +33,7 @@ from nicemu.nic import (
 )
 from nicemu.p4 import compile_program
 from nicemu.pipeline import Engine
+from nicemu.rdma import load_engine
 
 from .block_io import FileBlockIo
 from .control_socket import ControlSocket
@@ -77,12 +78,16 @@ class NicProcess:
         self.config = NicConfig(**{**settings["nic"], "limits": limits}, namespaces=spaces)
         self._watchdog = Watchdog()
         self._pcie = _open_pcie(self.config) if settings["controller"] == "qemu" else None
+        if self.config.transport == "port":
+            load_engine()  # before the first frame comes, which would wait for it
+        self._verbs = _open_verbs(self.config, settings["fabric"])
         self.device = SmartNic(
             self.config,
             self._clock.now_ns(),
             live=True,
             guard=self._watchdog.step,
             controller=self._pcie.nvme if self._pcie is not None else None,
+            transport=self._verbs,
         )
         self._disks = {
             entry.nsid: FileBlockIo(
@@ -105,7 +110,7 @@ class NicProcess:
             self._ports.add_peer,
             settings["places"],
             self._folder,
-            bytes.fromhex(settings["key"]) if settings["fabric"] == "udp" else None,
+            bytes.fromhex(settings["key"]) if settings["calls_over_tcp"] else None,
         )
         self._unsent: dict[bool, deque[bytes]] = {False: deque(), True: deque()}
         self._trace = TraceWriter(name) if settings.get("trace") else None
@@ -178,6 +183,8 @@ class NicProcess:
             self._links.listen()
             for disk in self._disks.values():
                 self._watch(disk.fileno(), lambda disk=disk: self._take_io(disk))  # type: ignore[misc]
+            for descriptor in self._verbs.descriptors if self._verbs is not None else ():
+                self._watch(descriptor, lambda: None)
             for source, roce in self._ports.sources():
                 self._watch(source, lambda roce=roce: self._take_frames(roce))  # type: ignore[misc]
             self.device.pipeline.load(compile_program(Path(self._settings["p4"])).program)
@@ -262,6 +269,8 @@ class NicProcess:
             disk.close()
         if self._pcie is not None:
             self._pcie.close()
+        if self._verbs is not None:
+            self._verbs.close()
         self._ports.close()
         self._links.close()
         self._control.close()
@@ -282,6 +291,13 @@ def _open_pcie(config: NicConfig) -> QemuFabric | None:
         for entry in config.namespaces
     ]
     return QemuFabric(spaces, {"nic": config.memory_bytes}, serial=f"QEMU{config.number:04d}")
+
+
+def _open_verbs(config: NicConfig, fabric: str) -> VerbsTransport | None:
+    """Open the RDMA device that carries a NIC's work, if one does. Raises: ResourceError."""
+    if config.transport != "verbs":
+        return None
+    return VerbsTransport(device_of(fabric), config.ip, config.path_mtu)
 
 
 def run_nic_process(path: Path) -> None:

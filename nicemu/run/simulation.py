@@ -18,6 +18,7 @@ from nicemu.firmware import load_firmware
 from nicemu.nic import (
     Admin,
     NicConfig,
+    OutsideWork,
     Owner,
     PerformIo,
     SendFrames,
@@ -32,7 +33,7 @@ from nicemu.p4 import compile_program
 from nicemu.pcie import Backing
 from nicemu.pipeline import Engine, Exact, TableEntry
 from nicemu.programs import find_program
-from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
+from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES, OutsideTransport
 from nicemu.timing import Resource
 
 from .block_io import MemoryBlockIo
@@ -49,8 +50,9 @@ class Simulation:
     Give it the NICs, then programs and firmware, then let hosts and clients act; `run_until_idle` carries out
     what follows. `faults` spoils the frames between NICs, seeded. `trace` holds one line an event.
     A `chooser` says what happens next wherever several things could; see `small_steps.py`.
-    `controllers`: by NIC, NVMe controllers outside that hold its namespaces. They work in real time, which
-    the virtual one passes in polls: what they do, and when, the seed does not say.
+    `controllers`: by NIC, NVMe controllers outside that hold its namespaces; `transports`: RDMA devices that
+    carry its work. They work in real time, which the virtual one passes in polls: what they do, and when, the
+    seed does not say.
     """
 
     def __init__(
@@ -63,6 +65,7 @@ class Simulation:
         chooser: Chooser | None = None,
         check_races: bool = False,
         controllers: Mapping[str, OutsideController] | None = None,
+        transports: Mapping[str, OutsideTransport] | None = None,
     ) -> None:
         outside = controllers or {}
         self.host_log: EventLog | None = None
@@ -85,7 +88,12 @@ class Simulation:
         self._streams = 0
         rng = random.Random(seed)
         for config in configs:
-            nic = SmartNic(config, compiled=compiled, controller=outside.get(config.name))
+            nic = SmartNic(
+                config,
+                compiled=compiled,
+                controller=outside.get(config.name),
+                transport=(transports or {}).get(config.name),
+            )
             nic.observe = self._observer(config.name)
             self.nics[config.name] = nic
             if check_races:
@@ -143,6 +151,24 @@ class Simulation:
                     for index, backing in shared_backings(peer):
                         map_backing(nic, peer_name, index, backing)
             nic.memory.on_backing = self._backing_teller(name)
+            if nic.outside is not None:
+                nic.outside.ask = self._region_asker(name, nic.outside)
+                nic.outside.revoke = self._region_revoker(name)
+
+    def _region_asker(self, name: str, own: OutsideWork) -> Callable[[str, int], None]:
+        def ask(peer: str, key: int) -> None:
+            other = self.nics[peer].outside
+            own.learn(peer, key, None if other is None else other.describe(name, key))
+
+        return ask
+
+    def _region_revoker(self, name: str) -> Callable[[str, int], None]:
+        def revoke(peer: str, key: int) -> None:
+            other = self.nics[peer].outside
+            if other is not None:
+                other.learn(name, key, None)
+
+        return revoke
 
     def _backing_teller(self, name: str) -> Callable[[int, Backing], None]:
         def tell(index: int, backing: Backing) -> None:

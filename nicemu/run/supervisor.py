@@ -25,7 +25,7 @@ from .compiled_datapath import compile_datapath
 from .folders import ATTACHED, claim, discard, held_in, hold_settings, remove_abandoned, runtime_root
 from .running import STOP_TIMEOUT_S, RunningNic, ask, nics_of
 from .state import NicState, TopologyState
-from .topology import FABRICS, NicEntry, Topology, load_topology, read_key
+from .topology import NicEntry, Topology, load_topology, read_key, transport_of
 from .trace import merge_traces
 
 START_TIMEOUT_S = 180.0
@@ -104,8 +104,8 @@ class Instance:
         none that this has started is left running.
         """
         topology = load_topology(path)
-        if fabric is not None and fabric not in FABRICS:
-            raise UsageError(f"fabric {fabric!r} is none of {', '.join(FABRICS)}")
+        if fabric is not None:
+            transport_of(fabric)
         known = [entry.name for entry in topology.nics]
         for nic in only:
             if nic not in known:
@@ -162,9 +162,16 @@ class Instance:
             fabric = "udp"
             what = "captures" if pcap is not None else "faults"
             progress(f"{what} need frames: RDMA goes over UDP instead of direct copies")
+        if transport_of(fabric) == "verbs" and (pcap is not None or topology.faults):
+            raise UsageError(
+                f"over {fabric} the kernel makes the frames: no captures and no faults of ours; tcpdump and "
+                "tc (netem) work on the device's interface"
+            )
         if topology.is_spread:
-            if fabric != "udp":
-                raise UsageError(f'{topology.path}: NICs with addresses are joined by "udp" alone')
+            if fabric in ("direct", "shm"):
+                raise UsageError(
+                    f'{topology.path}: NICs with addresses are joined by "udp" or "verbs:DEVICE"'
+                )
             ips = {nic.name: str(nic.address) for nic in topology.nics}
         else:
             subnet = _free_subnet(len(topology.nics))
@@ -255,7 +262,7 @@ class Instance:
                 "number": list(terms.ips).index(nic.name),
                 "memory_bytes": nic.memory_bytes,
                 "limits": nic.limits,
-                "transport": "direct" if terms.fabric == "direct" else "port",
+                "transport": transport_of(terms.fabric),
                 "path_mtu": 4096,
                 "spin_us": nic.spin_us,
                 "nap_us": nic.nap_us,
@@ -266,6 +273,7 @@ class Instance:
             "folder": str(self.folder),
             "status": str(self.folder / f"{nic.name}.status"),
             "fabric": terms.fabric,
+            "calls_over_tcp": terms.fabric == "udp" or self.topology.is_spread,
             "faults": self.topology.faults,
             "pcap": str(terms.pcap) if terms.pcap else None,
             "trace": str(terms.trace) if terms.trace else None,

@@ -12,9 +12,11 @@ from typing import Any
 
 from nicemu.abi import PROFILES
 from nicemu.errors import UsageError
+from nicemu.fabric import device_of
 from nicemu.programs import find_program
 
-FABRICS = ("direct", "udp", "shm")
+FABRICS = {"direct": "direct", "udp": "port", "shm": "port"}
+"""What carries RDMA, and the transport that it is to a NIC. Beside these, verbs:DEVICE."""
 MIN_KEY_BYTES = 16
 MIN_MEMORY_BYTES = 1 << 20
 BROADCAST_NSID = 0xFFFF_FFFF
@@ -73,6 +75,19 @@ class Topology:
         return any(nic.address is not None for nic in self.nics)
 
 
+def transport_of(fabric: object, where: str = "") -> str:
+    """Return which transport of `NicConfig` a fabric is.
+
+    Raises: UsageError if there is no such fabric.
+    """
+    if isinstance(fabric, str) and fabric.startswith("verbs:"):
+        device_of(fabric)
+        return "verbs"
+    if not isinstance(fabric, str) or fabric not in FABRICS:
+        raise UsageError(f"{where}fabric {fabric!r} is none of {', '.join(FABRICS)}, verbs:DEVICE")
+    return FABRICS[fabric]
+
+
 def parse_size(value: object, where: str) -> int:
     """Return bytes for a number, or a text such as "64 MiB". Raises: UsageError."""
     if isinstance(value, int) and not isinstance(value, bool) and value > 0:
@@ -95,8 +110,7 @@ def load_topology(path: str | Path) -> Topology:
         raise UsageError(f"{place}: {error}") from error
     _only(data, {"name", "fabric", "nic", "faults", "key_file"}, str(place))
     fabric = data.get("fabric", "direct")
-    if fabric not in FABRICS:
-        raise UsageError(f"{place}: fabric {fabric!r} is none of {', '.join(FABRICS)}")
+    transport_of(fabric, f"{place}: ")
     nics = data.get("nic")
     if not isinstance(nics, dict) or not nics:
         raise UsageError(f"{place}: there is no [nic.NAME] table")
@@ -125,8 +139,8 @@ def _check_addresses(topology: Topology) -> None:
         raise UsageError(f"{where}: nic.{topology.nics[addresses.index(None)].name} needs an address, too")
     if len(set(addresses)) < len(addresses):
         raise UsageError(f"{where}: two NICs have the same address")
-    if topology.fabric != "udp":
-        raise UsageError(f'{where}: NICs with addresses are joined by fabric = "udp"')
+    if topology.fabric in ("direct", "shm"):
+        raise UsageError(f'{where}: NICs with addresses are joined by fabric = "udp" or "verbs:DEVICE"')
     loopback = all(ip_address(str(address)).is_loopback for address in addresses)
     if not loopback and topology.key_file is None:
         raise UsageError(

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from nicemu.nic import NicConfig, SmartNic, run_datapath
+from nicemu.rdma import load_engine
 
 
 def compile_everything() -> None:
@@ -20,3 +21,4 @@ def compile_everything() -> None:
     nic.close_owner(owner, 0)
     nic.rings.stop()
     run_datapath(nic.arena, 50_000, 200)
+    load_engine()

@@ -5,6 +5,7 @@ thread.
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -12,8 +13,10 @@ from types import FrameType
 
 from nicemu.firmware import FirmwareOverrun
 
-BUDGET_S = 0.1
-LOAD_BUDGET_S = 2.0
+PATIENCE = float(os.environ.get("NICEMU_PATIENCE", "1"))
+"""How many times longer than here all things may take: more than 1 on an emulated processor."""
+BUDGET_S = 0.1 * PATIENCE
+LOAD_BUDGET_S = 2.0 * PATIENCE
 """For the top level of a script, which may import what nobody has imported before."""
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,18 +17,23 @@ from nicemu.clock import VirtualClock
 from nicemu.errors import UsageError
 from nicemu.fabric import (
     MAX_FRAME_BYTES,
+    AnsweringPort,
+    DatagramPort,
     FaultPort,
     FaultRates,
+    PacketPort,
     PcapPort,
     Port,
     RequestUdpPort,
     RoceUdpPort,
     SharedMemoryPort,
+    TapPort,
     UdpPeer,
     loopback_pair,
     mac_of_host,
 )
 from nicemu.wire import (
+    ETHERNET_HEADER_BYTES,
     ROCE_OVERHEAD_BYTES,
     Ethernet,
     RcOpcode,
@@ -35,6 +41,7 @@ from nicemu.wire import (
     encode_udp_frame,
     parse_ipv4,
 )
+from tests.network_namespace import in_network_namespace, quiet_tap, until_up, veth_pair
 
 MAC_A, MAC_B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
 HOST = "127.0.0.1"
@@ -108,11 +115,48 @@ def pcap(path: Path) -> Link:
     return Link(PcapPort(a, path / "a.pcap", VirtualClock()), PcapPort(b, path / "b.pcap", VirtualClock()))
 
 
-BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap]
+def datagram(_: Path) -> Link:
+    a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    return Link(DatagramPort(a, 1 << 16), DatagramPort(b, 1 << 16))
+
+
+def answering(_: Path) -> Link:
+    a, b = loopback_pair(256)
+    return Link(AnsweringPort(a, MAC_A, "10.0.0.1"), AnsweringPort(b, MAC_B, "10.0.0.2"))
+
+
+def packet(_: Path) -> Link:
+    def make() -> Link:
+        until_up("here", "there")
+        return Link(PacketPort("here"), PacketPort("there"))
+
+    return in_network_namespace(veth_pair(), make)
+
+
+def packet_to_tap(_: Path) -> Link:
+    """What is sent on a TAP interface comes out of its device."""
+
+    def make() -> Link:
+        device = TapPort("cable", MAX_FRAME_BYTES - ETHERNET_HEADER_BYTES)
+        until_up("cable")
+        return Link(PacketPort("cable"), device)
+
+    return in_network_namespace(quiet_tap("cable"), make)
+
+
+def tap_to_packet(path: Path) -> Link:
+    link = packet_to_tap(path)
+    return Link(link.b, link.a)
+
+
+BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap, datagram, answering]
 """Ports that say when they are full; a socket's buffer drops what does not fit."""
 
 
-@pytest.fixture(params=[*BOUNDED, roce_udp, request_udp], ids=lambda make: make.__name__)
+@pytest.fixture(
+    params=[*BOUNDED, packet, packet_to_tap, tap_to_packet, roce_udp, request_udp],
+    ids=lambda make: make.__name__,
+)
 def link(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Link]:
     made: Link = request.param(tmp_path)
     yield made

@@ -7,9 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from nicemu.abi import Access, Opcode, Sge, WorkRequest
+from nicemu.abi import Access, Opcode, Sge, WorkRequest, registers
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.fabric import RequestUdpPort, RoceUdpPort, UdpPeer, mac_of_host
+from nicemu.pcie import Backing
+from nicemu.rdma import MemoryRegion, MemoryRegionTable, RdmaState, new_state
 from nicemu.rdma.roce import QpState, RoceEngine
 from nicemu.wire import (
     Ethernet,
@@ -157,25 +159,23 @@ def test_a_datagram_that_no_frame_holds_is_dropped(request_port: RequestUdpPort,
     assert dict(request_port.drops) == {"udp.too_long": 1}
 
 
-class OneRegion:
-    """Memory of one key, for the engine."""
-
-    def __init__(self, content: bytes) -> None:
-        self.memory = bytearray(content)
-
-    def local(self, pd: int, address: int, length: int, lkey: int, write: bool) -> memoryview:
-        return memoryview(self.memory)[address : address + length]
-
-    def remote(self, pd: int, rkey: int, address: int, length: int, access: Access) -> memoryview:
-        return memoryview(self.memory)[address : address + length]
+def registered(content: bytes) -> tuple[RdmaState, Backing, MemoryRegion, Backing]:
+    """Return memory at address 0 as an engine finds it, that memory, its region, and the table it is in."""
+    public, memory = Backing.anonymous(registers.PUBLIC_BYTES), Backing.anonymous(len(content))
+    memory.view[:] = content
+    state = new_state(public.address)
+    state.backings[0] = memory.address
+    rights = Access.LOCAL_WRITE | Access.REMOTE_WRITE
+    region = MemoryRegionTable(public.address, random.Random(1)).register(1, 0, len(content), rights, 0, 0)
+    return state, memory, region, public
 
 
 def test_two_roce_engines_talk_over_udp_sockets(roce_pair: tuple[RoceUdpPort, RoceUdpPort]) -> None:
     data = random.Random(1).randbytes(50_000)
-    memories = OneRegion(data), OneRegion(bytes(50_000))
+    ends = registered(data), registered(bytes(50_000))
     engines = [
-        RoceEngine(memory, mac, ip, random.Random(2), Counter())
-        for memory, mac, ip in zip(memories, (MAC_A, MAC_B), ("10.0.0.1", "10.0.0.2"), strict=True)
+        RoceEngine(state, mac, ip, random.Random(2), Counter())
+        for (state, *_), mac, ip in zip(ends, (MAC_A, MAC_B), ("10.0.0.1", "10.0.0.2"), strict=True)
     ]
     for engine in engines:
         engine.create_qp(5, 1, path_mtu=4096)
@@ -183,7 +183,8 @@ def test_two_roce_engines_talk_over_udp_sockets(roce_pair: tuple[RoceUdpPort, Ro
         engine.modify(5, QpState.INIT)
         engine.modify(5, QpState.RTR, remote=other.local(5))
         engine.modify(5, QpState.RTS)
-    engines[0].post_send(5, WorkRequest(Opcode.RDMA_WRITE, (Sge(0, 50_000, 1),)), 0, 0)
+    work = WorkRequest(Opcode.RDMA_WRITE, (Sge(0, 50_000, ends[0][2].lkey),), 0, ends[1][2].rkey)
+    engines[0].post_send(5, work, 0, 0)
     completions = []
     for _ in range(100):
         for engine, port in zip(engines, roce_pair, strict=True):
@@ -195,5 +196,5 @@ def test_two_roce_engines_talk_over_udp_sockets(roce_pair: tuple[RoceUdpPort, Ro
         if completions:
             break
     assert [completion.status for completion in completions] == [VerbsStatus.SUCCESS]
-    assert memories[1].memory == data
+    assert ends[1][1].view == data
     assert not engines[1].drops

@@ -6,12 +6,15 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from nicemu.abi import Access, Opcode, Sge, WorkRequest
+from nicemu.abi import Access, Opcode, Sge, WorkRequest, registers
 from nicemu.errors import VerbsStatus
+from nicemu.pcie import PAGE_BYTES, Backing, store_u32, store_u64
+from nicemu.rdma import RdmaState, new_state
 from nicemu.rdma.roce import (
     AccessError,
     Arrival,
@@ -23,22 +26,57 @@ from nicemu.rdma.roce import (
 GUARD_BYTES = 64
 GUARD = b"\xa5" * GUARD_BYTES
 ALL_RIGHTS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
+FIRST_KEY = 0x100
+BACKING = 3
 
 
 class GuardedMemory:
-    """Regions with guard bytes on both sides; a key is its region's number."""
+    """Registered memory, a guard on both sides of each region; keys count up from FIRST_KEY.
 
-    def __init__(self) -> None:
-        self._regions: dict[int, tuple[int, int, bytearray, Access]] = {}
+    The regions stand in a NIC's table, and are found by the reference engine's protocol too.
+    """
+
+    def __init__(self, length_bytes: int = 1 << 20) -> None:
+        self._public = Backing.anonymous(registers.PUBLIC_BYTES)
+        self._backing = Backing.anonymous(length_bytes)
+        self._regions: dict[int, tuple[int, int, memoryview, Access]] = {}
+        self._used = 0
+        self.state: RdmaState = new_state(self._public.address)
+        self.state.backings[BACKING] = self._backing.address
 
     def register(self, address: int, content: bytes, pd: int = 1, access: Access = ALL_RIGHTS) -> int:
-        key = 0x100 + len(self._regions)
-        self._regions[key] = (pd, address, bytearray(GUARD + content + GUARD), access)
+        key = FIRST_KEY + len(self._regions)
+        start = self._used + GUARD_BYTES
+        start += (address - start) % PAGE_BYTES  # raw addresses are aligned as those of the region are
+        self._used = start + len(content) + GUARD_BYTES
+        memory = self._backing.view[start - GUARD_BYTES : self._used]
+        memory[:] = GUARD + content + GUARD
+        self._regions[key] = (pd, address, memory, access)
+        entry = self._public.address + registers.REGION_TABLE + key * registers.REGION_BYTES
+        store_u32(entry + 12, BACKING)
+        store_u64(entry + 16, address)
+        store_u64(entry + 24, len(content))
+        store_u64(entry + 32, start)
+        self._enter(key)
         return key
+
+    def _enter(self, key: int) -> None:
+        pd, _, _, access = self._regions[key]
+        entry = self._public.address + registers.REGION_TABLE + key * registers.REGION_BYTES
+        store_u32(entry + 4, pd)
+        store_u32(entry + 8, int(access))
+        store_u32(entry, key)
+
+    def allow(self, key: int, access: Access) -> None:
+        """Change the rights of a region."""
+        pd, address, memory, _ = self._regions[key]
+        self._regions[key] = (pd, address, memory, access)
+        self._enter(key)
 
     def deregister(self, key: int) -> None:
         pd, address, memory, _ = self._regions[key]
         self._regions[key] = (pd ^ 0xFFFF, address, memory, Access(0))
+        store_u32(self._public.address + registers.REGION_TABLE + key * registers.REGION_BYTES, 0)
 
     def content(self, key: int) -> bytes:
         return bytes(self._regions[key][2][GUARD_BYTES:-GUARD_BYTES])
@@ -62,12 +100,12 @@ class GuardedMemory:
     def _find(
         self, pd: int, key: int, address: int, length: int, access: Access, status: VerbsStatus
     ) -> memoryview:
-        owner, start, memory, rights = self._regions.get(key, (-1, 0, bytearray(), Access(0)))
+        owner, start, memory, rights = self._regions.get(key, (-1, 0, memoryview(b""), Access(0)))
         end = start + len(memory) - 2 * GUARD_BYTES
         if owner != pd or rights & access != access or not start <= address <= address + length <= end:
             raise AccessError(status, f"key {key:#x}")
         offset = GUARD_BYTES + address - start
-        return memoryview(memory)[offset : offset + length]
+        return memory[offset : offset + length]
 
 
 class Wire:
@@ -106,7 +144,7 @@ class Node:
         self.memory = GuardedMemory()
         self.drops: Counter[str] = Counter()
         mac = b"\x02\0\0\0\0" + bytes([number])
-        self.engine = RoceEngine(self.memory, mac, f"10.0.0.{number}", random.Random(seed), self.drops)
+        self.engine = RoceEngine(self.memory.state, mac, f"10.0.0.{number}", random.Random(seed), self.drops)
         self.completions: list[Completion] = []
         self.arrivals: list[Arrival] = []
 
@@ -138,14 +176,13 @@ class TwoEngines:
         self.frames_sent: list[bytes] = []
         self.a.engine.create_qp(self.A_QP, 1, **attributes)
         self.b.engine.create_qp(self.B_QP, 1, **{**attributes, **(b or {})})
+        ends = self.a.engine.local(self.A_QP), self.b.engine.local(self.B_QP)
         if psns is not None:
-            for engine, qp, psn in zip((self.a.engine, self.b.engine), (7, 9), psns, strict=True):
-                engine._connections[qp].requester.reset(psn)
-        remotes = self.b.engine.local(self.B_QP), self.a.engine.local(self.A_QP)
-        for engine, qp, remote in zip((self.a.engine, self.b.engine), (7, 9), remotes, strict=True):
-            engine.modify(qp, QpState.INIT)
-            engine.modify(qp, QpState.RTR, remote=remote)
-            engine.modify(qp, QpState.RTS)
+            ends = replace(ends[0], psn=psns[0]), replace(ends[1], psn=psns[1])
+        for engine, own, remote in zip((self.a.engine, self.b.engine), ends, ends[::-1], strict=True):
+            engine.modify(own.qp_num, QpState.INIT)
+            engine.modify(own.qp_num, QpState.RTR, remote=remote)
+            engine.modify(own.qp_num, QpState.RTS, sq_psn=own.psn)
 
     def post(self, opcode: Opcode, key: int, pieces: Iterable[tuple[int, int]], **fields: int) -> bool:
         """Post from node a; pieces are (address, length) of region `key`."""
@@ -185,3 +222,8 @@ class TwoEngines:
 @pytest.fixture
 def connect() -> Callable[..., TwoEngines]:
     return TwoEngines
+
+
+@pytest.fixture
+def new_memory() -> Callable[[], GuardedMemory]:
+    return GuardedMemory

@@ -8,7 +8,7 @@ import pytest
 from nicemu.abi import Opcode, Sge, WorkRequest
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.rdma.roce import ArrivalKind, QpState
-from nicemu.wire import RNR_TIMER_NS, Aeth, NakCode, RcOpcode, decode_roce_frame
+from nicemu.wire import RNR_TIMER_NS, Aeth, NakCode, RcOpcode, RoceFramer, decode_roce_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -258,11 +258,11 @@ def test_a_fatal_nak_ends_its_message_and_flushes_the_rest(
     local, remote = pair.a.memory.register(A, DATA), pair.b.memory.register(B, bytes(2048))
     for _ in range(3):
         pair.post(Opcode.RDMA_WRITE, local, [(A, 8)], remote_address=B, rkey=remote)
-    frames = pair.a.engine.take_frames()
-    pair.b.engine.on_frame(frames[0], 0)
-    pair.b.engine._connections[9].responder._answers.clear()
-    pair.b.engine._connections[9].responder._answer(Aeth.nak(code, 1))
-    pair.run()
+    second = decode_roce_frame(pair.a.engine.take_frames()[1])
+    back = RoceFramer(b"\x02\0\0\0\0\2", b"\x02\0\0\0\0\1", second.ip.destination, second.ip.source)
+    nak = back.frame(RcOpcode.ACKNOWLEDGE, 7, second.bth.psn, extension=Aeth.nak(code, 1).encode())
+    pair.a.engine.on_frame(nak, 0)
+    pair.a.collect()
     assert pair.a.statuses() == [OK, status, VerbsStatus.WR_FLUSH_ERR]
     assert pair.a.engine.state(7) is QpState.ERR
 

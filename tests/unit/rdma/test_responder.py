@@ -192,12 +192,7 @@ def test_memory_that_the_key_does_not_cover_is_refused_before_a_byte_moves(
     local = pair.a.memory.register(A, bytes(1000))
     remote = pair.b.memory.register(B, content, pd=2 if wrong == "domain" else 1, access=right | 1)
     if wrong == "rights":
-        pair.b.memory._regions[remote] = (
-            1,
-            B,
-            pair.b.memory._regions[remote][2],
-            Access(15) & ~rights[opcode],
-        )
+        pair.b.memory.allow(remote, Access(15) & ~rights[opcode])
     address = {"before": B - 8, "behind": B + 1000 - 8 * (opcode != Opcode.FETCH_ADD), "huge": (1 << 64) - 8}
     length = 8 if opcode == Opcode.FETCH_ADD else 600
     pair.post(

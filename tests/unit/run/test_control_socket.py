@@ -54,7 +54,7 @@ class Served:
         )
         self.control = ControlSocket(
             self.device,
-            {"folder": str(folder), "fabric": "direct", "peers": {}},
+            {"folder": str(folder), "fabric": "direct", "calls_over_tcp": False, "peers": {}},
             self.links,
             self._watch,
             self._unwatch,

@@ -1,0 +1,344 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One of a NIC's queue pairs on an RDMA device: one or two of the device's, and the work that waits for them.
+
+A NIC's write with immediate may consume no receive; the device's always does. So a queue pair with implicit
+receives is two of the device's: sends go on the second, whose receives are those that were posted, all else
+on the first, whose receives are empty, many, and shared by all queue pairs of a protection domain. Order is
+kept: work changes over from one to the other when nothing on it is under way any more.
+Sources: ibv_create_qp(3), ibv_modify_qp(3), ibv_create_srq(3); InfiniBand Architecture Specification,
+"Queue Pair State Machine".
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nicemu.abi import Opcode, Sge, WorkRequest
+from nicemu.errors import ProtocolError, ResourceError, VerbsStatus
+from nicemu.pcie import PAGE_BYTES
+from nicemu.rdma import Completion
+
+from .verbs_device import PORT, Handle, VerbsDevice
+from .verbs_memory import LEDGER_SHIFT, Domain, Place, VerbsMemory
+
+SEND_DEPTH, RECEIVE_DEPTH = 64, 128
+"""Work of one queue pair that the device holds at once; a NIC holds 64 receives a queue pair at most."""
+RETRY_COUNT, INFINITE_RNR_RETRY = 6, 7
+"""SoftRoCE retries for ever with a count of 7, of either kind. Source: Linux 6.1, rxe_comp.c."""
+TIMEOUT, MIN_RNR_TIMER = 14, 12
+"""67 ms and 640 us. Source: ibv_modify_qp(3); InfiniBand Architecture Specification, "Timeout Values"."""
+ATOMIC_BYTES = 8
+RECEIVE_ID, SEND_ID = 0, 1
+"""wr_ids for the device: what ends, ends in order, and the opcode of a completion in error means nothing."""
+LEDGER_CONTEXT = 0
+"""Context of an atomic on a ledger, of whose end nobody is told unless it fails."""
+
+_SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM)
+_ATOMICS = (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
+_VERBS_OPCODE = {
+    Opcode.RDMA_WRITE: "IBV_WR_RDMA_WRITE",
+    Opcode.RDMA_WRITE_WITH_IMM: "IBV_WR_RDMA_WRITE_WITH_IMM",
+    Opcode.RDMA_READ: "IBV_WR_RDMA_READ",
+    Opcode.SEND: "IBV_WR_SEND",
+    Opcode.SEND_WITH_IMM: "IBV_WR_SEND_WITH_IMM",
+    Opcode.COMPARE_SWAP: "IBV_WR_ATOMIC_CMP_AND_SWP",
+    Opcode.FETCH_ADD: "IBV_WR_ATOMIC_FETCH_AND_ADD",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Posted:
+    context: int
+    work: WorkRequest
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """A queue pair of the device; `posted` is what it has not ended, `receives` what waits there (wr_ids)."""
+
+    handle: Handle
+    psn: int
+    is_shared: bool
+    posted: deque[_Posted] = field(default_factory=deque)
+    receives: deque[int] = field(default_factory=deque)
+
+
+class VerbsQueuePair:
+    """A NIC's queue pair `number`. `report` is told of every end; `psn` gives the first PSN of each lane."""
+
+    def __init__(
+        self,
+        device: VerbsDevice,
+        memory: VerbsMemory,
+        number: int,
+        pd: int,
+        shared: Handle,
+        psn: Callable[[], int],
+        report: Callable[[Completion], None],
+    ) -> None:
+        self.number = number
+        self.pd = pd
+        self.is_connected = self.has_failed = False
+        self.unknown: set[int] = set()
+        self._device = device
+        self._memory = memory
+        self._domain: Domain = memory.domain(pd)
+        self._report = report
+        self._places: dict[int, Place] = {}
+        self._waiting: deque[_Posted] = deque()
+        try:
+            self.lanes = [self._create(shared, psn())]
+            if shared is not None:
+                self.lanes.append(self._create(None, psn()))
+        except device.error as error:
+            raise ResourceError(f"{device.name} makes no queue pair: {error}") from error
+        self._current = self.lanes[0]
+
+    def _create(self, shared: Handle, psn: int) -> Lane:
+        v = self._device.verbs
+        receives = 0 if shared is not None else RECEIVE_DEPTH
+        caps = v.qp.QPCap(SEND_DEPTH, receives, 2, 1, 0)
+        queue = self._device.queue
+        first = v.qp.QPInitAttr(
+            qp_type=v.enums.IBV_QPT_RC, scq=queue, rcq=queue, srq=shared, cap=caps, sq_sig_all=1
+        )
+        lane = Lane(v.qp.QP(self._domain.handle, first), psn, shared is not None)
+        attr = v.qp.QPAttr(qp_state=v.enums.IBV_QPS_INIT, port_num=PORT)
+        attr.qp_access_flags = (
+            v.enums.IBV_ACCESS_REMOTE_WRITE
+            | v.enums.IBV_ACCESS_REMOTE_READ
+            | v.enums.IBV_ACCESS_REMOTE_ATOMIC
+        )
+        lane.handle.to_init(attr)
+        return lane
+
+    # Connecting
+
+    def offer(self) -> dict[str, Any]:
+        """Return what a peer has to know."""
+        lanes = [[lane.handle.qp_num, lane.psn] for lane in self.lanes]
+        device = self._device
+        return {"gid": device.gid, "lid": device.lid, "mtu": device.mtu, "lanes": lanes}
+
+    def connect(self, offer: object, mtu: int) -> None:
+        """Bring all lanes to ready-to-send. Raises: ProtocolError."""
+        try:
+            assert isinstance(offer, dict)
+            gid, lid, lanes = str(offer["gid"]), int(offer["lid"]), list(offer["lanes"])
+            mtu = min(mtu, self._device.mtu, int(offer["mtu"]))
+            for lane, (number, psn) in zip(self.lanes, lanes, strict=True):
+                self._to_ready(lane, gid, lid, mtu, int(number), int(psn))
+        except (AssertionError, KeyError, TypeError, ValueError, OverflowError) as error:
+            raise ProtocolError(f"the offer {offer!r} names no queue pairs of an RDMA device") from error
+        except self._device.error as error:
+            raise ProtocolError(f"{self._device.name} does not connect to {offer!r}: {error}") from error
+        self.is_connected = True
+
+    def _to_ready(self, lane: Lane, gid: str, lid: int, mtu: int, number: int, psn: int) -> None:
+        v, device = self._device.verbs, self._device
+        attr = v.qp.QPAttr(port_num=PORT)
+        attr.dest_qp_num, attr.rq_psn, attr.sq_psn = number, psn, lane.psn
+        attr.path_mtu = mtu.bit_length() - 8
+        attr.max_rd_atomic = attr.max_dest_rd_atomic = device.max_reads
+        attr.min_rnr_timer, attr.timeout = MIN_RNR_TIMER, TIMEOUT
+        attr.retry_cnt, attr.rnr_retry = RETRY_COUNT, INFINITE_RNR_RETRY
+        route = v.addr.GlobalRoute(dgid=v.addr.GID(gid), sgid_index=device.gid_index)
+        attr.ah_attr = v.addr.AHAttr(gr=route, is_global=1, port_num=PORT, dlid=lid)
+        attr.qp_state = v.enums.IBV_QPS_RTR
+        lane.handle.to_rtr(attr)
+        attr.qp_state = v.enums.IBV_QPS_RTS
+        lane.handle.to_rts(attr)
+
+    def fail(self) -> None:
+        """Move all lanes to the error state; the device flushes what it holds, then the rest is flushed."""
+        if not self.has_failed:
+            self.has_failed = True
+            v = self._device.verbs
+            for lane in self.lanes:
+                attr = v.qp.QPAttr(qp_state=v.enums.IBV_QPS_ERR, cur_qp_state=v.enums.IBV_QPS_RTS)
+                try:
+                    lane.handle.modify(attr, v.enums.IBV_QP_STATE)
+                except self._device.error:
+                    lane.posted.clear()
+        self._flush()
+
+    def is_in_error(self) -> bool:
+        """Ask the device whether a lane is in the error state."""
+        e = self._device.verbs.enums
+        for lane in self.lanes:
+            try:
+                attr, _ = lane.handle.query(e.IBV_QP_STATE)
+            except self._device.error:
+                return True
+            if attr.qp_state in (e.IBV_QPS_ERR, e.IBV_QPS_SQE):
+                return True
+        return False
+
+    def destroy(self) -> None:
+        """Destroy all lanes."""
+        for lane in self.lanes:
+            lane.handle.close()
+
+    # Work
+
+    @property
+    def busy(self) -> bool:
+        """Whether work has not ended."""
+        return bool(self._waiting) or any(lane.posted for lane in self.lanes)
+
+    def learn(self, key: int, place: Place | None) -> None:
+        """Hear where a region of the peer lies; None: forget it."""
+        self.unknown.discard(key)
+        if place is None:
+            self._places.pop(key, None)
+        else:
+            self._places[key] = place
+
+    def post(self, work: WorkRequest, context: int) -> None:
+        """Take work."""
+        self._waiting.append(_Posted(context, work))
+
+    def pump(self) -> None:
+        """Post what can be posted now."""
+        while self._waiting and not self.has_failed and self.is_connected:
+            item = self._waiting[0]
+            lane = self.lanes[-1] if item.work.opcode in _SENDS else self.lanes[0]
+            if lane is not self._current and self._current.posted:
+                break
+            self._current = lane
+            requests = self._requests_for(item)
+            if isinstance(requests, VerbsStatus):
+                if not lane.posted:
+                    self._waiting.popleft()
+                    self._end(item, requests)
+                    self.fail()
+                break
+            if not requests or len(lane.posted) + len(requests) > SEND_DEPTH:
+                break
+            self._waiting.popleft()
+            try:
+                for request in requests:
+                    lane.handle.post_send(request)
+                    lane.posted.append(item)
+                    item = _Posted(LEDGER_CONTEXT, item.work)
+            except self._device.error:
+                self._end(item, VerbsStatus.LOC_QP_OP_ERR)
+                self.fail()
+        if self.has_failed:
+            self._flush()
+
+    def _requests_for(self, item: _Posted) -> list[Handle] | VerbsStatus:
+        """Return what stands for work, nothing while the peer's region is unknown, or what is wrong with it.
+
+        What is wrong at the peer's end the device reports.
+        """
+        work = item.work
+        length = work.length_bytes
+        is_atomic = work.opcode in _ATOMICS
+        if is_atomic and (len(work.sges) != 1 or length != ATOMIC_BYTES):
+            return VerbsStatus.LOC_QP_OP_ERR
+        if work.opcode not in _VERBS_OPCODE:
+            return VerbsStatus.LOC_QP_OP_ERR
+        if length > self._device.max_message_bytes:
+            return VerbsStatus.LOC_LEN_ERR
+        v = self._device.verbs
+        pieces = []
+        for sge in work.sges:
+            if sge.length:
+                is_target = is_atomic or work.opcode is Opcode.RDMA_READ
+                found = self._memory.piece(self.pd, sge.lkey, sge.address, sge.length, is_target)
+                if found is None:
+                    return VerbsStatus.LOC_PROT_ERR
+                pieces.append(v.wr.SGE(found[0], sge.length, found[1]))
+        if is_atomic and work.remote_address % ATOMIC_BYTES:  # its library would not take it
+            return VerbsStatus.REM_INV_REQ_ERR
+        if not pieces:
+            pieces = [self._nothing()]
+        place = None
+        if work.opcode not in _SENDS and length:
+            place = self._places.get(work.rkey)
+            if place is None:
+                self.unknown.add(work.rkey)
+                return []
+        request = v.wr.SendWR(
+            wr_id=SEND_ID,
+            opcode=getattr(v.enums, _VERBS_OPCODE[work.opcode]),
+            num_sge=len(pieces),
+            sg=pieces,
+            imm_data=socket.htonl(work.imm_data),
+            send_flags=v.enums.IBV_SEND_SIGNALED,
+        )
+        rkey, address = (place.rkey, place.locate(work.remote_address)) if place is not None else (0, 0)
+        if is_atomic:
+            request.set_wr_atomic(rkey, address, work.compare_add, work.swap)
+        elif work.opcode not in _SENDS:
+            request.set_wr_rdma(rkey, address)
+        if place is None or place.ledger is None or work.opcode is Opcode.RDMA_READ:
+            return [request]
+        return [request, self._count(place.ledger, length)]
+
+    def _nothing(self) -> Handle:
+        """Return a piece without bytes: pyverbs takes no work without a piece."""
+        return self._device.verbs.wr.SGE(self._domain.scratch_address, 0, self._domain.scratch.lkey)
+
+    def _count(self, ledger: tuple[int, int], length: int) -> Handle:
+        """Return the atomic that tells a peer's ledger of a write."""
+        v, domain = self._device.verbs, self._domain
+        request = v.wr.SendWR(
+            wr_id=SEND_ID,
+            opcode=v.enums.IBV_WR_ATOMIC_FETCH_AND_ADD,
+            num_sge=1,
+            sg=[v.wr.SGE(domain.scratch_address, ATOMIC_BYTES, domain.scratch.lkey)],
+            send_flags=v.enums.IBV_SEND_SIGNALED,
+        )
+        request.set_wr_atomic(*ledger, 1 << LEDGER_SHIFT | length, 0)
+        return request
+
+    def ended(self, lane: Lane, status: int) -> None:
+        """The device says that the oldest work of a lane has ended."""
+        if not lane.posted:
+            return
+        item = lane.posted.popleft()
+        try:
+            known = VerbsStatus(status)
+        except ValueError:
+            known = VerbsStatus.GENERAL_ERR
+        if item.context != LEDGER_CONTEXT:
+            self._end(item, known)
+        if known is not VerbsStatus.SUCCESS:
+            self.fail()
+
+    def _end(self, item: _Posted, status: VerbsStatus) -> None:
+        work = item.work
+        length = work.length_bytes if status is VerbsStatus.SUCCESS else 0
+        self._report(Completion(item.context, self.number, status, work.opcode, length, work.wr_id))
+
+    def _flush(self) -> None:
+        """Flush what was never posted, behind what was."""
+        if not any(lane.posted for lane in self.lanes):
+            while self._waiting:
+                self._end(self._waiting.popleft(), VerbsStatus.WR_FLUSH_ERR)
+
+    def post_receive(self, wr_id: int, sges: Sequence[Sge]) -> None:
+        """Take a receive. One whose memory its key does not cover takes no message: the device fails then."""
+        lane, v = self.lanes[-1], self._device.verbs
+        sge = next((sge for sge in sges if sge.length), None)
+        if sge is None:
+            piece = self._nothing()
+        else:
+            found = self._memory.piece(self.pd, sge.lkey, sge.address, sge.length, True)
+            address, lkey = found or (
+                self._domain.scratch_address + PAGE_BYTES,
+                self._domain.scratch.lkey,
+            )
+            piece = v.wr.SGE(address, sge.length, lkey)
+        try:
+            lane.handle.post_recv(v.wr.RecvWR(wr_id=RECEIVE_ID, num_sge=1, sg=[piece]))
+        except self._device.error:
+            self.fail()
+            return
+        lane.receives.append(wr_id)

@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The error state, which either half of a queue pair may bring it to.
+
+Source: InfiniBand Architecture Specification Volume 1, "Queue Pair State Machine", "Error State".
+"""
+
+from __future__ import annotations
+
+from nicemu.hot import Int, cold
+
+from .requester import flush_requester
+from .responder_lists import flush_responder
+from .roce_state import ERR, RoceState
+
+
+@cold
+def enter_error(state: RoceState, index: Int) -> None:
+    """Move a queue pair to ERR and flush both its queues; answers that are due are still sent."""
+    pair = state.queue_pairs[index]
+    pair.state = ERR
+    flush_requester(state, pair)
+    flush_responder(state, pair)

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all transports promise, of those that need no device: copies on this machine, and RoCEv2 frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.joined_nics import JoinedNics
+from tests.contract.transport_promises import *  # noqa: F403
+
+
+@pytest.fixture(params=["direct", "port"])
+def joined(request: pytest.FixtureRequest) -> Iterator[JoinedNics]:
+    made = JoinedNics(request.param)
+    yield made
+    made.close()
