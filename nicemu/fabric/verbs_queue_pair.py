@@ -29,8 +29,11 @@ SEND_DEPTH, RECEIVE_DEPTH = 64, 128
 """Work of one queue pair that the device holds at once; a NIC holds 64 receives a queue pair at most."""
 RETRY_COUNT, INFINITE_RNR_RETRY = 6, 7
 """SoftRoCE retries for ever with a count of 7, of either kind. Source: Linux 6.1, rxe_comp.c."""
-TIMEOUT, MIN_RNR_TIMER = 14, 12
-"""67 ms and 640 us. Source: ibv_modify_qp(3); InfiniBand Architecture Specification, "Timeout Values"."""
+TIMEOUT, MIN_RNR_TIMER = 18, 12
+"""1.07 s and 640 us. SoftRoCE counts what passes while a receiver is not ready as well: a peer that posts its
+receive after RETRY_COUNT of these finds the queue pair in error. Source: ibv_modify_qp(3); InfiniBand
+Architecture Specification, "Timeout Values"; seen on Linux 6.1.
+"""
 ATOMIC_BYTES = 8
 RECEIVE_ID, SEND_ID = 0, 1
 """wr_ids for the device: what ends, ends in order, and the opcode of a completion in error means nothing."""
