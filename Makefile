@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 RXE_ENV := --env NICEMU_RXE=required --env NICEMU_JIT=0 --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
-RXE_PYTEST := -p no:cacheprovider --confcutdir=tests/rxe
+RXE_PYTEST := -p no:cacheprovider --confcutdir=tests/rxe -o faulthandler_timeout=400
 SOURCES := nicemu firmware host examples benchmarks tests
 
 help:            ## Show what make can do

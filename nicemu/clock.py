@@ -3,10 +3,16 @@
 
 from __future__ import annotations
 
+import os
 import time
 from typing import Protocol
 
 from nicemu.errors import UsageError
+
+PATIENCE = float(os.environ.get("NICEMU_PATIENCE", "1"))
+"""How many times longer than usual everything may take: more than 1 on an emulated processor. The clocks of
+NICs run slower by it, and whoever waits for a NIC waits longer.
+"""
 
 
 class Clock(Protocol):
@@ -18,11 +24,15 @@ class Clock(Protocol):
 
 
 class WallClock:
-    """The machine's monotonic clock."""
+    """The machine's monotonic clock, `slower` times slower."""
+
+    def __init__(self, slower: float = 1.0) -> None:
+        self._slower = slower
 
     def now_ns(self) -> int:
-        """Return CLOCK_MONOTONIC in nanoseconds."""
-        return time.monotonic_ns()
+        """Return CLOCK_MONOTONIC in nanoseconds, or what is left of it."""
+        now_ns = time.monotonic_ns()
+        return now_ns if self._slower == 1 else int(now_ns / self._slower)
 
 
 class VirtualClock:

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError
 from nicemu.programs import find_program
 from nicemu.run import Instance, RunningNic, ask
@@ -27,7 +28,7 @@ PROMPTS = (
     " Once more?",
 )
 OTHER_PROMPT = "I am the second user, and I need the memory of the first one now."
-LANDING_TIMEOUT_S = 20.0
+LANDING_TIMEOUT_S = 20.0 * PATIENCE
 
 
 @dataclass
@@ -187,7 +188,7 @@ class Journey:
         return self._request_id
 
     def _answer(self, request_id: int) -> dict[str, Any]:
-        return self.client.do("answer", request_id=request_id, timeout_s=20.0)
+        return self.client.do("answer", request_id=request_id, timeout_s=20.0 * PATIENCE)
 
     def _compute_nic(self) -> RunningNic:
         return self.instance.nics[0]
@@ -302,7 +303,7 @@ class Journey:
         self.host.do("offer")
         self._begin("9  once more, with the host blocked in its wait instead of stopped")
         before = self._landed_count()
-        self.host.tell("receive", timeout_s=LANDING_TIMEOUT_S)
+        self.host.tell("receive", timeout_s=20.0)
         time.sleep(0.2)
         request = self._send(USER_1, PROMPTS[2])
         received = self.host.hear()
@@ -311,7 +312,8 @@ class Journey:
         again = self.host.do("digest", slot=landed, tokens=tokens)["digest"]
         self._end(9, "fetched again, host blocked in its wait", received["info"][3])
         self.report.figures["host_cpu_ns_while_waiting"] = received["cpu_ns"]
-        self.report.held["a host that waits uses at most 1 ms of CPU"] = received["cpu_ns"] <= 1_000_000
+        if PATIENCE == 1:  # processor time of an emulated processor is a figure, and nothing to claim
+            self.report.held["a host that waits uses at most 1 ms of CPU"] = received["cpu_ns"] <= 1_000_000
         self.report.held["the second fetch brought the same bytes"] = again == left
         self.host.do("serve")
         self._answer(request)

@@ -53,6 +53,7 @@ def vm() -> None:
 )
 @click.option("--no-rxe", is_flag=True, help="Load no rdma_rxe, make no rxe0.")
 @click.option("--only-if-needed", is_flag=True, help="Run it here if this machine has an RDMA device itself.")
+@click.option("--compiled", is_flag=True, help="Compile the datapath here, for any processor, for COMMAND.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
 def run(
     memory_mib: int,
@@ -65,6 +66,7 @@ def run(
     accelerator: str,
     no_rxe: bool,
     only_if_needed: bool,
+    compiled: bool,
     command: tuple[str, ...],
 ) -> None:
     """Run COMMAND as root in a guest, in this folder, with this Python on the path.
@@ -74,6 +76,8 @@ def run(
     from nicemu.fabric import Guest, GuestTimeoutError, rxe_here
 
     environment = dict(_variable(text) for text in variables)
+    if compiled:
+        environment = _compile() | environment
     if only_if_needed and rxe_here():
         _tell("this machine has an RDMA device; no guest is needed")
         folder = Path(sys.executable).parent
@@ -147,6 +151,15 @@ def _link(text: str) -> GuestLink:
 def _variable(text: str) -> tuple[str, str]:
     name, given, value = text.partition("=")
     return name, value if given else os.environ.get(name, "")
+
+
+def _compile() -> dict[str, str]:
+    """Compile the datapath for a processor that every guest has; return how a command comes to use it."""
+    from nicemu.hot import cache_folder
+    from nicemu.run import any_processor, compile_datapath
+
+    compile_datapath(_tell, any_processor())
+    return any_processor() | {"NICEMU_JIT": "1", "XDG_CACHE_HOME": str(cache_folder().parent.parent)}
 
 
 def _print(stream: int, data: bytes) -> None:

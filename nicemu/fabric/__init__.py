@@ -34,7 +34,6 @@ from .shared_memory import SharedMemoryPort
 from .tap import TapPort
 from .udp import RequestUdpPort, RoceUdpPort, UdpPeer, mac_of_host
 from .verbs import VerbsTransport
-from .verbs_device import device_of
 from .verbs_library import Pyverbs, load_pyverbs, require_rdma_device
 
 __all__ = [
@@ -76,7 +75,6 @@ __all__ = [
     "TapPort",
     "UdpPeer",
     "VerbsTransport",
-    "device_of",
     "install_command",
     "libfabric_version",
     "load_pyverbs",

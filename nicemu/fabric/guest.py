@@ -228,6 +228,7 @@ def guest_environment() -> dict[str, str]:
         "LANG": "C.UTF-8",
         "TERM": "dumb",
         "NICEMU_JIT": "0",
+        "NICEMU_PATIENCE": "20",
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONUNBUFFERED": "1",
     }

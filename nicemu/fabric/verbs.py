@@ -18,7 +18,7 @@ from nicemu.abi import Sge, WorkRequest
 from nicemu.errors import ResourceError
 from nicemu.rdma import Arrival, ArrivalKind, Completion, MemoryRegion
 
-from .verbs_device import Handle, VerbsDevice
+from .verbs_device import POLL_BATCH, Handle, VerbsDevice
 from .verbs_memory import Domain, Place, VerbsMemory
 from .verbs_queue_pair import RECEIVE_ID, Lane, VerbsQueuePair
 
@@ -28,6 +28,8 @@ are posted at once.
 """
 MAX_BATCHES = 64
 """Batches of completions in one `run`, so that others have their turn."""
+LOOK_FOR_EVENTS = 64
+"""In so many runs the device's events are looked for once, if nobody waits for them."""
 PSN_BITS = 24
 
 
@@ -71,6 +73,8 @@ class VerbsTransport:
         self._arrivals: list[Arrival] = []
         self._failed: list[int] = []
         self._events: list[str] = []
+        self._runs = 0
+        self._has_slept = False
         self._rng = random.SystemRandom()
         e = self._device.verbs.enums
         self._with_imm: int = e.IBV_WC_WITH_IMM
@@ -175,7 +179,7 @@ class VerbsTransport:
 
     def run(self) -> int:
         """As the seam says."""
-        self._device.acknowledge()
+        self._runs += 1
         for pair in self._pairs.values():
             pair.pump()
         found = self._reap()
@@ -184,10 +188,13 @@ class VerbsTransport:
             self._arrivals += [Arrival(0, ArrivalKind.WRITE, 0, rkey=key)] * (writes - 1)
             self._arrivals.append(Arrival(0, ArrivalKind.WRITE, length, rkey=key))
             found += writes
-        for event in self._device.events():
-            self._events.append(event)
-            self._look_for_errors()
-            found += 1
+        if self._has_slept or self._runs % LOOK_FOR_EVENTS == 0:
+            self._has_slept = False
+            self._device.acknowledge()
+            for event in self._device.events():
+                self._events.append(event)
+                self._look_for_errors()
+                found += 1
         return found
 
     def _reap(self) -> int:
@@ -202,6 +209,8 @@ class VerbsTransport:
                 pair.pump()
             self._top_up()
             count += len(completions)
+            if len(completions) < POLL_BATCH:
+                break
         return count
 
     def _take(self, completion: Handle) -> tuple[VerbsQueuePair, Lane] | None:
@@ -271,6 +280,12 @@ class VerbsTransport:
         return taken
 
     # Waiting
+
+    def prepare_sleep(self) -> bool:
+        """As the seam says."""
+        self._device.arm()
+        self._has_slept = True
+        return self._reap() == 0
 
     @property
     def descriptors(self) -> list[int]:

@@ -13,7 +13,8 @@ import weakref
 from ipaddress import IPv6Address
 from typing import Any
 
-from nicemu.errors import ResourceError, UsageError
+from nicemu.abi import Opcode
+from nicemu.errors import ResourceError
 
 from .verbs_library import Pyverbs, load_pyverbs, require_rdma_device
 
@@ -24,6 +25,15 @@ POLL_BATCH = 64
 _ROCE_V2, _ETHERNET = 2, 2
 """Source: rdma-core, `enum ibv_gid_type` and IBV_LINK_LAYER_ETHERNET."""
 _EVENT_LINK = "infinibandevent"
+_OPCODES = {
+    Opcode.RDMA_WRITE: "IBV_WR_RDMA_WRITE",
+    Opcode.RDMA_WRITE_WITH_IMM: "IBV_WR_RDMA_WRITE_WITH_IMM",
+    Opcode.RDMA_READ: "IBV_WR_RDMA_READ",
+    Opcode.SEND: "IBV_WR_SEND",
+    Opcode.SEND_WITH_IMM: "IBV_WR_SEND_WITH_IMM",
+    Opcode.COMPARE_SWAP: "IBV_WR_ATOMIC_CMP_AND_SWP",
+    Opcode.FETCH_ADD: "IBV_WR_ATOMIC_FETCH_AND_ADD",
+}
 
 Handle = Any
 """An object of pyverbs, which has no types."""
@@ -41,6 +51,7 @@ class VerbsDevice:
         if name not in names:
             raise ResourceError(f"there is no RDMA device {name!r}; this machine has {', '.join(names)}")
         self.name = name
+        self.opcodes = {opcode: getattr(self.verbs.enums, text) for opcode, text in _OPCODES.items()}
         self.error: type[Exception] = self.verbs.pyverbs_error.PyverbsError
         v = self.verbs
         known = _event_descriptors()
@@ -63,6 +74,9 @@ class VerbsDevice:
         self.is_ethernet = port.link_layer == _ETHERNET
         self.gid_index, self.gid = self._address(ip, port.gid_tbl_len)
         self._is_armed = False
+        self._channel_poll, self._async_poll = select.poll(), select.poll()
+        self._channel_poll.register(self._channel_fd, select.POLLIN)
+        self._async_poll.register(self._async_fd, select.POLLIN)
 
     def _new_descriptor(self, known: set[int]) -> int:
         """Return the descriptor that verbs has just made, which pyverbs keeps to itself; nothing waits in
@@ -99,23 +113,22 @@ class VerbsDevice:
         return [self._channel_fd, self._async_fd]
 
     def poll(self) -> list[Handle]:
-        """Return completions, at most `POLL_BATCH`; with none, the channel tells of the next one.
-
-        Raises: ResourceError if the queue is broken.
-        """
+        """Return completions, at most `POLL_BATCH`. Raises: ResourceError if the queue is broken."""
         try:
             count, completions = self.queue.poll(POLL_BATCH)
-            if not count and not self._is_armed:
-                self.queue.req_notify(False)
-                self._is_armed = True
-                count, completions = self.queue.poll(POLL_BATCH)
         except self.error as error:
             raise ResourceError(f"the completion queue of {self.name} cannot be read: {error}") from error
-        return list(completions) if count else []
+        return completions if count else []
+
+    def arm(self) -> None:
+        """Let the channel tell of the next completion; look once more before waiting for that."""
+        if not self._is_armed:
+            self.queue.req_notify(False)
+            self._is_armed = True
 
     def acknowledge(self) -> None:
         """Take the channel's event, if there is one."""
-        if self._is_armed and _is_readable(self._channel_fd):
+        if self._is_armed and self._channel_poll.poll(0):
             self._channel.get_cq_event(self.queue)
             self.queue.ack_events(1)
             self._is_armed = False
@@ -123,7 +136,7 @@ class VerbsDevice:
     def events(self) -> list[str]:
         """Return the names of asynchronous events that have come, such as "qp_fatal"."""
         names = []
-        while _is_readable(self._async_fd):
+        while self._async_poll.poll(0):
             try:
                 event = self.context.get_async_event()
             except self.error:
@@ -143,17 +156,6 @@ class VerbsDevice:
         self._close()
 
 
-def device_of(fabric: str) -> str:
-    """Return the device that a fabric such as "verbs:rxe0" names.
-
-    Raises: UsageError if it names none.
-    """
-    scheme, _, name = fabric.partition(":")
-    if scheme != "verbs" or not name or "/" in name:
-        raise UsageError(f"fabric {fabric!r} names no RDMA device; write verbs:DEVICE, such as verbs:rxe0")
-    return name
-
-
 def _event_descriptors() -> set[int]:
     """Return the descriptors of this process that tell of an RDMA device's events."""
     found = set()
@@ -164,9 +166,3 @@ def _event_descriptors() -> set[int]:
         except OSError:  # the one that listed them
             continue
     return found
-
-
-def _is_readable(fd: int) -> bool:
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))

@@ -42,15 +42,6 @@ LEDGER_CONTEXT = 0
 
 _SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM)
 _ATOMICS = (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
-_VERBS_OPCODE = {
-    Opcode.RDMA_WRITE: "IBV_WR_RDMA_WRITE",
-    Opcode.RDMA_WRITE_WITH_IMM: "IBV_WR_RDMA_WRITE_WITH_IMM",
-    Opcode.RDMA_READ: "IBV_WR_RDMA_READ",
-    Opcode.SEND: "IBV_WR_SEND",
-    Opcode.SEND_WITH_IMM: "IBV_WR_SEND_WITH_IMM",
-    Opcode.COMPARE_SWAP: "IBV_WR_ATOMIC_CMP_AND_SWP",
-    Opcode.FETCH_ADD: "IBV_WR_ATOMIC_FETCH_AND_ADD",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +235,7 @@ class VerbsQueuePair:
         is_atomic = work.opcode in _ATOMICS
         if is_atomic and (len(work.sges) != 1 or length != ATOMIC_BYTES):
             return VerbsStatus.LOC_QP_OP_ERR
-        if work.opcode not in _VERBS_OPCODE:
+        if work.opcode not in self._device.opcodes:
             return VerbsStatus.LOC_QP_OP_ERR
         if length > self._device.max_message_bytes:
             return VerbsStatus.LOC_LEN_ERR
@@ -269,7 +260,7 @@ class VerbsQueuePair:
                 return []
         request = v.wr.SendWR(
             wr_id=SEND_ID,
-            opcode=getattr(v.enums, _VERBS_OPCODE[work.opcode]),
+            opcode=self._device.opcodes[work.opcode],
             num_sge=len(pieces),
             sg=pieces,
             imm_data=socket.htonl(work.imm_data),

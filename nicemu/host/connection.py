@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nicemu.abi import SharedMemory, seconds, shown
+from nicemu.clock import PATIENCE
 from nicemu.control import P4RuntimeClient
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, ResourceError, UsageError
 from nicemu.pcie import Backing
@@ -123,7 +124,7 @@ class LiveConnection:
         """Spin briefly, then sleep until the NIC wakes this process; (0, 0) stands for a wait of
         microseconds.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s * PATIENCE
         spin_until = time.monotonic() + self._spin_s
         while True:
             heard = self._wakeups.heard

@@ -112,9 +112,13 @@ class OutsideTransport(Protocol):
 
     # Waiting
 
+    def prepare_sleep(self) -> bool:
+        """Let the descriptors tell of what comes from here on; False: there is something now, do not wait."""
+        ...
+
     @property
     def descriptors(self) -> list[int]:
-        """What is readable when `run` has something to do."""
+        """What is readable after `prepare_sleep` when `run` has something to do."""
         ...
 
     @property

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .block_io import BlockDevice, FileBlockIo, MemoryBlockIo, create_namespace_file
-    from .compiled_datapath import compile_datapath
+    from .compiled_datapath import any_processor, compile_datapath
     from .folders import ScratchFolder
     from .live_trace import trace_nics
     from .process import run_nic_process
@@ -36,6 +36,7 @@ __all__ = [
     "Stage",
     "SteppedStream",
     "Topology",
+    "any_processor",
     "ask",
     "bring_up",
     "compile_datapath",
@@ -53,7 +54,7 @@ __all__ = [
 
 _PLACES = {
     "block_io": ("BlockDevice", "FileBlockIo", "MemoryBlockIo", "create_namespace_file"),
-    "compiled_datapath": ("compile_datapath",),
+    "compiled_datapath": ("any_processor", "compile_datapath"),
     "folders": ("ScratchFolder",),
     "live_trace": ("trace_nics",),
     "process": ("run_nic_process",),

@@ -9,31 +9,44 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from nicemu.errors import NicemuError
 
+_PROCESSOR = "NUMBA_CPU_NAME"
 UNUSED_S = 14 * 24 * 3600
 """Compiled code that nothing was started with for so long is removed."""
 
 
-def compile_datapath(progress: Callable[[str], None]) -> None:
-    """Compile the datapath once, before NIC processes start, unless that was done by an earlier run."""
+def any_processor() -> dict[str, str]:
+    """Return the environment in which is compiled for no processor in particular, and such code is run.
+
+    Source: numba, "Environment variables".
+    """
+    return {_PROCESSOR: "generic", "NUMBA_CPU_FEATURES": ""}
+
+
+def compile_datapath(progress: Callable[[str], None], environment: Mapping[str, str] | None = None) -> None:
+    """Compile the datapath once, before NIC processes start, unless that was done by an earlier run.
+
+    `environment` comes on top of this process's.
+    """
     from nicemu.hot import JIT, cache_folder
 
     if not JIT:
         return
     folder = cache_folder()
-    marker = folder / "complete"
+    whole = os.environ | dict(environment or {})
+    marker = folder / f"complete{whole.get(_PROCESSOR, '')}"
     if marker.exists():
         with suppress(OSError):  # a cache that cannot be written can be used
             os.utime(folder)
         return
     progress("compiling the datapath (the first time only, a minute or two)")
     command = [sys.executable, "-m", "nicemu", "compile-datapath"]
-    finished = subprocess.run(command, check=False, capture_output=True, text=True)
+    finished = subprocess.run(command, check=False, capture_output=True, text=True, env=whole)
     if finished.returncode:
         raise NicemuError(f"the datapath does not compile: {finished.stderr[-2000:]}")
     folder.mkdir(parents=True, exist_ok=True)

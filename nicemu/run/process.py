@@ -18,11 +18,12 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nicemu.abi import EventLog, Limits, file_writer
-from nicemu.clock import WallClock
+from nicemu.clock import PATIENCE, WallClock
 from nicemu.control import P4RuntimeServer
 from nicemu.errors import NicemuError
-from nicemu.fabric import QemuFabric, QemuNamespace, VerbsTransport, device_of
+from nicemu.fabric import QemuFabric, QemuNamespace, VerbsTransport
 from nicemu.firmware import Registry, load_firmware
+from nicemu.hot import JIT
 from nicemu.nic import (
     NamespaceConfig,
     NicConfig,
@@ -39,11 +40,14 @@ from .block_io import FileBlockIo
 from .control_socket import ControlSocket
 from .links import PeerLinks
 from .ports import LivePorts
+from .topology import VERBS
 from .trace import TraceWriter, write_part
 from .watchdog import Watchdog
 
 Result = TypeVar("Result")
 CALL_TIMEOUT_S = 30.0
+INTERPRETED_NAP_US = round(5_000 * PATIENCE)
+"""An interpreted datapath holds the GIL while it polls: it naps so long that the control thread can work."""
 
 
 class OnControlThread:
@@ -70,7 +74,7 @@ class NicProcess:
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
-        self._clock = WallClock()
+        self._clock = WallClock(PATIENCE)
         self._folder = Path(settings["folder"])
         name = settings["nic"]["name"]
         spaces = tuple(NamespaceConfig(**entry) for entry in settings["namespaces"])
@@ -172,6 +176,8 @@ class NicProcess:
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         spin_ns, nap_us = self.config.spin_us * 1000, max(1, self.config.nap_us)
+        if not JIT:
+            nap_us = max(nap_us, INTERPRETED_NAP_US)
         datapath = threading.Thread(
             target=run_datapath, args=(self.device.arena, spin_ns, nap_us), name="datapath", daemon=True
         )
@@ -210,12 +216,13 @@ class NicProcess:
         timed = (self.device, self._links, self._control)
         deadlines_ns = [ns for ns in (one.next_deadline_ns() for one in timed) if ns is not None]
         if deadlines_ns:
-            timeout_s = max(0.0, (min(deadlines_ns) - self._clock.now_ns()) / 1e9)
+            timeout_s = max(0.0, (min(deadlines_ns) - self._clock.now_ns()) / 1e9 * PATIENCE)
         if self._ports.needs_polling:
             timeout_s = min(timeout_s or 0.0002, 0.0002) if timeout_s is None else min(timeout_s, 0.0002)
         if any(self._unsent.values()):
             timeout_s = 0.0002
-        if self.device.scheduler.has_ready or not self.device.rings.prepare_sleep():
+        is_idle = not self.device.scheduler.has_ready and self.device.rings.prepare_sleep()
+        if not is_idle or (self._verbs is not None and not self._verbs.prepare_sleep()):
             timeout_s = 0
         ready = self._selector.select(timeout_s)
         self.device.rings.woke()
@@ -297,7 +304,7 @@ def _open_verbs(config: NicConfig, fabric: str) -> VerbsTransport | None:
     """Open the RDMA device that carries a NIC's work, if one does. Raises: ResourceError."""
     if config.transport != "verbs":
         return None
-    return VerbsTransport(device_of(fabric), config.ip, config.path_mtu)
+    return VerbsTransport(fabric.removeprefix(VERBS), config.ip, config.path_mtu)
 
 
 def run_nic_process(path: Path) -> None:

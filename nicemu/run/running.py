@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError, UsageError
 
 from .folders import ATTACHED, claim, discard, held_in, is_held, remove_abandoned, runtime_root
@@ -20,8 +21,8 @@ from .state import TopologyState
 from .topology import load_topology
 from .trace import merge_traces
 
-ANSWER_TIMEOUT_S = 10.0
-STOP_TIMEOUT_S = 10.0
+ANSWER_TIMEOUT_S = 10.0 * PATIENCE
+STOP_TIMEOUT_S = 10.0 * PATIENCE
 KILL_TIMEOUT_S = 2.0
 
 

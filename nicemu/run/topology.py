@@ -12,11 +12,11 @@ from typing import Any
 
 from nicemu.abi import PROFILES
 from nicemu.errors import UsageError
-from nicemu.fabric import device_of
 from nicemu.programs import find_program
 
 FABRICS = {"direct": "direct", "udp": "port", "shm": "port"}
 """What carries RDMA, and the transport that it is to a NIC. Beside these, verbs:DEVICE."""
+VERBS = "verbs:"
 MIN_KEY_BYTES = 16
 MIN_MEMORY_BYTES = 1 << 20
 BROADCAST_NSID = 0xFFFF_FFFF
@@ -80,8 +80,7 @@ def transport_of(fabric: object, where: str = "") -> str:
 
     Raises: UsageError if there is no such fabric.
     """
-    if isinstance(fabric, str) and fabric.startswith("verbs:"):
-        device_of(fabric)
+    if isinstance(fabric, str) and fabric.startswith(VERBS) and fabric != VERBS:
         return "verbs"
     if not isinstance(fabric, str) or fabric not in FABRICS:
         raise UsageError(f"{where}fabric {fabric!r} is none of {', '.join(FABRICS)}, verbs:DEVICE")

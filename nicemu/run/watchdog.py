@@ -5,16 +5,14 @@ thread.
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from types import FrameType
 
+from nicemu.clock import PATIENCE
 from nicemu.firmware import FirmwareOverrun
 
-PATIENCE = float(os.environ.get("NICEMU_PATIENCE", "1"))
-"""How many times longer than here all things may take: more than 1 on an emulated processor."""
 BUDGET_S = 0.1 * PATIENCE
 LOAD_BUDGET_S = 2.0 * PATIENCE
 """For the top level of a script, which may import what nobody has imported before."""

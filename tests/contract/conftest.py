@@ -12,6 +12,8 @@ from nicemu.fabric import QemuFabric, qemu_missing
 from tests.contract.nvme_plain_host import PlainHost
 from tests.contract.nvme_rigs import Rig, nicemu_rig, open_fabric, qemu_rig
 
+pytest.register_assert_rewrite("tests.contract.joined_nics", "tests.contract.transport_promises")
+
 
 @pytest.fixture(scope="module")
 def fabric() -> Iterator[QemuFabric]:

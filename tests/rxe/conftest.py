@@ -18,6 +18,8 @@ from nicemu.fabric import LOOPBACK_DEVICE, Pyverbs, load_pyverbs, require_rdma_d
 
 from .endpoints import Pair
 
+pytest.register_assert_rewrite("tests.contract.joined_nics", "tests.contract.transport_promises")
+
 
 @pytest.fixture(scope="session")
 def verbs() -> Pyverbs:

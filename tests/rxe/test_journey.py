@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -34,3 +36,11 @@ def test_a_session_that_was_stored_comes_back_byte_for_byte(world: World) -> Non
     assert slot == offered
     assert world.bytes_of(slot) == left.data
     assert world.counted_on_storage("nvme.completion_errors") == 0
+
+
+@pytest.mark.slow
+def test_the_demo_holds_with_nics_that_are_processes(verbs: Pyverbs, device_name: str) -> None:
+    command = ["nicemu", "demo", "--fabric", f"verbs:{device_name}", "--blocks", "16", "--json"]
+    finished = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr + finished.stdout
+    assert all(json.loads(finished.stdout)["held"].values())

@@ -223,6 +223,7 @@ def test_a_descriptor_tells_of_an_arrival_and_is_quiet_afterwards(join: Join) ->
         poll.register(descriptor, select.POLLIN)
     for number in range(3):
         receiver.run()
+        assert receiver.prepare_sleep()
         assert poll.poll(0) == []
         sender.post_send(joined.a.qp, WorkRequest(Opcode.RDMA_WRITE_WITH_IMM, imm_data=number), 1)
         sender.run()
@@ -242,8 +243,10 @@ def test_events_of_the_device_are_counted_by_name(own_link: str) -> None:
     seen: list[str] = []
     for state in ("down", "up"):
         subprocess.run(["/usr/sbin/ip", "link", "set", "nicemu0", state], check=True)
+    assert transport.prepare_sleep()
     end = time.monotonic() + 20
     while not {"port_err", "port_active"} <= set(seen) and time.monotonic() < end:
+        transport.prepare_sleep()
         transport.run()
         seen += transport.take_events()
     transport.close()
