@@ -1,40 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How frames leave the card: ports over queues, shared memory and UDP sockets, and ports that wrap ports.
+"""What joins the card to others: ports that carry frames, and fabrics that carry work instead.
 
-And programs of deferred work on another fabric: a target over libfabric, which is loaded when one is opened.
-And a PCIe fabric with an NVMe controller that is not ours: QEMU, without a guest.
-And a transport over an RDMA device, which takes work instead of frames: by pyverbs, if that is installed.
-And a guest: a virtual machine with the distribution's kernel, for its SoftRoCE.
-Specifications: InfiniBand Architecture Specification Volume 1, Annex A17 (RoCEv2 over UDP); pcap-savefile(5).
+Each is a room of its own: `ports`; `libfabric`, programs of deferred work on another stack; `verbs`, an RDMA
+device; `pcie_qemu`, a PCIe fabric with a controller that is not ours; `guest`, a virtual machine with the
+kernel's SoftRoCE.
 """
 
-from .answering import AnsweringPort
-from .cable import Cable
-from .datagram import DatagramPort
-from .fault import FaultPort, FaultRates
-from .guest import Guest
-from .guest_channel import GuestProcess, GuestResult, GuestTimeoutError
-from .guest_initramfs import SHARE
-from .guest_kernel import newest_kernel
-from .guest_machine import GuestLink
-from .guest_packages import PACKAGES, Package, install_command, missing_packages
-from .guest_rxe import LOOPBACK_DEVICE, rdma_devices, rxe_here
-from .libfabric import FabricMemory, LibfabricTarget, Loopback
-from .libfabric_abi import libfabric_version
-from .libfabric_counter import LibfabricCounter, LibfabricProgram
-from .libfabric_domain import trigger_providers
-from .loopback import LoopbackPort, loopback_pair
-from .packet_capture import CapturedFrame, PacketCapture
-from .packet_socket import PacketPort
-from .pcap import PcapPort
-from .pcapng import PcapngWriter
-from .pcie_qemu import NIC_BAR, QemuFabric, QemuNamespace, QemuNvme, qemu_missing
-from .port import MAX_FRAME_BYTES, Port
-from .shared_memory import SharedMemoryPort
-from .tap import TapPort
-from .udp import RequestUdpPort, RoceUdpPort, UdpPeer, mac_of_host
-from .verbs import VerbsTransport
-from .verbs_library import Pyverbs, load_pyverbs, require_rdma_device
+from .guest import (
+    LOOPBACK_DEVICE,
+    PACKAGES,
+    SHARE,
+    Guest,
+    GuestLink,
+    GuestProcess,
+    GuestResult,
+    GuestTimeoutError,
+    Package,
+    install_command,
+    missing_packages,
+    newest_kernel,
+    rdma_devices,
+    rxe_here,
+)
+from .libfabric import (
+    FabricMemory,
+    LibfabricCounter,
+    LibfabricProgram,
+    LibfabricTarget,
+    Loopback,
+    libfabric_version,
+    trigger_providers,
+)
+from .pcie_qemu import (
+    NIC_BAR,
+    QemuFabric,
+    QemuNamespace,
+    QemuNvme,
+    qemu_missing,
+)
+from .ports import (
+    MAX_FRAME_BYTES,
+    AnsweringPort,
+    Cable,
+    CapturedFrame,
+    DatagramPort,
+    FaultPort,
+    FaultRates,
+    LoopbackPort,
+    PacketCapture,
+    PacketPort,
+    PcapngWriter,
+    PcapPort,
+    Port,
+    RequestUdpPort,
+    RoceUdpPort,
+    SharedMemoryPort,
+    TapPort,
+    UdpPeer,
+    loopback_pair,
+    mac_of_host,
+)
+from .verbs import (
+    Pyverbs,
+    VerbsTransport,
+    load_pyverbs,
+    require_rdma_device,
+)
 
 __all__ = [
     "LOOPBACK_DEVICE",

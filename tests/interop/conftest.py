@@ -15,14 +15,7 @@ from itertools import count
 import pytest
 
 from nicemu.errors import ResourceError
-from nicemu.fabric import (
-    DatagramPort,
-    Guest,
-    GuestLink,
-    GuestProcess,
-    install_command,
-    missing_packages,
-)
+from nicemu.fabric import DatagramPort, Guest, GuestLink, GuestProcess, install_command, missing_packages
 
 from .world import PEER_IP, Cable, Connection, World, start_peer, warm_up
 

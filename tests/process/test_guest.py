@@ -17,8 +17,9 @@ from click.testing import CliRunner
 
 from nicemu.cli import main
 from nicemu.errors import ResourceError
-from nicemu.fabric import SHARE, Guest, GuestLink, GuestTimeoutError, guest_agent, missing_packages
-from nicemu.fabric.guest_channel import Channel, GuestProcess
+from nicemu.fabric import SHARE, Guest, GuestLink, GuestTimeoutError, missing_packages
+from nicemu.fabric.guest import agent as guest_agent
+from nicemu.fabric.guest.channel import Channel, GuestProcess
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
@@ -145,7 +146,7 @@ def test_a_guest_runs_commands_and_writes_to_the_share_alone(tmp_path: Path) -> 
 def test_a_command_s_status_is_that_of_vm_run_also_with_the_root_by_9p(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nicemu.fabric.guest.virtiofsd", lambda: None)
+    monkeypatch.setattr("nicemu.fabric.guest.guest.virtiofsd", lambda: None)
     words = [
         "vm",
         "run",

@@ -30,7 +30,8 @@ from nicemu.abi import (
     WorkRequest,
 )
 from nicemu.errors import ResourceError, UsageError, VerbsStatus
-from nicemu.fabric import LibfabricTarget, libfabric_abi
+from nicemu.fabric import LibfabricTarget
+from nicemu.fabric.libfabric import abi as libfabric_abi
 from tests.conformance.trigger.libfabric_world import (
     DEADLINE_S,
     LENGTH,

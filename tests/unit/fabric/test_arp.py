@@ -8,7 +8,7 @@ from scapy.layers.l2 import ARP, Ether
 from scapy.packet import Raw
 
 from nicemu.fabric import AnsweringPort, loopback_pair, mac_of_host
-from nicemu.fabric.arp import Arp, answer_for
+from nicemu.fabric.ports.arp import Arp, answer_for
 from nicemu.wire import BROADCAST_MAC, MalformedError, parse_ipv4
 
 IP_US, IP_THEM = "10.7.0.1", "10.7.0.2"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from nicemu.fabric import Cable, loopback_pair
-from nicemu.fabric.cable import MAX_WAITING_FRAMES
+from nicemu.fabric.ports.cable import MAX_WAITING_FRAMES
 
 
 def frame(number: int) -> bytes:

@@ -17,24 +17,24 @@ from nicemu.fabric import (
     PACKAGES,
     Guest,
     GuestLink,
-    guest_initramfs,
-    guest_kernel,
-    guest_machine,
-    guest_packages,
-    guest_rxe,
     install_command,
     load_pyverbs,
     missing_packages,
     newest_kernel,
     rdma_devices,
     require_rdma_device,
-    verbs_library,
 )
-from nicemu.fabric.guest_agent import frame, packed_order, take_frame, unpacked_order
-from nicemu.fabric.guest_initramfs import Entry, init_script, newc
-from nicemu.fabric.guest_kernel import Kernel, bootable, has_pvh_entry, is_static, modules_in_order
-from nicemu.fabric.guest_machine import Descriptors, mac_of, qemu_command
-from nicemu.fabric.guest_rxe import links_script, rxe_script
+from nicemu.fabric.guest import initramfs as guest_initramfs
+from nicemu.fabric.guest import kernel as guest_kernel
+from nicemu.fabric.guest import machine as guest_machine
+from nicemu.fabric.guest import packages as guest_packages
+from nicemu.fabric.guest import rxe as guest_rxe
+from nicemu.fabric.guest.agent import frame, packed_order, take_frame, unpacked_order
+from nicemu.fabric.guest.initramfs import Entry, init_script, newc
+from nicemu.fabric.guest.kernel import Kernel, bootable, has_pvh_entry, is_static, modules_in_order
+from nicemu.fabric.guest.machine import Descriptors, mac_of, qemu_command
+from nicemu.fabric.guest.rxe import links_script, rxe_script
+from nicemu.fabric.verbs import library as verbs_library
 
 RXE = "kernel/drivers/infiniband/sw/rxe/rdma_rxe.ko"
 

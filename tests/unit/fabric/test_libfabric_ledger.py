@@ -8,8 +8,8 @@ from collections.abc import Callable
 import pytest
 
 from nicemu.abi import DeferredWork, Opcode, WorkRequest
-from nicemu.fabric.libfabric_ledger import GRACE_NS, Ledger
-from nicemu.fabric.libfabric_work import QueuedWork
+from nicemu.fabric.libfabric.ledger import GRACE_NS, Ledger
+from nicemu.fabric.libfabric.work import QueuedWork
 
 A, B, C = 1, 2, 3
 _places = iter(range(1 << 20, 1 << 30, 64))

@@ -9,11 +9,11 @@ import pytest
 
 from nicemu.abi import Opcode
 from nicemu.errors import ResourceError
-from nicemu.fabric import libfabric_abi as fi
-from nicemu.fabric.libfabric import _limits
-from nicemu.fabric.libfabric_abi import Libfabric, load_libfabric
-from nicemu.fabric.libfabric_domain import _ACCESS, _MR_MODES, _ORDER
-from nicemu.fabric.libfabric_provider import CXI, SOCKETS, provider_named
+from nicemu.fabric.libfabric import abi as fi
+from nicemu.fabric.libfabric.abi import Libfabric, load_libfabric
+from nicemu.fabric.libfabric.domain import _ACCESS, _MR_MODES, _ORDER
+from nicemu.fabric.libfabric.provider import CXI, SOCKETS, provider_named
+from nicemu.fabric.libfabric.target import _limits
 
 
 @pytest.fixture

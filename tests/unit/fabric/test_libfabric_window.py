@@ -8,9 +8,9 @@ import errno
 import pytest
 
 from nicemu.abi import DeferredWork, Opcode
-from nicemu.fabric.libfabric_ledger import Ledger
-from nicemu.fabric.libfabric_window import AT_ONCE, Windows
-from nicemu.fabric.libfabric_work import QueuedWork
+from nicemu.fabric.libfabric.ledger import Ledger
+from nicemu.fabric.libfabric.window import AT_ONCE, Windows
+from nicemu.fabric.libfabric.work import QueuedWork
 
 TRIGGER, DONE = 1, 2
 ROOM = 4

@@ -16,8 +16,10 @@ from pathlib import Path
 import pytest
 
 from nicemu.errors import ProtocolError, ResourceError, UsageError
-from nicemu.fabric import NIC_BAR, QemuFabric, QemuNamespace, pcie_qemu, pcie_qemu_link, qemu_missing
-from nicemu.fabric.pcie_qemu_function import PciFunction
+from nicemu.fabric import NIC_BAR, QemuFabric, QemuNamespace, qemu_missing
+from nicemu.fabric.pcie_qemu import fabric as pcie_qemu
+from nicemu.fabric.pcie_qemu import link as pcie_qemu_link
+from nicemu.fabric.pcie_qemu.function import PciFunction
 from nicemu.nvme import (
     Capabilities,
     InitiatorState,

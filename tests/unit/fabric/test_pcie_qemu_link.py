@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from nicemu.errors import ProtocolError
-from nicemu.fabric import pcie_qemu_link
-from nicemu.fabric.pcie_qemu_link import QtestLink
+from nicemu.fabric.pcie_qemu import link as pcie_qemu_link
+from nicemu.fabric.pcie_qemu.link import QtestLink
 
 
 class Peer:

@@ -14,8 +14,8 @@ from typing import Any
 from nicemu.abi import counted, shown
 from nicemu.errors import ResourceError, UsageError
 
-from . import libfabric_abi as fi
-from .libfabric_abi import Libfabric, load_libfabric
+from . import abi as fi
+from .abi import Libfabric, load_libfabric
 
 _CAPABILITIES = fi.MSG | fi.TAGGED | fi.RMA | fi.ATOMIC | fi.TRIGGER | fi.RMA_EVENT
 _MR_MODES = fi.MR_LOCAL | fi.MR_VIRT_ADDR | fi.MR_ALLOCATED | fi.MR_PROV_KEY | fi.MR_ENDPOINT

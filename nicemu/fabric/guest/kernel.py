@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nicemu.errors import ResourceError
 
-from .guest_packages import program
+from .packages import program
 
 _SETUP_SECTORS, _MAGIC, _PAYLOAD = 0x1F1, 0x202, 0x248  # offsets in the header of a bzImage
 _SECTOR_BYTES = 512

@@ -37,13 +37,13 @@ from nicemu.abi import (
 )
 from nicemu.errors import ResourceError, UsageError
 
-from .libfabric_checks import OPERATIONS, RECEIVES, U64_MAX, check_deferred, check_number
-from .libfabric_counter import LibfabricCounter, LibfabricProgram
-from .libfabric_domain import Domain, Endpoint, Region
-from .libfabric_ledger import Ledger
-from .libfabric_provider import Provider, provider_named
-from .libfabric_queue import WorkQueue
-from .libfabric_work import UNCOUNTED, UNCOUNTED_RECEIVES, QueuePair
+from .checks import OPERATIONS, RECEIVES, U64_MAX, check_deferred, check_number
+from .counter import LibfabricCounter, LibfabricProgram
+from .domain import Domain, Endpoint, Region
+from .ledger import Ledger
+from .provider import Provider, provider_named
+from .queue import WorkQueue
+from .work import UNCOUNTED, UNCOUNTED_RECEIVES, QueuePair
 
 _NARROWER = ("slot_count", "service_slots", "counter_count", "local_pieces", "max_message_bytes")
 _OWN = {UNCOUNTED: "uncounted work", UNCOUNTED_RECEIVES: "uncounted receives"}

@@ -17,8 +17,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nicemu.errors import ResourceError
-
-from .guest_rxe import rdma_devices
+from nicemu.fabric.guest import rdma_devices
 
 DISTRIBUTION = Path("/usr/lib/python3/dist-packages")
 PACKAGE = "python3-pyverbs"

@@ -14,9 +14,9 @@ from pathlib import Path
 
 from nicemu.errors import ResourceError
 
-from . import guest_agent
-from .guest_kernel import Kernel, is_static, modules_in_order, unpacked_module
-from .guest_packages import program
+from . import agent
+from .kernel import Kernel, is_static, modules_in_order, unpacked_module
+from .packages import program
 
 SHARE = Path("/mnt/share")
 AGENT = Path("/run/nicemu/agent.py")
@@ -73,7 +73,7 @@ def initramfs(kernel: Kernel, python: Path, *, virtiofs: bool, share: bool, link
     entries += [
         Entry("init", init_script(python, virtiofs=virtiofs, share=share).encode(), 0o755),
         Entry("bin/busybox", _busybox(), 0o755),
-        Entry("agent.py", Path(guest_agent.__file__).read_bytes()),
+        Entry("agent.py", Path(agent.__file__).read_bytes()),
     ]
     for number, path in enumerate(modules_in_order(kernel, names)):
         entries.append(Entry(f"modules/{number:02}-{path.name}", unpacked_module(path)))

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 
 from nicemu.abi import Opcode
 
-from .libfabric_checks import RECEIVES
-from .libfabric_work import QueuedWork
+from .checks import RECEIVES
+from .work import QueuedWork
 
 GRACE_NS = 200_000_000
 

@@ -18,9 +18,9 @@ from nicemu.abi import Sge, WorkRequest
 from nicemu.errors import ResourceError
 from nicemu.rdma import Arrival, ArrivalKind, Completion, MemoryRegion
 
-from .verbs_device import POLL_BATCH, Handle, VerbsDevice
-from .verbs_memory import Domain, Place, VerbsMemory
-from .verbs_queue_pair import RECEIVE_ID, Lane, VerbsQueuePair
+from .device import POLL_BATCH, Handle, VerbsDevice
+from .memory import Domain, Place, VerbsMemory
+from .queue_pair import RECEIVE_ID, Lane, VerbsQueuePair
 
 SHARED_RECEIVES, REFILL = 512, 32
 """Empty receives of a protection domain, for writes with immediate that consume none of the NIC's; how many

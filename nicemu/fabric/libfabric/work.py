@@ -15,9 +15,9 @@ from typing import Any
 from nicemu.abi import AtomicOperation, DeferredWork, Limits, Opcode, Sge, WorkRequest, counted
 from nicemu.errors import UsageError
 
-from . import libfabric_abi as fi
-from .libfabric_abi import AtomicOp, Libfabric, OpType
-from .libfabric_checks import (
+from . import abi as fi
+from .abi import AtomicOp, Libfabric, OpType
+from .checks import (
     ATOMICS,
     COUNTER_OPERATIONS,
     IMMEDIATES,
@@ -27,8 +27,8 @@ from .libfabric_checks import (
     check_request,
     check_size,
 )
-from .libfabric_counter import LibfabricCounter
-from .libfabric_domain import Endpoint, Region
+from .counter import LibfabricCounter
+from .domain import Endpoint, Region
 
 _ATOMIC_OPS = {
     AtomicOperation.SUM: AtomicOp.SUM,

@@ -23,13 +23,13 @@ from nicemu.abi import (
 )
 from nicemu.errors import NicemuError, VerbsStatus
 
-from . import libfabric_abi as fi
-from .libfabric_counter import LibfabricCounter
-from .libfabric_domain import Domain, QueueEntry, Region
-from .libfabric_ledger import Ledger
-from .libfabric_provider import Provider
-from .libfabric_window import Windows
-from .libfabric_work import QueuedWork, QueuePair, WorkBuilder
+from . import abi as fi
+from .counter import LibfabricCounter
+from .domain import Domain, QueueEntry, Region
+from .ledger import Ledger
+from .provider import Provider
+from .window import Windows
+from .work import QueuedWork, QueuePair, WorkBuilder
 
 _TRY_AGAIN_S = 5.0
 _BETWEEN_TRIES_S = 50e-6

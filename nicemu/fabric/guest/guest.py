@@ -20,12 +20,12 @@ from typing import Self
 
 from nicemu.errors import UsageError
 
-from .guest_channel import Channel, GuestProcess, GuestResult, Sink
-from .guest_initramfs import initramfs
-from .guest_kernel import Kernel, bootable, newest_kernel
-from .guest_machine import Descriptors, GuestLink, qemu_command, require_x86, virtiofsd, virtiofsd_command
-from .guest_packages import require_packages_to_boot
-from .guest_rxe import links_script, rxe_script
+from .channel import Channel, GuestProcess, GuestResult, Sink
+from .initramfs import initramfs
+from .kernel import Kernel, bootable, newest_kernel
+from .machine import Descriptors, GuestLink, qemu_command, require_x86, virtiofsd, virtiofsd_command
+from .packages import require_packages_to_boot
+from .rxe import links_script, rxe_script
 
 BOOT_TIME_LIMIT_S = 120.0
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

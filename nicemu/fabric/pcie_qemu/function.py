@@ -11,7 +11,7 @@ from typing import Final
 
 from nicemu.errors import ProtocolError, UsageError
 
-from .pcie_qemu_link import QtestLink
+from .link import QtestLink
 
 _ADDRESS_PORT: Final = 0xCF8
 _DATA_PORT: Final = 0xCFC

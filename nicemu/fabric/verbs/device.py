@@ -16,7 +16,7 @@ from typing import Any
 from nicemu.abi import Opcode
 from nicemu.errors import ResourceError
 
-from .verbs_library import Pyverbs, load_pyverbs, require_rdma_device
+from .library import Pyverbs, load_pyverbs, require_rdma_device
 
 PORT = 1
 MAX_COMPLETIONS = 32767

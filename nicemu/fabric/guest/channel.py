@@ -18,7 +18,7 @@ from pathlib import Path
 
 from nicemu.errors import ResourceError
 
-from .guest_agent import ENDED, ERRORS, INPUT, OUTPUT, READY, SIGNAL, START, frame, packed_order, take_frame
+from .agent import ENDED, ERRORS, INPUT, OUTPUT, READY, SIGNAL, START, frame, packed_order, take_frame
 
 _CHUNK_BYTES = 1 << 16
 _SHOWN_LETTERS = 2000

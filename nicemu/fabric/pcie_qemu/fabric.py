@@ -30,8 +30,8 @@ from nicemu.errors import ProtocolError, ResourceError, UsageError
 from nicemu.nvme import OutsideController
 from nicemu.pcie import PAGE_BYTES, AddressSpace, Backing
 
-from .pcie_qemu_function import MsixTable, PciFunction
-from .pcie_qemu_link import QtestLink
+from .function import MsixTable, PciFunction
+from .link import QtestLink
 
 NIC_BAR: Final = 0x1_0000_0000
 """Bus address of the BAR that stands for NIC memory: where a NIC of nicemu has its own."""

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from .libfabric_ledger import Ledger
-from .libfabric_work import QueuedWork
+from .ledger import Ledger
+from .work import QueuedWork
 
 AT_ONCE = 1024
 """So many operations are armed in one look, so that whoever reads a counter has its value soon."""

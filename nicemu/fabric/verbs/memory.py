@@ -21,7 +21,7 @@ from nicemu.errors import ResourceError
 from nicemu.pcie import PAGE_BYTES, Backing, load_u64
 from nicemu.rdma import MemoryRegion
 
-from .verbs_device import Handle, VerbsDevice
+from .device import Handle, VerbsDevice
 
 LEDGER_SHIFT = 40
 """A ledger's word: writes in the upper 24 bits, their bytes in the lower 40."""

@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from .guest_machine import GuestLink, mac_of
-from .guest_packages import program
+from .machine import GuestLink, mac_of
+from .packages import program
 
 LOOPBACK_DEVICE = "rxe0"
 _DEVICES = Path("/sys/class/infiniband")

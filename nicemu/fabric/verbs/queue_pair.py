@@ -22,8 +22,8 @@ from nicemu.errors import ProtocolError, ResourceError, VerbsStatus
 from nicemu.pcie import PAGE_BYTES
 from nicemu.rdma import Completion
 
-from .verbs_device import PORT, Handle, VerbsDevice
-from .verbs_memory import LEDGER_SHIFT, Domain, Place, VerbsMemory
+from .device import PORT, Handle, VerbsDevice
+from .memory import LEDGER_SHIFT, Domain, Place, VerbsMemory
 
 SEND_DEPTH, RECEIVE_DEPTH = 64, 128
 """Work of one queue pair that the device holds at once; a NIC holds 64 receives a queue pair at most."""

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nicemu.errors import ResourceError, UsageError
+from nicemu.fabric.ports import mac_of_host
 
-from .guest_agent import PORT
-from .guest_initramfs import ROOT_TAG, SHARE_TAG
-from .udp import mac_of_host
+from .agent import PORT
+from .initramfs import ROOT_TAG, SHARE_TAG
 
 LINK_MTU = 4300
 """Bytes of an IP packet on a link: a path MTU of 4096 and RoCEv2's headers fit."""

@@ -21,7 +21,7 @@ from nicemu.abi import (
 from nicemu.errors import UsageError
 
 if TYPE_CHECKING:
-    from .libfabric import LibfabricTarget
+    from .target import LibfabricTarget
 
 _SPINS = 200
 _AGAIN, _TRY_AGAIN_S = -11, 1.0
