@@ -84,6 +84,8 @@ class Checker(TableChecker):
                 self.reporter.error(node.at, "a variable cannot stand outside all blocks", "make it const")
             case syntax.MethodDeclaration():
                 self._function(node)
+            case syntax.FunctionDeclaration():
+                self.reporter.unsupported(node.at, "functions", "use an action with out parameters")
             case syntax.ActionDeclaration():
                 self._actions.append(self._action(node))
             case syntax.BlockDeclaration():
@@ -174,6 +176,8 @@ class Checker(TableChecker):
                 self.variable(node)
             case syntax.Instantiation():
                 self.instance(node)
+            case syntax.ValueSetDeclaration():
+                self.reporter.unsupported(node.at, "value sets")
             case syntax.ActionDeclaration():
                 if place == "deparser":
                     self.reporter.unsupported(node.at, "actions in a deparser")
@@ -191,6 +195,11 @@ class Checker(TableChecker):
     # Main
 
     def _instantiation(self, node: syntax.Instantiation) -> None:
+        if node.members is not None:
+            self.reporter.unsupported(node.at, "abstract methods")
+        if node.names is not None:
+            self.reporter.unsupported(node.at, "arguments by name", "give them in order")
+            return
         symbol = self.find(node.type_ref.name, node.type_ref.at, "package or extern")
         if symbol is None:
             return

@@ -48,6 +48,9 @@ class CallChecker(ExpressionChecker):
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
         callee = node.callee
+        if node.names is not None:
+            self.reporter.unsupported(node.at, "arguments by name", "give them in order")
+            return UNKNOWN
         if isinstance(callee, syntax.NameRef):
             return self._call_name(node, callee)
         if isinstance(callee, syntax.MemberRef):

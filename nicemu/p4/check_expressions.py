@@ -179,9 +179,20 @@ class ExpressionChecker(TypeChecker):
                 return self.call(node)
             case syntax.ListValue():
                 items = tuple(self.expression(item) for item in node.items)
+                if node.rest:
+                    self.reporter.unsupported(node.at, "'...'")
+                    return UNKNOWN
                 return ListType(items, tuple(node.names) if node.names else None)
             case syntax.IndexRef():
                 self.reporter.unsupported(node.at, "header stacks and tuples (an index in brackets)")
+            case syntax.DefaultValue():
+                self.reporter.unsupported(node.at, "'...'")
+            case syntax.InvalidHeader():
+                self.reporter.unsupported(node.at, "'{#}'")
+            case syntax.ThisRef():
+                self.reporter.unsupported(node.at, "'this'")
+            case syntax.TypeName():
+                self.reporter.error(node.at, f"{node.ref.name} is no value")
             case _:
                 self.reporter.error(node.at, "a set of values cannot stand here")
         return UNKNOWN

@@ -87,6 +87,10 @@ class StatementChecker(CallChecker):
                             self._statement(branch)
             case syntax.SwitchStatement():
                 self._switch(node)
+            case syntax.ForStatement() | syntax.ForInStatement():
+                self.reporter.unsupported(node.at, "'for'")
+            case syntax.BreakStatement() | syntax.ContinueStatement():
+                self.reporter.error(node.at, "there is no loop around this")
             case syntax.ExitStatement():
                 self._not_in(node, "exit", "parser", "deparser")
             case syntax.ReturnStatement():
@@ -190,6 +194,10 @@ class StatementChecker(CallChecker):
     def instance(self, node: syntax.Instantiation) -> None:
         """Check an extern object and declare it."""
         kind = self.resolve(node.type_ref)
+        if node.names is not None:
+            self.reporter.unsupported(node.at, "arguments by name", "give them in order")
+        if node.members is not None:
+            self.reporter.unsupported(node.at, "abstract methods")
         for argument in node.arguments:
             self.expression(argument)
         if not isinstance(kind, ExternType):

@@ -13,6 +13,7 @@ from nicemu.pipeline import ir
 from . import syntax
 from .check_statements import StatementChecker
 from .diagnostics import did_you_mean
+from .parse_tables import PROPERTIES
 from .types import UNKNOWN, ActionSymbol, TableSymbol, Type, scalar_of
 
 
@@ -50,6 +51,9 @@ class TableChecker(StatementChecker):
                 self.reporter.error(
                     node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected"
                 )
+        for item in node.properties:
+            hint = did_you_mean(item.name, PROPERTIES)
+            self.reporter.unsupported(item.at, f"table property {item.name}", hint)
         self._entries(node, table, kinds)
         self._check_key_kinds(node)
         self.place = outer
@@ -77,6 +81,8 @@ class TableChecker(StatementChecker):
         directed = [item for item in symbol.parameters if item.direction]
         data = [item for item in symbol.parameters if not item.direction]
         given = element.arguments or []
+        if element.names is not None:
+            self.reporter.unsupported(element.at, "arguments by name", "give them in order")
         if bound:
             if element.name in table.actions:
                 self.reporter.error(element.at, f"action {element.name} stands in the list twice")

@@ -41,6 +41,10 @@ class Location:
     def __str__(self) -> str:
         return f"{self.source.name}:{self.line}:{self.column}"
 
+    def is_on_line_of(self, other: Location) -> bool:
+        """Return whether both places are on one line of one file."""
+        return self.source is other.source and self.line == other.line
+
 
 @dataclass(frozen=True, slots=True)
 class Diagnostic:

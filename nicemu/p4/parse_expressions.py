@@ -27,12 +27,13 @@ _LEVELS = (
     ("*", "/", "%"),
 )
 _PRECEDENCE = {op: level for level, ops in enumerate(_LEVELS) for op in ops}
-_BASE_TYPES = frozenset(
+BASE_TYPES = frozenset(
     {"bit", "int", "bool", "error", "string", "void", "varbit", "tuple", "list", "match_kind"}
 )
 _NUMBER = re.compile(r"(?:([0-9]+)([ws]))?(0[xXbBoOdD])?(.*)")
 _BASES = {"0x": 16, "0b": 2, "0o": 8, "0d": 10}
 _AFTER_TYPE_ARGUMENTS = frozenset({"(", ")", ",", ";", ".", "{"})
+_CAST_OPERANDS = frozenset({"(", "{", "~", "!", "-", "+", ".", "...", "true", "false", "this", "error"})
 
 
 class ExpressionParser(TokenReader):
@@ -49,13 +50,13 @@ class ExpressionParser(TokenReader):
     def sees_type(self) -> bool:
         """Return whether a type is next: a base type, or a name known to be one."""
         token = self.next
-        return token.text in _BASE_TYPES or (self.sees_name() and self.is_type(token.text))
+        return token.text in BASE_TYPES or (self.sees_name() and self.is_type(token.text))
 
     def type_ref(self) -> syntax.TypeRef:
         """Parse a type. Raises: SyntaxFault."""
         with self.nested():
             token = self.next
-            if token.text in _BASE_TYPES and token.kind == "keyword":
+            if token.text in BASE_TYPES and token.kind == "keyword":
                 self.take()
                 ref = syntax.TypeRef(token.location, token.text)
                 if token.text in ("bit", "int", "varbit") and self.takes("<"):
@@ -65,9 +66,9 @@ class ExpressionParser(TokenReader):
                     self.expect("<", f"after {token.text}")
                     ref.arguments = self._type_list()
             else:
-                self.takes(".")
+                absolute = self.takes(".")
                 token = self.name("a type")
-                ref = syntax.TypeRef(token.location, token.text)
+                ref = syntax.TypeRef(token.location, token.text, absolute=absolute)
                 if self.takes("<"):
                     ref.arguments = self._type_list()
             if self.sees("["):
@@ -104,12 +105,22 @@ class ExpressionParser(TokenReader):
             self._type_arguments[self._at] = self._try_type_arguments()
         return self._type_arguments[self._at]
 
+    def behind_type_arguments(self) -> str:
+        """Return what stands behind the type that is next and its type arguments, "" if they are none."""
+        start, mark = self._at, self.reporter.mark()
+        try:
+            self.type_ref()
+            return self.next.text
+        except SyntaxFault:
+            return ""
+        finally:
+            self._at = start
+            self.reporter.rewind(mark)
+
     def _try_type_arguments(self) -> bool:
         start, mark = self._at, self.reporter.mark()
         following = self.peek()
-        if not (
-            following.text in _BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)
-        ):
+        if not (following.text in BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)):
             return False
         try:
             self.take()
@@ -148,19 +159,47 @@ class ExpressionParser(TokenReader):
             return syntax.RangeSet(at=left.at, low=left, high=self.expression())
         return left
 
-    def arguments(self) -> list[syntax.Expression]:
-        """Parse a call's arguments with both parentheses."""
-        self.expect("(", "before the arguments")
+    def arguments(self) -> tuple[list[syntax.Expression], list[str] | None]:
+        """Parse a call's arguments with both parentheses; return their names too, if they have any."""
+        opened = self.expect("(", "before the arguments")
         arguments: list[syntax.Expression] = []
+        names: list[str] = []
         while not self.sees(")"):
             if self.sees_name() and self.peek().text == "=":
-                self.reporter.unsupported(self.next.location, "arguments by name", "give them in order")
-                raise SyntaxFault
-            arguments.append(self.expression())
+                names.append(self.take().text)
+                self.take()
+            if self.next.text == "_" and self.peek().text in (",", ")"):
+                arguments.append(syntax.AnySet(at=self.take().location))
+            else:
+                arguments.append(self.expression())
             if not self.takes(","):
                 break
         self.expect(")", "after the arguments")
-        return arguments
+        if names and len(names) != len(arguments):
+            self.reporter.error(opened.location, "either all or none of the arguments have names")
+            raise SyntaxFault
+        return arguments, names or None
+
+    def call(
+        self,
+        at: Location,
+        callee: syntax.Expression | None,
+        type_arguments: Sequence[syntax.TypeRef] = (),
+        constructed: syntax.TypeRef | None = None,
+    ) -> syntax.Call:
+        """Parse the arguments of a call of `callee`, or of a constructor."""
+        arguments, names = self.arguments()
+        node = syntax.Call(
+            at=at,
+            callee=callee,
+            arguments=arguments,
+            names=names,
+            type_arguments=list(type_arguments),
+            constructed=constructed,
+        )
+        if callee is not None:
+            self.deepened(node, callee, *arguments)
+        return node
 
     def deepened(self, node: syntax.Expression, *parts: syntax.Expression) -> syntax.Expression:
         """Set the depth of `node` from its parts. Raises: SyntaxFault where it is too deep."""
@@ -218,20 +257,14 @@ class ExpressionParser(TokenReader):
 
     def _cast_follows(self) -> bool:
         following = self.peek()
-        if following.text in _BASE_TYPES and following.kind == "keyword":
+        if following.text in BASE_TYPES and following.kind == "keyword":
             return following.text != "error" or self.peek(2).text == ")"
-        if not self.is_type(following.text):
-            return False
-        after = self.peek(3)
-        starts = after.kind in ("name", "number", "string") or after.text in (
-            "(",
-            "{",
-            "~",
-            "!",
-            "true",
-            "false",
-        )
-        return self.peek(2).text == "<" or (self.peek(2).text == ")" and starts)
+        dotted = int(following.text == ".")
+        behind, after = self.peek(2 + dotted), self.peek(3 + dotted)
+        if not self.is_type(self.peek(1 + dotted).text):
+            return self.sees_name(1 + dotted) and behind.text == ")" and after.text == "{"
+        starts = after.kind in ("name", "number", "string") or after.text in _CAST_OPERANDS
+        return behind.text in ("<", "[") or (behind.text == ")" and starts)
 
     def _postfix(self, node: syntax.Expression) -> syntax.Expression:
         while True:
@@ -244,14 +277,10 @@ class ExpressionParser(TokenReader):
             elif token.text == "[" and token.kind == "symbol":
                 node = self.deepened(self._subscript(node), node)
             elif token.text == "(" and token.kind == "symbol":
-                node = self.deepened(syntax.Call(at=node.at, callee=node, arguments=self.arguments()), node)
+                node = self.call(node.at, node)
             elif token.text == "<" and token.kind == "symbol" and self._type_arguments_follow():
                 self.take()
-                given = self._type_list()
-                node = self.deepened(
-                    syntax.Call(at=node.at, callee=node, type_arguments=given, arguments=self.arguments()),
-                    node,
-                )
+                node = self.call(node.at, node, self._type_list())
             else:
                 return node
 
@@ -286,9 +315,10 @@ class ExpressionParser(TokenReader):
             self.take()
             return syntax.NameRef(at=token.location, name="error")
         if self.sees_name() and self.is_type(token.text) and self.peek().text in ("(", "<"):
-            constructed = self.type_ref()
-            arguments = self.arguments()
-            return syntax.Call(at=token.location, callee=None, arguments=arguments, constructed=constructed)
+            ref = self.type_ref()
+            if self.sees("."):
+                return syntax.TypeName(at=token.location, ref=ref)
+            return self.call(token.location, None, constructed=ref)
         if token.text == ".":
             self.take()
             name = self.name("something declared outside")
@@ -296,16 +326,26 @@ class ExpressionParser(TokenReader):
         if self.sees_name():
             self.take()
             return syntax.NameRef(at=token.location, name=token.text)
-        if token.text in ("this", "..."):
-            self.reporter.unsupported(token.location, f"'{token.text}'")
-            raise SyntaxFault
+        if token.text == "this":
+            return syntax.ThisRef(at=self.take().location)
+        if token.text == "...":
+            return syntax.DefaultValue(at=self.take().location)
         self.fail("expected an expression")
 
     def _list(self) -> syntax.Expression:
         opened = self.take()
+        if self.takes("#"):
+            self.expect("}", "to close '{#'")
+            return syntax.InvalidHeader(at=opened.location)
         items: list[syntax.Expression] = []
         names: list[str] = []
+        rest = False
         while not self.sees("}"):
+            if self.sees("...") and self.peek().text in ("}", ","):
+                rest = True
+                self.take()
+                self.takes(",")
+                break
             if self.sees_name() and self.peek().text == "=":
                 names.append(self.take().text)
                 self.take()
@@ -315,7 +355,7 @@ class ExpressionParser(TokenReader):
         self.expect("}", "to close '{'")
         if names and len(names) != len(items):
             self.fail("either all or none of the values have names", at=opened.location)
-        node = syntax.ListValue(at=opened.location, items=items, names=names or None)
+        node = syntax.ListValue(at=opened.location, items=items, names=names or None, rest=rest)
         return self.deepened(node, *items) if items else node
 
     def _number(self, token: Token) -> syntax.Expression:

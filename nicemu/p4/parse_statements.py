@@ -7,7 +7,8 @@ Source: P4-16 Language Specification 1.2.5, "Statements".
 from __future__ import annotations
 
 from . import syntax
-from .parse_expressions import ExpressionParser
+from .diagnostics import Location
+from .parse_expressions import BASE_TYPES, ExpressionParser
 from .token_reader import SyntaxFault
 
 _ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", "|+|=", "|-|="})
@@ -60,10 +61,13 @@ class StatementParser(ExpressionParser):
                 result = None if self.sees(";") else self.expression()
                 self.expect(";", "after return")
                 return syntax.ReturnStatement(at=token.location, result=result)
-            case "for" | "break" | "continue":
-                self.reporter.unsupported(token.location, f"'{token.text}'")
+            case "for":
+                return self._for()
+            case "break" | "continue":
                 self.take()
-                raise SyntaxFault
+                self.expect(";", f"after {token.text}")
+                kind = syntax.BreakStatement if token.text == "break" else syntax.ContinueStatement
+                return kind(at=token.location)
             case "const":
                 return self.constant(annotations)
         if self.starts_declaration():
@@ -73,6 +77,8 @@ class StatementParser(ExpressionParser):
     def starts_declaration(self) -> bool:
         """Return whether `type name` is next, as opposed to an expression."""
         if self.sees_type():
+            if self.peek().text == "<" and self.sees_name():
+                return self.behind_type_arguments() != "."
             return self.peek().text not in (".", "=")
         return self.sees_name() and (
             self.sees_name(1) or (self.peek().text == "<" and self._type_arguments_then_name())
@@ -115,20 +121,7 @@ class StatementParser(ExpressionParser):
         """Parse `type name;`, `type name = value;` or `type(arguments) name;`."""
         type_ref = self.type_ref()
         if self.sees("("):
-            arguments = self.arguments()
-            name = self.name("the instance")
-            if self.sees("="):
-                self.reporter.unsupported(self.next.location, "abstract methods")
-                raise SyntaxFault
-            self.expect(";", "after the instance")
-            self.declare(name.text, False)
-            return syntax.Instantiation(
-                at=name.location,
-                name=name.text,
-                annotations=annotations,
-                type_ref=type_ref,
-                arguments=arguments,
-            )
+            return self._instance(type_ref, annotations)
         name = self.name("the variable")
         initial = self.expression() if self.takes("=") else None
         self.expect(";", f"after the declaration of {name.text}")
@@ -137,6 +130,120 @@ class StatementParser(ExpressionParser):
             at=name.location, name=name.text, annotations=annotations, type_ref=type_ref, initial=initial
         )
 
+    def _instance(
+        self, type_ref: syntax.TypeRef, annotations: list[syntax.Annotation]
+    ) -> syntax.Instantiation:
+        arguments, names = self.arguments()
+        name = self.name("the instance")
+        members = None
+        if self.takes("="):
+            self.expect("{", f"to open the methods of {name.text}")
+            members = []
+            with self.nested(), self.scope():
+                while not self.sees("}") and self.next.kind != "end":
+                    members.append(self.member_of_instance())
+            self.expect("}", f"to close the methods of {name.text}")
+        self.expect(";", "after the instance")
+        self.declare(name.text, False)
+        return syntax.Instantiation(
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            type_ref=type_ref,
+            arguments=arguments,
+            names=names,
+            members=members,
+        )
+
+    def member_of_instance(self) -> syntax.Declaration:
+        """Parse a function or instance between the braces of an instance."""
+        annotations = self.annotations()
+        if self.function_follows():
+            return self.function(annotations)
+        return self.variable_or_instance(annotations)
+
+    # Functions and their parameters, which stand here because an instance may hold some
+
+    def function_follows(self) -> bool:
+        """Return whether `type name (` or `type name <` is next; tells functions from instances."""
+        ahead = 1
+        if self.next.text not in BASE_TYPES and not self.sees_name():
+            return False
+        for opening, closing in (("<", ">"), ("[", "]")):
+            if self.peek(ahead).text != opening:
+                continue
+            depth = 0
+            while self.peek(ahead).text not in (";", "{") and self.peek(ahead).kind != "end":
+                depth += (self.peek(ahead).text == opening) - (self.peek(ahead).text == closing)
+                ahead += 1
+                if depth == 0:
+                    break
+        return self.sees_name(ahead) and self.peek(ahead + 1).text in ("(", "<")
+
+    def function(self, annotations: list[syntax.Annotation]) -> syntax.FunctionDeclaration:
+        """Parse a function with a body. Raises: SyntaxFault."""
+        with self.scope():
+            self.declare_result_type()
+            returns = self.type_ref()
+            name = self.name("the function")
+            types = self.type_parameters()
+            parameters = self.parameters(f"function {name.text}")
+            body = self.block(f"function {name.text}")
+        self.declare(name.text, False)
+        return syntax.FunctionDeclaration(
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            returns=returns,
+            parameters=parameters,
+            type_parameters=types,
+            body=body,
+        )
+
+    def declare_result_type(self) -> None:
+        """Declare the type parameter T of `T name<T>(...)` before the result's type uses it."""
+        if self.sees_name() and self.sees_name(1) and self.peek(2).text == "<":
+            self.declare(self.next.text, True)
+
+    def type_parameters(self) -> list[str]:
+        """Parse `<T, U>` if it is next."""
+        names: list[str] = []
+        if self.takes("<"):
+            while True:
+                name = self.name("a type parameter")
+                self.declare(name.text, True)
+                names.append(name.text)
+                if not self.takes(","):
+                    break
+            self.expect(">", "after the type parameters")
+        return names
+
+    def parameters(self, what: str) -> list[syntax.ParameterDeclaration]:
+        """Parse parameters with both parentheses."""
+        self.expect("(", f"before the parameters of {what}")
+        parameters = []
+        while not self.sees(")"):
+            annotations = self.annotations()
+            direction = self.take().text if self.sees("in", "out", "inout") else ""
+            type_ref = self.type_ref()
+            name = self.name(f"a parameter of {what}")
+            default = self.expression() if self.takes("=") else None
+            self.declare(name.text, False)
+            parameters.append(
+                syntax.ParameterDeclaration(
+                    at=name.location,
+                    name=name.text,
+                    annotations=annotations,
+                    type_ref=type_ref,
+                    direction=direction,
+                    default=default,
+                )
+            )
+            if not self.takes(","):
+                break
+        self.expect(")", f"after the parameters of {what}")
+        return parameters
+
     def annotations(self) -> list[syntax.Annotation]:
         """Parse all annotations that are next; their bodies may hold anything."""
         found = []
@@ -144,7 +251,13 @@ class StatementParser(ExpressionParser):
             at = self.take().location
             name = self.take()
             body: list[str] = []
-            if self.sees("(", "["):
+            if name.text == "pragma":
+                line = at.source, at.line
+                while (
+                    self.next.kind != "end" and (self.next.location.source, self.next.location.line) == line
+                ):
+                    body.append(self.take().text)
+            elif self.sees("(", "["):
                 body = self.skip_balanced()
             found.append(syntax.Annotation(at=at, name=name.text, tokens=body))
         return found
@@ -169,6 +282,72 @@ class StatementParser(ExpressionParser):
             self.reporter.error(statement.at, f"a declaration cannot be the body of {of}", "put it in { }")
         return statement or syntax.Block(at=at, statements=[])
 
+    def _for(self) -> syntax.Statement:
+        at = self.take().location
+        with self.nested(), self.scope():
+            self.expect("(", "after for")
+            annotations = self.annotations()
+            loop = self._for_in(at)
+            if loop is not None:
+                return loop
+            initial = self._simple_statements(annotations, ";")
+            self.expect(";", "after the first part of for")
+            condition = self.expression()
+            self.expect(";", "after the condition of for")
+            update = self._simple_statements([], ")")
+            self.expect(")", "after the last part of for")
+            body = self._branch("for")
+        return syntax.ForStatement(at=at, initial=initial, condition=condition, update=update, body=body)
+
+    def _for_in(self, at: Location) -> syntax.Statement | None:
+        """Parse the rest of `for (type name in collection) body`, None if it is the other kind of loop."""
+        start, type_ref = self._at, None
+        if self.starts_declaration():
+            type_ref = self.type_ref()
+        if not self.sees_name() or self.peek().text != "in":
+            self._at = start
+            return None
+        name = self.take()
+        self.take()
+        if type_ref is not None:
+            self.declare(name.text, False)
+        collection = self.expression()
+        if self.takes(".."):
+            collection = syntax.RangeSet(at=collection.at, low=collection, high=self.expression())
+        self.expect(")", "after what for goes through")
+        return syntax.ForInStatement(
+            at=at,
+            name=name.text,
+            name_at=name.location,
+            type_ref=type_ref,
+            collection=collection,
+            body=self._branch("for"),
+        )
+
+    def _simple_statements(self, annotations: list[syntax.Annotation], end: str) -> list[syntax.Statement]:
+        """Parse declarations, assignments and calls between commas, up to `end`."""
+        found: list[syntax.Statement] = []
+        while not self.sees(end):
+            if self.starts_declaration():
+                type_ref = self.type_ref()
+                name = self.name("the variable")
+                initial = self.expression() if self.takes("=") else None
+                self.declare(name.text, False)
+                found.append(
+                    syntax.VariableDeclaration(
+                        at=name.location,
+                        name=name.text,
+                        annotations=annotations,
+                        type_ref=type_ref,
+                        initial=initial,
+                    )
+                )
+            else:
+                found.append(self._assigned_or_called())
+            if not self.takes(","):
+                break
+        return found
+
     def _switch(self) -> syntax.Statement:
         at = self.take().location
         self.expect("(", "after switch")
@@ -187,6 +366,12 @@ class StatementParser(ExpressionParser):
         return syntax.SwitchStatement(at=at, subject=subject, cases=cases)
 
     def _assignment_or_call(self) -> syntax.Statement:
+        statement = self._assigned_or_called()
+        what = "call" if isinstance(statement, syntax.CallStatement) else "assignment"
+        self.expect(";", f"after the {what}")
+        return statement
+
+    def _assigned_or_called(self) -> syntax.Statement:
         at = self.next.location
         target = self._postfix(self._primary())
         token = self.next
@@ -197,9 +382,7 @@ class StatementParser(ExpressionParser):
         if op:
             self.take()
             value = self.expression()
-            self.expect(";", "after the assignment")
             return syntax.Assignment(at=token.location, target=target, op=op, value=value)
         if not isinstance(target, syntax.Call):
             self.fail("expected '=' or a call")
-        self.expect(";", "after the call")
         return syntax.CallStatement(at=at, call=target)

@@ -11,7 +11,8 @@ from .diagnostics import did_you_mean
 from .parse_statements import StatementParser
 from .token_reader import SyntaxFault
 
-_PROPERTIES = ("key", "actions", "default_action", "size", "entries")
+PROPERTIES = ("key", "actions", "default_action", "size", "entries")
+"""Properties of tables that the language itself knows."""
 
 
 class TableParser(StatementParser):
@@ -51,10 +52,18 @@ class TableParser(StatementParser):
         self.annotations()
         constant = self.takes("const")
         token = self.name(f"a property of table {table.name}")
-        if token.text not in _PROPERTIES:
-            hint = did_you_mean(token.text, _PROPERTIES)
-            self.reporter.unsupported(token.location, f"table property {token.text}", hint)
-            raise SyntaxFault
+        if token.text not in PROPERTIES:
+            hint = did_you_mean(token.text, PROPERTIES)
+            if hint.startswith("did") and self.sees("=") and self.peek().text == "{":
+                self.reporter.error(token.location, f"unknown table property {token.text}", hint)
+                raise SyntaxFault
+            self.expect("=", f"after {token.text}")
+            value = self.expression()
+            self.expect(";", f"after {token.text}")
+            table.properties.append(
+                syntax.PropertyElement(at=token.location, name=token.text, value=value, constant=constant)
+            )
+            return
         self.expect("=", f"after {token.text}")
         match token.text:
             case "key":
@@ -106,10 +115,12 @@ class TableParser(StatementParser):
         return actions
 
     def _action_element(self) -> syntax.ActionElement:
-        self.takes(".")
+        absolute = self.takes(".")
         name = self.name("an action")
-        arguments = self.arguments() if self.sees("(") else None
-        return syntax.ActionElement(at=name.location, name=name.text, arguments=arguments)
+        arguments, names = self.arguments() if self.sees("(") else (None, None)
+        return syntax.ActionElement(
+            at=name.location, name=name.text, arguments=arguments, names=names, absolute=absolute
+        )
 
     def _entries(self) -> list[syntax.EntryElement]:
         self.expect("{", "to open the entries")

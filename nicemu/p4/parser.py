@@ -72,23 +72,11 @@ class Parser(TableParser):
             and self.peek(2).text in ("{", "(", "<")
         ):
             self.fail("expected a declaration", hint)
-        if self._function_follows():
-            self.reporter.unsupported(token.location, "functions", "use an action with out parameters")
-            raise SyntaxFault
+        if self.function_follows():
+            return self.function(annotations)
         if self.starts_declaration() or (self.sees_name() and self.peek().text in ("(", "<")):
             return self.variable_or_instance(annotations)
         self.fail("expected a declaration", hint)
-
-    def _function_follows(self) -> bool:
-        """Return whether `type name (` or `type name <` is next; tells functions from instances."""
-        ahead = 1
-        if self.next.text not in ("void", "bit", "int", "bool") and not self.sees_name():
-            return False
-        if self.peek().text == "<":
-            while self.peek(ahead).text not in (">", ";", "{") and self.peek(ahead).kind != "end":
-                ahead += 1
-            ahead += 1
-        return self.sees_name(ahead) and self.peek(ahead + 1).text in ("(", "<")
 
     # Types
 
@@ -108,7 +96,7 @@ class Parser(TableParser):
         self.declare(name.text, True)
         fields: list[syntax.FieldDeclaration] = []
         with self.scope():
-            parameters = self._type_parameters()
+            parameters = self.type_parameters()
             self.expect("{", f"to open {kind} {name.text}")
             while not self.sees("}") and self.next.kind != "end":
                 try:
@@ -173,29 +161,17 @@ class Parser(TableParser):
         self.expect("}", f"to close {what}")
         return members
 
-    def _type_parameters(self) -> list[str]:
-        names: list[str] = []
-        if self.takes("<"):
-            while True:
-                name = self.name("a type parameter")
-                self.declare(name.text, True)
-                names.append(name.text)
-                if not self.takes(","):
-                    break
-            self.expect(">", "after the type parameters")
-        return names
-
     # Externs, actions, packages
 
     def _extern(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
         at = self.take().location
-        if not (self.sees_name() and self.peek().text in ("{", "<")) or self._function_follows():
+        if not (self.sees_name() and self.peek().text in ("{", "<")) or self.function_follows():
             return self._method("", at, annotations)
         name = self.name("the extern")
         self.declare(name.text, True)
         methods = []
         with self.scope():
-            parameters = self._type_parameters()
+            parameters = self.type_parameters()
             self.expect("{", f"to open extern {name.text}")
             while not self.sees("}") and self.next.kind != "end":
                 try:
@@ -214,13 +190,15 @@ class Parser(TableParser):
     def _method(
         self, extern: str, at: Location, annotations: list[syntax.Annotation]
     ) -> syntax.MethodDeclaration:
+        abstract = self.takes("abstract")
         constructor = extern and self.next.text == extern and self.peek().text == "("
         with self.scope():
-            self._declare_method_types(bool(constructor))
+            if not constructor:
+                self.declare_result_type()
             returns = None if constructor else self.type_ref()
             name = self.name("the method" if extern else "the function")
-            parameters = self._type_parameters()
-            arguments = self._parameters(name.text)
+            parameters = self.type_parameters()
+            arguments = self.parameters(name.text)
         self.expect(";", f"after {name.text}")
         return syntax.MethodDeclaration(
             at=name.location,
@@ -229,19 +207,15 @@ class Parser(TableParser):
             returns=returns,
             parameters=arguments,
             type_parameters=parameters,
+            abstract=abstract,
         )
-
-    def _declare_method_types(self, constructor: bool) -> None:
-        """Declare the type parameters of `T name<T>(...)` before the return type uses them."""
-        if not constructor and self.sees_name() and self.sees_name(1) and self.peek(2).text == "<":
-            self.declare(self.next.text, True)
 
     def _action(self, annotations: list[syntax.Annotation]) -> syntax.ActionDeclaration:
         self.take()
         name = self.name("the action")
         self.declare(name.text, False)
         with self.scope():
-            parameters = self._parameters(f"action {name.text}")
+            parameters = self.parameters(f"action {name.text}")
             body = self.block(f"action {name.text}")
         return syntax.ActionDeclaration(
             at=name.location, name=name.text, annotations=annotations, parameters=parameters, body=body
@@ -252,8 +226,8 @@ class Parser(TableParser):
         name = self.name("the package")
         self.declare(name.text, True)
         with self.scope():
-            types = self._type_parameters()
-            parameters = self._parameters(f"package {name.text}")
+            types = self.type_parameters()
+            parameters = self.parameters(f"package {name.text}")
         self.expect(";", "after the package")
         return syntax.PackageDeclaration(
             at=name.location,
@@ -263,31 +237,6 @@ class Parser(TableParser):
             type_parameters=types,
         )
 
-    def _parameters(self, what: str) -> list[syntax.ParameterDeclaration]:
-        self.expect("(", f"before the parameters of {what}")
-        parameters = []
-        while not self.sees(")"):
-            annotations = self.annotations()
-            direction = self.take().text if self.sees("in", "out", "inout") else ""
-            type_ref = self.type_ref()
-            name = self.name(f"a parameter of {what}")
-            default = self.expression() if self.takes("=") else None
-            self.declare(name.text, False)
-            parameters.append(
-                syntax.ParameterDeclaration(
-                    at=name.location,
-                    name=name.text,
-                    annotations=annotations,
-                    type_ref=type_ref,
-                    direction=direction,
-                    default=default,
-                )
-            )
-            if not self.takes(","):
-                break
-        self.expect(")", f"after the parameters of {what}")
-        return parameters
-
     # Parsers and controls
 
     def _block_declaration(self, annotations: list[syntax.Annotation]) -> syntax.BlockDeclaration:
@@ -295,19 +244,19 @@ class Parser(TableParser):
         name = self.name(f"the {kind}")
         self.declare(name.text, True)
         with self.scope():
-            types = self._type_parameters()
+            types = self.type_parameters()
             block = syntax.BlockDeclaration(
                 at=name.location,
                 name=name.text,
                 annotations=annotations,
                 kind=kind,
-                parameters=self._parameters(f"{kind} {name.text}"),
+                parameters=self.parameters(f"{kind} {name.text}"),
                 type_parameters=types,
             )
             if self.takes(";"):
                 return block
             if self.sees("("):
-                block.constructor_parameters = self._parameters(f"the constructor of {name.text}")
+                block.constructor_parameters = self.parameters(f"the constructor of {name.text}")
             self.expect("{", f"to open {kind} {name.text}")
             self._block_body(block)
         self.expect("}", f"to close {kind} {name.text}")
@@ -348,13 +297,27 @@ class Parser(TableParser):
         elif token.text == "const":
             block.locals.append(self.constant(annotations))
         elif token.text == "value_set":
-            self.reporter.unsupported(token.location, "value sets")
-            raise SyntaxFault
+            block.locals.append(self._value_set(annotations))
         elif self.starts_declaration():
             block.locals.append(self.variable_or_instance(annotations))
         else:
             parts = ["state"] if block.kind == "parser" else ["action", "table", "apply"]
             self.fail(f"expected a declaration in {block.kind} {block.name}", did_you_mean(token.text, parts))
+
+    def _value_set(self, annotations: list[syntax.Annotation]) -> syntax.ValueSetDeclaration:
+        self.take()
+        self.expect("<", "after value_set")
+        type_ref = self.type_ref()
+        self.expect(">", "after the type of the value set")
+        self.expect("(", "before the size of the value set")
+        size = self.expression()
+        self.expect(")", "after the size of the value set")
+        name = self.name("the value set")
+        self.expect(";", "after the value set")
+        self.declare(name.text, False)
+        return syntax.ValueSetDeclaration(
+            at=name.location, name=name.text, annotations=annotations, type_ref=type_ref, size=size
+        )
 
     def _state(self, annotations: list[syntax.Annotation]) -> syntax.StateDeclaration:
         self.take()

@@ -11,243 +11,61 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from .diagnostics import Location
-
-# Types as written
-
-
-@dataclass(slots=True, eq=False)
-class TypeRef:
-    """A type as written: `name` is bit, int, bool, ... or a declared name; `width` and `arguments` follow it
-    in <>.
-
-    `stack` is the size in brackets of a header stack.
-    """
-
-    at: Location
-    name: str
-    width: Expression | None = None
-    arguments: list[TypeRef] = field(default_factory=list)
-    stack: Expression | None = None
-
-
-# Expressions
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Expression:
-    """Any expression; `depth` counts its levels."""
-
-    at: Location
-    type: Any = None
-    value: Any = None
-    depth: int = 1
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Number(Expression):
-    """A number; `width` is 0 where none is written."""
-
-    number: int
-    width: int = 0
-    signed: bool = False
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class BoolLiteral(Expression):
-    """`true` or `false`."""
-
-    truth: bool
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class StringLiteral(Expression):
-    """Text in quotes."""
-
-    text: str
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class NameRef(Expression):
-    """A name; `absolute` with a leading dot."""
-
-    name: str
-    absolute: bool = False
-    symbol: Any = None
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class MemberRef(Expression):
-    """`base.name`; `symbol` is filled where the member is no field."""
-
-    base: Expression
-    name: str
-    name_at: Location
-    symbol: Any = None
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class SliceRef(Expression):
-    """`base[high:low]`."""
-
-    base: Expression
-    high: Expression
-    low: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class IndexRef(Expression):
-    """`base[index]`."""
-
-    base: Expression
-    index: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class UnaryOp(Expression):
-    """`op operand`."""
-
-    op: str
-    operand: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class BinaryOp(Expression):
-    """`left op right`."""
-
-    op: str
-    left: Expression
-    right: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class ConditionalOp(Expression):
-    """`condition ? yes : no`."""
-
-    condition: Expression
-    yes: Expression
-    no: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class CastOp(Expression):
-    """`(target) operand`."""
-
-    target: TypeRef
-    operand: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Call(Expression):
-    """`callee<type_arguments>(arguments)`, or a constructor: then `constructed` is the type."""
-
-    callee: Expression | None
-    arguments: list[Expression]
-    type_arguments: list[TypeRef] = field(default_factory=list)
-    constructed: TypeRef | None = None
-    symbol: Any = None
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class ListValue(Expression):
-    """`{a, b}` or `{x = a, y = b}`: then `names` has one name an item."""
-
-    items: list[Expression]
-    names: list[str] | None = None
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class MaskSet(Expression):
-    """`left &&& mask` in a keyset."""
-
-    left: Expression
-    mask: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class RangeSet(Expression):
-    """`low .. high` in a keyset."""
-
-    low: Expression
-    high: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class AnySet(Expression):
-    """`default` or `_` in a keyset."""
-
-
-# Statements
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Statement:
-    """Any statement."""
-
-    at: Location
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Assignment(Statement):
-    """`target op value`; op is = or += and the like."""
-
-    target: Expression
-    op: str
-    value: Expression
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class CallStatement(Statement):
-    """A call for its effect."""
-
-    call: Call
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class IfStatement(Statement):
-    """`if (condition) then else otherwise`."""
-
-    condition: Expression
-    then: Statement
-    otherwise: Statement | None
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class SwitchLabel:
-    """One case: `label` is None for default, `body` None where it falls through to the next."""
-
-    at: Location
-    label: Expression | None
-    body: Block | None
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class SwitchStatement(Statement):
-    """`switch (subject) {...}`."""
-
-    subject: Expression
-    cases: list[SwitchLabel]
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class Block(Statement):
-    """`{...}`."""
-
-    statements: list[Statement]
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class ReturnStatement(Statement):
-    """`return value;`."""
-
-    result: Expression | None
-
-
-@dataclass(slots=True, eq=False, kw_only=True)
-class ExitStatement(Statement):
-    """`exit;`."""
-
-
-# Declarations
+from .syntax_expressions import (
+    AnySet,
+    BinaryOp,
+    BoolLiteral,
+    Call,
+    CastOp,
+    ConditionalOp,
+    DefaultValue,
+    Expression,
+    IndexRef,
+    InvalidHeader,
+    ListValue,
+    MaskSet,
+    MemberRef,
+    NameRef,
+    Number,
+    RangeSet,
+    SliceRef,
+    StringLiteral,
+    ThisRef,
+    TypeName,
+    TypeRef,
+    UnaryOp,
+)
+from .syntax_statements import (
+    Assignment,
+    Block,
+    BreakStatement,
+    CallStatement,
+    ContinueStatement,
+    ExitStatement,
+    ForInStatement,
+    ForStatement,
+    IfStatement,
+    ReturnStatement,
+    Statement,
+    SwitchLabel,
+    SwitchStatement,
+)
+
+# fmt: off
+__all__ = [
+    "ActionDeclaration", "ActionElement", "Annotation", "AnySet", "Assignment", "BinaryOp", "Block",
+    "BlockDeclaration", "BoolLiteral", "BreakStatement", "Call", "CallStatement", "CastOp",
+    "ConditionalOp", "ContinueStatement", "Declaration", "DefaultValue", "EntryElement",
+    "EnumDeclaration", "EnumMember", "ExitStatement", "Expression", "ExternDeclaration",
+    "FieldDeclaration", "ForInStatement", "ForStatement", "FunctionDeclaration", "IfStatement",
+    "IndexRef", "Instantiation", "InvalidHeader", "KeyElement", "ListValue", "MaskSet", "MemberRef",
+    "MethodDeclaration", "NameRef", "Number", "PackageDeclaration", "ParameterDeclaration",
+    "PropertyElement", "RangeSet", "ReturnStatement", "SelectLabel", "SliceRef", "StateDeclaration",
+    "Statement", "StringLiteral", "StructDeclaration", "SwitchLabel", "SwitchStatement",
+    "TableDeclaration", "ThisRef", "TypeAliasDeclaration", "TypeName", "TypeRef", "UnaryOp",
+    "ValueSetDeclaration", "VariableDeclaration",
+]
+# fmt: on
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -279,10 +97,12 @@ class VariableDeclaration(Declaration):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Instantiation(Declaration):
-    """`type(arguments) name;`."""
+    """`type(arguments) name;`; `members` are abstract methods written out, and what they use."""
 
     type_ref: TypeRef
     arguments: list[Expression]
+    names: list[str] | None = None
+    members: list[Declaration] | None = None
     symbol: Any = None
 
 
@@ -345,6 +165,27 @@ class MethodDeclaration(Declaration):
     returns: TypeRef | None
     parameters: list[ParameterDeclaration]
     type_parameters: list[str] = field(default_factory=list)
+    abstract: bool = False
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class FunctionDeclaration(Declaration):
+    """A function with a body."""
+
+    returns: TypeRef
+    parameters: list[ParameterDeclaration]
+    body: Block
+    type_parameters: list[str] = field(default_factory=list)
+    symbol: Any = None
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class ValueSetDeclaration(Declaration):
+    """`value_set<type_ref>(size) name;`."""
+
+    type_ref: TypeRef
+    size: Expression
+    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -382,6 +223,8 @@ class ActionElement:
     at: Location
     name: str
     arguments: list[Expression] | None
+    names: list[str] | None = None
+    absolute: bool = False
     annotations: list[Annotation] = field(default_factory=list)
     symbol: Any = None
 
@@ -398,6 +241,16 @@ class EntryElement:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
+class PropertyElement:
+    """A property of a table that the language leaves to the architecture, such as `implementation`."""
+
+    at: Location
+    name: str
+    value: Expression
+    constant: bool
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
 class TableDeclaration(Declaration):
     """A table; None where a property is absent."""
 
@@ -408,6 +261,7 @@ class TableDeclaration(Declaration):
     size: Expression | None = None
     entries: list[EntryElement] | None = None
     const_entries: bool = False
+    properties: list[PropertyElement] = field(default_factory=list)
     symbol: Any = None
 
 
