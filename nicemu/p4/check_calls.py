@@ -24,26 +24,29 @@ from .types import (
     ExternType,
     FunctionSymbol,
     Instance,
+    ListType,
     Meaning,
     ParameterSymbol,
     Scope,
+    StackType,
     TableSymbol,
     Type,
     TypeVariable,
     Variable,
-    scalar_of,
+    fixed_bits,
     substituted,
     unify,
+    varbit_bits,
 )
 
 _HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "set_invalid"}
+_STACK_METHODS = ("push_front", "pop_front")
+_SIZES = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
 _PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
 
 
 class CallChecker(ExpressionChecker):
-    """Calls of actions, tables, headers, packets and externs. `place` says where the code stands."""
-
-    place = "program"
+    """Calls of actions, tables, headers, packets and externs."""
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
@@ -129,8 +132,17 @@ class CallChecker(ExpressionChecker):
             self.expression(argument)
         if base == UNKNOWN:
             return UNKNOWN
-        if not isinstance(base, CompositeType) or not base.header or callee.name not in _HEADER_METHODS:
-            known = _HEADER_METHODS if isinstance(base, CompositeType) and base.header else ()
+        if callee.name in _SIZES and (low := fixed_bits(base)) is not None:
+            bits = low + varbit_bits(base) if callee.name.startswith("max") else low
+            node.symbol = Meaning("size", callee.name)
+            node.value = bits if callee.name.endswith("Bits") else (bits + 7) // 8
+            return INTEGER
+        if isinstance(base, StackType):
+            return self._call_stack(node, callee, base)
+        is_union = isinstance(base, CompositeType) and base.kind == "header_union"
+        is_header = isinstance(base, CompositeType) and base.header
+        if callee.name not in _HEADER_METHODS or not (is_header or (is_union and callee.name == "isValid")):
+            known = (*_HEADER_METHODS, *_SIZES) if is_header else ("isValid",) if is_union else ()
             self.reporter.error(
                 callee.name_at, f"{base} has no method {callee.name}", did_you_mean(callee.name, known)
             )
@@ -142,6 +154,21 @@ class CallChecker(ExpressionChecker):
         if kind == "valid":
             return ir.BOOL
         self.lvalue(callee.base, f"{callee.name} changes")
+        return NOTHING
+
+    def _call_stack(self, node: syntax.Call, callee: syntax.MemberRef, base: StackType) -> Type:
+        if callee.name not in _STACK_METHODS:
+            hint = did_you_mean(callee.name, _STACK_METHODS)
+            self.reporter.error(callee.name_at, f"{base} has no method {callee.name}", hint)
+            return UNKNOWN
+        if len(node.arguments) != 1:
+            self.reporter.error(node.at, f"{callee.name} takes 1 argument; {len(node.arguments)} are given")
+            return UNKNOWN
+        count = self.constant_integer(node.arguments[0], f"the argument of {callee.name}")
+        if count is not None and count < 0:
+            self.reporter.error(node.arguments[0].at, f"{callee.name}({count}): a number from 0 was expected")
+        self.lvalue(callee.base, f"{callee.name} changes")
+        node.symbol = Meaning("move_stack", callee.name)
         return NOTHING
 
     def _call_method(
@@ -173,19 +200,20 @@ class CallChecker(ExpressionChecker):
         return returned
 
     def _check_packet_call(self, node: syntax.Call, name: str, types: tuple[Type, ...]) -> None:
-        if name not in ("extract", "lookahead", "advance", "emit") or (
-            name == "extract" and len(node.arguments) > 1
-        ):
-            self.reporter.unsupported(node.at, f"{name} of a packet with {len(node.arguments)} arguments")
-            return
         kind = types[0] if types else UNKNOWN
         if kind == UNKNOWN:
             return
-        header = isinstance(kind, CompositeType) and kind.header
-        if name == "extract" and not header:
-            self.reporter.error(node.at, f"extract of {kind}; a header was expected")
-        elif name == "lookahead" and not header and scalar_of(kind) is None:
-            self.reporter.error(node.at, f"lookahead of {kind}; a header, bit<N> or int<N> was expected")
+        if name == "extract":
+            if not isinstance(kind, CompositeType) or not kind.header:
+                self.reporter.error(node.at, f"extract of {kind}; a header was expected")
+            elif bool(varbit_bits(kind)) != (len(node.arguments) == 2):
+                varbit = f"{kind} has {'a' if varbit_bits(kind) else 'no'} varbit"
+                hint = "write extract(header, bits of the varbit)" if varbit_bits(kind) else ""
+                self.reporter.error(node.at, f"{varbit}; extract has {len(node.arguments)} arguments", hint)
+        elif name == "lookahead" and (fixed_bits(kind) is None or varbit_bits(kind)):
+            self.reporter.error(
+                node.at, f"lookahead of {kind}; a header or struct of numbers, bit<N> or int<N> was expected"
+            )
         elif name == "emit" and not _emittable(kind):
             self.reporter.error(node.at, f"emit of {kind}; a header or a struct of headers was expected")
 
@@ -215,8 +243,11 @@ class CallChecker(ExpressionChecker):
             bindings = dict(zip(method.type_parameters, given_types, strict=False))
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             found = self.expression(argument)
-            if isinstance(parameter.type, TypeVariable) and found == INTEGER:
-                continue
+            if isinstance(parameter.type, TypeVariable):
+                if found == INTEGER or parameter.type.name in bindings:
+                    continue
+                if isinstance(found, ListType) and found.names is None and not found.rest:
+                    found = self.tuples.of(found.items)
             unify(parameter.type, found, bindings)
         for parameter in parameters:
             parameter.type = substituted(parameter.type, bindings)
@@ -274,6 +305,10 @@ def _a(noun: str) -> str:
 
 
 def _emittable(kind: Type) -> bool:
-    if not isinstance(kind, CompositeType):
-        return kind == UNKNOWN
-    return kind.header or all(_emittable(part) for part in kind.fields.values())
+    if not isinstance(kind, CompositeType) or kind.kind != "struct":
+        return kind == UNKNOWN or isinstance(kind, StackType) or _is_header(kind)
+    return all(_emittable(part) for part in kind.fields.values())
+
+
+def _is_header(kind: Type) -> bool:
+    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")

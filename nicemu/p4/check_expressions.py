@@ -13,10 +13,12 @@ from typing import Any
 from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
-from .check_types import TypeChecker
+from .check_types import TypeChecker, is_storable
 from .diagnostics import Location, did_you_mean
 from .types import (
+    DEFAULT,
     INTEGER,
+    INVALID,
     NOTHING,
     TEXT,
     UNKNOWN,
@@ -24,9 +26,13 @@ from .types import (
     ApplyResult,
     CompositeType,
     ConstantSymbol,
+    DefaultType,
     EnumType,
     ErrorList,
+    InvalidType,
     ListType,
+    NewType,
+    StackType,
     Type,
     TypeSymbol,
     Variable,
@@ -39,7 +45,9 @@ MAX_INTEGER_BITS = 8192
 
 
 class ExpressionChecker(TypeChecker):
-    """Types and constant values of expressions; calls come in the subclass."""
+    """Types and constant values of expressions; calls come in the subclass. `place` says where they stand."""
+
+    place = "program"
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns."""
@@ -80,6 +88,11 @@ class ExpressionChecker(TypeChecker):
                 return True
         if isinstance(found, ListType) and isinstance(wanted, CompositeType):
             return self._convert_list(node, wanted, what)
+        if isinstance(found, ListType) and isinstance(wanted, StackType):
+            return self._convert_stack(node, wanted, what)
+        if found == DEFAULT or (found == INVALID and _can_be_invalid(wanted)):
+            node.type = wanted
+            return True
         self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", _cast_hint(found, wanted))
         return False
 
@@ -124,22 +137,48 @@ class ExpressionChecker(TypeChecker):
                         node.at, f"{wanted} has no field {name}", did_you_mean(name, wanted.fields)
                     )
                     return False
-            if sorted(node.names) != sorted(wanted.fields):
+            if wanted.kind == "tuple":
+                self.reporter.error(node.at, f"{wanted} has no names for its values")
+                return False
+            if not node.rest and sorted(node.names) != sorted(wanted.fields):
                 missing = sorted(set(wanted.fields) - set(node.names))
                 self.reporter.error(
                     node.at, f"{what} lacks {', '.join(missing) or 'nothing, but names one twice'}"
                 )
                 return False
-        elif len(node.items) != len(wanted.fields):
+        elif len(node.items) > len(wanted.fields) or (len(node.items) < len(wanted.fields) and not node.rest):
             self.reporter.error(
                 node.at, f"{what} has {len(node.items)} values; {wanted} has {len(wanted.fields)} fields"
             )
             return False
-        names = node.names or list(wanted.fields)
+        if wanted.kind == "header_union":
+            self.reporter.error(node.at, f"{wanted} cannot be made of a list", "assign to one of its headers")
+            return False
+        names = list(node.names or wanted.fields)
+        for name in wanted.fields if node.rest else ():
+            if name not in names[: len(node.items)]:
+                names = [*names[: len(node.items)], name]
+                node.items.append(syntax.DefaultValue(at=node.at, type=DEFAULT))
+        if node.rest and node.names is not None:
+            node.names = names
         agreed = [
             self.convert(item, wanted.fields[name], f"field {name}")
             for name, item in zip(names, node.items, strict=True)
         ]
+        node.type = wanted
+        return all(agreed)
+
+    def _convert_stack(self, node: syntax.Expression, wanted: StackType, what: str) -> bool:
+        assert isinstance(node, syntax.ListValue)
+        if node.rest and len(node.items) < wanted.size:
+            missing = wanted.size - len(node.items)
+            node.items += [syntax.DefaultValue(at=node.at, type=DEFAULT) for _ in range(missing)]
+        if len(node.items) != wanted.size or node.names:
+            self.reporter.error(
+                node.at, f"{what} has {len(node.items)} values; {wanted} has {wanted.size} headers"
+            )
+            return False
+        agreed = [self.convert(item, wanted.element, "an element") for item in node.items]
         node.type = wanted
         return all(agreed)
 
@@ -179,16 +218,13 @@ class ExpressionChecker(TypeChecker):
                 return self.call(node)
             case syntax.ListValue():
                 items = tuple(self.expression(item) for item in node.items)
-                if node.rest:
-                    self.reporter.unsupported(node.at, "'...'")
-                    return UNKNOWN
-                return ListType(items, tuple(node.names) if node.names else None)
+                return ListType(items, tuple(node.names) if node.names else None, node.rest)
             case syntax.IndexRef():
-                self.reporter.unsupported(node.at, "header stacks and tuples (an index in brackets)")
+                return self._index(node)
             case syntax.DefaultValue():
-                self.reporter.unsupported(node.at, "'...'")
+                return DEFAULT
             case syntax.InvalidHeader():
-                self.reporter.unsupported(node.at, "'{#}'")
+                return INVALID
             case syntax.ThisRef():
                 self.reporter.unsupported(node.at, "'this'")
             case syntax.TypeName():
@@ -236,6 +272,8 @@ class ExpressionChecker(TypeChecker):
                 self.reporter.error(
                     node.name_at, f"{base} has no field {node.name}", did_you_mean(node.name, base.fields)
                 )
+            case StackType():
+                return self._stack_member(node, base)
             case ApplyResult():
                 if node.name in ("hit", "miss"):
                     return ir.BOOL
@@ -246,6 +284,49 @@ class ExpressionChecker(TypeChecker):
             case _ if base != UNKNOWN:
                 self.reporter.error(node.name_at, f"{base} has no field {node.name}")
         return UNKNOWN
+
+    def _stack_member(self, node: syntax.MemberRef, stack: StackType) -> Type:
+        match node.name:
+            case "next" | "last":
+                if self.place != "parser":
+                    self.reporter.error(node.name_at, f"{node.name} of a stack stands only in parsers")
+                return stack.element
+            case "lastIndex":
+                if self.place != "parser":
+                    self.reporter.error(node.name_at, "lastIndex of a stack stands only in parsers")
+                return ir.Bits(32)
+            case "size":
+                node.value = stack.size
+                return ir.Bits(32)
+        hint = did_you_mean(node.name, ["next", "last", "lastIndex", "size"])
+        self.reporter.error(node.name_at, f"{stack} has no {node.name}", hint)
+        return UNKNOWN
+
+    def _index(self, node: syntax.IndexRef) -> Type:
+        base, index = self.expression(node.base), self.bits(node.index)
+        if UNKNOWN in (base, index):
+            return UNKNOWN
+        place: int | None = node.index.value
+        if isinstance(base, CompositeType) and base.kind == "tuple":
+            kinds = list(base.fields.values())
+            if place is None or not 0 <= place < len(kinds):
+                self.reporter.error(node.index.at, f"a constant from 0 to {len(kinds) - 1} was expected here")
+                return UNKNOWN
+            return kinds[place]
+        if not isinstance(base, StackType):
+            self.reporter.error(node.at, f"{base} has no elements; a header stack or tuple was expected")
+            return UNKNOWN
+        if not isinstance(index, ir.Bits | type(INTEGER)):
+            self.reporter.error(node.index.at, f"the index is {index}; a number was expected")
+            return UNKNOWN
+        if place is not None and not 0 <= place < base.size:
+            self.reporter.error(
+                node.index.at, f"{base} has no element {self.shown(place)}", f"0 to {base.size - 1} it has"
+            )
+            return UNKNOWN
+        if index == INTEGER:
+            self._sized(node.index, ir.Bits(32))
+        return base.element
 
     def _error(self, node: syntax.MemberRef) -> Type:
         errors = self.declared.errors
@@ -346,7 +427,7 @@ class ExpressionChecker(TypeChecker):
                 self.convert(node.left, self.bits(node.right), "the left side")
             else:
                 self.convert(node.right, self.bits(node.left), f"the right side of {node.op}")
-        elif scalar_of(left) is None and not isinstance(left, CompositeType | type(INTEGER)):
+        elif not is_storable(left) and not isinstance(left, type(INTEGER)):
             self.reporter.error(node.at, f"{node.op} does not apply to {left}")
         if node.left.value is not None and node.right.value is not None:
             node.value = int((node.left.value == node.right.value) == (node.op == "=="))
@@ -425,8 +506,8 @@ class ExpressionChecker(TypeChecker):
         if kind == INTEGER and node.condition.value is None:
             self.reporter.error(node.at, "both values of ?: lack a width", "give them one: 8w1")
             return UNKNOWN
-        if scalar_of(kind) is None and kind not in (UNKNOWN, INTEGER):
-            self.reporter.unsupported(node.at, f"?: of {kind}")
+        if not is_storable(kind) and kind not in (UNKNOWN, INTEGER):
+            self.reporter.error(node.at, f"?: does not apply to {kind}")
             return UNKNOWN
         if node.condition.value is not None:
             node.value = (node.yes if node.condition.value else node.no).value
@@ -437,15 +518,24 @@ class ExpressionChecker(TypeChecker):
         found = self.expression(node.operand)
         if UNKNOWN in (wanted, found):
             return wanted
-        if found == INTEGER and isinstance(wanted, ir.Bits):
+        inner = scalar_of(wanted)
+        if found == INTEGER and isinstance(inner, ir.Bits) and not isinstance(wanted, EnumType):
             node.value = (
-                arithmetic.wrap(node.operand.value, wanted) if node.operand.value is not None else None
+                arithmetic.wrap(node.operand.value, inner) if node.operand.value is not None else None
             )
-            node.operand.type, node.operand.value = wanted, node.value
+            node.operand.type, node.operand.value = inner, node.value
             return wanted
-        if isinstance(found, ListType) and isinstance(wanted, CompositeType):
+        if isinstance(found, NewType) or isinstance(wanted, NewType):
+            if scalar_of(found) != inner:
+                self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
+            node.value = node.operand.value
+            return wanted
+        if isinstance(found, ListType | InvalidType | DefaultType):
             self.convert(node.operand, wanted, "the operand of the cast")
             return wanted
+        if same(found, wanted):
+            node.value = node.operand.value
+            return found
         source = self.bits(node.operand)
         target = scalar_of(wanted)
         one_bit = {source, target} <= {ir.BOOL, ir.Bits(1)}
@@ -469,7 +559,7 @@ class ExpressionChecker(TypeChecker):
     def lvalue(self, node: syntax.Expression, what: str) -> None:
         """Check that a checked expression can be stored into."""
         at: Location = node.at
-        while isinstance(node, syntax.MemberRef | syntax.SliceRef):
+        while isinstance(node, syntax.MemberRef | syntax.SliceRef | syntax.IndexRef):
             node = node.base
         symbol = node.symbol if isinstance(node, syntax.NameRef) else None
         if isinstance(symbol, Variable):
@@ -483,6 +573,10 @@ class ExpressionChecker(TypeChecker):
         """Return a number for a message, cut if it is long."""
         text = hex(value) if abs(value) >= 1 << 64 else str(value)
         return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _can_be_invalid(kind: Type) -> bool:
+    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
 
 
 def _constants(node: syntax.BinaryOp, right: ir.Type, kind: ir.Type) -> ir.Binary:

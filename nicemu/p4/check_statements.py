@@ -12,6 +12,7 @@ from nicemu.pipeline import OBJECTS, ir
 
 from . import syntax
 from .check_calls import CallChecker
+from .check_types import is_storable
 from .diagnostics import did_you_mean
 from .types import (
     INTEGER,
@@ -165,7 +166,7 @@ class StatementChecker(CallChecker):
             return
         if node.initial is not None:
             self.expect(node.initial, kind, f"the value of {node.name}")
-        if scalar_of(kind) is None and not isinstance(kind, CompositeType):
+        if not is_storable(kind):
             if isinstance(kind, ExternType):
                 self.reporter.error(
                     node.at,

@@ -23,12 +23,21 @@ from .types import (
     ErrorList,
     ExternSymbol,
     ExternType,
+    Family,
+    FamilySymbol,
+    NewType,
     ParameterSymbol,
     Scope,
+    StackType,
     Symbol,
     Type,
     TypeSymbol,
     TypeVariable,
+    UnknownType,
+    VarbitType,
+    fixed_bits,
+    is_flat,
+    scalar_of,
 )
 
 
@@ -36,8 +45,7 @@ from .types import (
 class Declared:
     """What the whole program declares, in order."""
 
-    headers: list[CompositeType] = field(default_factory=list)
-    structs: list[CompositeType] = field(default_factory=list)
+    composites: list[CompositeType] = field(default_factory=list)
     errors: list[str] = field(default_factory=list)
     match_kinds: list[str] = field(default_factory=list)
 
@@ -50,6 +58,7 @@ class TypeChecker:
         self.declared = Declared()
         self.scope = Scope()
         self.scope.names["error"] = ErrorList()
+        self.tuples = Family("tuple", 0, _tuple_of)
 
     # Scopes
 
@@ -85,9 +94,23 @@ class TypeChecker:
 
     def resolve(self, ref: syntax.TypeRef) -> Type:
         """Return the type that a reference means; UNKNOWN if it was reported."""
-        if ref.stack is not None:
-            self.reporter.unsupported(ref.at, "header stacks")
+        kind = self._element(ref)
+        if ref.stack is None:
+            return kind
+        size = self.constant_integer(ref.stack, "the size of a stack")
+        if size is None or kind == UNKNOWN:
             return UNKNOWN
+        if not isinstance(kind, CompositeType) or kind.kind not in ("header", "header_union"):
+            self.reporter.error(ref.at, f"a stack of {kind}; headers or header unions were expected")
+            return UNKNOWN
+        if not 0 < size <= ir.MAX_STACK_SIZE:
+            self.reporter.error(
+                ref.stack.at, f"a stack of {_short(size)}; 1 to {ir.MAX_STACK_SIZE} headers were expected"
+            )
+            return UNKNOWN
+        return StackType(kind, size)
+
+    def _element(self, ref: syntax.TypeRef) -> Type:
         match ref.name:
             case "bit" | "int":
                 return self._bits(ref)
@@ -99,7 +122,12 @@ class TypeChecker:
                 return TEXT
             case "void":
                 return NOTHING
-            case "varbit" | "tuple" | "list" | "match_kind" | "_":
+            case "varbit":
+                return self._varbit(ref)
+            case "tuple":
+                items = tuple(self.resolve(argument) for argument in ref.arguments)
+                return UNKNOWN if UNKNOWN in items else self.tuples.of(items)
+            case "list" | "match_kind" | "_":
                 self.reporter.unsupported(ref.at, f"type {ref.name}")
                 return UNKNOWN
         symbol = self.find(ref.name, ref.at, "type")
@@ -108,6 +136,11 @@ class TypeChecker:
         arguments = tuple(self.resolve(argument) for argument in ref.arguments)
         if isinstance(symbol, TypeSymbol) and not arguments:
             return symbol.type
+        if isinstance(symbol, FamilySymbol):
+            self._count(ref, symbol.family.parameters)
+            if len(arguments) != symbol.family.parameters or UNKNOWN in arguments:
+                return UNKNOWN
+            return symbol.family.of(arguments)
         if isinstance(symbol, ExternSymbol):
             self._count(ref, len(symbol.declaration.type_parameters))
             return ExternType(symbol, arguments)
@@ -138,15 +171,29 @@ class TypeChecker:
             return UNKNOWN
         return ir.Bits(width, ref.name == "int")
 
+    def _varbit(self, ref: syntax.TypeRef) -> Type:
+        width = self.constant_integer(ref.width, "a width") if ref.width is not None else 0
+        if width is None:
+            return UNKNOWN
+        if not 0 < width <= ir.MAX_VARBIT_BITS:
+            self.reporter.error(
+                ref.at, f"varbit<{_short(width)}>: a width of 1 to {ir.MAX_VARBIT_BITS} was expected"
+            )
+            return UNKNOWN
+        return VarbitType(width)
+
     # Declarations
 
     def type_declaration(self, node: syntax.Declaration) -> bool:
         """Check a declaration of types; return False if it is none."""
         match node:
             case syntax.TypeAliasDeclaration():
-                if node.distinct:
-                    self.reporter.unsupported(node.at, "'type' (a new type)", "use typedef")
-                self.declare(node.name, TypeSymbol(node.name, self.resolve(node.type_ref)), node.at)
+                kind = self.resolve(node.type_ref)
+                if node.distinct and kind != UNKNOWN:
+                    if scalar_of(kind) is None:
+                        self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}")
+                    kind = NewType(node.name, kind)
+                self.declare(node.name, TypeSymbol(node.name, kind), node.at)
             case syntax.StructDeclaration():
                 self._struct(node)
             case syntax.EnumDeclaration():
@@ -158,42 +205,65 @@ class TypeChecker:
         return True
 
     def _struct(self, node: syntax.StructDeclaration) -> None:
-        if node.kind == "header_union":
-            self.reporter.unsupported(node.at, "header unions")
-        if node.type_parameters:
-            self.reporter.unsupported(node.at, f"{node.kind}s with type parameters")
-            self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
+        if not node.type_parameters:
+            made = CompositeType(node.name, node.kind, self._fields(node))
+            self._check_layout(node, made)
+            self.declare(node.name, TypeSymbol(node.name, made), node.at)
+            self.declared.composites.append(made)
             return
-        header = node.kind == "header"
+        outside = self.scope
+
+        def specialised(arguments: tuple[Type, ...]) -> CompositeType:
+            inside, self.scope = self.scope, Scope(outside)
+            for name, kind in zip(node.type_parameters, arguments, strict=True):
+                self.scope.names[name] = TypeSymbol(name, kind)
+            given = ", ".join(getattr(kind, "name", str(kind)) for kind in arguments)
+            made = CompositeType(f"{node.name}<{given}>", node.kind, self._fields(node))
+            self._check_layout(node, made)
+            self.scope = inside
+            return made
+
+        family = Family(node.name, len(node.type_parameters), specialised)
+        family.of(tuple(TypeVariable(name) for name in node.type_parameters))
+        self.declare(node.name, FamilySymbol(node.name, family), node.at)
+
+    def _fields(self, node: syntax.StructDeclaration) -> dict[str, Type]:
         fields: dict[str, Type] = {}
-        width_bits = 0
         for part in node.fields:
             kind = self.resolve(part.type_ref)
             if part.name in fields:
                 self.reporter.error(part.at, f"{node.kind} {node.name} has two fields {part.name}")
-            width = _field_bits(kind)
-            width_bits += width or 0
-            if header and width is None and kind != UNKNOWN:
-                self.reporter.error(
-                    part.at, f"a header field cannot be {kind}", "bit<N>, int<N>, bool or an enum with a type"
-                )
-                kind = UNKNOWN
-            elif not header and not isinstance(
-                kind, ir.Bits | ir.Bool | ir.ErrorCode | EnumType | CompositeType
-            ):
-                if kind != UNKNOWN:
-                    self.reporter.error(part.at, f"a struct field cannot be {kind}")
+            hint = ""
+            match node.kind:
+                case "header":
+                    fits = is_flat(kind) or isinstance(kind, VarbitType)
+                    hint = "bit<N>, int<N>, varbit<N>, bool, an enum with a type, or a struct of such"
+                case "header_union":
+                    fits = isinstance(kind, CompositeType) and kind.header
+                case _:
+                    fits = is_storable(kind)
+            if not fits and not isinstance(kind, TypeVariable | UnknownType):
+                named = node.kind.replace("_", " ")
+                self.reporter.error(part.at, f"a {named} field cannot be {kind}", hint)
                 kind = UNKNOWN
             fields[part.name] = kind
-        if header and width_bits % 8 and UNKNOWN not in fields.values():
+        return fields
+
+    def _check_layout(self, node: syntax.StructDeclaration, made: CompositeType) -> None:
+        """Check that a header is whole bytes and has one varbit at most."""
+        parts = made.fields.values()
+        if not made.header or any(isinstance(part, TypeVariable | UnknownType) for part in parts):
+            return
+        varbits = [part for part in parts if isinstance(part, VarbitType)]
+        if len(varbits) > 1:
+            self.reporter.error(node.at, f"header {made.name} has {len(varbits)} varbits; one was expected")
+        width_bits = fixed_bits(made)
+        if width_bits is not None and width_bits % 8 and not varbits:
             self.reporter.error(
                 node.at,
-                f"header {node.name} is {width_bits} bits long; a multiple of 8 was expected",
+                f"header {made.name} is {width_bits} bits long; a multiple of 8 was expected",
                 f"add a field of bit<{8 - width_bits % 8}>",
             )
-        made = CompositeType(node.name, header, fields)
-        self.declare(node.name, TypeSymbol(node.name, made), node.at)
-        (self.declared.headers if header else self.declared.structs).append(made)
 
     def _enum(self, node: syntax.EnumDeclaration) -> None:
         if node.kind in ("error", "match_kind"):
@@ -257,13 +327,14 @@ class TypeChecker:
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
 
 
-def _field_bits(kind: Type) -> int | None:
-    """Return the bits that a type takes in a header, None if it cannot stand there."""
-    if isinstance(kind, EnumType):
-        kind = kind.underlying or UNKNOWN
-    if isinstance(kind, ir.Bits):
-        return kind.width
-    return 1 if isinstance(kind, ir.Bool) else None
+def is_storable(kind: Type) -> bool:
+    """Return whether a variable can hold values of a type."""
+    return scalar_of(kind) is not None or isinstance(kind, CompositeType | StackType | VarbitType)
+
+
+def _tuple_of(items: tuple[Type, ...]) -> CompositeType:
+    name = f"tuple<{', '.join(getattr(item, 'name', str(item)) for item in items)}>"
+    return CompositeType(name, "tuple", {f"f{place}": item for place, item in enumerate(items)})
 
 
 def _fits(value: int, kind: ir.Bits) -> bool:

@@ -10,6 +10,7 @@ from nicemu.pipeline import ARCHITECTURE, Program, ir
 from . import syntax
 from .check import Checked
 from .check_tables import key_name
+from .lower_types import TypeTable
 from .types import (
     ActionSymbol,
     ApplyResult,
@@ -17,6 +18,7 @@ from .types import (
     CompositeType,
     Instance,
     Meaning,
+    StackType,
     TableSymbol,
     Type,
     Variable,
@@ -32,23 +34,17 @@ def lower(checked: Checked, name: str) -> Program:
     return _Lowering(checked).program(name)
 
 
-def type_of(kind: Type) -> ir.Type:
-    """Return the IR's type for a scalar, header or struct."""
-    scalar = scalar_of(kind)
-    if scalar is not None:
-        return scalar
-    assert isinstance(kind, CompositeType)
-    return ir.Named(kind.name)
-
-
 class _Lowering:
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
         self._outside = {action.name: action for action in checked.actions}
         self._used: dict[str, ActionSymbol] = {}
+        self._types = TypeTable()
 
     def program(self, name: str) -> Program:
         checked = self._checked
+        for kind in checked.declared.composites:
+            self._types.of(kind)
         parser, control, deparser = checked.parser, checked.control, checked.deparser
         lowered_parser = self._parser(parser)
         tables = tuple(self._table(table) for table in control.tables)
@@ -61,14 +57,18 @@ class _Lowering:
                     done.add(action.name)
                     actions.append(self._action(action))
         emits = (*self._locals(deparser), *self._body(deparser.declaration.body))
+        variables = tuple(self._variables())
+        externs = tuple(self._extern(item) for item in control.instances)
+        layouts = self._types.layouts
         return Program(
             name=name,
             architecture=ARCHITECTURE,
-            headers=tuple(ir.HeaderType(item.name, _fields(item)) for item in checked.declared.headers),
-            structs=tuple(ir.StructType(item.name, _fields(item)) for item in checked.declared.structs),
+            headers=tuple(item for item in layouts if isinstance(item, ir.HeaderType)),
+            structs=tuple(item for item in layouts if isinstance(item, ir.StructType)),
+            unions=tuple(item for item in layouts if isinstance(item, ir.UnionType)),
             errors=tuple(checked.declared.errors),
-            variables=tuple(self._variables()),
-            externs=tuple(self._extern(item) for item in control.instances),
+            variables=variables,
+            externs=externs,
             parser=lowered_parser,
             control=ir.Control(control.name, body, tuple(actions), tables),
             deparser=ir.Control(deparser.name, emits),
@@ -80,14 +80,14 @@ class _Lowering:
         blocks = (self._checked.parser, self._checked.control, self._checked.deparser)
         for parameter in self._checked.control.parameters:
             assert parameter.variable is not None
-            yield ir.Variable(parameter.variable.place, type_of(parameter.type))
+            yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
         for block in blocks:
             for variable in block.variables:
-                yield ir.Variable(variable.place, type_of(variable.type))
+                yield ir.Variable(variable.place, self._types.of(variable.type))
         for action in self._used.values():
             for parameter in action.parameters:
                 assert parameter.variable is not None
-                yield ir.Variable(parameter.variable.place, type_of(parameter.type))
+                yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
 
     def _extern(self, instance: Instance) -> ir.ExternInstance:
         symbol = instance.type.symbol
@@ -95,7 +95,7 @@ class _Lowering:
             instance.name,
             symbol.name,
             instance.arguments,
-            tuple(type_of(argument) for argument in instance.type.arguments),
+            tuple(self._types.of(argument) for argument in instance.type.arguments),
         )
 
     def _locals(self, block: BlockSymbol) -> Iterator[ir.Statement]:
@@ -107,11 +107,9 @@ class _Lowering:
         parameters = []
         for item in action.parameters:
             assert item.variable is not None
-            parameters.append(
-                ir.Parameter(
-                    item.name, item.variable.place, type_of(item.type), ir.Direction(item.direction), item.id
-                )
-            )
+            kind = self._types.of(item.type)
+            direction = ir.Direction(item.direction)
+            parameters.append(ir.Parameter(item.name, item.variable.place, kind, direction, item.id))
         return ir.Action(action.name, tuple(parameters), self._body(action.declaration.body), action.id)
 
     def _use(self, action: ActionSymbol) -> str:
@@ -227,7 +225,7 @@ class _Lowering:
         if node.initial is None:
             yield ir.Reset(variable.place)
         else:
-            yield ir.Assign(ir.Name(variable.place, type_of(variable.type)), self._value(node.initial))
+            yield ir.Assign(ir.Name(variable.place, self._types.of(variable.type)), self._value(node.initial))
 
     def _switch(self, node: syntax.SwitchStatement) -> ir.Statement:
         assert isinstance(node.subject, syntax.MemberRef)
@@ -246,6 +244,11 @@ class _Lowering:
 
     def _call_statement(self, node: syntax.Call) -> Iterator[ir.Statement]:
         meaning: Meaning = node.symbol
+        if meaning.kind == "move_stack":
+            assert isinstance(node.callee, syntax.MemberRef)
+            stack = self._value(node.callee.base)
+            yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
+            return
         arguments = tuple(self._value(argument) for argument in node.arguments)
         match meaning.kind, meaning.name:
             case "apply", table:
@@ -259,6 +262,8 @@ class _Lowering:
             case (("set_valid" | "set_invalid"), _):
                 assert isinstance(node.callee, syntax.MemberRef)
                 yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")
+            case "packet", "extract" if len(arguments) == 2:
+                yield ir.ExtractVarbit(arguments[0], arguments[1])
             case "packet", "extract":
                 yield ir.Extract(arguments[0])
             case "packet", "advance":
@@ -274,7 +279,7 @@ class _Lowering:
         scalar = scalar_of(node.type)
         if node.value is not None and scalar is not None:
             return ir.Constant(node.value, scalar)
-        kind = type_of(node.type)
+        kind = self._types.of(node.type)
         match node:
             case syntax.NameRef():
                 assert isinstance(node.symbol, Variable)
@@ -283,7 +288,15 @@ class _Lowering:
                 base = node.base
                 if isinstance(base, syntax.Call) and isinstance(base.type, ApplyResult):
                     return ir.TableApply(base.type.table.name, node.name == "hit")
+                if isinstance(base.type, StackType):
+                    if node.name == "lastIndex":
+                        return ir.LastIndex(self._value(base), kind)
+                    return ir.StackPlace(self._value(base), node.name == "last", kind)
                 return ir.Member(self._value(base), node.name, kind)
+            case syntax.IndexRef():
+                if isinstance(node.base.type, CompositeType):
+                    return ir.Member(self._value(node.base), f"f{node.index.value}", kind)
+                return ir.Element(self._value(node.base), self._value(node.index), kind)
             case syntax.SliceRef():
                 return ir.Slice(self._value(node.base), node.high.value, node.low.value, kind)
             case syntax.UnaryOp():
@@ -298,6 +311,8 @@ class _Lowering:
             case syntax.CastOp():
                 operand = self._value(node.operand)
                 return operand if operand.type == kind else ir.Cast(operand, kind)
+            case syntax.DefaultValue() | syntax.InvalidHeader():
+                return ir.Zero(kind)
             case syntax.ListValue():
                 return self._list(node, kind)
             case syntax.Call():
@@ -306,6 +321,8 @@ class _Lowering:
 
     def _list(self, node: syntax.ListValue, kind: ir.Type) -> ir.Expression:
         items = [self._value(item) for item in node.items]
+        if isinstance(kind, ir.Stack):
+            return ir.StackValue(tuple(items), kind)
         if node.names is not None:
             given = dict(zip(node.names, items, strict=True))
             items = [given[name] for name in node.type.fields]
@@ -316,11 +333,7 @@ class _Lowering:
         if meaning.kind == "valid":
             assert isinstance(node.callee, syntax.MemberRef)
             return ir.IsValid(self._value(node.callee.base))
-        return ir.Lookahead(kind)
-
-
-def _fields(kind: CompositeType) -> tuple[ir.Field, ...]:
-    return tuple(ir.Field(name, type_of(part)) for name, part in kind.fields.items())
+        return ir.PacketLength(kind) if meaning.name == "length" else ir.Lookahead(kind)
 
 
 def _width(kind: Type) -> int:

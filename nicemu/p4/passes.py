@@ -61,21 +61,27 @@ def drop_unreachable_states(program: Program) -> Program:
 
 def drop_unused_types(program: Program) -> Program:
     """Leave out headers and structs that no variable and no extern holds."""
-    by_name: dict[str, ir.HeaderType | ir.StructType] = {item.name: item for item in program.headers}
-    by_name.update({item.name: item for item in program.structs})
+    layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
+    by_name = {item.name: item for item in layouts}
     used: set[str] = set()
     pending = [*(variable.type for variable in program.variables), *_mentioned(program)]
     while pending:
         kind = pending.pop()
-        if isinstance(kind, ir.Named) and kind.name not in used:
-            used.add(kind.name)
-            pending.extend(part.type for part in by_name[kind.name].fields)
-    return replace(program, headers=_kept(program.headers, used), structs=_kept(program.structs, used))
+        name = kind.element if isinstance(kind, ir.Stack) else kind.name if isinstance(kind, ir.Named) else ""
+        if name and name not in used:
+            used.add(name)
+            pending.extend(part.type for part in by_name[name].fields)
+    return replace(
+        program,
+        headers=_kept(program.headers, used),
+        unions=_kept(program.unions, used),
+        structs=_kept(program.structs, used),
+    )
 
 
 PASSES: tuple[Pass, ...] = (settle_branches, drop_unreachable_states, drop_unused_types)
 
-_Named = TypeVar("_Named", ir.HeaderType, ir.StructType)
+_Named = TypeVar("_Named", ir.HeaderType, ir.UnionType, ir.StructType)
 
 
 def _kept(items: tuple[_Named, ...], names: set[str]) -> tuple[_Named, ...]:
@@ -103,10 +109,10 @@ def _mentioned(node: object) -> Iterator[ir.Type]:
     pending = [node]
     while pending:
         item = pending.pop()
-        if isinstance(item, ir.Named):
+        if isinstance(item, ir.Named | ir.Stack):
             yield item
         elif isinstance(item, tuple):
             pending.extend(item)
         elif hasattr(item, "__dataclass_fields__"):
-            skipped = ("headers", "structs") if isinstance(item, Program) else ()
+            skipped = ("headers", "unions", "structs") if isinstance(item, Program) else ()
             pending.extend(getattr(item, name) for name in item.__dataclass_fields__ if name not in skipped)

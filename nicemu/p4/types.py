@@ -7,7 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "P4 data types".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -60,14 +60,90 @@ class TypeVariable:
 
 @dataclass(slots=True, eq=False)
 class CompositeType:
-    """A header (`header` true) or a struct, with its fields in order."""
+    """A header, header_union, struct or tuple, with its fields in order.
+
+    `family` and `arguments` say which generic type it is a specialisation of. The fields of a tuple are f0,
+    f1, and so on.
+    """
 
     name: str
-    header: bool
+    kind: str
     fields: Mapping[str, Type]
+    family: Family | None = None
+    arguments: tuple[Type, ...] = ()
+
+    @property
+    def header(self) -> bool:
+        """Whether this is a header, not a union of such."""
+        return self.kind == "header"
 
     def __str__(self) -> str:
-        return f"{'header' if self.header else 'struct'} {self.name}"
+        return self.name if self.kind == "tuple" else f"{self.kind} {self.name}"
+
+
+@dataclass(slots=True, eq=False)
+class Family:
+    """All specialisations of a generic struct, header or header union; all tuples."""
+
+    name: str
+    parameters: int
+    make: Callable[[tuple[Type, ...]], CompositeType]
+    made: dict[tuple[Type, ...], CompositeType] = field(default_factory=dict)
+
+    def of(self, arguments: tuple[Type, ...]) -> CompositeType:
+        """Return the one type for these arguments."""
+        if arguments not in self.made:
+            made = self.made[arguments] = self.make(arguments)
+            made.family, made.arguments = self, arguments
+        return self.made[arguments]
+
+
+@dataclass(frozen=True, slots=True)
+class StackType:
+    """A header stack."""
+
+    element: CompositeType
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.element.name}[{self.size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class VarbitType:
+    """varbit<width>."""
+
+    width: int
+
+    def __str__(self) -> str:
+        return f"varbit<{self.width}>"
+
+
+@dataclass(slots=True, eq=False)
+class NewType:
+    """A type of its own, made with `type`, with the values of `underlying`."""
+
+    name: str
+    underlying: Type
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class InvalidType:
+    """The type of {#}, before a header is found for it."""
+
+    def __str__(self) -> str:
+        return "{#}"
+
+
+@dataclass(frozen=True, slots=True)
+class DefaultType:
+    """The type of `...`, before any type is found for it."""
+
+    def __str__(self) -> str:
+        return "..."
 
 
 @dataclass(slots=True, eq=False)
@@ -111,6 +187,7 @@ class ListType:
 
     items: tuple[Type, ...]
     names: tuple[str, ...] | None = None
+    rest: bool = False
 
     def __str__(self) -> str:
         return f"a list of {len(self.items)} values"
@@ -157,6 +234,11 @@ Type: TypeAlias = (
     | UnknownType
     | TypeVariable
     | CompositeType
+    | StackType
+    | VarbitType
+    | NewType
+    | InvalidType
+    | DefaultType
     | EnumType
     | ExternType
     | ListType
@@ -168,6 +250,8 @@ Type: TypeAlias = (
 INTEGER = IntegerType()
 TEXT = TextType()
 NOTHING = NoType()
+INVALID = InvalidType()
+DEFAULT = DefaultType()
 UNKNOWN = UnknownType()
 
 
@@ -200,6 +284,14 @@ class TypeSymbol:
 
     name: str
     type: Type
+
+
+@dataclass(slots=True, eq=False)
+class FamilySymbol:
+    """The name of a generic type."""
+
+    name: str
+    family: Family
 
 
 @dataclass(slots=True, eq=False)
@@ -285,6 +377,7 @@ Symbol: TypeAlias = (
     Variable
     | ConstantSymbol
     | TypeSymbol
+    | FamilySymbol
     | ErrorList
     | ActionSymbol
     | TableSymbol
@@ -298,8 +391,8 @@ Symbol: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a call does. `kind` is valid, set_valid, set_invalid, apply, action, function, method or
-    packet.
+    """What a call does. `kind` is valid, set_valid, set_invalid, move_stack, size, apply, action, function,
+    method or packet.
     """
 
     kind: str
@@ -340,7 +433,40 @@ def scalar_of(kind: Type) -> ir.Type | None:
         return kind
     if isinstance(kind, EnumType):
         return kind.underlying or ir.Bits(32)
+    return scalar_of(kind.underlying) if isinstance(kind, NewType) else None
+
+
+def fixed_bits(kind: Type) -> int | None:
+    """Return the bits that a type takes on the wire, a varbit counted as none; None if it cannot stand in a
+    header.
+    """
+    match kind:
+        case ir.Bits() | ir.Bool():
+            return kind.width if isinstance(kind, ir.Bits) else 1
+        case EnumType():
+            return kind.underlying.width if kind.underlying else None
+        case NewType():
+            return fixed_bits(kind.underlying)
+        case VarbitType():
+            return 0
+        case CompositeType(kind="struct" | "header"):
+            parts = [fixed_bits(part) for part in kind.fields.values()]
+            return None if None in parts else sum(part or 0 for part in parts)
     return None
+
+
+def is_flat(kind: Type) -> bool:
+    """Return whether a type is a fixed number of bits without headers: a scalar, or a struct of such."""
+    if isinstance(kind, CompositeType):
+        return kind.kind == "struct" and all(map(is_flat, kind.fields.values()))
+    return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)
+
+
+def varbit_bits(kind: Type) -> int:
+    """Return the most bits that the varbits in a type take."""
+    if isinstance(kind, VarbitType):
+        return kind.width
+    return sum(map(varbit_bits, kind.fields.values())) if isinstance(kind, CompositeType) else 0
 
 
 def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
@@ -349,6 +475,12 @@ def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
         return bindings.get(kind.name, kind)
     if isinstance(kind, ExternType) and kind.arguments:
         return ExternType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
+    if isinstance(kind, CompositeType) and kind.family is not None:
+        return kind.family.of(tuple(substituted(item, bindings) for item in kind.arguments))
+    if isinstance(kind, StackType):
+        element = substituted(kind.element, bindings)
+        assert isinstance(element, CompositeType)
+        return StackType(element, kind.size)
     if isinstance(kind, BlockType) and kind.arguments:
         return BlockType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
     return kind
@@ -361,6 +493,21 @@ def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
             return same(bindings[pattern.name], actual)
         bindings[pattern.name] = actual
         return True
+    if (
+        isinstance(pattern, CompositeType)
+        and isinstance(actual, CompositeType)
+        and pattern.family is not None
+    ):
+        return (
+            pattern.family is actual.family
+            and len(pattern.arguments) == len(actual.arguments)
+            and all(
+                unify(left, right, bindings)
+                for left, right in zip(pattern.arguments, actual.arguments, strict=True)
+            )
+        )
+    if isinstance(pattern, StackType) and isinstance(actual, StackType):
+        return pattern.size == actual.size and unify(pattern.element, actual.element, bindings)
     if isinstance(pattern, ExternType) and isinstance(actual, ExternType):
         return (
             pattern.symbol is actual.symbol

@@ -8,8 +8,6 @@ signed integers", "Casts".
 
 from __future__ import annotations
 
-from typing import Any
-
 from . import ir
 
 COMPARISONS = frozenset({"==", "!=", "<", "<=", ">", ">="})
@@ -51,8 +49,8 @@ def unary(op: str, operand: int, kind: ir.Type) -> int:
     return wrap(-operand if op == "-" else ~operand, kind)
 
 
-def binary(op: str, left: Any, right: Any, node: ir.Binary) -> int:  # noqa: ANN401
-    """Return `left op right`; && and || are the caller's, who may not evaluate `right` at all."""
+def binary(op: str, left: int, right: int, node: ir.Binary) -> int:
+    """Return `left op right` of scalars; && and || are the caller's, who may not evaluate `right` at all."""
     if op in COMPARISONS:
         return int(_compare(op, left, right))
     kind = node.type
@@ -93,25 +91,16 @@ def _quotient(left: int, right: int) -> int:
     return quotient if (left < 0) == (right < 0) else -quotient
 
 
-def _compare(op: str, left: Any, right: Any) -> bool:  # noqa: ANN401
-    if op in ("==", "!="):
-        return _equal(left, right) is (op == "==")
+def _compare(op: str, left: int, right: int) -> bool:
     match op:
+        case "==":
+            return left == right
+        case "!=":
+            return left != right
         case "<":
-            return bool(left < right)
+            return left < right
         case "<=":
-            return bool(left <= right)
+            return left <= right
         case ">":
-            return bool(left > right)
-    return bool(left >= right)
-
-
-def _equal(left: Any, right: Any) -> bool:  # noqa: ANN401
-    """Headers are equal when both are invalid, or both valid with equal fields; structs when their fields
-    are.
-    """
-    if isinstance(left, dict):
-        return all(_equal(part, right[name]) for name, part in left.items())
-    if hasattr(left, "valid"):
-        return bool(left.valid == right.valid and (not left.valid or left.fields == right.fields))
-    return bool(left == right)
+            return left > right
+    return left >= right

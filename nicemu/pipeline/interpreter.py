@@ -18,6 +18,7 @@ from . import ir
 from .arithmetic import binary, cast, unary
 from .externs import FUNCTIONS, OBJECTS, Outcome
 from .tables import Table, width_of
+from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, as_unsigned, copied, equal
 from .verdict import Disposition, Verdict
 
 MAX_STATES = 256
@@ -32,14 +33,6 @@ _NAMED_REASONS = {
     "NoError": "parser.rejected",
 }
 _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
-
-
-@dataclass(slots=True, eq=False)
-class HeaderValue:
-    """The fields of one header, and whether it is there."""
-
-    fields: dict[str, int]
-    valid: bool = False
 
 
 class _Rejected(Exception):  # noqa: N818  control flow, never seen outside
@@ -69,8 +62,7 @@ class Interpreter:
     def __init__(self, program: ir.Program, tables: Mapping[str, Table]) -> None:
         self._program = program
         self._tables = tables
-        self._headers = {header.name: header for header in program.headers}
-        self._structs = {struct.name: struct for struct in program.structs}
+        self._layouts = Layouts(program)
         self._states = {state.name: state for state in program.parser.states}
         self._actions = {action.name: action for action in program.control.actions}
         self._instances = {instance.name: instance for instance in program.externs}
@@ -83,6 +75,9 @@ class Interpreter:
             ir.Constant: lambda packet, node: node.value,
             ir.Name: lambda packet, node: packet.places[node.name],
             ir.Member: self._member,
+            ir.Element: self._element,
+            ir.StackPlace: self._stack_place,
+            ir.LastIndex: self._last_index,
             ir.Unary: lambda packet, node: unary(node.op, self._value(packet, node.operand), node.type),
             ir.Binary: self._binary,
             ir.Conditional: lambda packet, node: self._value(
@@ -96,6 +91,11 @@ class Interpreter:
             ir.TableApply: lambda packet, node: int((self._apply(packet, node.table)[0]) is node.hit),
             ir.Lookahead: self._lookahead,
             ir.StructValue: self._struct_value,
+            ir.StackValue: lambda packet, node: StackValue(
+                [copied(self._value(packet, element)) for element in node.elements]
+            ),
+            ir.Zero: lambda packet, node: self._layouts.zero(node.type),
+            ir.PacketLength: lambda packet, node: len(packet.frame),
         }
         self._executors: dict[type, Callable[[_Packet, Any], bool | None]] = {
             ir.Assign: self._assign,
@@ -109,9 +109,13 @@ class Interpreter:
             ir.CallFunction: self._call_function,
             ir.CallMethod: self._call_method,
             ir.SetValid: self._set_valid,
+            ir.MoveStack: self._move_stack,
             ir.Exit: self._exit,
             ir.Return: lambda packet, node: True,
-            ir.Extract: self._extract,
+            ir.Extract: lambda packet, node: self._extract(packet, node.header, 0),
+            ir.ExtractVarbit: lambda packet, node: self._extract(
+                packet, node.header, self._value(packet, node.bits)
+            ),
             ir.Advance: self._advance,
             ir.Verify: self._verify,
             ir.Emit: self._emit,
@@ -119,7 +123,7 @@ class Interpreter:
 
     def process(self, frame: bytes, ingress_port: int, trace: bool) -> Verdict:
         """Run one frame through parser, control and deparser."""
-        places = {name: self._zero(kind) for name, kind in self._types.items()}
+        places = {name: self._layouts.zero(kind) for name, kind in self._types.items()}
         places[ir.NIC]["ingress_port"] = ingress_port & 0xFFFF
         places[ir.NIC]["packet_length"] = len(frame)
         packet = _Packet(frame, places, Outcome(), [] if trace else None)
@@ -182,12 +186,31 @@ class Interpreter:
 
     # Expressions
 
-    def _value(self, packet: _Packet, node: ir.Expression) -> Any:  # noqa: ANN401
+    def _value(self, packet: _Packet, node: ir.Expression) -> Value:
         return self._evaluators[type(node)](packet, node)
 
-    def _member(self, packet: _Packet, node: ir.Member) -> Any:  # noqa: ANN401
-        base = self._value(packet, node.base)
-        return base.fields[node.field] if isinstance(base, HeaderValue) else base[node.field]
+    def _member(self, packet: _Packet, node: ir.Member) -> Value:
+        return _parts(self._value(packet, node.base))[node.field]
+
+    def _element(self, packet: _Packet, node: ir.Element) -> Value:
+        stack: StackValue = self._value(packet, node.base)
+        index = self._value(packet, node.index)
+        if 0 <= index < len(stack.elements):
+            return stack.elements[index]
+        return self._layouts.zero(node.type)
+
+    def _stack_place(self, packet: _Packet, node: ir.StackPlace) -> Value:
+        stack: StackValue = self._value(packet, node.stack)
+        index = stack.next_index - node.last
+        if not 0 <= index < len(stack.elements):
+            raise _Rejected("StackOutOfBounds")
+        return stack.elements[index]
+
+    def _last_index(self, packet: _Packet, node: ir.LastIndex) -> int:
+        stack: StackValue = self._value(packet, node.stack)
+        if not stack.next_index:
+            raise _Rejected("StackOutOfBounds")
+        return stack.next_index - 1
 
     def _binary(self, packet: _Packet, node: ir.Binary) -> int:
         left = self._value(packet, node.left)
@@ -196,43 +219,55 @@ class Interpreter:
         if node.op == "||":
             return left or self._value(packet, node.right)  # type: ignore[no-any-return]
         left = copied(left)
-        return binary(node.op, left, self._value(packet, node.right), node)
+        right = self._value(packet, node.right)
+        if node.op in ("==", "!="):
+            return int(equal(left, right) is (node.op == "=="))
+        return binary(node.op, left, right, node)
 
     def _slice(self, packet: _Packet, node: ir.Slice) -> int:
         value = as_unsigned(self._value(packet, node.base), node.base.type)
         return value >> node.low & ((1 << (node.high - node.low + 1)) - 1)
 
-    def _lookahead(self, packet: _Packet, node: ir.Lookahead) -> Any:  # noqa: ANN401
-        if isinstance(node.type, ir.Named):
-            return HeaderValue(self._read_fields(packet, self._headers[node.type.name]), True)
-        width = width_of(node.type)
-        length_bytes = (width + 7) // 8
-        number = self._peek(packet, length_bytes) >> (8 * length_bytes - width)
-        return cast(number, ir.Bits(width), node.type)
+    def _lookahead(self, packet: _Packet, node: ir.Lookahead) -> Value:
+        width_bits = self._layouts.width_bits(node.type)
+        number, length_bits = self._peek(packet, (width_bits + 7) // 8)
+        value = self._layouts.unpacked(node.type, number, length_bits)
+        is_header = isinstance(node.type, ir.Named) and node.type.name in self._layouts.headers
+        return HeaderValue(value, True) if is_header else value
 
-    def _struct_value(self, packet: _Packet, node: ir.StructValue) -> Any:  # noqa: ANN401
-        values = [copied(self._value(packet, value)) for value in node.fields]
+    def _struct_value(self, packet: _Packet, node: ir.StructValue) -> Value:
         assert isinstance(node.type, ir.Named)
-        header = self._headers.get(node.type.name)
-        if header is not None:
-            return HeaderValue(
-                {part.name: value for part, value in zip(header.fields, values, strict=True)}, True
-            )
-        struct = self._structs[node.type.name]
-        return {part.name: value for part, value in zip(struct.fields, values, strict=True)}
+        values = {
+            part.name: copied(self._value(packet, value))
+            for part, value in zip(self._layouts.fields(node.type), node.fields, strict=True)
+        }
+        return HeaderValue(values, True) if node.type.name in self._layouts.headers else values
 
     # Statements
 
     def _assign(self, packet: _Packet, node: ir.Assign) -> None:
         self._store(packet, node.target, copied(self._value(packet, node.value)))
 
-    def _store(self, packet: _Packet, target: ir.Expression, value: Any) -> None:  # noqa: ANN401
+    def _store(self, packet: _Packet, target: ir.Expression, value: Value) -> None:
         match target:
             case ir.Name(name, _):
                 packet.places[name] = value
             case ir.Member(base, name, _):
                 owner = self._value(packet, base)
-                (owner.fields if isinstance(owner, HeaderValue) else owner)[name] = value
+                if isinstance(owner, UnionValue):
+                    owner.headers[name] = value
+                    owner.set_valid(name, value.valid)
+                else:
+                    _parts(owner)[name] = value
+            case ir.Element(base, index, _):
+                stack: StackValue = self._value(packet, base)
+                position = self._value(packet, index)
+                if 0 <= position < len(stack.elements):
+                    stack.elements[position] = value
+            case ir.StackPlace(base, last, _):
+                self._stack_place(packet, target)
+                stack = self._value(packet, base)
+                stack.elements[stack.next_index - last] = value
             case ir.Slice(base, high, low, _):
                 mask = (1 << (high - low + 1)) - 1 << low
                 whole = as_unsigned(self._value(packet, base), base.type)
@@ -241,8 +276,24 @@ class Interpreter:
             case _:
                 raise AssertionError(f"{target} cannot be assigned to")
 
+    def _located(self, packet: _Packet, target: ir.Expression) -> ir.Expression:
+        """Return an lvalue whose indices are numbers, so that it means the same place later."""
+        match target:
+            case ir.Member(base, name, kind):
+                return ir.Member(self._located(packet, base), name, kind)
+            case ir.Element(base, index, kind):
+                position = ir.Constant(self._value(packet, index), index.type)
+                return ir.Element(self._located(packet, base), position, kind)
+            case ir.StackPlace(base, last, kind):
+                stack: StackValue = self._value(packet, base)
+                position = ir.Constant(stack.next_index - last, ir.Bits(32, True))
+                return ir.Element(self._located(packet, base), position, kind)
+            case ir.Slice(base, high, low, kind):
+                return ir.Slice(self._located(packet, base), high, low, kind)
+        return target
+
     def _reset(self, packet: _Packet, node: ir.Reset) -> None:
-        packet.places[node.variable] = self._zero(self._types[node.variable])
+        packet.places[node.variable] = self._layouts.zero(self._types[node.variable])
 
     def _apply(self, packet: _Packet, name: str) -> tuple[bool, str]:
         spec, table = self._specs[name], self._tables[name]
@@ -291,11 +342,11 @@ class Interpreter:
                 continue
             argument = next(given)
             if parameter.direction is ir.Direction.OUT:
-                copies_in.append((parameter.variable, self._zero(parameter.type)))
+                copies_in.append((parameter.variable, self._layouts.zero(parameter.type)))
             else:
                 copies_in.append((parameter.variable, copied(self._value(packet, argument))))
             if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
-                copies_out.append((argument, parameter.variable))
+                copies_out.append((self._located(packet, argument), parameter.variable))
         for variable, value in copies_in:
             packet.places[variable] = value
         try:
@@ -318,18 +369,38 @@ class Interpreter:
             self._note(packet, f"{node.instance}.{node.method}: {packet.outcome.effects[-1]}")
 
     def _set_valid(self, packet: _Packet, node: ir.SetValid) -> None:
-        self._value(packet, node.header).valid = node.valid
+        header = node.header
+        if isinstance(header, ir.Member):
+            owner = self._value(packet, header.base)
+            if isinstance(owner, UnionValue):
+                owner.set_valid(header.field, node.valid)
+                return
+        self._value(packet, header).valid = node.valid
+
+    def _move_stack(self, packet: _Packet, node: ir.MoveStack) -> None:
+        assert isinstance(node.stack.type, ir.Stack)
+        count = min(node.count, node.stack.type.size)
+        empty = [self._layouts.zero(ir.Named(node.stack.type.element)) for _ in range(count)]
+        self._value(packet, node.stack).move(count, node.front, empty)
 
     def _exit(self, packet: _Packet, node: ir.Exit) -> bool:
         raise _Exited
 
-    def _extract(self, packet: _Packet, node: ir.Extract) -> None:
-        assert isinstance(node.header.type, ir.Named)
-        layout = self._headers[node.header.type.name]
-        header = self._value(packet, node.header)
-        header.fields = self._read_fields(packet, layout)
-        header.valid = True
-        packet.cursor_bytes += header_bytes(layout)
+    def _extract(self, packet: _Packet, target: ir.Expression, varbit_bits: int) -> None:
+        kind = target.type
+        assert isinstance(kind, ir.Named)
+        header = self._value(packet, target)
+        width_bits = self._layouts.width_bits(kind) + varbit_bits
+        if width_bits % 8:
+            raise _Rejected("ParserInvalidArgument")
+        if varbit_bits > _varbit_room(self._layouts.headers[kind.name]):
+            raise _Rejected("HeaderTooShort")
+        number, length_bits = self._peek(packet, width_bits // 8)
+        header.fields = self._layouts.unpacked(kind, number, length_bits, varbit_bits)
+        self._set_valid(packet, ir.SetValid(target, True))
+        if isinstance(target, ir.StackPlace) and not target.last:
+            self._value(packet, target.stack).next_index += 1
+        packet.cursor_bytes += length_bits // 8
 
     def _advance(self, packet: _Packet, node: ir.Advance) -> None:
         bits = self._value(packet, node.bits)
@@ -344,48 +415,16 @@ class Interpreter:
             raise _Rejected(self._program.errors[self._value(packet, node.error)])
 
     def _emit(self, packet: _Packet, node: ir.Emit) -> None:
-        self._emit_value(packet, self._value(packet, node.value), node.value.type)
+        packet.emitted.append(self._layouts.emitted(node.value.type, self._value(packet, node.value)))
 
-    def _emit_value(self, packet: _Packet, value: Any, kind: ir.Type) -> None:  # noqa: ANN401
-        assert isinstance(kind, ir.Named)
-        if isinstance(value, HeaderValue):
-            if value.valid:
-                packet.emitted.append(self._header_bytes(value, self._headers[kind.name]))
-            return
-        for part in self._structs[kind.name].fields:
-            self._emit_value(packet, value[part.name], part.type)
+    # Bytes
 
-    # Bytes and values
-
-    def _read_fields(self, packet: _Packet, layout: ir.HeaderType) -> dict[str, int]:
-        length_bytes = header_bytes(layout)
-        number = self._peek(packet, length_bytes)
-        fields = {}
-        left = 8 * length_bytes
-        for part in layout.fields:
-            width = width_of(part.type)
-            left -= width
-            fields[part.name] = cast(number >> left & ((1 << width) - 1), ir.Bits(width), part.type)
-        return fields
-
-    def _peek(self, packet: _Packet, length_bytes: int) -> int:
+    def _peek(self, packet: _Packet, length_bytes: int) -> tuple[int, int]:
+        """Return the next bytes as a number, and its length in bits."""
         end = packet.cursor_bytes + length_bytes
         if end > len(packet.frame):
             raise _Rejected("PacketTooShort")
-        return int.from_bytes(packet.frame[packet.cursor_bytes : end], "big")
-
-    def _header_bytes(self, header: HeaderValue, layout: ir.HeaderType) -> bytes:
-        number = 0
-        for part in layout.fields:
-            number = number << width_of(part.type) | as_unsigned(header.fields[part.name], part.type)
-        return number.to_bytes(header_bytes(layout), "big")
-
-    def _zero(self, kind: ir.Type) -> Any:  # noqa: ANN401
-        if not isinstance(kind, ir.Named):
-            return 0
-        if kind.name in self._headers:
-            return HeaderValue(dict.fromkeys([part.name for part in self._headers[kind.name].fields], 0))
-        return {part.name: self._zero(part.type) for part in self._structs[kind.name].fields}
+        return int.from_bytes(packet.frame[packet.cursor_bytes : end], "big"), 8 * length_bytes
 
     def _note(self, packet: _Packet, line: str) -> None:
         if packet.trace is not None:
@@ -399,9 +438,15 @@ def reason_of(error: str) -> str:
     return _NAMED_REASONS.get(error) or f"parser.{_WORD.sub('_', error).lower()}"
 
 
-def header_bytes(layout: ir.HeaderType) -> int:
-    """Return the length of a header in bytes."""
-    return sum(width_of(part.type) for part in layout.fields) // 8
+def _parts(value: Value) -> dict[str, Value]:
+    """Return the fields of a header or struct, or the headers of a union."""
+    if isinstance(value, HeaderValue):
+        return value.fields
+    return value.headers if isinstance(value, UnionValue) else value
+
+
+def _varbit_room(layout: ir.HeaderType) -> int:
+    return sum(part.type.width for part in layout.fields if isinstance(part.type, ir.Varbit))
 
 
 def in_keyset(keyset: ir.Keyset, value: int) -> bool:
@@ -413,20 +458,6 @@ def in_keyset(keyset: ir.Keyset, value: int) -> bool:
             return low <= value <= high
         case ir.KeyAny():
             return True
-
-
-def copied(value: Any) -> Any:  # noqa: ANN401
-    """Return a value that no later assignment to its source changes."""
-    if isinstance(value, HeaderValue):
-        return HeaderValue(dict(value.fields), value.valid)
-    if isinstance(value, dict):
-        return {name: copied(part) for name, part in value.items()}
-    return value
-
-
-def as_unsigned(value: int, kind: ir.Type) -> int:
-    """Return the bits of a scalar as a number from 0 up."""
-    return value & ((1 << kind.width) - 1) if isinstance(kind, ir.Bits) and kind.signed else value
 
 
 def _unsigned(kind: ir.Type) -> ir.Type:

@@ -18,6 +18,8 @@ from typing import TypeAlias
 from .ir_code import (
     BOOL,
     ERROR,
+    MAX_STACK_SIZE,
+    MAX_VARBIT_BITS,
     MAX_WIDTH_BITS,
     Advance,
     ApplyTable,
@@ -31,23 +33,32 @@ from .ir_code import (
     Cast,
     Conditional,
     Constant,
+    Element,
     Emit,
     ErrorCode,
     Exit,
     Expression,
     Extract,
+    ExtractVarbit,
     Field,
     HeaderType,
     If,
     IsValid,
+    LastIndex,
+    Layout,
     Lookahead,
     Member,
+    MoveStack,
     Name,
     Named,
+    PacketLength,
     Reset,
     Return,
     SetValid,
     Slice,
+    Stack,
+    StackPlace,
+    StackValue,
     Statement,
     StructType,
     StructValue,
@@ -56,7 +67,10 @@ from .ir_code import (
     TableApply,
     Type,
     Unary,
+    UnionType,
+    Varbit,
     Verify,
+    Zero,
 )
 
 __all__ = [
@@ -65,6 +79,8 @@ __all__ = [
     "CORE_ERRORS",
     "ERROR",
     "HEADERS",
+    "MAX_STACK_SIZE",
+    "MAX_VARBIT_BITS",
     "MAX_WIDTH_BITS",
     "METADATA",
     "NIC",
@@ -86,6 +102,7 @@ __all__ = [
     "Constant",
     "Control",
     "Direction",
+    "Element",
     "Emit",
     "Entry",
     "ErrorCode",
@@ -93,6 +110,7 @@ __all__ = [
     "Expression",
     "ExternInstance",
     "Extract",
+    "ExtractVarbit",
     "Field",
     "Goto",
     "HeaderType",
@@ -103,11 +121,15 @@ __all__ = [
     "KeyMask",
     "KeyRange",
     "Keyset",
+    "LastIndex",
+    "Layout",
     "Lookahead",
     "MatchKind",
     "Member",
+    "MoveStack",
     "Name",
     "Named",
+    "PacketLength",
     "Parameter",
     "Parser",
     "Program",
@@ -117,6 +139,9 @@ __all__ = [
     "SelectCase",
     "SetValid",
     "Slice",
+    "Stack",
+    "StackPlace",
+    "StackValue",
     "State",
     "Statement",
     "StructType",
@@ -128,8 +153,11 @@ __all__ = [
     "Transition",
     "Type",
     "Unary",
+    "UnionType",
+    "Varbit",
     "Variable",
     "Verify",
+    "Zero",
 ]
 
 ACCEPT = "accept"
@@ -359,6 +387,7 @@ class Program:
     parser: Parser
     control: Control
     deparser: Control
+    unions: tuple[UnionType, ...] = ()
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the program as JSON text; fields that hold their default are left out."""

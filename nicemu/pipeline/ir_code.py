@@ -9,6 +9,12 @@ from typing import TypeAlias
 MAX_WIDTH_BITS = 4096
 """Widest bit<N> that the engine takes."""
 
+MAX_VARBIT_BITS = 65535
+"""Widest varbit<N> that the engine takes."""
+
+MAX_STACK_SIZE = 1024
+"""Largest header stack that the engine takes."""
+
 # Types
 
 
@@ -41,7 +47,7 @@ class ErrorCode:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """A header or struct type of the program."""
+    """A header, header union or struct type of the program."""
 
     name: str
 
@@ -49,7 +55,28 @@ class Named:
         return self.name
 
 
-Type: TypeAlias = Bits | Bool | ErrorCode | Named
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A header stack: `size` headers or header unions of type `element`."""
+
+    element: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.element}[{self.size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Varbit:
+    """varbit<width>: 0 to `width` bits, as many as were extracted."""
+
+    width: int
+
+    def __str__(self) -> str:
+        return f"varbit<{self.width}>"
+
+
+Type: TypeAlias = Bits | Bool | ErrorCode | Named | Stack | Varbit
 BOOL = Bool()
 ERROR = ErrorCode()
 
@@ -64,7 +91,18 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class HeaderType:
-    """A header: scalar fields in wire order, and a validity bit. Its width is a multiple of 8 bits."""
+    """A header: fields in wire order, and a validity bit. It is whole bytes long.
+
+    Fields are scalars and structs of such; one field may be a varbit.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnionType:
+    """A header union: headers of which one at most is valid."""
 
     name: str
     fields: tuple[Field, ...]
@@ -72,11 +110,13 @@ class HeaderType:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """A struct of scalars, headers and structs; an emitted struct emits its headers in field order."""
+    """A struct of anything; an emitted struct emits its headers in field order. A tuple is one, too."""
 
     name: str
     fields: tuple[Field, ...]
 
+
+Layout: TypeAlias = HeaderType | UnionType | StructType
 
 # Expressions
 
@@ -103,6 +143,32 @@ class Member:
 
     base: Expression
     field: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element of a header stack. Outside the stack there is an invalid header, which keeps nothing."""
+
+    base: Expression
+    index: Expression
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class StackPlace:
+    """`stack.next` (`last` false) or `stack.last`, in a parser: StackOutOfBounds where there is none."""
+
+    stack: Expression
+    last: bool
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class LastIndex:
+    """`stack.lastIndex`, in a parser: StackOutOfBounds where nothing was extracted yet."""
+
+    stack: Expression
     type: Type
 
 
@@ -155,7 +221,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class IsValid:
-    """The validity bit of a header."""
+    """The validity bit of a header; of a header union, whether one of its headers is valid."""
 
     header: Expression
     type: Type = BOOL
@@ -185,10 +251,35 @@ class StructValue:
     type: Type
 
 
+@dataclass(frozen=True, slots=True)
+class StackValue:
+    """A new header stack of one value an element."""
+
+    elements: tuple[Expression, ...]
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class Zero:
+    """The zero of a type: 0, false, NoError, an invalid header, an empty varbit."""
+
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class PacketLength:
+    """The bytes of the packet, as bit<32> (parser)."""
+
+    type: Type
+
+
 Expression: TypeAlias = (
     Constant
     | Name
     | Member
+    | Element
+    | StackPlace
+    | LastIndex
     | Unary
     | Binary
     | Conditional
@@ -198,6 +289,9 @@ Expression: TypeAlias = (
     | TableApply
     | Lookahead
     | StructValue
+    | StackValue
+    | Zero
+    | PacketLength
 )
 
 
@@ -206,7 +300,7 @@ Expression: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Assign:
-    """Evaluate `value`, then store it in `target`: a name, a member, or a slice of one."""
+    """Evaluate `value`, then store it in `target`: a name, a member, an element, or a slice of one."""
 
     target: Expression
     value: Expression
@@ -278,7 +372,10 @@ class CallMethod:
 
 @dataclass(frozen=True, slots=True)
 class SetValid:
-    """Set or clear the validity bit of a header; its fields keep their values."""
+    """Set or clear the validity bit of a header; its fields keep their values.
+
+    A header of a union that becomes valid makes the others invalid.
+    """
 
     header: Expression
     valid: bool
@@ -295,10 +392,29 @@ class Return:
 
 
 @dataclass(frozen=True, slots=True)
+class MoveStack:
+    """`stack.push_front(count)`, or `pop_front` where `front` is false: elements move, emptied ones are
+    invalid.
+    """
+
+    stack: Expression
+    count: int
+    front: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Extract:
     """Read a header at the cursor and step over it (parser)."""
 
     header: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractVarbit:
+    """Read a header whose varbit takes `bits` bits, and step over it (parser)."""
+
+    header: Expression
+    bits: Expression
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +434,7 @@ class Verify:
 
 @dataclass(frozen=True, slots=True)
 class Emit:
-    """Append the valid headers in a header or struct to the outgoing frame (deparser)."""
+    """Append the valid headers in a header, header union, stack or struct to the frame (deparser)."""
 
     value: Expression
 
@@ -333,9 +449,11 @@ Statement: TypeAlias = (
     | CallFunction
     | CallMethod
     | SetValid
+    | MoveStack
     | Exit
     | Return
     | Extract
+    | ExtractVarbit
     | Advance
     | Verify
     | Emit

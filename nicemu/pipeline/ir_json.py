@@ -24,7 +24,8 @@ MAX_DEPTH = 200
 """Deepest nesting of nodes that a program may have; it bounds every recursion over the IR."""
 
 _KIND = re.compile(r"(?<!^)(?=[A-Z])")
-_BITS = re.compile(r"(bit|int)<([1-9][0-9]{0,3})>")
+_BITS = re.compile(r"(bit|int|varbit)<([1-9][0-9]{0,4})>")
+_STACK = re.compile(r"([A-Za-z_][A-Za-z0-9_.$]*)\[([1-9][0-9]{0,3})\]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 
 
@@ -60,7 +61,7 @@ def kind_of(node_class: type) -> str:
 
 
 def _encode(value: Any, with_kind: bool) -> Any:  # noqa: ANN401
-    if isinstance(value, ir.Bits | ir.Bool | ir.ErrorCode | ir.Named):
+    if isinstance(value, ir.Type):
         return str(value)
     if isinstance(value, enum.Enum):
         return value.value
@@ -161,14 +162,19 @@ def _decode_type(value: Any, path: str) -> ir.Type:  # noqa: ANN401
         if value == "error":
             return ir.ERROR
         bits = _BITS.fullmatch(value)
+        if bits and bits[1] == "varbit" and int(bits[2]) <= ir.MAX_VARBIT_BITS:
+            return ir.Varbit(int(bits[2]))
         if bits and int(bits[2]) <= ir.MAX_WIDTH_BITS:
             return ir.Bits(int(bits[2]), bits[1] == "int")
+        stack = _STACK.fullmatch(value)
+        if stack:
+            return ir.Stack(stack[1], int(stack[2]))
         if not bits and _NAME.fullmatch(value):
             return ir.Named(value)
     raise fault(
         path,
         f"is {_described(value)}; a type was expected: bit<N> or int<N> with N up to {ir.MAX_WIDTH_BITS}, "
-        "bool, error, or the name of a header or struct",
+        "bool, error, the name of a header or struct, or a header stack NAME[SIZE]",
     )
 
 

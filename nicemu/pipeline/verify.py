@@ -14,12 +14,16 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from . import ir
 from .externs import NIC_METADATA, OBJECTS
 from .tables import Table, width_of
-from .verify_body import Bodies, Faults
+from .verify_body import Bodies, Faults, is_scalar
 
 Item = TypeVar("Item")
 
 MAX_HEADER_BYTES = 9216
 MAX_TABLE_SIZE = 1 << 24
+MAX_VALUES = 1 << 18
+"""Numbers that the variables of a program may hold together."""
+MAX_STRUCT_DEPTH = 16
+"""How deep structs may lie in a header."""
 
 
 def verify(program: ir.Program) -> None:
@@ -32,12 +36,6 @@ def verify(program: ir.Program) -> None:
         _check_types(program, faults)
     with faults.at("variables"):
         variables = _unique(program.variables, lambda item: item.name, faults)
-        kinds = {item.name for item in program.headers} | {item.name for item in program.structs}
-        for variable in program.variables:
-            if isinstance(variable.type, ir.Named) and variable.type.name not in kinds:
-                faults.raise_(
-                    "type", f"of {variable.name} is {variable.type}, which is no header and no struct"
-                )
         for name in (ir.HEADERS, ir.METADATA, ir.NIC):
             if name not in variables:
                 faults.raise_(name, "is missing; the architecture needs headers, metadata and nic")
@@ -57,12 +55,21 @@ def verify(program: ir.Program) -> None:
         faults,
         {item.name: item for item in program.headers},
         {item.name: item for item in program.structs},
+        {item.name: item for item in program.unions},
         {item.name: item.type for item in program.variables},
         program.errors,
         instances,
         actions,
         tables,
     )
+    sizes = _sizes(program)
+    held = 0
+    for variable in program.variables:
+        with faults.at(f"variables.{variable.name}"):
+            bodies.known(variable.type)
+        held += _size(variable.type, sizes)
+    if held > MAX_VALUES:
+        faults.raise_("variables", f"hold {held} values; {MAX_VALUES} are allowed")
     with faults.at("parser"):
         _check_parser(program.parser, bodies)
     with faults.at("control"):
@@ -85,25 +92,75 @@ def _unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Fault
 
 
 def _check_types(program: ir.Program, faults: Faults) -> None:
-    _unique([*(item.name for item in program.headers), *(item.name for item in program.structs)], str, faults)
+    layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
+    _unique([layout.name for layout in layouts], str, faults)
+    for layout in layouts:
+        _unique(layout.fields, lambda item: item.name, faults)
+    structs = {struct.name: struct for struct in program.structs}
     for header in program.headers:
-        _unique(header.fields, lambda item: item.name, faults)
-        if any(isinstance(part.type, ir.Named | ir.ErrorCode) for part in header.fields):
-            faults.raise_(header.name, "has a field that is neither bit, int nor bool")
-        width_bits = sum(width_of(part.type) for part in header.fields)
-        if width_bits % 8 or width_bits > 8 * MAX_HEADER_BYTES:
-            faults.raise_(
-                header.name, f"is {width_bits} bits; whole bytes were expected, {MAX_HEADER_BYTES} at most"
-            )
-    known = {header.name for header in program.headers}
+        _check_header(header, structs, faults)
+    headers = {header.name for header in program.headers}
+    for union in program.unions:
+        for part in union.fields:
+            if not isinstance(part.type, ir.Named) or part.type.name not in headers:
+                faults.raise_(f"{union.name}.{part.name}", f"is a {part.type}; a header was expected")
+    elements = headers | {union.name for union in program.unions}
+    known = set(elements)
     for struct in program.structs:
-        _unique(struct.fields, lambda item: item.name, faults)
         for part in struct.fields:
+            place = f"{struct.name}.{part.name}"
             if isinstance(part.type, ir.Named) and part.type.name not in known:
-                faults.raise_(
-                    f"{struct.name}.{part.name}", f"is a {part.type}; a struct may name only types before it"
-                )
+                faults.raise_(place, f"is a {part.type}; a struct may name only types before it")
+            if isinstance(part.type, ir.Stack) and (
+                part.type.element not in elements or part.type.size > ir.MAX_STACK_SIZE
+            ):
+                faults.raise_(place, f"is {part.type}; a stack of headers was expected")
         known.add(struct.name)
+
+
+def _sizes(program: ir.Program) -> dict[str, int]:
+    """Return how many values each type holds. Structs name those before them; headers, structs of numbers."""
+    sizes: dict[str, int] = {}
+    layouts: tuple[ir.Layout, ...] = (
+        *program.structs,
+        *program.headers,
+        *program.unions,
+        *program.structs,
+    )
+    for layout in layouts:
+        if all(_size(part.type, sizes) for part in layout.fields):
+            sizes[layout.name] = 1 + sum(_size(part.type, sizes) for part in layout.fields)
+    return sizes
+
+
+def _size(kind: ir.Type, sizes: dict[str, int]) -> int:
+    """Return how many values a type holds, 0 where that is not known yet."""
+    if isinstance(kind, ir.Stack):
+        return kind.size * sizes.get(kind.element, 0)
+    return sizes.get(kind.name, 0) if isinstance(kind, ir.Named) else 1
+
+
+def _check_header(header: ir.HeaderType, structs: dict[str, ir.StructType], faults: Faults) -> None:
+    width_bits, varbits = 0, 0
+    pending: list[tuple[ir.Field, int]] = [(part, 0) for part in header.fields]
+    while pending:
+        part, depth = pending.pop()
+        if isinstance(part.type, ir.Varbit):
+            varbits += 1
+        elif isinstance(part.type, ir.Bits | ir.Bool):
+            width_bits += width_of(part.type)
+        elif isinstance(part.type, ir.Named) and part.type.name in structs and depth < MAX_STRUCT_DEPTH:
+            pending += [(inner, depth + 1) for inner in structs[part.type.name].fields]
+        else:
+            faults.raise_(header.name, f"has a field of type {part.type}")
+        if len(pending) > 8 * MAX_HEADER_BYTES:
+            faults.raise_(header.name, "has too many fields")
+    if varbits > 1:
+        faults.raise_(header.name, "has more than one varbit")
+    if (width_bits % 8 and not varbits) or width_bits > 8 * MAX_HEADER_BYTES:
+        faults.raise_(
+            header.name, f"is {width_bits} bits; whole bytes were expected, {MAX_HEADER_BYTES} at most"
+        )
 
 
 def _check_instance(instance: ir.ExternInstance, program: ir.Program, faults: Faults) -> None:
@@ -120,7 +177,7 @@ def _check_instance(instance: ir.ExternInstance, program: ir.Program, faults: Fa
         )
     for kind in instance.types:
         struct = structs.get(kind.name) if isinstance(kind, ir.Named) else None
-        if struct is None or any(isinstance(part.type, ir.Named) for part in struct.fields):
+        if struct is None or not all(is_scalar(part.type) for part in struct.fields):
             faults.raise_(instance.name, f"carries {kind}; a struct of numbers was expected")
 
 
@@ -167,7 +224,7 @@ def _check_control(control: ir.Control, bodies: Bodies) -> None:
                     faults.raise_(
                         parameter.name, f"has no variable {parameter.variable} of type {parameter.type}"
                     )
-                if parameter.direction is ir.Direction.NONE and isinstance(parameter.type, ir.Named):
+                if parameter.direction is ir.Direction.NONE and not is_scalar(parameter.type):
                     faults.raise_(parameter.name, "is action data; bit, int or bool was expected")
             bodies.body(action.body, "action")
     for table in control.tables:

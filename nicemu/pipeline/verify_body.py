@@ -22,10 +22,10 @@ MAX_NESTING = 120
 MAX_CALLS = 24
 """Actions that may call one another in a row."""
 
-_ANYWHERE = (ir.Assign, ir.Reset, ir.If, ir.SetValid)
+_ANYWHERE = (ir.Assign, ir.Reset, ir.If, ir.SetValid, ir.MoveStack)
 _ACTION = (*_ANYWHERE, ir.CallAction, ir.CallFunction, ir.CallMethod, ir.Exit, ir.Return)
 _ALLOWED = {
-    "parser": (*_ANYWHERE, ir.Extract, ir.Advance, ir.Verify),
+    "parser": (*_ANYWHERE, ir.Extract, ir.ExtractVarbit, ir.Advance, ir.Verify),
     "control": (*_ACTION, ir.ApplyTable, ir.SwitchAction),
     "action": _ACTION,
     "deparser": (*_ANYWHERE, ir.Emit, ir.Return),
@@ -57,6 +57,7 @@ class Bodies:
     faults: Faults
     headers: Mapping[str, ir.HeaderType]
     structs: Mapping[str, ir.StructType]
+    unions: Mapping[str, ir.UnionType]
     variables: Mapping[str, ir.Type]
     errors: Sequence[str]
     instances: Mapping[str, ir.ExternInstance]
@@ -72,8 +73,33 @@ class Bodies:
 
     def scalar(self, node: ir.Expression) -> None:
         """Check an expression that must be a number, a bool or an error."""
-        if isinstance(self._type(node), ir.Named):
+        if not is_scalar(self._type(node)):
             self.faults.raise_("", f"a {node.type} stands where a number was expected")
+
+    def number(self, node: ir.Expression) -> None:
+        """Check an expression that must be bit<N> or int<N>."""
+        if not isinstance(self._type(node), ir.Bits):
+            self.faults.raise_("", f"a {node.type} stands where a number was expected")
+
+    def known(self, kind: ir.Type) -> None:
+        """Check that the program has a type."""
+        name = kind.element if isinstance(kind, ir.Stack) else kind.name if isinstance(kind, ir.Named) else ""
+        elements: Mapping[str, object] = {**self.headers, **self.unions}
+        if name and name not in elements and (isinstance(kind, ir.Stack) or name not in self.structs):
+            self.faults.raise_("type", f"is {kind}, which the program does not have")
+        if isinstance(kind, ir.Stack) and not 0 < kind.size <= ir.MAX_STACK_SIZE:
+            self.faults.raise_("type", f"{kind} has more than {ir.MAX_STACK_SIZE} elements")
+
+    def is_flat(self, kind: ir.Type) -> bool:
+        """Return whether a type is a fixed number of bits: a scalar, or a header or struct of such."""
+        if not isinstance(kind, ir.Named):
+            return isinstance(kind, ir.Bits | ir.Bool)
+        layout = self.headers.get(kind.name) or self.structs.get(kind.name)
+        return layout is not None and all(self.is_flat(part.type) for part in layout.fields)
+
+    def _only_in_parser(self, node: ir.Expression) -> None:
+        if self.place != "parser":
+            self.faults.raise_("", f"has a {type(node).__name__} in a {self.place}")
 
     def arguments(
         self, action: str, parameters: Sequence[ir.Parameter], given: Sequence[ir.Expression]
@@ -154,9 +180,19 @@ class Bodies:
                 self._call(function, FUNCTIONS[function].parameters, arguments)
             case ir.CallMethod(instance, method, arguments):
                 self._method(instance, method, arguments)
-            case ir.SetValid(header, _) | ir.Extract(header):
+            case ir.SetValid(header, _):
                 self._header(header)
                 self._lvalue(header)
+            case ir.MoveStack(stack, count, _):
+                self._stack(stack)
+                self._lvalue(stack)
+                if count < 0:
+                    self.faults.raise_("count", f"is {count}")
+            case ir.Extract(header):
+                self._extracted(header, False)
+            case ir.ExtractVarbit(header, bits):
+                self._extracted(header, True)
+                self._expect(bits, ir.Bits(32))
             case ir.Advance(bits):
                 self._expect(bits, ir.Bits(32))
             case ir.Verify(condition, error):
@@ -187,6 +223,8 @@ class Bodies:
         return self.tables[name]
 
     def _emitted(self, kind: ir.Type) -> None:
+        if isinstance(kind, ir.Stack):
+            return
         if not isinstance(kind, ir.Named):
             self.faults.raise_("value", f"is {kind}; only headers and structs of headers can be emitted")
         for part in self.structs[kind.name].fields if kind.name in self.structs else ():
@@ -204,9 +242,25 @@ class Bodies:
         if not isinstance(kind, ir.Named) or kind.name not in self.headers:
             self.faults.raise_("", f"has a {kind} where a header was expected")
 
+    def _extracted(self, node: ir.Expression, with_varbit: bool) -> None:
+        self._header(node)
+        self._lvalue(node)
+        assert isinstance(node.type, ir.Named)
+        varbits = [part for part in self.headers[node.type.name].fields if isinstance(part.type, ir.Varbit)]
+        if bool(varbits) is not with_varbit:
+            needed = "needs the length of its varbit" if varbits else "has no varbit"
+            self.faults.raise_("header", f"{node.type} {needed}")
+
+    def _stack(self, node: ir.Expression) -> ir.Named:
+        """Check that an expression is a header stack; return the type of its elements."""
+        kind = self._type(node)
+        if not isinstance(kind, ir.Stack):
+            self.faults.raise_("", f"has a {kind} where a header stack was expected")
+        return ir.Named(kind.element)
+
     def _lvalue(self, node: ir.Expression) -> None:
-        while isinstance(node, ir.Member | ir.Slice):
-            node = node.base
+        while isinstance(node, ir.Member | ir.Slice | ir.Element | ir.StackPlace):
+            node = node.stack if isinstance(node, ir.StackPlace) else node.base
         if not isinstance(node, ir.Name):
             self.faults.raise_("", f"stores into a {type(node).__name__}; a variable or field was expected")
 
@@ -231,12 +285,25 @@ class Bodies:
                 return self.variables[name]
             case ir.Member(base, name, _):
                 return self._field(self._type(base), name)
+            case ir.Element(base, index, _):
+                self.number(index)
+                return self._stack(base)
+            case ir.StackPlace(stack, _, _):
+                self._only_in_parser(node)
+                return self._stack(stack)
+            case ir.LastIndex(stack, _):
+                self._only_in_parser(node)
+                self._stack(stack)
+                return ir.Bits(32)
+            case ir.PacketLength():
+                self._only_in_parser(node)
+                return ir.Bits(32)
             case ir.Unary(op, operand, _):
                 kind = self._type(operand)
                 if (
                     op not in UNARY
                     or (op == "!") != (kind == ir.BOOL)
-                    or isinstance(kind, ir.Named | ir.ErrorCode)
+                    or not isinstance(kind, ir.Bits | ir.Bool)
                 ):
                     self.faults.raise_("op", f"{op} does not apply to {kind}")
                 return kind
@@ -249,7 +316,7 @@ class Bodies:
             case ir.Cast(operand, kind):
                 self.scalar(operand)
                 pair = (operand.type, kind)
-                if any(isinstance(side, ir.Named | ir.ErrorCode) for side in pair) or (
+                if not all(isinstance(side, ir.Bits | ir.Bool) for side in pair) or (
                     ir.BOOL in pair and {width_of(side) for side in pair} != {1}
                 ):
                     self.faults.raise_("", f"casts {operand.type} to {kind}")
@@ -260,17 +327,30 @@ class Bodies:
                     self.faults.raise_("", f"slices [{high}:{low}] of {base.type}")
                 return ir.Bits(high - low + 1)
             case ir.IsValid(header, _):
-                self._header(header)
+                kind = self._type(header)
+                if not isinstance(kind, ir.Named) or kind.name not in self.unions:
+                    self._header(header)
                 return ir.BOOL
             case ir.TableApply(table, _, _):
                 self._table(table)
                 return ir.BOOL
             case ir.Lookahead(kind):
-                if self.place != "parser" or (isinstance(kind, ir.Named) and kind.name not in self.headers):
-                    self.faults.raise_("", f"looks ahead for a {kind} in a {self.place}")
+                self._only_in_parser(node)
+                if not self.is_flat(kind):
+                    self.faults.raise_("", f"looks ahead for a {kind}")
                 return kind
             case ir.StructValue(fields, kind):
                 self._struct_value(fields, kind)
+                return kind
+            case ir.StackValue(elements, kind):
+                if not isinstance(kind, ir.Stack) or kind.size != len(elements):
+                    self.faults.raise_("", f"makes a {kind} of {len(elements)} values")
+                for element in elements:
+                    self._expect(element, ir.Named(kind.element))
+                self.known(kind)
+                return kind
+            case ir.Zero(kind):
+                self.known(kind)
                 return kind
 
     def _constant(self, value: int, kind: ir.Type) -> None:
@@ -281,14 +361,14 @@ class Bodies:
                 low, high = 0, 1
             case ir.ErrorCode():
                 low, high = 0, len(self.errors) - 1
-            case ir.Named():
+            case _:
                 self.faults.raise_("", f"has a constant of type {kind}")
         if not low <= value <= high:
             self.faults.raise_("value", f"{value} is not a {kind}")
 
     def _field(self, kind: ir.Type, name: str) -> ir.Type:
         if isinstance(kind, ir.Named):
-            layout = self.headers.get(kind.name) or self.structs.get(kind.name)
+            layout = self.headers.get(kind.name) or self.structs.get(kind.name) or self.unions.get(kind.name)
             for part in layout.fields if layout else ():
                 if part.name == name:
                     return part.type
@@ -318,6 +398,11 @@ class Bodies:
             self.faults.raise_("", f"makes a {kind} of {len(values)} values")
         for part, value in zip(layout.fields, values, strict=True):
             self._expect(value, part.type)
+
+
+def is_scalar(kind: ir.Type) -> bool:
+    """Return whether values of a type are numbers at run time."""
+    return isinstance(kind, ir.Bits | ir.Bool | ir.ErrorCode)
 
 
 def _called(body: Sequence[ir.Statement]) -> Iterator[str]:

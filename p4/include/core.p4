@@ -22,14 +22,18 @@ match_kind {
 extern packet_in {
     // Read a header at the cursor and step over it.
     void extract<T>(out T header_);
+    // The same for a header whose varbit takes `varbit_bits`; the header is whole bytes long.
+    void extract<T>(out T header_, in bit<32> varbit_bits);
     // Read a value at the cursor, which stays.
     T lookahead<T>();
     // Step over `bits` bits, a multiple of 8.
     void advance(in bit<32> bits);
+    // Bytes of the packet.
+    bit<32> length();
 }
 
 extern packet_out {
-    // Append a valid header, or the valid headers of a struct; an invalid header appends nothing.
+    // Append a valid header, or the valid headers of a union, stack or struct; an invalid one appends nothing.
     void emit<T>(in T value);
 }
 

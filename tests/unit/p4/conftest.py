@@ -12,21 +12,28 @@ from nicemu.pipeline import Engine, Verdict
 
 TOP = """#include <core.p4>
 #include <nicemu.p4>
-header tag_t { bit<8> kind; bit<16> number; int<8> small; }
-struct headers_t { tag_t tag; tag_t inner; }
-struct metadata_t { bit<16> mark; bool flag; }
-struct event_t { bit<16> number; bit<8> kind; }
+header tag_t {{ bit<8> kind; bit<16> number; int<8> small; }}
+{types}
+struct headers_t {{ tag_t tag; tag_t inner; {members} }}
+struct metadata_t {{ bit<16> mark; bool flag; }}
+struct event_t {{ bit<16> number; bit<8> kind; }}
 """
 STATE = "state start { packet.extract(headers.tag); transition accept; }"
 
 
 def source(
-    apply: str = "", parts: str = "", top: str = "", states: str = STATE, emit: str = "packet.emit(headers);"
+    apply: str = "",
+    parts: str = "",
+    top: str = "",
+    states: str = STATE,
+    emit: str = "packet.emit(headers);",
+    types: str = "",
+    members: str = "",
 ) -> str:
     """Return a whole program: `apply` is the control's body, `parts` its declarations, `top` stands before
-    all blocks.
+    all blocks, `types` before the struct of headers, which has `members` too.
     """
-    return f"""{TOP}{top}
+    return f"""{TOP.format(types=types, members=members)}{top}
 parser P(packet_in packet, out headers_t headers, inout metadata_t m, inout nic_metadata_t nic) {{
 {states}
 }}

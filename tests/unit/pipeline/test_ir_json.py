@@ -64,7 +64,7 @@ def change(document: Any, path: str, value: Any) -> None:  # noqa: ANN401
         ("parser.states.0.transition.state", "nowhere", "goes to nowhere, which is no state"),
         ("parser.start", "begin", "is begin, which is no state"),
         ("errors", ["NoError"], "must begin with NoError, PacketTooShort"),
-        ("variables.0.type", "lost_t", "is lost_t, which is no header and no struct"),
+        ("variables.0.type", "lost_t", "is lost_t, which the program does not have"),
         ("structs.0.fields.0.type", "event_t", "may name only types before it"),
     ],
 )

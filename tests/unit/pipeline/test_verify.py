@@ -28,7 +28,7 @@ NUMBER = ir.Member(TAG, "number", U16)
         (ir.Assign(NUMBER, ir.Binary("<<", NUMBER, ir.Constant(1, ir.Bits(8, True)), U16)), "does not apply"),
         (ir.Assign(NUMBER, ir.Unary("!", NUMBER, U16)), "! does not apply to bit<16>"),
         (ir.Assign(NUMBER, ir.Slice(NUMBER, 16, 1, U16)), r"slices \[16:1\] of bit<16>"),
-        (ir.Assign(NUMBER, ir.Lookahead(U16)), "looks ahead for a bit<16> in a control"),
+        (ir.Assign(NUMBER, ir.Lookahead(U16)), "has a Lookahead in a control"),
         (ir.If(NUMBER, ()), "where bool was expected"),
         (ir.SetValid(NUMBER, True), "where a header was expected"),
         (ir.Reset("lost"), "lost is unknown"),

@@ -3,13 +3,11 @@
 #include <core.p4>
 #include <nicemu.p4>
 
-header h_t { bit<8> a; varbit<32> rest; }
-header_union u_t { h_t h; }
-type bit<9> port_t;
+header h_t { bit<8> a; }
 bit<8> twice(in bit<8> x) { return x + x; }
 extern Register<T> { Register(bit<32> size); T read(in bit<32> index); }
-struct headers_t { h_t[4] stack; }
-struct m_t { tuple<bit<8>, bit<8>> pair; bit<8> a; }
+struct headers_t { h_t h; }
+struct m_t { list<bit<8>> few; bit<8> a; }
 parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadata_t nic) {
     value_set<bit<8>>(4) known;
     state start { transition accept; }

@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of the checker to types of the IR: each struct, header and tuple that a program uses, once, by a name
+that no other has.
+"""
+
+from __future__ import annotations
+
+from nicemu.pipeline import ir
+
+from .types import CompositeType, StackType, Type, VarbitType, scalar_of
+
+
+class TypeTable:
+    """The composite types of a program, in an order in which each stands behind those that it holds."""
+
+    def __init__(self) -> None:
+        self.layouts: list[ir.Layout] = []
+        self._names: dict[CompositeType, str] = {}
+
+    def of(self, kind: Type) -> ir.Type:
+        """Return the IR's type for a scalar, varbit, header, header union, stack, struct or tuple."""
+        scalar = scalar_of(kind)
+        if scalar is not None:
+            return scalar
+        if isinstance(kind, VarbitType):
+            return ir.Varbit(kind.width)
+        if isinstance(kind, StackType):
+            return ir.Stack(self._name(kind.element), kind.size)
+        assert isinstance(kind, CompositeType), kind
+        return ir.Named(self._name(kind))
+
+    def _name(self, kind: CompositeType) -> str:
+        if kind not in self._names:
+            fields = tuple(ir.Field(name, self.of(part)) for name, part in kind.fields.items())
+            name = kind.name
+            if kind.family is not None:  # a dot keeps it apart from all names of the program
+                count = sum(other.family is kind.family for other in self._names)
+                name = f"{kind.family.name}.{count + 1}"
+            self._names[kind] = name
+            match kind.kind:
+                case "header":
+                    self.layouts.append(ir.HeaderType(name, fields))
+                case "header_union":
+                    self.layouts.append(ir.UnionType(name, fields))
+                case _:
+                    self.layouts.append(ir.StructType(name, fields))
+        return self._names[kind]
