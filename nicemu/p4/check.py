@@ -85,7 +85,7 @@ class Checker(TableChecker):
             case syntax.MethodDeclaration():
                 self._function(node)
             case syntax.FunctionDeclaration():
-                self.reporter.unsupported(node.at, "functions", "use an action with out parameters")
+                self.function(node)
             case syntax.ActionDeclaration():
                 self._actions.append(self._action(node))
             case syntax.BlockDeclaration():

@@ -13,6 +13,7 @@ from nicemu.pipeline import FUNCTIONS, OBJECTS, ir
 from . import syntax
 from .check_expressions import ExpressionChecker
 from .diagnostics import did_you_mean
+from .syntax_copy import fresh
 from .types import (
     INTEGER,
     NOTHING,
@@ -27,11 +28,14 @@ from .types import (
     ListType,
     Meaning,
     ParameterSymbol,
+    Routine,
+    RoutineSymbol,
     Scope,
     StackType,
     TableSymbol,
     Type,
     TypeVariable,
+    UnknownType,
     Variable,
     fixed_bits,
     substituted,
@@ -51,9 +55,6 @@ class CallChecker(ExpressionChecker):
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
         callee = node.callee
-        if node.names is not None:
-            self.reporter.unsupported(node.at, "arguments by name", "give them in order")
-            return UNKNOWN
         if isinstance(callee, syntax.NameRef):
             return self._call_name(node, callee)
         if isinstance(callee, syntax.MemberRef):
@@ -74,10 +75,13 @@ class CallChecker(ExpressionChecker):
             if self.place not in ("control", "action"):
                 self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
             node.symbol = Meaning("action", symbol.name, symbol)
+            self.arrange(node, symbol.parameters, f"action {callee.name}")
             self.arguments(node.arguments, symbol.parameters, f"action {callee.name}", node)
             return NOTHING
         if isinstance(symbol, FunctionSymbol):
             return self._call_function(node, symbol)
+        if isinstance(symbol, RoutineSymbol):
+            return self._call_routine(node, symbol)
         if symbol is not None:
             self.reporter.error(callee.at, f"{callee.name} cannot be called")
         for argument in node.arguments:
@@ -96,6 +100,16 @@ class CallChecker(ExpressionChecker):
                 self.reporter.unsupported(node.at, f"extern function {symbol.name}", hint)
             self._not_in_parser(node, symbol.name)
         return returned
+
+    def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:
+        returned, types = self._invoke(node, symbol.declaration, symbol.scope, {})
+        if not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
+            node.symbol = Meaning("routine", symbol.name, self.routine(symbol, types), types)
+        return returned
+
+    def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...]) -> Routine:
+        """Return a function for some type arguments; the subclass that knows statements does it."""
+        raise NotImplementedError
 
     def _call_member(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
         symbol = self.scope.find(callee.base.name) if isinstance(callee.base, syntax.NameRef) else None
@@ -220,7 +234,11 @@ class CallChecker(ExpressionChecker):
     # Arguments
 
     def _invoke(
-        self, node: syntax.Call, method: syntax.MethodDeclaration, scope: Scope, bound: dict[str, Type]
+        self,
+        node: syntax.Call,
+        method: syntax.MethodDeclaration | syntax.FunctionDeclaration,
+        scope: Scope,
+        bound: dict[str, Type],
     ) -> tuple[Type, tuple[Type, ...]]:
         """Check a call of a method or function; return its type, and its type arguments."""
         outer = self.scope
@@ -228,11 +246,12 @@ class CallChecker(ExpressionChecker):
         self.scope = Scope(scope)
         self.declare_type_variables([*bound, *method.type_parameters])
         parameters = [
-            ParameterSymbol(item.name, substituted(item.type, bound), item.direction)
+            ParameterSymbol(item.name, substituted(item.type, bound), item.direction, default=item.default)
             for item in self.parameters_of(method.parameters)
         ]
         returns = substituted(self.resolve(method.returns), bound) if method.returns else NOTHING
         self.scope = outer
+        self.arrange(node, parameters, method.name)
         bindings: dict[str, Type] = {}
         if given_types:
             if len(given_types) != len(method.type_parameters):
@@ -242,6 +261,8 @@ class CallChecker(ExpressionChecker):
                 )
             bindings = dict(zip(method.type_parameters, given_types, strict=False))
         for argument, parameter in zip(node.arguments, parameters, strict=False):
+            if isinstance(argument, syntax.AnySet):
+                continue
             found = self.expression(argument)
             if isinstance(parameter.type, TypeVariable):
                 if found == INTEGER or parameter.type.name in bindings:
@@ -262,6 +283,38 @@ class CallChecker(ExpressionChecker):
             returned = UNKNOWN
         return returned, tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
 
+    def arrange(
+        self,
+        node: syntax.Call | syntax.ActionElement | syntax.Instantiation,
+        parameters: Sequence[ParameterSymbol],
+        what: str,
+    ) -> None:
+        """Put arguments into the order of the parameters, and default values where none are given."""
+        given = node.arguments or []
+        if node.names is not None:
+            known = [item.name for item in parameters]
+            for position, name in enumerate(node.names):
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    self.reporter.error(given[position].at, f"{what} has no parameter {name}", hint)
+                elif name in node.names[:position]:
+                    self.reporter.error(given[position].at, f"argument {name} is given twice")
+            by_name: dict[str, syntax.Expression] = dict(zip(node.names, given, strict=True))
+        else:
+            by_name = {item.name: argument for item, argument in zip(parameters, given, strict=False)}
+        if node.names is None and len(given) > len(parameters):
+            return
+        arranged: list[syntax.Expression] = []
+        for item in parameters:
+            if item.name in by_name:
+                arranged.append(by_name[item.name])
+            elif item.default is not None:
+                arranged.append(fresh(item.default))
+            elif node.names is not None:
+                self.reporter.error(node.at, f"argument {item.name} of {what} is missing")
+        if len(arranged) == len(parameters) or node.names is not None:
+            node.arguments, node.names = arranged, None
+
     def arguments(
         self,
         given: Sequence[syntax.Expression],
@@ -277,7 +330,13 @@ class CallChecker(ExpressionChecker):
                 node.at, f"{what} takes {len(parameters)} arguments; {len(given)} are given", hint
             )
         for argument, parameter in zip(given, parameters, strict=False):
-            if self.expect(
+            if isinstance(argument, syntax.AnySet):
+                argument.type = parameter.type
+                if parameter.direction != "out":
+                    self.reporter.error(
+                        argument.at, f"'_' stands for out parameters; {parameter.name} is none"
+                    )
+            elif self.expect(
                 argument, parameter.type, f"argument {parameter.name}"
             ) and parameter.direction in (
                 "out",

@@ -14,8 +14,10 @@ from . import syntax
 from .check_calls import CallChecker
 from .check_types import is_storable
 from .diagnostics import did_you_mean
+from .syntax_copy import fresh
 from .types import (
     INTEGER,
+    NOTHING,
     UNKNOWN,
     ActionRun,
     BlockSymbol,
@@ -25,9 +27,16 @@ from .types import (
     ExternType,
     Instance,
     ListType,
+    Routine,
+    RoutineSymbol,
+    Scope,
+    StackType,
     TableSymbol,
     Type,
+    TypeSymbol,
+    TypeVariable,
     Variable,
+    same,
     scalar_of,
 )
 
@@ -36,6 +45,8 @@ class StatementChecker(CallChecker):
     """Bodies of actions, states and blocks; `block` is the one being checked."""
 
     block: BlockSymbol | None = None
+    routine_body: Routine | None = None
+    loops = 0
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -88,17 +99,71 @@ class StatementChecker(CallChecker):
                             self._statement(branch)
             case syntax.SwitchStatement():
                 self._switch(node)
-            case syntax.ForStatement() | syntax.ForInStatement():
-                self.reporter.unsupported(node.at, "'for'")
+            case syntax.ForStatement():
+                self._for(node)
+            case syntax.ForInStatement():
+                self._for_in(node)
             case syntax.BreakStatement() | syntax.ContinueStatement():
-                self.reporter.error(node.at, "there is no loop around this")
+                if not self.loops:
+                    self.reporter.error(node.at, "there is no loop around this")
             case syntax.ExitStatement():
-                self._not_in(node, "exit", "parser", "deparser")
+                self._not_in(node, "exit", "parser", "deparser", "function")
             case syntax.ReturnStatement():
                 self._not_in(node, "return", "parser")
-                if node.result is not None:
-                    self.expression(node.result)
-                    self.reporter.error(node.result.at, "nothing here returns a value")
+                self._return(node)
+
+    def _return(self, node: syntax.ReturnStatement) -> None:
+        returns = self.routine_body.returns if self.routine_body is not None else NOTHING
+        if node.result is None:
+            if returns != NOTHING:
+                self.reporter.error(node.at, f"{returns} is to be returned here", "return a value")
+            return
+        if returns == NOTHING:
+            self.expression(node.result)
+            self.reporter.error(node.result.at, "nothing here returns a value")
+            return
+        self.expect(node.result, returns, "the value that is returned")
+
+    def _for(self, node: syntax.ForStatement) -> None:
+        with self.inner_scope():
+            self._statements(node.initial)
+            self.condition(node.condition, "the condition of for")
+            self._statements(node.update)
+            self._turn(node.body)
+
+    def _turn(self, body: syntax.Statement) -> None:
+        self.loops += 1
+        with self.inner_scope():
+            self._statement(body)
+        self.loops -= 1
+
+    def _for_in(self, node: syntax.ForInStatement) -> None:
+        collection = node.collection
+        wanted = self.resolve(node.type_ref) if node.type_ref is not None else None
+        if wanted is None:
+            symbol = self.find(node.name, node.name_at, "variable")
+            wanted = symbol.type if isinstance(symbol, Variable) else UNKNOWN
+            node.symbol = symbol
+        if isinstance(collection, syntax.RangeSet):
+            if not isinstance(wanted, ir.Bits) and wanted != UNKNOWN:
+                self.reporter.error(node.name_at, f"{node.name} is {wanted}; bit<N> or int<N> was expected")
+                wanted = UNKNOWN
+            self.expect(collection.low, wanted, "the lower bound")
+            self.expect(collection.high, wanted, "the upper bound")
+        else:
+            found = self.expression(collection)
+            if not isinstance(found, StackType):
+                if found != UNKNOWN:
+                    self.reporter.error(
+                        collection.at, f"for goes through ranges and header stacks; this is {found}"
+                    )
+            elif not same(found.element, wanted):
+                self.reporter.error(node.name_at, f"{node.name} is {wanted}; {found.element} was expected")
+        with self.inner_scope():
+            if node.type_ref is not None:
+                node.symbol = self.place_of(node.name, wanted, True, "variable")
+                self.declare(node.name, node.symbol, node.name_at)
+            self._turn(node.body)
 
     def _not_in(self, node: syntax.Statement, what: str, *places: str) -> None:
         if self.place in places:
@@ -120,14 +185,14 @@ class StatementChecker(CallChecker):
     def _switch(self, node: syntax.SwitchStatement) -> None:
         subject = self.expression(node.subject)
         table = subject.table if isinstance(subject, ActionRun) else None
-        if table is None and subject != UNKNOWN:
-            self.reporter.unsupported(
-                node.subject.at, f"switch over {subject}", "switch over table.apply().action_run, or use if"
-            )
+        if table is None:
+            subject = self._key_type(node.subject, "the subject of switch")
         seen: set[str] = set()
         for case in node.cases:
             if table is not None and case.label is not None:
                 self._switch_label(case.label, table, seen)
+            elif case.label is not None:
+                self._switch_value(case.label, subject, seen)
             if case.body is not None:
                 with self.inner_scope():
                     self._statements(case.body.statements)
@@ -151,6 +216,49 @@ class StatementChecker(CallChecker):
         elif isinstance(label, syntax.NameRef):
             label.symbol = table.actions[name]
         seen.add(name)
+
+    def _switch_value(self, label: syntax.Expression, subject: Type, seen: set[str]) -> None:
+        value = self.constant(label, subject, "a label of switch")
+        if value is not None and str(value) in seen:
+            self.reporter.error(label.at, "switch has two cases for this value")
+        seen.add(str(value))
+
+    # Functions
+
+    def function(self, node: syntax.FunctionDeclaration) -> None:
+        """Check a function, and declare it."""
+        symbol = RoutineSymbol(node.name, node, self.scope)
+        variables = tuple(TypeVariable(name) for name in node.type_parameters)
+        self.declare(node.name, symbol, node.at)
+        self._routine(symbol, variables, node)
+
+    def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...]) -> Routine:
+        """Return a function for some type arguments."""
+        if types not in symbol.made:
+            self._routine(symbol, types, fresh(symbol.declaration))
+        return symbol.made[types]
+
+    def _routine(
+        self, symbol: RoutineSymbol, types: tuple[Type, ...], node: syntax.FunctionDeclaration
+    ) -> None:
+        outer = self.scope, self.block, self.routine_body, self.loops
+        self.scope, self.block, self.loops = Scope(symbol.scope), None, 0
+        for name, kind in zip(node.type_parameters, types, strict=True):
+            self.scope.names[name] = TypeSymbol(name, kind)
+        name = f"{symbol.name}.{len(symbol.made)}" if types else symbol.name
+        routine = Routine(name, node, self.parameters_of(node.parameters), self.resolve(node.returns))
+        symbol.made[types] = self.routine_body = routine
+        for parameter, written in zip(routine.parameters, node.parameters, strict=True):
+            writable = parameter.direction in ("out", "inout")
+            role = f"an {parameter.direction} parameter" if parameter.direction else "a parameter"
+            parameter.variable = self.place_of(parameter.name, parameter.type, writable, role)
+            self.declare(parameter.name, parameter.variable, written.at)
+        if routine.returns != NOTHING:
+            routine.result = self.place_of("return", routine.returns, True, "result")
+        self.body(node.body.statements, "function")
+        if routine.returns not in (NOTHING, UNKNOWN) and not _returns(node.body):
+            self.reporter.error(node.at, f"function {node.name} can end without returning {routine.returns}")
+        self.scope, self.block, self.routine_body, self.loops = outer
 
     # Local declarations
 
@@ -181,15 +289,16 @@ class StatementChecker(CallChecker):
 
     def place_of(self, name: str, kind: Type, writable: bool, role: str, prefix: str = "") -> Variable:
         """Make a variable of the present block with a place that no other has."""
-        start = prefix or (self.block.name if self.block else "program")
+        owner = self.routine_body or self.block
+        start = prefix or (owner.name if owner else "program")
         place, number = f"{start}.{name}", 1
         while place in self._places:
             number += 1
             place = f"{start}.{name}_{number}"
         self._places.add(place)
         variable = Variable(name, kind, place, writable, role)
-        if self.block is not None and not isinstance(kind, ExternType):
-            self.block.variables.append(variable)
+        if owner is not None and not isinstance(kind, ExternType):
+            owner.variables.append(variable)
         return variable
 
     def instance(self, node: syntax.Instantiation) -> None:
@@ -356,3 +465,18 @@ class StatementChecker(CallChecker):
             return plain
         self.reporter.unsupported(node.at, f"a mask or range over {kind}")
         return UNKNOWN
+
+
+def _returns(node: syntax.Statement) -> bool:
+    """Return whether a statement cannot be passed without returning."""
+    match node:
+        case syntax.ReturnStatement():
+            return True
+        case syntax.Block():
+            return any(map(_returns, node.statements))
+        case syntax.IfStatement():
+            return node.otherwise is not None and _returns(node.then) and _returns(node.otherwise)
+        case syntax.SwitchStatement():
+            bodies = [case.body for case in node.cases if case.body is not None]
+            return any(case.label is None for case in node.cases) and all(map(_returns, bodies))
+    return False

@@ -80,9 +80,10 @@ class TableChecker(StatementChecker):
         element.symbol = symbol
         directed = [item for item in symbol.parameters if item.direction]
         data = [item for item in symbol.parameters if not item.direction]
-        given = element.arguments or []
+        named = directed if bound else symbol.parameters if len(element.names or ()) > len(data) else data
         if element.names is not None:
-            self.reporter.unsupported(element.at, "arguments by name", "give them in order")
+            self.arrange(element, named, f"action {element.name}")
+        given = element.arguments or []
         if bound:
             if element.name in table.actions:
                 self.reporter.error(element.at, f"action {element.name} stands in the list twice")

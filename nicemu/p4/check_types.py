@@ -316,9 +316,10 @@ class TypeChecker:
         for node in nodes:
             if any(other.name == node.name for other in found):
                 self.reporter.error(node.at, f"two parameters are called {node.name}")
-            if node.default is not None:
-                self.reporter.unsupported(node.at, "default values of parameters")
-            found.append(ParameterSymbol(node.name, self.resolve(node.type_ref), node.direction))
+            kind = self.resolve(node.type_ref)
+            if node.default is not None and node.direction in ("out", "inout"):
+                self.reporter.error(node.at, f"{node.direction} parameter {node.name} has a default value")
+            found.append(ParameterSymbol(node.name, kind, node.direction, default=node.default))
         return found
 
     def declare_type_variables(self, names: Sequence[str]) -> None:
@@ -329,7 +330,8 @@ class TypeChecker:
 
 def is_storable(kind: Type) -> bool:
     """Return whether a variable can hold values of a type."""
-    return scalar_of(kind) is not None or isinstance(kind, CompositeType | StackType | VarbitType)
+    storable = CompositeType | StackType | VarbitType | TypeVariable
+    return scalar_of(kind) is not None or isinstance(kind, storable)
 
 
 def _tuple_of(items: tuple[Type, ...]) -> CompositeType:

@@ -12,12 +12,15 @@ from .check import Checked
 from .check_tables import key_name
 from .lower_types import TypeTable
 from .types import (
+    ActionRun,
     ActionSymbol,
     ApplyResult,
     BlockSymbol,
     CompositeType,
     Instance,
     Meaning,
+    ParameterSymbol,
+    Routine,
     StackType,
     TableSymbol,
     Type,
@@ -35,11 +38,16 @@ def lower(checked: Checked, name: str) -> Program:
 
 
 class _Lowering:
+    _returned: Variable | None = None
+
     def __init__(self, checked: Checked) -> None:
         self._checked = checked
         self._outside = {action.name: action for action in checked.actions}
         self._used: dict[str, ActionSymbol] = {}
         self._types = TypeTable()
+        self._routines: dict[str, Routine] = {}
+        self._functions: list[ir.Function] = []
+        self._extras: list[ir.Variable] = []
 
     def program(self, name: str) -> Program:
         checked = self._checked
@@ -57,6 +65,7 @@ class _Lowering:
                     done.add(action.name)
                     actions.append(self._action(action))
         emits = (*self._locals(deparser), *self._body(deparser.declaration.body))
+        self._lower_routines()
         variables = tuple(self._variables())
         externs = tuple(self._extern(item) for item in control.instances)
         layouts = self._types.layouts
@@ -72,6 +81,7 @@ class _Lowering:
             parser=lowered_parser,
             control=ir.Control(control.name, body, tuple(actions), tables),
             deparser=ir.Control(deparser.name, emits),
+            functions=tuple(self._functions),
         )
 
     # Declarations
@@ -83,6 +93,10 @@ class _Lowering:
             yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
         for block in blocks:
             for variable in block.variables:
+                yield ir.Variable(variable.place, self._types.of(variable.type))
+        yield from self._extras
+        for routine in self._routines.values():
+            for variable in routine.variables:
                 yield ir.Variable(variable.place, self._types.of(variable.type))
         for action in self._used.values():
             for parameter in action.parameters:
@@ -104,13 +118,40 @@ class _Lowering:
                 yield from self._variable(local)
 
     def _action(self, action: ActionSymbol) -> ir.Action:
+        parameters = self._parameters(action.parameters)
+        return ir.Action(action.name, parameters, self._body(action.declaration.body), action.id)
+
+    def _parameters(self, symbols: Sequence[ParameterSymbol]) -> tuple[ir.Parameter, ...]:
         parameters = []
-        for item in action.parameters:
+        for item in symbols:
             assert item.variable is not None
             kind = self._types.of(item.type)
             direction = ir.Direction(item.direction)
             parameters.append(ir.Parameter(item.name, item.variable.place, kind, direction, item.id))
-        return ir.Action(action.name, tuple(parameters), self._body(action.declaration.body), action.id)
+        return tuple(parameters)
+
+    def _lower_routines(self) -> None:
+        """Lower the functions that are called, and those that they call."""
+        done = 0
+        while done < len(self._routines):
+            for routine in list(self._routines.values())[done:]:
+                done += 1
+                self._returned = routine.result
+                body = self._body(routine.declaration.body)
+                result = routine.result.place if routine.result is not None else ""
+                given = self._parameters(routine.parameters)
+                self._functions.append(ir.Function(routine.name, given, body, result))
+        self._returned = None
+
+    def _routine(self, routine: Routine) -> str:
+        self._routines.setdefault(routine.name, routine)
+        return routine.name
+
+    def _extra(self, kind: ir.Type, what: str) -> ir.Name:
+        """Return a variable that the program does not name."""
+        name = f"{what}.{len(self._extras)}"
+        self._extras.append(ir.Variable(name, kind))
+        return ir.Name(name, kind)
 
     def _use(self, action: ActionSymbol) -> str:
         if self._outside.get(action.name) is action:
@@ -166,7 +207,7 @@ class _Lowering:
         marks = {annotation.name for annotation in element.annotations}
         return ir.ActionRef(
             self._use(element.symbol),
-            tuple(self._value(argument) for argument in element.arguments or []),
+            tuple(self._argument(argument) for argument in element.arguments or []),
             "defaultonly" in marks,
             "tableonly" in marks,
         )
@@ -218,7 +259,20 @@ class _Lowering:
             case syntax.ExitStatement():
                 yield ir.Exit()
             case syntax.ReturnStatement():
+                if node.result is not None and self._returned is not None:
+                    kind = self._types.of(self._returned.type)
+                    yield ir.Assign(ir.Name(self._returned.place, kind), self._value(node.result))
                 yield ir.Return()
+            case syntax.ForStatement():
+                yield from self._statements(node.initial)
+                body, update = tuple(self._statement(node.body)), tuple(self._statements(node.update))
+                yield ir.Loop(self._value(node.condition), body, update)
+            case syntax.ForInStatement():
+                yield from self._for_in(node)
+            case syntax.BreakStatement():
+                yield ir.Break()
+            case syntax.ContinueStatement():
+                yield ir.Continue()
 
     def _variable(self, node: syntax.VariableDeclaration) -> Iterator[ir.Statement]:
         variable = node.symbol
@@ -227,7 +281,37 @@ class _Lowering:
         else:
             yield ir.Assign(ir.Name(variable.place, self._types.of(variable.type)), self._value(node.initial))
 
+    def _for_in(self, node: syntax.ForInStatement) -> Iterator[ir.Statement]:
+        variable: Variable = node.symbol
+        body = tuple(self._statement(node.body))
+        if isinstance(node.collection, syntax.RangeSet):
+            low, high = self._value(node.collection.low), self._value(node.collection.high)
+            yield ir.ForRange(variable.place, low, high, body)
+            return
+        stack = self._value(node.collection)
+        assert isinstance(stack.type, ir.Stack)
+        elements, index = self._extra(stack.type, "for.stack"), self._extra(ir.Bits(32), "for.index")
+        element = ir.Element(elements, index, ir.Named(stack.type.element))
+        first = ir.Assign(ir.Name(variable.place, element.type), element)
+        low, high = ir.Constant(0, index.type), ir.Constant(stack.type.size - 1, index.type)
+        yield ir.Assign(elements, stack)
+        yield ir.ForRange(index.name, low, high, (first, *body))
+
+    def _switch_values(self, node: syntax.SwitchStatement) -> ir.Statement:
+        cases = []
+        values: list[int] = []
+        for case in node.cases:
+            if case.label is not None:
+                values.append(case.label.value)
+            if case.body is not None:
+                labels = () if case.label is None else tuple(values)
+                cases.append(ir.ValueCase(labels, self._body(case.body)))
+                values = []
+        return ir.Switch(self._value(node.subject), tuple(cases))
+
     def _switch(self, node: syntax.SwitchStatement) -> ir.Statement:
+        if not isinstance(node.subject.type, ActionRun):
+            return self._switch_values(node)
         assert isinstance(node.subject, syntax.MemberRef)
         cases = []
         names: list[str] = []
@@ -249,8 +333,10 @@ class _Lowering:
             stack = self._value(node.callee.base)
             yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
             return
-        arguments = tuple(self._value(argument) for argument in node.arguments)
+        arguments = tuple(self._argument(argument) for argument in node.arguments)
         match meaning.kind, meaning.name:
+            case "routine", _:
+                yield ir.CallRoutine(self._routine(meaning.subject), arguments)
             case "apply", table:
                 yield ir.ApplyTable(table)
             case "action", _:
@@ -274,6 +360,12 @@ class _Lowering:
                 yield ir.Emit(arguments[0])
 
     # Expressions
+
+    def _argument(self, node: syntax.Expression) -> ir.Expression:
+        """Return an argument; for `_` a variable that nothing reads."""
+        if isinstance(node, syntax.AnySet):
+            return self._extra(self._types.of(node.type), "nowhere")
+        return self._value(node)
 
     def _value(self, node: syntax.Expression) -> ir.Expression:
         scalar = scalar_of(node.type)
@@ -330,6 +422,9 @@ class _Lowering:
 
     def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
         meaning: Meaning = node.symbol
+        if meaning.kind == "routine":
+            arguments = tuple(self._argument(argument) for argument in node.arguments)
+            return ir.Call(self._routine(meaning.subject), arguments, kind)
         if meaning.kind == "valid":
             assert isinstance(node.callee, syntax.MemberRef)
             return ir.IsValid(self._value(node.callee.base))

@@ -37,6 +37,7 @@ def settle_branches(program: Program) -> Program:
             actions=tuple(replace(action, body=_settled(action.body)) for action in control.actions),
         ),
         deparser=replace(program.deparser, body=_settled(program.deparser.body)),
+        functions=tuple(replace(item, body=_settled(item.body)) for item in program.functions),
     )
 
 
@@ -88,9 +89,9 @@ def _kept(items: tuple[_Named, ...], names: set[str]) -> tuple[_Named, ...]:
     return tuple(item for item in items if item.name in names)
 
 
-def _settled(body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
+def _settled(statements: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
     result: list[ir.Statement] = []
-    for statement in body:
+    for statement in statements:
         match statement:
             case ir.If(ir.Constant(value, _), then, otherwise):
                 result.extend(_settled(then if value else otherwise))
@@ -99,6 +100,13 @@ def _settled(body: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
             case ir.SwitchAction(table, cases):
                 settled = tuple(replace(case, body=_settled(case.body)) for case in cases)
                 result.append(ir.SwitchAction(table, settled))
+            case ir.Switch(subject, values):
+                cases_of_values = tuple(replace(case, body=_settled(case.body)) for case in values)
+                result.append(ir.Switch(subject, cases_of_values))
+            case ir.Loop(condition, body, update):
+                result.append(ir.Loop(condition, _settled(body), _settled(update)))
+            case ir.ForRange(variable, low, high, body):
+                result.append(ir.ForRange(variable, low, high, _settled(body)))
             case _:
                 result.append(statement)
     return tuple(result)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from .diagnostics import Location
 from .syntax_expressions import Call, Expression, TypeRef
@@ -99,6 +100,7 @@ class ForInStatement(Statement):
     type_ref: TypeRef | None
     collection: Expression
     body: Statement
+    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -310,6 +310,29 @@ class ParameterSymbol:
     direction: str
     variable: Variable | None = None
     id: int = 0
+    default: syntax.Expression | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Routine:
+    """A function with a body, for one set of type arguments, by its full name."""
+
+    name: str
+    declaration: syntax.FunctionDeclaration
+    parameters: list[ParameterSymbol]
+    returns: Type
+    result: Variable | None = None
+    variables: list[Variable] = field(default_factory=list)
+
+
+@dataclass(slots=True, eq=False)
+class RoutineSymbol:
+    """A function with a body, and what it is for the type arguments that were met."""
+
+    name: str
+    declaration: syntax.FunctionDeclaration
+    scope: Scope
+    made: dict[tuple[Type, ...], Routine] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
@@ -383,6 +406,7 @@ Symbol: TypeAlias = (
     | TableSymbol
     | Instance
     | FunctionSymbol
+    | RoutineSymbol
     | ExternSymbol
     | BlockSymbol
     | PackageSymbol
@@ -391,8 +415,8 @@ Symbol: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a call does. `kind` is valid, set_valid, set_invalid, move_stack, size, apply, action, function,
-    method or packet.
+    """What a call does. `kind` is valid, set_valid, set_invalid, move_stack, size, apply, action, routine,
+    function (of the architecture), method or packet.
     """
 
     kind: str

@@ -26,6 +26,11 @@ MAX_STATES = 256
 
 MAX_FRAME_BYTES = 9216
 
+MAX_TURNS = 65536
+"""Turns of loops and calls of functions and actions for one packet; then the packet is dropped."""
+
+_GO_ON, _RETURN, _BREAK, _CONTINUE = range(4)
+
 _NAMED_REASONS = {
     "PacketTooShort": "parser.too_short",
     "NoMatch": "parser.no_transition",
@@ -44,6 +49,10 @@ class _Exited(Exception):  # noqa: N818  control flow, never seen outside
     pass
 
 
+class _Stuck(Exception):  # noqa: N818  control flow, never seen outside
+    """Loops took too many turns, or calls were too many."""
+
+
 @dataclass(slots=True, eq=False)
 class _Packet:
     """One packet on its way: its bytes, the parser's cursor, every variable, and what was asked for."""
@@ -53,6 +62,7 @@ class _Packet:
     outcome: Outcome
     trace: list[str] | None
     cursor_bytes: int = 0
+    turns: int = 0
     emitted: list[bytes] = field(default_factory=list)
 
 
@@ -65,6 +75,7 @@ class Interpreter:
         self._layouts = Layouts(program)
         self._states = {state.name: state for state in program.parser.states}
         self._actions = {action.name: action for action in program.control.actions}
+        self._functions = {function.name: function for function in program.functions}
         self._instances = {instance.name: instance for instance in program.externs}
         self._types = {variable.name: variable.type for variable in program.variables}
         self._refs = {
@@ -96,22 +107,33 @@ class Interpreter:
             ),
             ir.Zero: lambda packet, node: self._layouts.zero(node.type),
             ir.PacketLength: lambda packet, node: len(packet.frame),
+            ir.Call: self._call_value,
         }
-        self._executors: dict[type, Callable[[_Packet, Any], bool | None]] = {
+        self._executors: dict[type, Callable[[_Packet, Any], int | None]] = {
             ir.Assign: self._assign,
             ir.Reset: self._reset,
             ir.If: lambda packet, node: self._run(
                 packet, node.then if self._value(packet, node.condition) else node.otherwise
             ),
             ir.ApplyTable: lambda packet, node: self._apply(packet, node.table) and None,
-            ir.SwitchAction: self._switch,
-            ir.CallAction: lambda packet, node: self._call(packet, node.action, node.arguments),
+            ir.SwitchAction: self._switch_action,
+            ir.Switch: self._switch,
+            ir.Loop: self._loop,
+            ir.ForRange: self._for_range,
+            ir.Break: lambda packet, node: _BREAK,
+            ir.Continue: lambda packet, node: _CONTINUE,
+            ir.CallRoutine: lambda packet, node: self._call(
+                packet, self._functions[node.function], node.arguments
+            ),
+            ir.CallAction: lambda packet, node: self._call(
+                packet, self._actions[node.action], node.arguments
+            ),
             ir.CallFunction: self._call_function,
             ir.CallMethod: self._call_method,
             ir.SetValid: self._set_valid,
             ir.MoveStack: self._move_stack,
             ir.Exit: self._exit,
-            ir.Return: lambda packet, node: True,
+            ir.Return: lambda packet, node: _RETURN,
             ir.Extract: lambda packet, node: self._extract(packet, node.header, 0),
             ir.ExtractVarbit: lambda packet, node: self._extract(
                 packet, node.header, self._value(packet, node.bits)
@@ -129,12 +151,17 @@ class Interpreter:
         packet = _Packet(frame, places, Outcome(), [] if trace else None)
         try:
             self._parse(packet)
+        except _Stuck:
+            return self._rejected(packet, "ParserTimeout")
         except _Rejected as rejected:
-            reason = reason_of(rejected.error)
-            self._note(packet, f"reject: {rejected.error} at byte {packet.cursor_bytes}")
+            return self._rejected(packet, rejected.error)
+        try:
+            self._block(packet, self._program.control.body)
+            self._block(packet, self._program.deparser.body)
+        except _Stuck:
+            reason = "pipeline.too_many_turns"
+            self._note(packet, f"dropped: {MAX_TURNS} turns of loops and calls")
             return Verdict(Disposition.DROP, 0, frame, reason, trace=tuple(packet.trace or ()))
-        self._block(packet, self._program.control.body)
-        self._block(packet, self._program.deparser.body)
         outcome = packet.outcome
         dropped = outcome.disposition is Disposition.DROP
         return Verdict(
@@ -145,6 +172,10 @@ class Interpreter:
             tuple(outcome.effects),
             tuple(packet.trace or ()),
         )
+
+    def _rejected(self, packet: _Packet, error: str) -> Verdict:
+        self._note(packet, f"reject: {error} at byte {packet.cursor_bytes}")
+        return Verdict(Disposition.DROP, 0, packet.frame, reason_of(error), trace=tuple(packet.trace or ()))
 
     # Blocks
 
@@ -179,10 +210,14 @@ class Interpreter:
         except _Exited:
             self._note(packet, "exit")
 
-    def _run(self, packet: _Packet, body: tuple[ir.Statement, ...]) -> bool:
-        """Run statements; return True when one of them returned."""
+    def _run(self, packet: _Packet, body: tuple[ir.Statement, ...]) -> int:
+        """Run statements; return how they ended: at their end, or with return, break or continue."""
         executors = self._executors
-        return any(executors[type(statement)](packet, statement) for statement in body)
+        for statement in body:
+            end = executors[type(statement)](packet, statement)
+            if end:
+                return end
+        return _GO_ON
 
     # Expressions
 
@@ -308,33 +343,69 @@ class Interpreter:
             data = ", ".join(f"{number:#x}" for number in call.parameters)
             self._note(packet, f"table {name} ({keys}): {found}, {call.action}({data})")
         ref = self._refs[name, call.action]
-        self._call(packet, call.action, ref.arguments, call.parameters)
+        self._call(packet, self._actions[call.action], ref.arguments, call.parameters)
         return row is not None, call.action
 
-    def _switch(self, packet: _Packet, node: ir.SwitchAction) -> bool:
+    def _switch_action(self, packet: _Packet, node: ir.SwitchAction) -> int:
         _, action = self._apply(packet, node.table)
         for case in node.cases:
             if not case.actions or action in case.actions:
                 return self._run(packet, case.body)
-        return False
+        return _GO_ON
+
+    def _switch(self, packet: _Packet, node: ir.Switch) -> int:
+        subject = self._value(packet, node.subject)
+        for case in node.cases:
+            if not case.values or subject in case.values:
+                return self._run(packet, case.body)
+        return _GO_ON
+
+    def _loop(self, packet: _Packet, node: ir.Loop) -> int:
+        while self._value(packet, node.condition):
+            self._count_turn(packet)
+            end = self._run(packet, node.body)
+            if end in (_RETURN, _BREAK):
+                return _RETURN if end == _RETURN else _GO_ON
+            self._run(packet, node.update)
+        return _GO_ON
+
+    def _for_range(self, packet: _Packet, node: ir.ForRange) -> int:
+        low, high = self._value(packet, node.low), self._value(packet, node.high)
+        for number in range(low, high + 1):
+            self._count_turn(packet)
+            packet.places[node.variable] = number
+            end = self._run(packet, node.body)
+            if end in (_RETURN, _BREAK):
+                return _RETURN if end == _RETURN else _GO_ON
+        return _GO_ON
+
+    def _count_turn(self, packet: _Packet) -> None:
+        packet.turns += 1
+        if packet.turns > MAX_TURNS:
+            raise _Stuck
+
+    def _call_value(self, packet: _Packet, node: ir.Call) -> Value:
+        function = self._functions[node.function]
+        self._call(packet, function, node.arguments)
+        return packet.places[function.result]
 
     def _call(
         self,
         packet: _Packet,
-        name: str,
+        called: ir.Action | ir.Function,
         arguments: tuple[ir.Expression, ...],
         action_data: Sequence[int] = (),
     ) -> None:
-        """Run an action: `arguments` for its parameters with a direction, then its action data.
+        """Run an action or function: `arguments` for its parameters with a direction, then its action data.
 
         A direct call passes expressions for the action data too.
         """
-        action = self._actions[name]
+        self._count_turn(packet)
         data = iter(action_data)
         given = iter(arguments)
         copies_out: list[tuple[ir.Expression, str]] = []
         copies_in: list[tuple[str, Any]] = []
-        for parameter in action.parameters:
+        for parameter in called.parameters:
             if parameter.direction is ir.Direction.NONE and action_data:
                 copies_in.append(
                     (parameter.variable, cast(next(data), _unsigned(parameter.type), parameter.type))
@@ -350,7 +421,7 @@ class Interpreter:
         for variable, value in copies_in:
             packet.places[variable] = value
         try:
-            self._run(packet, action.body)
+            self._run(packet, called.body)
         finally:
             for target, variable in copies_out:
                 self._store(packet, target, copied(packet.places[variable]))

@@ -27,12 +27,16 @@ from .ir_code import (
     Binary,
     Bits,
     Bool,
+    Break,
+    Call,
     CallAction,
     CallFunction,
     CallMethod,
+    CallRoutine,
     Cast,
     Conditional,
     Constant,
+    Continue,
     Element,
     Emit,
     ErrorCode,
@@ -41,12 +45,14 @@ from .ir_code import (
     Extract,
     ExtractVarbit,
     Field,
+    ForRange,
     HeaderType,
     If,
     IsValid,
     LastIndex,
     Layout,
     Lookahead,
+    Loop,
     Member,
     MoveStack,
     Name,
@@ -62,12 +68,14 @@ from .ir_code import (
     Statement,
     StructType,
     StructValue,
+    Switch,
     SwitchAction,
     SwitchCase,
     TableApply,
     Type,
     Unary,
     UnionType,
+    ValueCase,
     Varbit,
     Verify,
     Zero,
@@ -94,12 +102,16 @@ __all__ = [
     "Binary",
     "Bits",
     "Bool",
+    "Break",
+    "Call",
     "CallAction",
     "CallFunction",
     "CallMethod",
+    "CallRoutine",
     "Cast",
     "Conditional",
     "Constant",
+    "Continue",
     "Control",
     "Direction",
     "Element",
@@ -112,6 +124,8 @@ __all__ = [
     "Extract",
     "ExtractVarbit",
     "Field",
+    "ForRange",
+    "Function",
     "Goto",
     "HeaderType",
     "If",
@@ -124,6 +138,7 @@ __all__ = [
     "LastIndex",
     "Layout",
     "Lookahead",
+    "Loop",
     "MatchKind",
     "Member",
     "MoveStack",
@@ -146,6 +161,7 @@ __all__ = [
     "Statement",
     "StructType",
     "StructValue",
+    "Switch",
     "SwitchAction",
     "SwitchCase",
     "Table",
@@ -154,6 +170,7 @@ __all__ = [
     "Type",
     "Unary",
     "UnionType",
+    "ValueCase",
     "Varbit",
     "Variable",
     "Verify",
@@ -294,6 +311,16 @@ class Action:
 
 
 @dataclass(frozen=True, slots=True)
+class Function:
+    """A function of the program; `result` is the variable that holds what it returns, "" for none."""
+
+    name: str
+    parameters: tuple[Parameter, ...]
+    body: tuple[Statement, ...]
+    result: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """One key of a table."""
 
@@ -388,6 +415,7 @@ class Program:
     control: Control
     deparser: Control
     unions: tuple[UnionType, ...] = ()
+    functions: tuple[Function, ...] = ()
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the program as JSON text; fields that hold their default are left out."""

@@ -273,6 +273,15 @@ class PacketLength:
     type: Type
 
 
+@dataclass(frozen=True, slots=True)
+class Call:
+    """The value that a function returns; arguments as in `CallAction`."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
 Expression: TypeAlias = (
     Constant
     | Name
@@ -292,6 +301,7 @@ Expression: TypeAlias = (
     | StackValue
     | Zero
     | PacketLength
+    | Call
 )
 
 
@@ -346,10 +356,63 @@ class SwitchAction:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueCase:
+    """The body for some values; no value at all means `default`."""
+
+    values: tuple[int, ...]
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Switch:
+    """Run the body of the first case that names the value of `subject`, a scalar."""
+
+    subject: Expression
+    cases: tuple[ValueCase, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """While the condition holds: the body, then the update, which a `Continue` does not pass over."""
+
+    condition: Expression
+    body: tuple[Statement, ...]
+    update: tuple[Statement, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ForRange:
+    """The body with `variable` at every value from `low` to `high`, both inside, which are evaluated once."""
+
+    variable: str
+    low: Expression
+    high: Expression
+    body: tuple[Statement, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """End the innermost loop."""
+
+
+@dataclass(frozen=True, slots=True)
+class Continue:
+    """End this turn of the innermost loop."""
+
+
+@dataclass(frozen=True, slots=True)
 class CallAction:
     """Run an action: arguments copied in left to right, and out again left to right at its end."""
 
     action: str
+    arguments: tuple[Expression, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallRoutine:
+    """Run a function of the program for its effect; arguments as in `CallAction`."""
+
+    function: str
     arguments: tuple[Expression, ...] = ()
 
 
@@ -388,7 +451,7 @@ class Exit:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """End this action, or the control block where it stands in the block's body."""
+    """End this function or action, or the control block where it stands in the block's body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -445,7 +508,13 @@ Statement: TypeAlias = (
     | If
     | ApplyTable
     | SwitchAction
+    | Switch
+    | Loop
+    | ForRange
+    | Break
+    | Continue
     | CallAction
+    | CallRoutine
     | CallFunction
     | CallMethod
     | SetValid

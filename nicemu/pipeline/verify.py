@@ -51,6 +51,8 @@ def verify(program: ir.Program) -> None:
             _check_instance(instance, program, faults)
     actions = _unique(program.control.actions, lambda item: item.name, faults)
     tables = _unique(program.control.tables, lambda item: item.name, faults)
+    functions = _unique(program.functions, lambda item: item.name, faults)
+    _unique([*actions, *functions], str, faults)
     bodies = Bodies(
         faults,
         {item.name: item for item in program.headers},
@@ -61,6 +63,7 @@ def verify(program: ir.Program) -> None:
         instances,
         actions,
         tables,
+        functions,
     )
     sizes = _sizes(program)
     held = 0
@@ -70,6 +73,13 @@ def verify(program: ir.Program) -> None:
         held += _size(variable.type, sizes)
     if held > MAX_VALUES:
         faults.raise_("variables", f"hold {held} values; {MAX_VALUES} are allowed")
+    for function in program.functions:
+        with faults.at(f"functions.{function.name}"):
+            _check_parameters(function.parameters, bodies)
+            if function.result and function.result not in bodies.variables:
+                faults.raise_("result", f"has no variable {function.result}")
+            bodies.body(function.body, "function")
+    bodies.refuse_recursion()
     with faults.at("parser"):
         _check_parser(program.parser, bodies)
     with faults.at("control"):
@@ -215,21 +225,25 @@ def _check_control(control: ir.Control, bodies: Bodies) -> None:
     faults = bodies.faults
     with faults.at("body"):
         bodies.body(control.body, "control")
-    bodies.refuse_recursion(control)
     for action in control.actions:
         with faults.at(f"actions.{action.name}"):
-            _unique(action.parameters, lambda item: item.name, faults)
+            _check_parameters(action.parameters, bodies)
             for parameter in action.parameters:
-                if bodies.variables.get(parameter.variable) != parameter.type:
-                    faults.raise_(
-                        parameter.name, f"has no variable {parameter.variable} of type {parameter.type}"
-                    )
                 if parameter.direction is ir.Direction.NONE and not is_scalar(parameter.type):
                     faults.raise_(parameter.name, "is action data; bit, int or bool was expected")
             bodies.body(action.body, "action")
     for table in control.tables:
         with faults.at(f"tables.{table.name}"):
             _check_table(table, bodies)
+
+
+def _check_parameters(parameters: tuple[ir.Parameter, ...], bodies: Bodies) -> None:
+    _unique(parameters, lambda item: item.name, bodies.faults)
+    for parameter in parameters:
+        if bodies.variables.get(parameter.variable) != parameter.type:
+            bodies.faults.raise_(
+                parameter.name, f"has no variable {parameter.variable} of type {parameter.type}"
+            )
 
 
 def _check_table(table: ir.Table, bodies: Bodies) -> None:

@@ -20,11 +20,24 @@ MAX_NESTING = 120
 """Statements and expressions that may stand inside one another; it bounds the interpreter's recursion."""
 
 MAX_CALLS = 24
-"""Actions that may call one another in a row."""
+"""Actions, functions and tables that may call one another in a row."""
 
-_ANYWHERE = (ir.Assign, ir.Reset, ir.If, ir.SetValid, ir.MoveStack)
+_ANYWHERE = (
+    ir.Assign,
+    ir.Reset,
+    ir.If,
+    ir.Switch,
+    ir.Loop,
+    ir.ForRange,
+    ir.Break,
+    ir.Continue,
+    ir.CallRoutine,
+    ir.SetValid,
+    ir.MoveStack,
+)
 _ACTION = (*_ANYWHERE, ir.CallAction, ir.CallFunction, ir.CallMethod, ir.Exit, ir.Return)
 _ALLOWED = {
+    "function": (*_ANYWHERE, ir.Return),
     "parser": (*_ANYWHERE, ir.Extract, ir.ExtractVarbit, ir.Advance, ir.Verify),
     "control": (*_ACTION, ir.ApplyTable, ir.SwitchAction),
     "action": _ACTION,
@@ -63,12 +76,15 @@ class Bodies:
     instances: Mapping[str, ir.ExternInstance]
     actions: dict[str, ir.Action]
     tables: Mapping[str, ir.Table]
+    functions: Mapping[str, ir.Function] = field(default_factory=dict)
     place: str = "control"
+    _loops: int = field(default=0)
     _depth: int = field(default=0)
 
     def body(self, statements: Sequence[ir.Statement], place: str) -> None:
-        """Check statements that stand in a "parser", "control", "action" or "deparser"."""
+        """Check statements that stand in a "parser", "control", "action", "function" or "deparser"."""
         self.place = place
+        self._loops = 0
         self._statements(statements)
 
     def scalar(self, node: ir.Expression) -> None:
@@ -112,9 +128,15 @@ class Bodies:
             if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
                 self._lvalue(argument)
 
-    def refuse_recursion(self, control: ir.Control) -> None:
-        """Raise if an action can call itself, or a table be applied while it is being applied."""
-        calls = {action.name: set(_called(action.body)) for action in control.actions}
+    def refuse_recursion(self) -> None:
+        """Raise if an action, function or table can come to run while it runs."""
+        calls: dict[str, set[str]] = {}
+        routines: list[ir.Action | ir.Function] = [*self.actions.values(), *self.functions.values()]
+        for routine in routines:
+            calls[routine.name] = set(_called(routine.body))
+        for table in self.tables.values():
+            refs = {ref.action for ref in table.actions}
+            calls[f"table {table.name}"] = refs | set(_called((table.keys, table.actions)))
         done: set[str] = set()
         for root in calls:
             path: list[tuple[str, Iterator[str]]] = [(root, iter(sorted(calls[root])))]
@@ -132,7 +154,7 @@ class Bodies:
                     path.append((callee, iter(sorted(calls[callee]))))
                     on_path.add(callee)
                     if len(path) > MAX_CALLS:
-                        self.faults.raise_("actions", f"{root} calls deeper than {MAX_CALLS} actions")
+                        self.faults.raise_("actions", f"{root} calls deeper than {MAX_CALLS} levels")
 
     # Statements
 
@@ -168,6 +190,28 @@ class Bodies:
                     if not allowed.issuperset(case.actions):
                         self.faults.raise_("cases", f"{case.actions} are not all actions of {table}")
                     self._statements(case.body)
+            case ir.Switch(subject, values):
+                self.scalar(subject)
+                for value_case in values:
+                    for number in value_case.values:
+                        self._constant(number, subject.type)
+                    self._statements(value_case.body)
+            case ir.Loop(condition, body, update):
+                self._expect(condition, ir.BOOL)
+                self._turns(body)
+                self._statements(update)
+            case ir.ForRange(variable, low, high, body):
+                kind = self.variables.get(variable)
+                if not isinstance(kind, ir.Bits):
+                    self.faults.raise_("variable", f"{variable} is no variable with a number")
+                self._expect(low, kind)
+                self._expect(high, kind)
+                self._turns(body)
+            case ir.Break() | ir.Continue():
+                if not self._loops:
+                    self.faults.raise_("", "stands outside all loops")
+            case ir.CallRoutine(function, arguments):
+                self._function(function, arguments)
             case ir.CallAction(action, arguments):
                 if action not in self.actions:
                     self.faults.raise_("action", f"{action} is unknown")
@@ -200,6 +244,17 @@ class Bodies:
                 self._expect(error, ir.ERROR)
             case ir.Emit(value):
                 self._emitted(self._type(value))
+
+    def _turns(self, body: Sequence[ir.Statement]) -> None:
+        self._loops += 1
+        self._statements(body)
+        self._loops -= 1
+
+    def _function(self, name: str, arguments: Sequence[ir.Expression]) -> ir.Function:
+        if name not in self.functions:
+            self.faults.raise_("function", f"{name} is unknown")
+        self.arguments(name, self.functions[name].parameters, arguments)
+        return self.functions[name]
 
     def _method(self, instance: str, method: str, arguments: Sequence[ir.Expression]) -> None:
         if instance not in self.instances:
@@ -298,6 +353,11 @@ class Bodies:
             case ir.PacketLength():
                 self._only_in_parser(node)
                 return ir.Bits(32)
+            case ir.Call(name, arguments, _):
+                result = self._function(name, arguments).result
+                if not result:
+                    self.faults.raise_("function", f"{name} returns nothing")
+                return self.variables[result]
             case ir.Unary(op, operand, _):
                 kind = self._type(operand)
                 if (
@@ -405,14 +465,18 @@ def is_scalar(kind: ir.Type) -> bool:
     return isinstance(kind, ir.Bits | ir.Bool | ir.ErrorCode)
 
 
-def _called(body: Sequence[ir.Statement]) -> Iterator[str]:
-    for statement in body:
-        match statement:
-            case ir.CallAction(action, _):
-                yield action
-            case ir.If(_, then, otherwise):
-                yield from _called(then)
-                yield from _called(otherwise)
-            case ir.SwitchAction(_, cases):
-                for case in cases:
-                    yield from _called(case.body)
+def _called(node: object) -> Iterator[str]:
+    """Return the names of the actions and functions that a piece of the program calls, and "table NAME"."""
+    pending = [node]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, tuple):
+            pending.extend(item)
+            continue
+        match item:
+            case ir.CallAction(name, _) | ir.CallRoutine(name, _) | ir.Call(name, _, _):
+                yield name
+            case ir.ApplyTable(name) | ir.TableApply(name, _, _) | ir.SwitchAction(name, _):
+                yield f"table {name}"
+        for name in getattr(item, "__dataclass_fields__", ()):
+            pending.append(getattr(item, name))

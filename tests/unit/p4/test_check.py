@@ -81,7 +81,7 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
             "switch (t.apply().action_run) { default: { } a: { } }",
             "default must be the last case",
         ),
-        (TABLE + "}", "switch (m.mark) { 1: { } }", "not supported by nicemu yet: switch over bit<16>"),
+        (TABLE + "}", "switch (m.mark) { 1: { } 0x1: { } }", "switch has two cases for this value"),
         (TABLE + "default_action = a(); }", "", "action a takes 1 arguments; 0 are given"),
         (TABLE + "default_action = a(m.mark); }", "", "action data must be known at compile time"),
         (TABLE + "default_action = b; }", "", "unknown action b"),

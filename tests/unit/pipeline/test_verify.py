@@ -59,7 +59,7 @@ def test_an_action_cannot_call_itself_through_another(hand: SimpleNamespace) -> 
 
 def test_a_table_cannot_be_applied_inside_its_own_key(hand: SimpleNamespace) -> None:
     key = ir.Key("again", ir.TableApply("C.forward"), ir.MatchKind.EXACT)
-    with pytest.raises(ControlError, match=r"C\.forward cannot be applied here"):
+    with pytest.raises(ControlError, match=r"table C\.forward calls itself"):
         verify(hand.program(tables=(hand.table(keys=(key,)),)))
 
 

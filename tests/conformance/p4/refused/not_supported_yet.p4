@@ -4,7 +4,6 @@
 #include <nicemu.p4>
 
 header h_t { bit<8> a; }
-bit<8> twice(in bit<8> x) { return x + x; }
 extern Register<T> { Register(bit<32> size); T read(in bit<32> index); }
 struct headers_t { h_t h; }
 struct m_t { list<bit<8>> few; bit<8> a; }
@@ -18,8 +17,6 @@ control C(inout headers_t headers, inout m_t m, inout nic_metadata_t nic) {
     Inner() inner;
     table t { key = { m.a: exact; } actions = { NoAction; } idle_timeout = true; }
     apply {
-        for (bit<8> i in 0 .. 3) { m.a = i; }
-        switch (m.a) { 1: { } }
         inner.apply(m);
     }
 }

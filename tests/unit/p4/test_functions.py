@@ -1,0 +1,198 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4-16, "Function declarations", "Calling convention", loops and `switch` over values: compiled and run."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+FRAME = bytes.fromhex("07123480")
+
+
+def number_after(p4: SimpleNamespace, apply: str, **parts: str) -> int:
+    """Return headers.tag.number as it leaves the pipeline; it comes as 0x1234, kind as 7."""
+    verdict = p4.run(FRAME, apply, **parts)
+    assert not verdict.drop_reason
+    return int.from_bytes(verdict.frame[1:3], "big")
+
+
+@pytest.mark.parametrize(
+    ("top", "expression", "expected"),
+    [
+        ("bit<16> twice(in bit<16> x) { return x + x; }", "twice(3)", 6),
+        ("bit<16> twice(in bit<16> x) { return x + x; }", "twice(twice(3)) + twice(1)", 14),
+        (
+            "bit<16> f(in bit<16> x) { if (x > 2) { return 1; } return 2; }",
+            "f(3) ++ 16w0 == 65536 ? 16w5 : 6",
+            5,
+        ),
+        ("bit<16> f(in bit<16> x) { if (x > 2) return 1; else return 2; }", "f(1)", 2),
+        ("T same<T>(in T x) { return x; }", "same(16w9)", 9),
+        ("T same<T>(in T x) { T y = x; return y; }", "(same<bit<16>>(2)) + (bit<16>) same(8w3)", 5),
+        ("bit<16> f(in bit<16> a, in bit<16> b = 4) { return a - b; }", "f(5)", 1),
+        ("bit<16> f(in bit<16> a, in bit<16> b = 4) { return a - b; }", "f(b = 2, a = 9)", 7),
+        ("bit<16> g(in bit<16> x) { return x + 1; } bit<16> f(in bit<16> x) { return g(g(x)); }", "f(1)", 3),
+        ("pair_t f() { return { 3, 4 }; } ", "f().b", 4),
+        ("tag_t f(in tag_t t) { tag_t u = t; u.number = 8; return u; }", "f(headers.tag).number", 8),
+    ],
+)
+def test_a_function_returns_a_value(p4: SimpleNamespace, top: str, expression: str, expected: int) -> None:
+    types = "struct pair_t { bit<16> a; bit<16> b; }"
+    assert number_after(p4, f"headers.tag.number = {expression};", top=top, types=types) == expected
+
+
+@pytest.mark.parametrize(
+    ("top", "apply", "expected"),
+    [
+        ("void set(out bit<16> x) { x = 5; }", "set(headers.tag.number);", 5),
+        ("void f(out bit<16> x) { x = x + 1; }", "f(headers.tag.number);", 1),
+        (
+            "bit<16> next(inout bit<16> x) { x = x + 1; return x; }",
+            "bit<16> n = 0; headers.tag.number = (next(n) << 8) | next(n);",
+            0x0102,
+        ),
+        (
+            "bit<16> next(inout bit<16> x) { x = x + 1; return x; }",
+            "bit<16> n = 0; bool b = false && next(n) == 1; b = true || next(n) == 1; headers.tag.number"
+            " = n;",
+            0,
+        ),
+        (
+            "bit<16> next(inout bit<16> x) { x = x + 1; return x; }",
+            "bit<16> n = 3; headers.tag.number = n + next(n) + n;",
+            11,
+        ),
+        (
+            "void f(inout bit<16> a, inout bit<16> b) { a = 1; b = 2; }",
+            "f(m.mark, m.mark); headers.tag.number = m.mark;",
+            2,
+        ),
+        (
+            "void f(out bit<16> a, in bit<16> b) { a = 0; a = b; }",
+            "f(headers.tag.number, headers.tag.number);",
+            0x1234,
+        ),
+        ("void f(out bit<16> a, out bit<8> b) { a = 7; b = 1; }", "f(headers.tag.number, _);", 7),
+        ("void f(inout headers_t h) { h.tag.number = 2; return; h.tag.number = 3; }", "f(headers);", 2),
+    ],
+)
+def test_arguments_are_copied_in_and_out_from_left_to_right(
+    p4: SimpleNamespace, top: str, apply: str, expected: int
+) -> None:
+    assert number_after(p4, apply, top=top) == expected
+
+
+def test_functions_are_called_in_parsers_keys_and_actions(p4: SimpleNamespace) -> None:
+    states = """state start { packet.extract(headers.tag); m.mark = add(headers.tag.number, 1);
+        transition select(add(m.mark, 1)) { 0x1236: accept; default: reject; } }"""
+    parts = """action a(bit<16> n) { headers.tag.number = add(m.mark, n); }
+        table t { key = { add(m.mark, 1): exact @name("k"); } actions = { a; }
+        const entries = { 0x1236: a(n = 2); } }"""
+    top = "bit<16> add(in bit<16> a, in bit<16> b) { return a + b; }"
+    assert number_after(p4, "t.apply();", states=states, parts=parts, top=top) == 0x1237
+
+
+@pytest.mark.parametrize(
+    ("apply", "expected"),
+    [
+        ("bit<16> s = 0; for (bit<16> i = 1; i <= 4; i += 1) { s += i; } headers.tag.number = s;", 10),
+        ("bit<16> s = 0; for (bit<16> i in 1 .. 4) s += i; headers.tag.number = s;", 10),
+        ("bit<16> s = 0; for (bit<8> i in 250 .. 255) { s += 1; } headers.tag.number = s;", 6),
+        ("bit<16> s = 0; for (bit<8> i in 9 .. 3) { s += 1; } headers.tag.number = s;", 0),
+        ("bit<16> s = 0; for (int<8> i in -2 .. 2) { s += 1; } headers.tag.number = s;", 5),
+        (
+            "bit<16> s = 0; for (bit<16> i in 1 .. 9) { if (i == 3) break; s += i; } headers.tag.number = s;",
+            3,
+        ),
+        (
+            "bit<16> s = 0; for (bit<16> i = 0; i < 4; i += 1) { if (i == 1) { continue; } s += i; }"
+            " headers.tag.number = s;",
+            5,
+        ),
+        (
+            "bit<16> s = 0; for (bit<16> i in 1 .. 3) { for (bit<16> j in 1 .. 3) { if (j > i) break; s"
+            " += 1; } }"
+            " headers.tag.number = s;",
+            6,
+        ),
+        ("headers.tag.number = 1; for (bit<16> i in 1 .. 3) { headers.tag.number = i; return; }", 1),
+        (
+            "bit<16> n = 3; bit<16> s = 0; for (bit<16> i in 1 .. n) { n = 9; s += 1; }"
+            " headers.tag.number = s;",
+            3,
+        ),
+    ],
+)
+def test_loops_turn_as_often_as_they_say(p4: SimpleNamespace, apply: str, expected: int) -> None:
+    assert number_after(p4, apply) == expected
+
+
+def test_a_loop_over_a_stack_sees_copies_of_its_headers(p4: SimpleNamespace) -> None:
+    apply = """tag_t[3] stack; stack[1].setValid(); stack[1].number = 5; bit<16> s = 0;
+    for (tag_t t in stack) { if (t.isValid()) { s += t.number; stack[2] = t; } } headers.tag.number = s;"""
+    assert number_after(p4, apply) == 5
+
+
+def test_a_loop_without_end_drops_the_packet(p4: SimpleNamespace) -> None:
+    verdict = p4.run(FRAME, "for (; true; ) { headers.tag.number += 1; }")
+    assert verdict.drop_reason == "pipeline.too_many_turns"
+
+
+def test_calls_without_end_in_sight_drop_the_packet(p4: SimpleNamespace) -> None:
+    """Twenty functions that call one another twice are a million calls."""
+    top = "void f0(inout bit<16> x) { x = x + 1; }" + "".join(
+        f"void f{n}(inout bit<16> x) {{ f{n - 1}(x); f{n - 1}(x); }}" for n in range(1, 21)
+    )
+    assert p4.run(FRAME, "f20(m.mark);", top=top).drop_reason == "pipeline.too_many_turns"
+
+
+@pytest.mark.parametrize(
+    ("apply", "expected"),
+    [
+        ("switch (headers.tag.kind) { 6: { headers.tag.number = 1; } 7: { headers.tag.number = 2; } }", 2),
+        (
+            "switch (headers.tag.kind) { 6: 7: { headers.tag.number = 1; } default: { headers.tag.number"
+            " = 3; } }",
+            1,
+        ),
+        ("switch (headers.tag.kind) { 1: { } default: { headers.tag.number = 3; } }", 3),
+        ("switch (headers.tag.kind) { 1: { headers.tag.number = 3; } }", 0x1234),
+        ("switch (Kind.B) { Kind.A: { } Kind.B: { headers.tag.number = 4; } }", 4),
+        ("switch (m.flag) { true: { } false: { headers.tag.number = 5; } }", 5),
+    ],
+)
+def test_switch_runs_the_case_of_the_value(p4: SimpleNamespace, apply: str, expected: int) -> None:
+    assert number_after(p4, apply, top="enum Kind { A, B }") == expected
+
+
+@pytest.mark.parametrize(
+    ("top", "apply", "words"),
+    [
+        ("bit<8> f() { }", "", "function f can end without returning bit<8>"),
+        ("bit<8> f(in bit<8> x) { if (x == 1) { return 1; } }", "", "can end without returning bit<8>"),
+        ("bit<8> f() { return; }", "", "bit<8> is to be returned here"),
+        ("void f() { return 1; }", "", "nothing here returns a value"),
+        ("bit<8> f() { return 16w1; }", "", "the value that is returned is bit<16>; bit<8> was expected"),
+        ("bit<8> f(in bit<8> x) { return f(x); }", "bit<8> y = f(1);", "calls itself"),
+        ("void f() { exit; }", "", "exit cannot stand in a function"),
+        ("void f(in bit<8> x) { x = 1; }", "", "read-only (an in parameter)"),
+        ("void f(out bit<8> x = 3) { x = 1; }", "", "out parameter x has a default value"),
+        ("void f(in bit<8> x) { }", "f();", "f takes 1 arguments; 0 are given"),
+        ("void f(in bit<8> x) { }", "f(y = 1);", "f has no parameter y"),
+        ("void f(in bit<8> x) { }", "f(x = 1, x = 2);", "argument x is given twice"),
+        ("void f(in bit<8> x, in bit<8> y) { }", "f(y = 2);", "argument x of f is missing"),
+        ("void f(in bit<8> x) { }", "f(_);", "'_' stands for out parameters; x is none"),
+        ("void f(out bit<8> x) { x = 1; }", "f(3);", "f writes to something that is no variable"),
+        ("T f<T>() { T x; return x; }", "bit<8> y = f();", "cannot tell what type f returns"),
+        ("void f() { }", "bit<8> y = f();", "the value of y is void; bit<8> was expected"),
+        ("", "break;", "there is no loop around this"),
+        ("", "for (bit<8> i in 1 .. 3) { } m.mark = (bit<16>) i;", "unknown name i"),
+        ("", "for (bool i in false .. true) { }", "i is bool; bit<N> or int<N> was expected"),
+        ("", "for (bit<8> i in m.mark) { }", "for goes through ranges and header stacks; this is bit<16>"),
+        ("", "for (bit<8> i = 0; i; i += 1) { }", "the condition of for is bit<8>"),
+        ("", "switch (m.mark) { m.mark: { } }", "a label of switch must be known at compile time"),
+    ],
+)
+def test_a_wrong_function_or_loop_is_refused(p4: SimpleNamespace, top: str, apply: str, words: str) -> None:
+    assert words in p4.refusal(apply, top=top)
