@@ -15,18 +15,25 @@ from . import syntax
 from .check_tables import TableChecker
 from .check_types import Declared
 from .diagnostics import Location
+from .syntax_copy import fresh
 from .types import (
+    TEXT,
     UNKNOWN,
     ActionSymbol,
     BlockSymbol,
     BlockType,
     CompositeType,
+    ConstantSymbol,
+    EnumType,
     ExternType,
     FunctionSymbol,
+    Instance,
     PackageSymbol,
     ParameterSymbol,
+    Scope,
     TableSymbol,
     Type,
+    TypeSymbol,
     same,
     substituted,
     unify,
@@ -135,19 +142,48 @@ class Checker(TableChecker):
     def _block(self, node: syntax.BlockDeclaration) -> None:
         with self.inner_scope():
             self.declare_type_variables(node.type_parameters)
-            symbol = BlockSymbol(node.name, node, self.parameters_of(node.parameters))
+            symbol = BlockSymbol(
+                node.name, node, self.parameters_of(node.parameters), scope=self.scope.parent
+            )
+            symbol.constructor = self.parameters_of(node.constructor_parameters)
             if not node.is_type:
-                if node.type_parameters or node.constructor_parameters:
-                    self.reporter.unsupported(node.at, f"a {node.kind} with type or constructor parameters")
+                for item, written in zip(symbol.constructor, node.constructor_parameters, strict=True):
+                    self.declare(item.name, _stand_in(item), written.at)
                 self._blocks.append(symbol)
                 self.block = symbol
-                self._block_body(symbol)
+                self._block_body(symbol, not node.type_parameters)
                 self.block = None
         self.declare(node.name, symbol, node.at)
 
-    def _block_body(self, block: BlockSymbol) -> None:
+    def made_of(
+        self,
+        symbol: BlockSymbol,
+        types: Sequence[Type],
+        arguments: Sequence[ConstantSymbol | Instance],
+        name: str,
+        top: bool = False,
+    ) -> BlockSymbol:
+        """Return the instance `name` of a block, checked for its type arguments and constructor arguments.
+
+        At the `top` its parameters are the architecture's.
+        """
+        outer = self.scope, self.block, self.place, self.routine_body, self.loops
+        node = fresh(symbol.declaration)
+        self.scope, self.routine_body, self.loops = Scope(symbol.scope), None, 0
+        for parameter, kind in zip(node.type_parameters, types, strict=False):
+            self.scope.names[parameter] = TypeSymbol(parameter, kind)
+        for given in zip(symbol.constructor, arguments, strict=False):
+            self.scope.names[given[0].name] = given[1]
+        made = BlockSymbol(name, node, self.parameters_of(node.parameters), used=True)
+        self.block = made
+        self._block_body(made, top)
+        self.scope, self.block, self.place, self.routine_body, self.loops = outer
+        symbol.used = True
+        return made
+
+    def _block_body(self, block: BlockSymbol, top: bool) -> None:
         node = block.declaration
-        places = iter(_PLACES)
+        places = iter(_PLACES if top else ())
         deparser = False
         for parameter, written in zip(block.parameters, node.parameters, strict=True):
             packet = isinstance(parameter.type, ExternType)
@@ -156,7 +192,7 @@ class Checker(TableChecker):
             variable = self.place_of(
                 parameter.name, parameter.type, writable, f"an {parameter.direction} parameter"
             )
-            if not packet:
+            if not packet and top:
                 block.variables.pop()
                 variable.place = next(places, variable.place)
             parameter.variable = variable
@@ -197,11 +233,15 @@ class Checker(TableChecker):
     def _instantiation(self, node: syntax.Instantiation) -> None:
         if node.members is not None:
             self.reporter.unsupported(node.at, "abstract methods")
-        if node.names is not None:
-            self.reporter.unsupported(node.at, "arguments by name", "give them in order")
-            return
         symbol = self.find(node.type_ref.name, node.type_ref.at, "package or extern")
         if symbol is None:
+            return
+        if isinstance(symbol, BlockSymbol):
+            types = [self.resolve(ref) for ref in node.type_ref.arguments]
+            made = self.block_of(node, symbol, types, symbol.name, top=True)
+            if made is not None:
+                made.constructor = []
+                self.declare(node.name, made, node.at)
             return
         if not isinstance(symbol, PackageSymbol):
             self.reporter.unsupported(
@@ -213,6 +253,7 @@ class Checker(TableChecker):
             return
         if node.name != "main":
             self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
+        self.arrange(node, symbol.parameters, symbol.name)
         if len(node.arguments) != len(symbol.parameters):
             self.reporter.error(
                 node.at,
@@ -232,6 +273,8 @@ class Checker(TableChecker):
         name = ""
         if isinstance(node, syntax.Call):
             name = node.constructed.name if node.constructed else getattr(node.callee, "name", "")
+        elif isinstance(node, syntax.NameRef):
+            name = node.name
         if not name:
             self.reporter.error(node.at, f"{parameter.name} must be a block", "write Name()")
             return None
@@ -241,8 +284,12 @@ class Checker(TableChecker):
         if not isinstance(block, BlockSymbol) or block.declaration.is_type:
             self.reporter.error(node.at, f"{name} is no parser or control with a body")
             return None
-        if isinstance(node, syntax.Call) and node.arguments:
-            self.reporter.unsupported(node.at, "constructor arguments of blocks")
+        if isinstance(node, syntax.Call):
+            refs = node.constructed.arguments if node.constructed else node.type_arguments
+            made = self.block_of(node, block, [self.resolve(ref) for ref in refs], block.name, top=True)
+            if made is None:
+                return None
+            block = made
         block.used = True
         if isinstance(parameter.type, BlockType):
             self._fits(node.at, block, parameter.type, bindings)
@@ -307,6 +354,16 @@ class Checker(TableChecker):
                 return 0
             return number
         return 0
+
+
+def _stand_in(parameter: ParameterSymbol) -> ConstantSymbol | Instance:
+    """Return what a constructor's parameter is while a block is checked for itself: some constant."""
+    if isinstance(parameter.type, ExternType):
+        return Instance(parameter.name, parameter.type)
+    value: int | str = "" if parameter.type == TEXT else 1
+    if isinstance(parameter.type, EnumType):
+        value = min(parameter.type.members.values(), default=0)
+    return ConstantSymbol(parameter.name, parameter.type, value)
 
 
 def _control_name(node: syntax.Declaration, block: str) -> str:

@@ -20,8 +20,11 @@ from .types import (
     UNKNOWN,
     ActionSymbol,
     ApplyResult,
+    BlockInstance,
     BlockSymbol,
+    BlockType,
     CompositeType,
+    ConstantSymbol,
     ExternType,
     FunctionSymbol,
     Instance,
@@ -50,7 +53,10 @@ _PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
 
 
 class CallChecker(ExpressionChecker):
-    """Calls of actions, tables, headers, packets and externs."""
+    """Calls of actions, tables, blocks, headers, packets and externs; `block` is the one being checked."""
+
+    block: BlockSymbol | None = None
+    branches = 0
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
@@ -119,12 +125,102 @@ class CallChecker(ExpressionChecker):
             return self._call_method(node, callee, symbol, symbol.type)
         if isinstance(symbol, Variable) and isinstance(symbol.type, ExternType):
             return self._call_method(node, callee, None, symbol.type)
+        if isinstance(symbol, BlockInstance):
+            return self._apply_block(node, callee, symbol.block)
         if isinstance(symbol, BlockSymbol):
-            self.reporter.unsupported(
-                node.at, f"applying {symbol.declaration.kind} {symbol.name} inside another"
-            )
-            return UNKNOWN
+            return self._apply_type(node, callee, symbol, [])
+        if isinstance(callee.base, syntax.TypeName):
+            kind = self.resolve(callee.base.ref)
+            if isinstance(kind, BlockType):
+                return self._apply_type(node, callee, kind.symbol, list(kind.arguments))
         return self._call_header(node, callee)
+
+    def _apply_type(
+        self, node: syntax.Call, callee: syntax.MemberRef, symbol: BlockSymbol, types: list[Type]
+    ) -> Type:
+        """Check an application of a block by its type's name: of the one instance of that name."""
+        variables = symbol.declaration.type_parameters
+        if not types and variables:
+            bindings: dict[str, Type] = {}
+            for argument, parameter in zip(node.arguments, symbol.parameters, strict=False):
+                unify(parameter.type, self.expression(argument), bindings)
+            types = [bindings.get(name, UNKNOWN) for name in variables]
+        assert isinstance(self.block, BlockSymbol)
+        name = f"{self.block.name}.{symbol.name}"
+        if variables:
+            name += f"<{', '.join(getattr(kind, 'name', str(kind)) for kind in types)}>"
+        if name not in self.block.blocks:
+            empty = syntax.Call(at=node.at, callee=None, arguments=[])
+            made = self.block_of(empty, symbol, types, name)
+            if made is None:
+                return UNKNOWN
+            self.block.blocks[name] = made
+        return self._apply_block(node, callee, self.block.blocks[name])
+
+    def _apply_block(self, node: syntax.Call, callee: syntax.MemberRef, block: BlockSymbol) -> Type:
+        kind = block.declaration.kind
+        if callee.name != "apply":
+            hint = did_you_mean(callee.name, ["apply"])
+            self.reporter.error(callee.name_at, f"a {kind} has no method {callee.name}", hint)
+            return UNKNOWN
+        if self.place != kind:
+            self.reporter.error(node.at, f"a {kind} cannot be applied in {_a(self.place)}")
+        elif kind == "parser" and self.branches:
+            self.reporter.unsupported(node.at, "applying a parser inside if", "use a state of its own")
+        self.arrange(node, block.parameters, block.name)
+        self.arguments(node.arguments, block.parameters, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
+        node.symbol = Meaning("block", block.name, block)
+        return NOTHING
+
+    def block_of(
+        self,
+        node: syntax.Call | syntax.Instantiation,
+        symbol: BlockSymbol,
+        types: Sequence[Type],
+        name: str,
+        top: bool = False,
+    ) -> BlockSymbol | None:
+        """Return the instance `name` of a block, None where its arguments are wrong."""
+        kind, wanted = symbol.declaration, len(symbol.declaration.type_parameters)
+        if kind.is_type:
+            self.reporter.error(node.at, f"{symbol.name} is only the type of a {kind.kind}")
+            return None
+        if len(types) != wanted:
+            self.reporter.error(
+                node.at, f"{symbol.name} takes {wanted} type arguments; {len(types)} are given"
+            )
+            return None
+        self.arrange(node, symbol.constructor, symbol.name)
+        if len(node.arguments) != len(symbol.constructor):
+            given, needed = len(node.arguments), len(symbol.constructor)
+            self.reporter.error(node.at, f"{symbol.name} takes {needed} arguments; {given} are given")
+            return None
+        bindings = dict(zip(kind.type_parameters, types, strict=True))
+        arguments: list[ConstantSymbol | Instance] = []
+        for argument, parameter in zip(node.arguments, symbol.constructor, strict=True):
+            found = self.scope.find(argument.name) if isinstance(argument, syntax.NameRef) else None
+            if isinstance(found, Instance) and isinstance(parameter.type, ExternType):
+                arguments.append(found)
+                continue
+            expected = substituted(parameter.type, bindings)
+            value = self.constant(argument, expected, f"argument {parameter.name}")
+            if value is None:
+                return None
+            arguments.append(ConstantSymbol(parameter.name, expected, value))
+        if top and not arguments and not types:
+            return symbol
+        return self.made_of(symbol, types, arguments, name, top)
+
+    def made_of(
+        self,
+        symbol: BlockSymbol,
+        types: Sequence[Type],
+        arguments: Sequence[ConstantSymbol | Instance],
+        name: str,
+        top: bool = False,
+    ) -> BlockSymbol:
+        """Return an instance of a block; the subclass that knows blocks does it."""
+        raise NotImplementedError
 
     def _apply(self, node: syntax.Call, callee: syntax.MemberRef, table: TableSymbol) -> Type:
         if callee.name != "apply":
@@ -215,7 +311,7 @@ class CallChecker(ExpressionChecker):
 
     def _check_packet_call(self, node: syntax.Call, name: str, types: tuple[Type, ...]) -> None:
         kind = types[0] if types else UNKNOWN
-        if kind == UNKNOWN:
+        if isinstance(kind, UnknownType | TypeVariable):
             return
         if name == "extract":
             if not isinstance(kind, CompositeType) or not kind.header:
@@ -371,3 +467,11 @@ def _emittable(kind: Type) -> bool:
 
 def _is_header(kind: Type) -> bool:
     return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
+
+
+def given_name(node: syntax.Declaration) -> str:
+    """Return the control plane's name of a declaration, without its blocks': its @name, or its own."""
+    for annotation in node.annotations:
+        if annotation.name == "name" and annotation.tokens:
+            return annotation.tokens[0].strip('"').lstrip(".")
+    return node.name

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from nicemu.pipeline import OBJECTS, ir
 
 from . import syntax
-from .check_calls import CallChecker
+from .check_calls import CallChecker, given_name
 from .check_types import is_storable
 from .diagnostics import did_you_mean
 from .syntax_copy import fresh
@@ -20,7 +20,9 @@ from .types import (
     NOTHING,
     UNKNOWN,
     ActionRun,
+    BlockInstance,
     BlockSymbol,
+    BlockType,
     CompositeType,
     ConstantSymbol,
     EnumType,
@@ -44,7 +46,6 @@ from .types import (
 class StatementChecker(CallChecker):
     """Bodies of actions, states and blocks; `block` is the one being checked."""
 
-    block: BlockSymbol | None = None
     routine_body: Routine | None = None
     loops = 0
 
@@ -93,10 +94,12 @@ class StatementChecker(CallChecker):
                     self.reporter.warning(node.at, "the value of this call is not used")
             case syntax.IfStatement():
                 self.condition(node.condition, "the condition of if")
+                self.branches += 1
                 for branch in (node.then, node.otherwise):
                     if branch is not None:
                         with self.inner_scope():
                             self._statement(branch)
+                self.branches -= 1
             case syntax.SwitchStatement():
                 self._switch(node)
             case syntax.ForStatement():
@@ -302,8 +305,11 @@ class StatementChecker(CallChecker):
         return variable
 
     def instance(self, node: syntax.Instantiation) -> None:
-        """Check an extern object and declare it."""
+        """Check an extern object, parser or control, and declare it."""
         kind = self.resolve(node.type_ref)
+        if isinstance(kind, BlockType):
+            self._block_instance(node, kind)
+            return
         if node.names is not None:
             self.reporter.unsupported(node.at, "arguments by name", "give them in order")
         if node.members is not None:
@@ -322,6 +328,18 @@ class StatementChecker(CallChecker):
         self.declare(node.name, made, node.at)
         if self.block is not None:
             self.block.instances.append(made)
+
+    def _block_instance(self, node: syntax.Instantiation, kind: BlockType) -> None:
+        assert isinstance(self.block, BlockSymbol)
+        name = f"{self.block.name}.{given_name(node)}"
+        wanted = self.block.declaration.kind
+        if kind.symbol.declaration.kind != wanted:
+            self.reporter.error(node.at, f"{kind} cannot stand in a {wanted}")
+            return
+        made = self.block_of(node, kind.symbol, kind.arguments, name)
+        if made is not None:
+            self.block.blocks[name] = made
+            self.declare(node.name, BlockInstance(name, made), node.at)
 
     def _check_constructor(self, node: syntax.Instantiation, kind: ExternType) -> None:
         declaration = kind.symbol.declaration

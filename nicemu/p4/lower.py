@@ -17,6 +17,7 @@ from .types import (
     ApplyResult,
     BlockSymbol,
     CompositeType,
+    ExternType,
     Instance,
     Meaning,
     ParameterSymbol,
@@ -55,9 +56,14 @@ class _Lowering:
             self._types.of(kind)
         parser, control, deparser = checked.parser, checked.control, checked.deparser
         lowered_parser = self._parser(parser)
-        tables = tuple(self._table(table) for table in control.tables)
         body = (*self._locals(control), *self._body(control.declaration.body))
-        actions = [self._action(action) for action in control.actions]
+        for inner in _inner(control):
+            given = self._parameters(inner.parameters)
+            inside = (*self._locals(inner), *self._body(inner.declaration.body))
+            self._functions.append(ir.Function(inner.name, given, inside, is_control=True))
+        controls = [control, *_inner(control)]
+        tables = tuple(self._table(table) for block in controls for table in block.tables)
+        actions = [self._action(action) for block in controls for action in block.actions]
         done: set[str] = set()
         while len(done) < len(self._used):
             for action in list(self._used.values()):
@@ -67,7 +73,7 @@ class _Lowering:
         emits = (*self._locals(deparser), *self._body(deparser.declaration.body))
         self._lower_routines()
         variables = tuple(self._variables())
-        externs = tuple(self._extern(item) for item in control.instances)
+        externs = tuple(self._extern(item) for block in controls for item in block.instances)
         layouts = self._types.layouts
         return Program(
             name=name,
@@ -87,7 +93,8 @@ class _Lowering:
     # Declarations
 
     def _variables(self) -> Iterator[ir.Variable]:
-        blocks = (self._checked.parser, self._checked.control, self._checked.deparser)
+        tops = (self._checked.parser, self._checked.control, self._checked.deparser)
+        blocks = [block for top in tops for block in (top, *_inner(top))]
         for parameter in self._checked.control.parameters:
             assert parameter.variable is not None
             yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
@@ -159,21 +166,56 @@ class _Lowering:
         return action.name
 
     def _parser(self, block: BlockSymbol) -> ir.Parser:
-        states = []
+        return ir.Parser(block.name, tuple(self._states(block, "", ir.ACCEPT)), tuple(self._locals(block)))
+
+    def _states(self, block: BlockSymbol, prefix: str, accept: str) -> Iterator[ir.State]:
+        """Lower the states of a parser, with `prefix` before their names; `accept` is where it ends."""
+
+        def target(name: str) -> str:
+            return accept if name == ir.ACCEPT else name if name == ir.REJECT else prefix + name
+
         for node in block.declaration.states or []:
             transition: ir.Transition
             if node.keys is None:
-                transition = ir.Goto(node.goto)
+                transition = ir.Goto(target(node.goto))
             else:
                 transition = ir.Select(
                     tuple(self._value(key) for key in node.keys),
                     tuple(
-                        ir.SelectCase(tuple(item.value for item in case.keysets), case.state)
+                        ir.SelectCase(tuple(item.value for item in case.keysets), target(case.state))
                         for case in node.cases
                     ),
                 )
-            states.append(ir.State(node.name, tuple(self._statements(node.body)), transition))
-        return ir.Parser(block.name, tuple(states), tuple(self._locals(block)))
+            name = prefix + node.name
+            body: list[ir.Statement] = []
+            for count, statement in enumerate(_flat(node.body)):
+                inner = _applied(statement)
+                if inner is None:
+                    body += self._statement(statement)
+                    continue
+                assert isinstance(statement, syntax.CallStatement)
+                inside, behind = f"{prefix}{node.name}.{count}.", f"{prefix}{node.name}.{count}"
+                given = [self._argument(argument) for argument in statement.call.arguments]
+                start = ir.Goto(f"{inside}start")
+                yield ir.State(name, (*body, *self._passed(inner, given), *self._locals(inner)), start)
+                yield from self._states(inner, inside, behind)
+                name, body = behind, list(self._passed_back(inner, given))
+            yield ir.State(name, tuple(body), transition)
+
+    def _passed(self, block: BlockSymbol, given: Sequence[ir.Expression]) -> Iterator[ir.Statement]:
+        """Copy the arguments of a parser inside another in."""
+        for parameter, argument in zip(block.parameters, given, strict=True):
+            if isinstance(parameter.type, ExternType) or parameter.variable is None:
+                continue
+            if parameter.direction == "out":
+                yield ir.Reset(parameter.variable.place)
+            else:
+                yield ir.Assign(ir.Name(parameter.variable.place, argument.type), argument)
+
+    def _passed_back(self, block: BlockSymbol, given: Sequence[ir.Expression]) -> Iterator[ir.Statement]:
+        for parameter, argument in zip(block.parameters, given, strict=True):
+            if parameter.direction in ("out", "inout") and parameter.variable is not None:
+                yield ir.Assign(argument, ir.Name(parameter.variable.place, argument.type))
 
     # Tables
 
@@ -335,6 +377,8 @@ class _Lowering:
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
         match meaning.kind, meaning.name:
+            case "block", name:
+                yield ir.CallRoutine(name, arguments)
             case "routine", _:
                 yield ir.CallRoutine(self._routine(meaning.subject), arguments)
             case "apply", table:
@@ -363,6 +407,8 @@ class _Lowering:
 
     def _argument(self, node: syntax.Expression) -> ir.Expression:
         """Return an argument; for `_` a variable that nothing reads."""
+        if isinstance(node.type, ExternType):  # the packet, which has no place
+            return ir.Zero(ir.BOOL)
         if isinstance(node, syntax.AnySet):
             return self._extra(self._types.of(node.type), "nowhere")
         return self._value(node)
@@ -441,3 +487,25 @@ def _key_id(key: syntax.KeyElement) -> int:
         if annotation.name == "id" and annotation.tokens and annotation.tokens[0].isdecimal():
             return int(annotation.tokens[0])
     return 0
+
+
+def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:
+    """Yield the instances inside a block, and those inside these."""
+    for inner in block.blocks.values():
+        yield inner
+        yield from _inner(inner)
+
+
+def _flat(nodes: Sequence[syntax.Statement]) -> Iterator[syntax.Statement]:
+    """Yield statements, those of blocks one by one."""
+    for node in nodes:
+        if isinstance(node, syntax.Block):
+            yield from _flat(node.statements)
+        else:
+            yield node
+
+
+def _applied(node: syntax.Statement) -> BlockSymbol | None:
+    """Return the parser that a statement applies, if it does."""
+    meaning = node.call.symbol if isinstance(node, syntax.CallStatement) else None
+    return meaning.subject if isinstance(meaning, Meaning) and meaning.kind == "block" else None

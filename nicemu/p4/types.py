@@ -375,7 +375,11 @@ class FunctionSymbol:
 
 @dataclass(slots=True, eq=False)
 class BlockSymbol:
-    """A parser, a control, or the type of one."""
+    """A parser, a control, or the type of one; or an instance of one, then by its full name.
+
+    `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
+    is the one around its declaration.
+    """
 
     name: str
     declaration: syntax.BlockDeclaration
@@ -384,7 +388,18 @@ class BlockSymbol:
     actions: list[ActionSymbol] = field(default_factory=list)
     tables: list[TableSymbol] = field(default_factory=list)
     instances: list[Instance] = field(default_factory=list)
+    blocks: dict[str, BlockSymbol] = field(default_factory=dict)
+    constructor: list[ParameterSymbol] = field(default_factory=list)
+    scope: Scope | None = None
     used: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class BlockInstance:
+    """The name of an instance of a parser or control."""
+
+    name: str
+    block: BlockSymbol
 
 
 @dataclass(slots=True, eq=False)
@@ -409,14 +424,15 @@ Symbol: TypeAlias = (
     | RoutineSymbol
     | ExternSymbol
     | BlockSymbol
+    | BlockInstance
     | PackageSymbol
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a call does. `kind` is valid, set_valid, set_invalid, move_stack, size, apply, action, routine,
-    function (of the architecture), method or packet.
+    """What a call does. `kind` is valid, set_valid, set_invalid, move_stack, size, apply, block, action,
+    routine, function (of the architecture), method or packet.
     """
 
     kind: str

@@ -312,12 +312,16 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A function of the program; `result` is the variable that holds what it returns, "" for none."""
+    """A function of the program; `result` is the variable that holds what it returns, "" for none.
+
+    An instance of a control inside another is one too: then `is_control`, and it may apply tables.
+    """
 
     name: str
     parameters: tuple[Parameter, ...]
     body: tuple[Statement, ...]
     result: str = ""
+    is_control: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,7 +78,7 @@ def verify(program: ir.Program) -> None:
             _check_parameters(function.parameters, bodies)
             if function.result and function.result not in bodies.variables:
                 faults.raise_("result", f"has no variable {function.result}")
-            bodies.body(function.body, "function")
+            bodies.body(function.body, "control" if function.is_control else "function")
     bodies.refuse_recursion()
     with faults.at("parser"):
         _check_parser(program.parser, bodies)

@@ -253,6 +253,8 @@ class Bodies:
     def _function(self, name: str, arguments: Sequence[ir.Expression]) -> ir.Function:
         if name not in self.functions:
             self.faults.raise_("function", f"{name} is unknown")
+        if self.functions[name].is_control and self.place != "control":
+            self.faults.raise_("function", f"{name} is a control, which cannot be applied here")
         self.arguments(name, self.functions[name].parameters, arguments)
         return self.functions[name]
 

@@ -65,4 +65,6 @@ def p4() -> SimpleNamespace:
             compiled(apply, **parts)
         return str(caught.value)
 
-    return SimpleNamespace(source=source, compile=compiled, run=run, refusal=refusal)
+    return SimpleNamespace(
+        source=source, compile=compiled, compile_text=compile_text, run=run, refusal=refusal
+    )

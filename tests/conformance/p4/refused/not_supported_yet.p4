@@ -11,13 +11,10 @@ parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadat
     value_set<bit<8>>(4) known;
     state start { transition accept; }
 }
-control Inner(inout m_t m) { apply { } }
 control C(inout headers_t headers, inout m_t m, inout nic_metadata_t nic) {
     Register<bit<32>>(16) counts;
-    Inner() inner;
     table t { key = { m.a: exact; } actions = { NoAction; } idle_timeout = true; }
     apply {
-        inner.apply(m);
     }
 }
 control D(packet_out packet, in headers_t headers, in m_t m, in nic_metadata_t nic) { apply { } }

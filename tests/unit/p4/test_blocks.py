@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4-16, "Parameterization", "Invoking controls", "Invoking subparsers": blocks inside blocks."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from nicemu.pipeline import CounterAdd, Engine, Exact, TableEntry
+
+FRAME = bytes.fromhex("07123480")
+ADD = "control Add(inout bit<16> x)(bit<16> n) { apply { x = x + n; } }"
+COUNT = """control Count(inout bit<16> x) {
+    TriggerCounter() hits;
+    action set(bit<16> to) { x = to; hits.add(3, 1); }
+    table t { key = { x: exact; } actions = { set; NoAction; } }
+    apply { t.apply(); }
+}"""
+
+
+def number_after(p4: SimpleNamespace, apply: str, **parts: str) -> int:
+    """Return headers.tag.number as it leaves the pipeline; it comes as 0x1234, kind as 7."""
+    verdict = p4.run(FRAME, apply, **parts)
+    assert not verdict.drop_reason
+    return int.from_bytes(verdict.frame[1:3], "big")
+
+
+@pytest.mark.parametrize(
+    ("top", "parts", "apply", "expected"),
+    [
+        (
+            ADD,
+            "Add(2) two; Add(n = 3) three;",
+            "two.apply(headers.tag.number); three.apply(headers.tag.number);",
+            0x1239,
+        ),
+        ("control Set(out bit<16> x) { apply { x = x + 1; } }", "", "Set.apply(headers.tag.number);", 1),
+        (
+            "control Set<T>(inout T x) { T y = ...; apply { x = y; } }",
+            "",
+            "Set<bit<16>>.apply(headers.tag.number);",
+            0,
+        ),
+        (
+            "control Set<T>(inout T x) { T y = ...; apply { x = y; } }",
+            "Set<bit<16>>() s;",
+            "s.apply(headers.tag.number);",
+            0,
+        ),
+        (
+            "control Set<T>(inout T x, in T y) { apply { x = y; } }",
+            "",
+            "Set.apply(headers.tag.number, 16w9);",
+            9,
+        ),
+        (
+            "control Set(inout bit<16> x) { apply { x = 1; return; } }",
+            "",
+            "Set.apply(headers.tag.number);",
+            1,
+        ),
+        (
+            "control Out(inout bit<16> x) { apply { x = 5; exit; } }",
+            "",
+            "Out.apply(headers.tag.number); headers.tag.number = 6;",
+            5,
+        ),
+        (
+            "control Local(out bit<16> x) { bit<16> y = 3; apply { y = y + 1; x = y; } }",
+            "Local() l;",
+            "l.apply(headers.tag.number); l.apply(headers.tag.number);",
+            4,
+        ),
+        (
+            "control In(inout bit<16> x)(bool b) { apply { if (b) x = 1; else x = 2; } }"
+            "control Mid(inout bit<16> x)(bool b) { In(b) inner; apply { inner.apply(x); } }",
+            "Mid(false) m1;",
+            "m1.apply(headers.tag.number);",
+            2,
+        ),
+        (
+            "control Sized(inout bit<16> x)(bit<32> n) { table t { actions = { NoAction; } size = n; }"
+            " apply { t.apply(); x = 8; } }",
+            "Sized(77) s;",
+            "s.apply(headers.tag.number);",
+            8,
+        ),
+    ],
+)
+def test_a_control_is_applied_inside_another(
+    p4: SimpleNamespace, top: str, parts: str, apply: str, expected: int
+) -> None:
+    assert number_after(p4, apply, top=top, parts=parts) == expected
+
+
+def test_each_instance_has_tables_and_objects_of_its_own(p4: SimpleNamespace) -> None:
+    compiled = p4.compile(
+        "a.apply(headers.tag.number); b.apply(headers.tag.number);", top=COUNT, parts="Count() a; Count() b;"
+    )
+    assert [table.name for table in compiled.p4info.tables] == ["C.a.t", "C.b.t"]
+    engine = Engine()
+    engine.load(compiled.program)
+    engine.insert("C.a.t", TableEntry((Exact(0x1234),), "C.a.set", (5,)))
+    engine.insert("C.b.t", TableEntry((Exact(5),), "C.b.set", (6,)))
+    verdict = engine.process(FRAME, 0)
+    assert verdict.frame == bytes.fromhex("07000680")
+    assert verdict.effects == (CounterAdd(3, 1), CounterAdd(3, 1))
+
+
+def test_a_name_annotation_names_an_instance_for_the_control_plane(p4: SimpleNamespace) -> None:
+    compiled = p4.compile("a.apply(headers.tag.number);", top=COUNT, parts='@name("left") Count() a;')
+    assert [table.name for table in compiled.p4info.tables] == ["C.left.t"]
+
+
+PARSERS = """parser Inner(packet_in p, out tag_t tag, inout bit<16> sum) {
+    bit<16> one = 1;
+    state start {
+        p.extract(tag);
+        one = one + 1;
+        sum = sum + one;
+        transition select(tag.kind) { 7: accept; 8: more; default: reject; }
+    }
+    state more { sum = sum + 100; transition accept; }
+}"""
+
+
+@pytest.mark.parametrize(
+    ("frame", "expected"),
+    [
+        ("07000000" + "07000000", "0700000007000400"),
+        ("08000000" + "08000000", "080000000800cc00"),
+        ("08000000" + "07000000", "0800000007006800"),
+        ("07000000" + "09000000", "parser.rejected"),
+        ("07000000" + "0700", "parser.too_short"),
+    ],
+)
+def test_a_parser_is_applied_inside_another(p4: SimpleNamespace, frame: str, expected: str) -> None:
+    states = """Inner() inner;
+    state start {
+        inner.apply(packet, headers.tag, m.mark);
+        { inner.apply(packet, headers.inner, m.mark); }
+        transition done;
+    }
+    state done { transition accept; }"""
+    verdict = p4.run(bytes.fromhex(frame), "headers.inner.number = m.mark;", top=PARSERS, states=states)
+    assert (verdict.drop_reason or verdict.frame.hex()) == expected
+
+
+def test_generic_parsers_and_constructor_arguments(p4: SimpleNamespace) -> None:
+    top = """parser Any<T>(packet_in p, out T h)(bit<8> n) {
+        state start { p.extract(h); transition select(n) { 1: accept; default: reject; } }
+    }"""
+    states = "Any<tag_t>(1) any; state start { any.apply(packet, headers.tag); transition accept; }"
+    assert p4.run(FRAME, top=top, states=states).frame == FRAME
+    states = "Any<tag_t>(2) any; state start { any.apply(packet, headers.tag); transition accept; }"
+    assert p4.run(FRAME, top=top, states=states).drop_reason == "parser.rejected"
+
+
+def test_the_blocks_of_main_may_take_constructor_arguments(p4: SimpleNamespace) -> None:
+    text = p4.source("headers.tag.number = n;").replace(
+        "inout nic_metadata_t nic) {\n\napply", "inout nic_metadata_t nic)(bit<16> n) {\n\napply"
+    )
+    assert "(bit<16> n)" in text
+    engine = Engine()
+    engine.load(p4.compile_text(text.replace("C()", "C(9)")).program)
+    assert engine.process(FRAME, 0).frame == bytes.fromhex("07000980")
+
+
+@pytest.mark.parametrize(
+    ("top", "parts", "apply", "words"),
+    [
+        (ADD, "Add() a;", "", "Add takes 1 arguments; 0 are given"),
+        (ADD, "Add(m.mark) a;", "", "argument n must be known at compile time"),
+        (ADD, "Add(true) a;", "", "argument n is bool; bit<16> was expected"),
+        (ADD, "Add(2) a;", "a.apply();", "control a takes 1 arguments; 0 are given"),
+        (ADD, "Add(2) a;", "a.apply(3);", "writes to something that is no variable"),
+        (ADD, "Add(2) a;", "a.run(m.mark);", "a control has no method run"),
+        (
+            ADD,
+            "Add(2) a; action b() { a.apply(m.mark); }",
+            "b();",
+            "a control cannot be applied in an action",
+        ),
+        ("control Self(inout bit<16> x) { Self() s; apply { } }", "", "", "unknown type Self"),
+        ("control G<T>(inout T x) { apply { } }", "G() g;", "", "G takes 1 type arguments; 0 are given"),
+        (
+            "parser Q(packet_in p) { state start { transition accept; } }",
+            "Q() q;",
+            "",
+            "cannot stand in a control",
+        ),
+        (
+            "control Wide<T>(inout T x) { apply { x = 8w3; } }",
+            "Wide<bit<16>>() w;",
+            "w.apply(m.mark);",
+            "the value is bit<8>; T was expected",
+        ),
+    ],
+)
+def test_a_wrong_instance_is_refused(
+    p4: SimpleNamespace, top: str, parts: str, apply: str, words: str
+) -> None:
+    assert words in p4.refusal(apply, top=top, parts=parts)
