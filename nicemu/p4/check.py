@@ -15,25 +15,27 @@ from . import syntax
 from .check_tables import TableChecker
 from .check_types import Declared
 from .diagnostics import Location
-from .syntax_copy import fresh
-from .types import (
-    TEXT,
-    UNKNOWN,
+from .symbols import (
     ActionSymbol,
     BlockSymbol,
-    BlockType,
-    CompositeType,
     ConstantSymbol,
-    EnumType,
-    ExternType,
     FunctionSymbol,
     Instance,
     PackageSymbol,
     ParameterSymbol,
     Scope,
     TableSymbol,
-    Type,
     TypeSymbol,
+)
+from .syntax_copy import fresh
+from .types import (
+    TEXT,
+    UNKNOWN,
+    BlockType,
+    CompositeType,
+    EnumType,
+    ExternType,
+    Type,
     same,
     substituted,
     unify,

@@ -14,7 +14,15 @@ from . import syntax
 from .check_statements import StatementChecker
 from .diagnostics import did_you_mean
 from .parse_tables import PROPERTIES
-from .types import UNKNOWN, ActionSymbol, TableSymbol, Type, scalar_of
+from .symbols import (
+    ActionSymbol,
+    TableSymbol,
+)
+from .types import (
+    UNKNOWN,
+    Type,
+    scalar_of,
+)
 
 
 class TableChecker(StatementChecker):

@@ -11,27 +11,29 @@ from nicemu.pipeline import ir
 
 from . import syntax
 from .diagnostics import Location, Reporter, did_you_mean
+from .symbols import (
+    BlockSymbol,
+    ErrorList,
+    FamilySymbol,
+    ParameterSymbol,
+    Scope,
+    Symbol,
+    TypeSymbol,
+)
 from .types import (
     INTEGER,
     NOTHING,
     TEXT,
     UNKNOWN,
-    BlockSymbol,
     BlockType,
     CompositeType,
     EnumType,
-    ErrorList,
     ExternSymbol,
     ExternType,
     Family,
-    FamilySymbol,
     NewType,
-    ParameterSymbol,
-    Scope,
     StackType,
-    Symbol,
     Type,
-    TypeSymbol,
     TypeVariable,
     UnknownType,
     VarbitType,

@@ -10,22 +10,18 @@ from nicemu.pipeline import ARCHITECTURE, Program, ir
 from . import syntax
 from .check import Checked
 from .check_tables import key_name
-from .lower_types import TypeTable
-from .types import (
-    ActionRun,
+from .lower_statements import StatementLowering
+from .symbols import (
     ActionSymbol,
-    ApplyResult,
     BlockSymbol,
-    CompositeType,
-    ExternType,
     Instance,
     Meaning,
     ParameterSymbol,
-    Routine,
-    StackType,
     TableSymbol,
+)
+from .types import (
+    ExternType,
     Type,
-    Variable,
     scalar_of,
 )
 
@@ -38,17 +34,11 @@ def lower(checked: Checked, name: str) -> Program:
     return _Lowering(checked).program(name)
 
 
-class _Lowering:
-    _returned: Variable | None = None
-
+class _Lowering(StatementLowering):
     def __init__(self, checked: Checked) -> None:
+        super().__init__(checked.actions)
         self._checked = checked
-        self._outside = {action.name: action for action in checked.actions}
-        self._used: dict[str, ActionSymbol] = {}
-        self._types = TypeTable()
-        self._routines: dict[str, Routine] = {}
         self._functions: list[ir.Function] = []
-        self._extras: list[ir.Variable] = []
 
     def program(self, name: str) -> Program:
         checked = self._checked
@@ -149,21 +139,6 @@ class _Lowering:
                 given = self._parameters(routine.parameters)
                 self._functions.append(ir.Function(routine.name, given, body, result))
         self._returned = None
-
-    def _routine(self, routine: Routine) -> str:
-        self._routines.setdefault(routine.name, routine)
-        return routine.name
-
-    def _extra(self, kind: ir.Type, what: str) -> ir.Name:
-        """Return a variable that the program does not name."""
-        name = f"{what}.{len(self._extras)}"
-        self._extras.append(ir.Variable(name, kind))
-        return ir.Name(name, kind)
-
-    def _use(self, action: ActionSymbol) -> str:
-        if self._outside.get(action.name) is action:
-            self._used[action.name] = action
-        return action.name
 
     def _parser(self, block: BlockSymbol) -> ir.Parser:
         return ir.Parser(block.name, tuple(self._states(block, "", ir.ACCEPT)), tuple(self._locals(block)))
@@ -273,208 +248,6 @@ class _Lowering:
             yield ir.Entry(
                 tuple(item.value for item in entry.keysets), self._action_call(entry.action), priority
             )
-
-    # Statements
-
-    def _body(self, block: syntax.Block | None) -> tuple[ir.Statement, ...]:
-        return tuple(self._statements(block.statements if block else []))
-
-    def _statements(self, nodes: Sequence[syntax.Statement]) -> Iterator[ir.Statement]:
-        for node in nodes:
-            yield from self._statement(node)
-
-    def _statement(self, node: syntax.Statement) -> Iterator[ir.Statement]:
-        match node:
-            case syntax.Block():
-                yield from self._statements(node.statements)
-            case syntax.VariableDeclaration() if not node.constant:
-                yield from self._variable(node)
-            case syntax.Assignment():
-                yield ir.Assign(self._value(node.target), self._value(node.value))
-            case syntax.CallStatement():
-                yield from self._call_statement(node.call)
-            case syntax.IfStatement():
-                otherwise = self._statement(node.otherwise) if node.otherwise is not None else ()
-                yield ir.If(self._value(node.condition), tuple(self._statement(node.then)), tuple(otherwise))
-            case syntax.SwitchStatement():
-                yield self._switch(node)
-            case syntax.ExitStatement():
-                yield ir.Exit()
-            case syntax.ReturnStatement():
-                if node.result is not None and self._returned is not None:
-                    kind = self._types.of(self._returned.type)
-                    yield ir.Assign(ir.Name(self._returned.place, kind), self._value(node.result))
-                yield ir.Return()
-            case syntax.ForStatement():
-                yield from self._statements(node.initial)
-                body, update = tuple(self._statement(node.body)), tuple(self._statements(node.update))
-                yield ir.Loop(self._value(node.condition), body, update)
-            case syntax.ForInStatement():
-                yield from self._for_in(node)
-            case syntax.BreakStatement():
-                yield ir.Break()
-            case syntax.ContinueStatement():
-                yield ir.Continue()
-
-    def _variable(self, node: syntax.VariableDeclaration) -> Iterator[ir.Statement]:
-        variable = node.symbol
-        if node.initial is None:
-            yield ir.Reset(variable.place)
-        else:
-            yield ir.Assign(ir.Name(variable.place, self._types.of(variable.type)), self._value(node.initial))
-
-    def _for_in(self, node: syntax.ForInStatement) -> Iterator[ir.Statement]:
-        variable: Variable = node.symbol
-        body = tuple(self._statement(node.body))
-        if isinstance(node.collection, syntax.RangeSet):
-            low, high = self._value(node.collection.low), self._value(node.collection.high)
-            yield ir.ForRange(variable.place, low, high, body)
-            return
-        stack = self._value(node.collection)
-        assert isinstance(stack.type, ir.Stack)
-        elements, index = self._extra(stack.type, "for.stack"), self._extra(ir.Bits(32), "for.index")
-        element = ir.Element(elements, index, ir.Named(stack.type.element))
-        first = ir.Assign(ir.Name(variable.place, element.type), element)
-        low, high = ir.Constant(0, index.type), ir.Constant(stack.type.size - 1, index.type)
-        yield ir.Assign(elements, stack)
-        yield ir.ForRange(index.name, low, high, (first, *body))
-
-    def _switch_values(self, node: syntax.SwitchStatement) -> ir.Statement:
-        cases = []
-        values: list[int] = []
-        for case in node.cases:
-            if case.label is not None:
-                values.append(case.label.value)
-            if case.body is not None:
-                labels = () if case.label is None else tuple(values)
-                cases.append(ir.ValueCase(labels, self._body(case.body)))
-                values = []
-        return ir.Switch(self._value(node.subject), tuple(cases))
-
-    def _switch(self, node: syntax.SwitchStatement) -> ir.Statement:
-        if not isinstance(node.subject.type, ActionRun):
-            return self._switch_values(node)
-        assert isinstance(node.subject, syntax.MemberRef)
-        cases = []
-        names: list[str] = []
-        for case in node.cases:
-            if isinstance(case.label, syntax.NameRef):
-                assert isinstance(case.label.symbol, ActionSymbol)
-                names.append(case.label.symbol.name)
-            if case.body is not None:
-                # An empty list of actions is `default`, whatever labels fall through to it.
-                labels = () if case.label is None else tuple(names)
-                cases.append(ir.SwitchCase(labels, self._body(case.body)))
-                names = []
-        return ir.SwitchAction(node.subject.type.table.name, tuple(cases))
-
-    def _call_statement(self, node: syntax.Call) -> Iterator[ir.Statement]:
-        meaning: Meaning = node.symbol
-        if meaning.kind == "move_stack":
-            assert isinstance(node.callee, syntax.MemberRef)
-            stack = self._value(node.callee.base)
-            yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
-            return
-        arguments = tuple(self._argument(argument) for argument in node.arguments)
-        match meaning.kind, meaning.name:
-            case "block", name:
-                yield ir.CallRoutine(name, arguments)
-            case "routine", _:
-                yield ir.CallRoutine(self._routine(meaning.subject), arguments)
-            case "apply", table:
-                yield ir.ApplyTable(table)
-            case "action", _:
-                yield ir.CallAction(self._use(meaning.subject), arguments)
-            case "function", function:
-                yield ir.CallFunction(function, arguments)
-            case "method", method:
-                yield ir.CallMethod(meaning.subject.name, method, arguments)
-            case (("set_valid" | "set_invalid"), _):
-                assert isinstance(node.callee, syntax.MemberRef)
-                yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")
-            case "packet", "extract" if len(arguments) == 2:
-                yield ir.ExtractVarbit(arguments[0], arguments[1])
-            case "packet", "extract":
-                yield ir.Extract(arguments[0])
-            case "packet", "advance":
-                yield ir.Advance(arguments[0])
-            case "packet", "verify":
-                yield ir.Verify(arguments[0], arguments[1])
-            case "packet", "emit":
-                yield ir.Emit(arguments[0])
-
-    # Expressions
-
-    def _argument(self, node: syntax.Expression) -> ir.Expression:
-        """Return an argument; for `_` a variable that nothing reads."""
-        if isinstance(node.type, ExternType):  # the packet, which has no place
-            return ir.Zero(ir.BOOL)
-        if isinstance(node, syntax.AnySet):
-            return self._extra(self._types.of(node.type), "nowhere")
-        return self._value(node)
-
-    def _value(self, node: syntax.Expression) -> ir.Expression:
-        scalar = scalar_of(node.type)
-        if node.value is not None and scalar is not None:
-            return ir.Constant(node.value, scalar)
-        kind = self._types.of(node.type)
-        match node:
-            case syntax.NameRef():
-                assert isinstance(node.symbol, Variable)
-                return ir.Name(node.symbol.place, kind)
-            case syntax.MemberRef():
-                base = node.base
-                if isinstance(base, syntax.Call) and isinstance(base.type, ApplyResult):
-                    return ir.TableApply(base.type.table.name, node.name == "hit")
-                if isinstance(base.type, StackType):
-                    if node.name == "lastIndex":
-                        return ir.LastIndex(self._value(base), kind)
-                    return ir.StackPlace(self._value(base), node.name == "last", kind)
-                return ir.Member(self._value(base), node.name, kind)
-            case syntax.IndexRef():
-                if isinstance(node.base.type, CompositeType):
-                    return ir.Member(self._value(node.base), f"f{node.index.value}", kind)
-                return ir.Element(self._value(node.base), self._value(node.index), kind)
-            case syntax.SliceRef():
-                return ir.Slice(self._value(node.base), node.high.value, node.low.value, kind)
-            case syntax.UnaryOp():
-                operand = self._value(node.operand)
-                return operand if node.op == "+" else ir.Unary(node.op, operand, kind)
-            case syntax.BinaryOp():
-                return ir.Binary(node.op, self._value(node.left), self._value(node.right), kind)
-            case syntax.ConditionalOp():
-                return ir.Conditional(
-                    self._value(node.condition), self._value(node.yes), self._value(node.no), kind
-                )
-            case syntax.CastOp():
-                operand = self._value(node.operand)
-                return operand if operand.type == kind else ir.Cast(operand, kind)
-            case syntax.DefaultValue() | syntax.InvalidHeader():
-                return ir.Zero(kind)
-            case syntax.ListValue():
-                return self._list(node, kind)
-            case syntax.Call():
-                return self._call(node, kind)
-        raise AssertionError(f"{type(node).__name__} was not checked")
-
-    def _list(self, node: syntax.ListValue, kind: ir.Type) -> ir.Expression:
-        items = [self._value(item) for item in node.items]
-        if isinstance(kind, ir.Stack):
-            return ir.StackValue(tuple(items), kind)
-        if node.names is not None:
-            given = dict(zip(node.names, items, strict=True))
-            items = [given[name] for name in node.type.fields]
-        return ir.StructValue(tuple(items), kind)
-
-    def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
-        meaning: Meaning = node.symbol
-        if meaning.kind == "routine":
-            arguments = tuple(self._argument(argument) for argument in node.arguments)
-            return ir.Call(self._routine(meaning.subject), arguments, kind)
-        if meaning.kind == "valid":
-            assert isinstance(node.callee, syntax.MemberRef)
-            return ir.IsValid(self._value(node.callee.base))
-        return ir.PacketLength(kind) if meaning.name == "length" else ir.Lookahead(kind)
 
 
 def _width(kind: Type) -> int:

@@ -7,7 +7,13 @@ from __future__ import annotations
 
 from nicemu.pipeline import ir
 
-from .types import CompositeType, StackType, Type, VarbitType, scalar_of
+from .types import (
+    CompositeType,
+    StackType,
+    Type,
+    VarbitType,
+    scalar_of,
+)
 
 
 class TypeTable:

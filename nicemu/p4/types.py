@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types and symbols: what names mean once they are resolved.
+"""Types: what a name of a type means once it is resolved.
 
 Scalars are the IR's own types (`ir.Bits`, `ir.BOOL`, `ir.ERROR`); the rest exists only while compiling.
 Source: P4-16 Language Specification 1.2.5, "P4 data types".
@@ -9,11 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from nicemu.pipeline import ir
 
 from . import syntax
+
+if TYPE_CHECKING:
+    from .symbols import BlockSymbol, Scope, TableSymbol
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,218 +256,6 @@ NOTHING = NoType()
 INVALID = InvalidType()
 DEFAULT = DefaultType()
 UNKNOWN = UnknownType()
-
-
-# Symbols
-
-
-@dataclass(slots=True, eq=False)
-class Variable:
-    """A parameter or local; `place` is its unique name in the IR. A packet has no place."""
-
-    name: str
-    type: Type
-    place: str
-    writable: bool = True
-    role: str = "variable"
-
-
-@dataclass(slots=True, eq=False)
-class ConstantSymbol:
-    """A compile-time constant."""
-
-    name: str
-    type: Type
-    value: Any
-
-
-@dataclass(slots=True, eq=False)
-class TypeSymbol:
-    """A name of a type."""
-
-    name: str
-    type: Type
-
-
-@dataclass(slots=True, eq=False)
-class FamilySymbol:
-    """The name of a generic type."""
-
-    name: str
-    family: Family
-
-
-@dataclass(slots=True, eq=False)
-class ErrorList:
-    """The name `error`, before a dot."""
-
-    name: str = "error"
-
-
-@dataclass(slots=True, eq=False)
-class ParameterSymbol:
-    """A parameter of an action, method or block."""
-
-    name: str
-    type: Type
-    direction: str
-    variable: Variable | None = None
-    id: int = 0
-    default: syntax.Expression | None = None
-
-
-@dataclass(slots=True, eq=False)
-class Routine:
-    """A function with a body, for one set of type arguments, by its full name."""
-
-    name: str
-    declaration: syntax.FunctionDeclaration
-    parameters: list[ParameterSymbol]
-    returns: Type
-    result: Variable | None = None
-    variables: list[Variable] = field(default_factory=list)
-
-
-@dataclass(slots=True, eq=False)
-class RoutineSymbol:
-    """A function with a body, and what it is for the type arguments that were met."""
-
-    name: str
-    declaration: syntax.FunctionDeclaration
-    scope: Scope
-    made: dict[tuple[Type, ...], Routine] = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class ActionSymbol:
-    """An action by its full name."""
-
-    name: str
-    declaration: syntax.ActionDeclaration
-    parameters: list[ParameterSymbol] = field(default_factory=list)
-    id: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class TableSymbol:
-    """A table by its full name; `actions` are those that it may run."""
-
-    name: str
-    declaration: syntax.TableDeclaration
-    actions: dict[str, ActionSymbol] = field(default_factory=dict)
-    id: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class Instance:
-    """An extern object by its full name."""
-
-    name: str
-    type: ExternType
-    arguments: tuple[int | str, ...] = ()
-
-
-@dataclass(slots=True, eq=False)
-class FunctionSymbol:
-    """A function of the architecture."""
-
-    name: str
-    declaration: syntax.MethodDeclaration
-    scope: Scope
-
-
-@dataclass(slots=True, eq=False)
-class BlockSymbol:
-    """A parser, a control, or the type of one; or an instance of one, then by its full name.
-
-    `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
-    is the one around its declaration.
-    """
-
-    name: str
-    declaration: syntax.BlockDeclaration
-    parameters: list[ParameterSymbol]
-    variables: list[Variable] = field(default_factory=list)
-    actions: list[ActionSymbol] = field(default_factory=list)
-    tables: list[TableSymbol] = field(default_factory=list)
-    instances: list[Instance] = field(default_factory=list)
-    blocks: dict[str, BlockSymbol] = field(default_factory=dict)
-    constructor: list[ParameterSymbol] = field(default_factory=list)
-    scope: Scope | None = None
-    used: bool = False
-
-
-@dataclass(slots=True, eq=False)
-class BlockInstance:
-    """The name of an instance of a parser or control."""
-
-    name: str
-    block: BlockSymbol
-
-
-@dataclass(slots=True, eq=False)
-class PackageSymbol:
-    """A package type; each parameter is a block type."""
-
-    name: str
-    declaration: syntax.PackageDeclaration
-    parameters: list[ParameterSymbol]
-
-
-Symbol: TypeAlias = (
-    Variable
-    | ConstantSymbol
-    | TypeSymbol
-    | FamilySymbol
-    | ErrorList
-    | ActionSymbol
-    | TableSymbol
-    | Instance
-    | FunctionSymbol
-    | RoutineSymbol
-    | ExternSymbol
-    | BlockSymbol
-    | BlockInstance
-    | PackageSymbol
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Meaning:
-    """What a call does. `kind` is valid, set_valid, set_invalid, move_stack, size, apply, block, action,
-    routine, function (of the architecture), method or packet.
-    """
-
-    kind: str
-    name: str
-    subject: Any = None
-    types: tuple[Type, ...] = ()
-
-
-class Scope:
-    """Names, and the scope around them."""
-
-    def __init__(self, parent: Scope | None = None) -> None:
-        self.parent = parent
-        self.names: dict[str, Symbol] = {}
-
-    def find(self, name: str) -> Symbol | None:
-        """Return what a name means here, or None."""
-        scope: Scope | None = self
-        while scope is not None:
-            if name in scope.names:
-                return scope.names[name]
-            scope = scope.parent
-        return None
-
-    def visible(self) -> set[str]:
-        """Return all names that can be seen from here."""
-        names: set[str] = set()
-        scope: Scope | None = self
-        while scope is not None:
-            names.update(scope.names)
-            scope = scope.parent
-        return names
 
 
 def scalar_of(kind: Type) -> ir.Type | None:

@@ -14,7 +14,8 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from . import ir
 from .externs import NIC_METADATA, OBJECTS
 from .tables import Table, width_of
-from .verify_body import Bodies, Faults, is_scalar
+from .verify_body import Bodies
+from .verify_expressions import Faults, is_scalar
 
 Item = TypeVar("Item")
 

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arguments against parameters: their order, types and defaults, and the type arguments that they imply.
+
+Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in/copy out".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from . import syntax
+from .check_expressions import ExpressionChecker
+from .diagnostics import did_you_mean
+from .symbols import (
+    ParameterSymbol,
+    Scope,
+)
+from .syntax_copy import fresh
+from .types import (
+    INTEGER,
+    NOTHING,
+    UNKNOWN,
+    ListType,
+    Type,
+    TypeVariable,
+    substituted,
+    unify,
+)
+
+
+class ArgumentChecker(ExpressionChecker):
+    """Arguments of calls, constructors and actions."""
+
+    def _invoke(
+        self,
+        node: syntax.Call,
+        method: syntax.MethodDeclaration | syntax.FunctionDeclaration,
+        scope: Scope,
+        bound: dict[str, Type],
+    ) -> tuple[Type, tuple[Type, ...]]:
+        """Check a call of a method or function; return its type, and its type arguments."""
+        outer = self.scope
+        given_types = [self.resolve(ref) for ref in node.type_arguments]
+        self.scope = Scope(scope)
+        self.declare_type_variables([*bound, *method.type_parameters])
+        parameters = [
+            ParameterSymbol(item.name, substituted(item.type, bound), item.direction, default=item.default)
+            for item in self.parameters_of(method.parameters)
+        ]
+        returns = substituted(self.resolve(method.returns), bound) if method.returns else NOTHING
+        self.scope = outer
+        self.arrange(node, parameters, method.name)
+        bindings: dict[str, Type] = {}
+        if given_types:
+            if len(given_types) != len(method.type_parameters):
+                wanted, given = len(method.type_parameters), len(given_types)
+                self.reporter.error(
+                    node.at, f"{method.name} takes {wanted} type arguments; {given} are given"
+                )
+            bindings = dict(zip(method.type_parameters, given_types, strict=False))
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
+            if isinstance(argument, syntax.AnySet):
+                continue
+            found = self.expression(argument)
+            if isinstance(parameter.type, TypeVariable):
+                if found == INTEGER or parameter.type.name in bindings:
+                    continue
+                if isinstance(found, ListType) and found.names is None and not found.rest:
+                    found = self.tuples.of(found.items)
+            unify(parameter.type, found, bindings)
+        for parameter in parameters:
+            parameter.type = substituted(parameter.type, bindings)
+            if isinstance(parameter.type, TypeVariable):
+                parameter.type = UNKNOWN
+        self.arguments(node.arguments, parameters, method.name, node)
+        returned = substituted(returns, bindings)
+        if isinstance(returned, TypeVariable):
+            self.reporter.error(
+                node.at, f"cannot tell what type {method.name} returns", f"write {method.name}<type>(...)"
+            )
+            returned = UNKNOWN
+        return returned, tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
+
+    def arrange(
+        self,
+        node: syntax.Call | syntax.ActionElement | syntax.Instantiation,
+        parameters: Sequence[ParameterSymbol],
+        what: str,
+    ) -> None:
+        """Put arguments into the order of the parameters, and default values where none are given."""
+        given = node.arguments or []
+        if node.names is not None:
+            known = [item.name for item in parameters]
+            for position, name in enumerate(node.names):
+                if name not in known:
+                    hint = did_you_mean(name, known)
+                    self.reporter.error(given[position].at, f"{what} has no parameter {name}", hint)
+                elif name in node.names[:position]:
+                    self.reporter.error(given[position].at, f"argument {name} is given twice")
+            by_name: dict[str, syntax.Expression] = dict(zip(node.names, given, strict=True))
+        else:
+            by_name = {item.name: argument for item, argument in zip(parameters, given, strict=False)}
+        if node.names is None and len(given) > len(parameters):
+            return
+        arranged: list[syntax.Expression] = []
+        for item in parameters:
+            if item.name in by_name:
+                arranged.append(by_name[item.name])
+            elif item.default is not None:
+                arranged.append(fresh(item.default))
+            elif node.names is not None:
+                self.reporter.error(node.at, f"argument {item.name} of {what} is missing")
+        if len(arranged) == len(parameters) or node.names is not None:
+            node.arguments, node.names = arranged, None
+
+    def arguments(
+        self,
+        given: Sequence[syntax.Expression],
+        parameters: Sequence[ParameterSymbol],
+        what: str,
+        node: syntax.Call | syntax.ActionElement,
+    ) -> None:
+        """Check arguments against parameters: number, types, and that what is out can be stored into."""
+        if len(given) != len(parameters):
+            names = ", ".join(item.name for item in parameters)
+            hint = f"its parameters: {names}" if names else ""
+            self.reporter.error(
+                node.at, f"{what} takes {len(parameters)} arguments; {len(given)} are given", hint
+            )
+        for argument, parameter in zip(given, parameters, strict=False):
+            if isinstance(argument, syntax.AnySet):
+                argument.type = parameter.type
+                if parameter.direction != "out":
+                    self.reporter.error(
+                        argument.at, f"'_' stands for out parameters; {parameter.name} is none"
+                    )
+            elif self.expect(
+                argument, parameter.type, f"argument {parameter.name}"
+            ) and parameter.direction in (
+                "out",
+                "inout",
+            ):
+                self.lvalue(argument, f"{what} writes to")
+        for argument in given[len(parameters) :]:
+            self.expression(argument)

@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Makes expressions the types that are wanted, where P4 does so by itself.
+
+Source: P4-16 Language Specification 1.2.5, "Implicit casts", "Default initializers".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nicemu.pipeline import arithmetic, ir
+
+from . import syntax
+from .check_types import TypeChecker
+from .diagnostics import did_you_mean
+from .types import (
+    DEFAULT,
+    INTEGER,
+    INVALID,
+    NOTHING,
+    UNKNOWN,
+    CompositeType,
+    EnumType,
+    ListType,
+    StackType,
+    Type,
+    same,
+)
+
+
+class ConversionChecker(TypeChecker):
+    """What an expression may become. `place` says where code stands."""
+
+    place = "program"
+
+    def expression(self, node: syntax.Expression) -> Type:
+        """Return the type of an expression; the subclass that knows all kinds does it."""
+        raise NotImplementedError
+
+    def expect(self, node: syntax.Expression, wanted: Type, what: str) -> bool:
+        """Check that an expression has a type, or becomes it; report it otherwise."""
+        self.expression(node)
+        return self.convert(node, wanted, what)
+
+    def condition(self, node: syntax.Expression, what: str) -> None:
+        """Check that an expression is a bool."""
+        found = self.expression(node)
+        if not same(found, ir.BOOL):
+            hint = "compare it with 0" if isinstance(found, ir.Bits | type(INTEGER)) else ""
+            self.reporter.error(node.at, f"{what} is {found}; bool was expected", hint)
+
+    def convert(self, node: syntax.Expression, wanted: Type, what: str) -> bool:
+        """Make a checked expression the type `wanted` if P4 does so by itself; report it otherwise."""
+        found = node.type
+        if same(found, wanted):
+            return True
+        if isinstance(wanted, ir.Bits):
+            if found == INTEGER:
+                self._sized(node, wanted)
+                return True
+            if isinstance(found, EnumType) and found.underlying == wanted:
+                node.type = wanted
+                return True
+        if isinstance(found, ListType) and isinstance(wanted, CompositeType):
+            return self._convert_list(node, wanted, what)
+        if isinstance(found, ListType) and isinstance(wanted, StackType):
+            return self._convert_stack(node, wanted, what)
+        if found == DEFAULT or (found == INVALID and _can_be_invalid(wanted)):
+            node.type = wanted
+            return True
+        self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", _cast_hint(found, wanted))
+        return False
+
+    def constant(self, node: syntax.Expression, wanted: Type, what: str) -> Any:  # noqa: ANN401
+        """Return the value of a compile-time constant of a type, None if it was reported."""
+        if not self.expect(node, wanted, what) or node.type == UNKNOWN:
+            return None
+        if node.value is None:
+            self.reporter.error(node.at, f"{what} must be known at compile time")
+        return node.value
+
+    def constant_integer(self, node: syntax.Expression, what: str) -> int | None:
+        """Return the value of a compile-time integer of any width, None if it was reported."""
+        found = self.expression(node)
+        if not isinstance(found, ir.Bits | EnumType) and not same(found, INTEGER):
+            self.reporter.error(node.at, f"{what} is {found}; a number was expected")
+            return None
+        if node.value is None and found != UNKNOWN:
+            self.reporter.error(node.at, f"{what} must be known at compile time")
+        return node.value  # type: ignore[no-any-return]
+
+    def _sized(self, node: syntax.Expression, wanted: ir.Bits) -> None:
+        """Give a number without a width the type `wanted`."""
+        value = node.value
+        if value is not None:
+            low, high = arithmetic.bounds(wanted)
+            if not low <= value <= high and not (not wanted.signed and -(high + 1) // 2 <= value < 0):
+                self.reporter.error(
+                    node.at,
+                    f"{self.shown(value)} does not fit {wanted}",
+                    f"{self.shown(low)} to {self.shown(high)} would",
+                )
+            node.value = arithmetic.wrap(value, wanted)
+        node.type = wanted
+
+    def _convert_list(self, node: syntax.Expression, wanted: CompositeType, what: str) -> bool:
+        assert isinstance(node, syntax.ListValue)
+        if node.names is not None:
+            for name in node.names:
+                if name not in wanted.fields:
+                    self.reporter.error(
+                        node.at, f"{wanted} has no field {name}", did_you_mean(name, wanted.fields)
+                    )
+                    return False
+            if wanted.kind == "tuple":
+                self.reporter.error(node.at, f"{wanted} has no names for its values")
+                return False
+            if not node.rest and sorted(node.names) != sorted(wanted.fields):
+                missing = sorted(set(wanted.fields) - set(node.names))
+                self.reporter.error(
+                    node.at, f"{what} lacks {', '.join(missing) or 'nothing, but names one twice'}"
+                )
+                return False
+        elif len(node.items) > len(wanted.fields) or (len(node.items) < len(wanted.fields) and not node.rest):
+            self.reporter.error(
+                node.at, f"{what} has {len(node.items)} values; {wanted} has {len(wanted.fields)} fields"
+            )
+            return False
+        if wanted.kind == "header_union":
+            self.reporter.error(node.at, f"{wanted} cannot be made of a list", "assign to one of its headers")
+            return False
+        names = list(node.names or wanted.fields)
+        for name in wanted.fields if node.rest else ():
+            if name not in names[: len(node.items)]:
+                names = [*names[: len(node.items)], name]
+                node.items.append(syntax.DefaultValue(at=node.at, type=DEFAULT))
+        if node.rest and node.names is not None:
+            node.names = names
+        agreed = [
+            self.convert(item, wanted.fields[name], f"field {name}")
+            for name, item in zip(names, node.items, strict=True)
+        ]
+        node.type = wanted
+        return all(agreed)
+
+    def _convert_stack(self, node: syntax.Expression, wanted: StackType, what: str) -> bool:
+        assert isinstance(node, syntax.ListValue)
+        if node.rest and len(node.items) < wanted.size:
+            missing = wanted.size - len(node.items)
+            node.items += [syntax.DefaultValue(at=node.at, type=DEFAULT) for _ in range(missing)]
+        if len(node.items) != wanted.size or node.names:
+            self.reporter.error(
+                node.at, f"{what} has {len(node.items)} values; {wanted} has {wanted.size} headers"
+            )
+            return False
+        agreed = [self.convert(item, wanted.element, "an element") for item in node.items]
+        node.type = wanted
+        return all(agreed)
+
+    def bits(self, node: syntax.Expression) -> Type:
+        """Return the type of an expression, an enum's representation for an enum."""
+        found = self.expression(node)
+        if isinstance(found, EnumType) and found.underlying is not None:
+            node.type = found.underlying
+        return node.type  # type: ignore[no-any-return]
+
+    @staticmethod
+    def shown(value: int) -> str:
+        """Return a number for a message, cut if it is long."""
+        text = hex(value) if abs(value) >= 1 << 64 else str(value)
+        return text if len(text) <= 40 else text[:37] + "..."
+
+
+def _can_be_invalid(kind: Type) -> bool:
+    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
+
+
+def _cast_hint(found: Type, wanted: Type) -> str:
+    if isinstance(found, ir.Bits) and isinstance(wanted, ir.Bits | EnumType):
+        return f"cast it: ({wanted if isinstance(wanted, ir.Bits) else wanted.name})..."
+    if wanted == ir.BOOL and isinstance(found, ir.Bits):
+        return "compare it with 0"
+    return "an action is called as a statement" if found == NOTHING else ""

@@ -1,0 +1,228 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types and constant values of operators and casts.
+
+Source: P4-16 Language Specification 1.2.5, "Expressions", "Explicit casts".
+"""
+
+from __future__ import annotations
+
+from nicemu.pipeline import arithmetic, ir
+
+from . import syntax
+from .check_conversions import ConversionChecker, _cast_hint
+from .check_types import is_storable
+from .types import (
+    INTEGER,
+    UNKNOWN,
+    CompositeType,
+    DefaultType,
+    EnumType,
+    InvalidType,
+    ListType,
+    NewType,
+    Type,
+    same,
+    scalar_of,
+)
+
+MAX_INTEGER_BITS = 8192
+
+
+class OperatorChecker(ConversionChecker):
+    """Operators, `?:` and casts."""
+
+    def _unary(self, node: syntax.UnaryOp) -> Type:
+        found = self.bits(node.operand)
+        fits = found == ir.BOOL if node.op == "!" else isinstance(found, ir.Bits)
+        if found == INTEGER and node.op in "-+":
+            value = node.operand.value
+            node.value = -value if node.op == "-" and value is not None else value
+            return INTEGER
+        if not fits:
+            if found != UNKNOWN:
+                self.reporter.error(node.at, f"{node.op} does not apply to {found}")
+            return UNKNOWN
+        if node.operand.value is not None:
+            value = node.operand.value
+            node.value = value if node.op == "+" else arithmetic.unary(node.op, value, found)  # type: ignore[arg-type]
+        return found
+
+    def _binary(self, node: syntax.BinaryOp) -> Type:
+        left, right = self.expression(node.left), self.expression(node.right)
+        if UNKNOWN in (left, right):
+            return ir.BOOL if node.op in arithmetic.COMPARISONS | arithmetic.LOGICAL else UNKNOWN
+        if node.op in ("==", "!="):
+            return self._equality(node, left, right)
+        left, right = self.bits(node.left), self.bits(node.right)
+        if node.op in arithmetic.LOGICAL:
+            for side in (node.left, node.right):
+                if side.type != ir.BOOL:
+                    self.reporter.error(side.at, f"{node.op} of {side.type}; bool was expected")
+            return ir.BOOL
+        if node.op in arithmetic.SHIFTS:
+            return self._shift(node, left, right)
+        if not isinstance(left, ir.Bits | type(INTEGER)) or not isinstance(right, ir.Bits | type(INTEGER)):
+            self.reporter.error(node.at, f"{node.op} does not apply to {left} and {right}")
+            return UNKNOWN
+        if node.op == arithmetic.CONCATENATION:
+            return self._concatenation(node, left, right)
+        if left == INTEGER and isinstance(right, ir.Bits):
+            self._sized(node.left, right)
+            left = right
+        elif right == INTEGER and isinstance(left, ir.Bits):
+            self._sized(node.right, left)
+            right = left
+        if left != right:
+            self.reporter.error(
+                node.at,
+                f"{node.op} of {left} and {right}; both sides must have one type",
+                _cast_hint(right, left),
+            )
+            return UNKNOWN
+        return self._folded(node, left)
+
+    def _equality(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
+        if left != right:
+            if isinstance(left, ListType) and isinstance(right, CompositeType):
+                self.convert(node.left, right, "the left side")
+            elif (
+                left == INTEGER
+                or (isinstance(left, EnumType) and isinstance(right, ir.Bits))
+                or (isinstance(right, EnumType) and not isinstance(left, EnumType))
+            ):
+                self.convert(node.left, self.bits(node.right), "the left side")
+            else:
+                self.convert(node.right, self.bits(node.left), f"the right side of {node.op}")
+        elif not is_storable(left) and not isinstance(left, type(INTEGER)):
+            self.reporter.error(node.at, f"{node.op} does not apply to {left}")
+        if node.left.value is not None and node.right.value is not None:
+            node.value = int((node.left.value == node.right.value) == (node.op == "=="))
+        return ir.BOOL
+
+    def _shift(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
+        amount = node.right.value
+        if (isinstance(right, ir.Bits) and right.signed) or not isinstance(right, ir.Bits | type(INTEGER)):
+            self.reporter.error(node.right.at, f"shifts by {right}; bit<N> was expected")
+            return UNKNOWN
+        if right == INTEGER:
+            if amount is None or amount < 0 or amount > ir.MAX_WIDTH_BITS:
+                self.reporter.error(node.right.at, "shifts by a number below 0, or too large")
+                return UNKNOWN
+            node.right.type = ir.Bits(32)
+        if left == INTEGER:
+            if amount is None or amount > ir.MAX_WIDTH_BITS:
+                self.reporter.error(
+                    node.at, "shifts a number without a width by an unknown amount", "give it a width: 8w1"
+                )
+                return UNKNOWN
+            node.value = node.left.value << amount if node.op == "<<" else node.left.value >> amount
+            return self._bounded(node)
+        if not isinstance(left, ir.Bits):
+            self.reporter.error(node.at, f"{node.op} does not apply to {left}")
+            return UNKNOWN
+        return self._folded(node, left)
+
+    def _concatenation(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
+        if not isinstance(left, ir.Bits) or not isinstance(right, ir.Bits):
+            self.reporter.error(node.at, "++ of a number without a width", "give it a width: 8w1")
+            return UNKNOWN
+        if left.width + right.width > ir.MAX_WIDTH_BITS:
+            self.reporter.error(node.at, f"++ makes more than {ir.MAX_WIDTH_BITS} bits")
+            return UNKNOWN
+        return self._folded(node, ir.Bits(left.width + right.width, left.signed))
+
+    def _folded(self, node: syntax.BinaryOp, kind: Type) -> Type:
+        """Compute a constant result; return its type."""
+        left, right = node.left.value, node.right.value
+        comparison = node.op in arithmetic.COMPARISONS
+        if node.op in ("/", "%") and right is not None and right == 0:
+            self.reporter.error(node.at, "division by zero")
+            return UNKNOWN
+        if left is None or right is None:
+            return ir.BOOL if comparison else kind
+        if kind == INTEGER and not comparison:
+            if node.op in ("|+|", "|-|"):
+                self.reporter.error(node.at, f"{node.op} of numbers without a width", "give them one: 8w1")
+                return UNKNOWN
+            wide = ir.Bits(2 * MAX_INTEGER_BITS + 2, True)
+            node.value = arithmetic.binary(node.op, left, right, _constants(node, wide, wide))
+            return self._bounded(node)
+        operands = node.left.type if isinstance(node.left.type, ir.Bits) else ir.Bits(MAX_INTEGER_BITS, True)
+        other = node.right.type if isinstance(node.right.type, ir.Bits) else operands
+        scalar = ir.BOOL if comparison else kind
+        assert isinstance(scalar, ir.Bits | ir.Bool)
+        node.value = arithmetic.binary(node.op, left, right, _constants(node, other, scalar))
+        return scalar
+
+    def _bounded(self, node: syntax.Expression) -> Type:
+        if node.value is not None and node.value.bit_length() > MAX_INTEGER_BITS:
+            self.reporter.error(node.at, f"this number has more than {MAX_INTEGER_BITS} bits")
+            node.value = None
+            return UNKNOWN
+        return INTEGER
+
+    def _conditional(self, node: syntax.ConditionalOp) -> Type:
+        self.condition(node.condition, "the condition of ?:")
+        yes, no = self.expression(node.yes), self.expression(node.no)
+        if yes == INTEGER and no != INTEGER:
+            self.convert(node.yes, no, "the first value of ?:")
+        elif not same(yes, no):
+            self.convert(node.no, yes, "the second value of ?:")
+        kind = node.yes.type
+        if kind == INTEGER and node.condition.value is None:
+            self.reporter.error(node.at, "both values of ?: lack a width", "give them one: 8w1")
+            return UNKNOWN
+        if not is_storable(kind) and kind not in (UNKNOWN, INTEGER):
+            self.reporter.error(node.at, f"?: does not apply to {kind}")
+            return UNKNOWN
+        if node.condition.value is not None:
+            node.value = (node.yes if node.condition.value else node.no).value
+        return kind  # type: ignore[no-any-return]
+
+    def _cast(self, node: syntax.CastOp) -> Type:
+        wanted = self.resolve(node.target)
+        found = self.expression(node.operand)
+        if UNKNOWN in (wanted, found):
+            return wanted
+        inner = scalar_of(wanted)
+        if found == INTEGER and isinstance(inner, ir.Bits) and not isinstance(wanted, EnumType):
+            node.value = (
+                arithmetic.wrap(node.operand.value, inner) if node.operand.value is not None else None
+            )
+            node.operand.type, node.operand.value = inner, node.value
+            return wanted
+        if isinstance(found, NewType) or isinstance(wanted, NewType):
+            if scalar_of(found) != inner:
+                self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
+            node.value = node.operand.value
+            return wanted
+        if isinstance(found, ListType | InvalidType | DefaultType):
+            self.convert(node.operand, wanted, "the operand of the cast")
+            return wanted
+        if same(found, wanted):
+            node.value = node.operand.value
+            return found
+        source = self.bits(node.operand)
+        target = scalar_of(wanted)
+        one_bit = {source, target} <= {ir.BOOL, ir.Bits(1)}
+        both = isinstance(source, ir.Bits) and isinstance(target, ir.Bits)
+        if isinstance(wanted, EnumType) and wanted.underlying is None:
+            both = False
+        if not same(found, wanted) and not one_bit and not both:
+            self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
+            return wanted
+        if isinstance(source, ir.Bits) and isinstance(target, ir.Bits):
+            self._check_sign(node, source, target)
+        if node.operand.value is not None and target is not None:
+            node.value = arithmetic.cast(node.operand.value, target, target)
+        return wanted
+
+    def _check_sign(self, node: syntax.CastOp, source: ir.Bits, target: ir.Bits) -> None:
+        if source.signed != target.signed and source.width != target.width:
+            hint = f"cast to {ir.Bits(target.width, source.signed)} first"
+            self.reporter.error(node.at, f"a cast from {source} to {target} changes width and sign", hint)
+
+
+def _constants(node: syntax.BinaryOp, right: ir.Type, kind: ir.Type) -> ir.Binary:
+    """Return the IR node that tells arithmetic the types of a constant operation."""
+    return ir.Binary(node.op, ir.Constant(0, kind), ir.Constant(0, right), kind)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checked expressions to expressions of the IR."""
+
+from __future__ import annotations
+
+from nicemu.pipeline import ir
+
+from . import syntax
+from .lower_types import TypeTable
+from .symbols import (
+    Meaning,
+    Routine,
+    Variable,
+)
+from .types import (
+    ApplyResult,
+    CompositeType,
+    ExternType,
+    StackType,
+    scalar_of,
+)
+
+
+class ExpressionLowering:
+    """Expressions; functions that are called are remembered."""
+
+    def __init__(self) -> None:
+        self._types = TypeTable()
+        self._routines: dict[str, Routine] = {}
+        self._extras: list[ir.Variable] = []
+
+    def _routine(self, routine: Routine) -> str:
+        self._routines.setdefault(routine.name, routine)
+        return routine.name
+
+    def _extra(self, kind: ir.Type, what: str) -> ir.Name:
+        """Return a variable that the program does not name."""
+        name = f"{what}.{len(self._extras)}"
+        self._extras.append(ir.Variable(name, kind))
+        return ir.Name(name, kind)
+
+    def _argument(self, node: syntax.Expression) -> ir.Expression:
+        """Return an argument; for `_` a variable that nothing reads."""
+        if isinstance(node.type, ExternType):  # the packet, which has no place
+            return ir.Zero(ir.BOOL)
+        if isinstance(node, syntax.AnySet):
+            return self._extra(self._types.of(node.type), "nowhere")
+        return self._value(node)
+
+    def _value(self, node: syntax.Expression) -> ir.Expression:
+        scalar = scalar_of(node.type)
+        if node.value is not None and scalar is not None:
+            return ir.Constant(node.value, scalar)
+        kind = self._types.of(node.type)
+        match node:
+            case syntax.NameRef():
+                assert isinstance(node.symbol, Variable)
+                return ir.Name(node.symbol.place, kind)
+            case syntax.MemberRef():
+                base = node.base
+                if isinstance(base, syntax.Call) and isinstance(base.type, ApplyResult):
+                    return ir.TableApply(base.type.table.name, node.name == "hit")
+                if isinstance(base.type, StackType):
+                    if node.name == "lastIndex":
+                        return ir.LastIndex(self._value(base), kind)
+                    return ir.StackPlace(self._value(base), node.name == "last", kind)
+                return ir.Member(self._value(base), node.name, kind)
+            case syntax.IndexRef():
+                if isinstance(node.base.type, CompositeType):
+                    return ir.Member(self._value(node.base), f"f{node.index.value}", kind)
+                return ir.Element(self._value(node.base), self._value(node.index), kind)
+            case syntax.SliceRef():
+                return ir.Slice(self._value(node.base), node.high.value, node.low.value, kind)
+            case syntax.UnaryOp():
+                operand = self._value(node.operand)
+                return operand if node.op == "+" else ir.Unary(node.op, operand, kind)
+            case syntax.BinaryOp():
+                return ir.Binary(node.op, self._value(node.left), self._value(node.right), kind)
+            case syntax.ConditionalOp():
+                return ir.Conditional(
+                    self._value(node.condition), self._value(node.yes), self._value(node.no), kind
+                )
+            case syntax.CastOp():
+                operand = self._value(node.operand)
+                return operand if operand.type == kind else ir.Cast(operand, kind)
+            case syntax.DefaultValue() | syntax.InvalidHeader():
+                return ir.Zero(kind)
+            case syntax.ListValue():
+                return self._list(node, kind)
+            case syntax.Call():
+                return self._call(node, kind)
+        raise AssertionError(f"{type(node).__name__} was not checked")
+
+    def _list(self, node: syntax.ListValue, kind: ir.Type) -> ir.Expression:
+        items = [self._value(item) for item in node.items]
+        if isinstance(kind, ir.Stack):
+            return ir.StackValue(tuple(items), kind)
+        if node.names is not None:
+            given = dict(zip(node.names, items, strict=True))
+            items = [given[name] for name in node.type.fields]
+        return ir.StructValue(tuple(items), kind)
+
+    def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
+        meaning: Meaning = node.symbol
+        if meaning.kind == "routine":
+            arguments = tuple(self._argument(argument) for argument in node.arguments)
+            return ir.Call(self._routine(meaning.subject), arguments, kind)
+        if meaning.kind == "valid":
+            assert isinstance(node.callee, syntax.MemberRef)
+            return ir.IsValid(self._value(node.callee.base))
+        return ir.PacketLength(kind) if meaning.name == "length" else ir.Lookahead(kind)

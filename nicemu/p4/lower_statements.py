@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checked statements to statements of the IR."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nicemu.pipeline import ir
+
+from . import syntax
+from .lower_expressions import ExpressionLowering
+from .symbols import (
+    ActionSymbol,
+    Meaning,
+    Variable,
+)
+from .types import (
+    ActionRun,
+)
+
+
+class StatementLowering(ExpressionLowering):
+    """Statements; actions that are used and stand outside all blocks are remembered."""
+
+    def __init__(self, outside: Sequence[ActionSymbol]) -> None:
+        super().__init__()
+        self._outside = {action.name: action for action in outside}
+        self._used: dict[str, ActionSymbol] = {}
+
+    _returned: Variable | None = None
+
+    def _use(self, action: ActionSymbol) -> str:
+        if self._outside.get(action.name) is action:
+            self._used[action.name] = action
+        return action.name
+
+    def _body(self, block: syntax.Block | None) -> tuple[ir.Statement, ...]:
+        return tuple(self._statements(block.statements if block else []))
+
+    def _statements(self, nodes: Sequence[syntax.Statement]) -> Iterator[ir.Statement]:
+        for node in nodes:
+            yield from self._statement(node)
+
+    def _statement(self, node: syntax.Statement) -> Iterator[ir.Statement]:
+        match node:
+            case syntax.Block():
+                yield from self._statements(node.statements)
+            case syntax.VariableDeclaration() if not node.constant:
+                yield from self._variable(node)
+            case syntax.Assignment():
+                yield ir.Assign(self._value(node.target), self._value(node.value))
+            case syntax.CallStatement():
+                yield from self._call_statement(node.call)
+            case syntax.IfStatement():
+                otherwise = self._statement(node.otherwise) if node.otherwise is not None else ()
+                yield ir.If(self._value(node.condition), tuple(self._statement(node.then)), tuple(otherwise))
+            case syntax.SwitchStatement():
+                yield self._switch(node)
+            case syntax.ExitStatement():
+                yield ir.Exit()
+            case syntax.ReturnStatement():
+                if node.result is not None and self._returned is not None:
+                    kind = self._types.of(self._returned.type)
+                    yield ir.Assign(ir.Name(self._returned.place, kind), self._value(node.result))
+                yield ir.Return()
+            case syntax.ForStatement():
+                yield from self._statements(node.initial)
+                body, update = tuple(self._statement(node.body)), tuple(self._statements(node.update))
+                yield ir.Loop(self._value(node.condition), body, update)
+            case syntax.ForInStatement():
+                yield from self._for_in(node)
+            case syntax.BreakStatement():
+                yield ir.Break()
+            case syntax.ContinueStatement():
+                yield ir.Continue()
+
+    def _variable(self, node: syntax.VariableDeclaration) -> Iterator[ir.Statement]:
+        variable = node.symbol
+        if node.initial is None:
+            yield ir.Reset(variable.place)
+        else:
+            yield ir.Assign(ir.Name(variable.place, self._types.of(variable.type)), self._value(node.initial))
+
+    def _for_in(self, node: syntax.ForInStatement) -> Iterator[ir.Statement]:
+        variable: Variable = node.symbol
+        body = tuple(self._statement(node.body))
+        if isinstance(node.collection, syntax.RangeSet):
+            low, high = self._value(node.collection.low), self._value(node.collection.high)
+            yield ir.ForRange(variable.place, low, high, body)
+            return
+        stack = self._value(node.collection)
+        assert isinstance(stack.type, ir.Stack)
+        elements, index = self._extra(stack.type, "for.stack"), self._extra(ir.Bits(32), "for.index")
+        element = ir.Element(elements, index, ir.Named(stack.type.element))
+        first = ir.Assign(ir.Name(variable.place, element.type), element)
+        low, high = ir.Constant(0, index.type), ir.Constant(stack.type.size - 1, index.type)
+        yield ir.Assign(elements, stack)
+        yield ir.ForRange(index.name, low, high, (first, *body))
+
+    def _switch_values(self, node: syntax.SwitchStatement) -> ir.Statement:
+        cases = []
+        values: list[int] = []
+        for case in node.cases:
+            if case.label is not None:
+                values.append(case.label.value)
+            if case.body is not None:
+                labels = () if case.label is None else tuple(values)
+                cases.append(ir.ValueCase(labels, self._body(case.body)))
+                values = []
+        return ir.Switch(self._value(node.subject), tuple(cases))
+
+    def _switch(self, node: syntax.SwitchStatement) -> ir.Statement:
+        if not isinstance(node.subject.type, ActionRun):
+            return self._switch_values(node)
+        assert isinstance(node.subject, syntax.MemberRef)
+        cases = []
+        names: list[str] = []
+        for case in node.cases:
+            if isinstance(case.label, syntax.NameRef):
+                assert isinstance(case.label.symbol, ActionSymbol)
+                names.append(case.label.symbol.name)
+            if case.body is not None:
+                # An empty list of actions is `default`, whatever labels fall through to it.
+                labels = () if case.label is None else tuple(names)
+                cases.append(ir.SwitchCase(labels, self._body(case.body)))
+                names = []
+        return ir.SwitchAction(node.subject.type.table.name, tuple(cases))
+
+    def _call_statement(self, node: syntax.Call) -> Iterator[ir.Statement]:
+        meaning: Meaning = node.symbol
+        if meaning.kind == "move_stack":
+            assert isinstance(node.callee, syntax.MemberRef)
+            stack = self._value(node.callee.base)
+            yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
+            return
+        arguments = tuple(self._argument(argument) for argument in node.arguments)
+        match meaning.kind, meaning.name:
+            case "block", name:
+                yield ir.CallRoutine(name, arguments)
+            case "routine", _:
+                yield ir.CallRoutine(self._routine(meaning.subject), arguments)
+            case "apply", table:
+                yield ir.ApplyTable(table)
+            case "action", _:
+                yield ir.CallAction(self._use(meaning.subject), arguments)
+            case "function", function:
+                yield ir.CallFunction(function, arguments)
+            case "method", method:
+                yield ir.CallMethod(meaning.subject.name, method, arguments)
+            case (("set_valid" | "set_invalid"), _):
+                assert isinstance(node.callee, syntax.MemberRef)
+                yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")
+            case "packet", "extract" if len(arguments) == 2:
+                yield ir.ExtractVarbit(arguments[0], arguments[1])
+            case "packet", "extract":
+                yield ir.Extract(arguments[0])
+            case "packet", "advance":
+                yield ir.Advance(arguments[0])
+            case "packet", "verify":
+                yield ir.Verify(arguments[0], arguments[1])
+            case "packet", "emit":
+                yield ir.Emit(arguments[0])

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of the program IR. Source: P4-16 Language Specification 1.2.5."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TypeAlias
+
+MAX_WIDTH_BITS = 4096
+"""Widest bit<N> that the engine takes."""
+
+MAX_VARBIT_BITS = 65535
+"""Widest varbit<N> that the engine takes."""
+
+MAX_STACK_SIZE = 1024
+"""Largest header stack that the engine takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """bit<width>, or int<width> where `signed`."""
+
+    width: int
+    signed: bool = False
+
+    def __str__(self) -> str:
+        return f"{'int' if self.signed else 'bit'}<{self.width}>"
+
+
+@dataclass(frozen=True, slots=True)
+class Bool:
+    """The values 0 and 1."""
+
+    def __str__(self) -> str:
+        return "bool"
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorCode:
+    """An index into `Program.errors`."""
+
+    def __str__(self) -> str:
+        return "error"
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """A header, header union or struct type of the program."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """A header stack: `size` headers or header unions of type `element`."""
+
+    element: str
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.element}[{self.size}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Varbit:
+    """varbit<width>: 0 to `width` bits, as many as were extracted."""
+
+    width: int
+
+    def __str__(self) -> str:
+        return f"varbit<{self.width}>"
+
+
+Type: TypeAlias = Bits | Bool | ErrorCode | Named | Stack | Varbit
+BOOL = Bool()
+ERROR = ErrorCode()
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One field of a header or struct."""
+
+    name: str
+    type: Type
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderType:
+    """A header: fields in wire order, and a validity bit. It is whole bytes long.
+
+    Fields are scalars and structs of such; one field may be a varbit.
+    """
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class UnionType:
+    """A header union: headers of which one at most is valid."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StructType:
+    """A struct of anything; an emitted struct emits its headers in field order. A tuple is one, too."""
+
+    name: str
+    fields: tuple[Field, ...]
+
+
+Layout: TypeAlias = HeaderType | UnionType | StructType
