@@ -143,7 +143,7 @@ class Device:
         if message.HasField("action"):
             action, parameters = call_of_message(message.action, table, default=True)
         else:
-            specs = {spec.name: spec for spec in self._config.program().control.tables}
+            specs = {spec.name: spec for spec in self._config.program().tables}
             initial = specs[table.name].default_action
             action, parameters = initial.action, initial.parameters
         self._config.target.set_default(table.name, action, parameters)

@@ -179,9 +179,9 @@ def copy_entries(source: PipelineTarget, destination: PipelineTarget) -> None:
     """
     old, new = source.program, destination.program
     assert new is not None
-    new_tables = {table.name: table for table in new.control.tables}
+    new_tables = {table.name: table for table in new.tables}
     chosen = {info.name: (info.default_action, info.default_parameters) for info in source.tables()}
-    for table in old.control.tables if old else ():
+    for table in old.tables if old else ():
         default = (table.default_action.action, table.default_action.parameters)
         if chosen[table.name] != default:
             destination.set_default(table.name, *chosen[table.name])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nicemu.pipeline import NIC_METADATA, ir
+from nicemu.pipeline import ARCHITECTURES, Architecture, ir
 
 from . import syntax
 from .check_tables import TableChecker
@@ -41,18 +41,17 @@ from .types import (
     unify,
 )
 
-PACKAGE = "SmartNic"
 _PLACES = (ir.HEADERS, ir.METADATA, ir.NIC)
 
 
 @dataclass(slots=True)
 class Checked:
-    """A program that may be lowered: its three blocks, and what it declares."""
+    """A program that may be lowered: its blocks, the parser first, and what it declares."""
 
+    architecture: Architecture
     declared: Declared
     parser: BlockSymbol
-    control: BlockSymbol
-    deparser: BlockSymbol
+    controls: list[BlockSymbol]
     actions: list[ActionSymbol]
 
 
@@ -67,16 +66,16 @@ class Checker(TableChecker):
         for node in declarations:
             self._declaration(node)
         if not any(isinstance(node, syntax.Instantiation) for node in declarations):
-            self.reporter.error(end, "the program has no main", f"end it with {PACKAGE}(...) main;")
+            packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
+            self.reporter.error(end, "the program has no main", f"end it with {packages}")
         for block in self._blocks:
             if not block.used and self._main:
                 kind = block.declaration.kind
                 self.reporter.warning(block.declaration.at, f"{kind} {block.name} is not used")
-        if len(self._main) != len(_PLACES):
+        if len(self._main) != 1 + len(self.architecture.roles):
             return None
-        parser, control, deparser = self._main
         self.check_core(end)
-        return Checked(self.declared, parser, control, deparser, self._actions)
+        return Checked(self.architecture, self.declared, self._main[0], self._main[1:], self._actions)
 
     def check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""
@@ -104,6 +103,9 @@ class Checker(TableChecker):
                     self.declare_type_variables(node.type_parameters)
                     parameters = self.parameters_of(node.parameters)
                 self.declare(node.name, PackageSymbol(node.name, node, parameters), node.at)
+                for known in ARCHITECTURES.values():
+                    if known.package == node.name:
+                        self.architecture = known
             case syntax.Instantiation():
                 self._instantiation(node)
 
@@ -250,8 +252,9 @@ class Checker(TableChecker):
                 node.at, f"{node.type_ref.name} outside all blocks", "declare it inside the control"
             )
             return
-        if symbol.name != PACKAGE:
-            self.reporter.unsupported(node.at, f"package {symbol.name}", f"this architecture has {PACKAGE}")
+        if symbol.name != self.architecture.package:
+            packages = ", ".join(item.package for item in ARCHITECTURES.values())
+            self.reporter.unsupported(node.at, f"package {symbol.name}", f"there is {packages}")
             return
         if node.name != "main":
             self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
@@ -330,7 +333,7 @@ class Checker(TableChecker):
                     f"parameter {found.name} is {found.type}; {known} was expected",
                     _signature(wanted.symbol),
                 )
-            elif isinstance(found.type, CompositeType) and found.type.name == NIC_METADATA.name:
+            elif isinstance(found.type, CompositeType) and found.type.name == self.architecture.metadata.name:
                 self._check_metadata(written.at, found.type)
             elif not isinstance(found.type, CompositeType | ExternType) and not same(found.type, UNKNOWN):
                 self.reporter.error(
@@ -338,9 +341,11 @@ class Checker(TableChecker):
                 )
 
     def _check_metadata(self, at: Location, found: CompositeType) -> None:
-        wanted = {part.name: part.type for part in NIC_METADATA.fields}
+        wanted = {part.name: part.type for part in self.architecture.metadata.fields}
         if dict(found.fields) != wanted:
-            self.reporter.error(at, f"{found} is not the architecture's", "#include <nicemu.p4>")
+            self.reporter.error(
+                at, f"{found} is not the architecture's", f"#include <{self.architecture.include}>"
+            )
 
     def _id(self, node: syntax.Declaration) -> int:
         """Return the number in @id(...), 0 without one."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nicemu.pipeline import FUNCTIONS, OBJECTS, ir
+from nicemu.pipeline import ir
 
 from . import syntax
 from .check_arguments import ArgumentChecker
@@ -99,8 +99,9 @@ class CallChecker(ArgumentChecker):
             self._only_in(node, "verify", "parser")
         else:
             node.symbol = Meaning("function", symbol.name, types=types)
-            if symbol.name not in FUNCTIONS:
-                hint = did_you_mean(symbol.name, FUNCTIONS)
+            known = self.architecture.functions
+            if symbol.name not in known:
+                hint = did_you_mean(symbol.name, known)
                 self.reporter.unsupported(node.at, f"extern function {symbol.name}", hint)
             self._not_in_parser(node, symbol.name)
         return returned
@@ -299,7 +300,7 @@ class CallChecker(ArgumentChecker):
             self._check_packet_call(node, callee.name, types)
         elif instance is not None:
             node.symbol = Meaning("method", callee.name, instance, types)
-            known = OBJECTS.get(symbol.name)
+            known = self.architecture.objects.get(symbol.name)
             if known is None or callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")
             self._not_in_parser(node, callee.name)

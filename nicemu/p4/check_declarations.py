@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nicemu.pipeline import OBJECTS
-
 from . import syntax
 from .check_calls import CallChecker, given_name
 from .check_types import is_storable
@@ -120,9 +118,9 @@ class DeclarationChecker(CallChecker):
 
     def _check_constructor(self, node: syntax.Instantiation, kind: ExternType) -> None:
         declaration = kind.symbol.declaration
-        known = OBJECTS.get(declaration.name)
+        known = self.architecture.objects.get(declaration.name)
         if known is None:
-            hint = did_you_mean(declaration.name, OBJECTS)
+            hint = did_you_mean(declaration.name, self.architecture.objects)
             self.reporter.unsupported(node.type_ref.at, f"extern {declaration.name}", hint)
             return
         if len(node.arguments) != len(known.constructor):

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import ARCHITECTURES, Architecture, ir
 
 from . import syntax
 from .diagnostics import Location, Reporter, did_you_mean
@@ -61,6 +61,7 @@ class TypeChecker:
         self.scope = Scope()
         self.scope.names["error"] = ErrorList()
         self.tuples = Family("tuple", 0, _tuple_of)
+        self.architecture: Architecture = next(iter(ARCHITECTURES.values()))
 
     # Scopes
 

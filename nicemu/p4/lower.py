@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from nicemu.pipeline import ARCHITECTURE, Program, ir
+from nicemu.pipeline import Program, ir
 
 from . import syntax
 from .check import Checked
@@ -44,48 +44,51 @@ class _Lowering(StatementLowering):
         checked = self._checked
         for kind in checked.declared.composites:
             self._types.of(kind)
-        parser, control, deparser = checked.parser, checked.control, checked.deparser
-        lowered_parser = self._parser(parser)
-        body = (*self._locals(control), *self._body(control.declaration.body))
-        for inner in _inner(control):
-            given = self._parameters(inner.parameters)
-            inside = (*self._locals(inner), *self._body(inner.declaration.body))
-            self._functions.append(ir.Function(inner.name, given, inside, is_control=True))
-        controls = [control, *_inner(control)]
-        tables = tuple(self._table(table) for block in controls for table in block.tables)
-        actions = [self._action(action) for block in controls for action in block.actions]
+        parser = self._parser(checked.parser)
+        controls = []
+        for role, block in zip(checked.architecture.roles, checked.controls, strict=True):
+            controls.append(ir.Control(role.name, block.name, self._block(block)))
+            for inner in _inner(block):
+                given = self._parameters(inner.parameters)
+                self._functions.append(ir.Function(inner.name, given, self._block(inner), is_control=True))
+        blocks = [inner for block in checked.controls for inner in (block, *_inner(block))]
+        tables = tuple(self._table(table) for block in blocks for table in block.tables)
+        actions = [self._action(action) for block in blocks for action in block.actions]
         done: set[str] = set()
         while len(done) < len(self._used):
             for action in list(self._used.values()):
                 if action.name not in done:
                     done.add(action.name)
                     actions.append(self._action(action))
-        emits = (*self._locals(deparser), *self._body(deparser.declaration.body))
         self._lower_routines()
         variables = tuple(self._variables())
-        externs = tuple(self._extern(item) for block in controls for item in block.instances)
+        externs = tuple(self._extern(item) for block in blocks for item in block.instances)
         layouts = self._types.layouts
         return Program(
             name=name,
-            architecture=ARCHITECTURE,
+            architecture=checked.architecture.name,
             headers=tuple(item for item in layouts if isinstance(item, ir.HeaderType)),
             structs=tuple(item for item in layouts if isinstance(item, ir.StructType)),
             unions=tuple(item for item in layouts if isinstance(item, ir.UnionType)),
             errors=tuple(checked.declared.errors),
             variables=variables,
             externs=externs,
-            parser=lowered_parser,
-            control=ir.Control(control.name, body, tuple(actions), tables),
-            deparser=ir.Control(deparser.name, emits),
+            parser=parser,
+            controls=tuple(controls),
+            actions=tuple(actions),
+            tables=tables,
             functions=tuple(self._functions),
         )
+
+    def _block(self, block: BlockSymbol) -> tuple[ir.Statement, ...]:
+        return (*self._locals(block), *self._body(block.declaration.body))
 
     # Declarations
 
     def _variables(self) -> Iterator[ir.Variable]:
-        tops = (self._checked.parser, self._checked.control, self._checked.deparser)
+        tops = (self._checked.parser, *self._checked.controls)
         blocks = [block for top in tops for block in (top, *_inner(top))]
-        for parameter in self._checked.control.parameters:
+        for parameter in self._checked.controls[0].parameters:
             assert parameter.variable is not None
             yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
         for block in blocks:

@@ -24,19 +24,14 @@ def optimise(program: Program) -> Program:
 
 def settle_branches(program: Program) -> Program:
     """Replace every `if` over a constant by the branch that it takes."""
-    control = program.control
     return replace(
         program,
         parser=replace(
             program.parser,
             states=tuple(replace(state, body=_settled(state.body)) for state in program.parser.states),
         ),
-        control=replace(
-            control,
-            body=_settled(control.body),
-            actions=tuple(replace(action, body=_settled(action.body)) for action in control.actions),
-        ),
-        deparser=replace(program.deparser, body=_settled(program.deparser.body)),
+        controls=tuple(replace(control, body=_settled(control.body)) for control in program.controls),
+        actions=tuple(replace(action, body=_settled(action.body)) for action in program.actions),
         functions=tuple(replace(item, body=_settled(item.body)) for item in program.functions),
     )
 

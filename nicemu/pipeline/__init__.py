@@ -6,8 +6,9 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 """
 
 from . import arithmetic, ir
+from .architecture import ARCHITECTURES, Architecture
 from .engine import Engine, TableInfo
-from .externs import ARCHITECTURE, FUNCTIONS, NIC_METADATA, OBJECTS
+from .externs import NIC_METADATA
 from .interpreter import MAX_FRAME_BYTES
 from .ir import Program
 from .ir_json import MAX_DEPTH
@@ -17,13 +18,12 @@ from .verdict import CounterAdd, Disposition, Effect, EventPosted, Verdict
 from .verify import verify
 
 __all__ = [
-    "ARCHITECTURE",
-    "FUNCTIONS",
+    "ARCHITECTURES",
     "MAX_DEPTH",
     "MAX_FRAME_BYTES",
     "NIC_METADATA",
-    "OBJECTS",
     "ActionInfo",
+    "Architecture",
     "CounterAdd",
     "Disposition",
     "Effect",

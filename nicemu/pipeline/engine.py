@@ -66,10 +66,8 @@ class Engine:
         all.
         """
         verify(program)
-        actions = {action.name: action for action in program.control.actions}
-        tables = {
-            table.name: Table(table, *action_widths(table, actions)) for table in program.control.tables
-        }
+        actions = {action.name: action for action in program.actions}
+        tables = {table.name: Table(table, *action_widths(table, actions)) for table in program.tables}
         self._loaded = _Loaded(program, p4info_of(program), tables, Interpreter(program, tables))
 
     def process(self, frame: bytes | memoryview, ingress_port: int, trace: bool = False) -> Verdict:

@@ -14,8 +14,6 @@ from typing import Any, TypeAlias
 from . import ir
 from .verdict import CounterAdd, Disposition, Effect, EventPosted
 
-ARCHITECTURE = "nicemu"
-
 NIC_METADATA = ir.StructType(
     "nic_metadata_t", (ir.Field("ingress_port", ir.Bits(16)), ir.Field("packet_length", ir.Bits(32)))
 )

@@ -15,8 +15,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import ir
+from .architecture import ARCHITECTURES
 from .arithmetic import binary, cast, unary
-from .externs import FUNCTIONS, OBJECTS, Outcome
+from .externs import Outcome
 from .tables import Table, width_of
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, as_unsigned, copied, equal
 from .verdict import Disposition, Verdict
@@ -72,16 +73,15 @@ class Interpreter:
     def __init__(self, program: ir.Program, tables: Mapping[str, Table]) -> None:
         self._program = program
         self._tables = tables
+        self._architecture = ARCHITECTURES[program.architecture]
         self._layouts = Layouts(program)
         self._states = {state.name: state for state in program.parser.states}
-        self._actions = {action.name: action for action in program.control.actions}
+        self._actions = {action.name: action for action in program.actions}
         self._functions = {function.name: function for function in program.functions}
         self._instances = {instance.name: instance for instance in program.externs}
         self._types = {variable.name: variable.type for variable in program.variables}
-        self._refs = {
-            (table.name, ref.action): ref for table in program.control.tables for ref in table.actions
-        }
-        self._specs = {table.name: table for table in program.control.tables}
+        self._refs = {(table.name, ref.action): ref for table in program.tables for ref in table.actions}
+        self._specs = {table.name: table for table in program.tables}
         self._evaluators: dict[type, Callable[[_Packet, Any], Any]] = {
             ir.Constant: lambda packet, node: node.value,
             ir.Name: lambda packet, node: packet.places[node.name],
@@ -156,8 +156,8 @@ class Interpreter:
         except _Rejected as rejected:
             return self._rejected(packet, rejected.error)
         try:
-            self._block(packet, self._program.control.body)
-            self._block(packet, self._program.deparser.body)
+            for control in self._program.controls:
+                self._block(packet, control.body)
         except _Stuck:
             reason = "pipeline.too_many_turns"
             self._note(packet, f"dropped: {MAX_TURNS} turns of loops and calls")
@@ -428,14 +428,16 @@ class Interpreter:
 
     def _call_function(self, packet: _Packet, node: ir.CallFunction) -> None:
         self._note(packet, node.function)
-        FUNCTIONS[node.function].body(
+        self._architecture.functions[node.function].body(
             packet.outcome, [self._value(packet, value) for value in node.arguments]
         )
 
     def _call_method(self, packet: _Packet, node: ir.CallMethod) -> None:
         instance = self._instances[node.instance]
         arguments = [copied(self._value(packet, value)) for value in node.arguments]
-        OBJECTS[instance.extern].methods[node.method].body(packet.outcome, instance, arguments)
+        self._architecture.objects[instance.extern].methods[node.method].body(
+            packet.outcome, instance, arguments
+        )
         if packet.trace is not None:
             self._note(packet, f"{node.instance}.{node.method}: {packet.outcome.effects[-1]}")
 

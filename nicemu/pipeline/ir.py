@@ -392,12 +392,11 @@ class ExternInstance:
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """A control block, or the deparser."""
+    """A control block, in one of the roles that its architecture has, such as "deparser"."""
 
+    role: str
     name: str
     body: tuple[Statement, ...]
-    actions: tuple[Action, ...] = ()
-    tables: tuple[Table, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -410,7 +409,7 @@ class Variable:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled program for one pipeline: parser, control, deparser."""
+    """A compiled program for one pipeline: the parser, and the controls behind it in their roles' order."""
 
     name: str
     architecture: str
@@ -420,10 +419,15 @@ class Program:
     variables: tuple[Variable, ...]
     externs: tuple[ExternInstance, ...]
     parser: Parser
-    control: Control
-    deparser: Control
+    controls: tuple[Control, ...]
+    actions: tuple[Action, ...] = ()
+    tables: tuple[Table, ...] = ()
     unions: tuple[UnionType, ...] = ()
     functions: tuple[Function, ...] = ()
+
+    def control(self, role: str) -> Control:
+        """Return the control in a role of the architecture."""
+        return next(control for control in self.controls if control.role == role)
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the program as JSON text; fields that hold their default are left out."""

@@ -126,13 +126,12 @@ class P4Info:
 
 def p4info_of(program: ir.Program) -> P4Info:
     """Return the P4Info of a program; equal programs give equal ids."""
-    control = program.control
-    action_ids = allocate_ids(ACTION_PREFIX, {action.name: action.id for action in control.actions})
-    table_ids = allocate_ids(TABLE_PREFIX, {table.name: table.id for table in control.tables})
+    action_ids = allocate_ids(ACTION_PREFIX, {action.name: action.id for action in program.actions})
+    table_ids = allocate_ids(TABLE_PREFIX, {table.name: table.id for table in program.tables})
     aliases = aliases_of([*action_ids, *table_ids])
     actions = tuple(
         ActionInfo(action.name, aliases[action.name], action_ids[action.name], _parameters_of(action))
-        for action in sorted(control.actions, key=lambda item: item.name)
+        for action in sorted(program.actions, key=lambda item: item.name)
     )
     tables = tuple(
         TableDescription(
@@ -148,7 +147,7 @@ def p4info_of(program: ir.Program) -> P4Info:
             table.const_entries,
             action_ids[table.default_action.action] if table.const_default else 0,
         )
-        for table in sorted(control.tables, key=lambda item: item.name)
+        for table in sorted(program.tables, key=lambda item: item.name)
     )
     return P4Info(program.name, program.architecture, tables, actions)
 

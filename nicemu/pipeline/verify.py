@@ -12,7 +12,7 @@ from typing import TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
-from .externs import NIC_METADATA, OBJECTS
+from .architecture import ARCHITECTURES, Architecture
 from .tables import Table, width_of
 from .verify_body import Bodies
 from .verify_expressions import Faults, is_scalar
@@ -33,6 +33,9 @@ def verify(program: ir.Program) -> None:
     Raises: ControlError(INVALID_ARGUMENT) with the path to the first fault.
     """
     faults = Faults()
+    architecture = ARCHITECTURES.get(program.architecture)
+    if architecture is None:
+        faults.raise_("architecture", f"is {program.architecture}; there is {', '.join(ARCHITECTURES)}")
     with faults.at("headers"):
         _check_types(program, faults)
     with faults.at("variables"):
@@ -40,8 +43,9 @@ def verify(program: ir.Program) -> None:
         for name in (ir.HEADERS, ir.METADATA, ir.NIC):
             if name not in variables:
                 faults.raise_(name, "is missing; the architecture needs headers, metadata and nic")
-        if variables[ir.NIC].type != ir.Named(NIC_METADATA.name) or NIC_METADATA not in program.structs:
-            faults.raise_(ir.NIC, f"must be the architecture's struct {NIC_METADATA.name}")
+        metadata = architecture.metadata
+        if variables[ir.NIC].type != ir.Named(metadata.name) or metadata not in program.structs:
+            faults.raise_(ir.NIC, f"must be the architecture's struct {metadata.name}")
     with faults.at("errors"):
         _unique(program.errors, str, faults)
         if program.errors[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
@@ -49,13 +53,14 @@ def verify(program: ir.Program) -> None:
     with faults.at("externs"):
         instances = _unique(program.externs, lambda item: item.name, faults)
         for instance in program.externs:
-            _check_instance(instance, program, faults)
-    actions = _unique(program.control.actions, lambda item: item.name, faults)
-    tables = _unique(program.control.tables, lambda item: item.name, faults)
+            _check_instance(instance, program, architecture, faults)
+    actions = _unique(program.actions, lambda item: item.name, faults)
+    tables = _unique(program.tables, lambda item: item.name, faults)
     functions = _unique(program.functions, lambda item: item.name, faults)
     _unique([*actions, *functions], str, faults)
     bodies = Bodies(
         faults,
+        architecture,
         {item.name: item for item in program.headers},
         {item.name: item for item in program.structs},
         {item.name: item for item in program.unions},
@@ -83,13 +88,16 @@ def verify(program: ir.Program) -> None:
     bodies.refuse_recursion()
     with faults.at("parser"):
         _check_parser(program.parser, bodies)
-    with faults.at("control"):
-        _check_control(program.control, bodies)
-    with faults.at("deparser"):
-        if program.deparser.actions or program.deparser.tables:
-            faults.raise_("", "has actions or tables; a deparser only emits")
-        with faults.at("body"):
-            bodies.body(program.deparser.body, "deparser")
+    roles = [role.name for role in architecture.roles]
+    if [control.role for control in program.controls] != roles:
+        faults.raise_("controls", f"must be {', '.join(roles)}, in this order")
+    for role, control in zip(architecture.roles, program.controls, strict=True):
+        with faults.at(f"{role.name}.body"):
+            bodies.body(control.body, role.place)
+    _check_actions(program, bodies)
+    for table in program.tables:
+        with faults.at(f"tables.{table.name}"):
+            _check_table(table, bodies)
 
 
 def _unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Faults) -> dict[str, Item]:
@@ -174,10 +182,15 @@ def _check_header(header: ir.HeaderType, structs: dict[str, ir.StructType], faul
         )
 
 
-def _check_instance(instance: ir.ExternInstance, program: ir.Program, faults: Faults) -> None:
-    extern = OBJECTS.get(instance.extern)
+def _check_instance(
+    instance: ir.ExternInstance, program: ir.Program, architecture: Architecture, faults: Faults
+) -> None:
+    extern = architecture.objects.get(instance.extern)
     if extern is None:
-        faults.raise_(instance.name, f"is a {instance.extern}; this NIC has {', '.join(OBJECTS)}")
+        faults.raise_(
+            instance.name,
+            f"is a {instance.extern}; {architecture.name} has {', '.join(architecture.objects)}",
+        )
     if tuple(type(argument) for argument in instance.arguments) != extern.constructor:
         wanted = ", ".join(kind.__name__ for kind in extern.constructor) or "nothing"
         faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
@@ -222,20 +235,14 @@ def _check_parser(parser: ir.Parser, bodies: Bodies) -> None:
                     )
 
 
-def _check_control(control: ir.Control, bodies: Bodies) -> None:
-    faults = bodies.faults
-    with faults.at("body"):
-        bodies.body(control.body, "control")
-    for action in control.actions:
-        with faults.at(f"actions.{action.name}"):
+def _check_actions(program: ir.Program, bodies: Bodies) -> None:
+    for action in program.actions:
+        with bodies.faults.at(f"actions.{action.name}"):
             _check_parameters(action.parameters, bodies)
             for parameter in action.parameters:
                 if parameter.direction is ir.Direction.NONE and not is_scalar(parameter.type):
-                    faults.raise_(parameter.name, "is action data; bit, int or bool was expected")
+                    bodies.faults.raise_(parameter.name, "is action data; bit, int or bool was expected")
             bodies.body(action.body, "action")
-    for table in control.tables:
-        with faults.at(f"tables.{table.name}"):
-            _check_table(table, bodies)
 
 
 def _check_parameters(parameters: tuple[ir.Parameter, ...], bodies: Bodies) -> None:

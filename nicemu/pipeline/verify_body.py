@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from . import ir
-from .externs import FUNCTIONS, OBJECTS
 from .verify_expressions import MAX_NESTING, Expressions
 
 MAX_CALLS = 24
@@ -139,11 +138,13 @@ class Bodies(Expressions):
                     self.faults.raise_("action", f"{action} is unknown")
                 self.arguments(action, self.actions[action].parameters, arguments)
             case ir.CallFunction(function, arguments):
-                if function not in FUNCTIONS:
+                known = self.architecture.functions
+                if function not in known:
+                    architecture = self.architecture.name
                     self.faults.raise_(
-                        "function", f"{function} is unknown; this NIC has {', '.join(FUNCTIONS)}"
+                        "function", f"{function} is unknown; {architecture} has {', '.join(known)}"
                     )
-                self._call(function, FUNCTIONS[function].parameters, arguments)
+                self._call(function, known[function].parameters, arguments)
             case ir.CallMethod(instance, method, arguments):
                 self._method(instance, method, arguments)
             case ir.SetValid(header, _):
@@ -176,7 +177,7 @@ class Bodies(Expressions):
         if instance not in self.instances:
             self.faults.raise_("instance", f"{instance} is unknown")
         declared = self.instances[instance]
-        methods = OBJECTS[declared.extern].methods
+        methods = self.architecture.objects[declared.extern].methods
         if method not in methods:
             self.faults.raise_("method", f"{declared.extern} has no {method}; it has {', '.join(methods)}")
         wanted = [declared.types[0] if kind is None else kind for kind in methods[method].parameters]

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import NoReturn
 
 from . import ir
+from .architecture import Architecture
 from .arithmetic import BINARY, COMPARISONS, CONCATENATION, LOGICAL, SHIFTS, UNARY, bounds
 from .ir_json import fault
 from .tables import width_of
@@ -40,6 +41,7 @@ class Expressions:
     """Expressions, and the arguments of calls."""
 
     faults: Faults
+    architecture: Architecture
     headers: Mapping[str, ir.HeaderType]
     structs: Mapping[str, ir.StructType]
     unions: Mapping[str, ir.UnionType]

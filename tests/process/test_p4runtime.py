@@ -135,7 +135,7 @@ def test_a_program_is_loaded_and_its_tables_filled_by_name(engine: Engine, serve
         client.load(program.to_json(), cookie=7)
         assert client.cookie() == 7
         assert Program.from_json(client.program_json()) == program
-        assert {table.name for table in client.tables()} == {table.name for table in program.control.tables}
+        assert {table.name for table in client.tables()} == {table.name for table in program.tables}
         client.insert("route", {"dst": "10.0.0.0/8"}, "send", {"port": 3})
         client.insert("session", {"mac": "00:11:22:33:44:55", "proto": "0x6"}, "send", {"port": "4"})
         client.insert("acl", {"src": "10.0.0.0/8", "port": "1..9"}, "drop", priority=5)

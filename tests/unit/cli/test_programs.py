@@ -52,7 +52,7 @@ def test_a_shipped_program_is_found_by_its_name(
 
 def test_the_emitted_ir_is_the_program(nicemu: Cli) -> None:
     program = Program.from_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
-    assert [table.name for table in program.control.tables] == ["KvMatch.session"]
+    assert [table.name for table in program.tables] == ["KvMatch.session"]
 
 
 def test_the_emitted_p4info_names_the_tables(nicemu: Cli) -> None:

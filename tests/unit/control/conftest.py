@@ -86,16 +86,15 @@ def routing_program() -> Program:
                 ),
             ),
         ),
-        control=ir.Control(
-            "R",
-            tuple(ir.ApplyTable(table.name) for table in tables),
-            (
-                ir.Action("R.send", (port,), (send,)),
-                ir.Action("R.drop", (), (ir.CallFunction("drop_packet"),)),
-            ),
-            tables,
+        controls=(
+            ir.Control("control", "R", tuple(ir.ApplyTable(table.name) for table in tables)),
+            ir.Control("deparser", "D", (ir.Emit(ir.Name("headers", ir.Named("headers_t"))),)),
         ),
-        deparser=ir.Control("D", (ir.Emit(ir.Name("headers", ir.Named("headers_t"))),)),
+        actions=(
+            ir.Action("R.send", (port,), (send,)),
+            ir.Action("R.drop", (), (ir.CallFunction("drop_packet"),)),
+        ),
+        tables=tables,
     )
 
 
@@ -107,8 +106,8 @@ def routing() -> Program:
 @pytest.fixture(scope="session")
 def wider_routing(routing: Program) -> Program:
     """The routing program with a session table of 8 entries."""
-    tables = tuple(replace(t, size=8) if t.name == "R.session" else t for t in routing.control.tables)
-    return replace(routing, name="wider", control=replace(routing.control, tables=tables))
+    tables = tuple(replace(t, size=8) if t.name == "R.session" else t for t in routing.tables)
+    return replace(routing, name="wider", tables=tables)
 
 
 @pytest.fixture(scope="session")

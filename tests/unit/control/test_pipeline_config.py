@@ -113,10 +113,8 @@ def test_reconcile_and_commit_keeps_the_entries(engine: Engine, wider_routing: P
 def test_reconcile_is_refused_where_an_entry_does_not_fit(engine: Engine, routing: Program) -> None:
     for number in (1, 2):
         engine.insert("R.session", TableEntry((Exact(number), Exact(6)), "R.send", (1,)))
-    tables = tuple(
-        replace(item, size=1) if item.name == "R.session" else item for item in routing.control.tables
-    )
-    smaller = replace(routing, control=replace(routing.control, tables=tables))
+    tables = tuple(replace(item, size=1) if item.name == "R.session" else item for item in routing.tables)
+    smaller = replace(routing, tables=tables)
     with pytest.raises(
         ControlError, match=r"do not fit the new program: table R\.session is full"
     ) as refused:
@@ -127,9 +125,11 @@ def test_reconcile_is_refused_where_an_entry_does_not_fit(engine: Engine, routin
 
 
 def test_reconcile_may_drop_a_table_that_is_empty_but_no_other(engine: Engine, routing: Program) -> None:
-    kept = tuple(item for item in routing.control.tables if item.name != "R.route")
-    body = tuple(item for item in routing.control.body if getattr(item, "table", "") != "R.route")
-    without = replace(routing, control=replace(routing.control, tables=kept, body=body))
+    kept = tuple(item for item in routing.tables if item.name != "R.route")
+    body = tuple(item for item in routing.controls[0].body if getattr(item, "table", "") != "R.route")
+    without = replace(
+        routing, tables=kept, controls=(replace(routing.control("control"), body=body), routing.controls[1])
+    )
     PipelineConfig(engine).set(request(RECONCILE, without))
     assert engine.program == without
     engine.load(routing)

@@ -81,7 +81,7 @@ def test_const_entries_match_and_the_default_action_takes_its_data(p4: SimpleNam
 def test_without_a_default_action_a_miss_does_nothing(p4: SimpleNamespace) -> None:
     parts = "action drop() { drop_packet(); } table t { key = { m.mark: exact; } actions = { drop; } }"
     program = p4.compile("t.apply();", parts=parts).program
-    assert program.control.tables[0].default_action.action == "NoAction"
+    assert program.tables[0].default_action.action == "NoAction"
     assert p4.run(FRAME, "t.apply();", parts=parts).disposition is Disposition.HOST
 
 
@@ -166,4 +166,4 @@ def test_a_compiled_program_survives_the_way_to_the_nic(p4: SimpleNamespace) -> 
     engine.load(Program.from_json(program.to_json()))
     engine.insert("t", TableEntry((Exact(7),), "bump", (1,)))
     assert engine.process(FRAME, 0).frame[1:3] == b"\x12\x35"
-    assert isinstance(program.control.body[0], ir.ApplyTable)
+    assert isinstance(program.control("control").body[0], ir.ApplyTable)

@@ -12,7 +12,7 @@ from nicemu.pipeline import ir
 def test_a_branch_over_a_constant_is_settled_everywhere(p4: SimpleNamespace) -> None:
     apply = "if (LIMIT > 3) { if (m.flag) { drop_packet(); } } else { send_to_host(); }"
     program = p4.compile(apply, top="const bit<8> LIMIT = 4;").program
-    (statement,) = program.control.body
+    (statement,) = program.control("control").body
     assert isinstance(statement, ir.If)
     assert statement.then == (ir.CallFunction("drop_packet"),)
     assert settle_branches(program) == program

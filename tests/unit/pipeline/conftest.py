@@ -86,8 +86,12 @@ def program(
         ),
         externs=externs,
         parser=ir.Parser("P", (ir.State("start", parse, transition), *states)),
-        control=ir.Control("C", body or (ir.ApplyTable("C.forward"),), (SEND, DROP, *actions), tables),
-        deparser=ir.Control("D", (ir.Emit(ir.Name("headers", ir.Named("headers_t"))),)),
+        controls=(
+            ir.Control("control", "C", body or (ir.ApplyTable("C.forward"),)),
+            ir.Control("deparser", "D", (ir.Emit(ir.Name("headers", ir.Named("headers_t"))),)),
+        ),
+        actions=(SEND, DROP, *actions),
+        tables=tables,
     )
 
 

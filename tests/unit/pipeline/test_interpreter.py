@@ -279,8 +279,7 @@ def test_headers_parsed_and_emitted_unchanged_give_the_same_frame(frame: bytes) 
             "P",
             (ir.State("start", (ir.Extract(ir.Member(headers, "h", ir.Named("h"))),), ir.Goto("accept")),),
         ),
-        ir.Control("C", ()),
-        ir.Control("D", (ir.Emit(headers),)),
+        (ir.Control("control", "C", ()), ir.Control("deparser", "D", (ir.Emit(headers),))),
     )
     engine = Engine()
     engine.load(program)

@@ -49,18 +49,22 @@ def change(document: Any, path: str, value: Any) -> None:  # noqa: ANN401
         ),
         ("headers.0.fields.0.type", "bit<4097>", "N up to 4096"),
         ("headers.0.fields.0.type", "bit<5>", "tag_t is 33 bits; whole bytes"),
-        ("control.tables.0.size", True, r"tables\[0\]\.size is true; int was expected"),
-        ("control.tables.0.size", 0, r"\$\.control\.tables\.C\.forward\.size is 0; 1 to"),
-        ("control.tables.0.keys.0.match_kind", "fuzzy", "one of 'exact', 'lpm', 'ternary', 'range'"),
-        ("control.tables.0.sise", 4, r"tables\[0\]\.sise is unknown; table has name, keys"),
-        ("control.tables.0.default_action.action", "C.none", "C.none is not among the table's actions"),
-        ("control.body.0.kind", "jump", r"control\.body\[0\]\.kind is \"jump\"; one of assign, reset"),
+        ("tables.0.size", True, r"tables\[0\]\.size is true; int was expected"),
+        ("tables.0.size", 0, r"\$\.tables\.C\.forward\.size is 0; 1 to"),
+        ("tables.0.keys.0.match_kind", "fuzzy", "one of 'exact', 'lpm', 'ternary', 'range'"),
+        ("tables.0.sise", 4, r"tables\[0\]\.sise is unknown; table has name, keys"),
+        ("tables.0.default_action.action", "C.none", "C.none is not among the table's actions"),
         (
-            "control.body.0.table",
+            "controls.0.body.0.kind",
+            "jump",
+            r"controls\[0\]\.body\[0\]\.kind is \"jump\"; one of assign, reset",
+        ),
+        (
+            "controls.0.body.0.table",
             "C.other",
             r"\$\.control\.body\.\[0\]\.table C.other cannot be applied here",
         ),
-        ("control.actions.0.body.0.function", "format_disk", "this NIC has send_to_port"),
+        ("actions.0.body.0.function", "format_disk", "nicemu has send_to_port"),
         ("parser.states.0.transition.state", "nowhere", "goes to nowhere, which is no state"),
         ("parser.start", "begin", "is begin, which is no state"),
         ("errors", ["NoError"], "must begin with NoError, PacketTooShort"),
@@ -99,7 +103,7 @@ def test_an_expression_without_end_is_refused(hand: SimpleNamespace) -> None:
     for _ in range(300):
         deep = {"kind": "unary", "op": "!", "operand": deep, "type": "bool"}
     document = json.loads(hand.program().to_json())
-    document["control"]["body"] = [{"kind": "if", "condition": deep, "then": []}]
+    document["controls"][0]["body"] = [{"kind": "if", "condition": deep, "then": []}]
     with pytest.raises(ControlError, match="deeper than"):
         Program.from_json(json.dumps(document))
 

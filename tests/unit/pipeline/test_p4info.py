@@ -48,10 +48,10 @@ def test_ids_chosen_by_the_program_and_scopes_are_kept(hand: SimpleNamespace) ->
 
 def test_action_data_alone_is_shown_to_the_controller(hand: SimpleNamespace) -> None:
     program = hand.program()
-    send = program.control.actions[0]
+    send = program.actions[0]
     bound = replace(send, parameters=(replace(send.parameters[0], direction=ir.Direction.IN),))
-    control = replace(program.control, actions=(bound, *program.control.actions[1:]))
-    assert p4info_of(replace(program, control=control)).actions[1].params == ()
+    actions = (bound, *program.actions[1:])
+    assert p4info_of(replace(program, actions=actions)).actions[1].params == ()
 
 
 @pytest.mark.parametrize(

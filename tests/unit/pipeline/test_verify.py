@@ -98,7 +98,7 @@ def test_an_entry_that_its_key_cannot_mean_is_refused(
 @pytest.mark.parametrize(
     ("instance", "words"),
     [
-        (ir.ExternInstance("x", "Teleporter"), "this NIC has TriggerCounter, FirmwareEvent"),
+        (ir.ExternInstance("x", "Teleporter"), "nicemu has TriggerCounter, FirmwareEvent"),
         (ir.ExternInstance("x", "FirmwareEvent", (), (ir.Named("event_t"),)), "expected: str"),
         (ir.ExternInstance("x", "FirmwareEvent", ("e",), ()), "0 type arguments; 1 expected"),
         (ir.ExternInstance("x", "FirmwareEvent", ("e",), (ir.Named("headers_t"),)), "a struct of numbers"),
