@@ -220,12 +220,14 @@ def _parameters(schema: TableSchema, item: ReadEntry) -> dict[str, str]:
 
 def _match_text(match: Match, width_bits: int) -> str:
     """Return a match as `nicemu table add` reads it."""
-    from nicemu.pipeline import Exact, Lpm, Range, Ternary
+    from nicemu.pipeline import Exact, Lpm, Optional, Range, Ternary
 
     ones = (1 << width_bits) - 1
     match match:
-        case Lpm(_, 0) | Ternary(_, 0):
+        case Lpm(_, 0) | Ternary(_, 0) | Optional(None):
             return "*"
+        case Optional(maybe):
+            return _number_text(maybe or 0, width_bits)
         case Range(low, high) if (low, high) == (0, ones):
             return "*"
         case Exact(value):

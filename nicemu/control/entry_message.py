@@ -9,7 +9,7 @@ Source: P4Runtime Specification 1.4, "TableEntry", "Match Format", "Action Speci
 from __future__ import annotations
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Exact, KeyInfo, Lpm, Match, Range, TableEntry, Ternary
+from nicemu.pipeline import Exact, KeyInfo, Lpm, Match, Optional, Range, TableEntry, Ternary
 
 from .byte_string import decode_bytes, encode_bytes
 from .messages import Message, messages
@@ -107,6 +107,8 @@ def add_matches(message: Message, matches: tuple[Match, ...], table: TableSchema
                 field.ternary.value, field.ternary.mask = encode_bytes(value), encode_bytes(mask)
             case Range(low, high):
                 field.range.low, field.range.high = encode_bytes(low), encode_bytes(high)
+            case Optional(maybe):
+                field.optional.value = encode_bytes(maybe or 0)
 
 
 def fill_action(message: Message, action_name: str, parameters: tuple[int, ...], table: TableSchema) -> None:
@@ -130,6 +132,8 @@ def _match_of_field(field: Message, key: KeyInfo, table: TableSchema) -> Match:
     elif form == "ternary":
         value = decode_bytes(field.ternary.value, width, what)
         match = Ternary(value, decode_bytes(field.ternary.mask, width, f"{what}: its mask"))
+    elif form == "optional":
+        match = Optional(decode_bytes(field.optional.value, width, what))
     else:
         low = decode_bytes(field.range.low, width, what)
         match = Range(low, decode_bytes(field.range.high, width, what))

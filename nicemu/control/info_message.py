@@ -15,7 +15,7 @@ from nicemu.pipeline import P4Info, allocate_ids
 
 from .messages import Message, messages
 
-_MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5}
+_MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
 """MatchField.MatchType. Its OPTIONAL (6) has no counterpart in the pipeline."""
 _MATCH_KINDS = {number: kind for kind, number in _MATCH_TYPES.items()}
 _SCOPES = ("both", "table_only", "default_only")

@@ -25,7 +25,7 @@ class TableSchema:
         self.keys = description.keys
         self.scopes = {ref.id: ref.scope for ref in description.actions}
         self.actions = tuple(actions[ref.id] for ref in description.actions)
-        self.has_priority = any(key.match_kind in ("ternary", "range") for key in self.keys)
+        self.has_priority = any(key.match_kind in ("ternary", "range", "optional") for key in self.keys)
 
     def key(self, name: str) -> KeyInfo:
         """Return the key of that name. Raises: ControlError(NOT_FOUND)."""

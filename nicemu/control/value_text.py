@@ -10,7 +10,7 @@ import ipaddress
 import re
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Exact, Lpm, Match, Range, Ternary
+from nicemu.pipeline import Exact, Lpm, Match, Optional, Range, Ternary
 
 ANY = "*"
 """Text of the match that every value satisfies; not for exact keys."""
@@ -41,11 +41,12 @@ def parse_match(value: int | str | Match, match_kind: str, width_bits: int, what
     """Return the match that `value` means for a key.
 
     exact: a value. lpm: value/prefix_len, or a value (all its bits). ternary: value&&&mask,
-    value/prefix_len, or a value. range: low..high, or a value. "*" matches everything, except for exact.
+    value/prefix_len, or a value. range: low..high, or a value. optional: a value. "*" matches everything,
+    except for exact.
     A finished match is only checked for kind.
     Raises: ControlError.
     """
-    if isinstance(value, Exact | Lpm | Ternary | Range):
+    if isinstance(value, Match):
         return _of_kind(value, match_kind, what)
     text = value.strip() if isinstance(value, str) else ""
     if text == ANY:
@@ -64,7 +65,8 @@ def parse_match(value: int | str | Match, match_kind: str, width_bits: int, what
             return Range(low, high)
         number = parse_value(value, width_bits, what)
         return Range(number, number)
-    return Exact(parse_value(value, width_bits, what))
+    number = parse_value(value, width_bits, what)
+    return Optional(number) if match_kind == "optional" else Exact(number)
 
 
 def match_anything(match_kind: str, width_bits: int, what: str) -> Match:
@@ -78,6 +80,8 @@ def match_anything(match_kind: str, width_bits: int, what: str) -> Match:
         return Ternary(0, 0)
     if match_kind == "range":
         return Range(0, (1 << width_bits) - 1)
+    if match_kind == "optional":
+        return Optional(None)
     raise _illegal(f"{what} is exact: it needs a value, and cannot be left out")
 
 

@@ -69,11 +69,8 @@ class TableChecker(StatementChecker):
     def _check_key_kinds(self, node: syntax.TableDeclaration) -> None:
         prefixes = [key for key in node.keys if key.match_kind == "lpm"]
         if len(prefixes) > 1:
-            self.reporter.unsupported(prefixes[1].match_kind_at, "two lpm keys in one table")
-        elif prefixes and any(key.match_kind in ("ternary", "range") for key in node.keys):
-            self.reporter.unsupported(
-                prefixes[0].match_kind_at, "lpm beside ternary or range", "use ternary for the prefix"
-            )
+            hint = "use ternary, which has priorities, for one"
+            self.reporter.unsupported(prefixes[1].match_kind_at, "two lpm keys in one table", hint)
         names = [key_name(key) for key in node.keys]
         for key, name in zip(node.keys, names, strict=True):
             if name and names.count(name) > 1:
@@ -116,7 +113,7 @@ class TableChecker(StatementChecker):
                 self.reporter.error(argument.at, "action data must be known at compile time")
 
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
-        priorities = {"ternary", "range"} & {key.match_kind for key in node.keys}
+        priorities = has_priority(node)
         for entry in node.entries or []:
             self.keysets(entry, kinds)
             self._action_element(entry.action, table, bound=False)
@@ -124,7 +121,8 @@ class TableChecker(StatementChecker):
                 self.constant_integer(entry.priority, "a priority")
                 if not priorities:
                     self.reporter.error(
-                        entry.priority.at, "entries have priorities only beside ternary or range keys"
+                        entry.priority.at,
+                        "entries have priorities only beside ternary, range or optional keys",
                     )
             for keyset, key in zip(entry.keysets, node.keys, strict=False):
                 self._check_entry_keyset(keyset, key)
@@ -137,7 +135,7 @@ class TableChecker(StatementChecker):
             case ir.KeyMask(_, mask):
                 inverse ^= mask
                 wrong = inverse and (
-                    key.match_kind in ("exact", "range")
+                    key.match_kind in ("exact", "range", "optional")
                     or (key.match_kind == "lpm" and inverse & inverse + 1)
                 )
             case ir.KeyRange():
@@ -148,6 +146,12 @@ class TableChecker(StatementChecker):
                 wrong = False
         if wrong:
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+
+
+def has_priority(table: syntax.TableDeclaration) -> bool:
+    """Return whether the entries of a table have priorities."""
+    kinds = {kind.value for kind in ir.MatchKind if kind.has_priority}
+    return any(key.match_kind in kinds for key in table.keys)
 
 
 def key_name(key: syntax.KeyElement) -> str:

@@ -9,7 +9,7 @@ from nicemu.pipeline import Program, ir
 
 from . import syntax
 from .check import Checked
-from .check_tables import key_name
+from .check_tables import has_priority, key_name
 from .lower_statements import StatementLowering
 from .symbols import (
     ActionSymbol,
@@ -242,7 +242,7 @@ class _Lowering(StatementLowering):
         return ir.ActionCall(self._use(element.symbol), values)
 
     def _entries(self, node: syntax.TableDeclaration) -> Iterator[ir.Entry]:
-        ordered = any(key.match_kind in ("ternary", "range") for key in node.keys)
+        ordered = has_priority(node)
         entries = node.entries or []
         for position, entry in enumerate(entries):
             priority = 0

@@ -13,7 +13,7 @@ from .interpreter import MAX_FRAME_BYTES
 from .ir import Program
 from .ir_json import MAX_DEPTH
 from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
-from .tables import Exact, Lpm, Match, Range, TableEntry, Ternary
+from .tables import Exact, Lpm, Match, Optional, Range, TableEntry, Ternary
 from .verdict import CounterAdd, Disposition, Effect, EventPosted, Verdict
 from .verify import verify
 
@@ -33,6 +33,7 @@ __all__ = [
     "KeyInfo",
     "Lpm",
     "Match",
+    "Optional",
     "P4Info",
     "ParameterInfo",
     "Program",

@@ -207,6 +207,12 @@ class MatchKind(enum.Enum):
     LPM = "lpm"
     TERNARY = "ternary"
     RANGE = "range"
+    OPTIONAL = "optional"
+
+    @property
+    def has_priority(self) -> bool:
+        """Whether entries of a table with such a key have priorities."""
+        return self in (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL)
 
 
 class Direction(enum.Enum):

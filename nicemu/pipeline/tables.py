@@ -2,7 +2,7 @@
 """Table entries: what the control plane may put into a table, and which entry a packet's keys match.
 
 Exact tables are one dict; a table with an lpm key is one dict a prefix length, longest first; only tables
-with a ternary or range key compare entry by entry, larger priority first.
+with a ternary, range or optional key compare entry by entry, larger priority first.
 Source: P4Runtime Specification 1.4, "TableEntry" and "Match Format"; P4-16 1.2.5, "Match-Action Tables".
 """
 
@@ -49,12 +49,20 @@ class Range:
     high: int
 
 
-Match: TypeAlias = Exact | Lpm | Ternary | Range
+@dataclass(frozen=True, slots=True)
+class Optional:
+    """Matches one value, or any where it is None."""
+
+    value: int | None
+
+
+Match: TypeAlias = Exact | Lpm | Ternary | Range | Optional
 MATCH_CLASS = {
     ir.MatchKind.EXACT: Exact,
     ir.MatchKind.LPM: Lpm,
     ir.MatchKind.TERNARY: Ternary,
     ir.MatchKind.RANGE: Range,
+    ir.MatchKind.OPTIONAL: Optional,
 }
 
 
@@ -62,8 +70,8 @@ MATCH_CLASS = {
 class TableEntry:
     """One entry: a match for every key in order, an action and its data.
 
-    `priority` is 0 in exact and lpm tables, and above 0 in tables with a ternary or range key, where the
-    larger wins.
+    `priority` is 0 in exact and lpm tables, and above 0 in tables with a ternary, range or optional key,
+    where the larger wins.
     """
 
     matches: tuple[Match, ...]
@@ -101,7 +109,7 @@ class Table:
         self.hits = 0
         self.misses = 0
         kinds = [key.match_kind for key in spec.keys]
-        self.has_priority = ir.MatchKind.TERNARY in kinds or ir.MatchKind.RANGE in kinds
+        self.has_priority = any(kind.has_priority for kind in kinds)
         self._lpm_key = kinds.index(ir.MatchKind.LPM) if ir.MatchKind.LPM in kinds else None
         self._rows: dict[_Place, Row] = {}
         self._exact: dict[tuple[int, ...], Row] = {}
@@ -258,7 +266,7 @@ class Table:
             self._check_range(match, key.name, width)
         if self.has_priority and priority <= 0:
             raise self._illegal(
-                f"priority {priority} given; ternary and range keys need one above 0, larger wins"
+                f"priority {priority} given; ternary, range and optional keys need one above 0, larger wins"
             )
         if not self.has_priority and priority != 0:
             raise self._illegal(f"priority {priority} given; exact and lpm keys take none (0)")
@@ -272,6 +280,8 @@ class Table:
                 numbers = [value, mask]
             case Range(low, high):
                 numbers = [low, high]
+            case Optional(wanted):
+                numbers = [] if wanted is None else [wanted]
         for number in numbers:
             if not 0 <= number <= largest:
                 raise ControlError(
@@ -321,6 +331,8 @@ def matches(match: Match, value: int, width: int) -> bool:
             return value & mask == wanted
         case Range(low, high):
             return low <= value <= high
+        case Optional(maybe):
+            return maybe is None or value == maybe
 
 
 def width_of(scalar: ir.Type) -> int:
@@ -331,7 +343,7 @@ def width_of(scalar: ir.Type) -> int:
 
 
 def shown(matches: tuple[Match, ...]) -> str:
-    """Return matches as people write them: 0x1, 0x0a000000/8, 0x1&&&0xff, 0x1..0x7."""
+    """Return matches as people write them: 0x1, 0x0a000000/8, 0x1&&&0xff, 0x1..0x7, *."""
     texts = []
     for match in matches:
         match match:
@@ -343,6 +355,8 @@ def shown(matches: tuple[Match, ...]) -> str:
                 texts.append(f"{value:#x}&&&{mask:#x}")
             case Range(low, high):
                 texts.append(f"{low:#x}..{high:#x}")
+            case Optional(maybe):
+                texts.append("*" if maybe is None else f"{maybe:#x}")
     return ", ".join(texts)
 
 
@@ -362,6 +376,8 @@ def _of_keyset(keyset: ir.Keyset, kind: ir.MatchKind, width: int) -> Match:
         return Lpm(value & mask, mask.bit_count())
     if kind is ir.MatchKind.TERNARY:
         return Ternary(value & mask, mask)
+    if kind is ir.MatchKind.OPTIONAL:
+        return Optional(value if mask else None)
     return Range(low, high) if kind is ir.MatchKind.RANGE else Exact(value)
 
 

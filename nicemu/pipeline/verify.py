@@ -262,9 +262,6 @@ def _check_table(table: ir.Table, bodies: Bodies) -> None:
         bodies.scalar(key.expression)
     if sum(key.match_kind is ir.MatchKind.LPM for key in table.keys) > 1:
         faults.raise_("keys", "has more than one lpm key")
-    kinds = {key.match_kind for key in table.keys}
-    if ir.MatchKind.LPM in kinds and kinds & {ir.MatchKind.TERNARY, ir.MatchKind.RANGE}:
-        faults.raise_("keys", "mix lpm with ternary or range; use ternary for the prefix")
     if not 0 < table.size <= MAX_TABLE_SIZE:
         faults.raise_("size", f"is {table.size}; 1 to {MAX_TABLE_SIZE} was expected")
     refs = _unique(table.actions, lambda item: item.action, faults)
@@ -295,7 +292,9 @@ def _check_keyset(keyset: ir.Keyset, key: ir.Key, faults: Faults) -> None:
     match keyset, key.match_kind:
         case ir.KeyMask(value, mask), _ if not (0 <= value <= ones and 0 <= mask <= ones):
             faults.raise_("entries", f"of key {key.name}: {value:#x}&&&{mask:#x} does not fit")
-        case ir.KeyMask(_, mask), (ir.MatchKind.EXACT | ir.MatchKind.RANGE) if mask != ones:
+        case ir.KeyMask(_, mask), (ir.MatchKind.EXACT | ir.MatchKind.RANGE | ir.MatchKind.OPTIONAL) if (
+            mask != ones
+        ):
             faults.raise_("entries", wrong)
         case ir.KeyMask(_, mask), ir.MatchKind.LPM if (ones ^ mask) & ((ones ^ mask) + 1):
             faults.raise_("entries", f"of key {key.name}: {mask:#x} is no prefix")

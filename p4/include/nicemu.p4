@@ -7,7 +7,8 @@
 #include <core.p4>
 
 match_kind {
-    range
+    range,
+    optional
 }
 
 // What the NIC knows of a frame before the program runs.

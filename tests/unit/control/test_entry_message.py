@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -9,7 +11,7 @@ from nicemu.control.entry_message import call_of_message, entry_message, matches
 from nicemu.control.messages import messages
 from nicemu.control.schema import Schema
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Exact, Lpm, Range, TableEntry, Ternary
+from nicemu.pipeline import Exact, Lpm, Optional, Program, Range, TableEntry, Ternary, ir, p4info_of
 
 INVALID = P4RuntimeCode.INVALID_ARGUMENT
 DROP = "R.drop"
@@ -52,6 +54,21 @@ def test_a_match_that_accepts_everything_is_left_out(
     )
     assert len(message.match) == fields
     assert matches_of_message(message, found) == matches
+
+
+@pytest.mark.parametrize(("value", "fields"), [(0, 1), (7, 1), (None, 0)])
+def test_an_optional_match_is_a_field_with_a_value_or_none(
+    routing: Program, value: int | None, fields: int
+) -> None:
+    (session,) = (table for table in routing.tables if table.name == "R.session")
+    keys = (replace(session.keys[0], match_kind=ir.MatchKind.OPTIONAL), session.keys[1])
+    table = Schema(p4info_of(replace(routing, tables=(replace(session, keys=keys),)))).table("R.session")
+    entry = TableEntry((Optional(value), Exact(1)), DROP, (), 5)
+    message = entry_message(entry, table)
+    assert [field.WhichOneof("field_match_type") for field in message.match] == ["optional"] * fields + [
+        "exact"
+    ]
+    assert matches_of_message(message, table) == entry.matches
 
 
 def test_fields_may_come_in_any_order_and_with_leading_zeros(schema: Schema) -> None:

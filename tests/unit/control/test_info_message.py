@@ -45,8 +45,8 @@ def _table_twice(message: Message) -> None:
     message.tables.add().CopyFrom(message.tables[0])
 
 
-def _optional_match(message: Message) -> None:
-    message.tables[0].match_fields[0].match_type = 6
+def _unheard_of_match(message: Message) -> None:
+    message.tables[0].match_fields[0].match_type = 7
 
 
 def _foreign_match(message: Message) -> None:
@@ -59,7 +59,7 @@ def _foreign_match(message: Message) -> None:
         (_unknown_action, "refers to an action of id 99"),
         (_action_twice, "occurs twice: R.drop, R.drop"),
         (_table_twice, "occurs twice: R.acl, R.acl"),
-        (_optional_match, "has match type 6; the pipeline has exact (2)"),
+        (_unheard_of_match, "has match type 7; the pipeline has exact (2)"),
         (_foreign_match, "has match type selector"),
     ],
 )

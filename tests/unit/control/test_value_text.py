@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nicemu.control import parse_match, parse_value
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Exact, Lpm, Range, Ternary
+from nicemu.pipeline import Exact, Lpm, Optional, Range, Ternary
 
 INVALID, OUTSIDE = P4RuntimeCode.INVALID_ARGUMENT, P4RuntimeCode.OUT_OF_RANGE
 
@@ -75,6 +75,8 @@ def test_other_text_is_refused_with_what_was_expected(
         ("10.0.0.1..10.0.0.9", "range", 32, Range(0x0A000001, 0x0A000009)),
         (5, "range", 8, Range(5, 5)),
         ("*", "range", 8, Range(0, 255)),
+        ("7", "optional", 8, Optional(7)),
+        ("*", "optional", 8, Optional(None)),
         (Lpm(0, 0), "lpm", 8, Lpm(0, 0)),
     ],
 )

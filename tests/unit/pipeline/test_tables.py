@@ -13,10 +13,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Engine, Exact, Lpm, Match, Range, TableEntry, Ternary, ir
+from nicemu.pipeline import Engine, Exact, Lpm, Match, Optional, Range, TableEntry, Ternary, ir
 from nicemu.pipeline.tables import Table, matches
 
-EXACT, LPM, TERNARY, RANGE = ir.MatchKind
+EXACT, LPM, TERNARY, RANGE, OPTIONAL = ir.MatchKind
 ACTIONS: dict[str, tuple[int, ...]] = {"C.send": (16,), "C.drop": ()}
 
 
@@ -107,6 +107,24 @@ def test_a_duplicate_is_refused_and_the_old_entry_stays(hand: SimpleNamespace) -
     assert port_for(table, 7) == 1
 
 
+def test_an_optional_key_matches_its_value_or_all_by_priority(hand: SimpleNamespace) -> None:
+    table = made(hand, ("number", OPTIONAL))
+    table.insert(send(1, Optional(7), priority=5))
+    table.insert(send(2, Optional(None), priority=3))
+    assert [port_for(table, 7), port_for(table, 8)] == [1, 2]
+    table.insert(send(3, Optional(None), priority=9))
+    assert port_for(table, 7) == 3
+
+
+def test_beside_a_ternary_key_prefixes_go_by_priority_too(hand: SimpleNamespace) -> None:
+    table = made(hand, ("kind", TERNARY), ("number", LPM))
+    table.insert(send(1, Ternary(0, 0), Lpm(0xAB00, 8), priority=5))
+    table.insert(send(2, Ternary(0, 0), Lpm(0xABCD, 16), priority=3))
+    table.insert(send(3, Ternary(1, 0xF), Lpm(0, 0), priority=1))
+    assert [port_for(table, 1, number) for number in (0xABCD, 0xABCE, 0x1234)] == [1, 1, 3]
+    assert port_for(table, 2, 0x1234) is None
+
+
 def test_the_same_ternary_match_may_stand_at_two_priorities(hand: SimpleNamespace) -> None:
     table = made(hand, ("number", TERNARY))
     table.insert(send(1, Ternary(1, 1), priority=1))
@@ -158,6 +176,8 @@ def test_a_full_table_refuses_and_a_deletion_makes_room(hand: SimpleNamespace) -
         (LPM, send(1, Lpm(0x0101, 8)), P4RuntimeCode.INVALID_ARGUMENT, "behind its prefix of 8"),
         (LPM, send(1, Lpm(0, 17)), P4RuntimeCode.INVALID_ARGUMENT, "prefix length 17 given; 0 to 16"),
         (TERNARY, send(1, Ternary(3, 1), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "outside its mask 0x1"),
+        (OPTIONAL, send(1, Optional(1 << 16), priority=1), P4RuntimeCode.OUT_OF_RANGE, "does not fit"),
+        (OPTIONAL, send(1, Exact(1), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "a Exact match was given"),
         (TERNARY, send(1, Ternary(1, 1)), P4RuntimeCode.INVALID_ARGUMENT, "need one above 0, larger wins"),
         (RANGE, send(1, Range(5, 4), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "0x5..0x4 is empty"),
     ],

@@ -67,7 +67,6 @@ def test_a_table_cannot_be_applied_inside_its_own_key(hand: SimpleNamespace) -> 
     ("kinds", "words"),
     [
         ((ir.MatchKind.LPM, ir.MatchKind.LPM), "more than one lpm key"),
-        ((ir.MatchKind.LPM, ir.MatchKind.TERNARY), "use ternary for the prefix"),
     ],
 )
 def test_keys_whose_order_would_be_unclear_are_refused(
