@@ -75,7 +75,7 @@ class ConversionChecker(TypeChecker):
         """Return the value of a compile-time constant of a type, None if it was reported."""
         if not self.expect(node, wanted, what) or node.type == UNKNOWN:
             return None
-        if node.value is None:
+        if node.value is None and not is_constant(node):
             self.reporter.error(node.at, f"{what} must be known at compile time")
         return node.value
 
@@ -169,6 +169,20 @@ class ConversionChecker(TypeChecker):
         """Return a number for a message, cut if it is long."""
         text = hex(value) if abs(value) >= 1 << 64 else str(value)
         return text if len(text) <= 40 else text[:37] + "..."
+
+
+def is_constant(node: syntax.Expression) -> bool:
+    """Return whether a checked expression is known at compile time: a number, or made of such."""
+    match node:
+        case syntax.ListValue():
+            return all(map(is_constant, node.items))
+        case syntax.DefaultValue() | syntax.InvalidHeader():
+            return True
+        case syntax.NameRef():
+            return node.value is not None or getattr(node.symbol, "made_by", None) is not None
+        case syntax.CastOp():
+            return node.value is not None or is_constant(node.operand)
+    return node.value is not None
 
 
 def _can_be_invalid(kind: Type) -> bool:

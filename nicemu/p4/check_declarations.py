@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from . import syntax
 from .check_calls import CallChecker, given_name
+from .check_conversions import is_constant
 from .check_types import is_storable
 from .diagnostics import did_you_mean
 from .symbols import (
@@ -25,7 +26,7 @@ from .types import (
     BlockType,
     CompositeType,
     ExternType,
-    ListType,
+    StackType,
     Type,
     scalar_of,
 )
@@ -46,9 +47,12 @@ class DeclarationChecker(CallChecker):
         if node.constant:
             assert node.initial is not None
             value = self.constant(node.initial, kind, f"constant {node.name}")
-            if value is None or isinstance(node.initial.type, CompositeType | ListType):
-                kind = UNKNOWN
-            self.declare(node.name, ConstantSymbol(node.name, kind, value), node.at)
+            made_by = None
+            if value is None:
+                composite = isinstance(node.initial.type, CompositeType | StackType)
+                made_by = node.initial if composite and is_constant(node.initial) else None
+            known = kind if value is not None or made_by is not None else UNKNOWN
+            self.declare(node.name, ConstantSymbol(node.name, known, value, made_by), node.at)
             return
         if node.initial is not None:
             self.expect(node.initial, kind, f"the value of {node.name}")

@@ -139,6 +139,7 @@ class ExpressionChecker(OperatorChecker):
         match base:
             case CompositeType():
                 if node.name in base.fields:
+                    node.value = _constant_field(node.base, base, node.name)
                     return base.fields[node.name]
                 self.reporter.error(
                     node.name_at, f"{base} has no field {node.name}", did_you_mean(node.name, base.fields)
@@ -240,3 +241,16 @@ class ExpressionChecker(OperatorChecker):
                 self.reporter.error(at, f"{what} {symbol.name}, which is read-only ({symbol.role})")
         elif node.type != UNKNOWN or isinstance(symbol, ConstantSymbol):
             self.reporter.error(at, f"{what} something that is no variable")
+
+
+def _constant_field(node: syntax.Expression, kind: CompositeType, name: str) -> int | None:
+    """Return the value of a field of a constant, None where it has none."""
+    symbol = node.symbol if isinstance(node, syntax.NameRef) else None
+    made_by = symbol.made_by if isinstance(symbol, ConstantSymbol) else None
+    while isinstance(made_by, syntax.CastOp):
+        made_by = made_by.operand
+    if not isinstance(made_by, syntax.ListValue):
+        return None
+    names = made_by.names or list(kind.fields)
+    value: int | None = dict(zip(names, made_by.items, strict=True))[name].value
+    return value

@@ -8,6 +8,7 @@ from nicemu.pipeline import ir
 from . import syntax
 from .lower_types import TypeTable
 from .symbols import (
+    ConstantSymbol,
     Meaning,
     Routine,
     Variable,
@@ -53,6 +54,8 @@ class ExpressionLowering:
             return ir.Constant(node.value, scalar)
         kind = self._types.of(node.type)
         match node:
+            case syntax.NameRef(symbol=ConstantSymbol(made_by=syntax.Expression() as made_by)):
+                return self._value(made_by)
             case syntax.NameRef():
                 assert isinstance(node.symbol, Variable)
                 return ir.Name(node.symbol.place, kind)

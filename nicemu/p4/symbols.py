@@ -23,11 +23,12 @@ class Variable:
 
 @dataclass(slots=True, eq=False)
 class ConstantSymbol:
-    """A compile-time constant."""
+    """A compile-time constant; `made_by` is the checked expression of one that is no number."""
 
     name: str
     type: Type
     value: Any
+    made_by: syntax.Expression | None = None
 
 
 @dataclass(slots=True, eq=False)

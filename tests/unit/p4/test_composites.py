@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+PAIR = "struct pair_t { bit<16> a; bit<16> b; }"
 STACK = {
     "types": "header label_t { bit<7> label; bit<1> bottom; }",
     "members": "label_t[3] labels;",
@@ -206,7 +207,12 @@ def test_extract_needs_a_length_where_there_is_a_varbit_and_none_elsewhere(p4: S
             "struct pair_t { bit<16> a; bit<16> b; }",
             3,
         ),
-        ("pair_t p = ...; headers.tag.number = p.a;", "struct pair_t { bit<16> a; bit<16> b; }", 0),
+        ("pair_t p = ...; headers.tag.number = p.a;", PAIR, 0),
+        ("headers.tag.number = Q.a + Q.b;", PAIR + " const pair_t Q = { 5, 6 };", 11),
+        ("pair_t p = Q; headers.tag.number = p.b;", PAIR + " const pair_t Q = (pair_t) { b = 6, ... };", 6),
+        ("bit<16> x = T[1]; headers.tag.number = x;", "const tuple<bit<16>, bit<16>> T = { 5, 9 };", 9),
+        ("headers.tag.number[Q.a:0] = 1;", PAIR + " const pair_t Q = { 15, 6 };", 1),
+        ("headers.tag = T;", "const tag_t T = { 1, 0x77, 2 };", 0x77),
         ("headers.tag.number = (bit<16>) headers.tag.minSizeInBits();", "", 32),
         ("headers.tag.number = (bit<16>) headers.tag.maxSizeInBytes();", "", 4),
         ("tag_t t = m.flag ? headers.inner : headers.tag; headers.tag.number = t.number + 1;", "", 0x1235),
