@@ -221,7 +221,9 @@ def _send(state: RoceState, pair: Records, frame: Int, opcode: Int, length: Int)
 
 
 @hot
-def _wait_with_read(state: RoceState, pair: Records, frame: Int, psn: Int, end: Int, reported: Int) -> None:
+def _wait_with_read(
+    state: RoceState, pair: Records, frame: Int, psn: Int, end: Int, reported: Int, whole_length: Int
+) -> None:
     """Put a READ among the answers."""
     reth = frame + EXTENSION_PLACE
     answer = state.answers[add_answer(state, pair, ANSWER_READ, psn, NO_CREDITS)]
@@ -231,6 +233,7 @@ def _wait_with_read(state: RoceState, pair: Records, frame: Int, psn: Int, end: 
         load_be32(reth + 8),
         load_be32(reth + 12),
     )
+    answer.whole_length = whole_length
 
 
 @hot
@@ -254,7 +257,7 @@ def _read(state: RoceState, pair: Records, frame: Int) -> Int:
     pair.expected_psn += packets_of(length, np.int64(pair.path_mtu))
     pair.msn += 1
     pair.gap_answered = 0
-    _wait_with_read(state, pair, frame, first, np.int64(pair.expected_psn), 0)
+    _wait_with_read(state, pair, frame, first, np.int64(pair.expected_psn), 0, length)
     return _DONE
 
 
@@ -327,17 +330,18 @@ def _read_again(state: RoceState, pair: Records, frame: Int, psn: Int) -> None:
         drop(state, _BAD_READ)
         return
     reported: Int = 1
+    whole: Int = load_be32(frame + EXTENSION_PLACE + 12)
     before: Int = NONE
     slot = np.int64(pair.answer_head)
     while slot != NONE:
         waiting = state.answers[slot]
         if waiting.kind == ANSWER_READ and waiting.end_psn == end:
-            reported = np.int64(waiting.reported)
+            reported, whole = np.int64(waiting.reported), np.int64(waiting.whole_length)
             remove_answer(state, pair, before, slot)
             break
         before = slot
         slot = np.int64(waiting.next)
-    _wait_with_read(state, pair, frame, psn, end, reported)
+    _wait_with_read(state, pair, frame, psn, end, reported, whole)
 
 
 @cold

@@ -98,7 +98,7 @@ def _read_response(state: RoceState, index: Int, template: Int, answer: Records,
     if last:
         remove_answer(state, pair, NONE, np.int64(pair.answer_head))
         if answer.reported == 0:
-            byte_len = np.int64(answer.dma_length)
+            byte_len = np.int64(answer.whole_length)
             arrive(state, pair, READ, byte_len, _NO_IMMEDIATE, 0, answer.rkey, _NO_RECEIVE)
     return end_frame(target, payload + length, crc, length)
 

@@ -138,6 +138,7 @@ ANSWER = np.dtype(
         ("end_psn", "i8"),
         ("address", "u8"),
         ("dma_length", "i8"),
+        ("whole_length", "i8"),  # of a READ, also where only its end was asked for again
         ("original", "u8"),  # what an atomic found
         ("rkey", "u4"),
         ("syndrome", "i4"),

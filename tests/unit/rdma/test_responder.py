@@ -98,6 +98,19 @@ def test_a_repeated_read_is_read_again_from_where_it_asks(peer: Peer) -> None:
     assert len(peer.node.arrivals) == 1
 
 
+def test_a_read_is_reported_with_its_whole_length_where_only_its_end_is_read_again(peer: Peer) -> None:
+    rkey = peer.node.memory.register(B, bytes(600))
+    frames = [
+        peer.framer.frame(RcOpcode.RDMA_READ_REQUEST, 9, PSN + psn, extension=Reth(B, rkey, length).encode())
+        for psn, length in ((0, 600), (1, 344))
+    ]
+    peer.node.engine.on_frame(frames[0], 0)
+    assert len(peer.node.engine.take_frames(1)) == 1
+    peer.node.engine.on_frame(frames[1], 0)
+    assert len(peer.node.engine.take_frames()) == 2
+    assert [arrival.byte_len for arrival in peer.node.engine.take_arrivals()] == [600]
+
+
 def test_a_repeated_read_must_stay_within_what_was_read(peer: Peer) -> None:
     rkey = peer.node.memory.register(B, bytes(2000))
     peer.ask(RcOpcode.RDMA_READ_REQUEST, PSN, Reth(B, rkey, 600).encode())

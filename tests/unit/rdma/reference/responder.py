@@ -123,6 +123,7 @@ class _ReadAnswer:
     reth: Reth
     msn: int
     reported: bool
+    whole_length: int
 
 
 class Responder:
@@ -323,7 +324,8 @@ class Responder:
         self._expected_psn += packets_of(reth.dma_length, self._qp.attributes.path_mtu)
         self._msn += 1
         self._gap_answered = False
-        self._answers.append(_ReadAnswer(first, first, self._expected_psn, reth, self._msn & PSN_MASK, False))
+        msn = self._msn & PSN_MASK
+        self._answers.append(_ReadAnswer(first, first, self._expected_psn, reth, msn, False, reth.dma_length))
 
     def _atomic(self, opcode: int, atomic: AtomicEth) -> None:
         if atomic.address % _ATOMIC_BYTES:
@@ -374,13 +376,14 @@ class Responder:
         except AccessError:
             self._reports.drops["responder.bad_duplicate_read"] += 1
             return
-        reported = True
+        reported, whole_length = True, reth.dma_length
         for waiting in self._answers:
             if isinstance(waiting, _ReadAnswer) and waiting.end_psn == end:
-                reported = waiting.reported
+                reported, whole_length = waiting.reported, waiting.whole_length
                 self._answers.remove(waiting)
                 break
-        self._answers.append(_ReadAnswer(psn, psn, end, reth, self._msn & PSN_MASK, reported))
+        msn = self._msn & PSN_MASK
+        self._answers.append(_ReadAnswer(psn, psn, end, reth, msn, reported, whole_length))
 
     # Answers
 
@@ -433,8 +436,7 @@ class Responder:
         if is_last:
             self._answers.popleft()
             if not answer.reported:
-                length = reth.dma_length
-                self._arrive(ArrivalKind.READ, length, None, reth.rkey, 0)
+                self._arrive(ArrivalKind.READ, answer.whole_length, None, reth.rkey, 0)
         return frame
 
     # What the rest of the NIC hears
