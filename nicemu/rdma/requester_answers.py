@@ -169,7 +169,9 @@ def _on_acknowledge(state: RoceState, index: Int, pair: Records, psn: Int, syndr
         return
     if not _answered_before(state, index, pair, psn):
         return
-    if kind == _RNR_NAK:
+    if state.sends[pair.send_head].error != 0:
+        fail_at_head(state, index)
+    elif kind == _RNR_NAK:
         if pair.wait_until_ns == NONE:
             _wait_for_receiver(state, index, _WAITS_NS[value])
     elif fatal:

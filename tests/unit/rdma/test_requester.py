@@ -8,7 +8,15 @@ import pytest
 from nicemu.abi import Opcode, Sge, WorkRequest
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.rdma.roce import ArrivalKind, QpState
-from nicemu.wire import RNR_TIMER_NS, Aeth, NakCode, RcOpcode, RoceFramer, decode_roce_frame
+from nicemu.wire import (
+    RNR_TIMER_NS,
+    Aeth,
+    NakCode,
+    RcOpcode,
+    RoceFramer,
+    decode_roce_frame,
+    parse_ipv4,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -329,6 +337,24 @@ def test_before_ready_to_send_posting_is_refused(connect: Connect) -> None:
         pair.post(Opcode.SEND, 0, [])
     with pytest.raises(UsageError, match="INIT"):
         pair.a.engine.post_receive(7, 1)
+
+
+@pytest.mark.parametrize("nak", [Aeth.nak(NakCode.PSN_SEQUENCE_ERROR, 1), Aeth.rnr_nak(1, 1)])
+def test_work_whose_key_was_taken_back_on_the_way_ends_when_a_nak_makes_it_the_first(
+    connect: Connect, nak: Aeth
+) -> None:
+    pair = connect(path_mtu=256, psns=(100, 200))
+    kept, taken = pair.a.memory.register(A, bytes(8)), pair.a.memory.register(2 * A, bytes(600))
+    pair.post(Opcode.RDMA_WRITE, kept, [(A, 8)])
+    pair.post(Opcode.RDMA_WRITE, taken, [(2 * A, 600)])
+    pair.a.engine.take_frames(2)
+    pair.a.memory.deregister(taken)
+    assert pair.a.engine.take_frames() == []
+    framer = RoceFramer(b"\2\0\0\0\0\2", b"\2\0\0\0\0\1", parse_ipv4("10.0.0.2"), parse_ipv4("10.0.0.1"))
+    pair.a.engine.on_frame(framer.frame(RcOpcode.ACKNOWLEDGE, 7, 101, extension=nak.encode()), 0)
+    pair.a.collect()
+    assert pair.a.statuses() == [OK, VerbsStatus.LOC_PROT_ERR]
+    assert pair.a.engine.state(7) is QpState.ERR
 
 
 def test_a_drained_send_queue_finishes_what_began_and_resumes_later(connect: Connect) -> None:
