@@ -247,9 +247,24 @@ def _may_be_read(state: RoceState, pair: Records, frame: Int) -> Flag:
 
 
 @hot
+def _reads_agreed_on(state: RoceState, pair: Records) -> Int:
+    """Return how many READs wait that are not repeated ones."""
+    count: Int = 0
+    slot = np.int64(pair.answer_head)
+    while slot != NONE:
+        waiting = state.answers[slot]
+        if waiting.kind == ANSWER_READ and waiting.reported == 0:
+            count += 1
+        slot = np.int64(waiting.next)
+    return count
+
+
+@hot
 def _read(state: RoceState, pair: Records, frame: Int) -> Int:
     length = load_be32(frame + EXTENSION_PLACE + 12)
-    if length > MAX_DMA_BYTES or pair.reads_waiting >= MAX_RD_ATOMIC:
+    if length > MAX_DMA_BYTES:
+        return _INVALID
+    if pair.reads_waiting >= MAX_RD_ATOMIC and _reads_agreed_on(state, pair) >= MAX_RD_ATOMIC:
         return _INVALID
     if not _may_be_read(state, pair, frame):
         return _NO_ACCESS

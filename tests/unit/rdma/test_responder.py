@@ -337,6 +337,19 @@ def test_more_reads_at_once_than_agreed_are_an_invalid_request(peer: Peer) -> No
     assert [a.aeth.kind for a in answers if a.aeth] == [SyndromeKind.ACK] * 16 + [SyndromeKind.NAK]
 
 
+def test_a_repeated_read_takes_no_place_of_those_agreed_on(peer: Peer) -> None:
+    rkey = peer.node.memory.register(B, bytes(8))
+    reads = [
+        peer.framer.frame(RcOpcode.RDMA_READ_REQUEST, 9, PSN + i, extension=Reth(B, rkey, 8).encode())
+        for i in range(17)
+    ]
+    peer.node.engine.on_frames(reads[:16], 0)
+    assert len(peer.node.engine.take_frames(1)) == 1  # so one more may come
+    peer.node.engine.on_frames([reads[0], reads[16]], 0)  # and the first comes twice, late
+    assert peer.node.drops == {"responder.duplicate": 1}
+    assert len(peer.node.engine.take_frames()) == 17
+
+
 def test_a_full_receive_queue_refuses(connect: Connect) -> None:
     pair = connect(receive_queue_depth=2)
     assert [pair.b.engine.post_receive(9, i) for i in range(3)] == [True, True, False]

@@ -316,7 +316,8 @@ class Responder:
         return _Incoming(_Kind.SEND, wr_id=wr_id, sges=sges)
 
     def _read(self, reth: Reth) -> None:
-        if reth.dma_length > MAX_DMA_BYTES or self._reads_waiting() >= MAX_RD_ATOMIC:
+        agreed_on = sum(isinstance(a, _ReadAnswer) and not a.reported for a in self._answers)
+        if reth.dma_length > MAX_DMA_BYTES or agreed_on >= MAX_RD_ATOMIC:
             raise _Refused(NakCode.INVALID_REQUEST)
         if reth.dma_length:
             self._remote(reth.rkey, reth.address, reth.dma_length, Access.REMOTE_READ)
