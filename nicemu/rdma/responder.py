@@ -41,7 +41,6 @@ from .responder_lists import (
     find_result,
     free_receive,
     keep_result,
-    remove_answer,
     take_receive,
 )
 from .roce_error import enter_error
@@ -221,19 +220,22 @@ def _send(state: RoceState, pair: Records, frame: Int, opcode: Int, length: Int)
 
 
 @hot
-def _wait_with_read(
-    state: RoceState, pair: Records, frame: Int, psn: Int, end: Int, reported: Int, whole_length: Int
-) -> None:
-    """Put a READ among the answers."""
+def _read_from(answer: Records, frame: Int, psn: Int, end: Int) -> None:
     reth = frame + EXTENSION_PLACE
-    answer = state.answers[add_answer(state, pair, ANSWER_READ, psn, NO_CREDITS)]
-    answer.first_psn, answer.end_psn, answer.reported = psn, end, reported
+    answer.psn, answer.first_psn, answer.end_psn = psn, psn, end
     answer.address, answer.rkey, answer.dma_length = (
         load_be64(reth),
         load_be32(reth + 8),
         load_be32(reth + 12),
     )
-    answer.whole_length = whole_length
+
+
+@hot
+def _wait_with_read(state: RoceState, pair: Records, frame: Int, psn: Int, end: Int, reported: Int) -> None:
+    """Put a READ among the answers."""
+    answer = state.answers[add_answer(state, pair, ANSWER_READ, psn, NO_CREDITS)]
+    _read_from(answer, frame, psn, end)
+    answer.reported, answer.whole_length = reported, answer.dma_length
 
 
 @hot
@@ -272,7 +274,7 @@ def _read(state: RoceState, pair: Records, frame: Int) -> Int:
     pair.expected_psn += packets_of(length, np.int64(pair.path_mtu))
     pair.msn += 1
     pair.gap_answered = 0
-    _wait_with_read(state, pair, frame, first, np.int64(pair.expected_psn), 0, length)
+    _wait_with_read(state, pair, frame, first, np.int64(pair.expected_psn), 0)
     return _DONE
 
 
@@ -338,25 +340,20 @@ def _execute(state: RoceState, index: Int, pair: Records, frame: Int, opcode: In
 
 @hot
 def _read_again(state: RoceState, pair: Records, frame: Int, psn: Int) -> None:
-    """Read from `psn` on; responses of that READ that still wait are replaced."""
+    """Read from `psn` on; a READ that still waits is answered from there, in its place."""
     end = psn + packets_of(load_be32(frame + EXTENSION_PLACE + 12), np.int64(pair.path_mtu))
     too_many = pair.reads_waiting > MAX_RD_ATOMIC
     if end > pair.expected_psn or too_many or not _may_be_read(state, pair, frame):
         drop(state, _BAD_READ)
         return
-    reported: Int = 1
-    whole: Int = load_be32(frame + EXTENSION_PLACE + 12)
-    before: Int = NONE
     slot = np.int64(pair.answer_head)
     while slot != NONE:
         waiting = state.answers[slot]
         if waiting.kind == ANSWER_READ and waiting.end_psn == end:
-            reported, whole = np.int64(waiting.reported), np.int64(waiting.whole_length)
-            remove_answer(state, pair, before, slot)
-            break
-        before = slot
+            _read_from(waiting, frame, psn, end)
+            return
         slot = np.int64(waiting.next)
-    _wait_with_read(state, pair, frame, psn, end, reported, whole)
+    _wait_with_read(state, pair, frame, psn, end, 1)
 
 
 @cold

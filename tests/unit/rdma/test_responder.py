@@ -111,6 +111,18 @@ def test_a_read_is_reported_with_its_whole_length_where_only_its_end_is_read_aga
     assert [arrival.byte_len for arrival in peer.node.engine.take_arrivals()] == [600]
 
 
+def test_a_repeated_read_that_still_waits_keeps_its_place_among_the_answers(peer: Peer) -> None:
+    rkey = peer.node.memory.register(B, bytes(8))
+    reads = [
+        peer.framer.frame(RcOpcode.RDMA_READ_REQUEST, 9, PSN + i, extension=Reth(B, rkey, 8 - i).encode())
+        for i in range(2)
+    ]
+    peer.node.engine.on_frames([*reads, reads[0]], 0)
+    answers = [decode_roce_frame(frame) for frame in peer.node.engine.take_frames()]
+    assert [(a.bth.psn, len(a.payload)) for a in answers] == [(PSN, 8), (PSN + 1, 7)]
+    assert [arrival.byte_len for arrival in peer.node.engine.take_arrivals()] == [8, 7]
+
+
 def test_a_repeated_read_must_stay_within_what_was_read(peer: Peer) -> None:
     rkey = peer.node.memory.register(B, bytes(2000))
     peer.ask(RcOpcode.RDMA_READ_REQUEST, PSN, Reth(B, rkey, 600).encode())

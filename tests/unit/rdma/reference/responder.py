@@ -365,7 +365,7 @@ class Responder:
             self._reports.drops["responder.no_replay"] += 1
 
     def _read_again(self, psn: int, reth: Reth) -> None:
-        """Read from `psn` on; responses of that READ that still wait are replaced."""
+        """Read from `psn` on; a READ that still waits is answered from there, in its place."""
         end = psn + packets_of(reth.dma_length, self._qp.attributes.path_mtu)
         try:
             if end > self._expected_psn or self._reads_waiting() > MAX_RD_ATOMIC:
@@ -377,14 +377,12 @@ class Responder:
         except AccessError:
             self._reports.drops["responder.bad_duplicate_read"] += 1
             return
-        reported, whole_length = True, reth.dma_length
         for waiting in self._answers:
             if isinstance(waiting, _ReadAnswer) and waiting.end_psn == end:
-                reported, whole_length = waiting.reported, waiting.whole_length
-                self._answers.remove(waiting)
-                break
+                waiting.psn, waiting.first_psn, waiting.reth = psn, psn, reth
+                return
         msn = self._msn & PSN_MASK
-        self._answers.append(_ReadAnswer(psn, psn, end, reth, msn, reported, whole_length))
+        self._answers.append(_ReadAnswer(psn, psn, end, reth, msn, True, reth.dma_length))
 
     # Answers
 
