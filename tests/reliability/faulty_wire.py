@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import Access, Sge, registers
+from nicemu.abi import Access, Opcode, Sge, registers
 from nicemu.errors import VerbsStatus
 from nicemu.pcie import Backing, store_u32, store_u64
 from nicemu.rdma import ArrivalKind, QpState, RoceEngine, new_state
@@ -170,23 +170,50 @@ class Asking:
         start = self.near_at + operation.source
         self.brought.append(bytes(self.near.memory[start : start + length]))
 
-    def check(self) -> None:
-        """All has been executed once, in order, and is byte-exact."""
-        assert self.statuses == [VerbsStatus.SUCCESS] * len(self.operations)
-        for number, (operation, brought) in enumerate(zip(self.operations, self.brought, strict=True)):
+    def check(self) -> bool:
+        """What has completed has been executed once, in order, and is byte-exact; True if that is all.
+
+        An end may give up after its retries. Then it has flushed the rest, and what the other end has
+        executed beyond what completed is the beginning of the rest.
+        """
+        assert len(self.statuses) == len(self.operations)
+        done = sum(status is VerbsStatus.SUCCESS for status in self.statuses)
+        rest = [VerbsStatus.RETRY_EXC_ERR, *[VerbsStatus.WR_FLUSH_ERR] * len(self.operations)]
+        assert self.statuses == ([VerbsStatus.SUCCESS] * done + rest)[: len(self.operations)]
+        executed = self._executed()
+        assert executed >= done
+        assert bytes(self.near.memory[self.near_at : self.near_at + SOURCE_BYTES]) == self.first
+        memory = np.frombuffer(bytes(self.far.memory[self.far_at : self.far_at + FAR_BYTES]), np.uint8)
+        before, after = (np.frombuffer(state, np.uint8) for state in (self.model.far[executed:] * 2)[:2])
+        assert ((memory == before) | (memory == after)).all()
+        assert (memory == before).all() or done < len(self.operations)
+        for number, operation in enumerate(self.operations[:done]):
+            brought = self.brought[number]
             if isinstance(operation, FetchAdd | CompareSwap):
-                assert {brought} == self.model.brought(number, len(self.operations), self.mtu)[0]
+                assert {brought} == self.model.brought(number, executed, self.mtu)[0]
             elif isinstance(operation, Read):  # a later WRITE may be half done when it is read
                 place = slice(operation.target, operation.target + operation.length)
-                states = [np.frombuffer(state[place], np.uint8) for state in self.model.far[number:]]
+                states = [
+                    np.frombuffer(state[place], np.uint8) for state in self.model.far[number : executed + 2]
+                ]
                 seen = np.frombuffer(brought, np.uint8)
                 assert np.any([state == seen for state in states], axis=0).all(), f"operation {number}"
-        assert bytes(self.near.memory[self.near_at : self.near_at + SOURCE_BYTES]) == self.first
-        assert bytes(self.far.memory[self.far_at : self.far_at + FAR_BYTES]) == self.model.far[-1]
+        return done == len(self.operations)
+
+    def _executed(self) -> int:
+        """Return how many operations the other end has executed: a beginning of all, each reported once."""
         expected = [self._arrival(operation) for operation in self.operations]
-        for kinds in ({ArrivalKind.READ}, set(ArrivalKind) - {ArrivalKind.READ}):
-            arrived = [arrival for arrival in self.arrived if arrival[0] in kinds]
-            assert arrived == [arrival for arrival in expected if arrival[0] in kinds]
+        arrived = [arrival for arrival in self.arrived if arrival[0] is not ArrivalKind.READ]
+        assert arrived == [one for one in expected if one[0] is not ArrivalKind.READ][: len(arrived)]
+        read = [arrival for arrival in self.arrived if arrival[0] is ArrivalKind.READ]
+        assert read == [one for one in expected if one[0] is ArrivalKind.READ][: len(read)]
+        left = len(arrived)
+        for number, (kind, _, _) in enumerate(expected):
+            if kind is not ArrivalKind.READ:
+                if left == 0:
+                    return number
+                left -= 1
+        return len(expected)
 
     @staticmethod
     def _arrival(operation: Operation) -> tuple[ArrivalKind, int, int | None]:
@@ -209,6 +236,8 @@ class Outcome:
     turns: int
     drops: dict[str, int]
     memory: bytes
+    gave_up: int
+    """Ends of connections that gave up after their retries."""
 
 
 def run(seed: int, rates: Rates, pairs: int, operations: int) -> Outcome:
@@ -246,12 +275,12 @@ def run(seed: int, rates: Rates, pairs: int, operations: int) -> Outcome:
         for number, side in enumerate(sides):
             side.engine.on_timer(now_ns)
             for completion in side.engine.take_completions():
-                asking[number][completion.qp_num].completed(completion.context, completion.status)
+                if completion.opcode is not Opcode.RECV:
+                    asking[number][completion.qp_num].completed(completion.context, completion.status)
             for arrival in side.engine.take_arrivals():
                 asking[1 - number][arrival.qp_num].arrived.append(
                     (arrival.kind, arrival.byte_len, arrival.imm_data)
                 )
-    for one in everyone:
-        one.check()
+    gave_up = sum(not one.check() for one in everyone)
     drops = sides[0].drops + sides[1].drops
-    return Outcome(len(everyone) * operations, packets, turns, dict(drops), bytes(sides[1].memory))
+    return Outcome(len(everyone) * operations, packets, turns, dict(drops), bytes(sides[1].memory), gave_up)

@@ -217,7 +217,7 @@ class HostilePackets:
         ("wrong opcode", _opcode, 5),
         ("wrong payload length", _payload, 5),
         ("wrong AETH or immediate", _word, 5),
-        ("to be damaged", _repeat, 40),
+        ("repeated", _repeat, 40),
     )
     _SHARES = np.array([share for _, _, share in _FAULTS]) / sum(share for _, _, share in _FAULTS)
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever the wire does, every message is byte-exact, executed once and in order, at every path MTU.
+"""Whatever the wire does, every completed message is byte-exact, executed once and in order.
 
 Source: InfiniBand Architecture Specification Volume 1, "Reliable Service".
 """
@@ -22,6 +22,7 @@ LONG = settings().max_examples >= 1000
 def test_every_message_is_byte_exact_and_executed_once(fault: str, rate: float) -> None:
     rates = Rates(*[rate] * 4) if fault == "all of them" else Rates(**{fault: rate})
     outcome = run(3, rates, 10, 20 if JIT else 4)
+    assert outcome.gave_up == 0
     if rate == 0.1 and fault != "corruption":
         assert outcome.drops["responder.duplicate"]
 
@@ -37,6 +38,6 @@ def test_a_run_is_the_same_each_time() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_many_messages_of_many_queue_pairs_are_byte_exact_and_executed_once(seed: int, rate: float) -> None:
     outcome = run(seed, Rates(*[rate] * 4), 50, 120)
-    print(
-        f"{outcome.operations} operations, {outcome.packets} packets, {outcome.turns} turns, {outcome.drops}"
-    )
+    assert outcome.gave_up < (1 if rate < 0.1 else 10)  # of 100: an end may lose eight attempts in a row
+    print(f"{outcome.operations} operations, {outcome.packets} packets, {outcome.turns} turns, ", end="")
+    print(f"{outcome.gave_up} gave up, {outcome.drops}")
