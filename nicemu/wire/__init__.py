@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bytes to typed headers and back, and nothing else: Ethernet, IPv4, UDP, RoCEv2.
+"""Bytes to typed headers and back, and nothing else: Ethernet, IPv4, UDP, RoCEv2, the CM's messages.
 
 Decoders raise MalformedError, a ProtocolError whose `reason` a caller counts drops by. Codecs are written
 with `struct`; `scapy_layers` (imported by itself) has the same headers for crafting by hand.
@@ -7,6 +7,19 @@ Specifications: IEEE 802.3, RFC 791, RFC 768, InfiniBand Architecture Specificat
 Annex A17 (RoCEv2).
 """
 
+from .cm_message import (
+    AnsweredMessage,
+    CmMessage,
+    Drep,
+    Dreq,
+    Mra,
+    Rej,
+    RejectReason,
+    Rep,
+    Req,
+    Rtu,
+    decode_cm_message,
+)
 from .crc import crc32, crc32_copy, icrc32
 from .ethernet import (
     BROADCAST_MAC,
@@ -17,6 +30,8 @@ from .ethernet import (
     parse_mac,
 )
 from .ip import IPV4_HEADER_BYTES, PROTOCOL_UDP, Ipv4, format_ipv4, internet_checksum, parse_ipv4
+from .ip_cm_service import IP_CM_HEADER_BYTES, IpCmHeader, PortSpace, port_of_service, service_id
+from .mad import MAD_BYTES, Mad, MadMethod, ManagementClass
 from .malformed import MalformedError
 from .packed import (
     load_be16,
@@ -67,6 +82,15 @@ from .rocev2 import (
     encode_immediate,
     rnr_timer_code,
 )
+from .ud_frame import (
+    GSI_Q_KEY,
+    GSI_QP,
+    UD_SEND_ONLY,
+    Deth,
+    UdFrame,
+    encode_gsi_frame,
+    is_for_gsi,
+)
 from .udp import UDP_HEADER_BYTES, Udp, UdpFrame, encode_udp_frame, udp_checksum, verify_udp_checksum
 
 __all__ = [
@@ -77,10 +101,14 @@ __all__ = [
     "ETHERTYPE_IPV4",
     "EXTENSION_PLACE",
     "FRAME_REFUSALS",
+    "GSI_QP",
+    "GSI_Q_KEY",
     "ICRC_BYTES",
     "IPV4_HEADER_BYTES",
+    "IP_CM_HEADER_BYTES",
     "IP_DESTINATION_PLACE",
     "IP_SOURCE_PLACE",
+    "MAD_BYTES",
     "PARTITION_KEY_PLACE",
     "PROTOCOL_UDP",
     "PSN_BITS",
@@ -93,27 +121,47 @@ __all__ = [
     "ROCE_OVERHEAD_BYTES",
     "TEMPLATE_BYTES",
     "UDP_HEADER_BYTES",
+    "UD_SEND_ONLY",
     "Aeth",
+    "AnsweredMessage",
     "AtomicAckEth",
     "AtomicEth",
     "Bth",
+    "CmMessage",
+    "Deth",
+    "Drep",
+    "Dreq",
     "Ethernet",
+    "IpCmHeader",
     "Ipv4",
+    "Mad",
+    "MadMethod",
     "MalformedError",
+    "ManagementClass",
+    "Mra",
     "NakCode",
+    "PortSpace",
     "RcOpcode",
+    "Rej",
+    "RejectReason",
+    "Rep",
+    "Req",
     "Reth",
     "RoceFramer",
     "RocePacket",
+    "Rtu",
     "SyndromeKind",
+    "UdFrame",
     "Udp",
     "UdpFrame",
     "begin_frame",
     "check_frame",
     "crc32",
     "crc32_copy",
+    "decode_cm_message",
     "decode_immediate",
     "decode_roce_frame",
+    "encode_gsi_frame",
     "encode_immediate",
     "encode_udp_frame",
     "end_frame",
@@ -124,6 +172,7 @@ __all__ = [
     "icrc",
     "icrc32",
     "internet_checksum",
+    "is_for_gsi",
     "load_be16",
     "load_be32",
     "load_be64",
@@ -132,7 +181,9 @@ __all__ = [
     "parse_ipv4",
     "parse_mac",
     "payload_bytes",
+    "port_of_service",
     "rnr_timer_code",
+    "service_id",
     "store_be16",
     "store_be32",
     "store_be64",
