@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What joins the card to others: ports that carry frames, and fabrics that carry work instead.
 
-Each is a room of its own: `ports`; `libfabric`, programs of deferred work on another stack; `verbs`, an RDMA
-device; `pcie_qemu`, a PCIe fabric with a controller that is not ours; `guest`, a virtual machine with the
-kernel's SoftRoCE.
+Each is a room of its own: `ports`; `endpoint`, a NIC on a port; `libfabric`, programs of deferred work on
+another stack; `verbs`, an RDMA device; `pcie_qemu`, a PCIe fabric with a controller that is not ours;
+`guest`, a virtual machine with the kernel's SoftRoCE.
 """
 
+from .endpoint import RegisteredMemory, RegisteredRegion, RoceEndpoint
 from .guest import (
     LOOPBACK_DEVICE,
     PACKAGES,
@@ -100,7 +101,10 @@ __all__ = [
     "QemuFabric",
     "QemuNamespace",
     "QemuNvme",
+    "RegisteredMemory",
+    "RegisteredRegion",
     "RequestUdpPort",
+    "RoceEndpoint",
     "RoceUdpPort",
     "SharedMemoryPort",
     "TapPort",

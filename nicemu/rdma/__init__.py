@@ -20,7 +20,7 @@ from .outside import OutsideTransport
 from .queue_pair import AccessError, ArrivalKind, QpState, RemoteQp
 from .roce import Arrival, Completion, RoceEngine, load_engine
 from .roce_batch import give_out, run_timers, take_in
-from .roce_state import ARRIVED, ENDED, POSTED, RoceState
+from .roce_state import ARRIVED, ENDED, MAX_RD_ATOMIC, POSTED, RoceState
 from .state import (
     FLAG_ARRIVAL_EVENTS,
     FLAG_IMMEDIATE_COUNTS,
@@ -51,6 +51,7 @@ __all__ = [
     "KIND_PORT",
     "MAX_BACKINGS",
     "MAX_PEERS",
+    "MAX_RD_ATOMIC",
     "POSTED",
     "TAGGED_FREE",
     "TAGGED_POSTED",

@@ -33,6 +33,7 @@ class RejectReason(enum.IntEnum):
     INVALID_SERVICE_ID = 8
     INVALID_TRANSPORT_TYPE = 9
     STALE_CONNECTION = 10
+    INVALID_GID = 12
     INVALID_PATH_MTU = 26
     INSUFFICIENT_RESPONDER_RESOURCES = 27
     CONSUMER = 28
@@ -105,6 +106,7 @@ class _Message:
 class Req(_Message):
     """Asks for a connection. `local` is the sender's, `remote` what is meant for its receiver.
 
+    `starting_psn`: what the receiver shall begin with, and so what the sender expects first.
     `*_timeout` are exponents: 4.096 us times 2 to the power. `path_mtu` is 1 for 256 bytes to 5 for 4096.
     `responder_resources`: READs and atomics at a time that the sender answers; `initiator_depth`: that it
     would ask. GIDs are 128-bit numbers. Private data has 92 bytes.

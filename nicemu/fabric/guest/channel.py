@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,6 +103,15 @@ class GuestProcess:
             raise
         assert self.status is not None
         return GuestResult(self.status, self.output, self.errors)
+
+    def poll(self) -> int | None:
+        """Read what has come, without waiting; return its exit status, None while it runs.
+
+        Raises: ResourceError if the guest has ended.
+        """
+        with suppress(GuestTimeoutError):
+            self._channel.wait_until(lambda: self.status is not None, 0.0, "the end of a process")
+        return self.status
 
     def send(self, text: str) -> None:
         """Write to its standard input, which it must read: what does not fit into a pipe stops the guest."""

@@ -5,6 +5,7 @@ Specifications: InfiniBand Architecture Specification Volume 1, Annex A17 (RoCEv
 """
 
 from .answering import AnsweringPort
+from .arp import ETHERTYPE_ARP, Arp, asking_frame
 from .cable import Cable
 from .datagram import DatagramPort
 from .fault import FaultPort, FaultRates
@@ -19,8 +20,10 @@ from .tap import TapPort
 from .udp import RequestUdpPort, RoceUdpPort, UdpPeer, mac_of_host
 
 __all__ = [
+    "ETHERTYPE_ARP",
     "MAX_FRAME_BYTES",
     "AnsweringPort",
+    "Arp",
     "Cable",
     "CapturedFrame",
     "DatagramPort",
@@ -37,6 +40,7 @@ __all__ = [
     "SharedMemoryPort",
     "TapPort",
     "UdpPeer",
+    "asking_frame",
     "loopback_pair",
     "mac_of_host",
 ]

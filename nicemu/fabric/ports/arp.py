@@ -10,6 +10,7 @@ import struct
 from dataclasses import dataclass, replace
 
 from nicemu.wire import (
+    BROADCAST_MAC,
     ETHERNET_HEADER_BYTES,
     ETHERTYPE_IPV4,
     IPV4_HEADER_BYTES,
@@ -57,6 +58,12 @@ class Arp:
         if tuple(kind) != _ETHERNET_AND_IPV4:
             raise MalformedError("arp.kind", f"{kind}; only IPv4 over Ethernet is read")
         return cls(operation, sender_mac, sender_ip, target_mac, target_ip)
+
+
+def asking_frame(mac: bytes, ip: bytes, wanted_ip: bytes) -> bytes:
+    """Return the frame in which a NIC with address `mac` and `ip` asks who has `wanted_ip`."""
+    question = Arp(REQUEST, mac, ip, bytes(6), wanted_ip)
+    return Ethernet(BROADCAST_MAC, mac, ETHERTYPE_ARP).encode() + question.encode()
 
 
 def answer_for(frame: bytes, mac: bytes, ip: bytes) -> bytes | None:

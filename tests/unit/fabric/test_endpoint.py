@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Two NICs at the ends of one link, as small as they can be."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from nicemu.abi import Access, Opcode, Sge, WorkRequest
+from nicemu.cm import CmEvent, CmEventKind
+from nicemu.errors import ResourceError, UsageError, VerbsStatus
+from nicemu.fabric import RegisteredMemory, RoceEndpoint, loopback_pair
+from nicemu.rdma import ArrivalKind
+
+PORT = 4420
+PD = 1
+
+
+@pytest.fixture
+def nics() -> Iterator[tuple[RoceEndpoint, RoceEndpoint]]:
+    ports = loopback_pair()
+    with (
+        RoceEndpoint(ports[0], "10.7.0.1", seed=1, compiled=False) as one,
+        RoceEndpoint(ports[1], "10.7.0.2", seed=2, compiled=False) as other,
+    ):
+        yield one, other
+
+
+def settle(*nics: RoceEndpoint) -> None:
+    while any([nic.move() for nic in nics]):
+        pass
+
+
+def kinds(events: list[CmEvent]) -> list[CmEventKind]:
+    return [event.kind for event in events]
+
+
+def test_a_neighbour_is_found_by_arp_and_a_connection_to_it_carries_work(
+    nics: tuple[RoceEndpoint, RoceEndpoint],
+) -> None:
+    asker, listener = nics
+    listener.cm.listen(PORT)
+    with pytest.raises(ResourceError):
+        asker.resolve(listener.ip, limit_s=0.0)  # one thread: the question is asked, and not answered yet
+    settle(listener, asker)
+    peer = asker.resolve(listener.ip, limit_s=0.0)
+    assert peer.mac == listener.mac
+    active = asker.cm.connect(peer, PORT, PD, time.monotonic_ns())
+    settle(*nics)
+    (request,) = listener.take_events()
+    region = listener.memory.register(4096, pd=PD)
+    qp_num = listener.cm.accept(request.connection, PD, time.monotonic_ns())
+    settle(*nics)
+    assert kinds(asker.take_events()) == kinds(listener.take_events()) == [CmEventKind.ESTABLISHED]
+    ours = asker.memory.register(4096, pd=PD)
+    ours.view[:5] = b"bytes"
+    piece = Sge(ours.address, 5, ours.key)
+    work = WorkRequest(Opcode.RDMA_WRITE, (piece,), remote_address=region.address + 8, rkey=region.key)
+    assert asker.engine.post_send(active.qp_num or 0, work, 0, time.monotonic_ns())
+    settle(*nics)
+    assert bytes(region.view[8:13]) == b"bytes"
+    assert [done.status for done in asker.take_completions()] == [VerbsStatus.SUCCESS]
+    ((arrival),) = listener.take_arrivals()
+    assert (arrival.kind, arrival.qp_num) == (ArrivalKind.WRITE, qp_num)
+    assert not listener.drops
+    assert not asker.drops
+
+
+def test_who_is_not_there_is_not_found(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
+    with pytest.raises(ResourceError, match=r"nobody at .* has 10\.7\.0\.9"):
+        nics[0].resolve("10.7.0.9", limit_s=0.0)
+
+
+def test_arp_that_is_none_is_counted(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
+    one, _ = nics
+    answer = b"\0\1\x08\0\6\4\0\2" + bytes(6) + b"\x0a\7\0\x09" + bytes(6) + b"\x0a\7\0\1"
+    hostile = [answer[:7], b"\0\7" + answer[2:]]
+    for body in hostile:
+        one._is_arp(bytes(12) + b"\x08\x06" + body)
+    assert one.drops == {"arp.too_short": 1, "arp.kind": 1}
+
+
+def test_memory_that_was_given_back_has_no_key_and_its_place_is_used_again() -> None:
+
+    memory = RegisteredMemory(random.Random(1))
+    first = memory.register(100, Access.REMOTE_READ)
+    memory.deregister(first)
+    with pytest.raises(UsageError, match="is not registered"):
+        memory.deregister(first)
+    second = memory.register(100)
+    assert second.address == first.address
+    assert second.key != first.key
+    assert bytes(second.view) == bytes(100)
+    for _ in range(255):
+        memory.register(1)
+    with pytest.raises(ResourceError, match="256 regions are registered already"):
+        memory.register(1)
+    memory.close()
