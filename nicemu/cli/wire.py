@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nicemu wire`: what passes on an interface, or on a cable between two ports, as a file for Wireshark."""
+"""`nicemu wire`: what passes on an interface, or on a cable between two ports, as a file for Wireshark.
+
+`nicemu wire serve` is in wire_serve.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ import click
 from nicemu.errors import UsageError
 
 from .show import JSON_OPTION, print_json
+from .wire_serve import serve
 
 if TYPE_CHECKING:
     from nicemu.fabric import Cable, CapturedFrame, PacketCapture, PcapngWriter, Port
@@ -28,7 +32,10 @@ RETRY_S = 0.001
 
 @click.group()
 def wire() -> None:
-    """Look at frames on their way."""
+    """Look at frames on their way, or be who answers them."""
+
+
+wire.add_command(serve)
 
 
 @wire.command()

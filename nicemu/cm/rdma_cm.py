@@ -196,6 +196,10 @@ class RdmaCm:
         connection.disconnect(now_ns)
         self._flush(connection)
 
+    def connections(self) -> list[Connection]:
+        """Return every connection that is not closed, those in TIMEWAIT too."""
+        return self._endpoint.connections()
+
     def connection_of(self, qp_num: int) -> Connection | None:
         """Return the connection of a queue pair; None if it has none, or none any more."""
         return self._by_qp.get(qp_num)

@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds nicemu, other libraries that trigger work, and the programs above them, to the specifications.
 
-Three things, shipped so that they run where nicemu is installed. The conformance suite, `nicemu conformance`:
+Four things, shipped so that they run where nicemu is installed. The conformance suite, `nicemu conformance`:
 rules and their sources are in docs/triggers.md; a case is tried on a bench, a target that runs programs of
 deferred work, with a peer. The race check (docs/races.md). The pytest plugin with its fixtures and the
-explorer of orders (`nicemu explore`, docs/testing.md).
+explorer of orders (`nicemu explore`, docs/testing.md). Peers for rping and perftest (`nicemu wire serve`,
+docs/wire.md).
 
 Each name is imported when it is first used: pytest loads the plugin in projects that never use it.
 """
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
         try_case,
     )
     from .explorer import Exploration, Failure, explore
+    from .peers import (
+        PERFTEST_PORT,
+        PERFTEST_PROGRAMS,
+        RPING_PORT,
+        PeerServer,
+        PerftestServer,
+        RpingClient,
+        RpingServer,
+    )
     from .races import Located, Race, RaceKind, RaceReport, check_races, read_logs
     from .worlds import PeerMemory, VirtualTime, World
 
@@ -38,6 +48,9 @@ __all__ = [
     "CASE_COUNT",
     "ELSEWHERE",
     "OURS",
+    "PERFTEST_PORT",
+    "PERFTEST_PROGRAMS",
+    "RPING_PORT",
     "RULES",
     "Absent",
     "Bench",
@@ -46,10 +59,14 @@ __all__ = [
     "Failure",
     "Located",
     "PeerMemory",
+    "PeerServer",
+    "PerftestServer",
     "Race",
     "RaceKind",
     "RaceReport",
     "Result",
+    "RpingClient",
+    "RpingServer",
     "Verdict",
     "VirtualTime",
     "World",
@@ -62,6 +79,15 @@ __all__ = [
 
 _PLACES = {
     "explorer": ("Exploration", "Failure", "explore"),
+    "peers": (
+        "PERFTEST_PORT",
+        "PERFTEST_PROGRAMS",
+        "RPING_PORT",
+        "PeerServer",
+        "PerftestServer",
+        "RpingClient",
+        "RpingServer",
+    ),
     "races": ("Located", "Race", "RaceKind", "RaceReport", "check_races", "read_logs"),
     "worlds": ("PeerMemory", "VirtualTime", "World"),
 }

@@ -15,9 +15,17 @@ from itertools import count
 import pytest
 
 from nicemu.errors import ResourceError
-from nicemu.fabric import DatagramPort, Guest, GuestLink, GuestProcess, install_command, missing_packages
+from nicemu.fabric import (
+    DatagramPort,
+    Guest,
+    GuestLink,
+    GuestProcess,
+    RoceEndpoint,
+    install_command,
+    missing_packages,
+)
 
-from .world import PEER_IP, Cable, Connection, World, start_peer, warm_up
+from .world import OUR_IP, PEER_IP, Cable, Connection, World, start_peer, warm_up
 
 GUEST_LIFE_S = 540.0
 
@@ -59,6 +67,16 @@ def machine() -> Iterator[Machine]:
         finally:
             guest.close()
             port.close()
+
+
+@pytest.fixture
+def nic(machine: Machine) -> Iterator[RoceEndpoint]:
+    """A new NIC of ours at this end of the cable, with rdma_cm."""
+    while machine.port.receive():
+        pass
+    endpoint = RoceEndpoint(machine.port, OUR_IP)
+    yield endpoint
+    endpoint.memory.close()  # the port stays open, for the next test
 
 
 @pytest.fixture

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The server of the programs of perftest, for clients that connect by rdma_cm: `ib_write_bw -R` and its kin.
+
+A client connects twice. Over the first connection it talks: it SENDs a message, and waits for one of the same
+length. Most of them are numbers (its version, cache line, path MTU, results) that are right again when they
+come back; one of 56 bytes says where memory is, and gets our own. The other connections, one a queue pair of
+the test, carry the work itself. With `-z` instead of `-R` there is only the first, and queue pairs are
+connected by the numbers in those messages.
+Source: perftest(1); what perftest 4.5 was captured to send between two machines.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from nicemu.abi import Opcode, Sge, WorkRequest
+from nicemu.cm import Connection
+from nicemu.errors import UsageError
+from nicemu.fabric import RegisteredRegion, RoceEndpoint
+from nicemu.rdma import Arrival, ArrivalKind, Completion
+from nicemu.wire import parse_ipv4
+
+from .application import PD, Application, Totals
+
+PERFTEST_PORT = 18515
+BUFFER_BYTES = 1 << 23
+"""As much as the largest message of perftest's `-a`."""
+PERFTEST_PROGRAMS = (
+    "ib_write_bw",
+    "ib_read_bw",
+    "ib_read_lat",
+    "ib_atomic_bw",
+    "ib_atomic_lat",
+    "ib_send_bw",
+    "ib_send_lat",
+)
+"""Programs that are served; ib_write_lat is not: its server must know the size of messages beforehand."""
+_ANSWERS_SENDS = "ib_send_lat"
+RECEIVES = 512
+_MESSAGE_BYTES = 64
+_MESSAGES = 8
+_DESTINATION = struct.Struct("!IIIII4xQ16sII")
+_IPV4_GID_INDEX = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What one side says of a queue pair: READs at a time, its number, first PSN, and a buffer for it."""
+
+    out_reads: int = 0
+    qp_num: int = 0
+    psn: int = 0
+    rkey: int = 0
+    address: int = 0
+    gid: bytes = bytes(16)
+    gid_index: int = 0
+
+    def encode(self) -> bytes:
+        """Return the message's 56 bytes."""
+        return _DESTINATION.pack(
+            0, self.out_reads, self.qp_num, self.psn, self.rkey, self.address, self.gid, 0, self.gid_index
+        )
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Destination:
+        """Read a message of 56 bytes."""
+        _, out_reads, qp_num, psn, rkey, address, gid, _, gid_index = _DESTINATION.unpack(data)
+        return cls(out_reads, qp_num & 0xFFFFFF, psn & 0xFFFFFF, rkey, address, gid, gid_index)
+
+
+@dataclass
+class _Client:
+    """One run of a program: the connection it talks over, its queue pairs, and our memory for it."""
+
+    talk: Connection
+    messages: RegisteredRegion
+    buffer: RegisteredRegion
+    totals: Totals = field(default_factory=Totals)
+    pairs: dict[int, int] = field(default_factory=dict)
+    """Our queue pairs of the test, and the client's that they are connected to."""
+
+
+class PerftestServer(Application):
+    """Serves clients of one program, one at a time from each address.
+
+    What a client's program is cannot be seen from here: `program` says it, and with it what is answered.
+    """
+
+    def __init__(
+        self,
+        endpoint: RoceEndpoint,
+        program: str = "ib_write_bw",
+        port: int = PERFTEST_PORT,
+        report: Callable[[str], object] | None = None,
+    ) -> None:
+        if program not in PERFTEST_PROGRAMS:
+            raise UsageError(
+                f"{program!r} is no program that is served; they are {', '.join(PERFTEST_PROGRAMS)}"
+            )
+        super().__init__(endpoint, port, report)
+        self._program = program
+        self._clients: dict[str, _Client] = {}
+
+    def on_request(self, connection: Connection) -> None:
+        """Accept it: a client's first connection is to talk over, the others are to work with."""
+        client = self._clients.get(connection.peer.ip)
+        now_ns = time.monotonic_ns()
+        if client is None:
+            memory = self._endpoint.memory
+            client = _Client(connection, memory.register(4096, pd=PD), memory.register(BUFFER_BYTES, pd=PD))
+            self._endpoint.cm.accept(connection, PD, now_ns)
+            self._clients[connection.peer.ip] = client
+            for number in range(_MESSAGES):
+                self.post_receive(connection, client.messages, _MESSAGE_BYTES, number * _MESSAGE_BYTES)
+            return
+        assert connection.remote is not None
+        qp_num = self._endpoint.cm.accept(connection, PD, now_ns, receive_queue_depth=RECEIVES)
+        client.pairs[qp_num] = connection.remote.qp_num
+        for _ in range(RECEIVES):
+            self.post_receive(connection, client.buffer, BUFFER_BYTES)
+
+    def on_arrival(self, connection: Connection, arrival: Arrival) -> None:
+        """Answer a message, or count what was done and answer it as the program does."""
+        client = self._clients.get(connection.peer.ip)
+        if client is None:
+            return
+        if connection is client.talk:
+            if arrival.kind is ArrivalKind.SEND:
+                self._on_message(client, arrival)
+            return
+        self.count(client.totals, arrival.byte_len)
+        if arrival.kind is ArrivalKind.SEND:
+            self.post_receive(connection, client.buffer, BUFFER_BYTES)
+            if self._program == _ANSWERS_SENDS:
+                piece = Sge(client.buffer.address, arrival.byte_len, client.buffer.key)
+                self.post(connection, WorkRequest(Opcode.SEND, (piece,)))
+
+    def on_completion(self, connection: Connection, completion: Completion) -> None:
+        """Nothing waits for it."""
+
+    def on_disconnect(self, connection: Connection) -> None:
+        """Forget the client when it talks no more."""
+        client = self._clients.get(connection.peer.ip)
+        if client is None or client.talk is not connection:
+            return
+        del self._clients[connection.peer.ip]
+        self.is_through(connection, client.totals, self._program)
+        for region in (client.messages, client.buffer):
+            self._endpoint.memory.deregister(region)
+
+    def _on_message(self, client: _Client, arrival: Arrival) -> None:
+        place = arrival.wr_id
+        heard = bytes(client.messages.view[place : place + arrival.byte_len])
+        self.post_receive(client.talk, client.messages, _MESSAGE_BYTES, place)
+        said = self._about(client, Destination.decode(heard)) if len(heard) == _DESTINATION.size else heard
+        answer_place = place + _MESSAGES * _MESSAGE_BYTES
+        client.messages.view[answer_place : answer_place + len(said)] = said
+        piece = Sge(client.messages.address + answer_place, len(said), client.messages.key)
+        self.post(client.talk, WorkRequest(Opcode.SEND, (piece,)))
+
+    def _about(self, client: _Client, there: Destination) -> bytes:
+        """Return what the client has to know of our queue pair that is connected to its one."""
+        qp_num = next((ours for ours, theirs in client.pairs.items() if theirs == there.qp_num), 0)
+        if not qp_num:
+            return Destination().encode()  # it is not connected yet, and this keeps both in step
+        here = Destination(
+            qp_num=qp_num,
+            psn=self._endpoint.engine.local(qp_num).psn,
+            rkey=client.buffer.key,
+            address=client.buffer.address,
+            gid=bytes(10) + b"\xff\xff" + parse_ipv4(self._endpoint.ip),
+            gid_index=_IPV4_GID_INDEX,
+        )
+        return replace(here, out_reads=there.out_reads).encode()
