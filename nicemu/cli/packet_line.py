@@ -2,7 +2,7 @@
 """A RoCEv2 packet in one line, as `nicemu wire capture --print` tells it.
 
 Source: InfiniBand Architecture Specification Volume 1, "Transport Layer" (opcode table, AETH syndromes),
-Annex A17 "RoCEv2" (congestion notification packet).
+Annex A17 "RoCEv2" (congestion notification packet), "Communication Management" (message formats).
 """
 
 from __future__ import annotations
@@ -11,10 +11,12 @@ import time
 
 from nicemu.wire import (
     ETHERNET_HEADER_BYTES,
+    GSI_QP,
     ICRC_BYTES,
     IPV4_HEADER_BYTES,
     RNR_TIMER_NS,
     ROCEV2_PORT,
+    UD_SEND_ONLY,
     UDP_HEADER_BYTES,
     Aeth,
     AtomicAckEth,
@@ -23,12 +25,17 @@ from nicemu.wire import (
     MalformedError,
     NakCode,
     RcOpcode,
+    Rej,
+    RejectReason,
+    Req,
     Reth,
     SyndromeKind,
     UdpFrame,
+    decode_cm_message,
     decode_immediate,
     format_ipv4,
     icrc,
+    port_of_service,
 )
 
 _BTH_BYTES = 12
@@ -36,6 +43,7 @@ _NAMES = {int(opcode): opcode.name for opcode in RcOpcode}
 _NAMES |= {0x20 | code: f"UC_{name}" for code, name in _NAMES.items() if code < RcOpcode.RDMA_READ_REQUEST}
 _NAMES |= {0x64: "UD_SEND_ONLY", 0x65: "UD_SEND_ONLY_WITH_IMMEDIATE", 0x81: "CNP"}
 _NAK_CODES = frozenset(map(int, NakCode))
+_REASONS = {int(reason): reason.name for reason in RejectReason}
 _RETH = (6, 10, 11, 12)
 _AETH = (13, 15, 16, 17, 18)
 _ATOMIC = (19, 20)
@@ -59,6 +67,8 @@ def packet_line(frame: bytes, time_ns: int) -> tuple[str, bool] | None:
     headers = frame[ETHERNET_HEADER_BYTES:ip_end], frame[ip_end : ip_end + UDP_HEADER_BYTES]
     is_right = icrc(*headers, [covered]) == told
     extension_bytes, details = _extensions(bth.opcode, covered[_BTH_BYTES:])
+    if bth.opcode == UD_SEND_ONLY and bth.destination_qp == GSI_QP:
+        details = _management(covered[_BTH_BYTES + extension_bytes :])
     payload_bytes = len(covered) - _BTH_BYTES - extension_bytes - bth.pad_count
     seconds, ns = divmod(time_ns, 1_000_000_000)
     words = [
@@ -106,6 +116,26 @@ def _extensions(opcode: int, rest: memoryview) -> tuple[int, list[str]]:
     except MalformedError:
         return len(rest), ["cut short"]
     return used, details
+
+
+def _management(data: memoryview) -> list[str]:
+    """Return what a management datagram says, if it is a message of connection management."""
+    try:
+        _, message = decode_cm_message(data)
+    except MalformedError:
+        return []
+    words = [type(message).__name__.upper(), f"id {message.local_communication_id:#x}"]
+    if isinstance(message, Req):
+        port = port_of_service(message.service_id)
+        words += [
+            f"port {port[1]}" if port else f"service {message.service_id:#x}",
+            f"for qp {message.local_qpn:#x}",
+        ]
+    else:
+        words.append(f"to {message.remote_communication_id:#x}")
+    if isinstance(message, Rej):
+        words.append(_REASONS.get(message.reason, f"reason {message.reason}"))
+    return [" ".join(words)]
 
 
 def _syndrome(aeth: Aeth) -> str:

@@ -54,6 +54,11 @@ class RoceEndpoint:
         self._completions: list[Completion] = []
         self._arrivals: list[Arrival] = []
 
+    @property
+    def address(self) -> CmAddress:
+        """Where this NIC is, for a peer that connects to it."""
+        return CmAddress(self.mac, self.ip)
+
     def __enter__(self) -> RoceEndpoint:
         return self
 

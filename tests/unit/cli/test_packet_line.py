@@ -10,10 +10,15 @@ from nicemu.wire import (
     AtomicEth,
     NakCode,
     RcOpcode,
+    Rej,
+    Req,
     Reth,
     RoceFramer,
+    Rtu,
+    encode_gsi_frame,
     encode_immediate,
     parse_ipv4,
+    service_id,
 )
 
 FRAMER = RoceFramer(bytes(6), bytes(6), parse_ipv4("10.0.0.1"), parse_ipv4("10.0.0.2"))
@@ -112,3 +117,33 @@ def test_an_extended_header_that_is_cut_short_is_said_to_be() -> None:
 )
 def test_opcodes_of_other_transports_have_names(opcode: int, name: str) -> None:
     assert opcode_name(opcode) == name
+
+
+@pytest.mark.parametrize(
+    ("mad", "said"),
+    [
+        (
+            Req(
+                local_communication_id=0x5,
+                service_id=service_id(7174),
+                local_qpn=0x11,
+                starting_psn=0,
+                path_mtu=3,
+                local_gid=0,
+                remote_gid=0,
+            ).encode(1),
+            " REQ id 0x5 port 7174 for qp 0x11",
+        ),
+        (Rtu(local_communication_id=0x5, remote_communication_id=0x9).encode(1), " RTU id 0x5 to 0x9"),
+        (
+            Rej(local_communication_id=0x5, remote_communication_id=0x9, answered_message=0, reason=8).encode(
+                1
+            ),
+            " REJ id 0x5 to 0x9 INVALID_SERVICE_ID",
+        ),
+        (bytes(256), ""),
+    ],
+)
+def test_messages_of_connection_management_are_told(mad: bytes, said: str) -> None:
+    line = packet_line(encode_gsi_frame(FRAMER, 0x64, mad), TIME_NS)
+    assert line == (f"{START}UD_SEND_ONLY qp 0x1 psn 0x64 len 256{said} icrc ok", True)
