@@ -107,7 +107,8 @@ class RdmaCm:
         Post receives before frames are taken, so that what the peer sends at once finds them. Path MTU,
         retries and timeout are as the peer asks; `outstanding_reads` at a time are offered to it, or fewer if
         it asks for fewer. Private data have 196 bytes at most.
-        Raises: UsageError if the connection does not wait for this, or for values that do not fit.
+        Raises: UsageError if the connection does not wait for this (a peer may have taken its request back
+        since; then it is not in REQ_RCVD any more), or for values that do not fit.
         """
         remote = connection.remote
         if remote is None:

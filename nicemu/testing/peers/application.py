@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nicemu.abi import Sge, WorkRequest
-from nicemu.cm import ENDS, CmEvent, CmEventKind, Connection
+from nicemu.cm import ENDS, CmEvent, CmEventKind, CmState, Connection
 from nicemu.errors import ResourceError, VerbsStatus
 from nicemu.fabric import RegisteredRegion, RoceEndpoint
 from nicemu.rdma import Arrival, Completion
@@ -138,6 +138,8 @@ class PeerServer:
         if application is None:
             return
         if event.kind is CmEventKind.CONNECT_REQUEST:
+            if connection.state is not CmState.REQ_RCVD:
+                return  # the client has taken it back meanwhile
             try:
                 application.on_request(connection)
             except ResourceError:

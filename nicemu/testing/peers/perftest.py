@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 
 from nicemu.abi import Opcode, Sge, WorkRequest
 from nicemu.cm import Connection
-from nicemu.errors import UsageError
+from nicemu.errors import ResourceError, UsageError
 from nicemu.fabric import RegisteredRegion, RoceEndpoint
 from nicemu.rdma import Arrival, ArrivalKind, Completion
 from nicemu.wire import parse_ipv4
@@ -109,8 +109,8 @@ class PerftestServer(Application):
         client = self._clients.get(connection.peer.ip)
         now_ns = time.monotonic_ns()
         if client is None:
-            memory = self._endpoint.memory
-            client = _Client(connection, memory.register(4096, pd=PD), memory.register(BUFFER_BYTES, pd=PD))
+            messages, buffer = self._register()
+            client = _Client(connection, messages, buffer)
             self._endpoint.cm.accept(connection, PD, now_ns)
             self._clients[connection.peer.ip] = client
             for number in range(_MESSAGES):
@@ -150,6 +150,16 @@ class PerftestServer(Application):
         self.is_through(connection, client.totals, self._program)
         for region in (client.messages, client.buffer):
             self._endpoint.memory.deregister(region)
+
+    def _register(self) -> tuple[RegisteredRegion, RegisteredRegion]:
+        """Return memory to talk and to work with, both or none."""
+        memory = self._endpoint.memory
+        messages = memory.register(4096, pd=PD)
+        try:
+            return messages, memory.register(BUFFER_BYTES, pd=PD)
+        except ResourceError:
+            memory.deregister(messages)
+            raise
 
     def _on_message(self, client: _Client, arrival: Arrival) -> None:
         place = arrival.wr_id

@@ -19,6 +19,7 @@ from nicemu.testing.peers.application import PeerServer
 from nicemu.testing.peers.perftest import PERFTEST_PORT, Destination, PerftestServer
 from nicemu.testing.peers.rping import PLACE, RPING_PORT, RpingServer, ping_text
 from nicemu.testing.peers.rping_client import RpingClient
+from nicemu.wire import RejectReason
 
 PD = 1
 SERVER, CLIENT = "10.7.0.1", "10.7.0.2"
@@ -167,6 +168,31 @@ def test_a_key_that_the_client_does_not_have_ends_its_connection(
     (problem,) = application.totals.problems
     assert problem.endswith("RDMA_READ ended with REM_ACCESS_ERR")
     assert [event.kind for event in bench.asking.take_events()] == [CmEventKind.DISCONNECTED]
+
+
+def test_a_request_that_is_taken_back_at_once_is_not_accepted(
+    nics: tuple[RoceEndpoint, RoceEndpoint],
+) -> None:
+    bench, application = rping_bench(nics)
+    peer = CmAddress(bench.serving.mac, SERVER)
+    connection = bench.asking.cm.connect(peer, RPING_PORT, PD, time.monotonic_ns())
+    connection._refuse(RejectReason.TIMEOUT)
+    bench.settle()
+    assert application.totals.problems == []
+    assert not bench.serving.cm.connections()
+
+
+def test_clients_that_there_is_no_room_for_are_rejected(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
+    serving, asking = nics
+    server = PeerServer(serving, [PerftestServer(serving)])
+    for _ in range(255):  # so that there is one region left, and two are needed
+        serving.memory.register(1)
+    asking.cm.connect(serving.address, PERFTEST_PORT, PD, time.monotonic_ns())
+    while any([server.step(), asking.move()]):
+        pass
+    (event,) = asking.take_events()
+    assert (event.kind, event.reason) == (CmEventKind.REJECTED, RejectReason.NO_RESOURCES)
+    serving.memory.register(1)  # it was given back
 
 
 class PerftestClient:
