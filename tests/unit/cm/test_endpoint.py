@@ -99,6 +99,15 @@ def test_a_queue_pair_that_is_connected_already_makes_the_old_connection_stale()
     assert len(network.passive) == 2
 
 
+def test_a_number_that_a_peer_used_for_a_closed_connection_may_ask_again() -> None:
+    network = Network(accepts=False)
+    for times in (1, 2):
+        network.inject(1, req())
+        assert len(network.passive) == times
+    assert network.messages(1) == ["Rej", "Rej"]
+    assert not network.drops[1]
+
+
 def test_a_connection_hears_only_its_peer() -> None:
     network = Network()
     active = network.connect()
