@@ -27,7 +27,7 @@ from nicemu.fabric import (
 
 from .world import OUR_IP, PEER_IP, Cable, Connection, World, start_peer, warm_up
 
-GUEST_LIFE_S = 540.0
+GUEST_LIFE_S = 900.0
 
 
 @dataclass(frozen=True)
