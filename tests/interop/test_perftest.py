@@ -3,15 +3,19 @@
 
 from __future__ import annotations
 
+import signal
+import time
+
 import pytest
 
+from nicemu.errors import ProtocolError
 from nicemu.fabric import RoceEndpoint
-from nicemu.testing import PeerServer, PerftestServer
+from nicemu.testing import PeerServer, PerftestClient, PerftestServer
 from nicemu.testing.peers.application import Totals
 
 from .conftest import Machine
 from .programs import serve_while
-from .world import OUR_IP
+from .world import OUR_IP, PEER_IP
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 TURNS = 5
@@ -65,3 +69,32 @@ def test_one_program_after_the_other_is_served(machine: Machine, nic: RoceEndpoi
     for program in ("ib_write_bw", "ib_read_bw"):
         totals = run(machine, nic, program, "-n 10")
         assert totals.moved_bytes == 10 * 65_536
+
+
+@pytest.mark.parametrize(
+    ("program", "size"), [("ib_write_bw", 5000), ("ib_read_bw", 5000), ("ib_atomic_bw", 8)]
+)
+def test_our_nic_is_the_client_of_a_program_of_perftest(
+    machine: Machine, nic: RoceEndpoint, program: str, size: int
+) -> None:
+    options = "" if program == "ib_atomic_bw" else f"-s {size}"
+    process = machine.guest.start(f"{program} -R -n 100 {options} -F")
+    try:
+        assert connected(nic, program).run(100, size) > 0
+        result = process.wait(20.0)
+    finally:
+        process.signal(signal.SIGKILL)
+    assert result.status == 0, result.output + result.errors
+    (row,) = [line for line in result.output.splitlines() if line.split()[:2] == [str(size), "100"]]
+    assert float(row.split()[3]) >= 0  # what our client has reported
+
+
+def connected(nic: RoceEndpoint, program: str) -> PerftestClient:
+    """Connect to a server that says nothing that we could wait for when it begins to listen."""
+    end = time.monotonic() + 30.0
+    while True:
+        try:
+            return PerftestClient(nic, PEER_IP, program, limit_s=20.0)
+        except ProtocolError as refused:
+            if "INVALID_SERVICE_ID" not in str(refused) or time.monotonic() > end:
+                raise

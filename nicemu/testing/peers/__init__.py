@@ -6,15 +6,18 @@ Sources: rping(1); perftest(1).
 
 from .application import Application, PeerServer, Totals
 from .perftest import PERFTEST_PORT, PERFTEST_PROGRAMS, PerftestServer
+from .perftest_client import PERFTEST_CLIENTS, PerftestClient
 from .rping import RPING_PORT, RpingServer
 from .rping_client import RpingClient
 
 __all__ = [
+    "PERFTEST_CLIENTS",
     "PERFTEST_PORT",
     "PERFTEST_PROGRAMS",
     "RPING_PORT",
     "Application",
     "PeerServer",
+    "PerftestClient",
     "PerftestServer",
     "RpingClient",
     "RpingServer",

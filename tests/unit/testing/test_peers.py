@@ -17,6 +17,7 @@ from nicemu.errors import ProtocolError, UsageError
 from nicemu.fabric import RoceEndpoint, loopback_pair
 from nicemu.testing.peers.application import PeerServer
 from nicemu.testing.peers.perftest import PERFTEST_PORT, Destination, PerftestServer
+from nicemu.testing.peers.perftest_client import PerftestClient
 from nicemu.testing.peers.rping import PLACE, RPING_PORT, RpingServer, ping_text
 from nicemu.testing.peers.rping_client import RpingClient
 from nicemu.wire import RejectReason
@@ -195,7 +196,7 @@ def test_clients_that_there_is_no_room_for_are_rejected(nics: tuple[RoceEndpoint
     serving.memory.register(1)  # it was given back
 
 
-class PerftestClient:
+class Scripted:
     """Says over a connection what perftest was captured to say."""
 
     def __init__(self, bench: Bench) -> None:
@@ -235,8 +236,8 @@ class PerftestClient:
         self.bench.end(self.talk)
 
 
-def perftest(nics: tuple[RoceEndpoint, RoceEndpoint], program: str, lines: list[str]) -> PerftestClient:
-    return PerftestClient(
+def perftest(nics: tuple[RoceEndpoint, RoceEndpoint], program: str, lines: list[str]) -> Scripted:
+    return Scripted(
         Bench(*nics, PeerServer(nics[0], [PerftestServer(nics[0], program, report=lines.append)]))
     )
 
@@ -284,6 +285,35 @@ def test_the_next_client_is_served_as_the_first_was(
         client.bench.asking.take_events()
         client.talk = client.bench.connect(PERFTEST_PORT)
     assert len(lines) == 2
+
+
+@pytest.mark.parametrize(
+    ("program", "moved_bytes"),
+    [("ib_write_bw", 100 * 3000), ("ib_read_bw", 100 * 3000), ("ib_atomic_bw", 800)],
+)
+def test_a_client_of_ours_works_against_a_server_of_ours(
+    nics: tuple[RoceEndpoint, RoceEndpoint], program: str, moved_bytes: int
+) -> None:
+    serving, asking = nics
+    application = PerftestServer(serving, program)
+    server = PeerServer(serving, [application])
+    over = threading.Event()
+    thread = threading.Thread(target=server.run, args=(over.is_set,))
+    thread.start()
+    try:
+        assert PerftestClient(asking, SERVER, program).run(100, 3000) > 0
+    finally:
+        over.set()
+        thread.join()
+    assert (application.totals.operations, application.totals.moved_bytes) == (100, moved_bytes)
+    assert application.totals.problems == []
+
+
+def test_a_program_whose_client_we_are_not_is_refused_in_words(
+    nics: tuple[RoceEndpoint, RoceEndpoint],
+) -> None:
+    with pytest.raises(UsageError, match="'ib_send_bw' is none whose client we are; they are ib_write_bw"):
+        PerftestClient(nics[0], CLIENT, "ib_send_bw")
 
 
 def test_a_program_that_is_not_served_is_refused_in_words(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
