@@ -7,6 +7,7 @@ Sources: pyverbs of rdma-core 44; ibv_modify_qp(3); ibv_post_send(3).
 from __future__ import annotations
 
 import time
+from ipaddress import IPv6Address
 from types import TracebackType
 from typing import Any, Self
 
@@ -14,7 +15,7 @@ from nicemu.fabric import Pyverbs
 
 REGION_BYTES = 1 << 20
 POLL_TIME_LIMIT_S = 20.0
-IPV4_GID_INDEX = 1
+PORT, ROCE_V2 = 1, 2
 Handle = Any
 """An object of pyverbs, which has no types."""
 
@@ -37,10 +38,10 @@ class Endpoint:
         first = verbs.qp.QPInitAttr(qp_type=e.IBV_QPT_RC, scq=self.queue, rcq=self.queue, cap=caps)
         self.qp = verbs.qp.QP(domain, first)
 
-    def connect(self, peer: Endpoint, gid: Handle) -> None:
-        """Bring the queue pair up to ready-to-send towards a peer at a GID."""
+    def connect(self, peer: Endpoint, gid: Handle, gid_index: int) -> None:
+        """Bring the queue pair up to ready-to-send towards a peer at a GID, which is this end's own too."""
         v = self._verbs
-        attr = v.qp.QPAttr(port_num=1)
+        attr = v.qp.QPAttr(port_num=PORT)
         attr.qp_access_flags = self.access
         attr.dest_qp_num = peer.qp.qp_num
         attr.path_mtu = v.enums.IBV_MTU_4096
@@ -48,8 +49,8 @@ class Endpoint:
         attr.max_rd_atomic = attr.max_dest_rd_atomic = 16
         attr.min_rnr_timer, attr.timeout = 12, 14
         attr.retry_cnt = attr.rnr_retry = 7
-        route = v.addr.GlobalRoute(dgid=gid, sgid_index=IPV4_GID_INDEX)
-        attr.ah_attr = v.addr.AHAttr(gr=route, is_global=1, port_num=1)
+        route = v.addr.GlobalRoute(dgid=gid, sgid_index=gid_index)
+        attr.ah_attr = v.addr.AHAttr(gr=route, is_global=1, port_num=PORT)
         self.qp.to_rts(attr)
 
     def receive(self, offset: int, length: int) -> None:
@@ -116,9 +117,10 @@ class Pair:
         self._domain = verbs.pd.PD(self._context)
         self.here = Endpoint(verbs, self._context, self._domain)
         self.there = Endpoint(verbs, self._context, self._domain)
-        gid = self._context.query_gid(1, IPV4_GID_INDEX)
-        self.here.connect(self.there, gid)
-        self.there.connect(self.here, gid)
+        gid_index = _gid_index(self._context)
+        gid = self._context.query_gid(PORT, gid_index)
+        self.here.connect(self.there, gid, gid_index)
+        self.there.connect(self.here, gid, gid_index)
 
     def __enter__(self) -> Self:
         return self
@@ -128,3 +130,10 @@ class Pair:
     ) -> None:
         self._domain.close()  # closes queue pairs and regions too
         self._context.close()
+
+
+def _gid_index(context: Handle) -> int:
+    """Return the index of the port's first RoCEv2 address over IPv4; 0 where it has none."""
+    table = context.query_gid_table(context.query_port(PORT).gid_tbl_len)
+    fitting = [one for one in table if one.gid_type == ROCE_V2 and IPv6Address(one.gid_str()).ipv4_mapped]
+    return min((one.gid_index for one in fitting), default=0)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 import select
 import subprocess
 import time
@@ -10,9 +11,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nicemu.abi import Access, Opcode, WorkRequest
+from nicemu.abi import Access, AtomicOperation, Opcode, Sge, Unsupported, WorkRequest
 from nicemu.errors import ProtocolError, ResourceError, VerbsStatus
 from nicemu.fabric import Pyverbs, VerbsTransport
+from nicemu.fabric.verbs import requests
 from nicemu.rdma import MemoryRegion
 from tests.contract.joined_nics import EXPLICIT, JoinedNics, some_bytes, work
 
@@ -103,6 +105,85 @@ def test_a_burst_of_immediates_longer_than_the_shared_receives_arrives_to_the_en
         told += [one.imm_data for one in receiver.take_arrivals()]
     assert ended == [(number + 1, OK) for number in range(BURST)]
     assert told == list(range(BURST))
+
+
+def test_shared_receives_serve_the_others_when_one_queue_pair_of_the_domain_has_failed(join: Join) -> None:
+    joined = join()
+    here, there = joined.a.region(some_bytes(8)), joined.b.region(8)
+    spoilt = joined.a.qp
+    assert joined.do(work(Opcode.RDMA_WRITE, here, there, rkey=1)) is VerbsStatus.REM_ACCESS_ERR
+    joined.join()
+    assert joined.a.qp != spoilt
+    (counter,) = joined.b.host.counters("arrived", remote=True)
+    notice = work(Opcode.RDMA_WRITE_WITH_IMM, None, imm_data=counter.index)
+    for _ in range(3):
+        joined.post(*[notice] * 100)
+        assert [one.status for one in joined.ends(100)] == [OK] * 100
+    joined.until(lambda: counter.success == 300)
+
+
+# Kinds of work.
+
+
+@pytest.mark.parametrize(
+    ("operation", "left"), [(AtomicOperation.SUM, 82), (AtomicOperation.COMPARE_SWAP, 7)]
+)
+def test_an_atomic_that_the_device_has_is_carried_out_there(
+    join: Join, operation: AtomicOperation, left: int
+) -> None:
+    joined = join()
+    here, there = joined.a.region(8), joined.b.region((41).to_bytes(8, "little"))
+    request = work(Opcode.ATOMIC, here, there, compare_add=41, swap=7, operation=operation)
+    assert joined.do(request) is OK
+    assert (here.word(), there.word()) == (41, left)
+
+
+@pytest.mark.parametrize("operation", sorted(set(AtomicOperation) - {0, 7}))
+def test_an_atomic_that_no_device_has_is_refused_before_it_is_posted(
+    join: Join, operation: AtomicOperation
+) -> None:
+    joined = join()
+    here, there = joined.a.region(8), joined.b.region(8)
+    with pytest.raises(Unsupported, match=f"RoCEv2 has no ATOMIC of .*{operation.name}"):
+        joined.post(work(Opcode.ATOMIC, here, there, compare_add=1, operation=operation))
+    with pytest.raises(Unsupported, match="without `old`"):
+        joined.post(work(Opcode.ATOMIC, None, there, compare_add=1))
+    joined.idle()
+    assert (here.word(), there.word()) == (0, 0)
+
+
+def test_gathers_of_more_shapes_than_are_kept_are_right(join: Join, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A request is filled in again, or made anew, and says nothing of what it stood for before."""
+    monkeypatch.setattr(requests, "MAX_KEPT", 2)
+    joined = join()
+    here, there = joined.a.region(some_bytes(4096)), joined.b.region(4096)
+    rng, expected = random.Random(7), bytearray(4096)
+    shapes = [[(rng.randrange(4000), rng.randrange(1, 90)) for _ in range(2)] for _ in range(5)]
+    for number in range(40):
+        pieces = rng.choice(shapes)[: rng.choice([1, 2])]
+        data = b"".join(here.data[at : at + length] for at, length in pieces)
+        to = rng.randrange(4096 - len(data))
+        expected[to : to + len(data)] = data
+        sges = tuple(Sge(here.span.address + at, length, here.span.key) for at, length in pieces)
+        opcode = Opcode.RDMA_WRITE
+        address = there.span.address + to
+        assert joined.do(WorkRequest(opcode, sges, address, there.span.key, signaled=True)) is OK, number
+    assert there.data == bytes(expected)
+    assert joined.guards_hold
+
+
+def test_receives_of_more_shapes_than_are_kept_take_what_was_sent(
+    join: Join, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "MAX_KEPT", 2)
+    joined = join()
+    here, inbox = joined.a.region(some_bytes(64)), joined.b.region(64)
+    for number in (0, 1, 2, 3, 0, 2, 1):
+        joined.b.host.post_receive(inbox.span[number * 16 : (number + 1) * 16], joined.b.qp, wr_id=number)
+        joined.post(work(Opcode.SEND, here, at=number * 16, length=16))
+        assert joined.ends(1, joined.b)[0].wr_id == number
+        assert joined.ends(1)[0].status is OK
+    assert inbox.data == here.data
 
 
 # Errors.
@@ -251,3 +332,19 @@ def test_events_of_the_device_are_counted_by_name(own_link: str) -> None:
         seen += transport.take_events()
     transport.close()
     assert {"port_err", "port_active"} <= set(seen)
+
+
+def test_a_nic_counts_the_events_of_its_device_among_its_drops(own_link: str) -> None:
+    outside = {name: VerbsTransport(own_link) for name in "ab"}
+    joined = JoinedNics("verbs", outside)
+    here, there = joined.a.region(some_bytes(8)), joined.b.region(8)
+    subprocess.run(["/usr/sbin/ip", "link", "set", "nicemu0", "down"], check=True)
+    subprocess.run(["/usr/sbin/ip", "link", "set", "nicemu0", "up"], check=True)
+    end = time.monotonic() + 20
+    while not joined.a.device.drops["verbs.port_active"] and time.monotonic() < end:
+        assert joined.do(work(Opcode.RDMA_WRITE, here, there)) is OK
+    assert joined.a.device.drops["verbs.port_err"] >= 1
+    assert joined.a.device.drops["verbs.port_active"] >= 1
+    joined.close()
+    for transport in outside.values():
+        transport.close()

@@ -11,12 +11,12 @@ import os
 import select
 import weakref
 from ipaddress import IPv6Address
-from typing import Any
 
 from nicemu.abi import Opcode
 from nicemu.errors import ResourceError
 
 from .library import Pyverbs, load_pyverbs, require_rdma_device
+from .requests import Handle, Requests
 
 PORT = 1
 MAX_COMPLETIONS = 32767
@@ -35,9 +35,6 @@ _OPCODES = {
     Opcode.FETCH_ADD: "IBV_WR_ATOMIC_FETCH_AND_ADD",
 }
 
-Handle = Any
-"""An object of pyverbs, which has no types."""
-
 
 class VerbsDevice:
     """One RDMA device, opened. `ip` chooses among its addresses, where one of them is that.
@@ -52,6 +49,7 @@ class VerbsDevice:
             raise ResourceError(f"there is no RDMA device {name!r}; this machine has {', '.join(names)}")
         self.name = name
         self.opcodes = {opcode: getattr(self.verbs.enums, text) for opcode, text in _OPCODES.items()}
+        self.requests = Requests(self.verbs)
         self.error: type[Exception] = self.verbs.pyverbs_error.PyverbsError
         v = self.verbs
         known = _event_descriptors()

@@ -21,7 +21,8 @@ from nicemu.errors import ResourceError
 from nicemu.pcie import PAGE_BYTES, Backing, load_u64
 from nicemu.rdma import MemoryRegion
 
-from .device import Handle, VerbsDevice
+from .device import VerbsDevice
+from .requests import Handle, Piece
 
 LEDGER_SHIFT = 40
 """A ledger's word: writes in the upper 24 bits, their bytes in the lower 40."""
@@ -67,9 +68,15 @@ class Place:
 
 @dataclass(slots=True, eq=False)
 class _Registered:
-    region: MemoryRegion
+    """A region, with what is asked of it for each piece of work: looking that up costs time there."""
+
     handle: Handle
     address: int
+    pd: int
+    iova: int
+    length_bytes: int
+    lkey: int
+    is_writable: bool
 
 
 @dataclass(slots=True, eq=False)
@@ -136,7 +143,15 @@ class VerbsMemory:
                 f"{self._device.name} does not register {region.length_bytes} bytes: {error}; "
                 "memory is pinned, see `ulimit -l`"
             ) from error
-        self._regions[region.key] = _Registered(region, handle, address)
+        self._regions[region.key] = _Registered(
+            handle,
+            address,
+            region.pd,
+            region.iova,
+            region.length_bytes,
+            handle.lkey,
+            bool(region.access & Access.LOCAL_WRITE),
+        )
         if counted:
             self._seen[region.key] = load_u64(self._word(region.key))
 
@@ -159,26 +174,23 @@ class VerbsMemory:
             return {"rkey": rkey, "address": self._scratch.address, "iova": 0, "ledger": None}
         ledger = None
         if key in self._seen:
-            ledger = [self._domains[found.region.pd].ledger.rkey, self._word(key)]
+            ledger = [self._domains[found.pd].ledger.rkey, self._word(key)]
         return {
             "rkey": found.handle.rkey,
             "address": found.address,
-            "iova": found.region.iova,
+            "iova": found.iova,
             "ledger": ledger,
         }
 
-    def piece(self, pd: int, key: int, address: int, length: int, write: bool) -> tuple[int, int] | None:
-        """Return the device's address and lkey of a local piece; None if the key does not cover it."""
+    def piece(self, pd: int, key: int, address: int, length: int, write: bool) -> Piece | None:
+        """Return the device's name of a local piece; None if the key does not cover it."""
         found = self._regions.get(key)
-        if found is None or found.region.pd != pd:
+        if found is None or found.pd != pd:
             return None
-        region = found.region
-        offset = address - region.iova
-        if offset < 0 or offset + length > region.length_bytes:
+        offset = address - found.iova
+        if offset < 0 or offset + length > found.length_bytes or (write and not found.is_writable):
             return None
-        if write and not region.access & Access.LOCAL_WRITE:
-            return None
-        return found.address + offset, found.handle.lkey
+        return found.address + offset, length, found.lkey
 
     def take_counted(self) -> list[tuple[int, int, int]]:
         """Return (key, writes, bytes) of what ledgers tell since the last call."""

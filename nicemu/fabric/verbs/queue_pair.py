@@ -22,8 +22,9 @@ from nicemu.errors import ProtocolError, ResourceError, VerbsStatus
 from nicemu.pcie import PAGE_BYTES
 from nicemu.rdma import Completion
 
-from .device import PORT, Handle, VerbsDevice
+from .device import PORT, VerbsDevice
 from .memory import LEDGER_SHIFT, Domain, Place, VerbsMemory
+from .requests import Handle, Piece, Requests
 
 SEND_DEPTH, RECEIVE_DEPTH = 64, 128
 """Work of one queue pair that the device holds at once; a NIC holds 64 receives a queue pair at most."""
@@ -35,19 +36,20 @@ receive after RETRY_COUNT of these finds the queue pair in error. Source: ibv_mo
 Architecture Specification, "Timeout Values"; seen on Linux 6.1.
 """
 ATOMIC_BYTES = 8
-RECEIVE_ID, SEND_ID = 0, 1
-"""wr_ids for the device: what ends, ends in order, and the opcode of a completion in error means nothing."""
 LEDGER_CONTEXT = 0
 """Context of an atomic on a ledger, of whose end nobody is told unless it fails."""
 
-_SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM)
-_ATOMICS = (Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
-
-
-@dataclass(frozen=True, slots=True)
-class _Posted:
-    context: int
-    work: WorkRequest
+_SENDS = frozenset({Opcode.SEND, Opcode.SEND_WITH_IMM})
+_ATOMICS = frozenset({Opcode.COMPARE_SWAP, Opcode.FETCH_ADD})
+_WITH_IMM = frozenset({Opcode.RDMA_WRITE_WITH_IMM, Opcode.SEND_WITH_IMM})
+_READ = Opcode.RDMA_READ
+_FETCHES = _ATOMICS | {_READ}
+_SUCCESS = VerbsStatus.SUCCESS
+_STATUSES = {int(status): status for status in VerbsStatus}
+_Item = tuple[int, WorkRequest]
+"""Work, behind its context."""
+_Posted = tuple[int, WorkRequest, int]
+"""Work that the device has: its context, itself, its length in bytes."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,7 +64,11 @@ class Lane:
 
 
 class VerbsQueuePair:
-    """A NIC's queue pair `number`. `report` is told of every end; `psn` gives the first PSN of each lane."""
+    """A NIC's queue pair `number`.
+
+    `psn` gives the first PSN of each lane. `report` is told of every end; `ask` of its number and a key, when
+    work waits to learn where that region lies.
+    """
 
     def __init__(
         self,
@@ -73,17 +79,19 @@ class VerbsQueuePair:
         shared: Handle,
         psn: Callable[[], int],
         report: Callable[[Completion], None],
+        ask: Callable[[int, int], None],
     ) -> None:
         self.number = number
         self.pd = pd
         self.is_connected = self.has_failed = False
-        self.unknown: set[int] = set()
         self._device = device
+        self._requests: Requests = device.requests
         self._memory = memory
         self._domain: Domain = memory.domain(pd)
         self._report = report
+        self._ask = ask
         self._places: dict[int, Place] = {}
-        self._waiting: deque[_Posted] = deque()
+        self._waiting: deque[_Item] = deque()
         try:
             self.lanes = [self._create(shared, psn())]
             if shared is not None:
@@ -131,6 +139,7 @@ class VerbsQueuePair:
         except self._device.error as error:
             raise ProtocolError(f"{self._device.name} does not connect to {offer!r}: {error}") from error
         self.is_connected = True
+        self.pump()
 
     def _to_ready(self, lane: Lane, gid: str, lid: int, mtu: int, number: int, psn: int) -> None:
         v, device = self._device.verbs, self._device
@@ -186,152 +195,162 @@ class VerbsQueuePair:
 
     def learn(self, key: int, place: Place | None) -> None:
         """Hear where a region of the peer lies; None: forget it."""
-        self.unknown.discard(key)
         if place is None:
             self._places.pop(key, None)
         else:
             self._places[key] = place
+        self.pump()
 
     def post(self, work: WorkRequest, context: int) -> None:
-        """Take work."""
-        self._waiting.append(_Posted(context, work))
+        """Take work; it is posted at once unless it has to wait."""
+        if self._waiting or not self._takes(context, work):
+            self._waiting.append((context, work))
+            if self.has_failed:
+                self._flush()
 
     def pump(self) -> None:
-        """Post what can be posted now."""
-        while self._waiting and not self.has_failed and self.is_connected:
-            item = self._waiting[0]
-            lane = self.lanes[-1] if item.work.opcode in _SENDS else self.lanes[0]
-            if lane is not self._current and self._current.posted:
+        """Post what can be posted now: call it when something has ended or changed."""
+        waiting = self._waiting
+        while waiting:
+            item = waiting.popleft()
+            if not self._takes(*item):
+                waiting.appendleft(item)
                 break
-            self._current = lane
-            requests = self._requests_for(item)
-            if isinstance(requests, VerbsStatus):
-                if not lane.posted:
-                    self._waiting.popleft()
-                    self._end(item, requests)
-                    self.fail()
-                break
-            if not requests or len(lane.posted) + len(requests) > SEND_DEPTH:
-                break
-            self._waiting.popleft()
-            try:
-                for request in requests:
-                    lane.handle.post_send(request)
-                    lane.posted.append(item)
-                    item = _Posted(LEDGER_CONTEXT, item.work)
-            except self._device.error:
-                self._end(item, VerbsStatus.LOC_QP_OP_ERR)
-                self.fail()
         if self.has_failed:
             self._flush()
 
-    def _requests_for(self, item: _Posted) -> list[Handle] | VerbsStatus:
-        """Return what stands for work, nothing while the peer's region is unknown, or what is wrong with it.
+    def _takes(self, context: int, work: WorkRequest) -> bool:
+        """Post work that nothing is before, or end it; return False if it has to wait."""
+        if self.has_failed or not self.is_connected:
+            return False
+        opcode = work.opcode
+        lane = self.lanes[-1] if opcode in _SENDS else self.lanes[0]
+        posted = lane.posted
+        if lane is not self._current:
+            if self._current.posted:
+                return False
+            self._current = lane
+        length = 0
+        for sge in work.sges:
+            length += sge.length
+        pieces = self._pieces(work, length)
+        if isinstance(pieces, VerbsStatus):
+            if posted:
+                return False
+            self._end(context, work, pieces)
+            self.fail()
+            return True
+        place = None
+        if length and opcode not in _SENDS:
+            place = self._places.get(work.rkey)
+            if place is None:
+                self._ask(self.number, work.rkey)
+                return False
+        ledger = None if place is None or opcode is _READ else place.ledger
+        if len(posted) + (ledger is not None) >= SEND_DEPTH:
+            return False
+        try:
+            lane.handle.post_send(self._request_for(work, pieces, place))
+        except self._device.error:
+            self._end(context, work, VerbsStatus.LOC_QP_OP_ERR)
+            self.fail()
+            return True
+        posted.append((context, work, length))
+        if ledger is not None:
+            self._count(lane, work, ledger, length)
+        return True
+
+    def _pieces(self, work: WorkRequest, length: int) -> list[Piece] | VerbsStatus:
+        """Return the device's pieces for those of work, one at least, or what is wrong with the work.
 
         What is wrong at the peer's end the device reports.
         """
-        work = item.work
-        length = work.length_bytes
-        is_atomic = work.opcode in _ATOMICS
+        opcode = work.opcode
+        is_atomic = opcode in _ATOMICS
         if is_atomic and (len(work.sges) != 1 or length != ATOMIC_BYTES):
             return VerbsStatus.LOC_QP_OP_ERR
-        if work.opcode not in self._device.opcodes:
+        if opcode not in self._device.opcodes:
             return VerbsStatus.LOC_QP_OP_ERR
         if length > self._device.max_message_bytes:
             return VerbsStatus.LOC_LEN_ERR
-        v = self._device.verbs
+        fetches = opcode in _FETCHES
         pieces = []
         for sge in work.sges:
             if sge.length:
-                is_target = is_atomic or work.opcode is Opcode.RDMA_READ
-                found = self._memory.piece(self.pd, sge.lkey, sge.address, sge.length, is_target)
+                found = self._memory.piece(self.pd, sge.lkey, sge.address, sge.length, fetches)
                 if found is None:
                     return VerbsStatus.LOC_PROT_ERR
-                pieces.append(v.wr.SGE(found[0], sge.length, found[1]))
+                pieces.append(found)
         if is_atomic and work.remote_address % ATOMIC_BYTES:  # its library would not take it
             return VerbsStatus.REM_INV_REQ_ERR
-        if not pieces:
-            pieces = [self._nothing()]
-        place = None
-        if work.opcode not in _SENDS and length:
-            place = self._places.get(work.rkey)
-            if place is None:
-                self.unknown.add(work.rkey)
-                return []
-        request = v.wr.SendWR(
-            wr_id=SEND_ID,
-            opcode=self._device.opcodes[work.opcode],
-            num_sge=len(pieces),
-            sg=pieces,
-            imm_data=socket.htonl(work.imm_data),
-            send_flags=v.enums.IBV_SEND_SIGNALED,
-        )
-        rkey, address = (place.rkey, place.locate(work.remote_address)) if place is not None else (0, 0)
-        if is_atomic:
+        return pieces or [self._nothing]
+
+    def _request_for(self, work: WorkRequest, pieces: list[Piece], place: Place | None) -> Handle:
+        """Return what stands for work; `place`: of the peer's region, if it names one."""
+        opcode = work.opcode
+        request = self._requests.request(self._device.opcodes[opcode], pieces)
+        if opcode in _WITH_IMM:
+            request.imm_data = socket.htonl(work.imm_data)
+        rkey, address = (0, 0) if place is None else (place.rkey, place.locate(work.remote_address))
+        if opcode in _ATOMICS:
             request.set_wr_atomic(rkey, address, work.compare_add, work.swap)
-        elif work.opcode not in _SENDS:
+        elif opcode not in _SENDS:
             request.set_wr_rdma(rkey, address)
-        if place is None or place.ledger is None or work.opcode is Opcode.RDMA_READ:
-            return [request]
-        return [request, self._count(place.ledger, length)]
-
-    def _nothing(self) -> Handle:
-        """Return a piece without bytes: pyverbs takes no work without a piece."""
-        return self._device.verbs.wr.SGE(self._domain.scratch_address, 0, self._domain.scratch.lkey)
-
-    def _count(self, ledger: tuple[int, int], length: int) -> Handle:
-        """Return the atomic that tells a peer's ledger of a write."""
-        v, domain = self._device.verbs, self._domain
-        request = v.wr.SendWR(
-            wr_id=SEND_ID,
-            opcode=v.enums.IBV_WR_ATOMIC_FETCH_AND_ADD,
-            num_sge=1,
-            sg=[v.wr.SGE(domain.scratch_address, ATOMIC_BYTES, domain.scratch.lkey)],
-            send_flags=v.enums.IBV_SEND_SIGNALED,
-        )
-        request.set_wr_atomic(*ledger, 1 << LEDGER_SHIFT | length, 0)
         return request
+
+    @property
+    def _nothing(self) -> Piece:
+        """A piece without bytes: pyverbs takes no work without a piece."""
+        return self._domain.scratch_address, 0, self._domain.scratch.lkey
+
+    def _count(self, lane: Lane, work: WorkRequest, ledger: tuple[int, int], length: int) -> None:
+        """Post the atomic that tells a peer's ledger of a write."""
+        piece = self._domain.scratch_address, ATOMIC_BYTES, self._domain.scratch.lkey
+        request = self._requests.request(self._device.opcodes[Opcode.FETCH_ADD], [piece])
+        request.set_wr_atomic(*ledger, 1 << LEDGER_SHIFT | length, 0)
+        try:
+            lane.handle.post_send(request)
+        except self._device.error:
+            self.fail()
+            return
+        lane.posted.append((LEDGER_CONTEXT, work, 0))
 
     def ended(self, lane: Lane, status: int) -> None:
         """The device says that the oldest work of a lane has ended."""
         if not lane.posted:
             return
-        item = lane.posted.popleft()
-        try:
-            known = VerbsStatus(status)
-        except ValueError:
-            known = VerbsStatus.GENERAL_ERR
-        if item.context != LEDGER_CONTEXT:
-            self._end(item, known)
-        if known is not VerbsStatus.SUCCESS:
+        context, work, length = lane.posted.popleft()
+        if status == _SUCCESS:
+            if context != LEDGER_CONTEXT:
+                self._report(Completion(context, self.number, _SUCCESS, work.opcode, length, work.wr_id))
+        else:
+            if context != LEDGER_CONTEXT:
+                self._end(context, work, _STATUSES.get(status, VerbsStatus.GENERAL_ERR))
             self.fail()
+        if self._waiting:
+            self.pump()
 
-    def _end(self, item: _Posted, status: VerbsStatus) -> None:
-        work = item.work
-        length = work.length_bytes if status is VerbsStatus.SUCCESS else 0
-        self._report(Completion(item.context, self.number, status, work.opcode, length, work.wr_id))
+    def _end(self, context: int, work: WorkRequest, status: VerbsStatus) -> None:
+        """Report work that has not ended well."""
+        self._report(Completion(context, self.number, status, work.opcode, 0, work.wr_id))
 
     def _flush(self) -> None:
         """Flush what was never posted, behind what was."""
         if not any(lane.posted for lane in self.lanes):
             while self._waiting:
-                self._end(self._waiting.popleft(), VerbsStatus.WR_FLUSH_ERR)
+                self._end(*self._waiting.popleft(), VerbsStatus.WR_FLUSH_ERR)
 
     def post_receive(self, wr_id: int, sges: Sequence[Sge]) -> None:
         """Take a receive. One whose memory its key does not cover takes no message: the device fails then."""
-        lane, v = self.lanes[-1], self._device.verbs
+        lane, domain = self.lanes[-1], self._domain
         sge = next((sge for sge in sges if sge.length), None)
-        if sge is None:
-            piece = self._nothing()
-        else:
+        piece = self._nothing
+        if sge is not None:
             found = self._memory.piece(self.pd, sge.lkey, sge.address, sge.length, True)
-            address, lkey = found or (
-                self._domain.scratch_address + PAGE_BYTES,
-                self._domain.scratch.lkey,
-            )
-            piece = v.wr.SGE(address, sge.length, lkey)
+            beyond = domain.scratch_address + PAGE_BYTES, sge.length, domain.scratch.lkey
+            piece = found or beyond
         try:
-            lane.handle.post_recv(v.wr.RecvWR(wr_id=RECEIVE_ID, num_sge=1, sg=[piece]))
+            lane.handle.post_recv(self._requests.receive(piece))
         except self._device.error:
             self.fail()
             return

@@ -15,12 +15,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from nicemu.abi import Sge, WorkRequest
-from nicemu.errors import ResourceError
+from nicemu.errors import ResourceError, VerbsStatus
 from nicemu.rdma import Arrival, ArrivalKind, Completion, MemoryRegion
 
-from .device import POLL_BATCH, Handle, VerbsDevice
+from .device import POLL_BATCH, VerbsDevice
 from .memory import Domain, Place, VerbsMemory
-from .queue_pair import RECEIVE_ID, Lane, VerbsQueuePair
+from .queue_pair import Lane, VerbsQueuePair
+from .requests import RECEIVE_ID, SEND_ID, Handle
 
 SHARED_RECEIVES, REFILL = 512, 32
 """Empty receives of a protection domain, for writes with immediate that consume none of the NIC's; how many
@@ -69,6 +70,7 @@ class VerbsTransport:
         self._lanes: dict[int, tuple[VerbsQueuePair, Lane]] = {}
         self._shared: dict[int, _SharedReceives] = {}
         self._asked: set[tuple[int, int]] = set()
+        self._wanted: list[tuple[int, int]] = []
         self._completions: list[Completion] = []
         self._arrivals: list[Arrival] = []
         self._failed: list[int] = []
@@ -96,14 +98,14 @@ class VerbsTransport:
 
     def take_unknown(self) -> list[tuple[int, int]]:
         """As the seam says."""
-        unknown = [
-            (number, key)
-            for number, pair in self._pairs.items()
-            for key in pair.unknown
-            if (number, key) not in self._asked
-        ]
-        self._asked.update(unknown)
-        return unknown
+        taken, self._wanted = self._wanted, []
+        return taken
+
+    def _want(self, qp_num: int, key: int) -> None:
+        """Note that work waits to learn where a region lies."""
+        if (qp_num, key) not in self._asked:
+            self._asked.add((qp_num, key))
+            self._wanted.append((qp_num, key))
 
     def learn(self, qp_num: int, key: int, place: object) -> None:
         """As the seam says; a peer that says something without sense is not believed, and asked no more."""
@@ -116,7 +118,6 @@ class VerbsTransport:
             return
         self._asked.discard((qp_num, key))
         pair.learn(key, known)
-        pair.pump()
 
     # Queue pairs
 
@@ -131,6 +132,7 @@ class VerbsTransport:
             shared,
             lambda: self._rng.getrandbits(PSN_BITS),
             self._completions.append,
+            self._want,
         )
         self._pairs[qp_num] = pair
         for lane in pair.lanes:
@@ -162,6 +164,7 @@ class VerbsTransport:
         """As the seam says."""
         pair = self._pairs.pop(qp_num)
         self._asked = {asked for asked in self._asked if asked[0] != qp_num}
+        self._wanted = [wanted for wanted in self._wanted if wanted[0] != qp_num]
         for lane in pair.lanes:
             del self._lanes[lane.handle.qp_num]
         pair.destroy()
@@ -180,10 +183,8 @@ class VerbsTransport:
     def run(self) -> int:
         """As the seam says."""
         self._runs += 1
-        for pair in self._pairs.values():
-            pair.pump()
         found = self._reap()
-        for key, writes, length in self._memory.take_counted():
+        for key, writes, length in self._memory.take_counted() if self._memory.counts else ():
             # the last of them is told with all the bytes: which were whose nobody knows
             self._arrivals += [Arrival(0, ArrivalKind.WRITE, 0, rkey=key)] * (writes - 1)
             self._arrivals.append(Arrival(0, ArrivalKind.WRITE, length, rkey=key))
@@ -199,45 +200,39 @@ class VerbsTransport:
 
     def _reap(self) -> int:
         """Read the completion queue, and post what has room now; return how many completions there were."""
-        count = 0
+        count, lanes = 0, self._lanes
         for _ in range(MAX_BATCHES):
             completions = self._device.poll()
-            if not completions:
-                break
-            touched = {id(found[0]): found[0] for one in completions if (found := self._take(one))}
-            for pair in touched.values():
-                pair.pump()
-            self._top_up()
+            for completion in completions:
+                found = lanes.get(completion.qp_num)
+                if found is None:  # it was destroyed
+                    continue
+                if completion.wr_id == SEND_ID:
+                    found[0].ended(found[1], completion.status)
+                else:
+                    self._received(*found, completion)
             count += len(completions)
             if len(completions) < POLL_BATCH:
                 break
         return count
 
-    def _take(self, completion: Handle) -> tuple[VerbsQueuePair, Lane] | None:
-        """Account for a completion; return whose it is, None if that has been destroyed."""
-        found = self._lanes.get(completion.qp_num)
-        if found is None:
-            return None
-        pair, lane = found
-        status = completion.status
-        if completion.wr_id != RECEIVE_ID:
-            pair.ended(lane, status)
-            return found
+    def _received(self, pair: VerbsQueuePair, lane: Lane, completion: Handle) -> None:
+        """Account for a receive that was consumed."""
         wr_id = 0
         if lane.is_shared:
             self._shared[pair.pd].used += 1
+            self._top_up()
         elif lane.receives:
             wr_id = lane.receives.popleft()
-        if status != 0:
+        if completion.status != VerbsStatus.SUCCESS:
             self._break(pair)
-            return found
+            return
         has_imm = bool(completion.wc_flags & self._with_imm)
         imm_data = socket.ntohl(completion.imm_data) if has_imm else None
         kind = ArrivalKind.SEND_WITH_IMM if has_imm else ArrivalKind.SEND
         if completion.opcode == self._wrote_with_imm:
             kind = ArrivalKind.WRITE_WITH_IMM
         self._arrivals.append(Arrival(pair.number, kind, completion.byte_len, imm_data, 0, wr_id))
-        return found
 
     def _top_up(self) -> None:
         """Post as many empty receives as have been consumed."""
