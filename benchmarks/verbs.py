@@ -8,7 +8,8 @@ and polls. The transport is given a `WorkRequest`, of which it makes what the ba
 the bare loop with a request that was made once. Sides alternate in one run. `nic` is a whole NIC above the
 transport, in the stepper: command ring, datapath, trigger unit, completion queue; it has no goal, and where
 its datapath is interpreted, as in a guest unless --compiled, it says nothing.
-Prints `name value unit` lines. Goals: 0.85 of ib_write_bw; at most 1.5 of the bare loop.
+Prints `name value unit` lines. Goals: 0.85 of ib_write_bw; at most 1.5 of the bare loop. docs/benchmarks.md
+says how a guest's clock counts instructions, so that what else the machine does is not measured.
 Run: nicemu vm run -- python benchmarks/verbs.py [DEVICE] [--json]
 """
 
