@@ -28,7 +28,7 @@ rxe: .venv/.with-tools ## Run the tests on SoftRoCE, in a guest where this machi
 
 interop: .venv/.with-tools ## Run the tests of our RoCEv2 engine against a guest's kernel rxe (OPTIONS="-k name")
 	$(BIN)/nicemu compile-datapath
-	$(BIN)/python -m pytest -q -m interop tests/interop $(OPTIONS)
+	$(BIN)/python -m pytest -q -m interop -o faulthandler_timeout=1200 tests/interop $(OPTIONS)
 
 check: lint types test wheel ## Run all that a change must pass
 

@@ -19,10 +19,23 @@ if TYPE_CHECKING:
     from .journey import Report
 
 TOPOLOGY = "examples/two_storage_nodes.toml"
-STORAGE = ["storage0", "storage1"]
 
 
 @click.command()
+@click.option(
+    "--topology",
+    metavar="FILE",
+    default=TOPOLOGY,
+    show_default=True,
+    help="Whose first NIC is the compute node's, and its peers storage nodes'.",
+)
+@click.option(
+    "--nic",
+    "only",
+    multiple=True,
+    metavar="NAME",
+    help="Start this NIC here; the others run already, on machines of theirs.",
+)
 @click.option(
     "--fabric",
     metavar="FABRIC",
@@ -39,6 +52,8 @@ STORAGE = ["storage0", "storage1"]
 @click.option("--check-races", is_flag=True, help="Look for accesses that have no order.")
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def demo(
+    topology: str,
+    only: tuple[str, ...],
     fabric: str | None,
     pcap: Path | None,
     trace: Path | None,
@@ -58,11 +73,11 @@ def demo(
             click.echo(f"  {text}")
 
     if not as_json:
-        click.echo("nicemu demo: a compute NIC and two storage NICs, each a process of its own")
+        click.echo("nicemu demo: a compute NIC and storage NICs, each a process of its own")
     interrupts = Interrupts()
     try:
         options = {"fabric": fabric, "pcap": pcap, "trace": trace, "check_races": check_races}
-        report = _run(interrupts, options, blocks, progress)
+        report = _run(interrupts, {"path": topology, "only": only, **options}, blocks, progress)
     except KeyboardInterrupt:
         interrupts.end()
         click.echo("interrupted; everything was stopped", err=True)
@@ -122,16 +137,29 @@ def _run(
             scratch = ScratchFolder()
             stack.callback(scratch.remove)
             name = scratch.path.name.removeprefix("nicemu-")
-            started = Instance.start(TOPOLOGY, data=scratch.path, name=name, progress=progress, **options)
+            started = Instance.start(data=scratch.path, name=name, progress=progress, **options)
             instance = stack.enter_context(started)
             journey = Journey(instance, instance.fabric, progress, scratch.path)
             stack.callback(journey.close)
-            report = journey.run(STORAGE, {"blocks": blocks})
+            report = journey.run(_storage_of(instance), {"blocks": blocks})
             if options.get("check_races"):
                 _look_for_races(instance, report, progress)
             return report
         finally:
             interrupts.shield()
+
+
+def _storage_of(instance: Instance) -> list[str]:
+    """Return the names of the storage NICs. Raises: UsageError where the journey cannot run."""
+    from nicemu.errors import UsageError
+
+    compute = instance.topology.nics[0]
+    if compute.name != instance.nics[0].name or not compute.peers:
+        raise UsageError(
+            f"{instance.topology.path}: the journey needs the first NIC, {compute.name}, on this machine, "
+            "with storage NICs as its peers"
+        )
+    return list(compute.peers)
 
 
 def _look_for_races(instance: Instance, report: Report, progress: Callable[[str], None]) -> None:

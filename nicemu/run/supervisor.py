@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError, UsageError
 
 from .compiled_datapath import compile_datapath
@@ -28,7 +29,7 @@ from .state import NicState, TopologyState
 from .topology import NicEntry, Topology, load_topology, read_key, transport_of
 from .trace import merge_traces
 
-START_TIMEOUT_S = 180.0
+START_TIMEOUT_S = 180.0 * PATIENCE
 CLAIM_PATIENCE_S = 0.5
 MAX_SOCKET_PATH_BYTES = 107
 _detached: list[subprocess.Popen[bytes]] = []

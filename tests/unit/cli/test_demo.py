@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from nicemu.cli.demo import Interrupts, _run
+from nicemu.cli.demo import Interrupts, _run, _storage_of
+from nicemu.errors import UsageError
 
 
 def interrupt(number: signal.Signals = signal.SIGINT) -> None:
@@ -45,8 +46,13 @@ class Part:
     fabric = "direct"
     path = Path("/tmp/nicemu-demo-none")
 
-    def __init__(self, done: list[str]) -> None:
+    def __init__(
+        self, done: list[str], here: str = "compute0", peers: tuple[str, ...] = ("s0", "s1")
+    ) -> None:
         self.done = done
+        self.nics = [types.SimpleNamespace(name=here)]
+        compute = types.SimpleNamespace(name="compute0", peers=peers)
+        self.topology = types.SimpleNamespace(path="two.toml", nics=[compute])
 
     def __enter__(self) -> Part:
         return self
@@ -55,6 +61,7 @@ class Part:
         self._end("instance")
 
     def run(self, storage: list[str], config: dict[str, int]) -> str:
+        self.done.append(f"journey over {' and '.join(storage)}")
         return "report"
 
     def close(self) -> None:
@@ -85,4 +92,10 @@ def test_an_interrupt_while_the_demo_stops_what_it_started_interrupts_nothing(
     finally:
         interrupts.restore()
     assert report == "report"
-    assert done == ["journey", "instance", "data"]
+    assert done == ["journey over s0 and s1", "journey", "instance", "data"]
+
+
+@pytest.mark.parametrize("part", [Part([], here="storage0"), Part([], peers=())], ids=["there", "alone"])
+def test_the_journey_wants_the_compute_nic_here_and_storage_nics_as_its_peers(part: Part) -> None:
+    with pytest.raises(UsageError, match=r"two\.toml: the journey needs the first NIC, compute0, on this"):
+        _storage_of(part)  # type: ignore[arg-type]
