@@ -24,7 +24,7 @@ test: .venv/.with-tools ## Run all tests but those against other kernels, which 
 	$(BIN)/python -m pytest -q -m "not interop"
 
 rxe: .venv/.with-tools ## Run the tests on SoftRoCE, in a guest where this machine's kernel has none (OPTIONS="-k name")
-	$(BIN)/nicemu vm run --only-if-needed $(RXE_ENV) -- python -m pytest -q -m rxe $(RXE_PYTEST) tests/rxe $(OPTIONS)
+	$(BIN)/nicemu vm run --only-if-needed --time-limit 1800 $(RXE_ENV) -- python -m pytest -q -m rxe $(RXE_PYTEST) tests/rxe $(OPTIONS)
 
 interop: .venv/.with-tools ## Run the tests of our RoCEv2 engine against a guest's kernel rxe (OPTIONS="-k name")
 	$(BIN)/nicemu compile-datapath
