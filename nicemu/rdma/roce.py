@@ -408,6 +408,12 @@ class RoceEngine:
         taken, self._arrived = self._arrived, []
         return np.concatenate(taken) if taken else self._state.arrived[:0]
 
+    @property
+    def has_reports(self) -> bool:
+        """Whether there are completions or arrivals to take."""
+        words = self._words
+        return bool(self._ended or self._arrived or words[_ENDED] or words[_ARRIVED])
+
     def _keep_reports(self, *, all_of_them: bool = False) -> None:
         """Put aside what has been reported, so that there is room for more."""
         ended, arrived = int(self._words[_ENDED]), int(self._words[_ARRIVED])

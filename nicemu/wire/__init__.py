@@ -29,6 +29,7 @@ from .ethernet import (
     format_mac,
     parse_mac,
 )
+from .frame_batch import BATCH_FRAMES, FrameBatch
 from .ip import IPV4_HEADER_BYTES, PROTOCOL_UDP, Ipv4, format_ipv4, internet_checksum, parse_ipv4
 from .ip_cm_service import IP_CM_HEADER_BYTES, IpCmHeader, PortSpace, port_of_service, service_id
 from .mad import MAD_BYTES, Mad, MadMethod, ManagementClass
@@ -61,6 +62,13 @@ from .raw_frame import (
     headers_crc,
     make_template,
     payload_bytes,
+)
+from .raw_udp import (
+    CANONICAL_REFUSALS,
+    HEADERS_BYTES,
+    UDP_LENGTH_PLACE,
+    check_canonical,
+    put_headers,
 )
 from .roce_frame import ROCE_OVERHEAD_BYTES, RoceFramer, RocePacket, decode_roce_frame, icrc
 from .rocev2 import (
@@ -95,14 +103,17 @@ from .udp import UDP_HEADER_BYTES, Udp, UdpFrame, encode_udp_frame, udp_checksum
 
 __all__ = [
     "ACK_REQUEST",
+    "BATCH_FRAMES",
     "BROADCAST_MAC",
     "BTH_PLACE",
+    "CANONICAL_REFUSALS",
     "ETHERNET_HEADER_BYTES",
     "ETHERTYPE_IPV4",
     "EXTENSION_PLACE",
     "FRAME_REFUSALS",
     "GSI_QP",
     "GSI_Q_KEY",
+    "HEADERS_BYTES",
     "ICRC_BYTES",
     "IPV4_HEADER_BYTES",
     "IP_CM_HEADER_BYTES",
@@ -122,6 +133,7 @@ __all__ = [
     "TEMPLATE_BYTES",
     "UDP_HEADER_BYTES",
     "UD_SEND_ONLY",
+    "UDP_LENGTH_PLACE",
     "Aeth",
     "AnsweredMessage",
     "AtomicAckEth",
@@ -133,6 +145,7 @@ __all__ = [
     "Dreq",
     "Ethernet",
     "IpCmHeader",
+    "FrameBatch",
     "Ipv4",
     "Mad",
     "MadMethod",
@@ -155,6 +168,7 @@ __all__ = [
     "Udp",
     "UdpFrame",
     "begin_frame",
+    "check_canonical",
     "check_frame",
     "crc32",
     "crc32_copy",
@@ -182,6 +196,7 @@ __all__ = [
     "parse_mac",
     "payload_bytes",
     "port_of_service",
+    "put_headers",
     "rnr_timer_code",
     "service_id",
     "store_be16",

@@ -148,8 +148,8 @@ def payload_bytes(frame: Int, opcode: Int) -> Int:
 
 
 @hot
-def _check_ip(packet: Int, length: Int) -> Int:
-    """As `check_frame`, of an IPv4 packet."""
+def check_ip(packet: Int, length: Int) -> Int:
+    """As `check_frame`, of an IPv4 packet, down to the length of its UDP datagram."""
     if length < IPV4_HEADER_BYTES:
         return _IP_TOO_SHORT
     first = load_u8(packet)
@@ -187,7 +187,7 @@ def check_frame(frame: Int, length: Int) -> Int:
         return _TOO_SHORT
     if load_be16(frame + 12) != ETHERTYPE_IPV4:
         return _ETHERTYPE
-    refused = _check_ip(frame + IP_PLACE, length - IP_PLACE)
+    refused = check_ip(frame + IP_PLACE, length - IP_PLACE)
     if refused != 0:
         return refused
     if load_be16(frame + UDP_PLACE + 2) != ROCEV2_PORT:
