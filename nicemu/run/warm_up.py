@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from nicemu.fabric import load_ports
 from nicemu.nic import NicConfig, SmartNic, run_datapath
 from nicemu.rdma import load_engine
 
@@ -22,3 +23,4 @@ def compile_everything() -> None:
     nic.rings.stop()
     run_datapath(nic.arena, 50_000, 200)
     load_engine()
+    load_ports()

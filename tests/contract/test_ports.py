@@ -10,6 +10,7 @@ import socket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +37,7 @@ from nicemu.wire import (
     ETHERNET_HEADER_BYTES,
     ROCE_OVERHEAD_BYTES,
     Ethernet,
+    FrameBatch,
     RcOpcode,
     RoceFramer,
     encode_udp_frame,
@@ -53,6 +55,31 @@ def roce_frame(payload: bytes) -> bytes:
     return FRAMER.frame(RcOpcode.SEND_ONLY, 1, 2, payload=[payload])
 
 
+class InBatches:
+    """A port of which only the face for batches is used, behind the face for lists."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self._going, self._coming = FrameBatch(1 << 20, 701), FrameBatch(MAX_FRAME_BYTES * 20, 128)
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - of the port
+        return getattr(self._port, name)
+
+    def send(self, frames: list[bytes]) -> int:
+        """Send them as one batch, which begins with a frame that is not meant."""
+        held = self._going.fill([b"before", *frames])
+        assert held == len(frames) + 1
+        return self._port.send_batch(self._going, 1)
+
+    def receive(self, limit: int = 64) -> list[bytes]:
+        """Receive a batch; the one before must be gone."""
+        self._coming.fill([b"left over"])
+        count = self._port.receive_batch(self._coming, limit)
+        frames = self._coming.frames()
+        assert len(frames) == count <= limit
+        return frames
+
+
 @dataclass
 class Link:
     """Two joined ports, and how to make a frame of a payload that travels from a to b."""
@@ -65,9 +92,10 @@ class Link:
         """What b receives, until `count` frames are there."""
         frames: list[bytes] = []
         while len(frames) < count:
-            frames += self.b.receive(limit)
+            came = self.b.receive(limit)
+            frames += came
             descriptor = self.b.fileno()
-            if len(frames) < count and (descriptor is None or not select.select([descriptor], [], [], 1)[0]):
+            if not came and (descriptor is None or not select.select([descriptor], [], [], 1)[0]):
                 break
         return frames
 
@@ -157,11 +185,19 @@ BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap, datagr
     params=[*BOUNDED, packet, packet_to_tap, tap_to_packet, roce_udp, request_udp],
     ids=lambda make: make.__name__,
 )
-def link(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Link]:
+def link(request: pytest.FixtureRequest, tmp_path: Path, face: str) -> Iterator[Link]:
     made: Link = request.param(tmp_path)
+    if face == "batches":
+        made.a, made.b = InBatches(made.a), InBatches(made.b)
     yield made
     made.a.close()
     made.b.close()
+
+
+@pytest.fixture(params=["lists", "batches"])
+def face(request: pytest.FixtureRequest) -> str:
+    """Which of a port's two faces is used."""
+    return str(request.param)
 
 
 def test_frames_arrive_whole_and_in_order(link: Link) -> None:
@@ -246,3 +282,32 @@ def test_a_closed_port_is_refused_and_closing_twice_does_nothing(link: Link) -> 
         link.a.send([frame])
     with pytest.raises(UsageError, match="is closed"):
         link.a.receive()
+
+
+def test_a_batch_may_be_smaller_than_what_has_arrived_and_the_rest_is_kept(link: Link) -> None:
+    frames = [link.frame(bytes([i]) * 500) for i in range(30)]
+    assert link.a.send(frames) == 30
+    batch, arrived = FrameBatch(MAX_FRAME_BYTES + 64, 4), list[bytes]()
+    for _ in range(100):
+        count = link.b.receive_batch(batch)
+        arrived += batch.frames()
+        assert count == batch.count <= 4
+        if len(arrived) == 30:
+            break
+    assert arrived == frames
+
+
+def test_lists_and_batches_come_to_the_same(link: Link) -> None:
+    frames = [link.frame(bytes([i]) * (i * 53)) for i in range(20)]
+    batch = FrameBatch()
+    assert batch.fill(frames) == 20
+    assert link.a.send_batch(batch) == 20
+    assert link.arrivals(20) == frames
+    assert link.a.send(frames) == 20
+    arrived: list[bytes] = []
+    for _ in range(100):
+        link.b.receive_batch(batch, 6)
+        arrived += batch.frames()
+        if len(arrived) == 20:
+            break
+    assert arrived == frames

@@ -9,15 +9,20 @@ from .arp import ETHERTYPE_ARP, Arp, asking_frame
 from .cable import Cable
 from .datagram import DatagramPort
 from .fault import FaultPort, FaultRates
+from .frame_ring import put_frames, take_frames
+from .interface import interface_mtu
+from .loading import load_ports
 from .loopback import LoopbackPort, loopback_pair
 from .packet_capture import CapturedFrame, PacketCapture
 from .packet_socket import PacketPort
 from .pcap import PcapPort
 from .pcapng import PcapngWriter
 from .port import MAX_FRAME_BYTES, Port
+from .roce_udp import RoceUdpPort, UdpPeer
 from .shared_memory import SharedMemoryPort
 from .tap import TapPort
-from .udp import RequestUdpPort, RoceUdpPort, UdpPeer, mac_of_host
+from .udp import RequestUdpPort, mac_of_host
+from .udp_segments import Incoming, Outgoing, receive_frames, send_frames
 
 __all__ = [
     "ETHERTYPE_ARP",
@@ -29,7 +34,9 @@ __all__ = [
     "DatagramPort",
     "FaultPort",
     "FaultRates",
+    "Incoming",
     "LoopbackPort",
+    "Outgoing",
     "PacketCapture",
     "PacketPort",
     "PcapPort",
@@ -41,6 +48,12 @@ __all__ = [
     "TapPort",
     "UdpPeer",
     "asking_frame",
+    "interface_mtu",
+    "load_ports",
     "loopback_pair",
     "mac_of_host",
+    "put_frames",
+    "receive_frames",
+    "send_frames",
+    "take_frames",
 ]

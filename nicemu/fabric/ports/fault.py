@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from nicemu.errors import UsageError
 
-from .port import RECEIVE_LIMIT, Port, check_frames
+from .port import RECEIVE_LIMIT, ListPort, Port, check_frames
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class FaultRates:
                 raise UsageError(f"the rate of {name} is {rate}; it must be 0 to 1")
 
 
-class FaultPort:
+class FaultPort(ListPort):
     """Sends through `inner`: loses, repeats or corrupts (one bit) frames, or lets the next one overtake.
 
     A frame that is held back goes out behind the next frame, or when frames are received. `injected` counts

@@ -13,7 +13,7 @@ import struct
 from nicemu.errors import UsageError
 
 ARPHRD_ETHERNET, ARPHRD_LOOPBACK = 1, 772
-_GET_FLAGS, _SET_FLAGS, _SET_MTU, _GET_ADDRESS = 0x8913, 0x8914, 0x8922, 0x8927
+_GET_FLAGS, _SET_FLAGS, _GET_MTU, _SET_MTU, _GET_ADDRESS = 0x8913, 0x8914, 0x8921, 0x8922, 0x8927
 _UP = 1
 _NAME_BYTES = 16
 _REQUEST_BYTES = 40
@@ -46,6 +46,20 @@ def require_ethernet(name: str) -> bool:
     if kind not in (ARPHRD_ETHERNET, ARPHRD_LOOPBACK):
         raise UsageError(f"{name} carries no Ethernet frames (its hardware type is {kind}, not 1)")
     return bool(kind == ARPHRD_LOOPBACK)
+
+
+def interface_mtu(name: str) -> int:
+    """Return how long an IP packet on an interface may be, in bytes.
+
+    Raises: UsageError if there is no such interface.
+    """
+    request = struct.pack(f"{_NAME_BYTES}s24x", packed_name(name))
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+        try:
+            answer = fcntl.ioctl(asked, _GET_MTU, request)
+        except OSError as error:
+            raise UsageError(f"there is no interface {name!r} ({error.strerror})") from None
+    return int(struct.unpack_from("i", answer, _NAME_BYTES)[0])
 
 
 def bring_up(name: str, mtu_bytes: int) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 
-from .port import RECEIVE_LIMIT, check_frames, closed
+from .port import RECEIVE_LIMIT, ListPort, check_frames, closed
 
 QUEUE_FRAMES = 1024
 
 
-class LoopbackPort:
+class LoopbackPort(ListPort):
     """One end of a pair that `loopback_pair` makes."""
 
     def __init__(

@@ -16,17 +16,17 @@ import struct
 from collections import Counter
 
 from nicemu.errors import UsageError
-from nicemu.wire import ETHERNET_HEADER_BYTES
+from nicemu.wire import FrameBatch
 
 from .datagram import BUFFER_BYTES, enlarge_buffers
+from .frame_messages import FrameMessages, drop_misfits, is_full
 from .interface import require_ethernet
-from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, check_frames, closed
+from .port import BatchPort, check_batch, closed
 
 ALL_PROTOCOLS = 0x0003
 SOL_PACKET = 263
 PACKET_ADD_MEMBERSHIP, PACKET_IGNORE_OUTGOING = 1, 23
 _PROMISCUOUS = 1
-_FULL = frozenset({errno.EAGAIN, errno.ENOBUFS})
 
 
 def open_packet_socket(interface: str, *, outgoing: bool, bind: bool = True) -> socket.socket:
@@ -54,7 +54,7 @@ def open_packet_socket(interface: str, *, outgoing: bool, bind: bool = True) -> 
     return opened
 
 
-class PacketPort:
+class PacketPort(BatchPort):
     """Carries frames to and from whatever is behind an interface; the interface is promiscuous meanwhile.
 
     The NIC must have another IP address than the interface, or the kernel answers in its place; who asks for
@@ -66,41 +66,46 @@ class PacketPort:
 
         Raises: UsageError if the interface is none, or this process may not.
         """
+        super().__init__()
+        self._messages = FrameMessages()
         self.drops: Counter[str] = Counter()
         self.address = f"packet:{interface}"
         self._socket: socket.socket | None = open_packet_socket(interface, outgoing=False)
         enlarge_buffers(self._socket, buffer_bytes)
 
-    def send(self, frames: list[bytes]) -> int:
+    def send_batch(self, batch: FrameBatch, first: int = 0) -> int:
         """Send frames in order until the interface's queue is full; what the kernel refuses is counted."""
-        opened = self._open_socket()
-        check_frames(frames)
-        for accepted, frame in enumerate(frames):
+        fd = self._open_socket().fileno()
+        check_batch(batch, first)
+        reached = first
+        while reached < batch.count:
             try:
-                opened.send(frame)
+                reached = self._messages.send(fd, batch, reached)
             except OSError as error:
-                if error.errno in _FULL:
-                    return accepted
-                self.drops[f"packet.{errno.errorcode.get(error.errno or 0, 'refused')}"] += 1
-        return len(frames)
+                if is_full(error):
+                    break
+                self._count(error)
+                reached += 1
+        return reached - first
 
-    def receive(self, limit: int = RECEIVE_LIMIT) -> list[bytes]:
-        """Return frames that came in, also those for other MAC addresses; longer ones are counted."""
-        receive = self._open_socket().recv
-        frames: list[bytes] = []
-        while len(frames) < limit:
+    def receive_batch(self, batch: FrameBatch, limit: int | None = None) -> int:
+        """Receive frames that came in, also those for other MAC addresses; longer ones are counted."""
+        fd = self._open_socket().fileno()
+        while True:
             try:
-                frame = receive(MAX_FRAME_BYTES + 1)
+                came = self._messages.receive(fd, batch, limit)
             except BlockingIOError:
-                break
+                return 0
             except OSError as error:  # ENETDOWN, once: the interface was switched off
-                self.drops[f"packet.{errno.errorcode.get(error.errno or 0, 'refused')}"] += 1
-                break
-            if ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
-                frames.append(frame)
-            else:
-                self.drops["packet.length"] += 1
-        return frames
+                self._count(error)
+                return 0
+            if wrong := drop_misfits(batch):
+                self.drops["packet.length"] += wrong
+            if batch.count or not came:
+                return batch.count
+
+    def _count(self, error: OSError) -> None:
+        self.drops[f"packet.{errno.errorcode.get(error.errno or 0, 'refused')}"] += 1
 
     def fileno(self) -> int | None:
         """The socket's descriptor."""

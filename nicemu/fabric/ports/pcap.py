@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 from nicemu.clock import Clock
 
-from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, Port, closed
+from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, ListPort, Port, closed
 
 _FILE_HEADER = struct.Struct("=IHHiIII")
 _RECORD_HEADER = struct.Struct("=IIII")
@@ -24,7 +24,7 @@ _LINKTYPE_ETHERNET = 1
 _NS_PER_S = 1_000_000_000
 
 
-class PcapPort:
+class PcapPort(ListPort):
     """Carries frames through `inner` and writes them to `path` with the time that `clock` tells.
 
     `epoch_ns` is added to each time stamp: with the wall clock, the time since 1970 at which the clock was 0.

@@ -12,13 +12,16 @@ the ring and is counted.
 from __future__ import annotations
 
 import os
-import struct
 from collections import Counter
+
+import numpy as np
 
 from nicemu.errors import UsageError
 from nicemu.pcie import PAGE_BYTES, Backing, load_u64, store_u64
+from nicemu.wire import FrameBatch
 
-from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, check_frames, closed
+from .frame_ring import CORRUPT, COUNT_MASK, HEAD, put_frames, take_frames
+from .port import MAX_FRAME_BYTES, BatchPort, check_batch, closed
 
 RING_BYTES = 1 << 20
 MINIMUM_RING_BYTES = 1 << 15
@@ -26,36 +29,26 @@ MINIMUM_RING_BYTES = 1 << 15
 _MAGIC = int.from_bytes(b"nicring1", "little")
 _CAPACITY = 8
 _RINGS = (64, 192)  # of each direction: tail, and head one cache line further on
-_HEAD = 64
-_RECORD = struct.Struct("<II")
-_SKIP = 0xFFFFFFFF
 
 
-def _record_bytes(length: int) -> int:
-    return _RECORD.size + (length + 7 & ~7)
-
-
-class SharedMemoryPort:
+class SharedMemoryPort(BatchPort):
     """One end of a link in shared memory: `create` it here, `attach` the other end to `memory_fd` there."""
 
     def __init__(self, backing: Backing, capacity_bytes: int, side: int) -> None:
+        super().__init__()
         self.address = f"shared-memory:{os.fstat(backing.fd or 0).st_ino}/{side}"
         self.drops: Counter[str] = Counter()
         self._backing: Backing | None = backing
-        self._capacity_bytes = capacity_bytes
         rings = [
-            (
-                backing.address + _RINGS[direction],
-                backing.view[
-                    PAGE_BYTES + direction * capacity_bytes : PAGE_BYTES + (direction + 1) * capacity_bytes
-                ],
-            )
-            for direction in (0, 1)
+            (backing.address + place, backing.address + PAGE_BYTES + number * capacity_bytes, capacity_bytes)
+            for number, place in enumerate(_RINGS)
         ]
-        self._send_ring, self._send_view = rings[side]
-        self._receive_ring, self._receive_view = rings[1 - side]
-        self._tail = int(load_u64(self._send_ring))
-        self._head = int(load_u64(self._receive_ring + _HEAD))
+        self.send_ring, self.receive_ring = rings[side], rings[1 - side]
+        """Of each direction: raw addresses of the ring and of its data, and the data's length in bytes."""
+        self.tail, self.head = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        """Bytes written and bytes read so far, as `put_frames` and `take_frames` have it."""
+        self.tail[0] = load_u64(self.send_ring[0]) & COUNT_MASK
+        self.head[0] = load_u64(self.receive_ring[0] + HEAD) & COUNT_MASK
 
     @classmethod
     def create(cls, capacity_bytes: int = RING_BYTES) -> SharedMemoryPort:
@@ -93,58 +86,29 @@ class SharedMemoryPort:
             raise closed(self.address)
         return self._backing.fd
 
-    def send(self, frames: list[bytes]) -> int:
+    def send_batch(self, batch: FrameBatch, first: int = 0) -> int:
         """Write frames into the ring, as many as fit, and make them visible at once."""
         if self._backing is None:
             raise closed(self.address)
-        check_frames(frames)
-        capacity, view, tail = self._capacity_bytes, self._send_view, self._tail
-        free = capacity - (tail - int(load_u64(self._send_ring + _HEAD)))
-        accepted = 0
-        for frame in frames:
-            need = _record_bytes(len(frame))
-            place = tail & capacity - 1
-            skip = capacity - place if need > capacity - place else 0
-            if need + skip > free:
-                break
-            if skip:
-                _RECORD.pack_into(view, place, _SKIP, 0)
-                tail, free, place = tail + skip, free - skip, 0
-            _RECORD.pack_into(view, place, len(frame), 0)
-            start = place + _RECORD.size
-            view[start : start + len(frame)] = frame
-            tail, free = tail + need, free - need
-            accepted += 1
-        self._tail = tail
-        store_u64(self._send_ring, tail)
-        return accepted
+        check_batch(batch, first)
+        offsets, lengths = batch.offsets[: batch.count], batch.lengths[: batch.count]
+        return int(put_frames(*self.send_ring, self.tail, batch.address, offsets, lengths, first)) - first
 
-    def receive(self, limit: int = RECEIVE_LIMIT) -> list[bytes]:
-        """Copy up to `limit` frames out of the ring and give their room back."""
+    def receive_batch(self, batch: FrameBatch, limit: int | None = None) -> int:
+        """Copy frames out of the ring and give their room back."""
         if self._backing is None:
             raise closed(self.address)
-        capacity, view, head = self._capacity_bytes, self._receive_view, self._head
-        tail = int(load_u64(self._receive_ring))
-        frames: list[bytes] = []
-        if tail == head:
-            return frames
-        if not head < tail <= head + capacity or (head | tail) & 7:
-            return self._corrupt(tail)
-        while head < tail and len(frames) < limit:
-            place = head & capacity - 1
-            (length, _) = _RECORD.unpack_from(view, place)
-            if length == _SKIP:
-                head += capacity - place
-                continue
-            need = _record_bytes(length)
-            if length > MAX_FRAME_BYTES or need > min(tail - head, capacity - place):
-                return frames + self._corrupt(tail)
-            start = place + _RECORD.size
-            frames.append(bytes(view[start : start + length]))
-            head += need
-        self._head = head
-        store_u64(self._receive_ring + _HEAD, head)
-        return frames
+        most = len(batch.offsets) if limit is None else limit
+        room, places = len(batch.memory), (batch.offsets, batch.lengths)
+        taken = take_frames(
+            *self.receive_ring, self.head, MAX_FRAME_BYTES, batch.address, room, *places, most
+        )
+        count = int(taken)
+        if count == CORRUPT:
+            self._skip_all()
+            count = 0
+        batch.count = count
+        return count
 
     def fileno(self) -> int | None:
         """There is nothing to wait on; look at the ring, then nap."""
@@ -154,13 +118,10 @@ class SharedMemoryPort:
         """Unmap this end; the memory goes when both ends are closed."""
         backing, self._backing = self._backing, None
         if backing is not None:
-            self._send_view.release()
-            self._receive_view.release()
             backing.close()
 
-    def _corrupt(self, tail: int) -> list[bytes]:
-        """The other end wrote what cannot be: skip all of it."""
+    def _skip_all(self) -> None:
+        """The other end wrote what cannot be: forget all of it."""
         self.drops["ring.corrupt"] += 1
-        self._head = tail
-        store_u64(self._receive_ring + _HEAD, tail)
-        return []
+        self.head[0] = load_u64(self.receive_ring[0]) & COUNT_MASK
+        store_u64(self.receive_ring[0] + HEAD, int(self.head[0]))

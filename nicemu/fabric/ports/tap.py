@@ -17,7 +17,7 @@ from nicemu.errors import UsageError
 from nicemu.wire import ETHERNET_HEADER_BYTES
 
 from .interface import bring_up, packed_name
-from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, check_frames, closed
+from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, ListPort, check_frames, closed
 
 DEVICE = "/dev/net/tun"
 TAP_MTU = 4300
@@ -26,7 +26,7 @@ _TUNSETIFF = 0x400454CA
 _TAP, _NO_HEADER = 0x0002, 0x1000
 
 
-class TapPort:
+class TapPort(ListPort):
     """Carries frames to and from the kernel's end of TAP interface `name`.
 
     An interface that does not exist is made, and goes with the port; that needs root (CAP_NET_ADMIN). One

@@ -1,32 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two ports over UDP sockets: RoCEv2 frames between NICs, and plain datagrams from and to anybody.
+"""Ports over UDP sockets, which carry payloads: headers are taken off, and put on again.
 
-A socket carries UDP payloads, not headers, so headers are taken off when a frame is sent and put on again
-when one is received. RoCEv2's ICRC covers IP addresses, IP identification and flags, and both UDP ports: the
-receiver must put on the very bytes that the sender's ICRC was computed over. So `RoceUdpPort` carries only
-frames with canonical headers, which are those that `nicemu.wire.RoceFramer` makes: source and destination
-port 4791, identification 0, don't-fragment set, no UDP checksum, and the addresses of the two NICs as
-configured. TOS and TTL are outside the ICRC; they arrive as 0 and 64.
-Source: InfiniBand Architecture Specification Volume 1, Annex A17 "RoCEv2", "ICRC".
+Here are the socket, and the port for plain datagrams from and to anybody; `roce_udp` has RoCEv2's.
+Source: RFC 768; udp(7).
 """
 
 from __future__ import annotations
 
 import socket
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass
 
 from nicemu.errors import UsageError
 from nicemu.wire import (
-    ETHERNET_HEADER_BYTES,
-    IPV4_HEADER_BYTES,
-    ROCEV2_PORT,
-    UDP_HEADER_BYTES,
     Ethernet,
-    Ipv4,
     MalformedError,
-    Udp,
     UdpFrame,
     encode_udp_frame,
     format_ipv4,
@@ -34,7 +21,8 @@ from nicemu.wire import (
     verify_udp_checksum,
 )
 
-from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, check_frames, closed
+from .datagram import enlarge_buffers
+from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, ListPort, check_frames, closed
 
 SOCKET_BUFFER_BYTES = 4 << 20
 _DATAGRAM_BYTES = 65_535
@@ -43,17 +31,7 @@ _IP_MTU_DISCOVER = 10
 _IP_PMTUDISC_DO = 2
 
 
-@dataclass(frozen=True, slots=True)
-class UdpPeer:
-    """A NIC behind a RoceUdpPort: its addresses in frames, and the socket address that reaches it."""
-
-    mac: bytes
-    ip: str
-    host: str
-    udp_port: int
-
-
-class _Socket:
+class UdpSocket:
     """A non-blocking UDP socket, with what both ports do alike."""
 
     def __init__(self, host: str, udp_port: int) -> None:
@@ -63,8 +41,7 @@ class _Socket:
         opened = socket.socket(socket.AF_INET, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK)
         try:
             opened.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_DO)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER_BYTES)
-            opened.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER_BYTES)
+            enlarge_buffers(opened, SOCKET_BUFFER_BYTES)
             opened.bind((host, udp_port))
         except OSError as error:
             opened.close()
@@ -119,79 +96,7 @@ class _Socket:
         return taken
 
 
-class RoceUdpPort(_Socket):
-    """Carries the RoCEv2 frames of NIC (`mac`, `ip`) to and from known peers.
-
-    The socket is bound to `host` and `udp_port` (0: any free one; `udp_port` then tells which).
-    """
-
-    def __init__(
-        self, mac: bytes, ip: str, host: str, udp_port: int = ROCEV2_PORT, peers: Iterable[UdpPeer] = ()
-    ) -> None:
-        super().__init__(host, udp_port)
-        self._mac = mac
-        self._ip = parse_ipv4(ip)
-        self._by_ip: dict[bytes, tuple[str, int]] = {}
-        self._by_socket: dict[tuple[str, int], UdpPeer] = {}
-        for peer in peers:
-            self.add_peer(peer)
-
-    def add_peer(self, peer: UdpPeer) -> None:
-        """Make a NIC reachable, and accept what its socket sends."""
-        socket_address = (format_ipv4(parse_ipv4(peer.host)), peer.udp_port)
-        self._by_ip[parse_ipv4(peer.ip)] = socket_address
-        self._by_socket[socket_address] = peer
-
-    def send(self, frames: list[bytes]) -> int:
-        """Send BTH to ICRC of each frame; one whose headers are not canonical is counted and dropped."""
-        self._open_socket()
-        check_frames(frames)
-        for accepted, frame in enumerate(frames):
-            try:
-                parts = UdpFrame.decode(frame)
-            except MalformedError as error:
-                self.drops[error.reason] += 1
-                continue
-            if parts.ip.source != self._ip or not _is_canonical(parts):
-                self.drops["udp.not_canonical"] += 1
-                continue
-            destination = self._by_ip.get(parts.ip.destination)
-            if destination is None:
-                self.drops["udp.unknown_destination"] += 1
-            elif not self._send_to(parts.payload, destination):
-                return accepted
-        return len(frames)
-
-    def receive(self, limit: int = RECEIVE_LIMIT) -> list[bytes]:
-        """Return frames of known peers, with the headers that their sender had."""
-        frames = []
-        for payload, sender in self._receive_from(limit):
-            peer = self._by_socket.get(sender)
-            if peer is None:
-                self.drops["udp.unknown_sender"] += 1
-                continue
-            length = UDP_HEADER_BYTES + len(payload)
-            if len(payload) > MAX_FRAME_BYTES - ETHERNET_HEADER_BYTES - IPV4_HEADER_BYTES - UDP_HEADER_BYTES:
-                self.drops["udp.too_long"] += 1
-                continue
-            ethernet = Ethernet(self._mac, peer.mac)
-            ip = Ipv4(parse_ipv4(peer.ip), self._ip, IPV4_HEADER_BYTES + length)
-            udp = Udp(ROCEV2_PORT, ROCEV2_PORT, length)
-            frames.append(b"".join((ethernet.encode(), ip.encode(), udp.encode(), payload)))
-        return frames
-
-
-def _is_canonical(parts: UdpFrame) -> bool:
-    ip, udp = parts.ip, parts.udp
-    return (
-        udp.source_port == udp.destination_port == ROCEV2_PORT
-        and udp.checksum == 0
-        and ip.identification == 0
-        and ip.dont_fragment
-    )
-
-
-class RequestUdpPort(_Socket):
+class RequestUdpPort(ListPort, UdpSocket):
     """Carries plain datagrams: whoever sends to this socket is the frame's source, and can be answered.
 
     A received frame has the real addresses and UDP ports of both ends, and correct checksums. Its source MAC
