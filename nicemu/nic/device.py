@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
+
 from nicemu.abi import Access, WorkCompletion, registers
 from nicemu.errors import NicemuError, NvmeStatus, ResourceError, VerbsStatus
 from nicemu.firmware import (
@@ -29,6 +31,7 @@ from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import Engine
 from nicemu.rdma import OutsideTransport, RoceEngine, close_queues
 from nicemu.trigger import TriggerUnit
+from nicemu.wire import FrameBatch
 
 from . import datapath, firing
 from .arena import FIRMWARE, STAT_NAMES, new_arena
@@ -63,8 +66,8 @@ class SmartNic:
     Ways in: `on_frames`, `on_doorbell`, `on_commands`, `on_dma_complete`, `on_transport_completion`,
     `on_timer`. Each runs everything it makes due before it returns; what has to be done outside comes out of
     `take_effects`. With
-    `live=True` a datapath thread runs `run_datapath` over the arena, and the ways in serve the control thread
-    alone.
+    `live=True` a datapath thread runs `run_datapath` over the arena, the ways in serve the control thread
+    alone, and RDMA frames come out by `frames_into`.
     `compiled=False` runs the datapath's source without the JIT. `guard` brackets every firmware step.
     `controller`: an NVMe controller outside, in whose reach NIC memory then lies, instead of the NIC's own.
     `transport`: an RDMA device outside, which a NIC has whose config says "verbs".
@@ -140,6 +143,19 @@ class SmartNic:
             self.roce.on_frames(frames, now_ns)
         self.settle()
 
+    def on_batch(self, batch: FrameBatch, now_ns: int) -> None:
+        """As `on_frames`, of RDMA frames in a batch."""
+        self.now_ns = now_ns
+        offsets, lengths = batch.offsets[: batch.count], batch.lengths[: batch.count]
+        self._trace_batch("received", lengths)
+        self.roce.on_memory(batch.address, offsets, lengths, now_ns)
+        self.settle()
+
+    def _trace_batch(self, what: str, lengths: np.ndarray[Any, Any]) -> None:
+        if self.observe is not None:
+            for length in lengths.tolist():
+                self.trace("port", what, {"bytes": length, "roce": True})
+
     def on_doorbell(self, owner: int, cell: int, value: int, now_ns: int) -> None:
         """A doorbell cell of an owner's page holds a new total."""
         self.now_ns = now_ns
@@ -178,6 +194,17 @@ class SmartNic:
         """Take what has to be done outside, in order."""
         effects, self._effects = self._effects, []
         return effects
+
+    def frames_into(self, batch: FrameBatch) -> int:
+        """Make RDMA frames that a live NIC has to send, in a batch; return how many.
+
+        They are made when there is a port to take them: call this after every way in, until there are none.
+        """
+        batch.count = self.roce.frames_into(batch.memory, batch.offsets, batch.lengths)
+        self._trace_batch("sent", batch.lengths[: batch.count])
+        if batch.count and self.roce.has_reports:  # work may end with the attempt to send it
+            self.settle()
+        return batch.count
 
     def next_deadline_ns(self) -> int | None:
         """When `on_timer` wants to be called."""

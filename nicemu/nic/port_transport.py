@@ -50,9 +50,9 @@ class PortTransport:
         self._memory = memory
         self._arena = arena
         self._rings = rings
-        self._frames: list[bytes] = []
         self._in_flight: dict[int, tuple[int, int, int]] = {}
         self._next_context = 1
+        self._frames: list[bytes] = []
         self._waiting: dict[int, deque[tuple[WorkRequest, int]]] = {}
 
     def post(self, record: Record) -> None:
@@ -87,7 +87,8 @@ class PortTransport:
                 waiting.popleft()
             if not waiting or qp not in self._queue_pairs.numbers:
                 del self._waiting[qp]
-        self._frames += self._roce.take_frames()
+        if not self._rings.live:
+            self._frames += self._roce.take_frames()
         ended = self._roce.take_ended().tolist()
         for context, _, byte_len, qp, status, _ in ended:
             self.completed(context, qp, VerbsStatus(status), byte_len)
@@ -107,7 +108,7 @@ class PortTransport:
         return len(ended) + len(arrived)
 
     def take_frames(self) -> list[bytes]:
-        """Take the frames to send."""
+        """Take the frames to send; a live NIC's are made when its driver asks for them."""
         frames, self._frames = self._frames, []
         return frames
 

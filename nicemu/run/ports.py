@@ -5,8 +5,11 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from nicemu.clock import WallClock
 from nicemu.fabric import (
@@ -20,8 +23,8 @@ from nicemu.fabric import (
     UdpPeer,
 )
 from nicemu.nic import KV_PORT, NicConfig
+from nicemu.wire import IP_DESTINATION_PLACE, FrameBatch
 
-_DESTINATION_IP = slice(30, 34)
 _BATCH = 64
 
 
@@ -38,6 +41,7 @@ class LivePorts:
             self._roce_udp = RoceUdpPort(config.mac, config.ip, config.ip)
             self._roce = self._wrap(self._roce_udp, "roce")
         self._shared: dict[bytes, Port] = {}
+        self._turn = 0
         self.dropped = 0
 
     def _wrap(self, port: Port, kind: str) -> Port:
@@ -78,27 +82,44 @@ class LivePorts:
             self._shared.pop(address).close()
         self._shared[address] = self._wrap(port, f"roce.{ip}")
 
-    def send(self, frames: list[bytes], roce: bool) -> int:
-        """Send frames in order; return how many were taken."""
-        if not roce:
-            return self._requests.send(frames)
-        if self._roce is not None:
-            return self._roce.send(frames)
-        for accepted, frame in enumerate(frames):
-            port = self._shared.get(frame[_DESTINATION_IP])
-            if port is None:
-                self.dropped += 1
-            elif port.send([frame]) == 0:
-                return accepted
-        return len(frames)
+    def send(self, frames: list[bytes]) -> int:
+        """Send frames of the request protocol in order; return how many were taken."""
+        return self._requests.send(frames)
 
-    def receive(self, roce: bool) -> list[bytes]:
-        """Return frames that have come in."""
-        if not roce:
-            return self._requests.receive(_BATCH)
+    def receive(self) -> list[bytes]:
+        """Return frames of the request protocol that have come in."""
+        return self._requests.receive(_BATCH)
+
+    def send_batch(self, batch: FrameBatch, first: int) -> int:
+        """Send RDMA frames from number `first` on; return how many were taken."""
         if self._roce is not None:
-            return self._roce.receive(_BATCH)
-        return [frame for port in self._shared.values() for frame in port.receive(_BATCH)]
+            return self._roce.send_batch(batch, first)
+        count, reached = batch.count, first
+        try:
+            for end, address in _destinations(batch, first):
+                port, batch.count = self._shared.get(address), end
+                if port is None:
+                    self.dropped += end - reached
+                    reached = end
+                    continue
+                reached += port.send_batch(batch, reached)
+                if reached < end:
+                    break
+        finally:
+            batch.count = count
+        return reached - first
+
+    def receive_batch(self, batch: FrameBatch) -> int:
+        """Receive RDMA frames that have come in; with several ports, of the next one that has some."""
+        if self._roce is not None:
+            return self._roce.receive_batch(batch)
+        ports = list(self._shared.values())
+        for _ in ports:
+            self._turn = (self._turn + 1) % len(ports)
+            if ports[self._turn].receive_batch(batch):
+                return batch.count
+        batch.count = 0
+        return 0
 
     def _all(self) -> list[tuple[str, Port]]:
         named: list[tuple[str, Port]] = [("port.requests", self._requests)]
@@ -120,3 +141,15 @@ class LivePorts:
         """Close all ports; captures are complete afterwards."""
         for _, port in self._all():
             port.close()
+
+
+def _destinations(batch: FrameBatch, first: int) -> Iterator[tuple[int, bytes]]:
+    """Yield rows of frames to one IP address: where each ends, and the address."""
+    places = batch.offsets[first : batch.count, None] + np.arange(
+        IP_DESTINATION_PLACE, IP_DESTINATION_PLACE + 4
+    )
+    addresses = batch.memory[places]
+    ends = (addresses[1:] != addresses[:-1]).any(axis=1).nonzero()[0] + 1
+    for end in (*ends.tolist(), len(addresses)):
+        if end:
+            yield first + end, addresses[end - 1].tobytes()

@@ -21,7 +21,7 @@ from nicemu.abi import EventLog, Limits, file_writer
 from nicemu.clock import PATIENCE, WallClock
 from nicemu.control import P4RuntimeServer
 from nicemu.errors import NicemuError
-from nicemu.fabric import QemuFabric, QemuNamespace, VerbsTransport
+from nicemu.fabric import QemuFabric, QemuNamespace, VerbsTransport, load_ports
 from nicemu.firmware import Registry, load_firmware
 from nicemu.hot import JIT
 from nicemu.nic import (
@@ -35,6 +35,7 @@ from nicemu.nic import (
 from nicemu.p4 import compile_program
 from nicemu.pipeline import Engine
 from nicemu.rdma import load_engine
+from nicemu.wire import FrameBatch
 
 from .block_io import FileBlockIo
 from .control_socket import ControlSocket
@@ -84,6 +85,7 @@ class NicProcess:
         self._pcie = _open_pcie(self.config) if settings["controller"] == "qemu" else None
         if self.config.transport == "port":
             load_engine()  # before the first frame comes, which would wait for it
+            load_ports()
         self._verbs = _open_verbs(self.config, settings["fabric"])
         self.device = SmartNic(
             self.config,
@@ -116,7 +118,10 @@ class NicProcess:
             self._folder,
             bytes.fromhex(settings["key"]) if settings["calls_over_tcp"] else None,
         )
-        self._unsent: dict[bool, deque[bytes]] = {False: deque(), True: deque()}
+        self._unsent: deque[bytes] = deque()
+        self._going, self._coming = FrameBatch(), FrameBatch()
+        self._gone = 0
+        self._has_more = False
         self._trace = TraceWriter(name) if settings.get("trace") else None
         if self._trace is not None:
             self.device.observe = self._trace.observer(self._clock.now_ns)
@@ -192,7 +197,7 @@ class NicProcess:
             for descriptor in self._verbs.descriptors if self._verbs is not None else ():
                 self._watch(descriptor, lambda: None)
             for source, roce in self._ports.sources():
-                self._watch(source, lambda roce=roce: self._take_frames(roce))  # type: ignore[misc]
+                self._watch(source, self._take_batches if roce else self._take_frames)
             self.device.pipeline.load(compile_program(Path(self._settings["p4"])).program)
             self.device.load_firmware(self._load(Path(self._settings["firmware"])), self._clock.now_ns())
             self._carry_out()
@@ -219,8 +224,10 @@ class NicProcess:
             timeout_s = max(0.0, (min(deadlines_ns) - self._clock.now_ns()) / 1e9 * PATIENCE)
         if self._ports.needs_polling:
             timeout_s = min(timeout_s or 0.0002, 0.0002) if timeout_s is None else min(timeout_s, 0.0002)
-        if any(self._unsent.values()):
+        if self._unsent or self._gone < self._going.count:
             timeout_s = 0.0002
+        if self._has_more:
+            timeout_s = 0
         is_idle = not self.device.scheduler.has_ready and self.device.rings.prepare_sleep()
         if not is_idle or (self._verbs is not None and not self._verbs.prepare_sleep()):
             timeout_s = 0
@@ -228,8 +235,8 @@ class NicProcess:
         self.device.rings.woke()
         for key, _ in ready:
             self._survive(key.data)
-        if self._ports.needs_polling:
-            self._survive(lambda: self._take_frames(True))
+        if self._ports.needs_polling or self._has_more:
+            self._survive(self._take_batches)
         self._survive(lambda: self.device.on_timer(self._clock.now_ns()))
         self._survive(lambda: self._links.on_timer(self._clock.now_ns()))
         self._survive(lambda: self._control.on_timer(self._clock.now_ns()))
@@ -244,26 +251,52 @@ class NicProcess:
             traceback.print_exc()
 
     def _carry_out(self) -> None:
-        while effects := self.device.take_effects():
+        while True:
+            effects = self.device.take_effects()
             for effect in effects:
                 if isinstance(effect, PerformIo):
                     self._disks[effect.io.nsid].submit(effect.io)
                 elif isinstance(effect, SendFrames):
-                    self._unsent[effect.roce].extend(effect.frames)
-        for roce, waiting in self._unsent.items():
-            if waiting:
-                frames = list(waiting)
-                sent = self._ports.send(frames, roce)
-                for _ in range(sent):
-                    waiting.popleft()
+                    self._unsent.extend(effect.frames)
+            if self._unsent:
+                for _ in range(self._ports.send(list(self._unsent))):
+                    self._unsent.popleft()
+            if not self._send_batches() and not effects:
+                return
 
-    def _take_frames(self, roce: bool) -> None:
+    def _send_batches(self) -> int:
+        """Send RDMA frames until there are none, or the port takes no more; return how many it took."""
+        going, total = self._going, 0
+        while self._gone < going.count or self._next_batch():
+            taken = self._ports.send_batch(going, self._gone)
+            self._gone += taken
+            total += taken
+            if self._gone < going.count:
+                break
+        return total
+
+    def _next_batch(self) -> int:
+        self._gone = 0
+        return self.device.frames_into(self._going)
+
+    def _take_frames(self) -> None:
+        """Take frames of the request protocol."""
         for _ in range(16):
-            frames = self._ports.receive(roce)
+            frames = self._ports.receive()
             if not frames:
                 return
-            self.device.on_frames(frames, self._clock.now_ns(), roce=roce)
+            self.device.on_frames(frames, self._clock.now_ns())
             self._carry_out()
+
+    def _take_batches(self) -> None:
+        """Take RDMA frames, and come back at once should there be more than is good for the others."""
+        self._has_more = False
+        for _ in range(16):
+            if self._ports.receive_batch(self._coming) == 0:
+                return
+            self.device.on_batch(self._coming, self._clock.now_ns())
+            self._carry_out()
+        self._has_more = True
 
     def _take_io(self, disk: FileBlockIo) -> None:
         for tag, status in disk.take_completions():
