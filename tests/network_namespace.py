@@ -20,31 +20,35 @@ _CLONE_NEWNET = 0x40000000
 _UP = re.compile(rb"state (UP|UNKNOWN) ")
 
 
+def enter_network_namespace(commands: list[str]) -> str:
+    """Put this thread into a new network namespace and run commands of ip(8) there; return what is wrong.
+
+    What the thread starts is in the namespace, too. That lives as long as a thread or a socket in it.
+    """
+    if os.geteuid() != 0:
+        return "a network namespace needs root: sudo .venv/bin/python -m pytest ..."
+    if shutil.which("ip") is None:
+        return "no ip(8) here: apt-get install iproute2"
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(_CLONE_NEWNET) != 0:
+        return f"no network namespace can be made here: {os.strerror(ctypes.get_errno())}"
+    for command in commands:
+        done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, timeout=20)
+        if done.returncode:
+            return f"ip {command}: {done.stderr.strip()}"
+    return ""
+
+
 def in_network_namespace(commands: list[str], make: Callable[[], Made]) -> Made:
     """Run commands of ip(8) in a new network namespace, then return what `make` opens there.
 
     The namespace lives as long as a socket in it is open. Skips the test where there can be none.
     """
-    if os.geteuid() != 0:
-        pytest.skip("a network namespace needs root: sudo .venv/bin/python -m pytest ...")
-    if shutil.which("ip") is None:
-        pytest.skip("no ip(8) here: apt-get install iproute2")
-
-    def inside() -> Made | str:
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(_CLONE_NEWNET) != 0:
-            return f"no network namespace can be made here: {os.strerror(ctypes.get_errno())}"
-        for command in commands:
-            done = subprocess.run(["ip", *command.split()], capture_output=True, text=True, timeout=20)
-            if done.returncode:
-                return f"ip {command}: {done.stderr.strip()}"
-        return make()
-
     with ThreadPoolExecutor(1) as thread:  # a namespace of its own is a thread's, not the process's
-        made = thread.submit(inside).result(60)
-    if isinstance(made, str):
-        pytest.skip(made)
-    return made
+        problem = thread.submit(enter_network_namespace, commands).result(60)
+        if problem:
+            pytest.skip(problem)
+        return thread.submit(make).result(60)
 
 
 def until_up(*interfaces: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from nicemu.errors import UsageError
 from nicemu.rdma import OutsideTransport, QpState, RemoteQp, RoceEngine
 
-from .config import NicConfig
+from .config import NicConfig, mac_of
 
 
 class Carrier(Protocol):
@@ -91,8 +91,8 @@ class RoceCarrier:
     def connect(self, qp_num: int, offer: dict[str, Any]) -> None:
         """Bring it to ready-to-send; the peer's MAC address is made of its IP address."""
         ip = str(offer.get("ip"))
-        mac = NicConfig("peer", ip).mac
-        remote = RemoteQp(mac, ip, offer["qp_num"], offer["psn"])
+        ip = self._config.roce_ips.get(ip, ip)
+        remote = RemoteQp(mac_of(ip), ip, offer["qp_num"], offer["psn"])
         self._roce.modify(qp_num, QpState.RTR, remote=remote)
         self._roce.modify(qp_num, QpState.RTS)
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 
@@ -27,7 +28,8 @@ class NamespaceConfig:
 class NicConfig:
     """One NIC. `transport` says what carries RDMA to its peers: "direct" (a copy on this machine), "port"
     (RoCEv2 frames) or "verbs" (an RDMA device outside). `spin_us` is how long the datapath spins after an
-    event before it naps, up to `nap_us`."""
+    event before it naps, up to `nap_us`. `roce_ips`: the IP addresses of NICs in RDMA frames, by their `ip`,
+    where these differ."""
 
     name: str
     ip: str
@@ -43,6 +45,7 @@ class NicConfig:
     nap_us: int = 200
     seed: int = 1
     timings: Timings = field(default_factory=Timings)
+    roce_ips: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("-", "_").isidentifier():
@@ -62,4 +65,19 @@ class NicConfig:
     @property
     def mac(self) -> bytes:
         """A locally administered MAC address made of the IP address."""
-        return b"\x02\x00" + IPv4Address(self.ip).packed
+        return mac_of(self.ip)
+
+    @property
+    def roce_ip(self) -> str:
+        """The NIC's own IP address in RDMA frames."""
+        return self.roce_ips.get(self.ip, self.ip)
+
+    @property
+    def roce_mac(self) -> bytes:
+        """The MAC address that goes with it."""
+        return mac_of(self.roce_ip)
+
+
+def mac_of(ip: str) -> bytes:
+    """Return the MAC address of the NIC with an IP address: locally administered, and made of that."""
+    return b"\x02\x00" + IPv4Address(ip).packed

@@ -111,7 +111,8 @@ class SmartNic:
         self.start_error = ""
         self.fault_log: deque[str] = deque(maxlen=32)
         self.regions = RegionAccess(self.memory)
-        self.roce = RoceEngine(self.arena.rdma, config.mac, config.ip, rng, self.drops, compiled=compiled)
+        address = config.roce_mac, config.roce_ip
+        self.roce = RoceEngine(self.arena.rdma, *address, rng, self.drops, compiled=compiled)
         carrier = carrier_of(config, self.roce, transport)
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, carrier, rng)
         self.notes = Notes(self.arena, self.queue_pairs)

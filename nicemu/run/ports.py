@@ -12,24 +12,34 @@ from typing import Any
 import numpy as np
 
 from nicemu.clock import WallClock
+from nicemu.errors import UsageError
 from nicemu.fabric import (
+    AnsweringPort,
     FaultPort,
     FaultRates,
+    PacketPort,
     PcapPort,
     Port,
     RequestUdpPort,
     RoceUdpPort,
     SharedMemoryPort,
+    TapPort,
     UdpPeer,
+    interface_mtu,
 )
 from nicemu.nic import KV_PORT, NicConfig
 from nicemu.wire import IP_DESTINATION_PLACE, FrameBatch
+
+from .fabrics import PACKET_OVERHEAD_BYTES, TAP, interface_of, is_interface
 
 _BATCH = 64
 
 
 class LivePorts:
-    """Sends and receives frames; RDMA frames only where the fabric is "udp" or "shm"."""
+    """Sends and receives frames; RDMA frames only where the fabric carries some.
+
+    Raises: UsageError if a socket or an interface cannot be had.
+    """
 
     def __init__(self, config: NicConfig, settings: dict[str, Any]) -> None:
         self._config = config
@@ -40,6 +50,8 @@ class LivePorts:
         if settings["fabric"] == "udp":
             self._roce_udp = RoceUdpPort(config.mac, config.ip, config.ip)
             self._roce = self._wrap(self._roce_udp, "roce")
+        elif is_interface(settings["fabric"]):
+            self._roce = self._wrap(_open_interface(config, settings["fabric"]), "roce")
         self._shared: dict[bytes, Port] = {}
         self._turn = 0
         self.dropped = 0
@@ -141,6 +153,27 @@ class LivePorts:
         """Close all ports; captures are complete afterwards."""
         for _, port in self._all():
             port.close()
+
+
+def _open_interface(config: NicConfig, fabric: str) -> Port:
+    """Return a port on an interface, where the NIC answers for its address.
+
+    Raises: UsageError if the interface cannot be had, or its MTU is too short for the path MTU.
+    """
+    name, needed = interface_of(fabric), config.path_mtu + PACKET_OVERHEAD_BYTES
+    port: Port
+    if fabric.startswith(TAP):
+        port = TapPort(name)
+    else:
+        port = PacketPort(name)
+        mtu_bytes = interface_mtu(name)
+        if mtu_bytes < needed:
+            port.close()
+            raise UsageError(
+                f"{name} has an MTU of {mtu_bytes} bytes; path_mtu {config.path_mtu} needs {needed}: "
+                f"ip link set {name} mtu {needed}, or a smaller path_mtu in the topology"
+            )
+    return AnsweringPort(port, config.roce_mac, config.roce_ip)
 
 
 def _destinations(batch: FrameBatch, first: int) -> Iterator[tuple[int, bytes]]:

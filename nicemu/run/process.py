@@ -39,9 +39,9 @@ from nicemu.wire import FrameBatch
 
 from .block_io import FileBlockIo
 from .control_socket import ControlSocket
+from .fabrics import VERBS
 from .links import PeerLinks
 from .ports import LivePorts
-from .topology import VERBS
 from .trace import TraceWriter, write_part
 from .watchdog import Watchdog
 

@@ -23,10 +23,11 @@ from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError, UsageError
 
 from .compiled_datapath import compile_datapath
+from .fabrics import is_interface, transport_of
 from .folders import ATTACHED, claim, discard, held_in, hold_settings, remove_abandoned, runtime_root
 from .running import STOP_TIMEOUT_S, RunningNic, ask, nics_of
 from .state import NicState, TopologyState
-from .topology import NicEntry, Topology, load_topology, read_key, transport_of
+from .topology import NicEntry, Topology, check_fabric, load_topology, read_key
 from .trace import merge_traces
 
 START_TIMEOUT_S = 180.0 * PATIENCE
@@ -168,11 +169,8 @@ class Instance:
                 f"over {fabric} the kernel makes the frames: no captures and no faults of ours; tcpdump and "
                 "tc (netem) work on the device's interface"
             )
+        check_fabric(topology, fabric)
         if topology.is_spread:
-            if fabric in ("direct", "shm"):
-                raise UsageError(
-                    f'{topology.path}: NICs with addresses are joined by "udp" or "verbs:DEVICE"'
-                )
             ips = {nic.name: str(nic.address) for nic in topology.nics}
         else:
             subnet = _free_subnet(len(topology.nics))
@@ -221,6 +219,7 @@ class Instance:
         """Start NICs, wait until they serve, and put it down in the folder."""
         self.fabric, self.trace = terms.fabric, terms.trace
         entries = [nic for nic in self.topology.nics if nic.name in names]
+        _check_interfaces(self.topology, entries, terms.fabric)
         compile_datapath(progress)
         lifeline = os.pipe()
         self._lifeline = lifeline[1]
@@ -264,7 +263,8 @@ class Instance:
                 "memory_bytes": nic.memory_bytes,
                 "limits": nic.limits,
                 "transport": transport_of(terms.fabric),
-                "path_mtu": 4096,
+                "path_mtu": self.topology.path_mtu,
+                "roce_ips": self._roce_ips(terms),
                 "spin_us": nic.spin_us,
                 "nap_us": nic.nap_us,
                 "seed": random.SystemRandom().getrandbits(63),
@@ -273,7 +273,7 @@ class Instance:
             "controller": nic.controller,
             "folder": str(self.folder),
             "status": str(self.folder / f"{nic.name}.status"),
-            "fabric": terms.fabric,
+            "fabric": nic.fabric or terms.fabric if is_interface(terms.fabric) else terms.fabric,
             "calls_over_tcp": terms.fabric == "udp" or self.topology.is_spread,
             "faults": self.topology.faults,
             "pcap": str(terms.pcap) if terms.pcap else None,
@@ -285,6 +285,12 @@ class Instance:
             "p4": str(nic.p4),
             "firmware": str(nic.firmware),
         }
+
+    def _roce_ips(self, terms: _Terms) -> dict[str, str]:
+        """Return the addresses that NICs have as RDMA peers, by those that they are reached at."""
+        if not is_interface(terms.fabric):
+            return {}
+        return {str(nic.address): str(nic.roce_address) for nic in self.topology.nics}
 
     def _spawn(self, name: str, settings: dict[str, Any], lifeline: int) -> None:
         path = self.folder / f"{name}.json"
@@ -379,6 +385,21 @@ def _check_memory(topology: Topology, names: Sequence[str]) -> None:
             raise UsageError(
                 f"{topology.path}: nic.{nic.name}.memory is {nic.memory_bytes} bytes; this machine has"
                 f" {installed}"
+            )
+
+
+def _check_interfaces(topology: Topology, entries: Sequence[NicEntry], fabric: str) -> None:
+    """Refuse two NICs of this machine on one interface."""
+    if not is_interface(fabric):
+        return
+    users: dict[str, str] = {}
+    for nic in entries:
+        used = nic.fabric or fabric
+        other = users.setdefault(used, nic.name)
+        if other != nic.name:
+            raise UsageError(
+                f"{topology.path}: {other} and {nic.name} are both on {used}; what a NIC sends through an"
+                f" interface does not come back from it, so give each of them one (nic.{nic.name}.fabric)"
             )
 
 

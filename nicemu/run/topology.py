@@ -14,9 +14,8 @@ from nicemu.abi import PROFILES
 from nicemu.errors import UsageError
 from nicemu.programs import find_program
 
-FABRICS = {"direct": "direct", "udp": "port", "shm": "port"}
-"""What carries RDMA, and the transport that it is to a NIC. Beside these, verbs:DEVICE."""
-VERBS = "verbs:"
+from .fabrics import interface_of, is_interface, is_on_machine, transport_of
+
 MIN_KEY_BYTES = 16
 MIN_MEMORY_BYTES = 1 << 20
 BROADCAST_NSID = 0xFFFF_FFFF
@@ -24,7 +23,9 @@ BROADCAST_NSID = 0xFFFF_FFFF
 CONTROLLERS = ("nicemu", "qemu")
 """What holds a NIC's namespaces: its own model of a controller, or QEMU's on a PCIe fabric."""
 _NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address", "limits"}
-_NIC_KEYS |= {"controller"}
+_NIC_KEYS |= {"controller", "fabric", "roce_address"}
+_KEYS = {"name", "fabric", "nic", "faults", "key_file", "path_mtu"}
+PATH_MTUS = (256, 512, 1024, 2048, 4096)
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 
@@ -42,7 +43,8 @@ class NamespaceEntry:
 @dataclass(frozen=True, slots=True)
 class NicEntry:
     """One NIC of a topology. `address`: where it is reached, if that is not to be found on loopback;
-    `controller`: one of `CONTROLLERS`.
+    `controller`: one of `CONTROLLERS`. Where RDMA goes through an interface, `roce_address` is the NIC's own
+    there, and `fabric` the interface, if it is not the topology's.
     """
 
     name: str
@@ -56,6 +58,8 @@ class NicEntry:
     address: str | None
     limits: str
     controller: str = "nicemu"
+    fabric: str | None = None
+    roce_address: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,23 +72,12 @@ class Topology:
     nics: tuple[NicEntry, ...]
     faults: dict[str, float]
     key_file: Path | None = None
+    path_mtu: int = 4096
 
     @property
     def is_spread(self) -> bool:
         """Whether the NICs have addresses of their own, so that they may run on several machines."""
         return any(nic.address is not None for nic in self.nics)
-
-
-def transport_of(fabric: object, where: str = "") -> str:
-    """Return which transport of `NicConfig` a fabric is.
-
-    Raises: UsageError if there is no such fabric.
-    """
-    if isinstance(fabric, str) and fabric.startswith(VERBS) and fabric != VERBS:
-        return "verbs"
-    if not isinstance(fabric, str) or fabric not in FABRICS:
-        raise UsageError(f"{where}fabric {fabric!r} is none of {', '.join(FABRICS)}, verbs:DEVICE")
-    return FABRICS[fabric]
 
 
 def parse_size(value: object, where: str) -> int:
@@ -107,7 +100,7 @@ def load_topology(path: str | Path) -> Topology:
         data = tomllib.loads(place.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise UsageError(f"{place}: {error}") from error
-    _only(data, {"name", "fabric", "nic", "faults", "key_file"}, str(place))
+    _only(data, _KEYS, str(place))
     fabric = data.get("fabric", "direct")
     transport_of(fabric, f"{place}: ")
     nics = data.get("nic")
@@ -121,11 +114,50 @@ def load_topology(path: str | Path) -> Topology:
     key_file = data.get("key_file")
     if key_file is not None and not isinstance(key_file, str):
         raise UsageError(f"{place}: key_file must name a file")
-    topology = Topology(
-        name, place, fabric, entries, faults, place.parent / key_file if key_file is not None else None
-    )
+    path_mtu = data.get("path_mtu", PATH_MTUS[-1])
+    if path_mtu not in PATH_MTUS:
+        raise UsageError(f"{place}: path_mtu {path_mtu!r} is none of {', '.join(map(str, PATH_MTUS))}")
+    key_path = place.parent / key_file if key_file is not None else None
+    topology = Topology(name, place, fabric, entries, faults, key_path, path_mtu)
     _check_addresses(topology)
+    check_fabric(topology, fabric)
     return topology
+
+
+def check_fabric(topology: Topology, fabric: str) -> None:
+    """Refuse a fabric that cannot join the NICs of a topology. Raises: UsageError."""
+    transport_of(fabric)
+    if topology.is_spread and is_on_machine(fabric):
+        raise UsageError(
+            f'{topology.path}: NICs with addresses are joined by fabric = "udp", "packet:INTERFACE", '
+            '"tap:NAME" or "verbs:DEVICE"'
+        )
+    if is_interface(fabric):
+        _check_interfaces(topology, fabric)
+        return
+    for nic in topology.nics:
+        if nic.fabric is not None and not is_interface(topology.fabric):
+            raise UsageError(
+                f"{topology.path}: nic.{nic.name}.fabric is {nic.fabric!r}; a NIC has one of its own where "
+                "the topology's is packet:INTERFACE or tap:NAME"
+            )
+
+
+def _check_interfaces(topology: Topology, fabric: str) -> None:
+    """Refuse NICs that cannot find each other through interfaces. Raises: UsageError."""
+    where, seen = str(topology.path), {nic.address for nic in topology.nics}
+    for nic in topology.nics:
+        if nic.address is None or nic.roce_address is None:
+            raise UsageError(
+                f"{where}: over {fabric} nic.{nic.name} needs address (this machine's, for the control "
+                "channel) and roce_address (the NIC's own, which no interface has)"
+            )
+        if nic.roce_address in seen:
+            raise UsageError(
+                f"{where}: nic.{nic.name}.roce_address {nic.roce_address} is taken; each NIC has one of its "
+                "own, which is no machine's"
+            )
+        seen.add(nic.roce_address)
 
 
 def _check_addresses(topology: Topology) -> None:
@@ -138,8 +170,6 @@ def _check_addresses(topology: Topology) -> None:
         raise UsageError(f"{where}: nic.{topology.nics[addresses.index(None)].name} needs an address, too")
     if len(set(addresses)) < len(addresses):
         raise UsageError(f"{where}: two NICs have the same address")
-    if topology.fabric in ("direct", "shm"):
-        raise UsageError(f'{where}: NICs with addresses are joined by fabric = "udp" or "verbs:DEVICE"')
     loopback = all(ip_address(str(address)).is_loopback for address in addresses)
     if not loopback and topology.key_file is None:
         raise UsageError(
@@ -148,17 +178,26 @@ def _check_addresses(topology: Topology) -> None:
         )
 
 
-def _address(table: dict[str, Any], where: str) -> str | None:
-    address = table.get("address")
+def _nic_fabric(table: dict[str, Any], where: str) -> str | None:
+    fabric = table.get("fabric")
+    if fabric is None:
+        return None
+    if not isinstance(fabric, str) or not is_interface(fabric) or not interface_of(fabric):
+        raise UsageError(f"{where}.fabric is {fabric!r}; a NIC's own is packet:INTERFACE or tap:NAME")
+    return fabric
+
+
+def _address(table: dict[str, Any], where: str, key: str = "address") -> str | None:
+    address = table.get(key)
     if address is None:
         return None
     try:
         found = IPv4Address(address)
     except ValueError as error:
-        raise UsageError(f"{where}.address is {address!r}; it must be an IPv4 address") from error
+        raise UsageError(f"{where}.{key} is {address!r}; it must be an IPv4 address") from error
     is_one = not (found.is_unspecified or found.is_multicast or found == IPv4Address("255.255.255.255"))
     if not is_one or not isinstance(address, str):
-        raise UsageError(f"{where}.address is {address!r}; it must be the address of one machine")
+        raise UsageError(f"{where}.{key} is {address!r}; it must be the address of one machine")
     return str(found)
 
 
@@ -263,6 +302,8 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
         _address(table, where),
         _limits(table, where),
         _controller(table, memory_bytes, where),
+        _nic_fabric(table, where),
+        _address(table, where, "roce_address"),
     )
 
 

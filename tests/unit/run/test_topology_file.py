@@ -131,6 +131,54 @@ def test_addresses_that_cannot_work_are_named(tmp_path: Path, text: str, sentenc
         load(tmp_path, text)
 
 
+INTERFACES = f"""
+fabric = "packet:eth1"
+path_mtu = 1024
+[nic.a]
+{PROGRAMS}address = "127.0.0.1"
+roce_address = "10.0.0.1"
+[nic.b]
+{PROGRAMS}address = "127.0.0.2"
+roce_address = "10.0.0.2"
+fabric = "tap:nic0"
+"""
+
+
+def test_nics_on_interfaces_have_an_address_of_their_own_there(tmp_path: Path) -> None:
+    path = tmp_path / "topology.toml"
+    path.write_text(INTERFACES)
+    topology = load_topology(path)
+    assert (topology.fabric, topology.path_mtu) == ("packet:eth1", 1024)
+    assert [nic.fabric for nic in topology.nics] == [None, "tap:nic0"]
+    assert [nic.roce_address for nic in topology.nics] == ["10.0.0.1", "10.0.0.2"]
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "sentence"),
+    [
+        ("packet:eth1", "packet:", "none of direct, udp, shm, verbs:DEVICE, packet:INTERFACE, tap:NAME"),
+        ('roce_address = "10.0.0.2"\n', "", r"over packet:eth1 nic\.b needs address .* and roce_address"),
+        ('"10.0.0.2"', '"10.0.0.1"', r"nic\.b\.roce_address 10\.0\.0\.1 is taken"),
+        ('"10.0.0.2"', '"127.0.0.1"', r"nic\.b\.roce_address 127\.0\.0\.1 is taken"),
+        (
+            '"10.0.0.2"',
+            '"224.0.0.1"',
+            r"nic\.b\.roce_address is '224\.0\.0\.1'; it must be the address of one",
+        ),
+        ("tap:nic0", "udp", r"nic\.b\.fabric is 'udp'; a NIC's own is packet:INTERFACE or tap:NAME"),
+        ("tap:nic0", "tap:", r"nic\.b\.fabric is 'tap:'"),
+        ("packet:eth1", "udp", r"nic\.b\.fabric is 'tap:nic0'; a NIC has one of its own where"),
+        ("1024", "1500", "path_mtu 1500 is none of 256, 512, 1024, 2048, 4096"),
+    ],
+)
+def test_nics_that_cannot_be_on_interfaces_are_named(
+    tmp_path: Path, good: str, bad: str, sentence: str
+) -> None:
+    assert good in INTERFACES
+    with pytest.raises(UsageError, match=sentence):
+        load(tmp_path, INTERFACES.replace(good, bad))
+
+
 def test_a_key_is_long_and_its_owners_alone(tmp_path: Path) -> None:
     path = tmp_path / "cluster.key"
     with pytest.raises(UsageError, match="No such file"):
