@@ -34,8 +34,10 @@ from .udp_segments import (
     MAX_SEGMENTS,
     MESSAGE_ROOM_BYTES,
     NAME_BYTES,
+    PIECES,
     RECEIVE_DROPS,
     SEND_DROPS,
+    SHORTEST_EXPECTED,
     Incoming,
     Outgoing,
     receive_frames,
@@ -76,7 +78,6 @@ class RoceUdpPort(BatchPort, UdpSocket):
         self._peers: dict[str, UdpPeer] = {}
         self._names = self._templates = np.zeros(0, np.uint8)
         self._room = np.zeros(_RECEIVED_MESSAGES * MESSAGE_ROOM_BYTES, np.uint8)
-        self._received_pieces = np.zeros(_RECEIVED_MESSAGES, PIECE)
         self.outgoing = self._new_outgoing(BATCH_FRAMES)
         self.incoming = self._new_incoming()
         """As `send_frames` and `receive_frames` have it; new ones after `add_peer`."""
@@ -103,25 +104,25 @@ class RoceUdpPort(BatchPort, UdpSocket):
 
     def _new_incoming(self) -> Incoming:
         count = _RECEIVED_MESSAGES
-        messages, numbers = np.zeros(count, MESSAGE), np.arange(count)
+        messages, pieces, numbers = (
+            np.zeros(count, MESSAGE),
+            np.zeros(count * PIECES, PIECE),
+            np.arange(count),
+        )
         names = np.zeros((count, NAME_BYTES // 8), np.int64)
         controls = np.zeros((count, CONTROL_BYTES // 8), np.int64)
-        pieces, room = self._received_pieces, int(self._room.ctypes.data)
-        pieces["address"], pieces["length"] = room + numbers * MESSAGE_ROOM_BYTES, MESSAGE_ROOM_BYTES
-        for field, array, size in (
-            ("pieces", pieces, PIECE.itemsize),
-            ("name", names, NAME_BYTES),
-            ("control", controls, CONTROL_BYTES),
-        ):
-            messages[field] = array.ctypes.data + numbers * size
-        messages["piece_count"], messages["name_bytes"], messages["control_bytes"] = (
-            1,
-            NAME_BYTES,
-            CONTROL_BYTES,
+        messages["name"] = names.ctypes.data + numbers * NAME_BYTES
+        messages["control"] = controls.ctypes.data + numbers * CONTROL_BYTES
+        places = int(self._room.ctypes.data), 0, messages.ctypes.data, pieces.ctypes.data
+        return Incoming(
+            np.array([0, 0, 0, *places, SHORTEST_EXPECTED], np.int64),
+            np.zeros(0, np.int64),
+            messages.view(np.recarray),
+            pieces.view(np.recarray),
+            controls,
+            names,
+            np.zeros(len(RECEIVE_DROPS), np.int64),
         )
-        words = np.array([0, 0, 0, room, 0, messages.ctypes.data], np.int64)
-        none, dropped = np.zeros(0, np.int64), np.zeros(len(RECEIVE_DROPS), np.int64)
-        return Incoming(words, none, messages.view(np.recarray), controls, names, dropped)
 
     def add_peer(self, peer: UdpPeer) -> None:
         """Make a NIC reachable, and accept what its socket sends."""

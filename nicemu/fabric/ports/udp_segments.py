@@ -45,12 +45,15 @@ _UNKNOWN_DESTINATION, _REFUSED = len(CANONICAL_REFUSALS), len(CANONICAL_REFUSALS
 _UDP_HEADER_BYTES = 8
 _ALIGNMENT_BYTES = 64
 _CONTROL_USED = 20
+SHORTEST_EXPECTED = 512
+PIECES = MESSAGE_ROOM_BYTES // SHORTEST_EXPECTED + 1
+"""Pieces that a message may be received into: rows of shorter datagrams are not expected, but copied."""
 _TRUNCATED = 0x20
 _UNKNOWN_SENDER, _TOO_LONG, _CUT, _ERROR = 1, 2, 3, 4
 _AGAIN, _NO_BUFFERS, _IO = errno.EAGAIN, errno.ENOBUFS, errno.EIO
 _MESSAGE_SIZE, _PIECE_SIZE = MESSAGE.itemsize, PIECE.itemsize
 _OWN, _NAMES, _SEGMENTS, _MESSAGES, _PIECES = range(5)
-_NEXT, _DONE, _COUNT, _ROOM, _TEMPLATES, _RECEIVED = range(6)
+_NEXT, _DONE, _COUNT, _ROOM, _TEMPLATES, _RECEIVED, _PIECES_IN, _EXPECTED = range(8)
 
 
 class Outgoing(NamedTuple):
@@ -77,11 +80,14 @@ class Incoming(NamedTuple):
     """Messages, and how far frames have been made of them."""
 
     words: np.ndarray
-    """int64[6]: the message and the byte in it where making frames goes on, and how many messages there are;
-    raw addresses of their memory, of the peers' header templates, and of `messages`."""
+    """int64[8]: the message and the byte in it where making frames goes on, and how many messages there are;
+    raw addresses of the port's own memory for them, of the peers' header templates, of `messages` and of
+    `pieces`; how long the datagrams of the next row are expected to be."""
     peers: np.ndarray
     """int64[peers]: family, port and address of their sockets as one number, sorted as the templates are."""
     messages: Records
+    pieces: Records
+    """PIECES of each message."""
     controls: np.ndarray
     names: np.ndarray
     """int64[messages, 2]: of each message, its sender's socket address."""
@@ -195,6 +201,31 @@ def send_frames(
 
 
 @hot
+def _length_of_each(into: Incoming, number: Int) -> Int:
+    """Return how long the datagrams in a received message are, all but the last."""
+    message = into.messages[number]
+    total = np.int64(message.length)
+    size = np.int64(into.controls[number, 2]) & 0xFFFF
+    if message.control_bytes < _CONTROL_USED or size == 0:
+        return total
+    return min(total, size)
+
+
+@hot
+def _sender_of(into: Incoming, number: Int, size: Int, longest: Int) -> Int:
+    """Return the place of a message's sender among the peers, or -1 for one that is counted as dropped."""
+    message = into.messages[number]
+    found = _find(into.peers, into.names[number, 0])
+    is_cut = message.received_flags & _TRUNCATED != 0
+    if found >= 0 and size <= longest - HEADERS_BYTES and not is_cut:
+        return found
+    total = np.int64(message.length)
+    datagrams = (total + size - 1) // size if size > 0 else 1
+    into.dropped[_UNKNOWN_SENDER if found < 0 else _CUT if is_cut else _TOO_LONG] += datagrams
+    return -1
+
+
+@hot
 def _scatter(
     into: Incoming,
     longest: Int,
@@ -204,20 +235,14 @@ def _scatter(
     lengths: np.ndarray,
     limit: Int,
 ) -> Int:
-    """Make frames of messages, with the headers that their sender had; return how many."""
+    """Make frames of messages in the port's own memory; return how many."""
     count, used, words = 0, 0, into.words
     while words[_NEXT] < words[_COUNT]:
         number, done = words[_NEXT], words[_DONE]
-        message = into.messages[number]
-        total = np.int64(message.length)
-        size = total
-        if message.control_bytes >= _CONTROL_USED:
-            size = min(total, np.int64(into.controls[number, 2]) & 0xFFFF)
-        found = _find(into.peers, into.names[number, 0])
-        is_cut = message.received_flags & _TRUNCATED != 0
-        if found < 0 or size > longest - HEADERS_BYTES or is_cut:
-            datagrams = (total + size - 1) // size if size > 0 else 1
-            into.dropped[_UNKNOWN_SENDER if found < 0 else _CUT if is_cut else _TOO_LONG] += datagrams
+        total = np.int64(into.messages[number].length)
+        size = _length_of_each(into, number)
+        found = _sender_of(into, number, size, longest)
+        if found < 0:
             words[_NEXT] += 1
             continue
         template = words[_TEMPLATES] + found * TEMPLATE_BYTES
@@ -242,6 +267,38 @@ def _scatter(
 
 
 @hot
+def _aim(into: Incoming, memory: Int, count: Int, stride: Int, each: Int, size: Int) -> None:
+    """Have `count` messages received into pieces of `size` bytes, each with room for headers before it."""
+    place = memory + HEADERS_BYTES
+    for number in range(count):
+        message = into.messages[number]
+        message.pieces = into.words[_PIECES_IN] + number * each * _PIECE_SIZE
+        message.piece_count = each
+        message.name_bytes = NAME_BYTES
+        message.control_bytes = CONTROL_BYTES
+        for piece in range(number * each, (number + 1) * each):
+            into.pieces[piece].address = place
+            into.pieces[piece].length = size
+            place += stride
+
+
+@hot
+def _keep(into: Incoming, number: Int, memory: Int, stride: Int, each: Int, size: Int) -> None:
+    """Move a message out of its pieces into the port's own memory; the next row may be as this one is."""
+    length = _length_of_each(into, number)
+    if length >= SHORTEST_EXPECTED and into.messages[number].length > 2 * length:
+        into.words[_EXPECTED] = length
+    target = into.words[_ROOM] + number * MESSAGE_ROOM_BYTES
+    place = memory + number * each * stride + HEADERS_BYTES
+    left = np.int64(into.messages[number].length)
+    while left > 0:
+        copy_memory(target, place, min(size, left))
+        target += size
+        place += stride
+        left -= size
+
+
+@hot
 def receive_frames(
     fd: Int,
     into: Incoming,
@@ -254,21 +311,63 @@ def receive_frames(
 ) -> Int:
     """Receive frames of up to `longest` bytes to raw address `memory`, which has `room` bytes.
 
-    Returns how many, up to `limit` and len(offsets); there may be none where others sent. What is in
-    messages that were received and finds no room is kept for the next call.
+    Returns how many, up to `limit` and len(offsets); there may be none where others sent. Rows of datagrams
+    as long as those of the last row land where their frames will be, and headers are put before them. Others
+    are copied; what finds no room is kept for the next call.
     """
     words = into.words
-    if words[_NEXT] == words[_COUNT]:
-        for number in range(words[_COUNT]):
-            into.messages[number].name_bytes = NAME_BYTES
-            into.messages[number].control_bytes = CONTROL_BYTES
-        words[_NEXT] = words[_DONE] = words[_COUNT] = 0
-        if limit <= 0:
+    if words[_NEXT] < words[_COUNT]:
+        return _scatter(into, longest, memory, room, offsets, lengths, limit)
+    size = words[_EXPECTED]
+    stride = size + HEADERS_BYTES + -(size + HEADERS_BYTES) % _ALIGNMENT_BYTES
+    each = MESSAGE_ROOM_BYTES // size + 1
+    most = min(limit, len(offsets))
+    wanted = min(len(into.messages), min(room // (each * stride), most // each))
+    aimed = wanted > 0
+    if not aimed:  # a small batch: everything goes by way of the port's own memory
+        if most <= 0:
             return 0
-        came = receive_messages(fd, words[_RECEIVED], len(into.messages))
-        if came <= 0:
-            if came != -_AGAIN:
-                into.dropped[_ERROR] += 1
-            return 0
-        words[_COUNT] = came
+        wanted, stride, each, size = len(into.messages), MESSAGE_ROOM_BYTES, 1, MESSAGE_ROOM_BYTES
+        _aim(into, words[_ROOM] - HEADERS_BYTES, wanted, stride, each, size)
+    else:
+        _aim(into, memory, wanted, stride, each, size)
+    words[_NEXT] = words[_DONE] = words[_COUNT] = 0
+    came = receive_messages(fd, words[_RECEIVED], wanted)
+    if came <= 0:
+        if came != -_AGAIN:
+            into.dropped[_ERROR] += 1
+        return 0
+    number, count = 0, 0
+    while aimed and number < came:
+        total, length = np.int64(into.messages[number].length), _length_of_each(into, number)
+        step, fits = stride, length == size or length == total <= size
+        if not fits:  # not what was expected: it has to be laid out anew, if there is room
+            step = length + HEADERS_BYTES + -(length + HEADERS_BYTES) % _ALIGNMENT_BYTES
+            datagrams = (total + length - 1) // length
+            if datagrams > each or datagrams * step > each * stride:
+                break
+            _keep(into, number, memory, stride, each, size)
+        found = _sender_of(into, number, length, longest)
+        if found >= 0:
+            place, done = memory + number * each * stride, 0
+            while True:
+                piece = min(length, total - done)
+                put_headers(place, words[_TEMPLATES] + found * TEMPLATE_BYTES, piece)
+                if not fits:
+                    source = words[_ROOM] + number * MESSAGE_ROOM_BYTES + done
+                    copy_memory(place + HEADERS_BYTES, source, piece)
+                offsets[count] = place - memory
+                lengths[count] = HEADERS_BYTES + piece
+                count += 1
+                place += step
+                done += piece
+                if done >= total:
+                    break
+        number += 1
+    if aimed:
+        for rest in range(number, came):
+            _keep(into, rest, memory, stride, each, size)
+    words[_NEXT], words[_COUNT] = number, came
+    if count != 0 or number == came:
+        return count
     return _scatter(into, longest, memory, room, offsets, lengths, limit)

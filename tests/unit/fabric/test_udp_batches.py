@@ -72,6 +72,19 @@ def test_each_peer_gets_its_frames_in_order(
     assert not ports[1].drops
 
 
+@given(st.lists(st.tuples(st.sampled_from([0, 20, 600, 1024, 2048, 4096]), st.integers(1, 40)), max_size=6))
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_rows_arrive_whether_their_length_was_expected_or_not(
+    ports: dict[int, RoceUdpPort], rows: list[tuple[int, int]]
+) -> None:
+    frames = frames_to(2, [length for length, count in rows for _ in range(count)])
+    batch = FrameBatch(2 << 20, 300)
+    batch.fill(frames)
+    assert ports[1].send_batch(batch) == len(frames)
+    assert arrivals(ports[2], len(frames), 80) == frames
+    assert not ports[2].drops
+
+
 def test_a_socket_that_knows_nothing_of_segments_sees_single_datagrams(ports: dict[int, RoceUdpPort]) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as plain:
         plain.bind((HOST, 0))
