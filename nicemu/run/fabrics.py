@@ -7,9 +7,10 @@ from nicemu.errors import UsageError
 
 FABRICS = {"direct": "direct", "udp": "port", "shm": "port"}
 """What carries RDMA, and the transport that it is to a NIC. Beside these are names with an operand."""
-VERBS, PACKET, TAP = "verbs:", "packet:", "tap:"
-"""Prefixes: an RDMA device; an interface of this machine; a TAP interface, whose other end the NIC is."""
-_NAMED = {VERBS: "verbs", PACKET: "port", TAP: "port"}
+VERBS, PACKET, XDP, TAP = "verbs:", "packet:", "xdp:", "tap:"
+"""Prefixes: an RDMA device; an interface of this machine, over AF_PACKET or AF_XDP; a TAP interface, whose
+other end the NIC is."""
+_NAMED = {VERBS: "verbs", PACKET: "port", XDP: "port", TAP: "port"}
 PACKET_OVERHEAD_BYTES = 20 + 8 + 12 + 16 + 4 + 4
 """What RoCEv2 puts around a payload in the IP packet: IPv4, UDP, BTH, RETH, immediate and ICRC."""
 
@@ -26,13 +27,14 @@ def transport_of(fabric: object, where: str = "") -> str:
         if fabric in FABRICS:
             return FABRICS[fabric]
     raise UsageError(
-        f"{where}fabric {fabric!r} is none of {', '.join(FABRICS)}, verbs:DEVICE, packet:INTERFACE, tap:NAME"
+        f"{where}fabric {fabric!r} is none of {', '.join(FABRICS)}, verbs:DEVICE, packet:INTERFACE, "
+        "xdp:INTERFACE, tap:NAME"
     )
 
 
 def is_interface(fabric: str) -> bool:
     """Return whether RDMA frames go through an interface, where a NIC has an address of its own."""
-    return fabric.startswith((PACKET, TAP))
+    return fabric.startswith((PACKET, XDP, TAP))
 
 
 def interface_of(fabric: str) -> str:

@@ -25,12 +25,13 @@ from nicemu.fabric import (
     SharedMemoryPort,
     TapPort,
     UdpPeer,
+    XdpPort,
     interface_mtu,
 )
 from nicemu.nic import KV_PORT, NicConfig
 from nicemu.wire import IP_DESTINATION_PLACE, FrameBatch
 
-from .fabrics import PACKET_OVERHEAD_BYTES, TAP, interface_of, is_interface
+from .fabrics import PACKET_OVERHEAD_BYTES, TAP, XDP, interface_of, is_interface
 
 _BATCH = 64
 
@@ -165,7 +166,7 @@ def _open_interface(config: NicConfig, fabric: str) -> Port:
     if fabric.startswith(TAP):
         port = TapPort(name)
     else:
-        port = PacketPort(name)
+        port = XdpPort(name) if fabric.startswith(XDP) else PacketPort(name)
         mtu_bytes = interface_mtu(name)
         if mtu_bytes < needed:
             port.close()

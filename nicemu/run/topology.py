@@ -139,7 +139,7 @@ def check_fabric(topology: Topology, fabric: str) -> None:
         if nic.fabric is not None and not is_interface(topology.fabric):
             raise UsageError(
                 f"{topology.path}: nic.{nic.name}.fabric is {nic.fabric!r}; a NIC has one of its own where "
-                "the topology's is packet:INTERFACE or tap:NAME"
+                "the topology's is packet:INTERFACE, xdp:INTERFACE or tap:NAME"
             )
 
 
@@ -183,7 +183,7 @@ def _nic_fabric(table: dict[str, Any], where: str) -> str | None:
     if fabric is None:
         return None
     if not isinstance(fabric, str) or not is_interface(fabric) or not interface_of(fabric):
-        raise UsageError(f"{where}.fabric is {fabric!r}; a NIC's own is packet:INTERFACE or tap:NAME")
+        raise UsageError(f"{where}.fabric is {fabric!r}; a NIC's own is packet:, xdp:INTERFACE or tap:NAME")
     return fabric
 
 

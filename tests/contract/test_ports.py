@@ -30,6 +30,7 @@ from nicemu.fabric import (
     SharedMemoryPort,
     TapPort,
     UdpPeer,
+    XdpPort,
     loopback_pair,
     mac_of_host,
 )
@@ -161,6 +162,22 @@ def packet(_: Path) -> Link:
     return in_network_namespace(veth_pair(), make)
 
 
+def xdp_to_packet(_: Path) -> Link:
+    def make() -> Link:
+        until_up("here", "there")
+        try:
+            return Link(XdpPort("here"), PacketPort("there"))
+        except UsageError as error:
+            pytest.skip(str(error))
+
+    return in_network_namespace(veth_pair(), make)
+
+
+def packet_to_xdp(path: Path) -> Link:
+    link = xdp_to_packet(path)
+    return Link(link.b, link.a)
+
+
 def packet_to_tap(_: Path) -> Link:
     """What is sent on a TAP interface comes out of its device."""
 
@@ -182,7 +199,16 @@ BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap, datagr
 
 
 @pytest.fixture(
-    params=[*BOUNDED, packet, packet_to_tap, tap_to_packet, roce_udp, request_udp],
+    params=[
+        *BOUNDED,
+        packet,
+        xdp_to_packet,
+        packet_to_xdp,
+        packet_to_tap,
+        tap_to_packet,
+        roce_udp,
+        request_udp,
+    ],
     ids=lambda make: make.__name__,
 )
 def link(request: pytest.FixtureRequest, tmp_path: Path, face: str) -> Iterator[Link]:

@@ -115,6 +115,16 @@ def test_nics_on_a_veth_pair_reach_each_other_and_the_kernel_reaches_them(tmp_pa
     inside([*veth_pair(), "address add 10.9.0.100/24 dev here"], check)
 
 
+def test_a_nic_may_be_on_an_interface_over_af_xdp(tmp_path: Path, inside: In) -> None:
+    def check() -> None:
+        until_up("here", "there")
+        with live_nics("xdp", tmp_path, topology(tmp_path, "xdp:there")) as instance:
+            write_across(instance)
+            assert echo("10.9.0.2")
+
+    inside([*veth_pair(), "address add 10.9.0.100/24 dev here"], check)
+
+
 def test_a_nic_behind_a_tap_interface_is_reached_by_one_on_it_and_by_the_kernel(
     tmp_path: Path, inside: In
 ) -> None:

@@ -23,6 +23,7 @@ from .shared_memory import SharedMemoryPort
 from .tap import TapPort
 from .udp import RequestUdpPort, mac_of_host
 from .udp_segments import Incoming, Outgoing, receive_frames, send_frames
+from .xdp import XdpPort
 
 __all__ = [
     "ETHERTYPE_ARP",
@@ -48,6 +49,7 @@ __all__ = [
     "TapPort",
     "UdpPeer",
     "asking_frame",
+    "XdpPort",
     "interface_mtu",
     "load_ports",
     "loopback_pair",

@@ -156,7 +156,11 @@ def test_nics_on_interfaces_have_an_address_of_their_own_there(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("good", "bad", "sentence"),
     [
-        ("packet:eth1", "packet:", "none of direct, udp, shm, verbs:DEVICE, packet:INTERFACE, tap:NAME"),
+        (
+            "packet:eth1",
+            "packet:",
+            "none of direct, udp, shm, verbs:DEVICE, packet:INTERFACE, xdp:INTERFACE, tap:NAME",
+        ),
         ('roce_address = "10.0.0.2"\n', "", r"over packet:eth1 nic\.b needs address .* and roce_address"),
         ('"10.0.0.2"', '"10.0.0.1"', r"nic\.b\.roce_address 10\.0\.0\.1 is taken"),
         ('"10.0.0.2"', '"127.0.0.1"', r"nic\.b\.roce_address 127\.0\.0\.1 is taken"),
@@ -165,7 +169,7 @@ def test_nics_on_interfaces_have_an_address_of_their_own_there(tmp_path: Path) -
             '"224.0.0.1"',
             r"nic\.b\.roce_address is '224\.0\.0\.1'; it must be the address of one",
         ),
-        ("tap:nic0", "udp", r"nic\.b\.fabric is 'udp'; a NIC's own is packet:INTERFACE or tap:NAME"),
+        ("tap:nic0", "udp", r"nic\.b\.fabric is 'udp'; a NIC's own is packet:, xdp:INTERFACE or tap:NAME"),
         ("tap:nic0", "tap:", r"nic\.b\.fabric is 'tap:'"),
         ("packet:eth1", "udp", r"nic\.b\.fabric is 'tap:nic0'; a NIC has one of its own where"),
         ("1024", "1500", "path_mtu 1500 is none of 256, 512, 1024, 2048, 4096"),
