@@ -3,12 +3,22 @@
 
 from __future__ import annotations
 
-from collections import deque
-from dataclasses import replace
+from typing import Any
 
-from nicemu.abi import AtomicOperation, Opcode, WorkRequest, unpack_work
+import numpy as np
+
+from nicemu.abi import (
+    ARMED,
+    MAX_SGE,
+    OPERATION_SHIFT,
+    SIGNALED,
+    AtomicOperation,
+    Opcode,
+    unpack_work,
+)
 from nicemu.errors import VerbsStatus
-from nicemu.rdma import FLAG_IMPLICIT_RECEIVES, ArrivalKind, RoceEngine
+from nicemu.hot import Records
+from nicemu.rdma import FLAG_IMPLICIT_RECEIVES, POSTED, ArrivalKind, RoceEngine
 
 from . import datapath
 from .arena import Arena
@@ -32,6 +42,7 @@ _NATIVE = {
 """What of the atomics RoCEv2 has: both return the old value. Others end with LOC_QP_OP_ERR."""
 _SEQUENCE_MASK = (1 << 40) - 1
 _SENDS = (Opcode.SEND, Opcode.SEND_WITH_IMM)
+_ATOMICS = (Opcode.ATOMIC, Opcode.COMPARE_SWAP, Opcode.FETCH_ADD)
 
 
 class PortTransport:
@@ -53,23 +64,69 @@ class PortTransport:
         self._in_flight: dict[int, tuple[int, int, int]] = {}
         self._next_context = 1
         self._frames: list[bytes] = []
-        self._waiting: dict[int, deque[tuple[WorkRequest, int]]] = {}
+        self._fired: list[Record] = []
+        self._waiting: dict[int, Records] = {}
+        """By queue pair, what its send queue had no room for."""
 
     def post(self, record: Record) -> None:
-        """Take fired work from the datapath."""
-        work = unpack_work(record.work)
-        context = self._next_context
-        self._next_context += 1
-        packed = int(record.work["cq"]) | int(work.signaled) << 8 | int(work.opcode) << 16
-        packed |= (int(record.work["sequence"]) & _SEQUENCE_MASK) << 24
-        self._in_flight[context] = (int(record.work["completion"]) + 1, work.wr_id, packed)
-        if work.opcode is Opcode.ATOMIC:
-            native = _NATIVE.get(work.operation) if work.sges else None
+        """Take fired work from the datapath; it is posted with what else has fired by `run`."""
+        self._fired.append(record)
+
+    def _take_fired(self) -> Records:
+        """Return what has fired as POSTED records, and remember whom each one's end concerns."""
+        fired, self._fired = self._fired, []
+        armed = np.array([record.work for record in fired], ARMED)
+        works = np.zeros(len(fired), POSTED).view(np.recarray)
+        first, self._next_context = self._next_context, self._next_context + len(fired)
+        works["context"] = np.arange(first, self._next_context)
+        works["number"] = [record.words[0] for record in fired]
+        for name in ("wr_id", "remote_address", "rkey", "imm_data", "opcode"):
+            works[name] = armed[name]
+        count = works["sge_count"] = np.minimum(armed["sge_count"], MAX_SGE)
+        is_atomic = np.isin(armed["opcode"], _ATOMICS)
+        for place, is_there in ((0, count > 0), (1, (count > 1) & ~is_atomic)):
+            for name in ("address", "length", "lkey"):
+                works[f"{name}{place}"] = np.where(is_there, armed[f"sge{place}_{name}"], 0)
+        swap = armed["sge1_length"].astype(np.uint64) | armed["sge1_lkey"].astype(np.uint64) << np.uint64(32)
+        works["compare_add"] = np.where(is_atomic, armed["sge1_address"], 0)
+        works["swap"] = np.where(is_atomic, swap, 0)
+        signaled = (armed["options"] & SIGNALED != 0).astype(np.uint64)
+        packed = armed["cq"].astype(np.uint64) | signaled << np.uint64(8)
+        packed |= armed["opcode"].astype(np.uint64) << np.uint64(16)
+        packed |= (armed["sequence"] & np.uint64(_SEQUENCE_MASK)) << np.uint64(24)
+        ends = zip((armed["completion"] + 1).tolist(), armed["wr_id"].tolist(), packed.tolist(), strict=True)
+        self._in_flight.update(zip(range(first, self._next_context), ends, strict=True))
+        return self._with_native_atomics(works, armed)
+
+    def _with_native_atomics(self, works: Records, armed: np.ndarray[Any, Any]) -> Records:
+        """Replace atomics by what RoCEv2 has; end those that it does not have, and return the others."""
+        kept = np.ones(len(works), bool)
+        for number in (works["opcode"] == Opcode.ATOMIC).nonzero()[0].tolist():
+            operation = AtomicOperation(int(armed["options"][number]) >> OPERATION_SHIFT & 7)
+            native = _NATIVE.get(operation) if works["sge_count"][number] else None
             if native is None:
-                self.completed(context, record.words[0], VerbsStatus.LOC_QP_OP_ERR, 0)
-                return
-            work = replace(work, opcode=native)
-        self._waiting.setdefault(record.words[0], deque()).append((work, context))
+                kept[number] = False
+                context, qp = int(works["context"][number]), int(works["number"][number])
+                self.completed(context, qp, VerbsStatus.LOC_QP_OP_ERR, 0)
+            else:
+                works["opcode"][number] = native
+        return works if kept.all() else works[kept]
+
+    def _post(self, now_ns: int) -> None:
+        """Post what has waited, and what has fired since; what finds no room in its queue waits."""
+        held = [works for qp, works in self._waiting.items() if qp in self._queue_pairs.numbers]
+        self._waiting = {}
+        if self._fired:
+            held.append(self._take_fired())
+        works: Records = np.concatenate(held).view(np.recarray) if held else np.zeros(0, POSTED)
+        while len(works):
+            works = works[self._roce.post_many(works, now_ns) :]
+            if len(works):
+                refused = int(works["number"][0])
+                waits = works["number"] == refused
+                if refused in self._queue_pairs.numbers:
+                    self._waiting[refused] = works[waits]
+                works = works[~waits]
 
     def post_receive(self, record: Record) -> None:
         """Take a receive from the datapath; one that its engine refuses ends as the queue pair does."""
@@ -80,13 +137,8 @@ class PortTransport:
 
     def run(self, now_ns: int) -> int:
         """Post what waits, hand completions and arrivals to the datapath; return how many there were."""
-        for qp, waiting in list(self._waiting.items()):
-            while waiting and qp in self._queue_pairs.numbers:
-                if not self._roce.post_send(qp, *waiting[0], now_ns):
-                    break
-                waiting.popleft()
-            if not waiting or qp not in self._queue_pairs.numbers:
-                del self._waiting[qp]
+        if self._fired or self._waiting:
+            self._post(now_ns)
         if not self._rings.live:
             self._frames += self._roce.take_frames()
         ended = self._roce.take_ended().tolist()
