@@ -80,8 +80,13 @@ class RoceCarrier:
 
     def create(self, qp_num: int, pd: int, implicit_receives: bool) -> None:
         """Create it, in INIT."""
-        path_mtu = self._config.path_mtu
-        self._roce.create_qp(qp_num, pd, path_mtu=path_mtu, implicit_receives=implicit_receives)
+        self._roce.create_qp(
+            qp_num,
+            pd,
+            path_mtu=self._config.path_mtu,
+            timeout_ns=self._config.ack_timeout_ns,
+            implicit_receives=implicit_receives,
+        )
         self._roce.modify(qp_num, QpState.INIT)
 
     def offer(self, qp_num: int) -> dict[str, Any]:

@@ -27,9 +27,10 @@ class NamespaceConfig:
 @dataclass(frozen=True, slots=True)
 class NicConfig:
     """One NIC. `transport` says what carries RDMA to its peers: "direct" (a copy on this machine), "port"
-    (RoCEv2 frames) or "verbs" (an RDMA device outside). `spin_us` is how long the datapath spins after an
-    event before it naps, up to `nap_us`. `roce_ips`: the IP addresses of NICs in RDMA frames, by their `ip`,
-    where these differ."""
+    (RoCEv2 frames) or "verbs" (an RDMA device outside). `ack_timeout_ns`: how long its RoCEv2 queue pairs
+    wait for an answer before they send again. `spin_us` is how long the datapath spins after an event before
+    it naps, up to `nap_us`. `roce_ips`: the IP addresses of NICs in RDMA frames, by their `ip`, where these
+    differ."""
 
     name: str
     ip: str
@@ -39,6 +40,7 @@ class NicConfig:
     namespaces: tuple[NamespaceConfig, ...] = ()
     transport: str = "direct"
     path_mtu: int = 4096
+    ack_timeout_ns: int = 67_108_864
     event_timeout_ns: int = 5_000_000_000
     event_queue_depth: int = 256
     spin_us: int = 50
@@ -60,6 +62,10 @@ class NicConfig:
             )
         if self.memory_bytes < 1 << 20:
             raise UsageError(f"{self.name}: memory_bytes {self.memory_bytes} is less than 1 MiB")
+        if self.ack_timeout_ns < 0:
+            raise UsageError(
+                f"{self.name}: ack_timeout_ns {self.ack_timeout_ns} is negative; 0 waits for ever"
+            )
         IPv4Address(self.ip)
 
     @property

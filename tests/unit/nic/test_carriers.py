@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a NIC's configuration says of its queue pairs holds for those of the engine that carries them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nicemu.errors import UsageError
+from nicemu.nic import NicConfig, SmartNic
+
+PEER = "127.0.1.2"
+
+
+@pytest.mark.parametrize(("told", "wanted"), [({}, 67_108_864), ({"ack_timeout_ns": 5_000}, 5_000)])
+def test_queue_pairs_wait_for_an_answer_as_long_as_the_nic_is_told(told: dict[str, Any], wanted: int) -> None:
+    device = SmartNic(NicConfig("a", "127.0.1.1", transport="port", **told), compiled=False)
+    pairs = device.queue_pairs
+    qp = pairs.create(pairs.peer("b", PEER), 1, 0, 0, -1)
+    assert device.roce._attributes[qp].timeout_ns == wanted
+
+
+def test_no_timeout_is_negative() -> None:
+    with pytest.raises(UsageError, match="ack_timeout_ns -1 is negative"):
+        NicConfig("a", "127.0.1.1", ack_timeout_ns=-1)
