@@ -2,9 +2,10 @@
 """Firmware of a storage NIC: fetches and stores chunks for any RDMA peer, by writes with immediate alone.
 
 An immediate is a chunk's number. A peer asks for a chunk by a write of nothing, and gets it by a write to its
-region. To store one it writes it into a place of NIC memory, under `STORE`; when the chunk is flushed it is
-told by a write of nothing with the same immediate. `FAILED` marks what did not work. Data go between the
-namespace and NIC memory, and between NIC memory and the wire; no host takes part.
+region; under `FIRE` that write has been armed before the chunk is read, and the completion of the NVMe
+command itself fires it. To store one it writes it into a place of NIC memory, under `STORE`; when the chunk
+is flushed it is told by a write of nothing with the same immediate. `FAILED` marks what did not work. Data go
+between the namespace and NIC memory, and between NIC memory and the wire; no host takes part.
 """
 
 from __future__ import annotations
@@ -16,16 +17,28 @@ from nicemu.firmware import (
     Arrival,
     Buffer,
     Connection,
+    CountedQueue,
     Mailbox,
     Nic,
+    NicCounter,
     on_arrival,
     on_connect,
 )
 
 NSID = 1
 PLACES = 8
-STORE, FAILED = 1 << 31, 1 << 30
+STORE, FAILED, FIRE = 1 << 31, 1 << 30, 1 << 29
 """Bits of an immediate; the others number a chunk."""
+
+
+@dataclass
+class Reads:
+    """NVMe reads that count at `completed`; of the writes that wait there, `sent` counts the ends."""
+
+    queue: CountedQueue
+    completed: NicCounter
+    sent: NicCounter
+    armed: int = 0
 
 
 @dataclass
@@ -39,6 +52,7 @@ class Client:
     inbound: Buffer
     outbound: Buffer
     free: Mailbox
+    reads: Reads
 
 
 clients: dict[int, Client] = {}
@@ -56,8 +70,10 @@ def serve(nic: Nic, connection: Connection) -> dict[str, int]:
     free = Mailbox(PLACES)
     for place in range(PLACES):
         free.put(place)
+    completed = nic.allocate_counter()
+    reads = Reads(nic.count_completions(completed), completed, nic.allocate_counter())
     clients[connection.qp_num] = Client(
-        told["address"], told["rkey"], told["chunk_count"], chunk_bytes, inbound, outbound, free
+        told["address"], told["rkey"], told["chunk_count"], chunk_bytes, inbound, outbound, free, reads
     )
     return {"address": inbound.address, "rkey": inbound.key, "places": PLACES}
 
@@ -66,12 +82,14 @@ def serve(nic: Nic, connection: Connection) -> dict[str, int]:
 async def act(nic: Nic, arrival: Arrival) -> None:
     """Fetch or store the chunk that an immediate names."""
     client = clients[arrival.qp_num]
-    number = arrival.imm_data & ~(STORE | FAILED)
+    number = arrival.imm_data & ~(STORE | FAILED | FIRE)
     try:
         if number >= client.chunk_count:
             raise NicemuError(f"chunk {number}; the peer's region holds {client.chunk_count}")
         if arrival.imm_data & STORE:
             await store(nic, arrival, client, number)
+        elif arrival.imm_data & FIRE:
+            await fire(nic, arrival.qp_num, client, number)
         else:
             await fetch(nic, arrival.qp_num, client, number)
     except NicemuError:
@@ -92,6 +110,24 @@ async def fetch(nic: Nic, qp_num: int, client: Client, number: int) -> None:
         await nic.nvme_read(NSID, number * blocks, blocks, client.outbound.address + place * length)
         to = client.address + number * length
         await nic.rdma_write(qp_num, client.outbound, place * length, length, to, client.rkey, number)
+    finally:
+        client.free.put(place)
+
+
+async def fire(nic: Nic, qp_num: int, client: Client, number: int) -> None:
+    """The same, but the write is armed first: when the chunk has been read, its completion fires it."""
+    blocks, length, reads = block_count(nic, client), client.chunk_bytes, client.reads
+    place = await client.free.get()
+    try:
+        reads.armed += 1
+        mine, offset = reads.armed, place * length
+        to = client.address + number * length
+        buffer, immediate = client.outbound, FIRE | number
+        nic.arm_write(
+            reads.completed, mine, qp_num, buffer, offset, length, to, client.rkey, immediate, reads.sent
+        )
+        await reads.queue.nvme_read(NSID, number * blocks, blocks, buffer.address + offset)
+        await reads.sent.reaches(mine)
     finally:
         client.free.put(place)
 

@@ -2,9 +2,10 @@
 """Chunks from an NVMe namespace to another machine's RDMA memory and back, each part what it is.
 
 QEMU's NVMe controller reads chunks into the BAR of a NIC of ours. The NIC's RoCEv2 engine takes the payload
-out of that BAR and writes it into a memory region of the Linux kernel's rxe, in a guest. Then an ordinary
-verbs program there writes new chunks into the BAR, the controller writes them to the namespace, and flushes.
-No buffer of a host lies between namespace and wire. Every chunk's CRC-32 is taken at both ends.
+out of that BAR and writes it into a memory region of the Linux kernel's rxe, in a guest: once by firmware,
+once armed beforehand and fired by the NVMe completion itself. Then an ordinary verbs program there writes new
+chunks into the BAR, the controller writes them to the namespace, and flushes. No buffer of a host lies
+between namespace and wire. Every chunk's CRC-32 is taken at both ends.
 Run: python examples/real_p2p/end_to_end.py [--chunks N] [--json]
 """
 
@@ -18,7 +19,7 @@ import socket
 import sys
 import time
 import zlib
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
@@ -61,6 +62,11 @@ PARTS = {
     "PCIe: queues, PRP lists and data in the NIC's BAR": "QEMU's model",
     "firmware scheduler, trigger unit, RoCEv2 engine": "nicemu",
     "RDMA peer, its memory region and verbs": "the Linux kernel's rdma_rxe, unchanged, in a guest",
+}
+LEGS = {
+    "fetched": "namespace -> NIC BAR -> RoCEv2 -> rxe region, by firmware",
+    "fired": "the same, each write fired by the NVMe completion's own interrupt",
+    "stored": "rxe region -> RoCEv2 -> NIC BAR -> namespace, each flushed",
 }
 Say = Callable[[str], None]
 
@@ -124,11 +130,9 @@ class StorageNode:
 
 @dataclass
 class Told:
-    """What the client in the guest has said: CRC-32 by chunk, as its own memory holds it."""
+    """What the client in the guest has said: by leg, CRC-32 by chunk, as its own memory holds it."""
 
-    fetched: dict[int, int] = field(default_factory=dict)
-    made: dict[int, int] = field(default_factory=dict)
-    durable: set[int] = field(default_factory=set)
+    legs: dict[str, dict[int, int]] = field(default_factory=lambda: defaultdict(dict))
     offer: dict[str, Any] = field(default_factory=dict)
     phases: dict[str, float] = field(default_factory=dict)
     kernel: dict[str, int] = field(default_factory=dict)
@@ -140,12 +144,8 @@ class Told:
                 self._take(json.loads(process.expect(r"^\{.*\}$", timeout_s=0)[0]))
 
     def _take(self, said: dict[str, Any]) -> None:
-        if "fetched" in said:
-            self.fetched[said["fetched"]] = said["crc"]
-        elif "made" in said:
-            self.made[said["made"]] = said["crc"]
-        elif "durable" in said:
-            self.durable.add(said["durable"])
+        if "leg" in said:
+            self.legs[said["leg"]][said["chunk"]] = said.get("crc", 0)
         elif "phase" in said:
             self.phases[said["phase"]] = time.monotonic()
             self.kernel = said.get("kernel", {})
@@ -210,45 +210,45 @@ def journey(guest: Guest, port: DatagramPort, chunk_count: int, say: Say) -> dic
 
         node.run_until(heard(lambda: bool(told.offer)), "the client in the guest")
         client.send(json.dumps(node.accept(told.offer)) + "\n")
-        begun = time.monotonic()
-        for step in range(1, 5):
-            goal = chunk_count * step // 4
-            node.run_until(heard(lambda: len(told.fetched) >= goal), f"{goal} chunks at rxe")  # noqa: B023
-            say(f"namespace -> BAR -> rxe: {goal} of {chunk_count} chunks")
-        node.run_until(heard(lambda: "fetched" in told.phases), "the end of the fetch")
-        for step in range(1, 5):
-            goal = chunk_count * step // 4
-            node.run_until(heard(lambda: len(told.durable) >= goal), f"{goal} chunks stored")  # noqa: B023
-            say(f"rxe -> BAR -> namespace, flushed: {goal} of {chunk_count} chunks")
-        node.run_until(heard(lambda: "stored" in told.phases), "the end of the client")
+        times = [time.monotonic()]
+        for leg, path in LEGS.items():
+            for goal in sorted({chunk_count * step // 4 for step in range(1, 5)} - {0}):
+                node.run_until(
+                    heard(lambda leg=leg, goal=goal: len(told.legs[leg]) >= goal),  # type: ignore[misc]
+                    f"{goal} chunks {leg}",
+                )
+                say(f"{leg} ({path}): {goal} of {chunk_count} chunks")
+            node.run_until(heard(lambda leg=leg: leg in told.phases), f"the end of {leg}")  # type: ignore[misc]
+            times.append(told.phases[leg])
         stored = checksums(fabric, chunk_count, chunk_count)
         bar = fabric.memory.find(node.device.memory.own.window.bus_address, 1)
         if bar.backing is not fabric.bars["nic"]:
             raise NicemuError("NIC memory is not the BAR")
+    here = {"fetched": expected, "fired": expected, "stored": stored}
+    there = told.legs | {"stored": told.legs["made"]}
     return {
-        "fetched": _leg(expected, told.fetched, told.phases["fetched"] - begun),
-        "stored": _leg(stored, told.made, told.phases["stored"] - told.phases["fetched"]),
+        **{
+            leg: _leg(leg, here[leg], there[leg], end - begun)
+            for leg, begun, end in zip(LEGS, times, times[1:], strict=False)
+        },
         "frames": node.frames,
         "rxe_counters": told.kernel,
         "parts": PARTS,
     }
 
 
-def _leg(on_namespace: list[int], at_rxe: dict[int, int], seconds: float) -> dict[str, Any]:
+def _leg(leg: str, on_namespace: list[int], at_rxe: dict[int, int], seconds: float) -> dict[str, Any]:
     """Return the account of one direction. Raises: NicemuError if a checksum differs."""
     wrong = [number for number, crc in enumerate(on_namespace) if at_rxe.get(number) != crc]
     if wrong or len(at_rxe) != len(on_namespace):
-        raise NicemuError(f"chunks {wrong} are not the same on the namespace and at rxe")
+        raise NicemuError(f"{leg}: chunks {wrong} are not the same on the namespace and at rxe")
     length = len(on_namespace) * CHUNK_BYTES
     return {"chunks": len(on_namespace), "bytes": length, "crc32_equal": len(at_rxe), "seconds": seconds}
 
 
 def print_account(account: dict[str, Any]) -> None:
     """Say what went where, and what each part was."""
-    for name, path in (
-        ("fetched", "namespace -> NIC BAR -> RoCEv2 -> rxe region"),
-        ("stored", "rxe region -> RoCEv2 -> NIC BAR -> namespace, each flushed"),
-    ):
+    for name, path in LEGS.items():
         leg = account[name]
         rate = leg["bytes"] / leg["seconds"] / 1e6
         print(f"{name}: {leg['crc32_equal']} of {leg['chunks']} chunks, {leg['bytes']} bytes, CRC-32 equal")

@@ -27,7 +27,7 @@ IPV4_GID_INDEX, PHYSICAL_PORT = 1, 1
 PATH_MTU_4096 = 5
 FIRST_PSN = 0x1234
 QUEUE_DEPTH = 256
-STORE, FAILED = 1 << 31, 1 << 30
+STORE, FAILED, FIRE = 1 << 31, 1 << 30, 1 << 29
 PATIENCE_S = 60.0
 IDLE_S = 0.0005
 COUNTED = ("rcvd_pkts", "sent_pkts", "duplicate_request", "out_of_seq_request", "retry_exceeded_err")
@@ -115,7 +115,7 @@ class Client:
                 self.receive()
                 immediate = socket.ntohl(done.imm_data & 0xFFFFFFFF)
                 if immediate & FAILED:
-                    raise SystemExit(f"the NIC could not serve chunk {immediate & ~(STORE | FAILED)}")
+                    raise SystemExit(f"the NIC could not serve chunk {immediate & (FIRE - 1)}")
                 return immediate
         raise SystemExit(f"nothing came within {PATIENCE_S} s")
 
@@ -123,15 +123,17 @@ class Client:
         """Return the CRC-32 of a chunk as it lies in the region."""
         return zlib.crc32(self.region.read(self.chunk_bytes, number * self.chunk_bytes))
 
-    def fetch(self) -> None:
-        """Have every chunk written into the region, a few at a time."""
+    def fetch(self, kind: int, name: str) -> None:
+        """Zero the region, and have every chunk written into it, a few at a time."""
+        for number in range(self.chunk_count):
+            self.region.write(bytes(self.chunk_bytes), self.chunk_bytes, number * self.chunk_bytes)
         asked = 0
         for landed in range(self.chunk_count):
             while asked < min(landed + self.remote["places"], self.chunk_count):
-                self.write(asked)
+                self.write(kind | asked)
                 asked += 1
-            number = self.wait()
-            say(fetched=number, crc=self.checksum(number))
+            number = self.wait() & ~kind
+            say(leg=name, chunk=number, crc=self.checksum(number))
 
     def store(self) -> None:
         """Make new chunks, write each into its place of NIC memory, hear that it is durable."""
@@ -142,12 +144,12 @@ class Client:
                 self.region.write(
                     random.Random(written).randbytes(self.chunk_bytes), self.chunk_bytes, offset
                 )
-                say(made=written, crc=self.checksum(written))
+                say(leg="made", chunk=written, crc=self.checksum(written))
                 place = written % places * self.chunk_bytes
                 self.write(STORE | written, offset, self.chunk_bytes, place)
                 written += 1
             durable.add(number := self.wait() & ~STORE)
-            say(durable=number)
+            say(leg="stored", chunk=number)
 
 
 def main(device: str, gid: str, chunk_count: int, chunk_bytes: int) -> None:
@@ -158,8 +160,10 @@ def main(device: str, gid: str, chunk_count: int, chunk_bytes: int) -> None:
     region |= {"chunk_count": chunk_count, "chunk_bytes": chunk_bytes}
     say(qp_num=client.pair.qp_num, psn=FIRST_PSN, private_data=region)
     client.connect(gid, json.loads(sys.stdin.readline()))
-    client.fetch()
+    client.fetch(0, "fetched")
     say(phase="fetched")
+    client.fetch(FIRE, "fired")
+    say(phase="fired")
     client.store()
     counters = Path(f"/sys/class/infiniband/{device}/ports/{PHYSICAL_PORT}/hw_counters")
     say(

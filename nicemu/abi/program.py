@@ -8,7 +8,7 @@ of its own may take it over whole.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Protocol, SupportsIndex
 
 from nicemu.errors import UsageError
 
@@ -315,9 +315,14 @@ class Step:
         *,
         then: CounterLike | None = None,
         signaled: bool = False,
+        queue: SupportsIndex = 0,
     ) -> None:
-        """Read blocks of a namespace of this NIC, from `slba` on, into local memory (whole blocks)."""
-        self._nvme(Opcode.NVME_READ, local, nsid, slba, then, signaled)
+        """Read blocks of a namespace of this NIC, from `slba` on, into local memory (whole blocks).
+
+        `queue`: what `counter.count_completions()` returned; that counter then counts by the controller's
+        interrupt.
+        """
+        self._nvme(Opcode.NVME_READ, local, nsid, slba, then, signaled, queue)
 
     def nvme_write(
         self,
@@ -327,15 +332,24 @@ class Step:
         *,
         then: CounterLike | None = None,
         signaled: bool = False,
+        queue: SupportsIndex = 0,
     ) -> None:
-        """Write local memory (whole blocks) to a namespace of this NIC, from `slba` on."""
-        self._nvme(Opcode.NVME_WRITE, local, nsid, slba, then, signaled)
+        """Write local memory (whole blocks) to a namespace of this NIC, from `slba` on; as `nvme_read`."""
+        self._nvme(Opcode.NVME_WRITE, local, nsid, slba, then, signaled, queue)
 
     def _nvme(
-        self, opcode: Opcode, local: Span, nsid: int, slba: int, then: CounterLike | None, signaled: bool
+        self,
+        opcode: Opcode,
+        local: Span,
+        nsid: int,
+        slba: int,
+        then: CounterLike | None,
+        signaled: bool,
+        queue: SupportsIndex,
     ) -> None:
         work = WorkRequest(opcode, (local_piece(local),), signaled=signaled)
-        self._arm(work, 0, then, False, whole(nsid, "nsid", most=U32_MAX), whole(slba, "slba"))
+        number = whole(queue, "queue (counter.count_completions() returns it)", most=0xFFFF)
+        self._arm(work, number, then, False, whole(nsid, "nsid", most=U32_MAX), whole(slba, "slba"))
 
     def event(self, event: int, value: int = 0) -> None:
         """Hand an event to the NIC's firmware (`@on_trigger`); `event` is what `nic.event(name)` returned."""

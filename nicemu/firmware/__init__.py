@@ -5,7 +5,9 @@ A script decorates coroutines with `@on_event` (match-action events), `@on_arriv
 `@on_start`, and awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
 """
 
+from .card import Buffer, Card, CompletionError, LandingSlot
 from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task, place_of
+from .counted_queue import CountedQueue
 from .events import (
     Arrival,
     Connection,
@@ -19,7 +21,7 @@ from .events import (
     on_trigger,
 )
 from .loader import FirmwareError, load_firmware
-from .nic_api import Buffer, Card, CompletionError, LandingSlot, Mailbox, Nic, NicCounter
+from .nic_api import Mailbox, Nic, NicCounter
 
 __all__ = [
     "Arrival",
@@ -27,6 +29,7 @@ __all__ = [
     "Card",
     "CompletionError",
     "Connection",
+    "CountedQueue",
     "Event",
     "FirmwareError",
     "FirmwareOverrun",

@@ -8,150 +8,16 @@ from __future__ import annotations
 import zlib
 from collections import deque
 from collections.abc import Coroutine
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Any
 
 from nicemu.abi import Opcode, Sge, WorkRequest
-from nicemu.errors import NicemuError, NvmeStatus, ResourceError, UsageError, VerbsStatus
+from nicemu.errors import ResourceError, UsageError, VerbsStatus
 
+from .card import Buffer, Card, CompletionError, LandingSlot
 from .core import FirmwareTimeout, Signal
+from .counted_queue import CountedQueue, run_nvme
 from .events import Event
-
-
-class CompletionError(NicemuError):
-    """An operation that ended with an error status."""
-
-    def __init__(self, status: VerbsStatus | NvmeStatus, what: str) -> None:
-        super().__init__(f"{what} ended with {status.name}")
-        self.status = status
-
-
-@dataclass(frozen=True, slots=True)
-class Buffer:
-    """Registered NIC memory: `address` is its bus address (page-aligned), `key` its lkey and rkey."""
-
-    address: int
-    length_bytes: int
-    key: int
-
-
-@dataclass(frozen=True, slots=True)
-class LandingSlot:
-    """Memory of the host (or GPU) that a fetched session may land in; `key` is the rkey that peers need."""
-
-    index: int
-    address: int
-    length_bytes: int
-    key: int
-    pd: int
-
-
-class Card(Protocol):
-    """What the device offers to its firmware; addresses are bus addresses."""
-
-    def now_ns(self) -> int:
-        """The NIC's time."""
-        ...
-
-    def spawn(
-        self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | NicCounter
-    ) -> None:
-        """Start a task, which holds `things` from here on."""
-        ...
-
-    def read_memory(self, address: int, length_bytes: int) -> bytes:
-        """Copy memory."""
-        ...
-
-    def write_memory(self, address: int, data: bytes) -> None:
-        """Store into memory."""
-        ...
-
-    def memory_view(self, address: int, length_bytes: int) -> memoryview:
-        """Return memory itself."""
-        ...
-
-    def allocate_memory(self, length_bytes: int, remote: bool, atomic: bool) -> Buffer:
-        """Return registered NIC memory."""
-        ...
-
-    def allocate_counter(self, pd: int) -> int:
-        """Return a counter of the firmware."""
-        ...
-
-    def free_counter(self, counter: int) -> None:
-        """Give a counter back."""
-        ...
-
-    def counter_add(self, counter: int, success: int, errors: int) -> None:
-        """Count."""
-        ...
-
-    def renew_key(self, buffer: Buffer) -> Buffer:
-        """Zero a buffer and give it a new key."""
-        ...
-
-    def counter_value(self, counter: int) -> tuple[int, int]:
-        """Return (success, errors)."""
-        ...
-
-    def arm_signal(self, counter: int, threshold: int, signal: Signal) -> int:
-        """Set a signal when a counter reaches a threshold."""
-        ...
-
-    def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None:
-        """Post work; the signal gets its status."""
-        ...
-
-    def nvme(self, opcode: str, nsid: int, slba: int, nlb: int, address: int, signal: Signal) -> None:
-        """Submit an NVMe command; the signal gets its status."""
-        ...
-
-    def send_message(self, peer: str, payload: bytes) -> None:
-        """Send a message to a peer NIC."""
-        ...
-
-    def send_datagram(self, address: int, udp_port: int, payload: bytes) -> None:
-        """Send a datagram."""
-        ...
-
-    def deliver(self, event: Event, info: tuple[int, ...]) -> bool:
-        """Pass an event's packet to the host; False if the host did not get it."""
-        ...
-
-    def take_landing_slot(self) -> LandingSlot | None:
-        """Take a landing slot off the free ring."""
-        ...
-
-    def return_landing_slot(self, slot: LandingSlot, rotate_key: bool) -> None:
-        """Put a landing slot back."""
-        ...
-
-    def keep_landing_slot(self, slot: LandingSlot) -> None:
-        """The slot is the host's from here on."""
-        ...
-
-    def routes(self, pd: int) -> dict[int, tuple[str, int]]:
-        """Connected peers of a protection domain."""
-        ...
-
-    def table_insert(
-        self, table: str, keys: tuple[int, ...], action: str, parameters: tuple[int, ...]
-    ) -> None:
-        """Insert or replace an exact entry."""
-        ...
-
-    def table_delete(self, table: str, keys: tuple[int, ...]) -> None:
-        """Delete an exact entry."""
-        ...
-
-    def namespaces(self) -> dict[int, tuple[int, int]]:
-        """NVMe namespaces."""
-        ...
-
-    def count(self, name: str) -> None:
-        """Count under a name."""
-        ...
 
 
 class NicCounter:
@@ -383,29 +249,56 @@ class Nic:
         sges = (Sge(buffer.address + offset_bytes, length_bytes, buffer.key),)
         self._card.post_work(qp_num, WorkRequest(Opcode.RDMA_WRITE, sges, remote_address, rkey), None)
 
+    def arm_write(
+        self,
+        counter: NicCounter,
+        threshold: int,
+        qp_num: int,
+        buffer: Buffer,
+        offset_bytes: int,
+        length_bytes: int,
+        remote_address: int,
+        rkey: int,
+        imm_data: int | None = None,
+        then: NicCounter | None = None,
+    ) -> None:
+        """Arm a write that fires once, when `counter` (success plus errors) reaches `threshold`.
+
+        The bytes are read when it fires. `then` counts its end: 1 success or 1 error. It takes a trigger slot
+        until then; freeing `counter` cancels it.
+        Raises: UsageError for a queue pair or counter that is not the firmware's.
+        """
+        opcode = Opcode.RDMA_WRITE if imm_data is None else Opcode.RDMA_WRITE_WITH_IMM
+        sges = (Sge(buffer.address + offset_bytes, length_bytes, buffer.key),) if length_bytes else ()
+        work = WorkRequest(opcode, sges, remote_address, rkey, imm_data or 0)
+        completion = None if then is None else then.index
+        self._card.arm_work(counter.index, threshold, qp_num, work, completion)
+
     # NVMe
 
-    async def _nvme(self, opcode: str, nsid: int, slba: int, nlb: int, address: int) -> None:
-        signal = Signal()
-        self._card.nvme(opcode, nsid, slba, nlb, address, signal)
-        status = NvmeStatus(await signal)
-        if status is not NvmeStatus.SUCCESS:
-            raise CompletionError(status, f"NVMe {opcode} of {nlb} blocks at {slba}, namespace {nsid},")
+    def count_completions(self, counter: NicCounter) -> CountedQueue:
+        """Return a queue pair of the NVMe controller whose completions count at `counter`, by themselves.
+
+        The controller's interrupt, a message into NIC memory, counts; what is armed on the counter fires
+        without the firmware. It goes back when the counter does.
+        Raises: UsageError if the NIC has no namespace, ResourceError if all such queue pairs are in use.
+        """
+        return CountedQueue(self._card, self._card.count_completions(counter.index))
 
     async def nvme_read(self, nsid: int, slba: int, nlb: int, address: int) -> None:
         """Read `nlb` blocks (a count, not zero-based) into memory, peer-to-peer if that is NIC memory.
 
         Raises: CompletionError with the NvmeStatus.
         """
-        await self._nvme("read", nsid, slba, nlb, address)
+        await run_nvme(self._card, "read", nsid, slba, nlb, address)
 
     async def nvme_write(self, nsid: int, slba: int, nlb: int, address: int) -> None:
         """Write `nlb` blocks from memory; durable only after `nvme_flush`."""
-        await self._nvme("write", nsid, slba, nlb, address)
+        await run_nvme(self._card, "write", nsid, slba, nlb, address)
 
     async def nvme_flush(self, nsid: int) -> None:
         """Make all completed writes durable."""
-        await self._nvme("flush", nsid, 0, 0, 0)
+        await run_nvme(self._card, "flush", nsid, 0, 0, 0)
 
     # Frames, tables, the host
 

@@ -10,6 +10,7 @@ from nicemu.abi import CounterError, Granularity, Span, TriggerTableFull
 
 from .completion import CompletionQueue
 from .connection import LiveConnection, open_nic
+from .counted_queue import CountedQueue
 from .counter import Counter, Followed
 from .cuda_stream import CudaStream
 from .device import Nic
@@ -21,6 +22,7 @@ from .stream import HostStream, ProcessStream, Stream, run_stream_process
 __all__ = [
     "ArmableProgram",
     "CompletionQueue",
+    "CountedQueue",
     "Counter",
     "CounterError",
     "CudaStream",

@@ -25,6 +25,7 @@ from nicemu.abi import (
 from nicemu.errors import UsageError
 from nicemu.pcie import load_u64
 
+from .counted_queue import CountedQueue
 from .stream import Stream
 
 if TYPE_CHECKING:
@@ -66,6 +67,7 @@ class Counter:
         self._cells: dict[int, tuple[Stream, int, int]] = {}
         self._ringing = threading.RLock()
         self._followed: list[Followed] = []
+        self._counted: list[CountedQueue] = []
         self._publish_here()
 
     def _publish_here(self) -> None:
@@ -298,6 +300,22 @@ class Counter:
         self._followed.append(Followed(self._nic, int(place["place"]), word.key))
         return self._followed[-1]
 
+    def count_completions(self) -> CountedQueue:
+        """Let completions of the NIC's NVMe controller feed this counter: of commands with this `queue`.
+
+        The controller's interrupt is a message into NIC memory, which the NIC follows: what waits for this
+        counter fires without its control thread. Each completion counts 1 success, however the command ends
+        (its `then` tells how); a command that the controller never gets counts nothing.
+        Raises: UsageError if the NIC has no namespace, ResourceError (ENOSPC) if all such queue pairs of its
+        controller are in use.
+        Source: PCI Express Base Specification 5.0, "MSI-X Capability and Table Structure".
+        """
+        self._check_open()
+        reply = self._nic.connection.request("completions_count", counter=self.index)
+        self._counted = [one for one in self._counted if not one.closed]
+        self._counted.append(CountedQueue(self._nic, int(reply["queue"])))
+        return self._counted[-1]
+
     def publish_in(self, place: Span) -> None:
         """Move this counter's write-back entry (64 bytes) to registered memory, such as the GPU's.
 
@@ -334,6 +352,8 @@ class Counter:
         self.closed = True
         for one in self._followed:
             one.closed = True
+        for queue in self._counted:
+            queue.closed = True
         self._nic.forget_counter(self.index)
 
 

@@ -14,7 +14,7 @@ from .datapath import poll, run_datapath
 from .device import SmartNic
 from .effects import Effect, PerformIo, SendFrames
 from .footprint import Footprint, Step, Thing, Use, are_independent, makes_for, order_matters
-from .interrupts import STORAGE_VECTOR, CountedInterrupt
+from .interrupts import CountedInterrupt, CountedInterrupts
 from .outside_work import OutsideWork
 from .owner import MAX_PACKET_BYTES, Owner
 from .peering import attach, detach, make_inbox, map_backing, shared_backings, unmap_backing
@@ -26,11 +26,11 @@ __all__ = [
     "MAX_PACKET_BYTES",
     "SERVICE_PD",
     "STAT_NAMES",
-    "STORAGE_VECTOR",
     "Admin",
     "Arena",
     "ControlRings",
     "CountedInterrupt",
+    "CountedInterrupts",
     "Effect",
     "Footprint",
     "NamespaceConfig",

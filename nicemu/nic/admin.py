@@ -38,6 +38,8 @@ class Admin:
             "doorbell_open": self._doorbell_open,
             "counter_follow": self._counter_follow,
             "counter_unfollow": self._counter_unfollow,
+            "completions_count": self._completions_count,
+            "completions_stop": self._completions_stop,
             "counter_publish": self._counter_publish,
             "counter_overflow": self._counter_overflow,
             "event_open": self._event_open,
@@ -98,6 +100,7 @@ class Admin:
             if force:
                 self._device.windows.remove(owner, lambda work: names_counter(work, counter))
             self._device.unit.close(counter, force=bool(force))
+            self._device.interrupts.forget_counter(counter)
             followed["address"][fed] = 0
             self._device.card.forget(counter)
             for cell, rung in list(owner.cells.items()):
@@ -154,8 +157,19 @@ class Admin:
         followed = self._device.arena.followed
         if not 0 <= place < len(followed) or followed[place].owner != owner.number:
             raise UsageError(f"nothing that this process follows is at place {place}")
+        if self._device.interrupts.follow_at(place):
+            raise UsageError(f"place {place} follows NVMe completions (EBUSY); give their queue pair back")
         with self._device.rings.paused():
             followed[place].address = 0
+        return {}
+
+    def _completions_count(self, owner: Owner, counter: int) -> dict[str, Any]:
+        """Give a process a queue pair of the NVMe controller whose completions count."""
+        owner.check_counter(counter)
+        return {"queue": self._device.interrupts.open(counter, owner.number)}
+
+    def _completions_stop(self, owner: Owner, queue: int) -> dict[str, Any]:
+        self._device.interrupts.close(queue, owner.number)
         return {}
 
     def _counter_publish(self, owner: Owner, counter: int, address: int, key: int) -> dict[str, Any]:

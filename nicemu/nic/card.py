@@ -14,6 +14,7 @@ from nicemu.abi import ARMED, Access, DeferredWork, Opcode, WorkRequest, pack_de
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.firmware import Buffer, Event, LandingSlot, NicCounter, Signal, Task
 from nicemu.hot import Records
+from nicemu.nvme import FIRST_QUEUE
 from nicemu.pipeline import Exact, TableEntry
 from nicemu.wire import ETHERTYPE_IPV4, Ethernet, encode_udp_frame, parse_ipv4
 
@@ -75,6 +76,7 @@ class FirmwareCard:
             if isinstance(thing, LandingSlot):
                 self.return_landing_slot(thing, rotate_key=True)
             else:
+                self._device.interrupts.forget_counter(thing)
                 self._device.unit.state.counters[thing].remote = 0
                 self._resting.append(thing)
         while len(self._resting) > RESTING_COUNTERS:
@@ -134,6 +136,7 @@ class FirmwareCard:
     def free_counter(self, counter: int) -> None:
         """Give a counter back."""
         self._let_go(counter)
+        self._device.interrupts.forget_counter(counter)
         record = self._device.unit.state.counters[counter]
         if record.armed or record.aimed or record.in_flight:
             with self._device.rings.paused():
@@ -196,9 +199,7 @@ class FirmwareCard:
 
         Raises: UsageError for a queue pair that is not the firmware's.
         """
-        pairs = self._device.arena.rdma.queue_pairs
-        if qp_num not in self._device.queue_pairs.numbers or pairs[qp_num].owner != FIRMWARE:
-            raise UsageError(f"queue pair {qp_num} is not one of the firmware")
+        self._check_queue_pair(qp_num)
         record: Any = np.zeros((), ARMED)
         pack_work(record, work, qp_num)
         record["options"] = 1 if signal is not None else 0
@@ -207,11 +208,51 @@ class FirmwareCard:
         record["completion"] = -1
         self._arm(record)
 
-    def nvme(self, opcode: str, nsid: int, slba: int, nlb: int, address: int, signal: Signal) -> None:
+    def _check_queue_pair(self, qp_num: int) -> None:
+        pairs = self._device.arena.rdma.queue_pairs
+        if qp_num not in self._device.queue_pairs.numbers or pairs[qp_num].owner != FIRMWARE:
+            raise UsageError(f"queue pair {qp_num} is not one of the firmware")
+
+    def arm_work(
+        self, counter: int, threshold: int, qp_num: int, work: WorkRequest, completion: int | None
+    ) -> None:
+        """Arm work on a queue pair of the firmware.
+
+        Raises: UsageError for a queue pair that is not the firmware's, or what no trigger slot can hold.
+        """
+        self._check_queue_pair(qp_num)
+        for number in (counter,) if completion is None else (counter, completion):
+            self._device.unit.check_counter(number)
+        record: Any = np.zeros((), ARMED)
+        deferred = DeferredWork(counter, threshold, work.opcode, work, qp_num, completion)
+        pack_deferred(record, deferred)
+        self._arm(record)
+
+    def nvme(
+        self,
+        opcode: str,
+        nsid: int,
+        slba: int,
+        nlb: int,
+        address: int,
+        signal: Signal,
+        queue: int = FIRST_QUEUE,
+    ) -> None:
         """Submit an NVMe command; `signal` gets its status."""
         if self._device.storage is None:
             raise UsageError(f"{self._device.config.name} has no NVMe namespace")
-        self._device.storage.submit(opcode, nsid, slba, nlb, address, signal)
+        if queue != FIRST_QUEUE:
+            self._device.interrupts.check(queue, FIRMWARE)
+        self._device.storage.submit(opcode, nsid, slba, nlb, address, signal, queue)
+
+    def count_completions(self, counter: int) -> int:
+        """Return a queue pair of the NVMe controller whose completions count at a counter."""
+        self._device.unit.check_counter(counter)
+        return self._device.interrupts.open(counter, FIRMWARE)
+
+    def stop_counting(self, queue: int) -> None:
+        """Give such a queue pair back."""
+        self._device.interrupts.close(queue, FIRMWARE)
 
     def send_message(self, peer: str, payload: bytes) -> None:
         """Send a request-protocol message to a peer NIC."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from nicemu.abi import Opcode, unpack_work
 from nicemu.errors import NvmeStatus, UsageError, VerbsStatus
 from nicemu.firmware import Event, Signal
+from nicemu.nvme import FIRST_QUEUE
 from nicemu.rdma import AccessError
 
 from .control import Record
@@ -63,11 +64,14 @@ class ControlWork:
         piece, block_bytes = work.sges[0], device.storage.namespaces[nsid][0]
         if piece.length == 0 or piece.length % block_bytes:
             raise UsageError(f"{piece.length} bytes are no whole blocks of {block_bytes}")
+        queue = int(record.work["qp"]) or FIRST_QUEUE
+        if queue != FIRST_QUEUE:
+            device.interrupts.check(queue, owner)
         process, reads = device.owners[owner], opcode is Opcode.NVME_READ
         device.regions.local(process.pd, piece.address, piece.length, piece.lkey, reads)
         done = Signal()
         blocks = piece.length // block_bytes
-        device.storage.submit("read" if reads else "write", nsid, slba, blocks, piece.address, done)
+        device.storage.submit("read" if reads else "write", nsid, slba, blocks, piece.address, done, queue)
         process.io_in_flight += 1
         done.when_done(lambda: self._ended(process))
         return done

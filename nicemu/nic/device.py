@@ -43,6 +43,7 @@ from .control import ControlRings, Record
 from .control_work import ControlWork
 from .descriptors import collect_if_many, gone
 from .effects import Effect, PerformIo, SendFrames
+from .interrupts import CountedInterrupts
 from .memory import NicMemory, RegionAccess
 from .notes import DRAIN_NS, Notes
 from .outside_work import OutsideWork
@@ -120,6 +121,7 @@ class SmartNic:
         self.outside = OutsideWork.of(self, transport)
         self.transport = self.outside or own
         self.storage = Storage.of(self, controller) if config.namespaces else None
+        self.interrupts = CountedInterrupts(self)
         self.memory.keep()
         self.arena.link["has_storage"] = self.storage is not None
         self.owners: dict[int, Owner] = {}
@@ -377,6 +379,7 @@ class SmartNic:
     def _take_back_from_firmware(self) -> list[tuple[str, int]]:
         """Destroy the firmware's queue pairs, take its keys back, free its memory unless it is in use."""
         pairs = self.queue_pairs
+        self.interrupts.forget_owner(FIRMWARE)
         own = [qp for qp in pairs.numbers if self.arena.rdma.queue_pairs[qp].owner == FIRMWARE]
         lost = [(pairs.numbers[qp], pairs.remote_numbers[qp]) for qp in own if qp in pairs.remote_numbers]
         with self.rings.paused():
@@ -445,6 +448,7 @@ class SmartNic:
         for frame in owner.take_transmits():
             self.send_frame(frame)
         queue_pairs = sorted(owner.queue_pairs)
+        self.interrupts.forget_owner(owner.number)
         with self.rings.paused():
             self.arena.owners[owner.number].active = 0
             self.windows.close_all(owner)

@@ -21,7 +21,8 @@ from .command import (
 )
 from .controller import NvmeController
 from .identify import ControllerIdentity, NamespaceIdentity
-from .initiator import InitiatorState, NvmeInitiator, describe_status
+from .initiator import FIRST_QUEUE, InitiatorState, NvmeInitiator, describe_status
+from .messages import Messages, MessageTable
 from .namespace import BlockIo, BlockIoKind, Namespace
 from .prp import PrpList, Segment, build_prp, list_page_count, walk_prp
 from .queue import CompletionConsumer, CompletionQueue, SubmissionProducer, SubmissionQueue
@@ -32,6 +33,7 @@ from .registers import Capabilities, Configuration, Register, Status, doorbell_o
 __all__ = [
     "BROADCAST_NSID",
     "CQE_BYTES",
+    "FIRST_QUEUE",
     "SQE_BYTES",
     "AdminOpcode",
     "AdminStatus",
@@ -48,6 +50,8 @@ __all__ = [
     "InitiatorState",
     "IoOpcode",
     "LocalRegisters",
+    "MessageTable",
+    "Messages",
     "Namespace",
     "NamespaceIdentity",
     "NvmeController",

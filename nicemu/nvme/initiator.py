@@ -13,7 +13,6 @@ from __future__ import annotations
 import enum
 from collections import Counter, deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final
 
 from nicemu.errors import NvmeStatus, ProtocolError, UsageError
@@ -21,6 +20,7 @@ from nicemu.pcie import PAGE_BYTES, AddressSpace
 
 from .command import AdminOpcode, Cqe, Feature, IdentifyCns, IoOpcode, Sqe
 from .identify import IDENTIFY_BYTES, ControllerIdentity, NamespaceIdentity, decode_namespace_list
+from .io_queue import IoQueue, Outstanding
 from .prp import build_prp, list_page_count
 from .queue import CompletionConsumer, SubmissionProducer
 from .queue_memory import QueueMemory, queue_memory_bytes
@@ -28,7 +28,9 @@ from .register_port import NvmeRegisters
 from .registers import Capabilities, Configuration, Register, Status, doorbell_offset
 
 _ADMIN_ENTRY_COUNT: Final = 16
-_IO_QUEUE: Final = 1
+FIRST_QUEUE: Final = 1
+"""The I/O queue pair of `depth` commands."""
+_SINGLE_ENTRY_COUNT: Final = 2
 _CONTIGUOUS: Final = 1
 _INTERRUPTS: Final = 2
 _MAX_BLOCKS_PER_COMMAND: Final = 65536
@@ -57,17 +59,13 @@ TRANSITIONS: Final = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Outstanding:
-    cookie: Any
-    list_pages: tuple[int, ...]
-
-
 class NvmeInitiator:
-    """One I/O queue pair of a controller, with admin queues, PRP list pages and an Identify page beside it.
+    """I/O queue pairs of a controller, with admin queues, PRP list pages and an Identify page beside them.
 
     All of that lies in the `queue_bytes` bytes at `queue_base` (`queue_memory_bytes` tells how many are
-    needed); data buffers may lie anywhere that the controller reaches. `depth` commands can be outstanding.
+    needed); data buffers may lie anywhere that the controller reaches. `depth` commands can be outstanding on
+    queue pair 1. Behind it are as many of `single_queues` more as the controller grants, for one command at a
+    time; queue pair n has interrupt vector n.
     `name` is the initiator under which `memory.traffic` counts accesses. `faults` counts completions that
     make no sense. After `start`, call `advance` until the state is READY.
     `reach` is the memory that the controller reaches, `memory` unless it is given. A command whose buffer is
@@ -86,11 +84,12 @@ class NvmeInitiator:
         max_transfer_bytes: int = 2 << 20,
         name: str = "nvme-host",
         reach: AddressSpace | None = None,
+        single_queues: int = 0,
     ) -> None:
-        self._place = QueueMemory.lay_out(queue_base, queue_bytes, depth, max_transfer_bytes)
+        self._place = QueueMemory.lay_out(queue_base, queue_bytes, depth, max_transfer_bytes, single_queues)
         self._reach = memory if reach is None else reach
         for space in (memory, self._reach):
-            space.find(queue_base, queue_memory_bytes(depth, max_transfer_bytes))
+            space.find(queue_base, queue_memory_bytes(depth, max_transfer_bytes, single_queues))
         self.state = InitiatorState.STOPPED
         self.namespaces: dict[int, NamespaceIdentity] = {}
         self.identity: ControllerIdentity | None = None
@@ -101,8 +100,7 @@ class NvmeInitiator:
         self._name = name
         self._depth = depth
         self._list_pages = list(self._place.list_pages)
-        self._cids: deque[int] = deque()
-        self._outstanding: dict[int, _Outstanding] = {}
+        self._queues: dict[int, IoQueue] = {}
         self._ended: list[tuple[Any, int]] = []
         self._steps: deque[tuple[Sqe, Callable[[Cqe], None]]] = deque()
         self._deadline_ns = 0
@@ -197,38 +195,38 @@ class NvmeInitiator:
         self._registers.write32(Register.CC, Configuration(enable=True).encode())
 
     def _plan_configuration(self) -> None:
-        entry_count = min(self._depth + 1, self._capabilities.max_queue_entry_count)
-        self._sq = SubmissionProducer(self._memory, self._place.sq_address, entry_count, self._name)
-        self._cq = CompletionConsumer(self._memory, self._place.cq_address, entry_count, self._name)
-        self._cids = deque(range(entry_count - 1))
-        queue = (entry_count - 1) << 16 | _IO_QUEUE
+        self._queues.clear()
         self.namespaces.clear()
         self._steps.clear()
-        self._steps.extend(
-            (
-                (self._identify(IdentifyCns.CONTROLLER, 0), self._take_controller),
-                (Sqe(AdminOpcode.SET_FEATURES, cdw10=Feature.NUMBER_OF_QUEUES, cdw11=0), _ignore),
-                (
-                    Sqe(
-                        AdminOpcode.CREATE_IO_CQ,
-                        prp1=self._place.cq_address,
-                        cdw10=queue,
-                        cdw11=_IO_QUEUE << 16 | _INTERRUPTS | _CONTIGUOUS,
-                    ),
-                    _ignore,
-                ),
-                (
-                    Sqe(
-                        AdminOpcode.CREATE_IO_SQ,
-                        prp1=self._place.sq_address,
-                        cdw10=queue,
-                        cdw11=_IO_QUEUE << 16 | _CONTIGUOUS,
-                    ),
-                    _ignore,
-                ),
-                (self._identify(IdentifyCns.ACTIVE_NAMESPACES, 0), self._take_active),
-            )
+        wanted = len(self._place.single_queues)
+        queues = Sqe(AdminOpcode.SET_FEATURES, cdw10=Feature.NUMBER_OF_QUEUES, cdw11=wanted << 16 | wanted)
+        self._steps.append((self._identify(IdentifyCns.CONTROLLER, 0), self._take_controller))
+        self._steps.append((queues, self._take_queue_count))
+
+    def _take_queue_count(self, cqe: Cqe) -> None:
+        granted = min(cqe.result & 0xFFFF, cqe.result >> 16)
+        limit = self._capabilities.max_queue_entry_count
+        rings = [(self._place.sq_address, self._place.cq_address), *self._place.single_queues[:granted]]
+        for number, addresses in enumerate(rings, FIRST_QUEUE):
+            entry_count = min(self._depth + 1, limit) if number == FIRST_QUEUE else _SINGLE_ENTRY_COUNT
+            queue = IoQueue(number, self._memory, addresses, entry_count, self._name)
+            self._queues[number] = queue
+            self._steps += self._creations(queue)
+        self._steps.append((self._identify(IdentifyCns.ACTIVE_NAMESPACES, 0), self._take_active))
+
+    def _creations(self, queue: IoQueue) -> list[tuple[Sqe, Callable[[Cqe], None]]]:
+        cdw10 = (queue.entry_count - 1) << 16 | queue.number
+        ids = queue.number << 16
+        completion = Sqe(
+            AdminOpcode.CREATE_IO_CQ,
+            prp1=queue.cq_address,
+            cdw10=cdw10,
+            cdw11=ids | _INTERRUPTS | _CONTIGUOUS,
         )
+        submission = Sqe(
+            AdminOpcode.CREATE_IO_SQ, prp1=queue.sq_address, cdw10=cdw10, cdw11=ids | _CONTIGUOUS
+        )
+        return [(completion, _ignore), (submission, _ignore)]
 
     def _next_step(self) -> None:
         if not self._steps:
@@ -273,7 +271,16 @@ class NvmeInitiator:
     @property
     def outstanding_count(self) -> int:
         """Commands submitted and not reaped."""
-        return len(self._outstanding) + len(self._ended)
+        return sum(len(queue.outstanding) for queue in self._queues.values()) + len(self._ended)
+
+    @property
+    def single_queues(self) -> tuple[int, ...]:
+        """Numbers of the queue pairs for one command at a time that the controller has granted."""
+        return tuple(number for number in self._queues if number != FIRST_QUEUE)
+
+    def is_idle(self, queue: int) -> bool:
+        """Whether nothing is outstanding on a queue pair."""
+        return not self._queues[queue].outstanding
 
     def submit(
         self,
@@ -285,36 +292,41 @@ class NvmeInitiator:
         cookie: Any = None,  # noqa: ANN401 - the caller's own
         *,
         fua: bool = False,
+        queue: int = FIRST_QUEUE,
     ) -> int | None:
-        """Submit a command and return its cid; None, and nothing is submitted, while all `depth` are
-        outstanding.
+        """Submit a command to a queue pair and return its cid; None, and nothing is submitted, while it is
+        full.
 
         READ and WRITE move `block_count` (the specification's nlb + 1) blocks from `slba` on, to or from the
         contiguous `buffer` (a bus address); FLUSH needs neither. `cookie` comes back from `reap`.
-        Raises: UsageError unless READY, for an unknown nsid, and for a length that no command can carry.
+        Raises: UsageError unless READY, for an unknown nsid or queue pair, and for a length that no command
+        can carry.
         """
         if self.state is not InitiatorState.READY:
             raise UsageError(f"the initiator is {self.state.value}; call start and advance until it is ready")
         namespace = self.namespaces.get(nsid)
         if namespace is None:
             raise UsageError(f"nsid {nsid} is not active; active are {sorted(self.namespaces)}")
+        pair = self._queues.get(queue)
+        if pair is None:
+            raise UsageError(f"there is no I/O queue pair {queue}; there are {sorted(self._queues)}")
         if opcode is IoOpcode.FLUSH:
-            return self._post(Sqe(opcode, self._cids[0], nsid), (), cookie) if self._cids else None
+            return self._post(pair, Sqe(opcode, pair.cids[0], nsid), (), cookie) if pair.cids else None
         length_bytes = block_count * namespace.block_bytes
         if not 0 < length_bytes <= self.max_transfer_bytes or block_count > _MAX_BLOCKS_PER_COMMAND:
             raise UsageError(
                 f"{block_count} blocks of {namespace.block_bytes} bytes; a command carries 1 block to "
                 f"{self.max_transfer_bytes} bytes"
             )
-        if not self._cids or len(self._list_pages) < list_page_count(buffer, length_bytes):
+        if not pair.cids or len(self._list_pages) < list_page_count(buffer, length_bytes):
             return None
         if not self._reaches(buffer, length_bytes):
             self._ended.append((cookie, NvmeStatus.DATA_TRANSFER_ERROR))
-            return self._cids[0]
+            return pair.cids[0]
         prp = build_prp(buffer, length_bytes, self._memory, self._list_pages.pop, initiator=self._name)
         sqe = Sqe(
             opcode,
-            self._cids[0],
+            pair.cids[0],
             nsid,
             prp.prp1,
             prp.prp2,
@@ -322,7 +334,7 @@ class NvmeInitiator:
             cdw11=slba >> 32,
             cdw12=fua << 30 | block_count - 1,
         )
-        return self._post(sqe, prp.list_pages, cookie)
+        return self._post(pair, sqe, prp.list_pages, cookie)
 
     def reap(self) -> list[tuple[Any, int]]:
         """Take all completions there are, as (cookie, status).
@@ -332,19 +344,13 @@ class NvmeInitiator:
         reaped, self._ended = self._ended, []
         if self.state is not InitiatorState.READY:
             return reaped
-        is_new = False
-        while cqe := self._cq.poll():
-            is_new = True
-            self._sq.learn_head(cqe.sq_head)
-            ended = self._outstanding.pop(cqe.cid, None)
-            if ended is None:
-                self.faults["completion.unknown_cid"] += 1
-                continue
-            self._cids.append(cqe.cid)
-            self._list_pages.extend(ended.list_pages)
-            reaped.append((ended.cookie, cqe.status))
-        if is_new:
-            self._ring(_IO_QUEUE, self._cq.head, is_completion=True)
+        for queue in self._queues.values():
+            completed, moved = queue.take_completed(self.faults)
+            for ended, status in completed:
+                self._list_pages.extend(ended.list_pages)
+                reaped.append((ended.cookie, status))
+            if moved:
+                self._ring(queue.number, queue.cq.head, is_completion=True)
         return reaped
 
     def _reaches(self, buffer: int, length_bytes: int) -> bool:
@@ -357,10 +363,16 @@ class NvmeInitiator:
             return False
         return True
 
-    def _post(self, sqe: Sqe, list_pages: tuple[int, ...], cookie: Any) -> int:  # noqa: ANN401
-        cid = self._cids.popleft()
-        self._outstanding[cid] = _Outstanding(cookie, list_pages)
-        self._ring(_IO_QUEUE, self._sq.post(sqe), is_completion=False)
+    def _post(
+        self,
+        pair: IoQueue,
+        sqe: Sqe,
+        list_pages: tuple[int, ...],
+        cookie: Any,  # noqa: ANN401
+    ) -> int:
+        cid = pair.cids.popleft()
+        pair.outstanding[cid] = Outstanding(cookie, list_pages)
+        self._ring(pair.number, pair.sq.post(sqe), is_completion=False)
         return cid
 
     # Registers and state
@@ -376,10 +388,11 @@ class NvmeInitiator:
         self._deadline_ns = now_ns + max(self._capabilities.ready_timeout_ms, 500) * 1_000_000
 
     def _flush_outstanding(self, status: NvmeStatus) -> None:
-        for ended in self._outstanding.values():
-            self._list_pages.extend(ended.list_pages)
-            self._ended.append((ended.cookie, status))
-        self._outstanding.clear()
+        for queue in self._queues.values():
+            for ended in queue.outstanding.values():
+                self._list_pages.extend(ended.list_pages)
+                self._ended.append((ended.cookie, status))
+            queue.outstanding.clear()
 
     def _enter(self, state: InitiatorState) -> None:
         if state not in TRANSITIONS[self.state]:

@@ -13,6 +13,7 @@ from typing import Protocol
 from nicemu.pcie import AddressSpace
 
 from .controller import NvmeController
+from .messages import Messages
 
 
 class NvmeRegisters(Protocol):
@@ -35,11 +36,11 @@ class NvmeRegisters(Protocol):
         ...
 
 
-class OutsideController(Protocol):
+class OutsideController(Messages, Protocol):
     """A controller that runs by itself, outside this process: it moves data by DMA of its own.
 
     `registers` are its registers, `reach` the windows that its DMA reaches: a command must name no other
-    memory, for nobody says that a controller notices.
+    memory, for nobody says that a controller notices. `set_message` refuses an address outside of `reach`.
     """
 
     @property
@@ -57,18 +58,6 @@ class OutsideController(Protocol):
 
         Raises: ProtocolError, which says why, once it is gone for good; then it moves nothing any more.
         """
-        ...
-
-    def set_message(self, vector: int, bus_address: int, data: int) -> None:
-        """Let interrupt `vector` store the 32 bits `data` at `bus_address` from its next message on.
-
-        Raises: UsageError for a vector that there is not, or an address that is not in `reach`.
-        Source: PCI Express Base Specification 5.0, "MSI-X Capability and Table Structure".
-        """
-        ...
-
-    def mask(self, vector: int) -> None:
-        """Let interrupt `vector` send nothing until its next `set_message`."""
         ...
 
 

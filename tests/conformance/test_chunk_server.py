@@ -17,7 +17,7 @@ from nicemu.run import Simulation
 
 SCRIPT = "examples/real_p2p/chunk_server.py"
 BLOCK, BLOCKS, CHUNK, CHUNKS = 4096, 256, 8192, 3
-STORE = 1 << 31
+STORE, FIRE = 1 << 31, 1 << 29
 
 
 @dataclass
@@ -72,9 +72,10 @@ def some_bytes(seed: int) -> bytes:
     return np.random.default_rng(seed).bytes(CHUNK)
 
 
-def test_a_chunk_that_is_asked_for_lands_at_its_place_in_the_region(world: World) -> None:
+@pytest.mark.parametrize("kind", [0, FIRE])
+def test_a_chunk_that_is_asked_for_lands_at_its_place_in_the_region(world: World, kind: int) -> None:
     world.blocks[2 * CHUNK : 3 * CHUNK] = some_bytes(1)
-    world.ask(2)
+    world.ask(kind | 2)
     assert world.region.array.tobytes() == bytes(2 * CHUNK) + some_bytes(1)
     assert world.failed == 0
 
@@ -87,7 +88,8 @@ def test_a_chunk_that_is_stored_lies_behind_those_that_were_there(world: World) 
 
 
 @pytest.mark.parametrize(
-    ("immediate", "length"), [(CHUNKS, 0), (STORE | CHUNKS, CHUNK), (STORE, 0), (STORE, CHUNK - 4)]
+    ("immediate", "length"),
+    [(CHUNKS, 0), (FIRE | CHUNKS, 0), (STORE | CHUNKS, CHUNK), (STORE, 0), (STORE, CHUNK - 4)],
 )
 def test_what_is_no_chunk_is_refused_and_nothing_is_touched(
     world: World, immediate: int, length: int

@@ -4,20 +4,16 @@
 from __future__ import annotations
 
 import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-import numpy as np
 import pytest
 
-from nicemu.abi import ARMED, Opcode, Sge, WorkRequest, pack_work
-from nicemu.errors import NvmeStatus, UsageError
+from nicemu.errors import UsageError
 from nicemu.fabric import QemuFabric, QemuNamespace, qemu_missing
 from nicemu.host import Nic
-from nicemu.nic import STORAGE_VECTOR, CountedInterrupt, NamespaceConfig, NicConfig, SmartNic
-from nicemu.nic.datapath import DOWN_ARM
+from nicemu.nic import NamespaceConfig, NicConfig, SmartNic
 from nicemu.programs import find_program, load_module
 from nicemu.run import Simulation
 from tests.conformance import stepped_world
@@ -28,7 +24,6 @@ pytestmark = pytest.mark.p2p
 BLOCK = 4096
 BLOCKS = 1024
 MEMORY_BYTES = 16 << 20
-LIMIT_S = 10.0
 
 
 @pytest.fixture
@@ -53,12 +48,6 @@ def world(fabrics: dict[str, QemuFabric], monkeypatch: pytest.MonkeyPatch) -> Wo
 
     monkeypatch.setattr(stepped_world, "Simulation", simulate)
     return World("direct")
-
-
-def until(is_true: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + LIMIT_S
-    while not is_true():
-        assert time.monotonic() < deadline
 
 
 def blocks_of(world: World, fabrics: dict[str, QemuFabric]) -> bytes:
@@ -103,46 +92,6 @@ def test_a_chunk_whose_bytes_changed_on_the_disk_is_not_served(
         if place >= 0:
             view[place] ^= 1
     assert world.fetch(b"s" * 16) is None
-
-
-def test_a_completion_alone_fires_an_rdma_write(world: World, fabrics: dict[str, QemuFabric]) -> None:
-    """NVMe read into NIC memory, MSI-X message into NIC memory, counter, RDMA write; nobody reaps."""
-    name = STORAGE[0]
-    device: SmartNic = world.simulation.nics[name]
-    storage = device.storage
-    assert storage is not None
-    landing = world.nic.allocate((BLOCK,))
-    target = world.nic.register(landing)
-    local_qp = world.nic.connect(name, slot_count=1, slot_bytes=BLOCK).qp_num
-    remote_qp = world.compute.queue_pairs.remote_numbers[local_qp]
-    assert remote_qp is not None
-    buffer = device.card.allocate_memory(BLOCK, remote=False)
-    counter = device.card.allocate_counter(0)
-    interrupt = CountedInterrupt(device, fabrics[name].nvme, STORAGE_VECTOR, counter)
-    for number in (1, 2, 3):
-        content = np.random.default_rng(number).bytes(BLOCK)
-        fabrics[name].blocks[1].view[900 * BLOCK : 901 * BLOCK] = content
-        write = WorkRequest(
-            Opcode.RDMA_WRITE, (Sge(buffer.address, BLOCK, buffer.key),), target.address, target.key
-        )
-        record: Any = np.zeros((), ARMED)
-        pack_work(record, write, remote_qp)
-        record["trigger"], record["threshold"], record["completion"] = counter, number, -1
-        device.rings.push(DOWN_ARM, work=record[()])
-        world.simulation.settle()
-        assert not (landing.array == np.frombuffer(content, np.uint8)).all()
-        interrupt.expect()
-        storage.submit("read", 1, 900, 1, buffer.address, device.card.signals)
-        until(lambda: device._poll(device.arena, 256) > 0)
-        assert device.unit.read(counter) == (number, 0)
-        assert landing.array.tobytes() == content
-        assert storage.outstanding == 1
-        _, reaped = storage.run(0)
-        assert [status for _, status in reaped] == [NvmeStatus.SUCCESS]
-    interrupt.close()
-    storage.submit("read", 1, 900, 1, buffer.address, None)
-    until(lambda: bool(storage.run(0)[1]))
-    assert device.unit.read(counter) == (3, 0)
 
 
 def test_memory_outside_the_fabric_is_refused_before_the_controller_hears_of_it(world: World) -> None:

@@ -25,6 +25,8 @@ class OneCard:
         self.posted: list[tuple[int, WorkRequest, Signal | None]] = []
         self.nvme_commands: list[tuple[str, int, int, int, int]] = []
         self.nvme_status = NvmeStatus.SUCCESS
+        self.queues: list[int] = []
+        self.armed_work: list[tuple[int, int, int, WorkRequest, int | None]] = []
         self.memory = bytearray(range(64))
 
     def now_ns(self) -> int:
@@ -42,9 +44,24 @@ class OneCard:
     def post_work(self, qp_num: int, work: WorkRequest, signal: Signal | None) -> None:
         self.posted.append((qp_num, work, signal))
 
-    def nvme(self, opcode: str, nsid: int, slba: int, nlb: int, address: int, signal: Signal) -> None:
+    def nvme(
+        self, opcode: str, nsid: int, slba: int, nlb: int, address: int, signal: Signal, queue: int = 1
+    ) -> None:
         self.nvme_commands.append((opcode, nsid, slba, nlb, address))
+        self.queues.append(queue)
         signal.set(self.nvme_status)
+
+    def count_completions(self, counter: int) -> int:
+        self.queues.append(counter)
+        return 7
+
+    def stop_counting(self, queue: int) -> None:
+        self.queues.append(-queue)
+
+    def arm_work(
+        self, counter: int, threshold: int, qp_num: int, work: WorkRequest, completion: int | None
+    ) -> None:
+        self.armed_work.append((counter, threshold, qp_num, work, completion))
 
     def memory_view(self, address: int, length_bytes: int) -> memoryview:
         return memoryview(self.memory)[address : address + length_bytes]
@@ -294,3 +311,31 @@ def test_nvme_commands_are_awaited_and_their_errors_raised(core: Core, nic: Nic,
 
 def test_a_checksum_is_the_crc_32_of_memory(nic: Nic, card: OneCard) -> None:
     assert nic.checksum(8, 16) == zlib.crc32(bytes(range(8, 24)))
+
+
+def test_commands_of_a_counted_queue_go_there(core: Core, nic: Nic, card: OneCard) -> None:
+    counter = nic.allocate_counter()
+    reads = nic.count_completions(counter)
+
+    async def work() -> None:
+        await reads.nvme_read(1, 2, 3, 4)
+        await reads.nvme_write(1, 5, 6, 7)
+        await reads.nvme_flush(1)
+
+    core.spawn("work", work())
+    core.run()
+    reads.close()
+    assert card.nvme_commands == [("read", 1, 2, 3, 4), ("write", 1, 5, 6, 7), ("flush", 1, 0, 0, 0)]
+    assert card.queues == [counter.index, *[7] * 3, -7]
+
+
+@pytest.mark.parametrize(("length", "imm"), [(8, None), (0, 5)])
+def test_a_write_is_armed_with_its_end_s_counter(
+    nic: Nic, card: OneCard, length: int, imm: int | None
+) -> None:
+    counter, then = nic.allocate_counter(), nic.allocate_counter(1)
+    nic.arm_write(counter, 3, 9, Buffer(0x1000, 64, 0x77), 16, length, 0x2000, 0x88, imm, then)
+    sges = (Sge(0x1010, 8, 0x77),) if length else ()
+    opcode = Opcode.RDMA_WRITE if imm is None else Opcode.RDMA_WRITE_WITH_IMM
+    work = WorkRequest(opcode, sges, 0x2000, 0x88, imm or 0)
+    assert card.armed_work == [(counter.index, 3, 9, work, then.index)]

@@ -104,6 +104,34 @@ def test_the_queue_is_no_longer_than_the_controller_allows() -> None:
     assert [bench.initiator.submit(IoOpcode.FLUSH, 1) for _ in range(3)] == [0, 1, None]
 
 
+@pytest.mark.parametrize(("asked", "granted"), [(0, ()), (2, (2, 3)), (5, (2, 3, 4))])
+def test_there_are_as_many_single_queues_as_the_controller_grants(
+    asked: int, granted: tuple[int, ...]
+) -> None:
+    bench = Bench(io_queue_limit=4)
+    queue_bytes = queue_memory_bytes(DEPTH, single_queues=asked)
+    initiator = NvmeInitiator(
+        bench.registers, bench.memory, NIC, queue_bytes, depth=DEPTH, single_queues=asked
+    )
+    view = bench.window.backing.view
+    view[queue_bytes:] = bytes([GUARD]) * (NIC_BYTES - queue_bytes)
+    initiator.start(0)
+    assert initiator.advance(0) is InitiatorState.READY
+    assert initiator.single_queues == granted
+    for queue in granted:
+        for _ in range(3):
+            assert initiator.is_idle(queue)
+            assert initiator.submit(IoOpcode.READ, 1, 0, 512, DATA, queue, queue=queue) is not None
+            assert initiator.submit(IoOpcode.FLUSH, 1, queue=queue) is None
+            assert not initiator.is_idle(queue)
+            bench.perform()
+            assert queue in bench.controller.take_interrupts()
+            assert initiator.reap() == [(queue, OK)]
+    with pytest.raises(UsageError, match="there is no I/O queue pair 6"):
+        initiator.submit(IoOpcode.FLUSH, 1, queue=6)
+    assert set(view[queue_bytes : DATA - NIC]) == {GUARD}
+
+
 def test_nothing_outside_the_queue_memory_is_written() -> None:
     bench = Bench()
     view = bench.window.backing.view

@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A queue pair of the NIC's NVMe controller whose completions feed a counter by themselves."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .device import Nic
+
+
+class CountedQueue:
+    """What `counter.count_completions()` returns: the `queue` of `Step.nvme_read` and `Step.nvme_write`.
+
+    Its commands go one at a time, in the order in which they fire.
+    """
+
+    def __init__(self, nic: Nic, number: int) -> None:
+        self._nic = nic
+        self._number = number
+        self.closed = False
+
+    def __index__(self) -> int:
+        """Its number at the controller."""
+        return self._number
+
+    def close(self) -> None:
+        """Count no more, and give the queue pair back; commands under way end without counting. Twice is
+        once.
+        """
+        if not self.closed:
+            self._nic.connection.request("completions_stop", queue=self._number)
+            self.closed = True
