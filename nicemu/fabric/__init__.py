@@ -3,6 +3,8 @@
 
 Each is a room of its own: `ports`; `endpoint`, a NIC on a port; `libfabric`, programs of deferred work on
 another stack; `verbs`, an RDMA device; `pcie_qemu`, a PCIe fabric with a controller that is not ours;
+Each is a room of its own: `ports`; `libfabric`, programs of deferred work on another stack; `verbs`, an RDMA
+device; `pcie_qemu`, a PCIe fabric with a controller that is not ours; `nvme_tcp`, a target for NVMe hosts;
 `guest`, a virtual machine with the kernel's SoftRoCE.
 """
 
@@ -31,6 +33,12 @@ from .libfabric import (
     Loopback,
     libfabric_version,
     trigger_providers,
+)
+from .nvme_tcp import (
+    DEFAULT_SUBSYSTEM,
+    TARGET_MEMORY_BYTES,
+    NvmeTcpTarget,
+    ServedController,
 )
 from .pcie_qemu import (
     NIC_BAR,
@@ -78,11 +86,13 @@ from .verbs import (
 )
 
 __all__ = [
+    "DEFAULT_SUBSYSTEM",
     "LOOPBACK_DEVICE",
     "MAX_FRAME_BYTES",
     "NIC_BAR",
     "PACKAGES",
     "SHARE",
+    "TARGET_MEMORY_BYTES",
     "AnsweringPort",
     "Cable",
     "CapturedFrame",
@@ -102,6 +112,7 @@ __all__ = [
     "Loopback",
     "LoopbackPort",
     "Outgoing",
+    "NvmeTcpTarget",
     "Package",
     "PacketCapture",
     "PacketPort",
@@ -117,6 +128,7 @@ __all__ = [
     "RequestUdpPort",
     "RoceEndpoint",
     "RoceUdpPort",
+    "ServedController",
     "SharedMemoryPort",
     "TapPort",
     "UdpPeer",

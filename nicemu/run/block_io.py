@@ -246,6 +246,11 @@ class MemoryBlockIo:
         self._completions = _Completions()
         self._is_closed = False
 
+    @property
+    def view(self) -> memoryview:
+        """The blocks themselves."""
+        return self._blocks.view
+
     def submit(self, io: BlockIo) -> None:
         """Perform an I/O at once.
 

@@ -43,7 +43,7 @@ class World:
     @property
     def blocks(self) -> memoryview:
         """What lies on the namespace."""
-        return self.simulation.disks["storage0"]._blocks.view
+        return self.simulation.disks["storage0"].view
 
     @property
     def failed(self) -> int:

@@ -24,17 +24,21 @@ def fabric() -> Iterator[QemuFabric]:
 
 
 @pytest.fixture(params=["nicemu", pytest.param("qemu", marks=pytest.mark.p2p)])
-def host(request: pytest.FixtureRequest) -> Iterator[PlainHost]:
-    """An enabled controller without I/O queues."""
+def rig(request: pytest.FixtureRequest) -> Iterator[Rig]:
+    """A controller that nobody has touched."""
     with ExitStack() as stack:
-        rig: Rig
         if request.param == "qemu":
-            rig = stack.enter_context(qemu_rig(request.getfixturevalue("fabric")))
+            yield stack.enter_context(qemu_rig(request.getfixturevalue("fabric")))
         else:
-            rig = stack.enter_context(nicemu_rig(None))
-        made = PlainHost(rig)
-        made.enable()
-        yield made
+            yield stack.enter_context(nicemu_rig(None))
+
+
+@pytest.fixture
+def host(rig: Rig) -> PlainHost:
+    """An enabled controller without I/O queues."""
+    made = PlainHost(rig)
+    made.enable()
+    return made
 
 
 @pytest.fixture
