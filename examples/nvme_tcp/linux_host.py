@@ -129,7 +129,7 @@ class LinuxHost:
 
     def connect(self, port: int) -> str:
         """Connect; return the block device's name."""
-        self.shell(f"nvme connect -t tcp -a {HERE} -s {port} -n {DEFAULT_SUBSYSTEM}")
+        self.shell(f"nvme disconnect-all; nvme connect -t tcp -a {HERE} -s {port} -n {DEFAULT_SUBSYSTEM}")
         found = self.shell("for i in $(seq 50); do ls /dev/nvme*n1 2>/dev/null && break; sleep 0.1; done")
         if not found:
             raise ResourceError("no block device came; " + self.shell("dmesg | tail -20"))
@@ -146,6 +146,10 @@ def use(host: LinuxHost, one: OwnController | QemuController, target: NvmeTcpTar
     identity = json.loads(host.shell(f"nvme id-ctrl /dev/{device} -o json"))
     listed = json.loads(host.shell("nvme list -o json"))["Devices"]
     checks = Counter[str]()
+    health = json.loads(host.shell(f"nvme smart-log /dev/{device} -o json"))
+    checks["health log"] = int(
+        int(health["host_read_commands"]) > 0 and 270 < int(health["temperature"]) < 340
+    )
     read = host.shell(f"dd if=/dev/{disk} bs=256k iflag=direct 2>/dev/null | sha256sum").split()[0]
     checks["read all blocks"] = int(read == hashlib.sha256(one.view).hexdigest())
     host.shell(

@@ -23,6 +23,7 @@ from .identify import (
     encode_namespace_list,
 )
 from .io_command import check_plain, status_of_nsid
+from .log_page import IoTotals, read_log
 from .namespace import Namespace
 from .prp import walk_prp
 from .queue_table import ADMIN, QueueTable
@@ -32,6 +33,7 @@ Outcome = tuple[int, int]
 """Status and result (dword 0) of a command."""
 
 _NOT_ABORTED: Final = 1
+_NVM_COMMAND_SET: Final = 0
 _LAST_NSID: Final = 0xFFFF_FFFD
 _SAVED_OR_DEFAULT: Final = (1, 2)
 _CHANGEABLE: Final = 1 << 2
@@ -64,6 +66,8 @@ class AdminCommands:
         io_queue_limit: int,
         io: IoCancel,
         initiator: str,
+        totals: IoTotals,
+        max_transfer_bytes: int,
     ) -> None:
         self.configuration = Configuration(enable=False)
         self._table = table
@@ -73,9 +77,12 @@ class AdminCommands:
         self._io_queue_limit = io_queue_limit
         self._io = io
         self._initiator = initiator
+        self._totals = totals
+        self._max_transfer_bytes = max_transfer_bytes
         self._commands = {
             AdminOpcode.DELETE_IO_SQ: self._delete_submission,
             AdminOpcode.CREATE_IO_SQ: self._create_submission,
+            AdminOpcode.GET_LOG_PAGE: self._get_log_page,
             AdminOpcode.DELETE_IO_CQ: self._delete_completion,
             AdminOpcode.CREATE_IO_CQ: self._create_completion,
             AdminOpcode.IDENTIFY: self._identify,
@@ -201,22 +208,36 @@ class AdminCommands:
         return NvmeStatus.SUCCESS, values[feature]
 
     def _identify(self, sqe: Sqe) -> Outcome:
-        data = self._identify_data(sqe.cdw10 & 0xFF, sqe.nsid)
+        self._return(sqe, self._identify_data(sqe.cdw10 & 0xFF, sqe.nsid, sqe.cdw11 >> 24))
+        return NvmeStatus.SUCCESS, 0
+
+    def _get_log_page(self, sqe: Sqe) -> Outcome:
+        found = read_log(sqe, self._totals, self._max_transfer_bytes)
+        if isinstance(found, int):
+            return found, 0
+        self._return(sqe, found)
+        return NvmeStatus.SUCCESS, 0
+
+    def _return(self, sqe: Sqe, data: bytes) -> None:
+        """Store data where a command's PRPs say."""
         place = 0
         for address, length_bytes in walk_prp(
-            sqe.prp1, sqe.prp2, IDENTIFY_BYTES, self._memory, initiator=self._initiator
+            sqe.prp1, sqe.prp2, len(data), self._memory, initiator=self._initiator
         ):
             self._memory.write(address, data[place : place + length_bytes], self._initiator)
             place += length_bytes
-        return NvmeStatus.SUCCESS, 0
 
-    def _identify_data(self, cns: int, nsid: int) -> bytes:
+    def _identify_data(self, cns: int, nsid: int, command_set: int) -> bytes:
         namespace = self._namespaces.get(nsid)
         if cns == IdentifyCns.CONTROLLER:
             return self._identity.encode()
         if cns == IdentifyCns.NAMESPACE and 1 <= nsid <= self._identity.namespace_limit:
             geometry = (namespace.block_bytes, namespace.block_count) if namespace else (0, 0)
             return NamespaceIdentity(*geometry).encode()
+        if cns == IdentifyCns.COMMAND_SET_CONTROLLER and command_set == _NVM_COMMAND_SET:
+            return bytes(IDENTIFY_BYTES)  # no limits beyond MDTS, and no optional commands
+        if cns == IdentifyCns.COMMAND_SET_NAMESPACE and command_set == _NVM_COMMAND_SET and namespace:
+            return bytes(IDENTIFY_BYTES)  # no metadata, no protection information
         if cns == IdentifyCns.ACTIVE_NAMESPACES and nsid <= _LAST_NSID:
             return encode_namespace_list(active for active in self._namespaces if active > nsid)
         if cns == IdentifyCns.NAMESPACE_DESCRIPTORS and namespace:
@@ -227,7 +248,10 @@ class AdminCommands:
                 status_of_nsid(nsid, self._namespaces) if is_inactive else NvmeStatus.INVALID_NAMESPACE,
                 f"nsid {nsid:#x} cannot be identified by CNS {cns}",
             )
-        raise NvmeCommandError(NvmeStatus.INVALID_FIELD, f"CNS {cns:#04x} is not supported; 0x00 to 0x03 are")
+        raise NvmeCommandError(
+            NvmeStatus.INVALID_FIELD,
+            f"CNS {cns:#04x} of command set {command_set} is not supported; 0x00 to 0x03, 0x05 and 0x06 are",
+        )
 
 
 def _queue_fields(sqe: Sqe) -> tuple[int, int]:

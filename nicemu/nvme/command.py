@@ -33,6 +33,7 @@ class AdminOpcode(enum.IntEnum):
 
     DELETE_IO_SQ = 0x00
     CREATE_IO_SQ = 0x01
+    GET_LOG_PAGE = 0x02
     DELETE_IO_CQ = 0x04
     CREATE_IO_CQ = 0x05
     IDENTIFY = 0x06
@@ -60,6 +61,7 @@ class AdminStatus(enum.IntEnum):
     ABORT_COMMAND_LIMIT_EXCEEDED = 0x103
     ASYNC_EVENT_LIMIT_EXCEEDED = 0x105
     INVALID_INTERRUPT_VECTOR = 0x108
+    INVALID_LOG_PAGE = 0x109
     INVALID_QUEUE_DELETION = 0x10C
     FEATURE_NOT_SAVEABLE = 0x10D
     FEATURE_NOT_CHANGEABLE = 0x10E
@@ -83,6 +85,8 @@ class IdentifyCns(enum.IntEnum):
     CONTROLLER = 0x01
     ACTIVE_NAMESPACES = 0x02
     NAMESPACE_DESCRIPTORS = 0x03
+    COMMAND_SET_NAMESPACE = 0x05
+    COMMAND_SET_CONTROLLER = 0x06
 
 
 def status_from_code(code: int) -> int:

@@ -25,6 +25,7 @@ from .admin import AdminCommands
 from .command import Sqe
 from .identify import controller_identity
 from .io_command import check_io
+from .log_page import IoTotals
 from .namespace import BlockIo, BlockIoKind, Namespace
 from .queue import SubmissionQueue
 from .queue_table import ADMIN, QueueTable
@@ -43,6 +44,8 @@ class _IoCommand:
     sq_id: int
     cid: int
     target_ns: int
+    kind: BlockIoKind
+    length_bytes: int
 
 
 class NvmeController:
@@ -86,8 +89,17 @@ class NvmeController:
         self._capabilities = Capabilities(max_queue_entry_count).encode()
         self._table = QueueTable(memory, max_queue_entry_count, io_queue_limit + 1, initiator)
         identity = controller_identity(serial, mdts, max(self.namespaces, default=0))
+        self.totals = IoTotals()
         self._admin = AdminCommands(
-            self._table, self.namespaces, memory, identity, io_queue_limit, self, initiator
+            self._table,
+            self.namespaces,
+            memory,
+            identity,
+            io_queue_limit,
+            self,
+            initiator,
+            self.totals,
+            self.max_transfer_bytes,
         )
         self._registers = {Register.AQA: 0, Register.ASQ: 0, Register.ACQ: 0}
         self._cc = 0
@@ -171,6 +183,8 @@ class NvmeController:
         while self._due and self._due[0][0] <= now_ns:
             _, _, tag, status = heapq.heappop(self._due)
             command = self._commands.pop(tag)
+            if status is NvmeStatus.SUCCESS:
+                self.totals.count(command.kind, command.length_bytes)
             self._complete(command.sq_id, command.cid, status)
 
     def take_interrupts(self) -> list[int]:
@@ -256,7 +270,7 @@ class NvmeController:
         direction = self._read if request.kind is BlockIoKind.READ else self._write
         target_ns = direction.complete_at(request.length_bytes, now_ns)
         tag = self._new_tag()
-        self._commands[tag] = _IoCommand(sq_id, sqe.cid, target_ns)
+        self._commands[tag] = _IoCommand(sq_id, sqe.cid, target_ns, request.kind, request.length_bytes)
         self._waiting[tag] = BlockIo(
             tag, request.kind, request.nsid, request.offset_bytes, request.segments, target_ns, request.fua
         )

@@ -22,7 +22,7 @@ ASYNC_EVENT_LIMIT: Final = 4
 MAX_LISTED_NAMESPACES: Final = IDENTIFY_BYTES // 4
 
 _MODEL = "nicemu NVMe controller"
-_FIRMWARE = "1.0"
+FIRMWARE_REVISION: Final = "1.0"
 _UUID_DESCRIPTOR = 3
 _IO_CONTROLLER = 1
 
@@ -56,12 +56,13 @@ class ControllerIdentity:
         data = bytearray(IDENTIFY_BYTES)
         data[4:24] = _padded(self.serial, 20)
         data[24:64] = _padded(self.model, 40)
-        data[64:72] = _padded(_FIRMWARE, 8)
+        data[64:72] = _padded(FIRMWARE_REVISION, 8)
         data[77] = self.mdts
         struct.pack_into("<I", data, 80, VERSION_2_0)
         data[111] = _IO_CONTROLLER
         data[259] = ASYNC_EVENT_LIMIT - 1
         data[260] = 1 << 1 | 1  # one firmware slot, and that read-only
+        data[261] = 1 << 2  # log pages may be read from an offset on
         data[512] = IO_SQE_SHIFT << 4 | IO_SQE_SHIFT
         data[513] = IO_CQE_SHIFT << 4 | IO_CQE_SHIFT
         struct.pack_into("<I", data, 516, self.namespace_limit)

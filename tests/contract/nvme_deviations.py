@@ -14,11 +14,15 @@ DEVIATIONS: dict[tuple[str, str], int] = {
     ("qemu", "deletion of completion queue 3"): NvmeStatus.COMPLETION_QUEUE_INVALID,
     # A reserved value of SEL reads the current value.
     ("qemu", "a reserved selection of a feature"): NvmeStatus.SUCCESS,
+    ("qemu", "a log page that there is not"): NvmeStatus.INVALID_FIELD,
     # A DMA read or write that nothing answers is taken for done; a list that nothing answers is not.
     ("qemu", "a READ with memory that nobody has"): NvmeStatus.SUCCESS,
     ("qemu", "a WRITE with memory that nobody has"): NvmeStatus.SUCCESS,
 }
 """What a controller answers, by its name and the case, where the specification says otherwise."""
+
+OTHER_REVISION_IN_SLOT = frozenset({"qemu"})
+"""Controllers whose firmware slot has another revision than Identify Controller."""
 
 
 def check(host: PlainHost, case: str, found: int, specified: int) -> None:

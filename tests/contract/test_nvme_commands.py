@@ -25,7 +25,7 @@ from nicemu.nvme import (
 from nicemu.nvme.command import AdminStatus
 from nicemu.nvme.identify import ControllerIdentity, decode_namespace_list
 from nicemu.pcie import PAGE_BYTES as PAGE
-from tests.contract.nvme_deviations import check
+from tests.contract.nvme_deviations import OTHER_REVISION_IN_SLOT, check
 from tests.contract.nvme_plain_host import PlainHost, command, read, write
 from tests.contract.nvme_rigs import (
     BLOCKS,
@@ -296,3 +296,66 @@ def test_a_second_namespace_has_blocks_of_its_own(io: PlainHost) -> None:
     assert io.do(read(9, 7, io.data + 2 * PAGE, nsid=SMALL_NSID)) == OK
     assert io.memory.read(io.data + 2 * PAGE, PAGE) == marked(1, PAGE)[512:] + bytes([GUARD]) * 512
     assert io.do(read(SMALL_BLOCKS - 1, 2, io.data, nsid=SMALL_NSID)) == NvmeStatus.LBA_OUT_OF_RANGE
+
+
+# Log pages
+
+
+def log_page(host: PlainHost, identifier: int, length: int, offset: int = 0, nsid: int = ALL) -> int:
+    dwords = length // 4 - 1
+    sqe = Sqe(AdminOpcode.GET_LOG_PAGE, nsid=nsid, prp1=host.data, cdw10=dwords << 16 | identifier)
+    return host.admin(dataclasses.replace(sqe, cdw12=offset)).status
+
+
+def test_health_counts_what_was_read_and_written(host: PlainHost) -> None:
+    host.open(1)
+
+    def counts() -> list[int]:
+        assert log_page(host, 2, 512) == OK
+        page = host.memory.read(host.data, 512)
+        assert page[0] == 0
+        assert 270 < int.from_bytes(page[1:3], "little") < 340
+        return [int.from_bytes(page[at : at + 16], "little") for at in (64, 80)]
+
+    before = counts()
+    for number in range(3):
+        assert host.do(write(number, 1, host.data + 8 * PAGE)) == OK
+    assert host.do(read(0, 1, host.data + 8 * PAGE)) == OK
+    assert host.do(read(BLOCKS, 1, host.data + 8 * PAGE)) == NvmeStatus.LBA_OUT_OF_RANGE
+    assert counts() == [before[0] + 1, before[1] + 3]
+
+
+def test_the_firmware_slot_is_that_of_identify(host: PlainHost) -> None:
+    assert identify(host, IdentifyCns.CONTROLLER) == OK
+    revision = host.memory.read(host.data + 64, 8)
+    assert log_page(host, 3, 512) == OK
+    page = host.memory.read(host.data, 512)
+    assert page[0] & 7 == 1
+    is_same = page[8:16].rstrip() == revision.rstrip()
+    assert is_same is (host.rig.name not in OTHER_REVISION_IN_SLOT)
+
+
+def test_a_log_page_can_be_read_from_an_offset_on_and_nothing_beside_is_touched(host: PlainHost) -> None:
+    assert log_page(host, 2, 512) == OK
+    whole = host.memory.read(host.data, 512)
+    host.memory.write(host.data, bytes([GUARD]) * 512)
+    assert log_page(host, 2, 64, offset=64) == OK
+    assert host.memory.read(host.data, 128) == whole[64:128] + bytes([GUARD]) * 64
+    assert log_page(host, 2, 64, offset=513) == NvmeStatus.INVALID_FIELD
+
+
+def test_errors_were_none(host: PlainHost) -> None:
+    assert log_page(host, 1, 64) == OK
+    assert not any(host.memory.read(host.data, 64))
+
+
+def test_a_log_page_that_there_is_not_is_refused(host: PlainHost) -> None:
+    found = log_page(host, 0xBF, 64)
+    check(host, "a log page that there is not", found, AdminStatus.INVALID_LOG_PAGE)
+
+
+@pytest.mark.parametrize("cns", [IdentifyCns.COMMAND_SET_NAMESPACE, IdentifyCns.COMMAND_SET_CONTROLLER])
+def test_the_nvm_command_set_identifies_itself_and_others_are_refused(host: PlainHost, cns: int) -> None:
+    assert identify(host, cns, nsid=1) == OK
+    sqe = Sqe(AdminOpcode.IDENTIFY, nsid=1, prp1=host.data, cdw10=cns, cdw11=1 << 24)
+    assert host.admin(sqe).status == NvmeStatus.INVALID_FIELD

@@ -30,7 +30,7 @@ class Linux(Protocol):
         ...
 
 
-CHECKS = ("read all blocks", "write 1 MiB", "flush", "nvme-cli read", "file system")
+CHECKS = ("health log", "read all blocks", "write 1 MiB", "flush", "nvme-cli read", "file system")
 
 
 @pytest.fixture(scope="module")

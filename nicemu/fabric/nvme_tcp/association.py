@@ -42,7 +42,7 @@ from .ring import MAX_ENTRIES, QUEUES, Memory, Ring
 _ENABLE: Final = 1
 _READY: Final = 1
 _IDENTIFY_BYTES: Final = 4096
-_GET_LOG_PAGE, _KEEP_ALIVE = 0x02, 0x18
+_KEEP_ALIVE: Final = 0x18
 _NOT_OVER_FABRICS: Final = (
     AdminOpcode.CREATE_IO_CQ,
     AdminOpcode.CREATE_IO_SQ,
@@ -394,7 +394,7 @@ class Association:
             return NvmeStatus.SUCCESS, _NOT_ABORTED
         if sqe.opcode == AdminOpcode.IDENTIFY:
             is_right = length == _IDENTIFY_BYTES
-        elif sqe.opcode == _GET_LOG_PAGE:
+        elif sqe.opcode == AdminOpcode.GET_LOG_PAGE:
             dwords = (sqe.cdw10 >> 16 | (sqe.cdw11 & 0xFFFF) << 16) + 1
             is_right = length == 4 * dwords
         else:

@@ -286,7 +286,7 @@ def test_asynchronous_event_requests_stay_pending_up_to_the_limit_and_can_be_abo
     ]
 
 
-@pytest.mark.parametrize("opcode", [0x02, 0x10, 0x80, 0xFF])
+@pytest.mark.parametrize("opcode", [0x03, 0x10, 0x80, 0xFF])
 def test_other_admin_commands_are_refused(host: Host, opcode: int) -> None:
     assert status_of(host, opcode) is NvmeStatus.INVALID_COMMAND_OPCODE
 
