@@ -39,7 +39,7 @@ from nicemu.run import MemoryBlockIo
 NSID, BLOCK_BYTES, BLOCKS = 1, 4096, 2048
 NETWORK = ("-netdev", "user,id=u0,restrict=off", "-device", "virtio-net-pci,netdev=u0,romfile=")
 HERE, GUEST = "10.0.2.2", "10.0.2.15/24"
-GUEST_LIFE_S, COMMAND_S = 300.0, 60.0
+GUEST_LIFE_S, COMMAND_S = 300.0, 120.0
 MODULES = f"modprobe -a virtio_net nvme_tcp; ip address add {GUEST} dev eth0; ip link set eth0 up"
 WRITTEN, WRITTEN_AT = 1 << 20, 64
 """Bytes that the guest writes, and the block where they begin."""
