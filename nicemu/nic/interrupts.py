@@ -11,11 +11,12 @@ write); NVM Express over PCIe Transport Specification 1.0, "Interrupts".
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nicemu.errors import ResourceError, UsageError
+from nicemu.errors import ProtocolError, ResourceError, UsageError
 from nicemu.nvme import Messages
 from nicemu.pcie import store_u64
 
@@ -82,8 +83,9 @@ class CountedInterrupt:
         self._count -= 1
 
     def close(self) -> None:
-        """Count no more."""
-        self._messages.mask(self._queue)
+        """Count no more, also where the controller is lost, which sends nothing then."""
+        with suppress(ProtocolError):
+            self._messages.mask(self._queue)
         with self._device.rings.paused():
             self._device.arena.followed[self.place].address = 0
 

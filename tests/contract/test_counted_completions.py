@@ -369,3 +369,19 @@ def test_commands_of_a_controller_that_is_lost_end_and_count_nothing(world: Worl
     world.until(lambda: len(ended) == 3)
     assert ended == [NvmeStatus.INTERNAL_ERROR] * 3
     assert (counter.value, world.device.storage.outstanding) == (0, 0)
+
+
+@pytest.mark.parametrize("world", ["qemu"], indirect=True)
+@pytest.mark.p2p
+def test_what_counted_at_a_controller_that_is_lost_can_be_given_back(world: World) -> None:
+    assert world.fabric is not None
+    counter, reads, _ = world.counted()
+    world.counted()
+    with Nic(world.simulation.open_nic("storage0")) as nic:
+        (theirs,) = nic.counters("theirs")
+        theirs.count_completions()
+        world.fabric._process.kill()
+        world.fabric._process.wait()
+        reads.close()
+        world.nic.free_counter(counter)
+    assert not [one for one in world.device.interrupts._open.values() if one.owner]
