@@ -145,7 +145,7 @@ class PortTransport:
         for context, _, byte_len, qp, status, _ in ended:
             self.completed(context, qp, VerbsStatus(status), byte_len)
         arrived = self._roce.take_arrived().tolist()
-        for byte_len, wr_id, rkey, imm_data, qp, kind, _ in arrived:
+        for byte_len, wr_id, rkey, imm_data, qp, _, _, kind, _ in arrived:
             opcode = _OPCODE_OF[kind]
             if opcode is None:
                 continue

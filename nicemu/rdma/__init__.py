@@ -17,7 +17,7 @@ from .direct import (
 )
 from .memory_region import MemoryRegion, MemoryRegionTable, check_region, raw_address
 from .outside import OutsideTransport
-from .queue_pair import AccessError, ArrivalKind, QpState, RemoteQp
+from .queue_pair import AccessError, ArrivalKind, Datagram, QpState, QpType, RemoteQp
 from .roce import Arrival, Completion, RoceEngine, load_engine
 from .roce_batch import give_out, run_timers, take_in
 from .roce_state import ARRIVED, ENDED, MAX_RD_ATOMIC, POSTED, RoceState
@@ -60,10 +60,12 @@ __all__ = [
     "Arrival",
     "ArrivalKind",
     "Completion",
+    "Datagram",
     "MemoryRegion",
     "MemoryRegionTable",
     "OutsideTransport",
     "QpState",
+    "QpType",
     "RdmaState",
     "RemoteQp",
     "RoceEngine",

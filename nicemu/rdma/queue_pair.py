@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A reliable connection's queue pair: its states, its attributes, its peer, and what it reports.
+"""A queue pair: its type, its states, its attributes, its peer, and what it reports.
 
 Source: InfiniBand Architecture Specification Volume 1, "Queue Pair State Machine" and "Modify Queue Pair";
 ibv_modify_qp(3).
@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import TypedDict
 
 from nicemu.abi import Opcode
 from nicemu.errors import ProtocolError, UsageError, VerbsStatus
 from nicemu.wire import PSN_BITS, format_mac
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
+
+
+class QpType(enum.Enum):
+    """Service that a queue pair offers."""
+
+    RC = "reliable connection"
+    UD = "unreliable datagram"
 
 
 class QpState(enum.Enum):
@@ -83,7 +91,8 @@ class Arrival:
 
     A READ is reported when its last response has been read from memory. `wr_id` is the receive that the
     message consumed (SEND; WRITE_WITH_IMM unless receives are implicit); `rkey` is what the peer named (not
-    for SEND).
+    for SEND). Of a datagram, `byte_len` counts the 40 bytes before its payload, and `source_qp` and
+    `source_ip` say who sent it.
     """
 
     qp_num: int
@@ -92,6 +101,8 @@ class Arrival:
     imm_data: int | None = None
     rkey: int = 0
     wr_id: int = 0
+    source_qp: int = 0
+    source_ip: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,13 +116,39 @@ class RemoteQp:
 
 
 @dataclass(frozen=True, slots=True)
+class Datagram:
+    """Where a datagram goes: an address handle of the engine, a queue pair there, and its Q_Key."""
+
+    handle: int
+    qp_num: int
+    q_key: int
+
+
+class QpOptions(TypedDict, total=False):
+    """Attributes of a queue pair that have defaults, which QpAttributes says."""
+
+    path_mtu: int
+    send_queue_depth: int
+    receive_queue_depth: int
+    retry_count: int
+    rnr_retry: int
+    timeout_ns: int
+    min_rnr_timer_ns: int
+    implicit_receives: bool
+    qp_type: QpType
+    q_key: int
+    traffic_class: int
+
+
+@dataclass(frozen=True, slots=True)
 class QpAttributes:
     """What is fixed when a queue pair is created.
 
     `retry_count`: retransmissions without progress before giving up; `rnr_retry` the same after
     receiver-not-ready NAKs, 7 meaning for ever; `timeout_ns` of 0 means that no answer is waited for ever.
     `min_rnr_timer_ns` is how long a peer is asked to wait for a receive. With `implicit_receives`,
-    WRITE_WITH_IMM consumes no receive.
+    WRITE_WITH_IMM consumes no receive. `q_key` is what datagrams to a queue pair of type UD must carry.
+    `traffic_class` is the type of service that IP headers of a connection carry, four times a DSCP.
     """
 
     pd: int
@@ -123,6 +160,9 @@ class QpAttributes:
     timeout_ns: int = 67_108_864
     min_rnr_timer_ns: int = 640_000
     implicit_receives: bool = False
+    qp_type: QpType = QpType.RC
+    q_key: int = 0
+    traffic_class: int = 0
 
     def __post_init__(self) -> None:
         if self.path_mtu not in PATH_MTUS:
@@ -131,8 +171,17 @@ class QpAttributes:
             raise UsageError(f"retry_count {self.retry_count} and rnr_retry {self.rnr_retry} must be 0 to 7")
         if self.send_queue_depth < 1 or self.receive_queue_depth < 1:
             raise UsageError("a queue needs a depth of 1 at least")
+        if not 0 <= self.q_key < 1 << 32:
+            raise UsageError(f"q_key is {self.q_key:#x}; it is a 32-bit number")
+        check_traffic_class(self.traffic_class)
         if self.timeout_ns < 0 or self.min_rnr_timer_ns < 0:
             raise UsageError("a time in nanoseconds cannot be negative")
+
+
+def check_traffic_class(traffic_class: int) -> None:
+    """Raise UsageError unless `traffic_class` is a byte whose two bits for ECN are 0."""
+    if not 0 <= traffic_class < 1 << 8 or traffic_class & 3:
+        raise UsageError(f"traffic_class is {traffic_class}; it is a multiple of 4 (a DSCP) from 0 to 252")
 
 
 def check_transition(number: int, before: QpState, state: QpState) -> None:
@@ -145,9 +194,14 @@ def check_transition(number: int, before: QpState, state: QpState) -> None:
         )
 
 
+def check_mac(mac: bytes) -> None:
+    """Raise UsageError unless `mac` has the length of a MAC address."""
+    if len(mac) != 6:
+        raise UsageError(f"a MAC address has 6 bytes, {format_mac(mac)!r} has {len(mac)}")
+
+
 def check_remote(remote: RemoteQp) -> None:
     """Raise UsageError unless every field of `remote` fits the wire (its IP address is parsed elsewhere)."""
-    if len(remote.mac) != 6:
-        raise UsageError(f"a MAC address has 6 bytes, {format_mac(remote.mac)!r} has {len(remote.mac)}")
+    check_mac(remote.mac)
     if not 0 <= remote.qp_num < 1 << 24 or not 0 <= remote.psn < 1 << PSN_BITS:
         raise UsageError(f"qp_num {remote.qp_num:#x} and psn {remote.psn:#x} must be 24-bit numbers")

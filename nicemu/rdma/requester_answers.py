@@ -28,10 +28,10 @@ from nicemu.wire import (
     payload_bytes,
 )
 
-from .requester import ATOMIC_BYTES, KIND_ATOMIC, KIND_READ, end_first, rewind, unwrap_psn
-from .roce_error import enter_error
+from .roce_error import enter_error, enter_send_error
 from .roce_lists import drop, expect, scatter
 from .roce_state import DROP, NONE, RoceState
+from .send_queue import ATOMIC_BYTES, KIND_ATOMIC, KIND_READ, end_first, rewind, unwrap_psn
 
 INFINITE_RNR_RETRY = 7
 
@@ -65,9 +65,16 @@ _NAK_STATUS = _statuses()
 
 @cold
 def fail(state: RoceState, index: Int, status: Int) -> None:
-    """Complete the first message with `status`, the rest as flushed, and leave the queue pair in ERR."""
-    end_first(state, state.queue_pairs[index], status, 0)
-    enter_error(state, index)
+    """Complete the first message with `status`, the rest as flushed, and leave the queue pair in ERR.
+
+    One of datagrams goes to SQE: what it receives is not concerned.
+    """
+    pair = state.queue_pairs[index]
+    end_first(state, pair, status, 0)
+    if pair.datagrams != 0:
+        enter_send_error(state, index)
+    else:
+        enter_error(state, index)
 
 
 @hot

@@ -30,7 +30,6 @@ from nicemu.wire import (
     payload_bytes,
 )
 
-from .requester import packets_of, unwrap_psn
 from .responder_lists import (
     INCOMING_SEND,
     INCOMING_WRITE,
@@ -41,6 +40,8 @@ from .responder_lists import (
     find_result,
     free_receive,
     keep_result,
+    receive_is_ours,
+    room_of,
     take_receive,
 )
 from .roce_error import enter_error
@@ -60,6 +61,7 @@ from .roce_state import (
     WRITE_WITH_IMM,
     RoceState,
 )
+from .send_queue import packets_of, unwrap_psn
 
 MAX_DMA_BYTES = 1 << 31
 MAX_WAITING_REPLAYS = 64
@@ -165,42 +167,19 @@ def _write(state: RoceState, pair: Records, frame: Int, opcode: Int, length: Int
 
 
 @hot
-def _receive_is_ours(state: RoceState, pair: Records, receive: Records) -> Flag:
-    if receive.sge_count > 0 and receive.length0 != 0:
-        length = np.int64(receive.length0)
-        if memory_at(state, pair.pd, receive.lkey0, receive.address0, length, _LOCAL_WRITE) == 0:
-            return False
-    if receive.sge_count > 1 and receive.length1 != 0:
-        length = np.int64(receive.length1)
-        if memory_at(state, pair.pd, receive.lkey1, receive.address1, length, _LOCAL_WRITE) == 0:
-            return False
-    return True
-
-
-@hot
-def _room_of(receive: Records) -> Int:
-    room = np.int64(0)
-    if receive.sge_count > 0:
-        room += receive.length0
-    if receive.sge_count > 1:
-        room += receive.length1
-    return room
-
-
-@hot
 def _send(state: RoceState, pair: Records, frame: Int, opcode: Int, length: Int) -> Int:
     payload = frame + EXTENSION_PLACE + extension_bytes(opcode)
     if pair.incoming == NONE:
         if pair.receive_head == NONE:
             return _NOT_READY
         slot = take_receive(state, pair)
-        if not _receive_is_ours(state, pair, state.receives[slot]):
+        if not receive_is_ours(state, pair, state.receives[slot]):
             end_receive(state, pair, slot, _LOC_PROTECTION)
             return _NOT_POSSIBLE
         pair.incoming, pair.incoming_receive, pair.incoming_done = INCOMING_SEND, slot, 0
     slot, done = np.int64(pair.incoming_receive), np.int64(pair.incoming_done)
     receive = state.receives[slot]
-    if done + length > _room_of(receive):
+    if done + length > room_of(receive):
         pair.incoming = NONE
         end_receive(state, pair, slot, _LOC_LENGTH)
         return _INVALID

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.abi import Opcode
+from nicemu.abi import Access, Opcode
 from nicemu.errors import VerbsStatus
-from nicemu.hot import Int, Records, hot
+from nicemu.hot import Flag, Int, Records, hot
 from nicemu.wire import PSN_MASK
 
-from .requester import NOT_READY, POSTED, QUEUE_FULL
-from .roce_lists import end
+from .roce_lists import end, memory_at
 from .roce_state import ANSWER_ACK, ANSWER_READ, ERR, MAX_RD_ATOMIC, NONE, RESET, RoceState
+from .send_queue import NOT_READY, POSTED, QUEUE_FULL
 
 NO_CREDITS = 0x1F
 """Syndrome of an ACK that takes no part in end-to-end flow control."""
 INCOMING_SEND, INCOMING_WRITE = 1, 2
 _FLUSHED, _RECV = int(VerbsStatus.WR_FLUSH_ERR), int(Opcode.RECV)
+_LOCAL_WRITE = int(Access.LOCAL_WRITE)
 _NOTHING = np.uint64(0)
 
 
@@ -66,6 +67,31 @@ def take_receive(state: RoceState, pair: Records) -> Int:
         pair.receive_tail = NONE
     pair.receive_count -= 1
     return slot
+
+
+@hot
+def receive_is_ours(state: RoceState, pair: Records, receive: Records) -> Flag:
+    """True if the keys of a receive cover its pieces, to be written."""
+    if receive.sge_count > 0 and receive.length0 != 0:
+        length = np.int64(receive.length0)
+        if memory_at(state, pair.pd, receive.lkey0, receive.address0, length, _LOCAL_WRITE) == 0:
+            return False
+    if receive.sge_count > 1 and receive.length1 != 0:
+        length = np.int64(receive.length1)
+        if memory_at(state, pair.pd, receive.lkey1, receive.address1, length, _LOCAL_WRITE) == 0:
+            return False
+    return True
+
+
+@hot
+def room_of(receive: Records) -> Int:
+    """Return how many bytes a receive has room for."""
+    room = np.int64(0)
+    if receive.sge_count > 0:
+        room += receive.length0
+    if receive.sge_count > 1:
+        room += receive.length1
+    return room
 
 
 @hot

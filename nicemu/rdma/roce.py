@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reliable connections over RoCEv2, sans-IO: work and frames in; frames, completions and arrivals out.
+"""RoCEv2 connections and datagrams, sans-IO: work and frames in; frames, completions and arrivals out.
 
 What happens is written as hot functions over arrays (`roce_batch` and what it uses); this is their face.
 Source: InfiniBand Architecture Specification Volume 1, "Transport Layer"; Annex A17, "RoCEv2".
@@ -10,15 +10,14 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence
-from functools import cache
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nicemu.abi import MAX_SGE, Opcode, Sge, WorkRequest, registers
-from nicemu.errors import UsageError, VerbsStatus
-from nicemu.hot import Records, interpreted
-from nicemu.wire import PSN_BITS, PSN_MASK, TEMPLATE_BYTES, make_template, parse_ipv4, rnr_timer_code
+from nicemu.abi import MAX_SGE, Opcode, Sge, WorkRequest
+from nicemu.errors import UsageError
+from nicemu.hot import Records
 
 from . import roce_batch
 from .queue_pair import (
@@ -27,47 +26,26 @@ from .queue_pair import (
     Arrival,
     ArrivalKind,
     Completion,
-    QpAttributes,
+    Datagram,
     QpState,
+    QpType,
     RemoteQp,
-    check_remote,
-    check_transition,
 )
-from .requester import reset_requester
-from .responder_lists import drop_receives, reset_responder
-from .roce_error import enter_error
-from .roce_lists import activate, deactivate, first_deadline
-from .roce_state import (
-    DROPS,
-    ENGINE,
-    MAX_WAITING_ANSWERS,
-    NONE,
-    POSTED,
-    QUEUE_PAIR,
-    RoceState,
-    grown,
-    name_queue_pair,
-    new_roce_state,
-)
+from .roce_lists import first_deadline
+from .roce_pairs import RocePairs, as_interpreted
+from .roce_reports import WORD
+from .roce_state import NONE, POSTED
 from .state import RdmaState, new_state
 
 LONGEST_FRAME_BYTES = 4352
 """Room that a frame of the largest path MTU needs."""
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 2048
 _MASK_32, _MASK_64 = (1 << 32) - 1, (1 << 64) - 1
-_STATES, _CODES = list(QpState), {state: code for code, state in enumerate(QpState)}
-_KINDS = list(ArrivalKind)
-_LINKS = ("send_head", "send_tail", "receive_head", "receive_tail", "answer_head", "answer_tail")
-_WORD = {name: number for number, name in enumerate(ENGINE.names or ())}
-_ACTIVE, _TIMERS = _WORD["active_head"], _WORD["timer_count"]
-_ENDED, _ENDED_LIMIT, _ARRIVED = _WORD["ended_count"], _WORD["ended_limit"], _WORD["arrived_count"]
-_interpreted = cache(interpreted)
-_reset_requester, _reset_responder = _interpreted(reset_requester), _interpreted(reset_responder)
-_drop_receives, _enter_error = _interpreted(drop_receives), _interpreted(enter_error)
-_activate, _deactivate = _interpreted(activate), _interpreted(deactivate)
+_ACTIVE, _TIMERS = WORD["active_head"], WORD["timer_count"]
+_ENDED, _ENDED_LIMIT = WORD["ended_count"], WORD["ended_limit"]
 
 
-class RoceEngine:
+class RoceEngine(RocePairs):
     """The RoCEv2 transport of one NIC with address `mac` and `ip`, over the memory that `rdma` registers.
 
     Frames are made when they are taken, so after every way in (`post_send`, `on_frame`, `on_timer`) take
@@ -85,186 +63,43 @@ class RoceEngine:
         *,
         compiled: bool = True,
     ) -> None:
-        self._mac = mac
-        self._ip = ip
-        self._address = parse_ipv4(ip)
-        self._rng = rng
-        self.drops = drops
-        """What was not accepted from the wire, by name."""
-        table = int(rdma.public[0]) + registers.REGION_TABLE
-        address = int.from_bytes(self._address, "big")
-        self._hold(new_roce_state(table, rdma.backings, address))
-        self._templates: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
-        self._indices: dict[int, int] = {}
-        self._attributes: dict[int, QpAttributes] = {}
-        self._free: list[int] = []
-        self._created = self._sends = self._receives = 0
+        super().__init__(rdma, mac, ip, rng, drops)
         self._work = np.zeros(1, POSTED).view(np.recarray)
         self._out = np.empty(_OUT_BYTES, np.uint8)
         self._out_places = np.empty(_OUT_FRAMES, np.int64), np.empty(_OUT_FRAMES, np.int64)
-        self._ended: list[Records] = []
-        self._arrived: list[Records] = []
-        as_it_runs: Callable[..., Any] = (lambda function: function) if compiled else _interpreted
+        as_it_runs: Callable[..., Any] = (lambda function: function) if compiled else as_interpreted
         self._take_in, self._give_out = as_it_runs(roce_batch.take_in), as_it_runs(roce_batch.give_out)
         self._post, self._receive = as_it_runs(roce_batch.post), as_it_runs(roce_batch.receive)
         self._run_timers, self._first_deadline = as_it_runs(roce_batch.run_timers), as_it_runs(first_deadline)
 
-    def _hold(self, state: RoceState) -> None:
-        self._state = state
-        self._words = state.engine.view(np.int64)
-
-    # Queue pairs
-
-    def create_qp(
-        self,
-        qp_num: int,
-        pd: int,
-        *,
-        path_mtu: int = 1024,
-        send_queue_depth: int = 128,
-        receive_queue_depth: int = 128,
-        retry_count: int = 7,
-        rnr_retry: int = 7,
-        timeout_ns: int = 67_108_864,
-        min_rnr_timer_ns: int = 640_000,
-        implicit_receives: bool = False,
-    ) -> None:
-        """Create a queue pair in RESET, with a random first PSN; the attributes are those of QpAttributes.
-
-        Raises: UsageError if the number is taken or no 24-bit number, or an attribute is out of range.
-        """
-        if not 0 <= qp_num < 1 << 24 or qp_num in self._indices:
-            raise UsageError(f"queue pair number {qp_num:#x} is taken or has more than 24 bits")
-        attributes = QpAttributes(
-            pd,
-            path_mtu,
-            send_queue_depth,
-            receive_queue_depth,
-            retry_count,
-            rnr_retry,
-            timeout_ns,
-            min_rnr_timer_ns,
-            implicit_receives,
-        )
-        is_new = not self._free
-        index = len(self._indices) if is_new else self._free.pop()
-        self._indices[qp_num], self._attributes[qp_num] = index, attributes
-        self._make_room(qp_num, index)
-        pair = self._state.queue_pairs[index]
-        timer_place = NONE if is_new else int(pair.timer_place)
-        self._state.queue_pairs[index] = np.zeros((), QUEUE_PAIR)
-        self._created += 1
-        pair.number, pair.pd, pair.path_mtu, pair.timeout_ns = qp_num, pd, path_mtu, timeout_ns
-        pair.sequence, pair.timer_place = self._created, timer_place  # an old entry of the heap may be left
-        pair.send_depth, pair.receive_depth = send_queue_depth, receive_queue_depth
-        pair.retry_count, pair.rnr_retry = retry_count, rnr_retry
-        pair.rnr_timer, pair.implicit_receives = rnr_timer_code(min_rnr_timer_ns), implicit_receives
-        for link in _LINKS:
-            pair[link] = NONE
-        _reset_requester(self._state, pair, self._rng.getrandbits(PSN_BITS))
-        _reset_responder(self._state, pair, 0)
-
-    def _make_room(self, qp_num: int, index: int) -> None:
-        """Have room for one more queue pair and all that it may hold, and let its number name it."""
-        attributes = self._attributes[qp_num]
-        self._sends += attributes.send_queue_depth
-        self._receives += attributes.receive_queue_depth
-        count = max(len(self._indices), index + 1)
-        state = grown(self._state, count, self._sends, self._receives, count * MAX_WAITING_ANSWERS)
-        pairs = len(state.queue_pairs)
-        if len(self._templates) < pairs * TEMPLATE_BYTES:
-            templates = np.zeros(pairs * TEMPLATE_BYTES, np.uint8)
-            templates[: len(self._templates)] = self._templates
-            self._templates = templates
-            state.engine["templates"] = templates.ctypes.data
-        self._hold(name_queue_pair(state, qp_num, index))
-
-    def modify(
-        self, qp_num: int, state: QpState, *, remote: RemoteQp | None = None, sq_psn: int | None = None
-    ) -> None:
-        """Move a queue pair to `state`; RTR needs `remote`, and RTS from RTR may set the first PSN, `sq_psn`.
-
-        Going to ERR flushes both queues; going to RESET forgets them and draws a new first PSN.
-        Raises: UsageError if the transition is not allowed or a value is missing or wrong; nothing is
-        changed.
-        """
-        index = self._find(qp_num)
-        pair = self._state.queue_pairs[index]
-        before = _STATES[pair.state]
-        address = template = b""
-        if state is QpState.RTR:
-            if remote is None:
-                raise UsageError(
-                    f"queue pair {qp_num} cannot go to RTR without its peer; pass remote=RemoteQp(...)"
-                )
-            check_remote(remote)
-            address = parse_ipv4(remote.ip)
-            template = make_template(self._mac, remote.mac, self._address, address)
-        elif remote is not None:
-            raise UsageError(f"the peer of queue pair {qp_num} is set on the way to RTR, not to {state.name}")
-        starts = state is QpState.RTS and before is QpState.RTR
-        if sq_psn is not None and (not starts or not 0 <= sq_psn < 1 << PSN_BITS):
-            raise UsageError(f"sq_psn {sq_psn:#x} is a 24-bit number, set on the way from RTR to RTS")
-        check_transition(qp_num, before, state)
-        pair.state = _CODES[state]
-        if state is QpState.ERR:
-            self._keep_reports()
-            _enter_error(self._state, index)
-        elif state is QpState.RESET:
-            self._forget(index)
-            _reset_requester(self._state, pair, self._rng.getrandbits(PSN_BITS))
-        elif remote is not None:
-            pair.remote_number, pair.peer_address = remote.qp_num, int.from_bytes(address, "big")
-            place = index * TEMPLATE_BYTES
-            self._templates[place : place + TEMPLATE_BYTES] = np.frombuffer(template, np.uint8)
-            _reset_responder(self._state, pair, remote.psn)
-        elif state is QpState.RTS:
-            if sq_psn is not None:
-                _reset_requester(self._state, pair, sq_psn)
-            _activate(self._state, index)
-
-    def _forget(self, index: int) -> None:
-        """Drop all that a queue pair holds, without completions."""
-        pair = self._state.queue_pairs[index]
-        _reset_requester(self._state, pair, 0)
-        _reset_responder(self._state, pair, 0)
-        _drop_receives(self._state, pair)
-        _deactivate(self._state, index)
-
-    def destroy_qp(self, qp_num: int) -> None:
-        """Remove a queue pair; its work goes without completions, as ibv_destroy_qp(3) says.
-
-        Raises: UsageError if there is none of this number.
-        """
-        index = self._find(qp_num)
-        self._forget(index)
-        attributes = self._attributes.pop(qp_num)
-        self._sends -= attributes.send_queue_depth
-        self._receives -= attributes.receive_queue_depth
-        self._hold(name_queue_pair(self._state, qp_num, NONE))
-        del self._indices[qp_num]
-        self._free.append(index)
-
-    def state(self, qp_num: int) -> QpState:
-        """Return the state of a queue pair."""
-        code = int(self._state.queue_pairs[self._find(qp_num)].state)
-        return _STATES[code]
-
-    def local(self, qp_num: int) -> RemoteQp:
-        """Return what a peer has to know to connect to this queue pair."""
-        psn = int(self._state.queue_pairs[self._find(qp_num)].next_psn) & PSN_MASK
-        return RemoteQp(self._mac, self._ip, qp_num, psn)
-
     # Work
 
-    def post_send(self, qp_num: int, work: WorkRequest, context: int, now_ns: int) -> bool:
+    def post_send(
+        self,
+        qp_num: int,
+        work: WorkRequest,
+        context: int,
+        now_ns: int,
+        *,
+        to: Datagram | None = None,
+    ) -> bool:
         """Post work; False if the send queue is full. In an error state it completes with WR_FLUSH_ERR.
 
-        Raises: UsageError if there is no such queue pair, or it is not ready to send.
+        A SEND of a queue pair of type UD says whom it goes `to`, and completes when its packet is made.
+        Raises: UsageError if there is no such queue pair, or it is not ready to send, or `to` is missing,
+        not wanted or out of range.
         """
         state = self.state(qp_num)
         if state not in SENDING and state not in (QpState.ERR, QpState.SQE):
             raise UsageError(f"queue pair {qp_num} is in {state.name}; modify it to RTS before posting sends")
+        qp_type = self._attributes[qp_num].qp_type
+        if (qp_type is QpType.UD) != (to is not None):
+            raise UsageError(f"queue pair {qp_num} is of type {qp_type.name}; type UD alone says whom `to`")
+        if to is not None:
+            self._check_handle(to.handle)
+            if not (0 <= to.qp_num < 1 << 24 and 0 <= to.q_key < 1 << 32):
+                raise UsageError(f"qp_num {to.qp_num:#x} has 24 bits and q_key {to.q_key:#x} has 32")
+            work = replace(work, remote_address=to.handle, rkey=to.q_key, compare_add=to.qp_num)
         self._work[0] = (
             context,
             work.wr_id,
@@ -380,62 +215,7 @@ class RoceEngine:
         deadline_ns = int(self._first_deadline(self._state))
         return None if deadline_ns == NONE else deadline_ns
 
-    # What happened
-
-    def take_completions(self) -> list[Completion]:
-        """Return the completions since the last call, oldest first."""
-        return [
-            Completion(context, number, VerbsStatus(status), Opcode(opcode), byte_len, wr_id)
-            for context, wr_id, byte_len, number, status, opcode in self.take_ended().tolist()
-        ]
-
-    def take_arrivals(self) -> list[Arrival]:
-        """Return the arrivals since the last call, oldest first."""
-        return [
-            Arrival(number, _KINDS[kind], byte_len, imm_data if has_imm else None, rkey, wr_id)
-            for byte_len, wr_id, rkey, imm_data, number, kind, has_imm in self.take_arrived().tolist()
-        ]
-
-    def take_ended(self) -> Records:
-        """Return the completions since the last call, oldest first, as ENDED records."""
-        self._keep_reports(all_of_them=True)
-        taken, self._ended = self._ended, []
-        return np.concatenate(taken) if taken else self._state.ended[:0]
-
-    def take_arrived(self) -> Records:
-        """Return the arrivals since the last call, oldest first, as ARRIVED records."""
-        self._keep_reports(all_of_them=True)
-        taken, self._arrived = self._arrived, []
-        return np.concatenate(taken) if taken else self._state.arrived[:0]
-
-    @property
-    def has_reports(self) -> bool:
-        """Whether there are completions or arrivals to take."""
-        words = self._words
-        return bool(self._ended or self._arrived or words[_ENDED] or words[_ARRIVED])
-
-    def _keep_reports(self, *, all_of_them: bool = False) -> None:
-        """Put aside what has been reported, so that there is room for more."""
-        ended, arrived = int(self._words[_ENDED]), int(self._words[_ARRIVED])
-        if ended and (all_of_them or ended > self._words[_ENDED_LIMIT]):
-            self._ended.append(self._state.ended[:ended].copy())
-            self._words[_ENDED] = 0
-        if arrived and (all_of_them or arrived == len(self._state.arrived)):
-            self._arrived.append(self._state.arrived[:arrived].copy())
-            self._words[_ARRIVED] = 0
-
-    def _count_drops(self) -> None:
-        counts = self._state.drops
-        if counts.any():
-            for number in counts.nonzero()[0].tolist():
-                self.drops[DROPS[number]] += int(counts[number])
-            counts[:] = 0
-
-    def _find(self, qp_num: int) -> int:
-        index = self._indices.get(qp_num)
-        if index is None:
-            raise UsageError(f"there is no queue pair {qp_num:#x}; create it first")
-        return index
+<<<<<<< HEAD
 
 
 def load_engine() -> None:
@@ -471,7 +251,9 @@ __all__ = [
     "Arrival",
     "ArrivalKind",
     "Completion",
+    "Datagram",
     "QpState",
+    "QpType",
     "RemoteQp",
     "RoceEngine",
 ]

@@ -25,7 +25,8 @@ from nicemu.wire import (
     load_u8,
 )
 
-from .requester import NOT_READY, POSTED, make_request, may_send, post_work
+from .datagrams import is_datagram, make_datagram, on_datagram
+from .requester import make_request, may_send
 from .requester_answers import fail_at_head, on_deadline, on_response
 from .responder import on_request
 from .responder_answers import make_answer
@@ -41,6 +42,7 @@ from .roce_lists import (
     has_room,
 )
 from .roce_state import DROP, NONE, RTR, SQE, RoceState
+from .send_queue import NOT_READY, POSTED, post_work
 
 BURST_FRAMES = 16
 """Frames that one queue pair gives before the next one has its turn."""
@@ -49,7 +51,7 @@ UNKNOWN = -2
 
 _DESTINATION, _UNKNOWN_PAIR = DROP["ip.destination"], DROP["rocev2.unknown_qp"]
 _STATE, _SOURCE = DROP["rocev2.qp_state"], DROP["rocev2.source"]
-_PARTITION = DROP["rocev2.partition_key"]
+_PARTITION, _TRANSPORT = DROP["rocev2.partition_key"], DROP["rocev2.transport"]
 _FULL_MEMBERS = 0x7FFF
 _IS_RESPONSE = np.zeros(RC_OPCODE_LIMIT, np.int64)
 _IS_RESPONSE[RcOpcode.RDMA_READ_RESPONSE_FIRST : RcOpcode.ATOMIC_ACKNOWLEDGE + 1] = 1
@@ -72,10 +74,15 @@ def _on_frame(state: RoceState, frame: Int, length: Int) -> None:
     opcode = load_u8(frame + BTH_PLACE)
     if pair.state < RTR or pair.state > SQE:
         drop(state, _STATE)
-    elif load_be32(frame + IP_SOURCE_PLACE) != pair.peer_address:
-        drop(state, _SOURCE)
     elif load_be16(frame + PARTITION_KEY_PLACE) & _FULL_MEMBERS != _FULL_MEMBERS:
         drop(state, _PARTITION)
+    elif pair.datagrams != 0 or opcode >= RC_OPCODE_LIMIT:
+        if pair.datagrams == 0 or not is_datagram(opcode):
+            drop(state, _TRANSPORT)
+        else:
+            on_datagram(state, index, frame, opcode)
+    elif load_be32(frame + IP_SOURCE_PLACE) != pair.peer_address:
+        drop(state, _SOURCE)
     elif _IS_RESPONSE[opcode] == 0:
         on_request(state, index, frame, opcode)
         activate(state, index)
@@ -108,7 +115,12 @@ def _next_frame(state: RoceState, index: Int, target: Int) -> Int:
     length = make_answer(state, index, target)
     if length != 0:
         return length
-    if may_send(state, state.queue_pairs[index]):
+    pair = state.queue_pairs[index]
+    if may_send(state, pair):
+        if pair.datagrams != 0:
+            length = make_datagram(state, index, target)
+            fail_at_head(state, index)
+            return length
         length = make_request(state, index, target)
         if length == 0:
             fail_at_head(state, index)

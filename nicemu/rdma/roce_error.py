@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from nicemu.hot import Int, cold
 
-from .requester import flush_requester
 from .responder_lists import flush_responder
-from .roce_state import ERR, RoceState
+from .roce_state import ERR, SQE, RoceState
+from .send_queue import flush_requester
 
 
 @cold
@@ -20,3 +20,12 @@ def enter_error(state: RoceState, index: Int) -> None:
     pair.state = ERR
     flush_requester(state, pair)
     flush_responder(state, pair)
+
+
+@cold
+def enter_send_error(state: RoceState, index: Int) -> None:
+    """Move a queue pair of datagrams to SQE and flush its send queue; it still receives."""
+    pair = state.queue_pairs[index]
+    pair.state = SQE
+    flush_requester(state, pair)
+    pair.send_psn = pair.unanswered_psn = pair.sent_end_psn = pair.next_psn

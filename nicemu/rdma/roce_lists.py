@@ -12,9 +12,10 @@ import numpy as np
 
 from nicemu.hot import Flag, Int, Records, cold, hot
 from nicemu.pcie import copy_memory
+from nicemu.wire import TEMPLATE_BYTES, load_u8
 
 from .memory_region import check_region, raw_address
-from .roce_state import NONE, NUMBERS_OF_PAGE, RoceState
+from .roce_state import HANDLE_BYTES, NONE, NUMBERS_OF_PAGE, RoceState
 
 _ONE = np.uint64(1)
 
@@ -150,6 +151,25 @@ def first_deadline(state: RoceState) -> Int:
     return NONE
 
 
+# Address handles
+
+
+@hot
+def handle_place(state: RoceState, number: Int) -> Int:
+    """Return the raw address of an address handle's template, or 0 if there is no such handle."""
+    engine = state.engine[0]
+    if np.uint64(number) >= np.uint64(engine.handle_count):
+        return 0
+    place = np.int64(engine.handles) + np.int64(number) * HANDLE_BYTES
+    return place if load_u8(place + TEMPLATE_BYTES) != 0 else 0
+
+
+@hot
+def is_handle(state: RoceState, number: Int) -> Flag:
+    """True if there is such an address handle."""
+    return handle_place(state, number) != 0
+
+
 # What the rest of the NIC hears
 
 
@@ -187,6 +207,7 @@ def arrive(
     entry = state.arrived[engine.arrived_count]
     entry.byte_len, entry.wr_id, entry.rkey, entry.imm_data = byte_len, wr_id, rkey, imm_data
     entry.number, entry.kind, entry.has_imm = pair.number, kind, has_imm
+    entry.source_qp = entry.source_address = 0
     engine.arrived_count += 1
 
 

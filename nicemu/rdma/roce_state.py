@@ -23,6 +23,7 @@ MAX_RD_ATOMIC = 16
 """READ and atomic requests that may be unanswered at once, and atomic results kept for replay."""
 MAX_WAITING_ANSWERS = 256
 """Answers of a queue pair that may wait to be sent before requests are dropped (they will be repeated)."""
+HANDLE_BYTES = 64
 NUMBER_PAGES, NUMBERS_OF_PAGE = 1 << 12, 1 << 12
 """Queue pair numbers have 24 bits: a page is named by the high ones, a place on it by the low ones."""
 
@@ -40,6 +41,8 @@ QUEUE_PAIR = np.dtype(
         ("rnr_retry", "i4"),
         ("rnr_timer", "i4"),  # code of the wait that a peer is asked for
         ("implicit_receives", "i4"),
+        ("datagrams", "i4"),  # the queue pair is of type UD
+        ("q_key", "u4"),
         # The connection
         ("state", "i4"),
         ("active", "i4"),
@@ -103,7 +106,11 @@ WORK_FIELDS = [
     ("sge_count", "u1"),
 ]
 POSTED = np.dtype(WORK_FIELDS, align=True)
-"""Work, or a receive, as it is posted."""
+"""Work, or a receive, as it is posted.
+
+What a queue pair of type UD sends names no memory: `remote_address` is the address handle, `rkey` the Q_Key,
+and `compare_add` the queue pair there, as in the union of ibv_post_send(3).
+"""
 SEND = np.dtype(
     [
         *WORK_FIELDS,
@@ -171,6 +178,8 @@ ARRIVED = np.dtype(
         ("rkey", "u4"),
         ("imm_data", "u4"),
         ("number", "u4"),
+        ("source_qp", "u4"),  # of a datagram: who sent it, and from which IPv4 address
+        ("source_address", "u4"),
         ("kind", "u1"),
         ("has_imm", "u1"),
     ],
@@ -186,6 +195,8 @@ ENGINE = np.dtype(
             "address",  # IPv4, of this NIC
             "regions",  # raw address of the table of memory regions
             "templates",  # raw address of the frames' first bytes, TEMPLATE_BYTES a queue pair
+            "handles",  # raw address of the address handles: a template, a byte that is 1, HANDLE_BYTES each
+            "handle_count",
             "scratch",  # raw address of `scratch_word`
             "scratch_word",
             "now_ns",
@@ -213,6 +224,10 @@ DROPS = (
     "rocev2.qp_state",
     "rocev2.source",
     "rocev2.partition_key",
+    "rocev2.transport",
+    "datagram.q_key",
+    "datagram.no_receive",
+    "datagram.too_long",
     "requester.stale_response",
     "requester.unexpected_psn",
     "requester.syndrome",

@@ -21,14 +21,18 @@ from .rocev2 import (
     ATOMIC_ACK_ETH_BYTES,
     ATOMIC_ETH_BYTES,
     BTH_BYTES,
+    CNP_BYTES,
+    CNP_OPCODE,
     DEFAULT_PARTITION_KEY,
+    DETH_BYTES,
     ICRC_BYTES,
     IMMEDIATE_BYTES,
-    RC_OPCODE_LIMIT,
+    READ_OPCODES,
     RETH_BYTES,
     ROCEV2_PORT,
     WITH_AETH,
     WITH_ATOMIC_ETH,
+    WITH_DETH,
     WITH_IMMEDIATE,
     WITH_RETH,
     RcOpcode,
@@ -58,6 +62,8 @@ FRAME_REFUSALS = (
     "atomic_eth.too_short",
     "atomic_ack_eth.too_short",
     "immediate.too_short",
+    "deth.too_short",
+    "cnp.too_short",
     "rocev2.pad",
 )
 """Why `check_frame` refuses, by the number that it returns."""
@@ -91,7 +97,7 @@ def _of_opcodes() -> list[tuple[int, int, int, int]]:
     packet without.
     """
     rows = []
-    for opcode in range(RC_OPCODE_LIMIT):
+    for opcode in range(256):
         headers: list[tuple[int, str]] = []
         if opcode in WITH_RETH:
             headers.append((RETH_BYTES, "reth.too_short"))
@@ -101,6 +107,10 @@ def _of_opcodes() -> list[tuple[int, int, int, int]]:
             headers.append((ATOMIC_ETH_BYTES, "atomic_eth.too_short"))
         if opcode == RcOpcode.ATOMIC_ACKNOWLEDGE:
             headers.append((ATOMIC_ACK_ETH_BYTES, "atomic_ack_eth.too_short"))
+        if opcode in WITH_DETH:
+            headers.append((DETH_BYTES, "deth.too_short"))
+        if opcode == CNP_OPCODE:
+            headers.append((CNP_BYTES, "cnp.too_short"))
         if opcode in WITH_IMMEDIATE:
             headers.append((IMMEDIATE_BYTES, "immediate.too_short"))
         padded = [*headers, (0, ""), (0, "")][:2]
@@ -112,17 +122,23 @@ def _of_opcodes() -> list[tuple[int, int, int, int]]:
 _FIRST_BYTES, _ALL_BYTES, _FIRST_REFUSAL, _SECOND_REFUSAL = (
     np.array(column, np.int64) for column in zip(*_of_opcodes(), strict=True)
 )
+_IS_READ = np.zeros(256, np.int64)
+_IS_READ[list(READ_OPCODES)] = 1
 
 
 def make_template(
-    source_mac: bytes, destination_mac: bytes, source_ip: bytes, destination_ip: bytes
+    source_mac: bytes,
+    destination_mac: bytes,
+    source_ip: bytes,
+    destination_ip: bytes,
+    type_of_service: int = 0,
 ) -> bytes:
     """Return what `begin_frame` makes the headers of one path from.
 
     As RoceFramer has it: DF set, identification 0, no UDP checksum.
     """
     ethernet = Ethernet(destination_mac, source_mac).encode()
-    bare = bytearray(Ipv4(source_ip, destination_ip, 0).encode())
+    bare = bytearray(Ipv4(source_ip, destination_ip, 0, type_of_service=type_of_service).encode())
     bare[10:12] = b"\0\0"
     words = sum(int.from_bytes(bare[place : place + 2], "big") for place in range(0, IPV4_HEADER_BYTES, 2))
     udp = Udp(ROCEV2_PORT, ROCEV2_PORT, 0).encode()
@@ -179,7 +195,7 @@ def check_ip(packet: Int, length: Int) -> Int:
 
 @hot
 def check_frame(frame: Int, length: Int) -> Int:
-    """Return 0 if `length` bytes are a frame of a reliable connection, or a number of FRAME_REFUSALS.
+    """Return 0 if `length` bytes are a frame that engines read, or a number of FRAME_REFUSALS.
 
     The ICRC is checked too, and that pad and extended headers are there.
     """
@@ -202,7 +218,7 @@ def check_frame(frame: Int, length: Int) -> Int:
     if flags & 0x0F != 0:
         return _BTH_VERSION
     opcode = load_u8(frame + BTH_PLACE)
-    if opcode >= RC_OPCODE_LIMIT:
+    if _IS_READ[opcode] == 0:
         return _OPCODE
     if rest < _FIRST_BYTES[opcode]:
         return _FIRST_REFUSAL[opcode]

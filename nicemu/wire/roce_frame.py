@@ -19,20 +19,25 @@ from .rocev2 import (
     ATOMIC_ACK_ETH_BYTES,
     ATOMIC_ETH_BYTES,
     BTH_BYTES,
+    CNP_BYTES,
+    CNP_OPCODE,
     DEFAULT_PARTITION_KEY,
+    DETH_BYTES,
     ICRC_BYTES,
     IMMEDIATE_BYTES,
-    RC_OPCODE_LIMIT,
+    READ_OPCODES,
     RETH_BYTES,
     ROCEV2_PORT,
     WITH_AETH,
     WITH_ATOMIC_ETH,
+    WITH_DETH,
     WITH_IMMEDIATE,
     WITH_RETH,
     Aeth,
     AtomicAckEth,
     AtomicEth,
     Bth,
+    Deth,
     RcOpcode,
     Reth,
     decode_immediate,
@@ -52,7 +57,7 @@ _CACHED_LENGTHS = 64
 
 @dataclass(frozen=True, slots=True)
 class RocePacket:
-    """A RoCEv2 packet of a reliable connection, taken apart; `payload` (without pad) views the frame."""
+    """A RoCEv2 packet, taken apart; `payload` (without pad) views the frame."""
 
     ip: Ipv4
     udp: Udp
@@ -63,6 +68,7 @@ class RocePacket:
     atomic: AtomicEth | None = None
     atomic_ack: AtomicAckEth | None = None
     imm_data: int | None = None
+    deth: Deth | None = None
 
 
 def icrc(
@@ -110,12 +116,12 @@ def decode_roce_frame(frame: bytes | memoryview) -> RocePacket:
 
 def _decode_covered(outer: UdpFrame, covered: memoryview) -> RocePacket:
     bth = Bth.decode(covered)
-    if bth.opcode >= RC_OPCODE_LIMIT:
+    if bth.opcode not in READ_OPCODES:
         raise MalformedError(
-            "bth.opcode", f"{bth.opcode:#04x}; only reliable connections (below 0x20) are read"
+            "bth.opcode", f"{bth.opcode:#04x}; reliable connections, datagrams and CNPs are read"
         )
     rest = covered[BTH_BYTES:]
-    reth = aeth = atomic = atomic_ack = imm_data = None
+    reth = aeth = atomic = atomic_ack = imm_data = deth = None
     if bth.opcode in WITH_RETH:
         reth = Reth.decode(rest)
         rest = rest[RETH_BYTES:]
@@ -128,13 +134,20 @@ def _decode_covered(outer: UdpFrame, covered: memoryview) -> RocePacket:
     elif bth.opcode in WITH_ATOMIC_ETH:
         atomic = AtomicEth.decode(rest)
         rest = rest[ATOMIC_ETH_BYTES:]
+    elif bth.opcode in WITH_DETH:
+        deth = Deth.decode(rest)
+        rest = rest[DETH_BYTES:]
+    elif bth.opcode == CNP_OPCODE:
+        if len(rest) < CNP_BYTES:
+            raise MalformedError("cnp.too_short", f"{len(rest)} bytes; {CNP_BYTES} reserved ones are needed")
+        rest = rest[CNP_BYTES:]
     if bth.opcode in WITH_IMMEDIATE:
         imm_data = decode_immediate(rest)
         rest = rest[IMMEDIATE_BYTES:]
     if bth.pad_count > len(rest):
         raise MalformedError("rocev2.pad", f"{bth.pad_count} bytes of pad in a payload of {len(rest)}")
     payload = rest[: len(rest) - bth.pad_count]
-    return RocePacket(outer.ip, outer.udp, bth, payload, reth, aeth, atomic, atomic_ack, imm_data)
+    return RocePacket(outer.ip, outer.udp, bth, payload, reth, aeth, atomic, atomic_ack, imm_data, deth)
 
 
 class RoceFramer:
@@ -151,11 +164,13 @@ class RoceFramer:
         source_ip: bytes,
         destination_ip: bytes,
         source_port: int = ROCEV2_PORT,
+        type_of_service: int = 0,
     ) -> None:
         self._ethernet = Ethernet(destination_mac, source_mac).encode()
         self._source_ip = source_ip
         self._destination_ip = destination_ip
         self._source_port = source_port
+        self._type_of_service = type_of_service
         self._by_length: dict[int, tuple[bytes, int]] = {}
 
     def frame(
@@ -191,7 +206,12 @@ class RoceFramer:
 
     def _head_of(self, length: int) -> tuple[bytes, int]:
         udp_length = UDP_HEADER_BYTES + BTH_BYTES + length + ICRC_BYTES
-        ip = Ipv4(self._source_ip, self._destination_ip, IPV4_HEADER_BYTES + udp_length).encode()
+        ip = Ipv4(
+            self._source_ip,
+            self._destination_ip,
+            IPV4_HEADER_BYTES + udp_length,
+            type_of_service=self._type_of_service,
+        ).encode()
         udp = Udp(self._source_port, ROCEV2_PORT, udp_length).encode()
         masked = bytearray(_LRH_STAND_IN + ip + udp)
         masked[9] = masked[16] = masked[18] = masked[19] = 0xFF

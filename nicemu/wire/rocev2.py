@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RoCEv2 transport headers: BTH, RETH, AETH, AtomicETH, AtomicAckETH, immediate data; opcodes and syndromes.
+"""RoCEv2 transport headers: BTH, RETH, DETH, AETH, atomic ones, immediate data; opcodes and syndromes.
 
 Source: InfiniBand Architecture Specification Volume 1, "Transport Layer" (header formats, opcode table,
 "AETH Syndrome field", "Encoding for RNR NAK Timer Field") and Annex A17, "RoCEv2".
@@ -16,6 +16,7 @@ from .malformed import MalformedError
 ROCEV2_PORT = 4791
 BTH_BYTES = 12
 RETH_BYTES = 16
+DETH_BYTES = 8
 AETH_BYTES = 4
 ATOMIC_ETH_BYTES = 28
 ATOMIC_ACK_ETH_BYTES = 8
@@ -31,6 +32,7 @@ _BTH = struct.Struct("!BBHII")
 _RETH = struct.Struct("!QII")
 _ATOMIC_ETH = struct.Struct("!QIQQ")
 _WORD = struct.Struct("!I")
+_TWO_WORDS = struct.Struct("!II")
 _DOUBLE_WORD = struct.Struct("!Q")
 
 
@@ -63,6 +65,20 @@ class RcOpcode(enum.IntEnum):
 RC_OPCODE_LIMIT = 0x20
 """Opcodes from here on belong to other transports (unreliable connection, datagram)."""
 
+
+class UdOpcode(enum.IntEnum):
+    """BTH opcode of an unreliable datagram's packet."""
+
+    SEND_ONLY = 0x64
+    SEND_ONLY_WITH_IMMEDIATE = 0x65
+
+
+CNP_OPCODE = 0x81
+"""BTH opcode of a congestion notification packet: BECN is set, and 16 reserved bytes follow."""
+CNP_BYTES = 16
+READ_OPCODES = frozenset({*range(RC_OPCODE_LIMIT), *UdOpcode, CNP_OPCODE})
+"""What is read from the wire; of a reliable connection also what has no meaning, to refuse it with a NAK."""
+
 WITH_RETH = frozenset(
     {
         RcOpcode.RDMA_WRITE_FIRST,
@@ -87,8 +103,10 @@ WITH_IMMEDIATE = frozenset(
         RcOpcode.SEND_ONLY_WITH_IMMEDIATE,
         RcOpcode.RDMA_WRITE_LAST_WITH_IMMEDIATE,
         RcOpcode.RDMA_WRITE_ONLY_WITH_IMMEDIATE,
+        UdOpcode.SEND_ONLY_WITH_IMMEDIATE,
     }
 )
+WITH_DETH = frozenset(UdOpcode)
 
 
 class SyndromeKind(enum.IntEnum):
@@ -200,6 +218,28 @@ class Reth:
         """
         _require(data, RETH_BYTES, "reth.too_short")
         return cls(*_RETH.unpack_from(data))
+
+
+@dataclass(frozen=True, slots=True)
+class Deth:
+    """Datagram Extended Transport Header: the Q_Key of the queue pair it is for, and who sends it."""
+
+    q_key: int
+    source_qp: int
+
+    def encode(self) -> bytes:
+        """Return the header's 8 bytes."""
+        return _TWO_WORDS.pack(self.q_key, self.source_qp)
+
+    @classmethod
+    def decode(cls, data: bytes | memoryview) -> Deth:
+        """Read the header at the start of `data`.
+
+        Raises: MalformedError("deth.too_short").
+        """
+        _require(data, DETH_BYTES, "deth.too_short")
+        q_key, source_qp = _TWO_WORDS.unpack_from(data)
+        return cls(q_key, source_qp & 0xFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)

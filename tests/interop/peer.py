@@ -25,6 +25,7 @@ DISTRIBUTION = "/usr/lib/python3/dist-packages"
 IPV4_GID_INDEX = 1
 QUEUE_DEPTH = 512
 PHYSICAL_PORT = 1
+FIRST_DATAGRAM_PSN = 0xFFFFFE
 ATTRIBUTES = (
     "dest_qp_num",
     "path_mtu",
@@ -55,7 +56,14 @@ def load_pyverbs() -> None:
 class QueuePair:
     """A queue pair with a completion queue and a memory region of its own."""
 
-    def __init__(self, context: Handle, domain: Handle, region_bytes: int, rights: int | None) -> None:
+    def __init__(
+        self,
+        context: Handle,
+        domain: Handle,
+        region_bytes: int,
+        rights: int | None,
+        q_key: int | None = None,
+    ) -> None:
         self.e = import_module("pyverbs.enums")
         self.wr = import_module("pyverbs.wr")
         self._qp = import_module("pyverbs.qp")
@@ -70,8 +78,22 @@ class QueuePair:
         granted = self.rights if rights is None else rights
         self.region = import_module("pyverbs.mr").MR(domain, region_bytes, granted)
         caps = self._qp.QPCap(QUEUE_DEPTH, QUEUE_DEPTH, 4, 4, 0)
-        first = self._qp.QPInitAttr(qp_type=self.e.IBV_QPT_RC, scq=self.queue, rcq=self.queue, cap=caps)
-        self.qp = self._qp.QP(domain, first)
+        kind = self.e.IBV_QPT_RC if q_key is None else self.e.IBV_QPT_UD
+        first = self._qp.QPInitAttr(qp_type=kind, scq=self.queue, rcq=self.queue, cap=caps)
+        self._domain = domain
+        if q_key is None:
+            self.qp = self._qp.QP(domain, first)
+            return
+        attributes = self._qp.QPAttr(port_num=PHYSICAL_PORT)
+        attributes.qkey, attributes.sq_psn = q_key, FIRST_DATAGRAM_PSN
+        self.qp = self._qp.QP(domain, first, attributes)  # ready to send, with that
+
+    def path(self, gid: str) -> Handle:
+        """Return an address handle of a host behind the other end of the link."""
+        route = self._addr.GlobalRoute(dgid=self._addr.GID(gid), sgid_index=IPV4_GID_INDEX)
+        return self._addr.AH(
+            self._domain, attr=self._addr.AHAttr(gr=route, is_global=1, port_num=PHYSICAL_PORT)
+        )
 
     def connect(self, gid: str, order: Order) -> None:
         """Bring the queue pair up to ready-to-send; `order` has the attributes by their verbs names."""
@@ -103,10 +125,12 @@ class Peer:
         self._domain = import_module("pyverbs.pd").PD(self._context)
         self._gid = gid
         self._pairs: dict[int, QueuePair] = {}
+        self._paths: list[Handle] = []
 
     def open(self, order: Order) -> Answer:
         """Make a queue pair; its number, key, and the region's address."""
-        pair = QueuePair(self._context, self._domain, order["region_bytes"], order.get("rights"))
+        rights, q_key = order.get("rights"), order.get("q_key")
+        pair = QueuePair(self._context, self._domain, order["region_bytes"], rights, q_key)
         self._pairs[pair.qp.qp_num] = pair
         return {"qp": pair.qp.qp_num, "rkey": pair.region.rkey, "address": pair.region.buf}
 
@@ -150,6 +174,9 @@ class Peer:
         )
         if "compare_add" in order:
             request.set_wr_atomic(order["rkey"], order["address"], order["compare_add"], order["swap"])
+        elif "remote_q_key" in order:
+            self._paths.append(pair.path(self._gid))
+            request.set_wr_ud(self._paths[-1], order["remote_qp"], order["remote_q_key"])
         elif "rkey" in order:
             request.set_wr_rdma(order["rkey"], order["address"])
         pair.qp.post_send(request)
@@ -171,6 +198,8 @@ class Peer:
                     "opcode": one.opcode,
                     "bytes": one.byte_len,
                     "imm": socket.ntohl(one.imm_data & 0xFFFFFFFF),
+                    "source_qp": one.src_qp,
+                    "flags": one.wc_flags,
                 }
                 for one in completions
             ]

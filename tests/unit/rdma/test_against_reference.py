@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from nicemu.abi import Access, Opcode, Sge, WorkRequest
 from nicemu.errors import NicemuError
-from nicemu.rdma.roce import QpState, RoceEngine
+from nicemu.rdma.roce import Datagram, QpState, QpType, RoceEngine
 from nicemu.wire import icrc, internet_checksum
 from tests.unit.rdma.reference.roce import RoceEngine as Reference
 
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     NewMemory = Callable[[], GuardedMemory]
 A_QPS, B_QPS = (7, 8), (9, 0x123456)
+A_UD, B_UD = 30, 31
+Q_KEY = 0x1234
 SOURCE, TARGET, CELLS = 0x1000, 0x80000, 0x200000
 REGION_BYTES = 3000
 KINDS = (
@@ -113,6 +115,22 @@ class World:
             for side, number in zip(self.sides, (a_qp, b_qp), strict=True):
                 side.both("create_qp", number, 1, **attributes)
             self.connect(a_qp, b_qp)
+        self.handles = []
+        for which, number in enumerate((A_UD, B_UD)):
+            side = self.sides[which]
+            options = {**attributes, "qp_type": QpType.UD, "q_key": Q_KEY}
+            side.both("create_qp", number, 1, **options)
+            self.ready(side, number)
+            for _ in range(2):
+                handle = side.both(
+                    "create_address_handle", b"\2\0\0\0\0" + bytes([2 - which]), f"10.0.0.{2 - which}"
+                )
+            self.handles.append(handle)
+
+    def ready(self, side: Side, number: int) -> None:
+        """Have a queue pair of datagrams send and receive."""
+        for state in (QpState.INIT, QpState.RTR, QpState.RTS):
+            side.both("modify", number, state)
 
     def connect(self, *numbers: int) -> None:
         """Join two queue pairs in RESET."""
@@ -127,6 +145,12 @@ class World:
 
     def connect_anew(self) -> None:
         """Reset, or make anew, a connection of which an end is in an error state."""
+        for side, number in zip(self.sides, (A_UD, B_UD), strict=True):
+            if side.engine.state(number) is QpState.SQE:
+                side.both("modify", number, QpState.RTS)
+            elif side.engine.state(number) is QpState.ERR:
+                side.both("modify", number, QpState.RESET)
+                self.ready(side, number)
         for numbers in zip(A_QPS, B_QPS, strict=True):
             states = [side.engine.state(n) for side, n in zip(self.sides, numbers, strict=True)]
             if QpState.ERR in states or QpState.SQE in states:
@@ -172,10 +196,30 @@ class World:
         )
         side.both("post_send", rng.choice(self.numbers[which]), work, rng.getrandbits(32), self.now_ns)
 
+    def post_datagram(self, which: int) -> None:
+        rng, side = self.rng, self.sides[which]
+        opcode = rng.choice([Opcode.SEND, Opcode.SEND_WITH_IMM] * 9 + [Opcode.RDMA_WRITE])
+        length = rng.choice([0, 1, 7, 200, 256] if rng.random() < 0.95 else LENGTHS)
+        work = WorkRequest(
+            opcode, self.pieces(side, length), imm_data=rng.getrandbits(32), wr_id=rng.getrandbits(64)
+        )
+        q_key = Q_KEY if rng.random() < 0.95 else rng.getrandbits(32)
+        qp_num = (B_UD, A_UD)[which] if rng.random() < 0.97 else rng.choice([*A_QPS, *B_QPS, 5])
+        to = Datagram(self.handles[which], qp_num, q_key)
+        side.both("post_send", (A_UD, B_UD)[which], work, rng.getrandbits(32), self.now_ns, to=to)
+        if rng.random() < 0.01:
+            side.both("destroy_address_handle", self.handles[which])
+            mac = b"\2\0\0\0\0" + bytes([2 - which])
+            ip = f"10.0.0.{2 - which}"
+            self.handles[which] = side.both(
+                "create_address_handle", mac, ip, traffic_class=rng.choice([0, 8])
+            )
+
     def receive(self, which: int) -> None:
         side = self.sides[which]
         sges = self.pieces(side, self.rng.choice((0, 8, *[2500] * 20)))
-        side.both("post_receive", self.rng.choice(self.numbers[which]), self.rng.getrandbits(64), sges)
+        number = self.rng.choice([*self.numbers[which], (A_UD, B_UD)[which]])
+        side.both("post_receive", number, self.rng.getrandbits(64), sges)
 
     def carry(self, which: int, faults: float) -> None:
         """Take frames from one side and give most of them to the other, some changed or again."""
@@ -221,8 +265,10 @@ class World:
     def step(self, faults: float) -> None:
         rng, which = self.rng, self.rng.randrange(2)
         chance = rng.random()
-        if chance < 0.35:
+        if chance < 0.28:
             self.post(which)
+        elif chance < 0.35:
+            self.post_datagram(which)
         elif chance < 0.55:
             self.receive(which)
         elif chance < 0.9:
@@ -233,13 +279,14 @@ class World:
                 side.both("on_timer", self.now_ns)
         elif chance < 0.975:
             state = rng.choice([QpState.SQD, QpState.RTS, QpState.SQE, QpState.ERR])
-            self.sides[which].both("modify", rng.choice(self.numbers[which]), state)
+            number = rng.choice([*self.numbers[which], (A_UD, B_UD)[which]])
+            self.sides[which].both("modify", number, state)
         if rng.random() < 0.05:
             self.connect_anew()
         if rng.random() < 0.01:
             self.sides[which].take_back()
-        for side, numbers in zip(self.sides, self.numbers, strict=True):
-            side.compare(numbers)
+        for side, numbers, datagrams in zip(self.sides, self.numbers, (A_UD, B_UD), strict=True):
+            side.compare((*numbers, datagrams))
 
 
 def seal(frame: bytearray) -> bytes:

@@ -11,8 +11,8 @@ from nicemu.errors import UsageError
 from nicemu.hot import interpreted
 from nicemu.rdma import new_state
 from nicemu.rdma.queue_pair import TRANSITIONS, QpAttributes, QpState
-from nicemu.rdma.requester import packets_of, unwrap_psn
 from nicemu.rdma.roce import RemoteQp, RoceEngine
+from nicemu.rdma.send_queue import packets_of, unwrap_psn
 
 REMOTE = RemoteQp(b"\x02" * 6, "10.0.0.2", 9, 100)
 _TO_RTS = [QpState.INIT, QpState.RTR, QpState.RTS]

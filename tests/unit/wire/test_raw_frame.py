@@ -45,7 +45,7 @@ from nicemu.wire import (
 MACS, IPS = (b"\x02" * 6, b"\x04" * 6), (parse_ipv4("10.0.0.1"), parse_ipv4("10.200.30.255"))
 FRAMER = RoceFramer(*MACS, *IPS)
 TEMPLATE = np.frombuffer(make_template(*MACS, *IPS), np.uint8)
-OPCODES = [*range(0x20)]
+OPCODES = [*range(0x20), 0x64, 0x65, 0x81]
 
 
 @hot

@@ -7,15 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nicemu.wire import (
+    CNP_OPCODE,
     ETHERNET_HEADER_BYTES,
     ROCE_OVERHEAD_BYTES,
     Aeth,
     AtomicAckEth,
     AtomicEth,
+    Deth,
     MalformedError,
     RcOpcode,
     Reth,
     RoceFramer,
+    UdOpcode,
     decode_roce_frame,
     encode_immediate,
     icrc,
@@ -72,6 +75,23 @@ def test_each_opcode_carries_its_extended_headers() -> None:
     assert decoded(RcOpcode.SEND_MIDDLE, b"") == (None, None, None, None, None)
 
 
+def test_a_datagram_carries_its_q_key_and_who_sent_it() -> None:
+    deth = Deth(0x11223344, 0x123456)
+    extension = deth.encode() + encode_immediate(7)
+    frame = FRAMER.frame(UdOpcode.SEND_ONLY_WITH_IMMEDIATE, 1, 2, extension=extension, payload=[b"data"])
+    packet = decode_roce_frame(frame)
+    assert (packet.deth, packet.imm_data, bytes(packet.payload)) == (deth, 7, b"data")
+    assert frame[54:62] == bytes.fromhex("11223344 00123456")
+    short = FRAMER.frame(UdOpcode.SEND_ONLY_WITH_IMMEDIATE, 1, 2, extension=bytes(8))
+    assert refusal(short) == "immediate.too_short"
+    assert refusal(FRAMER.frame(UdOpcode.SEND_ONLY, 1, 2, extension=bytes(4))) == "deth.too_short"
+
+
+def test_a_congestion_notification_has_16_reserved_bytes() -> None:
+    assert not decode_roce_frame(FRAMER.frame(CNP_OPCODE, 1, 0, extension=bytes(16))).payload
+    assert refusal(FRAMER.frame(CNP_OPCODE, 1, 0, extension=bytes(12))) == "cnp.too_short"
+
+
 @pytest.mark.parametrize("place", [15, 22, 24, 25, 40, 41, 46])
 def test_fields_that_routers_change_are_outside_the_icrc(place: int) -> None:
     frame = FRAMER.frame(RcOpcode.SEND_ONLY, 1, 2, payload=[b"data"])
@@ -112,7 +132,7 @@ def test_each_refusal_has_its_name() -> None:
     good = FRAMER.frame(RcOpcode.RDMA_WRITE_ONLY, 1, 2, extension=RETH.encode())
     assert refusal(good[:36] + b"\0\x07" + good[38:]) == "udp.port"
     assert refusal(good[:-1] + bytes([good[-1] ^ 1])) == "rocev2.icrc"
-    assert refusal(reseal(good[:42] + b"\x64" + good[43:])) == "bth.opcode"
+    assert refusal(reseal(good[:42] + b"\x24" + good[43:])) == "bth.opcode"
     assert refusal(reseal(good[:43] + b"\x41" + good[44:])) == "bth.version"
     assert refusal(reseal(good[:43] + b"\x50" + good[44:])) == "rocev2.pad"
     assert refusal(FRAMER.frame(RcOpcode.RDMA_WRITE_FIRST, 1, 2)) == "reth.too_short"

@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from nicemu.abi import MAX_SGE, Opcode, WorkRequest
 from nicemu.errors import UsageError, VerbsStatus
-from nicemu.rdma.queue_pair import AccessError, Completion, QpState
+from nicemu.rdma.queue_pair import AccessError, Completion, QpState, QpType
 from nicemu.wire import (
     PSN_MASK,
     RNR_TIMER_NS,
@@ -40,6 +41,9 @@ from tests.unit.rdma.reference.queue_pair import (
     packets_of,
     unwrap_psn,
 )
+
+if TYPE_CHECKING:
+    from tests.unit.rdma.reference.datagrams import Datagrams
 
 WINDOW_PACKETS = 64
 """Packets that may be sent beyond the oldest one without an answer."""
@@ -145,7 +149,7 @@ class Requester:
         """The 24-bit PSN of the next message."""
         return self._next_psn & PSN_MASK
 
-    def post(self, work: WorkRequest, context: int) -> bool:
+    def post(self, work: WorkRequest, context: int, datagrams: Datagrams | None = None) -> bool:
         """Queue work; False if the send queue is full.
 
         Work that cannot be sent, and all after it, completes with an error in its turn.
@@ -161,7 +165,7 @@ class Requester:
             )
         if len(self._messages) >= self._qp.attributes.send_queue_depth:
             return False
-        message = self._prepare(work, context)
+        message = self._prepare(work, context, datagrams)
         self._messages.append(message)
         self._next_psn = message.end_psn
         self._fail_at_head()
@@ -223,7 +227,7 @@ class Requester:
 
     # Posting
 
-    def _prepare(self, work: WorkRequest, context: int) -> _Message:
+    def _prepare(self, work: WorkRequest, context: int, datagrams: Datagrams | None) -> _Message:
         kind = _KINDS.get(work.opcode)
         psn = self._next_psn
         sges = SgeList(())
@@ -234,6 +238,8 @@ class Requester:
             error = VerbsStatus.LOC_QP_OP_ERR
         elif not _length_fits(kind, work.length_bytes):
             error = VerbsStatus.LOC_LEN_ERR
+        elif datagrams is not None and datagrams.error_of(work) is not None:
+            error = datagrams.error_of(work)
         else:
             lands_here = kind is _Kind.READ or kind is _Kind.ATOMIC
             try:
@@ -392,10 +398,43 @@ class Requester:
             self._fail(self._messages[0].error)
 
     def _fail(self, status: VerbsStatus) -> None:
-        """Complete the first message with `status`, the rest as flushed, and leave the queue pair in ERR."""
+        """Complete the first message with `status`, the rest as flushed, and leave the queue pair in ERR.
+
+        One of datagrams goes to SQE: what it receives is not concerned.
+        """
         message = self._messages.popleft()
         self._complete(message.work, message.context, status)
-        self._enter_error()
+        if self._qp.attributes.qp_type is QpType.RC:
+            self._enter_error()
+            return
+        self._qp.transition(QpState.SQE)
+        self.flush()
+        self._all_answered()
+
+    def _all_answered(self) -> None:
+        self._send_psn = self._unanswered_psn = self._sent_end_psn = self._next_psn
+
+    # Datagrams
+
+    def next_datagram(self) -> tuple[WorkRequest, SgeList, int] | None:
+        """Return the message that may be sent next, with its memory and its PSN, or None."""
+        if self._qp.state not in SENDING or not self._messages or self._messages[0].error is not None:
+            return None
+        message = self._messages[0]
+        if self._qp.state is QpState.SQD:
+            return None
+        return message.work, message.sges, message.first_psn
+
+    def datagram_left(self, error: VerbsStatus | None) -> None:
+        """Complete the first message, of which the packet was made; or could not be."""
+        message = self._messages[0]
+        if error is not None:
+            self._fail(error)
+            return
+        self._messages.popleft()
+        self._send_psn = self._unanswered_psn = self._sent_end_psn = message.end_psn
+        self._complete(message.work, message.context, VerbsStatus.SUCCESS, message.sges.length)
+        self._fail_at_head()
 
     def _complete(self, work: WorkRequest, context: int, status: VerbsStatus, byte_len: int = 0) -> None:
         self._reports.completions.append(

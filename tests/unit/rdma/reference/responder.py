@@ -169,6 +169,19 @@ class Responder:
         self._receives.append((wr_id, sges))
         return True
 
+    def first_receive(self) -> tuple[int, tuple[Sge, ...]] | None:
+        """Return the oldest receive, which stays where it is; None if there is none."""
+        return self._receives[0] if self._receives else None
+
+    def drop_receive(self) -> None:
+        """Take the oldest receive away."""
+        self._receives.popleft()
+
+    def lose_receive(self, status: VerbsStatus) -> None:
+        """Complete the oldest receive, which did not end well, and leave the queue pair in ERR."""
+        self._complete_receive(self._receives.popleft()[0], status)
+        self._enter_error()
+
     def flush(self) -> None:
         """Complete every receive, also the one in use, with WR_FLUSH_ERR; answers due are still sent."""
         incoming, self._incoming = self._incoming, None

@@ -9,26 +9,32 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Unpack
 
 from nicemu.abi import Sge, WorkRequest
 from nicemu.errors import UsageError
 from nicemu.rdma.queue_pair import (
     Arrival,
     Completion,
+    Datagram,
     QpAttributes,
+    QpOptions,
     QpState,
+    QpType,
     RemoteQp,
     check_remote,
 )
 from nicemu.wire import (
     PSN_BITS,
+    RC_OPCODE_LIMIT,
     MalformedError,
     RcOpcode,
     RoceFramer,
     decode_roce_frame,
     parse_ipv4,
 )
+from tests.unit.rdma.reference.datagrams import Datagrams
 from tests.unit.rdma.reference.queue_pair import RECEIVING, QueuePair, RdmaMemory, Reports
 from tests.unit.rdma.reference.requester import Requester
 from tests.unit.rdma.reference.responder import Responder
@@ -55,6 +61,7 @@ class _Connection:
     qp: QueuePair
     requester: Requester
     responder: Responder
+    datagrams: Datagrams | None = None
 
 
 class RoceEngine:
@@ -77,6 +84,8 @@ class RoceEngine:
         self._connections: dict[int, _Connection] = {}
         self._peers: dict[int, bytes] = {}
         self._active: dict[int, None] = {}
+        self._framers: dict[int, RoceFramer] = {}
+        self._free_handles: list[int] = []
         self._now_ns = 0
 
     @property
@@ -84,37 +93,14 @@ class RoceEngine:
         """What was not accepted from the wire, by name."""
         return self._reports.drops
 
-    def create_qp(
-        self,
-        qp_num: int,
-        pd: int,
-        *,
-        path_mtu: int = 1024,
-        send_queue_depth: int = 128,
-        receive_queue_depth: int = 128,
-        retry_count: int = 7,
-        rnr_retry: int = 7,
-        timeout_ns: int = 67_108_864,
-        min_rnr_timer_ns: int = 640_000,
-        implicit_receives: bool = False,
-    ) -> None:
+    def create_qp(self, qp_num: int, pd: int, **options: Unpack[QpOptions]) -> None:
         """Create a queue pair in RESET, with a random first PSN; the attributes are those of QpAttributes.
 
         Raises: UsageError if the number is taken or no 24-bit number, or an attribute is out of range.
         """
         if not 0 <= qp_num < 1 << 24 or qp_num in self._connections:
             raise UsageError(f"queue pair number {qp_num:#x} is taken or has more than 24 bits")
-        attributes = QpAttributes(
-            pd,
-            path_mtu,
-            send_queue_depth,
-            receive_queue_depth,
-            retry_count,
-            rnr_retry,
-            timeout_ns,
-            min_rnr_timer_ns,
-            implicit_receives,
-        )
+        attributes = QpAttributes(pd, **options)
         qp = QueuePair(qp_num, attributes)
 
         def enter_error() -> None:
@@ -123,7 +109,10 @@ class RoceEngine:
         requester = Requester(qp, self._memory, self._reports, enter_error)
         responder = Responder(qp, self._memory, self._reports, enter_error)
         requester.reset(self._rng.getrandbits(PSN_BITS))
-        self._connections[qp_num] = _Connection(qp, requester, responder)
+        datagrams = None
+        if attributes.qp_type is QpType.UD:
+            datagrams = Datagrams(qp, requester, responder, self._memory, self._reports, self._framer_of)
+        self._connections[qp_num] = _Connection(qp, requester, responder, datagrams)
 
     def modify(
         self, qp_num: int, state: QpState, *, remote: RemoteQp | None = None, sq_psn: int | None = None
@@ -137,13 +126,17 @@ class RoceEngine:
         connection = self._find(qp_num)
         qp, before = connection.qp, connection.qp.state
         framer = None
-        if state is QpState.RTR:
+        if connection.datagrams is not None:
+            if remote is not None:
+                raise UsageError(f"queue pair {qp_num} sends datagrams and has no peer; pass no remote")
+        elif state is QpState.RTR:
             if remote is None:
                 raise UsageError(
                     f"queue pair {qp_num} cannot go to RTR without its peer; pass remote=RemoteQp(...)"
                 )
             check_remote(remote)
-            framer = RoceFramer(self._mac, remote.mac, self._address, parse_ipv4(remote.ip))
+            traffic_class = qp.attributes.traffic_class
+            framer = self._new_framer(remote.mac, remote.ip, traffic_class)
         elif remote is not None:
             raise UsageError(f"the peer of queue pair {qp_num} is set on the way to RTR, not to {state.name}")
         starts = state is QpState.RTS and before is QpState.RTR
@@ -164,6 +157,8 @@ class RoceEngine:
             qp.connect(remote, framer)
             self._peers[qp_num] = parse_ipv4(remote.ip)
             connection.responder.reset(remote.psn)
+        elif state is QpState.RTR:
+            connection.responder.reset(0)
         elif state is QpState.RTS:
             if sq_psn is not None:
                 connection.requester.reset(sq_psn)
@@ -187,13 +182,41 @@ class RoceEngine:
         """Return what a peer has to know to connect to this queue pair."""
         return RemoteQp(self._mac, self._ip, qp_num, self._find(qp_num).requester.psn)
 
-    def post_send(self, qp_num: int, work: WorkRequest, context: int, now_ns: int) -> bool:
+    def _new_framer(self, mac: bytes, ip: str, traffic_class: int) -> RoceFramer:
+        return RoceFramer(self._mac, mac, self._address, parse_ipv4(ip), type_of_service=traffic_class)
+
+    def create_address_handle(self, mac: bytes, ip: str, *, traffic_class: int = 0) -> int:
+        """Return the number of a path that datagrams may take."""
+        number = self._free_handles.pop() if self._free_handles else len(self._framers)
+        self._framers[number] = self._new_framer(mac, ip, traffic_class)
+        return number
+
+    def destroy_address_handle(self, handle: int) -> None:
+        """Give a path back.
+
+        Raises: UsageError if there is no such handle.
+        """
+        if self._framers.pop(handle, None) is None:
+            raise UsageError(f"there is no address handle {handle}; create it first")
+        self._free_handles.append(handle)
+
+    def _framer_of(self, handle: int) -> RoceFramer | None:
+        return self._framers.get(handle)
+
+    def post_send(
+        self, qp_num: int, work: WorkRequest, context: int, now_ns: int, *, to: Datagram | None = None
+    ) -> bool:
         """Post work; False if the send queue is full. In an error state it completes with WR_FLUSH_ERR.
 
         Raises: UsageError if there is no such queue pair, or it is not ready to send.
         """
+        connection = self._find(qp_num)
+        if to is not None:
+            if to.handle not in self._framers:
+                raise UsageError(f"there is no address handle {to.handle}; create it first")
+            work = replace(work, remote_address=to.handle, rkey=to.q_key, compare_add=to.qp_num)
         self._now_ns = now_ns
-        posted = self._find(qp_num).requester.post(work, context)
+        posted = connection.requester.post(work, context, connection.datagrams)
         self._active[qp_num] = None
         return posted
 
@@ -226,10 +249,15 @@ class RoceEngine:
             return
         if connection.qp.state not in RECEIVING:
             drops["rocev2.qp_state"] += 1
-        elif packet.ip.source != self._peers[qp_num]:
-            drops["rocev2.source"] += 1
         elif packet.bth.partition_key & 0x7FFF != 0x7FFF:
             drops["rocev2.partition_key"] += 1
+        elif connection.datagrams is not None or packet.bth.opcode >= RC_OPCODE_LIMIT:
+            if connection.datagrams is None or packet.deth is None:
+                drops["rocev2.transport"] += 1
+            else:
+                connection.datagrams.on_datagram(packet)
+        elif packet.ip.source != self._peers[qp_num]:
+            drops["rocev2.source"] += 1
         elif packet.bth.opcode not in _RESPONSES:
             connection.responder.on_request(packet)
             self._active[qp_num] = None
@@ -283,7 +311,11 @@ class RoceEngine:
     def _take_burst(self, connection: _Connection, burst: int, frames: list[bytes]) -> bool:
         """Append up to `burst` frames; True if there may be more."""
         for _ in range(burst):
-            frame = connection.responder.next_frame() or connection.requester.next_frame(self._now_ns)
+            frame = connection.responder.next_frame()
+            if frame is None and connection.datagrams is not None:
+                frame = connection.datagrams.next_frame()
+            elif frame is None:
+                frame = connection.requester.next_frame(self._now_ns)
             if frame is None:
                 return False
             frames.append(frame)

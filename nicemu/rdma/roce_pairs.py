@@ -1,0 +1,246 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue pairs of an engine, and the address handles that datagrams are sent to.
+
+Source: InfiniBand Architecture Specification Volume 1, "Create Queue Pair", "Modify Queue Pair", "Create
+Address Handle"; ibv_modify_qp(3), ibv_create_ah(3).
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from functools import cache
+from typing import Any, Unpack
+
+import numpy as np
+
+from nicemu.abi import registers
+from nicemu.errors import UsageError
+from nicemu.hot import interpreted
+from nicemu.wire import PSN_BITS, PSN_MASK, TEMPLATE_BYTES, make_template, parse_ipv4, rnr_timer_code
+
+from .queue_pair import (
+    QpAttributes,
+    QpOptions,
+    QpState,
+    QpType,
+    RemoteQp,
+    check_mac,
+    check_remote,
+    check_traffic_class,
+    check_transition,
+)
+from .responder_lists import drop_receives, reset_responder
+from .roce_error import enter_error
+from .roce_lists import activate, deactivate
+from .roce_reports import RoceReports
+from .roce_state import (
+    HANDLE_BYTES,
+    MAX_WAITING_ANSWERS,
+    NONE,
+    QUEUE_PAIR,
+    grown,
+    name_queue_pair,
+    new_roce_state,
+)
+from .send_queue import reset_requester
+from .state import RdmaState
+
+_STATES, _CODES = list(QpState), {state: code for code, state in enumerate(QpState)}
+_LINKS = ("send_head", "send_tail", "receive_head", "receive_tail", "answer_head", "answer_tail")
+as_interpreted = cache(interpreted)
+_reset_requester, _reset_responder = as_interpreted(reset_requester), as_interpreted(reset_responder)
+_drop_receives, _enter_error = as_interpreted(drop_receives), as_interpreted(enter_error)
+_activate, _deactivate = as_interpreted(activate), as_interpreted(deactivate)
+
+
+class RocePairs(RoceReports):
+    """The queue pairs of a NIC with address `mac` and `ip`, over the memory that `rdma` registers."""
+
+    def __init__(self, rdma: RdmaState, mac: bytes, ip: str, rng: random.Random, drops: Counter[str]) -> None:
+        self._mac = mac
+        self._ip = ip
+        self._address = parse_ipv4(ip)
+        self._rng = rng
+        table = int(rdma.public[0]) + registers.REGION_TABLE
+        super().__init__(new_roce_state(table, rdma.backings, int.from_bytes(self._address, "big")), drops)
+        self._templates: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
+        self._handles: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
+        self._free_handles: list[int] = []
+        self._indices: dict[int, int] = {}
+        self._attributes: dict[int, QpAttributes] = {}
+        self._free: list[int] = []
+        self._created = self._sends = self._receives = 0
+
+    def create_qp(self, qp_num: int, pd: int, **options: Unpack[QpOptions]) -> None:
+        """Create a queue pair in RESET, with a random first PSN; the attributes are those of QpAttributes.
+
+        Raises: UsageError if the number is taken or no 24-bit number, or an attribute is out of range.
+        """
+        if not 0 <= qp_num < 1 << 24 or qp_num in self._indices:
+            raise UsageError(f"queue pair number {qp_num:#x} is taken or has more than 24 bits")
+        attributes = QpAttributes(pd, **options)
+        is_new = not self._free
+        index = len(self._indices) if is_new else self._free.pop()
+        self._indices[qp_num], self._attributes[qp_num] = index, attributes
+        self._make_room(qp_num, index)
+        pair = self._state.queue_pairs[index]
+        timer_place = NONE if is_new else int(pair.timer_place)
+        self._state.queue_pairs[index] = np.zeros((), QUEUE_PAIR)
+        self._created += 1
+        pair.number, pair.pd = qp_num, pd
+        pair.path_mtu, pair.timeout_ns = attributes.path_mtu, attributes.timeout_ns
+        pair.sequence, pair.timer_place = self._created, timer_place  # an old entry of the heap may be left
+        pair.send_depth, pair.receive_depth = attributes.send_queue_depth, attributes.receive_queue_depth
+        pair.retry_count, pair.rnr_retry = attributes.retry_count, attributes.rnr_retry
+        pair.rnr_timer = rnr_timer_code(attributes.min_rnr_timer_ns)
+        pair.implicit_receives = attributes.implicit_receives
+        pair.datagrams, pair.q_key = attributes.qp_type is QpType.UD, attributes.q_key
+        for link in _LINKS:
+            pair[link] = NONE
+        _reset_requester(self._state, pair, self._rng.getrandbits(PSN_BITS))
+        _reset_responder(self._state, pair, 0)
+
+    def _make_room(self, qp_num: int, index: int) -> None:
+        """Have room for one more queue pair and all that it may hold, and let its number name it."""
+        attributes = self._attributes[qp_num]
+        self._sends += attributes.send_queue_depth
+        self._receives += attributes.receive_queue_depth
+        count = max(len(self._indices), index + 1)
+        state = grown(self._state, count, self._sends, self._receives, count * MAX_WAITING_ANSWERS)
+        pairs = len(state.queue_pairs)
+        if len(self._templates) < pairs * TEMPLATE_BYTES:
+            templates = np.zeros(pairs * TEMPLATE_BYTES, np.uint8)
+            templates[: len(self._templates)] = self._templates
+            self._templates = templates
+            state.engine["templates"] = templates.ctypes.data
+        self._hold(name_queue_pair(state, qp_num, index))
+
+    def modify(
+        self, qp_num: int, state: QpState, *, remote: RemoteQp | None = None, sq_psn: int | None = None
+    ) -> None:
+        """Move a queue pair to `state`; RTS from RTR may set the first PSN, `sq_psn`.
+
+        RTR needs `remote`; a queue pair of type UD has none.
+
+        Going to ERR flushes both queues; going to RESET forgets them and draws a new first PSN.
+        Raises: UsageError if the transition is not allowed or a value is missing or wrong; nothing is
+        changed.
+        """
+        index = self._find(qp_num)
+        pair = self._state.queue_pairs[index]
+        attributes = self._attributes[qp_num]
+        before = _STATES[pair.state]
+        address = template = b""
+        if attributes.qp_type is QpType.UD:
+            if remote is not None:
+                raise UsageError(f"queue pair {qp_num} sends datagrams and has no peer; pass no remote")
+        elif state is QpState.RTR:
+            if remote is None:
+                raise UsageError(
+                    f"queue pair {qp_num} cannot go to RTR without its peer; pass remote=RemoteQp(...)"
+                )
+            check_remote(remote)
+            address = parse_ipv4(remote.ip)
+            traffic_class = attributes.traffic_class
+            template = make_template(self._mac, remote.mac, self._address, address, traffic_class)
+        elif remote is not None:
+            raise UsageError(f"the peer of queue pair {qp_num} is set on the way to RTR, not to {state.name}")
+        starts = state is QpState.RTS and before is QpState.RTR
+        if sq_psn is not None and (not starts or not 0 <= sq_psn < 1 << PSN_BITS):
+            raise UsageError(f"sq_psn {sq_psn:#x} is a 24-bit number, set on the way from RTR to RTS")
+        check_transition(qp_num, before, state)
+        pair.state = _CODES[state]
+        if state is QpState.ERR:
+            self._keep_reports()
+            _enter_error(self._state, index)
+        elif state is QpState.RESET:
+            self._forget(index)
+            _reset_requester(self._state, pair, self._rng.getrandbits(PSN_BITS))
+        elif remote is not None:
+            pair.remote_number, pair.peer_address = remote.qp_num, int.from_bytes(address, "big")
+            place = index * TEMPLATE_BYTES
+            self._templates[place : place + TEMPLATE_BYTES] = np.frombuffer(template, np.uint8)
+            _reset_responder(self._state, pair, remote.psn)
+        elif state is QpState.RTR:
+            _reset_responder(self._state, pair, 0)
+        elif state is QpState.RTS:
+            if sq_psn is not None:
+                _reset_requester(self._state, pair, sq_psn)
+            _activate(self._state, index)
+
+    def _forget(self, index: int) -> None:
+        """Drop all that a queue pair holds, without completions."""
+        pair = self._state.queue_pairs[index]
+        _reset_requester(self._state, pair, 0)
+        _reset_responder(self._state, pair, 0)
+        _drop_receives(self._state, pair)
+        _deactivate(self._state, index)
+
+    def destroy_qp(self, qp_num: int) -> None:
+        """Remove a queue pair; its work goes without completions, as ibv_destroy_qp(3) says.
+
+        Raises: UsageError if there is none of this number.
+        """
+        index = self._find(qp_num)
+        self._forget(index)
+        attributes = self._attributes.pop(qp_num)
+        self._sends -= attributes.send_queue_depth
+        self._receives -= attributes.receive_queue_depth
+        self._hold(name_queue_pair(self._state, qp_num, NONE))
+        del self._indices[qp_num]
+        self._free.append(index)
+
+    def state(self, qp_num: int) -> QpState:
+        """Return the state of a queue pair."""
+        code = int(self._state.queue_pairs[self._find(qp_num)].state)
+        return _STATES[code]
+
+    def local(self, qp_num: int) -> RemoteQp:
+        """Return what a peer has to know to connect to this queue pair."""
+        psn = int(self._state.queue_pairs[self._find(qp_num)].next_psn) & PSN_MASK
+        return RemoteQp(self._mac, self._ip, qp_num, psn)
+
+    # Address handles
+
+    def create_address_handle(self, mac: bytes, ip: str, *, traffic_class: int = 0) -> int:
+        """Return the number of a path that datagrams may take.
+
+        Raises: UsageError if an address or the traffic class (four times a DSCP) is none.
+        """
+        check_mac(mac)
+        check_traffic_class(traffic_class)
+        template = make_template(self._mac, mac, self._address, parse_ipv4(ip), traffic_class)
+        count = len(self._handles) // HANDLE_BYTES
+        if not self._free_handles:
+            handles = np.zeros(max(16, 2 * count) * HANDLE_BYTES, np.uint8)
+            handles[: len(self._handles)] = self._handles
+            self._handles = handles
+            self._free_handles = list(range(len(handles) // HANDLE_BYTES - 1, count - 1, -1))
+            self._state.engine["handles"] = handles.ctypes.data
+            self._state.engine["handle_count"] = len(handles) // HANDLE_BYTES
+        number = self._free_handles.pop()
+        place = number * HANDLE_BYTES
+        self._handles[place : place + TEMPLATE_BYTES] = np.frombuffer(template, np.uint8)
+        self._handles[place + TEMPLATE_BYTES] = 1
+        return number
+
+    def destroy_address_handle(self, handle: int) -> None:
+        """Give a path back. What is still queued for it, and has not left, ends with LOC_QP_OP_ERR.
+
+        Raises: UsageError if there is no such handle.
+        """
+        self._check_handle(handle)
+        self._handles[handle * HANDLE_BYTES + TEMPLATE_BYTES] = 0
+        self._free_handles.append(handle)
+
+    def _check_handle(self, handle: int) -> None:
+        place = handle * HANDLE_BYTES + TEMPLATE_BYTES
+        if not 0 <= place < len(self._handles) or not self._handles[place]:
+            raise UsageError(f"there is no address handle {handle}; create it first")
+
+    def _find(self, qp_num: int) -> int:
+        index = self._indices.get(qp_num)
+        if index is None:
+            raise UsageError(f"there is no queue pair {qp_num:#x}; create it first")
+        return index
