@@ -7,7 +7,8 @@ every byte is copied into a frame and out of it. Large writes alternate with zli
 Prints `name value unit` lines. Goals: writes of 1 MiB at path MTU 4096 at zlib's rate; 1 M writes of 64 bytes
 a second over one queue pair and over 64; what a write costs flat within 1.5x from 1 to 10,000 queue pairs. At
 1 % loss the goodput of go-back-N is stated: by the clock, and in turns of the wire, each of which carries a
-batch of frames and then lets TURN_NS of virtual time pass.
+batch of frames and then lets TURN_NS of virtual time pass; and, over a simulated link of a rate and a delay,
+in virtual time, that of go-back-N and of selective retransmission, with the longest stall of either.
 Run: python benchmarks/roce.py [--json]
 """
 
@@ -24,6 +25,7 @@ from typing import Any, Final
 import numpy as np
 
 from nicemu.abi import Access, Opcode, registers
+from nicemu.errors import VerbsStatus
 from nicemu.hot import Int, hot
 from nicemu.pcie import Backing
 from nicemu.programs import load_module
@@ -40,6 +42,7 @@ from nicemu.rdma import (
 )
 
 reports = load_module(Path(__file__).with_name("rig") / "report.py")
+links = load_module(Path(__file__).with_name("rig") / "simulated_link.py")
 
 MEMORY_BYTES: Final = 64 << 20
 IOVA: Final = 0x1_0000_0000
@@ -52,6 +55,10 @@ TIMEOUT_NS: Final = 1_000_000
 TURN_NS: Final = 10_000
 """Virtual time that a turn of the wire takes, where frames are lost."""
 PAIR_COUNTS: Final = (1, 100, 10_000)
+LINK_BYTES_PER_NS: Final = 12.5
+LINK_DELAY_NS: Final = 5000
+"""The simulated link: 100 Gb/s, and 5 us there."""
+LINK_WRITES: Final = 32
 
 
 @hot
@@ -141,9 +148,9 @@ class Node:
 
 
 class Wire:
-    """Two nodes with `count` connections."""
+    """Two nodes with `count` connections; `options` are further attributes of their queue pairs."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, **options: bool) -> None:
         self.near, self.far = Node(1), Node(2)
         self.count = count
         self.near.memory.view[:] = np.random.default_rng(1).bytes(MEMORY_BYTES)
@@ -152,7 +159,7 @@ class Wire:
         engines = self.near.engine, self.far.engine
         for number in range(1, count + 1):
             for engine in engines:
-                engine.create_qp(number, 1, path_mtu=4096, timeout_ns=TIMEOUT_NS)
+                engine.create_qp(number, 1, path_mtu=4096, timeout_ns=TIMEOUT_NS, **options)
                 engine.modify(number, QpState.INIT)
             ends = [engine.local(number) for engine in engines]
             for engine, other in zip(engines, reversed(ends), strict=True):
@@ -272,6 +279,48 @@ def with_loss(report: Any) -> None:  # noqa: ANN401 - loaded by path
     report.add("loss_1_percent.turns_of_the_wire", virtual, "ratio")
 
 
+def over_a_link(loss: float, selective: bool, seed: int) -> tuple[float, int]:
+    """Return the goodput of writes of 1 MiB over the simulated link, and the longest stall.
+
+    Goodput is a share of the link's rate. A stall is a time in which the requester neither sends nor hears of
+    progress: it waits for its timer.
+    """
+    wire = Wire(1, selective_retransmission=True) if selective else Wire(1)
+    near = wire.near.engine
+    pair = near._state.queue_pairs[0]
+    seen, since, longest = (0, 0), 0, 0
+
+    def moved(now_ns: int) -> None:
+        nonlocal seen, since, longest
+        now = int(pair.unanswered_psn), link.sent
+        if now != seen:
+            longest = max(longest, now_ns - since)
+            seen, since = now, now_ns
+
+    rate = {"bytes_per_ns": LINK_BYTES_PER_NS, "delay_ns": LINK_DELAY_NS}
+    link = links.SimulatedLink(near, wire.far.engine, **rate, loss=loss, seed=seed, moved=moved)
+    for _ in range(LINK_WRITES):
+        near.post_many(wire.writes(WRITE_BYTES, 1), link.now_ns)
+    link.run()
+    done = near.take_completions()
+    if [one.status for one in done] != [VerbsStatus.SUCCESS] * LINK_WRITES:
+        raise SystemExit(f"{len(done)} of {LINK_WRITES} writes ended, not all of them well")
+    wire.check(WRITE_BYTES)
+    return LINK_WRITES * WRITE_BYTES / since / LINK_BYTES_PER_NS, longest
+
+
+def over_links_with_loss(report: Any) -> None:  # noqa: ANN401 - loaded by path
+    """Measure go-back-N and selective retransmission over the simulated link, the same in each run."""
+    for selective, name in ((False, "go_back_n"), (True, "selective")):
+        report.add(f"link.{name}.no_loss.goodput", over_a_link(0.0, selective, 1)[0], "of the link's rate")
+        goodputs, stalls = zip(*[over_a_link(0.01, selective, seed) for seed in range(5)], strict=True)
+        report.add_rounds(f"link.{name}.loss_1_percent.goodput", list(goodputs), "of the link's rate")
+        longest = max(stalls) / TIMEOUT_NS
+        report.add_goal(
+            f"link.{name}.loss_1_percent.longest_stall", longest, "retry timers", 1.0, at_most=True
+        )
+
+
 def main() -> None:
     """Measure and print."""
     report = reports.Report("roce")
@@ -280,6 +329,7 @@ def main() -> None:
         small_writes(report, pairs)
     many_pairs(report)
     with_loss(report)
+    over_links_with_loss(report)
     report.add("busy_cores", 1, "count")
     report.write()
 

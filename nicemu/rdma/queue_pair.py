@@ -138,6 +138,7 @@ class QpOptions(TypedDict, total=False):
     qp_type: QpType
     q_key: int
     traffic_class: int
+    selective_retransmission: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +150,8 @@ class QpAttributes:
     `min_rnr_timer_ns` is how long a peer is asked to wait for a receive. With `implicit_receives`,
     WRITE_WITH_IMM consumes no receive. `q_key` is what datagrams to a queue pair of type UD must carry.
     `traffic_class` is the type of service that IP headers of a connection carry, four times a DSCP.
+    With `selective_retransmission`, which both ends must have, a lost packet alone is sent again; without it,
+    all behind it too.
     """
 
     pd: int
@@ -163,6 +166,7 @@ class QpAttributes:
     qp_type: QpType = QpType.RC
     q_key: int = 0
     traffic_class: int = 0
+    selective_retransmission: bool = False
 
     def __post_init__(self) -> None:
         if self.path_mtu not in PATH_MTUS:

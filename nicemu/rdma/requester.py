@@ -152,23 +152,35 @@ def _segment_frame(state: RoceState, pair: Records, template: Int, message: Reco
 
 
 @hot
+def make_frame(state: RoceState, pair: Records, template: Int, message: Records, target: Int) -> Int:
+    """Make the packet of a message at `send_psn`, which moves on; return the frame's length, or 0 if its
+    memory is ours no more.
+    """
+    if message.kind >= KIND_READ:
+        return _request_frame(state, pair, template, message, target)
+    return _segment_frame(state, pair, template, message, target)
+
+
+@hot
+def start_timer(state: RoceState, index: Int, pair: Records) -> None:
+    """Wait for an answer, if none is waited for yet."""
+    if pair.deadline_ns == NONE and pair.timeout_ns != 0:
+        pair.deadline_ns = state.engine[0].now_ns + pair.timeout_ns
+        expect(state, index, np.int64(pair.deadline_ns))
+
+
+@hot
 def make_request(state: RoceState, index: Int, target: Int) -> Int:
     """Make the frame that `may_send` allows; return its length, or 0 if its memory is not ours any more.
 
     Then the message has an error, with which it ends when it is the first one.
     """
-    pair, engine = state.queue_pairs[index], state.engine[0]
+    pair = state.queue_pairs[index]
     message = state.sends[pair.cursor]
-    template = engine.templates + index * TEMPLATE_BYTES
-    if message.kind >= KIND_READ:
-        length = _request_frame(state, pair, template, message, target)
-    else:
-        length = _segment_frame(state, pair, template, message, target)
-        if length == 0:
-            return 0
-    if pair.deadline_ns == NONE and pair.timeout_ns != 0:
-        pair.deadline_ns = engine.now_ns + pair.timeout_ns
-        expect(state, index, np.int64(pair.deadline_ns))
+    length = make_frame(state, pair, state.engine[0].templates + index * TEMPLATE_BYTES, message, target)
+    if length == 0:
+        return 0
+    start_timer(state, index, pair)
     pair.sent_end_psn = max(pair.sent_end_psn, pair.send_psn)
     if pair.send_psn == message.end_psn:
         pair.cursor = message.next

@@ -14,6 +14,7 @@ from nicemu.errors import VerbsStatus
 from nicemu.hot import Flag, Int, Records, cold, hot
 from nicemu.pcie import store_u64
 from nicemu.wire import (
+    AETH_BYTES,
     EXTENSION_PLACE,
     PSN_MASK,
     PSN_PLACE,
@@ -28,9 +29,11 @@ from nicemu.wire import (
     payload_bytes,
 )
 
+from .responder_answers import SACK_BYTES
 from .roce_error import enter_error, enter_send_error
 from .roce_lists import drop, expect, scatter
 from .roce_state import DROP, NONE, RoceState
+from .selective import forget_sacks, shift_sacks, take_sack
 from .send_queue import ATOMIC_BYTES, KIND_ATOMIC, KIND_READ, end_first, rewind, unwrap_psn
 
 INFINITE_RNR_RETRY = 7
@@ -92,6 +95,7 @@ def fail_at_head(state: RoceState, index: Int) -> None:
 def _go_back(pair: Records) -> None:
     pair.deadline_ns = NONE
     pair.send_psn = pair.unanswered_psn
+    forget_sacks(pair)
     rewind(pair)
 
 
@@ -136,6 +140,8 @@ def on_deadline(state: RoceState, index: Int) -> None:
 @hot
 def _advance(state: RoceState, index: Int, pair: Records, psn: Int) -> None:
     """All before `psn` is answered; it lies in the first message or at its end."""
+    if pair.sacked != 0:
+        shift_sacks(pair, psn)
     pair.unanswered_psn = psn
     pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
     pair.gap_psn = pair.wait_until_ns = pair.deadline_ns = NONE
@@ -164,7 +170,8 @@ def _answered_before(state: RoceState, index: Int, pair: Records, psn: Int) -> F
 
 
 @hot
-def _on_acknowledge(state: RoceState, index: Int, pair: Records, psn: Int, syndrome: Int) -> None:
+def _on_acknowledge(state: RoceState, index: Int, pair: Records, psn: Int, frame: Int) -> None:
+    syndrome = load_u8(frame + EXTENSION_PLACE)
     kind, value = syndrome >> 5 & 3, syndrome & 0x1F
     if kind == _ACK:
         _answered_before(state, index, pair, psn + 1)
@@ -183,8 +190,12 @@ def _on_acknowledge(state: RoceState, index: Int, pair: Records, psn: Int, syndr
             _wait_for_receiver(state, index, _WAITS_NS[value])
     elif fatal:
         fail(state, index, _NAK_STATUS[value])
+    elif pair.selective != 0 and payload_bytes(frame, _ACKNOWLEDGE) == SACK_BYTES:
+        take_sack(pair, load_be64(frame + EXTENSION_PLACE + AETH_BYTES))
+        fail_at_head(state, index)
     elif pair.gap_psn != psn:
         retry(state, index, psn)
+        fail_at_head(state, index)
 
 
 @hot
@@ -236,4 +247,4 @@ def on_response(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
     elif opcode != _ACKNOWLEDGE:
         _on_data(state, index, pair, psn, frame, opcode)
     else:
-        _on_acknowledge(state, index, pair, psn, load_u8(frame + EXTENSION_PLACE))
+        _on_acknowledge(state, index, pair, psn, frame)

@@ -20,6 +20,7 @@ from nicemu.wire import (
     RcOpcode,
     SyndromeKind,
     begin_frame,
+    crc32,
     crc32_copy,
     end_frame,
     headers_crc,
@@ -30,8 +31,20 @@ from nicemu.wire import (
 from .responder_lists import NO_CREDITS, add_answer, clear_answers, remove_answer
 from .roce_error import enter_error
 from .roce_lists import ahead, arrive, drop, memory_at
-from .roce_state import ANSWER_ACK, ANSWER_ATOMIC, ANSWER_READ, DROP, ERR, NONE, READ, RoceState
+from .roce_state import (
+    ANSWER_ACK,
+    ANSWER_ATOMIC,
+    ANSWER_READ,
+    ANSWER_SELECTIVE,
+    DROP,
+    ERR,
+    NONE,
+    READ,
+    RoceState,
+)
 
+SACK_BYTES = 8
+"""What a selective acknowledgement carries behind its AETH."""
 _ACKNOWLEDGE, _ATOMIC_ANSWER = int(RcOpcode.ACKNOWLEDGE), int(RcOpcode.ATOMIC_ACKNOWLEDGE)
 _REMOTE_READ = int(Access.REMOTE_READ)
 _ACCESS_NAK = int(SyndromeKind.NAK) << 5 | int(NakCode.REMOTE_ACCESS_ERROR)
@@ -50,8 +63,19 @@ _RESPONSES = np.array(
 
 @hot
 def _answer_frame(pair: Records, template: Int, answer: Records, target: Int) -> Int:
-    """Make an ACK, a NAK or an atomic's result; return the frame's length."""
+    """Make an ACK, a NAK or an atomic's result; return the frame's length.
+
+    A selective acknowledgement is a NAK with the bits of what is here behind it.
+    """
     atomic = answer.kind == ANSWER_ATOMIC
+    if answer.kind == ANSWER_SELECTIVE:
+        end = begin_frame(
+            target, template, _ACKNOWLEDGE, pair.remote_number, answer.psn & PSN_MASK, SACK_BYTES
+        )
+        store_be32(target + EXTENSION_PLACE, answer.syndrome << 24 | answer.msn)
+        store_be64(end, answer.original)
+        crc = crc32(headers_crc(target, _ACKNOWLEDGE), end, SACK_BYTES)
+        return end_frame(target, end + SACK_BYTES, crc, SACK_BYTES)
     opcode = _ATOMIC_ANSWER if atomic else _ACKNOWLEDGE
     end = begin_frame(target, template, opcode, pair.remote_number, answer.psn & PSN_MASK, 0)
     store_be32(target + EXTENSION_PLACE, answer.syndrome << 24 | answer.msn)

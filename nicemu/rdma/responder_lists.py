@@ -10,16 +10,27 @@ import numpy as np
 
 from nicemu.abi import Access, Opcode
 from nicemu.errors import VerbsStatus
-from nicemu.hot import Flag, Int, Records, hot
-from nicemu.wire import PSN_MASK
+from nicemu.hot import Flag, Int, Records, cold, hot
+from nicemu.wire import PSN_MASK, NakCode, SyndromeKind
 
+from .held_frames import forget_held, held_bits
 from .roce_lists import end, memory_at
-from .roce_state import ANSWER_ACK, ANSWER_READ, ERR, MAX_RD_ATOMIC, NONE, RESET, RoceState
+from .roce_state import (
+    ANSWER_ACK,
+    ANSWER_READ,
+    ANSWER_SELECTIVE,
+    ERR,
+    MAX_RD_ATOMIC,
+    NONE,
+    RESET,
+    RoceState,
+)
 from .send_queue import NOT_READY, POSTED, QUEUE_FULL
 
 NO_CREDITS = 0x1F
 """Syndrome of an ACK that takes no part in end-to-end flow control."""
 INCOMING_SEND, INCOMING_WRITE = 1, 2
+_SEQUENCE_NAK = int(SyndromeKind.NAK) << 5 | int(NakCode.PSN_SEQUENCE_ERROR)
 _FLUSHED, _RECV = int(VerbsStatus.WR_FLUSH_ERR), int(Opcode.RECV)
 _LOCAL_WRITE = int(Access.LOCAL_WRITE)
 _NOTHING = np.uint64(0)
@@ -115,6 +126,7 @@ def flush_responder(state: RoceState, pair: Records) -> None:
     if pair.incoming == INCOMING_SEND:
         end_receive(state, pair, np.int64(pair.incoming_receive), _FLUSHED)
     pair.incoming = NONE
+    forget_held(state, pair)
     while pair.receive_head != NONE:
         end_receive(state, pair, take_receive(state, pair), _FLUSHED)
 
@@ -132,6 +144,7 @@ def reset_responder(state: RoceState, pair: Records, psn: Int) -> None:
     if pair.incoming == INCOMING_SEND:
         free_receive(state, np.int64(pair.incoming_receive))
     clear_answers(state, pair)
+    forget_held(state, pair)
     pair.expected_psn = psn
     pair.msn = pair.replay_count = pair.gap_answered = 0
     pair.incoming = NONE
@@ -197,6 +210,17 @@ def acknowledge(state: RoceState, pair: Records, psn: Int) -> None:
             last.psn, last.msn = psn, pair.msn & PSN_MASK
             return
     state.answers[add_answer(state, pair, ANSWER_ACK, psn, NO_CREDITS)].coalesces = 1
+
+
+@cold
+def acknowledge_selectively(state: RoceState, pair: Records) -> None:
+    """Say what is expected, and what is kept behind it; such an answer at the end is brought up to date."""
+    slot = np.int64(pair.answer_tail)
+    if slot == NONE or state.answers[slot].kind != ANSWER_SELECTIVE:
+        slot = add_answer(state, pair, ANSWER_SELECTIVE, np.int64(pair.expected_psn), _SEQUENCE_NAK)
+    answer = state.answers[slot]
+    answer.psn, answer.msn = pair.expected_psn, pair.msn & PSN_MASK
+    answer.original = held_bits(state, pair)
 
 
 # Results of atomics

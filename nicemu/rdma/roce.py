@@ -34,11 +34,9 @@ from .queue_pair import (
 from .roce_lists import first_deadline
 from .roce_pairs import RocePairs, as_interpreted
 from .roce_reports import WORD
-from .roce_state import NONE, POSTED
+from .roce_state import LONGEST_FRAME_BYTES, NONE, POSTED
 from .state import RdmaState, new_state
 
-LONGEST_FRAME_BYTES = 4352
-"""Room that a frame of the largest path MTU needs."""
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 2048
 _MASK_32, _MASK_64 = (1 << 32) - 1, (1 << 64) - 1
 _ACTIVE, _TIMERS = WORD["active_head"], WORD["timer_count"]
@@ -214,8 +212,6 @@ class RoceEngine(RocePairs):
             return None
         deadline_ns = int(self._first_deadline(self._state))
         return None if deadline_ns == NONE else deadline_ns
-
-<<<<<<< HEAD
 
 
 def load_engine() -> None:

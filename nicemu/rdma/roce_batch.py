@@ -42,6 +42,7 @@ from .roce_lists import (
     has_room,
 )
 from .roce_state import DROP, NONE, RTR, SQE, RoceState
+from .selective import make_missing
 from .send_queue import NOT_READY, POSTED, post_work
 
 BURST_FRAMES = 16
@@ -116,6 +117,10 @@ def _next_frame(state: RoceState, index: Int, target: Int) -> Int:
     if length != 0:
         return length
     pair = state.queue_pairs[index]
+    if pair.sacked != 0:
+        length = make_missing(state, index, target)
+        if length != 0:
+            return length
     if may_send(state, pair):
         if pair.datagrams != 0:
             length = make_datagram(state, index, target)

@@ -15,7 +15,7 @@ from nicemu.pcie import copy_memory
 from nicemu.wire import TEMPLATE_BYTES, load_u8
 
 from .memory_region import check_region, raw_address
-from .roce_state import HANDLE_BYTES, NONE, NUMBERS_OF_PAGE, RoceState
+from .roce_state import ARRIVED_LIMIT, HANDLE_BYTES, NONE, NUMBERS_OF_PAGE, RoceState
 
 _ONE = np.uint64(1)
 
@@ -215,7 +215,7 @@ def arrive(
 def has_room(state: RoceState) -> Flag:
     """True if whatever one frame brings can be reported."""
     engine = state.engine[0]
-    return engine.ended_count <= engine.ended_limit and engine.arrived_count < len(state.arrived)
+    return engine.ended_count <= engine.ended_limit and engine.arrived_count <= ARRIVED_LIMIT
 
 
 # Memory

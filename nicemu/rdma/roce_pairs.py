@@ -36,9 +36,14 @@ from .roce_lists import activate, deactivate
 from .roce_reports import RoceReports
 from .roce_state import (
     HANDLE_BYTES,
+    HELD,
+    HELD_FRAMES,
+    LONGEST_FRAME_BYTES,
     MAX_WAITING_ANSWERS,
     NONE,
     QUEUE_PAIR,
+    SELECTIVE_PACKETS,
+    RoceState,
     grown,
     name_queue_pair,
     new_roce_state,
@@ -47,7 +52,15 @@ from .send_queue import reset_requester
 from .state import RdmaState
 
 _STATES, _CODES = list(QpState), {state: code for code, state in enumerate(QpState)}
-_LINKS = ("send_head", "send_tail", "receive_head", "receive_tail", "answer_head", "answer_tail")
+_LINKS = (
+    "held_head",
+    "send_head",
+    "send_tail",
+    "receive_head",
+    "receive_tail",
+    "answer_head",
+    "answer_tail",
+)
 as_interpreted = cache(interpreted)
 _reset_requester, _reset_responder = as_interpreted(reset_requester), as_interpreted(reset_responder)
 _drop_receives, _enter_error = as_interpreted(drop_receives), as_interpreted(enter_error)
@@ -66,6 +79,7 @@ class RocePairs(RoceReports):
         super().__init__(new_roce_state(table, rdma.backings, int.from_bytes(self._address, "big")), drops)
         self._templates: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._handles: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
+        self._held_memory: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._free_handles: list[int] = []
         self._indices: dict[int, int] = {}
         self._attributes: dict[int, QpAttributes] = {}
@@ -95,6 +109,7 @@ class RocePairs(RoceReports):
         pair.retry_count, pair.rnr_retry = attributes.retry_count, attributes.rnr_retry
         pair.rnr_timer = rnr_timer_code(attributes.min_rnr_timer_ns)
         pair.implicit_receives = attributes.implicit_receives
+        pair.selective = attributes.selective_retransmission
         pair.datagrams, pair.q_key = attributes.qp_type is QpType.UD, attributes.q_key
         for link in _LINKS:
             pair[link] = NONE
@@ -114,7 +129,21 @@ class RocePairs(RoceReports):
             templates[: len(self._templates)] = self._templates
             self._templates = templates
             state.engine["templates"] = templates.ctypes.data
-        self._hold(name_queue_pair(state, qp_num, index))
+        self._hold(name_queue_pair(self._with_held_frames(state), qp_num, index))
+
+    def _with_held_frames(self, state: RoceState) -> RoceState:
+        """Return the state with room for the frames that queue pairs keep behind a gap."""
+        pairs = sum(attributes.selective_retransmission for attributes in self._attributes.values())
+        count = min(HELD_FRAMES, SELECTIVE_PACKETS * pairs)
+        if len(state.held) >= count:
+            return state
+        held = np.zeros(max(count, min(HELD_FRAMES, 2 * len(state.held))), HELD).view(np.recarray)
+        held[: len(state.held)] = state.held
+        memory = np.zeros(len(held) * LONGEST_FRAME_BYTES, np.uint8)
+        memory[: len(self._held_memory)] = self._held_memory
+        self._held_memory = memory
+        state.engine["held_memory"] = memory.ctypes.data
+        return state._replace(held=held)
 
     def modify(
         self, qp_num: int, state: QpState, *, remote: RemoteQp | None = None, sq_psn: int | None = None

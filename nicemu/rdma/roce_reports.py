@@ -14,7 +14,7 @@ from nicemu.hot import Records
 from nicemu.wire import format_ipv4
 
 from .queue_pair import Arrival, ArrivalKind, Completion
-from .roce_state import DROPS, ENGINE, RoceState
+from .roce_state import ARRIVED_LIMIT, DROPS, ENGINE, RoceState
 
 WORD = {name: number for number, name in enumerate(ENGINE.names or ())}
 """Where the engine's words are, as an array of them."""
@@ -88,7 +88,7 @@ class RoceReports:
         if ended and (all_of_them or ended > self._words[_ENDED_LIMIT]):
             self._ended.append(self._state.ended[:ended].copy())
             self._words[_ENDED] = 0
-        if arrived and (all_of_them or arrived == len(self._state.arrived)):
+        if arrived and (all_of_them or arrived > ARRIVED_LIMIT):
             self._arrived.append(self._state.arrived[:arrived].copy())
             self._words[_ARRIVED] = 0
 

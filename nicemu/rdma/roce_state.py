@@ -24,6 +24,12 @@ MAX_RD_ATOMIC = 16
 MAX_WAITING_ANSWERS = 256
 """Answers of a queue pair that may wait to be sent before requests are dropped (they will be repeated)."""
 HANDLE_BYTES = 64
+SELECTIVE_PACKETS = 64
+"""Packets behind a missing one that a selective acknowledgement tells of, and that are kept at most."""
+HELD_FRAMES = 4096
+"""Frames that an engine keeps at most, for all its queue pairs."""
+LONGEST_FRAME_BYTES = 4352
+"""Room that a frame of the largest path MTU needs."""
 NUMBER_PAGES, NUMBERS_OF_PAGE = 1 << 12, 1 << 12
 """Queue pair numbers have 24 bits: a page is named by the high ones, a place on it by the low ones."""
 
@@ -42,6 +48,7 @@ QUEUE_PAIR = np.dtype(
         ("rnr_timer", "i4"),  # code of the wait that a peer is asked for
         ("implicit_receives", "i4"),
         ("datagrams", "i4"),  # the queue pair is of type UD
+        ("selective", "i4"),  # packets behind a lost one are kept, and it alone is sent again
         ("q_key", "u4"),
         # The connection
         ("state", "i4"),
@@ -66,6 +73,10 @@ QUEUE_PAIR = np.dtype(
         ("retries_left", "i4"),
         ("rnr_retries_left", "i4"),
         ("timer_place", "i4"),  # in the heap of deadlines, or NONE
+        ("sacked", "u8"),  # bit n: packet n + 1 behind the oldest one without an answer has arrived
+        ("sack_end_psn", "i8"),  # behind the last of them
+        ("resend_psn", "i8"),  # where to look for the next packet that is missing
+        ("pass_end_psn", "i8"),  # first packet never sent when the missing ones began to be sent again
         # Responder
         ("expected_psn", "i8"),
         ("msn", "i8"),
@@ -84,6 +95,7 @@ QUEUE_PAIR = np.dtype(
         ("answer_count", "i4"),
         ("reads_waiting", "i4"),
         ("replay_count", "i8"),
+        ("held_head", "i4"),
     ],
     align=True,
 )
@@ -146,7 +158,7 @@ ANSWER = np.dtype(
         ("address", "u8"),
         ("dma_length", "i8"),
         ("whole_length", "i8"),  # of a READ, also where only its end was asked for again
-        ("original", "u8"),  # what an atomic found
+        ("original", "u8"),  # what an atomic found; of a selective acknowledgement, the packets that are here
         ("rkey", "u4"),
         ("syndrome", "i4"),
         ("msn", "i8"),
@@ -157,7 +169,9 @@ ANSWER = np.dtype(
     ],
     align=True,
 )
-ANSWER_ACK, ANSWER_ATOMIC, ANSWER_READ = 0, 1, 2
+ANSWER_ACK, ANSWER_ATOMIC, ANSWER_READ, ANSWER_SELECTIVE = range(4)
+HELD = np.dtype([("psn", "i8"), ("next", "i4")], align=True)
+"""A frame that waits for those before it; its bytes lie in the engine's `held_memory`."""
 REPLAY = np.dtype([("psn", "i8"), ("original", "u8"), ("msn", "i8")])
 ENDED = np.dtype(
     [
@@ -213,6 +227,9 @@ ENGINE = np.dtype(
             "ended_count",
             "ended_limit",  # with more than so many ends nothing is begun that could bring others
             "arrived_count",
+            "held_memory",  # raw address of the frames that wait, LONGEST_FRAME_BYTES each
+            "held_free",
+            "held_touched",
         )
     ]
 )
@@ -244,6 +261,7 @@ DROPS = (
     "responder.bad_duplicate_read",
     "responder.key_taken_back",
     "responder.answers_full",
+    "responder.held_full",
 )
 """Names of what is not accepted from the wire; the first ones are those of frames that are none."""
 DROP = {name: number for number, name in enumerate(DROPS)}
@@ -263,6 +281,7 @@ class RoceState(NamedTuple):
     receives: Records
     answers: Records
     replays: Records
+    held: Records
     ended: Records
     arrived: Records
     drops: np.ndarray
@@ -275,6 +294,8 @@ class RoceState(NamedTuple):
 
 
 ARRIVED_COUNT = 4096
+ARRIVED_LIMIT = ARRIVED_COUNT - SELECTIVE_PACKETS - 1
+"""With more than so many arrivals no frame is taken: one can bring those that waited for it."""
 _SLACK = 4096
 _GROWN_WITH_PAIRS = ("queue_pairs", "replays", "timer_keys", "timer_pairs", "due")
 
@@ -284,7 +305,7 @@ def new_roce_state(regions: int, backings: np.ndarray, address: int) -> RoceStat
     engine = np.zeros(1, ENGINE).view(np.recarray)
     engine["address"], engine["regions"] = address, regions
     engine["scratch"] = engine.ctypes.data + ENGINE.fields["scratch_word"][1]  # type: ignore[index]
-    for name in ("active_head", "active_tail", "send_free", "receive_free", "answer_free"):
+    for name in ("active_head", "active_tail", "send_free", "receive_free", "answer_free", "held_free"):
         engine[name] = NONE
     return RoceState(
         engine,
@@ -293,6 +314,7 @@ def new_roce_state(regions: int, backings: np.ndarray, address: int) -> RoceStat
         _records(1, RECEIVE),
         _records(1, ANSWER),
         _records(MAX_RD_ATOMIC, REPLAY),
+        _records(1, HELD),
         _records(1, ENDED),
         _records(ARRIVED_COUNT, ARRIVED),
         np.zeros(len(DROPS), np.int64),

@@ -29,6 +29,7 @@ _FLUSHED = int(VerbsStatus.WR_FLUSH_ERR)
 _LOC_LENGTH, _LOC_OPCODE = int(VerbsStatus.LOC_LEN_ERR), int(VerbsStatus.LOC_QP_OP_ERR)
 _LOC_PROTECTION = int(VerbsStatus.LOC_PROT_ERR)
 _NO_RIGHT, _LOCAL_WRITE = 0, int(Access.LOCAL_WRITE)
+_NOTHING = np.uint64(0)
 
 
 def _kinds() -> np.ndarray:
@@ -110,6 +111,7 @@ def end_first(state: RoceState, pair: Records, status: Int, byte_len: Int) -> No
 def flush_requester(state: RoceState, pair: Records) -> None:
     """Complete everything that is queued with WR_FLUSH_ERR."""
     pair.deadline_ns = pair.wait_until_ns = NONE
+    pair.sacked = _NOTHING
     while pair.send_head != NONE:
         end_first(state, pair, _FLUSHED, 0)
     rewind(pair)
@@ -122,6 +124,7 @@ def reset_requester(state: RoceState, pair: Records, psn: Int) -> None:
         take_first(state, pair)
     pair.next_psn = pair.unanswered_psn = pair.send_psn = pair.sent_end_psn = psn
     pair.gap_psn = pair.deadline_ns = pair.wait_until_ns = NONE
+    pair.sacked = _NOTHING
     pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
     rewind(pair)
 

@@ -73,6 +73,7 @@ from .raw_udp import (
 )
 from .roce_frame import ROCE_OVERHEAD_BYTES, RoceFramer, RocePacket, decode_roce_frame, icrc
 from .rocev2 import (
+    AETH_BYTES,
     CNP_BYTES,
     CNP_OPCODE,
     DETH_BYTES,
@@ -100,7 +101,6 @@ from .ud_frame import (
     GSI_Q_KEY,
     GSI_QP,
     UD_SEND_ONLY,
-    Deth,
     UdFrame,
     encode_gsi_frame,
     is_for_gsi,
@@ -109,6 +109,7 @@ from .udp import UDP_HEADER_BYTES, Udp, UdpFrame, encode_udp_frame, udp_checksum
 
 __all__ = [
     "ACK_REQUEST",
+    "AETH_BYTES",
     "BATCH_FRAMES",
     "BROADCAST_MAC",
     "BTH_PLACE",
@@ -153,7 +154,6 @@ __all__ = [
     "Deth",
     "Drep",
     "Dreq",
-    "Deth",
     "Ethernet",
     "FrameBatch",
     "IpCmHeader",

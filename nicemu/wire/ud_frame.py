@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Unreliable datagrams on RoCEv2: the DETH, and whole frames with one, as management datagrams travel.
+"""Unreliable datagrams on RoCEv2: whole frames with a DETH, as management datagrams travel.
 
 Source: InfiniBand Architecture Specification Volume 1, "Datagram Extended Transport Header (DETH)",
 "Unreliable Datagram" and "Well-known QPs and Q_Keys"; Annex A17 "RoCEv2".
@@ -7,51 +7,25 @@ Source: InfiniBand Architecture Specification Volume 1, "Datagram Extended Trans
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from .ethernet import ETHERNET_HEADER_BYTES
 from .ip import IPV4_HEADER_BYTES
 from .malformed import MalformedError
 from .roce_frame import RoceFramer, icrc
-from .rocev2 import BTH_BYTES, ICRC_BYTES, PSN_MASK, ROCEV2_PORT, Bth
+from .rocev2 import BTH_BYTES, DETH_BYTES, ICRC_BYTES, PSN_MASK, ROCEV2_PORT, Bth, Deth
 from .udp import UDP_HEADER_BYTES, UdpFrame
 
-DETH_BYTES = 8
 UD_SEND_ONLY = 0x64
 GSI_QP = 1
 """The queue pair of the general services interface, the same on every NIC."""
 GSI_Q_KEY = 0x8001_0000
 """The Q_Key of every GSI queue pair."""
 
-_DETH = struct.Struct("!II")
 _ROCEV2_PORT = ROCEV2_PORT.to_bytes(2, "big")
 _BTH_PLACE = ETHERNET_HEADER_BYTES + IPV4_HEADER_BYTES + UDP_HEADER_BYTES
 _QP = slice(_BTH_PLACE + 5, _BTH_PLACE + 8)
 _GSI = GSI_QP.to_bytes(3, "big")
-
-
-@dataclass(frozen=True, slots=True)
-class Deth:
-    """Datagram Extended Transport Header: a key that the receiving queue pair checks, and the sender."""
-
-    q_key: int
-    source_qp: int
-
-    def encode(self) -> bytes:
-        """Return the header's 8 bytes."""
-        return _DETH.pack(self.q_key, self.source_qp)
-
-    @classmethod
-    def decode(cls, data: bytes | memoryview) -> Deth:
-        """Read the header at the start of `data`.
-
-        Raises: MalformedError("deth.too_short").
-        """
-        if len(data) < DETH_BYTES:
-            raise MalformedError("deth.too_short", f"{len(data)} bytes; a DETH has {DETH_BYTES}")
-        q_key, source_qp = _DETH.unpack_from(data)
-        return cls(q_key, source_qp & 0xFFFFFF)
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,6 +110,7 @@ class World:
             "receive_queue_depth": rng.choice([3, 40]),
             "timeout_ns": rng.choice([0, 50_000, 50_000, 50_000]),
             "implicit_receives": rng.random() < 0.2,
+            "selective_retransmission": rng.random() < 0.5,
         }
         for a_qp, b_qp in zip(A_QPS, B_QPS, strict=True):
             for side, number in zip(self.sides, (a_qp, b_qp), strict=True):

@@ -51,6 +51,7 @@ ACK_INTERVAL_PACKETS = 16
 """An answer is asked for at least this often, and at the end of every message."""
 MAX_MESSAGE_BYTES = 1 << 30
 ATOMIC_BYTES = 8
+SACK_BYTES = 8
 
 
 class _Kind(enum.Enum):
@@ -140,6 +141,8 @@ class Requester:
         self._cursor = 0  # the message that holds _send_psn
         self._gap_psn: int | None = None  # where an answer was missed and asked for again
         self._deadline_ns: int | None = None
+        self._sacked: set[int] = set()  # packets that have arrived behind one that has not
+        self._sack_end_psn = self._resend_psn = self._pass_end_psn = psn
         self._wait_until_ns: int | None = None  # a receiver-not-ready NAK asked for it
         self._retries_left = self._qp.attributes.retry_count
         self._rnr_retries_left = self._qp.attributes.rnr_retry
@@ -174,7 +177,11 @@ class Requester:
     def next_frame(self, now_ns: int) -> bytes | None:
         """Return the next frame that may be sent now, or None."""
         state = self._qp.state
-        if self._wait_until_ns is not None or state not in SENDING or self._cursor >= len(self._messages):
+        if self._wait_until_ns is not None or state not in SENDING:
+            return None
+        if self._sacked and (missing := self._next_missing(now_ns)) is not None:
+            return missing
+        if self._cursor >= len(self._messages):
             return None
         message = self._messages[self._cursor]
         psn = self._send_psn
@@ -203,7 +210,7 @@ class Requester:
         elif packet.bth.opcode != RcOpcode.ACKNOWLEDGE:
             self._on_data(psn, packet, now_ns)
         elif packet.aeth is not None:
-            self._on_acknowledge(psn, packet.aeth, now_ns)
+            self._on_acknowledge(psn, packet.aeth, packet.payload, now_ns)
 
     def on_timer(self, now_ns: int) -> None:
         """Resume after a receiver-not-ready wait, or repeat what got no answer in time."""
@@ -221,6 +228,7 @@ class Requester:
         """Complete everything that is queued with WR_FLUSH_ERR."""
         self._deadline_ns = self._wait_until_ns = None
         self._cursor = 0
+        self._sacked = set()
         while self._messages:
             message = self._messages.popleft()
             self._complete(message.work, message.context, VerbsStatus.WR_FLUSH_ERR)
@@ -295,7 +303,7 @@ class Requester:
 
     # Answers
 
-    def _on_acknowledge(self, psn: int, aeth: Aeth, now_ns: int) -> None:
+    def _on_acknowledge(self, psn: int, aeth: Aeth, bits: memoryview, now_ns: int) -> None:
         if aeth.kind is SyndromeKind.ACK:
             self._answered_before(psn + 1, now_ns)
             self._fail_at_head()
@@ -303,7 +311,11 @@ class Requester:
             if self._answered_before(psn, now_ns) and self._wait_until_ns is None:
                 self._wait_for_receiver(RNR_TIMER_NS[aeth.value], now_ns)
         elif aeth.kind is SyndromeKind.NAK and aeth.value == NakCode.PSN_SEQUENCE_ERROR:
-            if self._answered_before(psn, now_ns) and self._gap_psn != psn:
+            if not self._answered_before(psn, now_ns):
+                return
+            if self._qp.attributes.selective_retransmission and len(bits) == SACK_BYTES:
+                self._take_sack(int.from_bytes(bits, "big"))
+            elif self._gap_psn != psn:
                 self._retry(psn)
         elif aeth.kind is SyndromeKind.NAK and aeth.value in _NAK_STATUS:
             if self._answered_before(psn, now_ns):
@@ -351,6 +363,7 @@ class Requester:
 
     def _advance(self, psn: int, now_ns: int) -> None:
         """All before `psn` is answered; it lies in the first message or at its end."""
+        self._sacked = {one for one in self._sacked if one > psn}
         self._unanswered_psn = psn
         attributes = self._qp.attributes
         self._retries_left = attributes.retry_count
@@ -390,6 +403,37 @@ class Requester:
         self._deadline_ns = None
         self._send_psn = self._unanswered_psn
         self._cursor = 0
+        self._sacked = set()
+
+    # Selective retransmission
+
+    def _take_sack(self, bits: int) -> None:
+        """Take note of packets that have arrived behind the oldest one without an answer."""
+        begins = not self._sacked
+        first = self._unanswered_psn + 1
+        self._sacked |= {first + n for n in range(64) if bits >> n & 1 and first + n < self._sent_end_psn}
+        if not self._sacked:
+            return
+        self._sack_end_psn = max(self._sacked) + 1
+        if begins or self._sack_end_psn > self._pass_end_psn:
+            self._resend_psn, self._pass_end_psn = self._unanswered_psn, self._sent_end_psn
+
+    def _next_missing(self, now_ns: int) -> bytes | None:
+        """Return the frame of a packet that is missing, or None if there is none to send again now."""
+        psn, end = max(self._resend_psn, self._unanswered_psn), min(self._sack_end_psn, self._send_psn)
+        while psn < end:
+            message = next((one for one in self._messages if one.end_psn > psn), None)
+            if message is None or message.error is not None:
+                return None
+            is_request = not message.answered_with_data or psn == message.first_psn
+            if is_request and psn not in self._sacked:
+                frame, self._resend_psn = self._make_frame(message, psn)
+                if self._deadline_ns is None and self._qp.attributes.timeout_ns:
+                    self._deadline_ns = now_ns + self._qp.attributes.timeout_ns
+                return frame
+            psn = message.end_psn if message.kind is _Kind.READ else psn + 1
+        self._resend_psn = psn
+        return None
 
     # Endings
 

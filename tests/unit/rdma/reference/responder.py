@@ -13,12 +13,13 @@ from __future__ import annotations
 import enum
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nicemu.abi import Access, Opcode, Sge
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.rdma.queue_pair import AccessError, Arrival, ArrivalKind, Completion, QpState
 from nicemu.wire import (
+    ETHERNET_HEADER_BYTES,
     PSN_MASK,
     Aeth,
     AtomicAckEth,
@@ -43,6 +44,8 @@ from tests.unit.rdma.reference.queue_pair import (
 MAX_DMA_BYTES = 1 << 31
 MAX_WAITING_REPLAYS = 64
 """Answers that may wait to be sent before repeated requests are dropped (they will be repeated again)."""
+SELECTIVE_PACKETS = 64
+LONGEST_FRAME_BYTES = 4352
 _ATOMIC_BYTES = 8
 _MASK_64 = (1 << 64) - 1
 
@@ -111,6 +114,7 @@ class _Answer:
     aeth: Aeth
     original: int | None = None
     coalesces: bool = False
+    bits: int | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -139,6 +143,7 @@ class Responder:
         self._receives: deque[tuple[int, tuple[Sge, ...]]] = deque()
         self._answers: deque[_Answer | _ReadAnswer] = deque()
         self._replays: OrderedDict[int, _Answer] = OrderedDict()
+        self._held: dict[int, RocePacket] = {}
         self.reset(0)
 
     def reset(self, psn: int) -> None:
@@ -149,6 +154,7 @@ class Responder:
         self._gap_answered = False
         self._answers.clear()
         self._replays.clear()
+        self._held.clear()
 
     def drop_receives(self) -> None:
         """Forget the receives, without completions, as the transition to RESET does."""
@@ -184,6 +190,7 @@ class Responder:
 
     def flush(self) -> None:
         """Complete every receive, also the one in use, with WR_FLUSH_ERR; answers due are still sent."""
+        self._held.clear()
         incoming, self._incoming = self._incoming, None
         if incoming is not None and incoming.kind is _Kind.SEND:
             self._complete_receive(incoming.wr_id, VerbsStatus.WR_FLUSH_ERR)
@@ -196,19 +203,72 @@ class Responder:
             self._reports.drops["responder.answers_full"] += 1
             return
         psn = unwrap_psn(self._expected_psn, packet.bth.psn)
+        if psn > self._expected_psn and self._qp.attributes.selective_retransmission:
+            self._keep_early(psn, packet)
+            return
         if psn > self._expected_psn:
             self._reports.drops["responder.psn_gap"] += 1
             if not self._gap_answered:
                 self._gap_answered = True
                 self._answer(Aeth.nak(NakCode.PSN_SEQUENCE_ERROR, self._msn & PSN_MASK))
-            return
-        if psn < self._expected_psn:
+        elif psn < self._expected_psn:
             self._repeat(psn, packet)
+        else:
+            self._carry_out(packet)
+        if self._held:
+            self._execute_held()
+
+    def _keep_early(self, psn: int, packet: RocePacket) -> None:
+        """Keep a packet behind a gap, and say what is here; a receiver that is not ready keeps nothing."""
+        frame_bytes = ETHERNET_HEADER_BYTES + packet.ip.total_length
+        if self._gap_answered:
+            self._reports.drops["responder.psn_gap"] += 1
             return
+        if psn - self._expected_psn > SELECTIVE_PACKETS or frame_bytes > LONGEST_FRAME_BYTES:
+            self._reports.drops["responder.psn_gap"] += 1
+        elif psn in self._held:
+            self._reports.drops["responder.duplicate"] += 1
+        else:
+            self._held[psn] = replace(packet, payload=memoryview(bytes(packet.payload)))
+        self._acknowledge_selectively()
+
+    def _execute_held(self) -> None:
+        """Carry out what waited for the packet that has come, and say what is here now."""
+        last: RocePacket | None = None
+        while self._held and len(self._answers) < MAX_WAITING_ANSWERS:
+            psn = min(self._held)
+            if psn > self._expected_psn:
+                break
+            packet = self._held.pop(psn)
+            if psn == self._expected_psn:
+                if not self._carry_out(packet):
+                    return
+                last = packet
+        if len(self._answers) >= MAX_WAITING_ANSWERS:
+            return
+        if self._held:
+            self._acknowledge_selectively()
+        elif last is not None and last.bth.opcode in _SEGMENTS:
+            self._acknowledge(self._expected_psn - 1)
+
+    def _acknowledge_selectively(self) -> None:
+        """Say what is expected and kept behind it; such an answer at the end is brought up to date."""
+        expected = self._expected_psn
+        bits = sum(1 << psn - expected - 1 for psn in self._held if 0 < psn - expected <= SELECTIVE_PACKETS)
+        if not self._answers or getattr(self._answers[-1], "bits", None) is None:
+            self._answer(Aeth.ack(0))
+        last = self._answers[-1]
+        assert isinstance(last, _Answer)
+        last.psn, last.bits = expected, bits
+        last.aeth = Aeth.nak(NakCode.PSN_SEQUENCE_ERROR, self._msn & PSN_MASK)
+
+    def _carry_out(self, packet: RocePacket) -> bool:
+        """Execute the request that is expected; False if it was refused, or the receiver is not ready."""
         try:
             self._execute(packet)
         except _NotReady:
             self._gap_answered = True
+            self._held.clear()
             timer = rnr_timer_code(self._qp.attributes.min_rnr_timer_ns)
             self._reports.drops["responder.not_ready"] += 1
             self._answer(Aeth.rnr_nak(timer, self._msn & PSN_MASK))
@@ -216,6 +276,9 @@ class Responder:
             self._reports.drops[f"responder.{refused.code.name.lower()}"] += 1
             self._answer(Aeth.nak(refused.code, self._msn & PSN_MASK))
             self._enter_error()
+        else:
+            return True
+        return False
 
     def next_frame(self) -> bytes | None:
         """Return the next answer that waits, or None."""
@@ -233,7 +296,9 @@ class Responder:
                 extension += AtomicAckEth(answer.original).encode()
                 opcode = RcOpcode.ATOMIC_ACKNOWLEDGE
             psn = answer.psn & PSN_MASK
-            return self._qp.framer.frame(opcode, self._qp.remote_number, psn, extension=extension)
+            payload = [] if answer.bits is None else [answer.bits.to_bytes(8, "big")]
+            framer, remote = self._qp.framer, self._qp.remote_number
+            return framer.frame(opcode, remote, psn, extension=extension, payload=payload)
         return None
 
     # Requests in order

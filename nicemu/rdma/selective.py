@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Selective retransmission: what is missing alone is sent again, not all behind it.
+
+An option between engines of nicemu, in the way of IRN; the specification has go-back-N. A responder keeps
+packets behind a gap, and its NAK for the packet that it expects carries 64 bits: which of those behind it are
+here. What is missing before the last of these is sent again, once; once more where a packet that was first
+sent after it has arrived and it has not. All else is for the retry timer, which goes back. The window of
+64 packets bounds what is under way, as IRN's bandwidth-delay product does.
+Source: Mittal et al., "Revisiting Network Support for RDMA", SIGCOMM 2018, "IRN's Loss Recovery Mechanism".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nicemu.hot import Flag, Int, Records, cold
+from nicemu.wire import TEMPLATE_BYTES
+
+from .requester import make_frame, start_timer
+from .roce_state import NONE, RTS, SELECTIVE_PACKETS, SQD, RoceState
+from .send_queue import KIND_READ
+
+_ONE, _ZERO = np.uint64(1), np.uint64(0)
+
+
+@cold
+def forget_sacks(pair: Records) -> None:
+    """Take all packets without an answer as missing."""
+    pair.sacked = _ZERO
+
+
+@cold
+def shift_sacks(pair: Records, psn: Int) -> None:
+    """All before `psn` is answered."""
+    steps = psn - pair.unanswered_psn
+    pair.sacked = pair.sacked >> np.uint64(steps) if steps < SELECTIVE_PACKETS else _ZERO
+
+
+@cold
+def take_sack(pair: Records, bits: Int) -> None:
+    """Take note of packets that have arrived behind the oldest one without an answer."""
+    bits = np.uint64(bits)
+    sent = pair.sent_end_psn - pair.unanswered_psn - 1
+    if sent < SELECTIVE_PACKETS:
+        bits &= (_ONE << np.uint64(sent)) - _ONE
+    begins = pair.sacked == _ZERO
+    pair.sacked = pair.sacked | bits
+    if pair.sacked == _ZERO:
+        return
+    left, last = np.uint64(pair.sacked), 0
+    while left != _ZERO:
+        left >>= _ONE
+        last += 1
+    pair.sack_end_psn = pair.unanswered_psn + 1 + last
+    if begins or pair.sack_end_psn > pair.pass_end_psn:
+        pair.resend_psn, pair.pass_end_psn = pair.unanswered_psn, pair.sent_end_psn
+
+
+@cold
+def _is_missing(pair: Records, psn: Int) -> Flag:
+    place = psn - pair.unanswered_psn - 1
+    return place < 0 or np.uint64(pair.sacked) >> np.uint64(place) & _ONE == _ZERO
+
+
+@cold
+def make_missing(state: RoceState, index: Int, target: Int) -> Int:
+    """Make the frame of a packet that is missing again; return its length, or 0 if there is none now."""
+    pair = state.queue_pairs[index]
+    if pair.wait_until_ns != NONE or (pair.state != RTS and pair.state != SQD):
+        return 0
+    slot = np.int64(pair.send_head)
+    psn = max(np.int64(pair.resend_psn), np.int64(pair.unanswered_psn))
+    end = min(np.int64(pair.sack_end_psn), np.int64(pair.send_psn))
+    while psn < end:
+        while slot != NONE and state.sends[slot].end_psn <= psn:
+            slot = np.int64(state.sends[slot].next)
+        if slot == NONE or state.sends[slot].error != 0:
+            return 0
+        message = state.sends[slot]
+        is_request = message.kind < KIND_READ or psn == message.first_psn
+        if is_request and _is_missing(pair, psn):
+            break
+        psn = np.int64(message.end_psn) if message.kind == KIND_READ else psn + 1
+    if psn >= end:
+        pair.resend_psn = psn
+        return 0
+    send_psn = np.int64(pair.send_psn)
+    pair.send_psn = psn
+    length = make_frame(state, pair, state.engine[0].templates + index * TEMPLATE_BYTES, message, target)
+    pair.resend_psn, pair.send_psn = pair.send_psn, send_psn
+    if length != 0:
+        start_timer(state, index, pair)
+    return length
