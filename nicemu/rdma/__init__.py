@@ -5,6 +5,7 @@ Specification: InfiniBand Architecture Specification 1.4, volume 1 (transport, v
 """
 
 from .completion_queue import close_queues, open_queues, post_completion
+from .dcqcn import Dcqcn
 from .direct import (
     ARRIVED_RECEIVE,
     ARRIVED_TAGGED,
@@ -61,6 +62,7 @@ __all__ = [
     "ArrivalKind",
     "Completion",
     "Datagram",
+    "Dcqcn",
     "MemoryRegion",
     "MemoryRegionTable",
     "OutsideTransport",

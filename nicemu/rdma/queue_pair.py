@@ -139,6 +139,7 @@ class QpOptions(TypedDict, total=False):
     q_key: int
     traffic_class: int
     selective_retransmission: bool
+    congestion_control: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,8 @@ class QpAttributes:
     WRITE_WITH_IMM consumes no receive. `q_key` is what datagrams to a queue pair of type UD must carry.
     `traffic_class` is the type of service that IP headers of a connection carry, four times a DSCP.
     With `selective_retransmission`, which both ends must have, a lost packet alone is sent again; without it,
-    all behind it too.
+    all behind it too. With `congestion_control` packets may be marked on their way, marks are told to the
+    peer, and what the peer tells lowers the rate.
     """
 
     pd: int
@@ -167,6 +169,7 @@ class QpAttributes:
     q_key: int = 0
     traffic_class: int = 0
     selective_retransmission: bool = False
+    congestion_control: bool = False
 
     def __post_init__(self) -> None:
         if self.path_mtu not in PATH_MTUS:
@@ -178,6 +181,10 @@ class QpAttributes:
         if not 0 <= self.q_key < 1 << 32:
             raise UsageError(f"q_key is {self.q_key:#x}; it is a 32-bit number")
         check_traffic_class(self.traffic_class)
+        if self.qp_type is QpType.UD and (self.selective_retransmission or self.congestion_control):
+            raise UsageError(
+                "selective retransmission and congestion control are for connections, not type UD"
+            )
         if self.timeout_ns < 0 or self.min_rnr_timer_ns < 0:
             raise UsageError("a time in nanoseconds cannot be negative")
 

@@ -33,7 +33,7 @@ from .responder_answers import SACK_BYTES
 from .roce_error import enter_error, enter_send_error
 from .roce_lists import drop, expect, scatter
 from .roce_state import DROP, NONE, RoceState
-from .selective import forget_sacks, shift_sacks, take_sack
+from .selective import shift_sacks, take_sack
 from .send_queue import ATOMIC_BYTES, KIND_ATOMIC, KIND_READ, end_first, rewind, unwrap_psn
 
 INFINITE_RNR_RETRY = 7
@@ -49,6 +49,7 @@ _WAITS_NS = np.array(RNR_TIMER_NS, np.int64)
 _STALE, _UNEXPECTED = DROP["requester.stale_response"], DROP["requester.unexpected_psn"]
 _SYNDROME, _OUT_OF_ORDER = DROP["requester.syndrome"], DROP["requester.out_of_order"]
 _BAD = DROP["requester.bad_response"]
+_NO_SACKS = np.uint64(0)
 
 
 def _statuses() -> np.ndarray:
@@ -95,7 +96,7 @@ def fail_at_head(state: RoceState, index: Int) -> None:
 def _go_back(pair: Records) -> None:
     pair.deadline_ns = NONE
     pair.send_psn = pair.unanswered_psn
-    forget_sacks(pair)
+    pair.sacked = _NO_SACKS
     rewind(pair)
 
 
@@ -126,8 +127,19 @@ def _wait_for_receiver(state: RoceState, index: Int, wait_ns: Int) -> None:
 
 @hot
 def on_deadline(state: RoceState, index: Int) -> None:
-    """Resume after a receiver-not-ready wait, or repeat what got no answer in time."""
-    pair = state.queue_pairs[index]
+    """Resume after a wait, for a receiver or of congestion control, or repeat what got no answer in time."""
+    pair, now_ns = state.queue_pairs[index], state.engine[0].now_ns
+    if pair.paced_until_ns != NONE:
+        if pair.paced_until_ns <= now_ns:
+            pair.paced_until_ns = NONE
+        else:
+            expect(state, index, np.int64(pair.paced_until_ns))
+        retry_ns = np.int64(pair.deadline_ns if pair.wait_until_ns == NONE else pair.wait_until_ns)
+        if retry_ns == NONE:
+            return
+        if retry_ns > now_ns:
+            expect(state, index, retry_ns)
+            return
     if pair.wait_until_ns != NONE:
         pair.wait_until_ns = NONE
     elif pair.deadline_ns != NONE:
@@ -141,7 +153,7 @@ def on_deadline(state: RoceState, index: Int) -> None:
 def _advance(state: RoceState, index: Int, pair: Records, psn: Int) -> None:
     """All before `psn` is answered; it lies in the first message or at its end."""
     if pair.sacked != 0:
-        shift_sacks(pair, psn)
+        shift_sacks(state, index, psn)
     pair.unanswered_psn = psn
     pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
     pair.gap_psn = pair.wait_until_ns = pair.deadline_ns = NONE
@@ -191,7 +203,7 @@ def _on_acknowledge(state: RoceState, index: Int, pair: Records, psn: Int, frame
     elif fatal:
         fail(state, index, _NAK_STATUS[value])
     elif pair.selective != 0 and payload_bytes(frame, _ACKNOWLEDGE) == SACK_BYTES:
-        take_sack(pair, load_be64(frame + EXTENSION_PLACE + AETH_BYTES))
+        take_sack(state, index, load_be64(frame + EXTENSION_PLACE + AETH_BYTES))
         fail_at_head(state, index)
     elif pair.gap_psn != psn:
         retry(state, index, psn)

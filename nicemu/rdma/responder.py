@@ -135,8 +135,9 @@ def _refuse(state: RoceState, index: Int, result: Int) -> None:
 
 
 @cold
-def _keep_early(state: RoceState, pair: Records, frame: Int, psn: Int) -> None:
+def _keep_early(state: RoceState, index: Int, frame: Int, psn: Int) -> None:
     """Hold a packet behind a gap, and say what is here; a receiver that is not ready holds nothing."""
+    pair = state.queue_pairs[index]
     if pair.gap_answered != 0:
         drop(state, _GAP)
         return
@@ -191,7 +192,7 @@ def on_request(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
     elif psn < expected:
         _repeat(state, index, frame, psn)
     elif pair.selective != 0:
-        _keep_early(state, pair, frame, psn)
+        _keep_early(state, index, frame, psn)
         return
     else:
         drop(state, _GAP)

@@ -28,12 +28,14 @@ from nicemu.wire import (
     store_be64,
 )
 
+from .congestion import make_notification
 from .responder_lists import NO_CREDITS, add_answer, clear_answers, remove_answer
 from .roce_error import enter_error
 from .roce_lists import ahead, arrive, drop, memory_at
 from .roce_state import (
     ANSWER_ACK,
     ANSWER_ATOMIC,
+    ANSWER_CNP,
     ANSWER_READ,
     ANSWER_SELECTIVE,
     DROP,
@@ -68,6 +70,8 @@ def _answer_frame(pair: Records, template: Int, answer: Records, target: Int) ->
     A selective acknowledgement is a NAK with the bits of what is here behind it.
     """
     atomic = answer.kind == ANSWER_ATOMIC
+    if answer.kind == ANSWER_CNP:
+        return make_notification(np.int64(pair.remote_number), template, target)
     if answer.kind == ANSWER_SELECTIVE:
         end = begin_frame(
             target, template, _ACKNOWLEDGE, pair.remote_number, answer.psn & PSN_MASK, SACK_BYTES

@@ -154,8 +154,7 @@ def reset_responder(state: RoceState, pair: Records, psn: Int) -> None:
 
 
 @hot
-def add_answer(state: RoceState, pair: Records, kind: Int, psn: Int, syndrome: Int) -> Int:
-    """Put an answer at the end of the list; return its slot."""
+def _new_answer(state: RoceState, pair: Records, kind: Int, psn: Int, syndrome: Int) -> Int:
     engine = state.engine[0]
     slot = np.int64(engine.answer_free)
     if slot == NONE:
@@ -166,12 +165,29 @@ def add_answer(state: RoceState, pair: Records, kind: Int, psn: Int, syndrome: I
     answer = state.answers[slot]
     answer.kind, answer.psn, answer.syndrome, answer.msn = kind, psn, syndrome, pair.msn & PSN_MASK
     answer.coalesces, answer.next = 0, NONE
+    pair.answer_count += 1
+    return slot
+
+
+@cold
+def add_first_answer(state: RoceState, pair: Records, kind: Int, psn: Int, syndrome: Int) -> None:
+    """Put an answer before all that wait."""
+    slot = _new_answer(state, pair, kind, psn, syndrome)
+    state.answers[slot].next = pair.answer_head
+    if pair.answer_tail == NONE:
+        pair.answer_tail = slot
+    pair.answer_head = slot
+
+
+@hot
+def add_answer(state: RoceState, pair: Records, kind: Int, psn: Int, syndrome: Int) -> Int:
+    """Put an answer at the end of the list; return its slot."""
+    slot = _new_answer(state, pair, kind, psn, syndrome)
     if pair.answer_tail == NONE:
         pair.answer_head = slot
     else:
         state.answers[pair.answer_tail].next = slot
     pair.answer_tail = slot
-    pair.answer_count += 1
     if kind == ANSWER_READ:
         pair.reads_waiting += 1
     return slot

@@ -20,6 +20,7 @@ from nicemu.errors import UsageError
 from nicemu.hot import Records
 
 from . import roce_batch
+from .dcqcn import Dcqcn
 from .queue_pair import (
     SENDING,
     AccessError,
@@ -38,6 +39,7 @@ from .roce_state import LONGEST_FRAME_BYTES, NONE, POSTED
 from .state import RdmaState, new_state
 
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 2048
+DEFAULT_DCQCN = Dcqcn()
 _MASK_32, _MASK_64 = (1 << 32) - 1, (1 << 64) - 1
 _ACTIVE, _TIMERS = WORD["active_head"], WORD["timer_count"]
 _ENDED, _ENDED_LIMIT = WORD["ended_count"], WORD["ended_limit"]
@@ -48,7 +50,8 @@ class RoceEngine(RocePairs):
 
     Frames are made when they are taken, so after every way in (`post_send`, `on_frame`, `on_timer`) take
     frames, then completions and arrivals. `drops` counts under a name each whatever was not accepted from
-    the wire. `compiled=False` runs the source without the JIT.
+    the wire. `dcqcn` is what queue pairs with congestion control go by. `compiled=False` runs the source
+    without the JIT.
     """
 
     def __init__(
@@ -59,9 +62,10 @@ class RoceEngine(RocePairs):
         rng: random.Random,
         drops: Counter[str],
         *,
+        dcqcn: Dcqcn = DEFAULT_DCQCN,
         compiled: bool = True,
     ) -> None:
-        super().__init__(rdma, mac, ip, rng, drops)
+        super().__init__(rdma, mac, ip, rng, drops, dcqcn)
         self._work = np.zeros(1, POSTED).view(np.recarray)
         self._out = np.empty(_OUT_BYTES, np.uint8)
         self._out_places = np.empty(_OUT_FRAMES, np.int64), np.empty(_OUT_FRAMES, np.int64)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.hot import Int, Records, hot
+from nicemu.hot import Int, Records, cold, hot
 from nicemu.wire import (
     BTH_PLACE,
+    CNP_OPCODE,
     IP_DESTINATION_PLACE,
+    IP_PLACE,
     IP_SOURCE_PLACE,
     PARTITION_KEY_PLACE,
     QUEUE_PAIR_PLACE,
@@ -25,6 +27,7 @@ from nicemu.wire import (
     load_u8,
 )
 
+from .congestion import count_frame, must_wait, on_marked, on_notification
 from .datagrams import is_datagram, make_datagram, on_datagram
 from .requester import make_request, may_send
 from .requester_answers import fail_at_head, on_deadline, on_response
@@ -41,7 +44,7 @@ from .roce_lists import (
     forget_first,
     has_room,
 )
-from .roce_state import DROP, NONE, RTR, SQE, RoceState
+from .roce_state import ANSWER_READ, DROP, NONE, RTR, SQE, RoceState
 from .selective import make_missing
 from .send_queue import NOT_READY, POSTED, post_work
 
@@ -54,6 +57,8 @@ _DESTINATION, _UNKNOWN_PAIR = DROP["ip.destination"], DROP["rocev2.unknown_qp"]
 _STATE, _SOURCE = DROP["rocev2.qp_state"], DROP["rocev2.source"]
 _PARTITION, _TRANSPORT = DROP["rocev2.partition_key"], DROP["rocev2.transport"]
 _FULL_MEMBERS = 0x7FFF
+_ECN, _CE = 3, 3
+"""The low bits of the type of service, and congestion experienced among them (RFC 3168)."""
 _IS_RESPONSE = np.zeros(RC_OPCODE_LIMIT, np.int64)
 _IS_RESPONSE[RcOpcode.RDMA_READ_RESPONSE_FIRST : RcOpcode.ATOMIC_ACKNOWLEDGE + 1] = 1
 
@@ -78,20 +83,27 @@ def _on_frame(state: RoceState, frame: Int, length: Int) -> None:
     elif load_be16(frame + PARTITION_KEY_PLACE) & _FULL_MEMBERS != _FULL_MEMBERS:
         drop(state, _PARTITION)
     elif pair.datagrams != 0 or opcode >= RC_OPCODE_LIMIT:
-        if pair.datagrams == 0 or not is_datagram(opcode):
-            drop(state, _TRANSPORT)
-        else:
+        if pair.datagrams != 0 and is_datagram(opcode):
             on_datagram(state, index, frame, opcode)
+        elif pair.datagrams != 0 or opcode != CNP_OPCODE:
+            drop(state, _TRANSPORT)
+        elif load_be32(frame + IP_SOURCE_PLACE) != pair.peer_address:
+            drop(state, _SOURCE)
+        else:
+            on_notification(state, index)
     elif load_be32(frame + IP_SOURCE_PLACE) != pair.peer_address:
         drop(state, _SOURCE)
-    elif _IS_RESPONSE[opcode] == 0:
-        on_request(state, index, frame, opcode)
-        activate(state, index)
-    elif pair.state == RTR:
-        drop(state, _STATE)
     else:
-        on_response(state, index, frame, opcode)
-        activate(state, index)
+        if pair.congestion != 0 and load_u8(frame + IP_PLACE + 1) & _ECN == _CE:
+            on_marked(state, index)
+        if _IS_RESPONSE[opcode] == 0:
+            on_request(state, index, frame, opcode)
+            activate(state, index)
+        elif pair.state == RTR:
+            drop(state, _STATE)
+        else:
+            on_response(state, index, frame, opcode)
+            activate(state, index)
 
 
 @hot
@@ -111,8 +123,8 @@ def take_in(
 
 
 @hot
-def _next_frame(state: RoceState, index: Int, target: Int) -> Int:
-    """Make a queue pair's next frame at `target`; return its length, or 0 if there is none now."""
+def _ready_frame(state: RoceState, index: Int, target: Int) -> Int:
+    """Make a queue pair's next frame at `target`; return its length, or 0 if there is none."""
     length = make_answer(state, index, target)
     if length != 0:
         return length
@@ -130,6 +142,31 @@ def _next_frame(state: RoceState, index: Int, target: Int) -> Int:
         if length == 0:
             fail_at_head(state, index)
     return length
+
+
+@cold
+def _paced_frame(state: RoceState, index: Int, target: Int) -> Int:
+    """As `_ready_frame`, where there is a rate to keep; answers without data are not held back."""
+    pair = state.queue_pairs[index]
+    answers = pair.answer_head != NONE
+    if answers and state.answers[pair.answer_head].kind != ANSWER_READ:
+        return make_answer(state, index, target)
+    if not answers and pair.sacked == 0 and not may_send(state, pair):
+        return 0
+    if must_wait(state, index):
+        return 0
+    length = _ready_frame(state, index, target)
+    if length != 0:
+        count_frame(state, index, length)
+    return length
+
+
+@hot
+def _next_frame(state: RoceState, index: Int, target: Int) -> Int:
+    """Make a queue pair's next frame at `target`; return its length, or 0 if there is none now."""
+    if state.queue_pairs[index].limited != 0:
+        return _paced_frame(state, index, target)
+    return _ready_frame(state, index, target)
 
 
 @hot

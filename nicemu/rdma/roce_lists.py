@@ -69,7 +69,9 @@ def deactivate(state: RoceState, index: Int) -> None:
 
 @hot
 def _deadline_of(pair: Records) -> Int:
-    return np.int64(pair.deadline_ns if pair.wait_until_ns == NONE else pair.wait_until_ns)
+    deadline_ns = np.int64(pair.deadline_ns if pair.wait_until_ns == NONE else pair.wait_until_ns)
+    paced_ns = np.int64(pair.paced_until_ns)
+    return paced_ns if paced_ns != NONE and (deadline_ns == NONE or paced_ns < deadline_ns) else deadline_ns
 
 
 @hot

@@ -19,6 +19,7 @@ from nicemu.errors import UsageError
 from nicemu.hot import interpreted
 from nicemu.wire import PSN_BITS, PSN_MASK, TEMPLATE_BYTES, make_template, parse_ipv4, rnr_timer_code
 
+from .dcqcn import Dcqcn
 from .queue_pair import (
     QpAttributes,
     QpOptions,
@@ -61,6 +62,8 @@ _LINKS = (
     "answer_head",
     "answer_tail",
 )
+_ECT_0 = 2
+"""What says to routers that the ends understand marks of congestion (RFC 3168)."""
 as_interpreted = cache(interpreted)
 _reset_requester, _reset_responder = as_interpreted(reset_requester), as_interpreted(reset_responder)
 _drop_receives, _enter_error = as_interpreted(drop_receives), as_interpreted(enter_error)
@@ -70,13 +73,22 @@ _activate, _deactivate = as_interpreted(activate), as_interpreted(deactivate)
 class RocePairs(RoceReports):
     """The queue pairs of a NIC with address `mac` and `ip`, over the memory that `rdma` registers."""
 
-    def __init__(self, rdma: RdmaState, mac: bytes, ip: str, rng: random.Random, drops: Counter[str]) -> None:
+    def __init__(
+        self,
+        rdma: RdmaState,
+        mac: bytes,
+        ip: str,
+        rng: random.Random,
+        drops: Counter[str],
+        dcqcn: Dcqcn,
+    ) -> None:
         self._mac = mac
         self._ip = ip
         self._address = parse_ipv4(ip)
         self._rng = rng
         table = int(rdma.public[0]) + registers.REGION_TABLE
         super().__init__(new_roce_state(table, rdma.backings, int.from_bytes(self._address, "big")), drops)
+        self._state.dcqcn[:] = dcqcn.record()
         self._templates: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._handles: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._held_memory: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
@@ -110,6 +122,7 @@ class RocePairs(RoceReports):
         pair.rnr_timer = rnr_timer_code(attributes.min_rnr_timer_ns)
         pair.implicit_receives = attributes.implicit_receives
         pair.selective = attributes.selective_retransmission
+        pair.congestion = attributes.congestion_control
         pair.datagrams, pair.q_key = attributes.qp_type is QpType.UD, attributes.q_key
         for link in _LINKS:
             pair[link] = NONE
@@ -171,7 +184,7 @@ class RocePairs(RoceReports):
                 )
             check_remote(remote)
             address = parse_ipv4(remote.ip)
-            traffic_class = attributes.traffic_class
+            traffic_class = attributes.traffic_class | (_ECT_0 if attributes.congestion_control else 0)
             template = make_template(self._mac, remote.mac, self._address, address, traffic_class)
         elif remote is not None:
             raise UsageError(f"the peer of queue pair {qp_num} is set on the way to RTR, not to {state.name}")

@@ -15,6 +15,8 @@ import numpy as np
 from nicemu.hot import Records
 from nicemu.wire import FRAME_REFUSALS
 
+from .dcqcn import SETTINGS
+
 NONE = -1
 RESET, INIT, RTR, RTS, SQD, SQE, ERR = range(7)
 """States, in the order of QpState."""
@@ -50,6 +52,7 @@ QUEUE_PAIR = np.dtype(
         ("datagrams", "i4"),  # the queue pair is of type UD
         ("selective", "i4"),  # packets behind a lost one are kept, and it alone is sent again
         ("q_key", "u4"),
+        ("congestion", "i4"),  # DCQCN is on
         # The connection
         ("state", "i4"),
         ("active", "i4"),
@@ -96,6 +99,20 @@ QUEUE_PAIR = np.dtype(
         ("reads_waiting", "i4"),
         ("replay_count", "i8"),
         ("held_head", "i4"),
+        # Congestion control
+        ("limited", "i4"),  # there is a rate to keep
+        ("notified", "i4"),  # there has been a CNP
+        ("cnp_after_ns", "i8"),  # no CNP is sent before
+        ("pace_ns", "i8"),  # when the next frame may be made
+        ("paced_until_ns", "i8"),  # the same, where a frame waits for it, or NONE
+        ("rate", "f8"),  # bytes a nanosecond
+        ("target_rate", "f8"),
+        ("alpha", "f8"),
+        ("alpha_at_ns", "i8"),
+        ("increase_at_ns", "i8"),
+        ("byte_stage", "i8"),
+        ("time_stage", "i8"),
+        ("bytes_left", "i8"),
     ],
     align=True,
 )
@@ -169,7 +186,7 @@ ANSWER = np.dtype(
     ],
     align=True,
 )
-ANSWER_ACK, ANSWER_ATOMIC, ANSWER_READ, ANSWER_SELECTIVE = range(4)
+ANSWER_ACK, ANSWER_ATOMIC, ANSWER_READ, ANSWER_SELECTIVE, ANSWER_CNP = range(5)
 HELD = np.dtype([("psn", "i8"), ("next", "i4")], align=True)
 """A frame that waits for those before it; its bytes lie in the engine's `held_memory`."""
 REPLAY = np.dtype([("psn", "i8"), ("original", "u8"), ("msn", "i8")])
@@ -245,6 +262,7 @@ DROPS = (
     "datagram.q_key",
     "datagram.no_receive",
     "datagram.too_long",
+    "congestion.not_asked_for",
     "requester.stale_response",
     "requester.unexpected_psn",
     "requester.syndrome",
@@ -291,6 +309,7 @@ class RoceState(NamedTuple):
     timer_pairs: np.ndarray
     due: np.ndarray
     backings: np.ndarray
+    dcqcn: Records
 
 
 ARRIVED_COUNT = 4096
@@ -324,6 +343,7 @@ def new_roce_state(regions: int, backings: np.ndarray, address: int) -> RoceStat
         np.zeros(1, np.int32),
         np.zeros(1, np.int32),
         backings,
+        _records(1, SETTINGS),
     )
 
 

@@ -24,21 +24,17 @@ _ONE, _ZERO = np.uint64(1), np.uint64(0)
 
 
 @cold
-def forget_sacks(pair: Records) -> None:
-    """Take all packets without an answer as missing."""
-    pair.sacked = _ZERO
-
-
-@cold
-def shift_sacks(pair: Records, psn: Int) -> None:
+def shift_sacks(state: RoceState, index: Int, psn: Int) -> None:
     """All before `psn` is answered."""
+    pair = state.queue_pairs[index]
     steps = psn - pair.unanswered_psn
     pair.sacked = pair.sacked >> np.uint64(steps) if steps < SELECTIVE_PACKETS else _ZERO
 
 
 @cold
-def take_sack(pair: Records, bits: Int) -> None:
+def take_sack(state: RoceState, index: Int, bits: Int) -> None:
     """Take note of packets that have arrived behind the oldest one without an answer."""
+    pair = state.queue_pairs[index]
     bits = np.uint64(bits)
     sent = pair.sent_end_psn - pair.unanswered_psn - 1
     if sent < SELECTIVE_PACKETS:

@@ -110,7 +110,7 @@ def end_first(state: RoceState, pair: Records, status: Int, byte_len: Int) -> No
 @hot
 def flush_requester(state: RoceState, pair: Records) -> None:
     """Complete everything that is queued with WR_FLUSH_ERR."""
-    pair.deadline_ns = pair.wait_until_ns = NONE
+    pair.deadline_ns = pair.wait_until_ns = pair.paced_until_ns = NONE
     pair.sacked = _NOTHING
     while pair.send_head != NONE:
         end_first(state, pair, _FLUSHED, 0)
@@ -123,7 +123,8 @@ def reset_requester(state: RoceState, pair: Records, psn: Int) -> None:
     while pair.send_head != NONE:
         take_first(state, pair)
     pair.next_psn = pair.unanswered_psn = pair.send_psn = pair.sent_end_psn = psn
-    pair.gap_psn = pair.deadline_ns = pair.wait_until_ns = NONE
+    pair.gap_psn = pair.deadline_ns = pair.wait_until_ns = pair.paced_until_ns = NONE
+    pair.limited = pair.notified = pair.cnp_after_ns = 0
     pair.sacked = _NOTHING
     pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
     rewind(pair)

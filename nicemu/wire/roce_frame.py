@@ -51,6 +51,7 @@ _LRH_STAND_IN = b"\xff" * 8
 _BTH = struct.Struct("!BBHII")
 _ICRC = struct.Struct("<I")
 _SETTLED = 0x40
+_BECN = 1 << 30
 _PADS = (b"", b"\0", b"\0\0", b"\0\0\0")
 _CACHED_LENGTHS = 64
 
@@ -203,6 +204,14 @@ class RoceFramer:
             crc = zlib.crc32(piece, crc)
         crc = zlib.crc32(pad, crc)
         return b"".join((head, bth, extension, *payload, pad, _ICRC.pack(crc)))
+
+    def cnp(self, destination_qp: int) -> bytes:
+        """Return a congestion notification packet."""
+        head, crc = self._head_of(CNP_BYTES)
+        masked = _BTH.pack(CNP_OPCODE, 0, DEFAULT_PARTITION_KEY, 0xFF000000 | destination_qp, 0)
+        bth = _BTH.pack(CNP_OPCODE, 0, DEFAULT_PARTITION_KEY, _BECN | destination_qp, 0)
+        crc = zlib.crc32(bytes(CNP_BYTES), zlib.crc32(masked, crc))
+        return b"".join((head, bth, bytes(CNP_BYTES), _ICRC.pack(crc)))
 
     def _head_of(self, length: int) -> tuple[bytes, int]:
         udp_length = UDP_HEADER_BYTES + BTH_BYTES + length + ICRC_BYTES

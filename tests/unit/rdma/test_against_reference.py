@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from nicemu.abi import Access, Opcode, Sge, WorkRequest
 from nicemu.errors import NicemuError
+from nicemu.rdma.dcqcn import Dcqcn
 from nicemu.rdma.roce import Datagram, QpState, QpType, RoceEngine
 from nicemu.wire import icrc, internet_checksum
 from tests.unit.rdma.reference.roce import RoceEngine as Reference
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 A_QPS, B_QPS = (7, 8), (9, 0x123456)
 A_UD, B_UD = 30, 31
 Q_KEY = 0x1234
+DCQCN = Dcqcn(
+    line_rate_bits_per_s=10e9, byte_counter_bytes=3000, g=1 / 16, alpha_timer_ns=3000, increase_timer_ns=2000
+)
 SOURCE, TARGET, CELLS = 0x1000, 0x80000, 0x200000
 REGION_BYTES = 3000
 KINDS = (
@@ -50,8 +54,9 @@ class Side:
         self.memories = new_memory(), new_memory()
         mac, ip = b"\x02\0\0\0\0" + bytes([number]), f"10.0.0.{number}"
         self.drops: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-        self.engine = RoceEngine(self.memories[0].state, mac, ip, random.Random(seed), self.drops[0])
-        self.reference = Reference(self.memories[1], mac, ip, random.Random(seed), self.drops[1])
+        memories, rngs = self.memories, (random.Random(seed), random.Random(seed))
+        self.engine = RoceEngine(memories[0].state, mac, ip, rngs[0], self.drops[0], dcqcn=DCQCN)
+        self.reference = Reference(memories[1], mac, ip, rngs[1], self.drops[1], DCQCN)
         content = random.Random(number).randbytes(REGION_BYTES)
         self.keys = [self.register(address, content) for address in (SOURCE, TARGET, CELLS)]
         self.other_domain = self.register(TARGET << 1, content, 2)
@@ -111,6 +116,7 @@ class World:
             "timeout_ns": rng.choice([0, 50_000, 50_000, 50_000]),
             "implicit_receives": rng.random() < 0.2,
             "selective_retransmission": rng.random() < 0.5,
+            "congestion_control": rng.random() < 0.5,
         }
         for a_qp, b_qp in zip(A_QPS, B_QPS, strict=True):
             for side, number in zip(self.sides, (a_qp, b_qp), strict=True):
@@ -120,6 +126,7 @@ class World:
         for which, number in enumerate((A_UD, B_UD)):
             side = self.sides[which]
             options = {**attributes, "qp_type": QpType.UD, "q_key": Q_KEY}
+            options |= {"selective_retransmission": False, "congestion_control": False}
             side.both("create_qp", number, 1, **options)
             self.ready(side, number)
             for _ in range(2):
@@ -227,12 +234,13 @@ class World:
         rng, target = self.rng, self.sides[1 - which]
         limit = rng.choice([None, None, 1, 3, 20])
         arriving = []
+        marks = rng.random() < 0.2
         for frame in self.sides[which].both("take_frames", limit):
             self.seen.append(frame)
             if rng.random() < faults:
                 arriving += self.faulty(frame)
             else:
-                arriving.append(frame)
+                arriving.append(marked(frame) if marks and rng.random() < 0.3 else frame)
         if rng.random() < faults and arriving:
             rng.shuffle(arriving)
         for frame in arriving:
@@ -288,6 +296,13 @@ class World:
             self.sides[which].take_back()
         for side, numbers, datagrams in zip(self.sides, self.numbers, (A_UD, B_UD), strict=True):
             side.compare((*numbers, datagrams))
+
+
+def marked(frame: bytes) -> bytes:
+    """Return a frame as a router leaves it that is congested."""
+    changed = bytearray(frame)
+    changed[15] |= 3
+    return seal(changed)
 
 
 def seal(frame: bytearray) -> bytes:

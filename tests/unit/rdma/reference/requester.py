@@ -181,17 +181,9 @@ class Requester:
             return None
         if self._sacked and (missing := self._next_missing(now_ns)) is not None:
             return missing
-        if self._cursor >= len(self._messages):
+        if not self._next_may_be_sent():
             return None
-        message = self._messages[self._cursor]
-        psn = self._send_psn
-        if message.error is not None or psn - self._unanswered_psn >= WINDOW_PACKETS:
-            return None
-        if psn == message.first_psn and psn >= self._sent_end_psn:
-            if state is QpState.SQD:
-                return None
-            if message.answered_with_data and self._data_answers_awaited() >= MAX_RD_ATOMIC:
-                return None
+        message, psn = self._messages[self._cursor], self._send_psn
         if self._deadline_ns is None and self._qp.attributes.timeout_ns:
             self._deadline_ns = now_ns + self._qp.attributes.timeout_ns
         frame, self._send_psn = self._make_frame(message, psn)
@@ -199,6 +191,22 @@ class Requester:
         if self._send_psn == message.end_psn:
             self._cursor += 1
         return frame
+
+    def may_send(self) -> bool:
+        """True if there may be a packet to send now."""
+        return bool(self._sacked) or self._next_may_be_sent()
+
+    def _next_may_be_sent(self) -> bool:
+        state = self._qp.state
+        if self._wait_until_ns is not None or state not in SENDING or self._cursor >= len(self._messages):
+            return False
+        message, psn = self._messages[self._cursor], self._send_psn
+        if message.error is not None or psn - self._unanswered_psn >= WINDOW_PACKETS:
+            return False
+        if psn == message.first_psn and psn >= self._sent_end_psn:
+            awaits = message.answered_with_data and self._data_answers_awaited() >= MAX_RD_ATOMIC
+            return state is not QpState.SQD and not awaits
+        return True
 
     def on_response(self, packet: RocePacket, now_ns: int) -> None:
         """Take an acknowledgement, a NAK, a READ response or an atomic's result."""

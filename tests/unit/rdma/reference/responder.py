@@ -141,7 +141,7 @@ class Responder:
         self._reports = reports
         self._enter_error = enter_error
         self._receives: deque[tuple[int, tuple[Sge, ...]]] = deque()
-        self._answers: deque[_Answer | _ReadAnswer] = deque()
+        self._answers: deque[_Answer | _ReadAnswer | bytes] = deque()
         self._replays: OrderedDict[int, _Answer] = OrderedDict()
         self._held: dict[int, RocePacket] = {}
         self.reset(0)
@@ -187,6 +187,22 @@ class Responder:
         """Complete the oldest receive, which did not end well, and leave the queue pair in ERR."""
         self._complete_receive(self._receives.popleft()[0], status)
         self._enter_error()
+
+    def may_answer(self) -> bool:
+        """True if there is room for one more answer."""
+        return len(self._answers) < MAX_WAITING_ANSWERS
+
+    def answer_first(self, frame: bytes) -> None:
+        """Send a frame before all answers that wait."""
+        self._answers.appendleft(frame)
+
+    def has_none(self) -> bool:
+        """True if no answer waits."""
+        return not self._answers
+
+    def answers_without_data(self) -> bool:
+        """True if the next answer is no READ response."""
+        return bool(self._answers) and not isinstance(self._answers[0], _ReadAnswer)
 
     def flush(self) -> None:
         """Complete every receive, also the one in use, with WR_FLUSH_ERR; answers due are still sent."""
@@ -290,6 +306,8 @@ class Responder:
                     return frame
                 continue
             self._answers.popleft()
+            if isinstance(answer, bytes):
+                return answer
             extension = answer.aeth.encode()
             opcode = RcOpcode.ACKNOWLEDGE
             if answer.original is not None:

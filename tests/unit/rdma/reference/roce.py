@@ -14,6 +14,7 @@ from typing import Unpack
 
 from nicemu.abi import Sge, WorkRequest
 from nicemu.errors import UsageError
+from nicemu.rdma.dcqcn import Dcqcn
 from nicemu.rdma.queue_pair import (
     Arrival,
     Completion,
@@ -26,6 +27,7 @@ from nicemu.rdma.queue_pair import (
     check_remote,
 )
 from nicemu.wire import (
+    CNP_OPCODE,
     PSN_BITS,
     RC_OPCODE_LIMIT,
     MalformedError,
@@ -34,6 +36,7 @@ from nicemu.wire import (
     decode_roce_frame,
     parse_ipv4,
 )
+from tests.unit.rdma.reference.congestion import Congestion
 from tests.unit.rdma.reference.datagrams import Datagrams
 from tests.unit.rdma.reference.queue_pair import RECEIVING, QueuePair, RdmaMemory, Reports
 from tests.unit.rdma.reference.requester import Requester
@@ -61,6 +64,7 @@ class _Connection:
     qp: QueuePair
     requester: Requester
     responder: Responder
+    congestion: Congestion
     datagrams: Datagrams | None = None
 
 
@@ -73,8 +77,15 @@ class RoceEngine:
     """
 
     def __init__(
-        self, memory: RdmaMemory, mac: bytes, ip: str, rng: random.Random, drops: Counter[str]
+        self,
+        memory: RdmaMemory,
+        mac: bytes,
+        ip: str,
+        rng: random.Random,
+        drops: Counter[str],
+        dcqcn: Dcqcn | None = None,
     ) -> None:
+        self._dcqcn = dcqcn or Dcqcn()
         self._memory = memory
         self._mac = mac
         self._ip = ip
@@ -109,10 +120,11 @@ class RoceEngine:
         requester = Requester(qp, self._memory, self._reports, enter_error)
         responder = Responder(qp, self._memory, self._reports, enter_error)
         requester.reset(self._rng.getrandbits(PSN_BITS))
+        congestion = Congestion(self._dcqcn, attributes.congestion_control, self._reports.drops)
         datagrams = None
         if attributes.qp_type is QpType.UD:
             datagrams = Datagrams(qp, requester, responder, self._memory, self._reports, self._framer_of)
-        self._connections[qp_num] = _Connection(qp, requester, responder, datagrams)
+        self._connections[qp_num] = _Connection(qp, requester, responder, congestion, datagrams)
 
     def modify(
         self, qp_num: int, state: QpState, *, remote: RemoteQp | None = None, sq_psn: int | None = None
@@ -135,7 +147,7 @@ class RoceEngine:
                     f"queue pair {qp_num} cannot go to RTR without its peer; pass remote=RemoteQp(...)"
                 )
             check_remote(remote)
-            traffic_class = qp.attributes.traffic_class
+            traffic_class = qp.attributes.traffic_class | (2 if qp.attributes.congestion_control else 0)
             framer = self._new_framer(remote.mac, remote.ip, traffic_class)
         elif remote is not None:
             raise UsageError(f"the peer of queue pair {qp_num} is set on the way to RTR, not to {state.name}")
@@ -149,6 +161,7 @@ class RoceEngine:
         qp.transition(state)
         if state is QpState.RESET:
             connection.requester.reset(self._rng.getrandbits(PSN_BITS))
+            connection.congestion.reset()
             connection.responder.reset(0)
             connection.responder.drop_receives()
             self._active.pop(qp_num, None)
@@ -162,6 +175,7 @@ class RoceEngine:
         elif state is QpState.RTS:
             if sq_psn is not None:
                 connection.requester.reset(sq_psn)
+                connection.congestion.reset()
             self._active[qp_num] = None
 
     def destroy_qp(self, qp_num: int) -> None:
@@ -252,26 +266,42 @@ class RoceEngine:
         elif packet.bth.partition_key & 0x7FFF != 0x7FFF:
             drops["rocev2.partition_key"] += 1
         elif connection.datagrams is not None or packet.bth.opcode >= RC_OPCODE_LIMIT:
-            if connection.datagrams is None or packet.deth is None:
-                drops["rocev2.transport"] += 1
-            else:
+            is_notification = packet.bth.opcode == CNP_OPCODE
+            if connection.datagrams is not None and packet.deth is not None:
                 connection.datagrams.on_datagram(packet)
+            elif connection.datagrams is not None or not is_notification:
+                drops["rocev2.transport"] += 1
+            elif packet.ip.source != self._peers[qp_num]:
+                drops["rocev2.source"] += 1
+            else:
+                connection.congestion.on_notification(now_ns)
         elif packet.ip.source != self._peers[qp_num]:
             drops["rocev2.source"] += 1
-        elif packet.bth.opcode not in _RESPONSES:
-            connection.responder.on_request(packet)
-            self._active[qp_num] = None
-        elif connection.qp.state is QpState.RTR:
-            drops["rocev2.qp_state"] += 1
         else:
-            connection.requester.on_response(packet, now_ns)
-            self._active[qp_num] = None
+            if connection.qp.attributes.congestion_control and packet.ip.type_of_service & 3 == 3:
+                self._on_marked(connection)
+            if packet.bth.opcode not in _RESPONSES:
+                connection.responder.on_request(packet)
+                self._active[qp_num] = None
+            elif connection.qp.state is QpState.RTR:
+                drops["rocev2.qp_state"] += 1
+            else:
+                connection.requester.on_response(packet, now_ns)
+                self._active[qp_num] = None
+
+    def _on_marked(self, connection: _Connection) -> None:
+        """Notify the peer of congestion, unless that was done just now, before all else that waits."""
+        if connection.congestion.may_notify(self._now_ns) and connection.responder.may_answer():
+            connection.congestion.notified(self._now_ns)
+            connection.responder.answer_first(connection.qp.framer.cnp(connection.qp.remote_number))
 
     def on_timer(self, now_ns: int) -> None:
         """Let every queue pair whose deadline has passed retry."""
         self._now_ns = now_ns
         for qp_num, connection in list(self._connections.items()):
             deadline_ns = connection.requester.next_deadline_ns()
+            if connection.congestion.time_has_come(now_ns):
+                self._active[qp_num] = None
             if deadline_ns is not None and deadline_ns <= now_ns:
                 connection.requester.on_timer(now_ns)
                 self._active[qp_num] = None
@@ -282,7 +312,8 @@ class RoceEngine:
             (
                 deadline_ns
                 for connection in self._connections.values()
-                if (deadline_ns := connection.requester.next_deadline_ns()) is not None
+                for one in (connection.requester, connection.congestion)
+                if (deadline_ns := one.next_deadline_ns()) is not None
             ),
             default=None,
         )
@@ -311,6 +342,11 @@ class RoceEngine:
     def _take_burst(self, connection: _Connection, burst: int, frames: list[bytes]) -> bool:
         """Append up to `burst` frames; True if there may be more."""
         for _ in range(burst):
+            is_data = not connection.responder.answers_without_data()
+            if is_data and connection.congestion.limited:
+                nothing = connection.responder.has_none() and not connection.requester.may_send()
+                if nothing or connection.congestion.must_wait(self._now_ns):
+                    return False
             frame = connection.responder.next_frame()
             if frame is None and connection.datagrams is not None:
                 frame = connection.datagrams.next_frame()
@@ -318,6 +354,8 @@ class RoceEngine:
                 frame = connection.requester.next_frame(self._now_ns)
             if frame is None:
                 return False
+            if is_data:
+                connection.congestion.count_frame(len(frame), self._now_ns)
             frames.append(frame)
         return True
 
@@ -334,4 +372,5 @@ class RoceEngine:
 
     def _flush(self, connection: _Connection) -> None:
         connection.requester.flush()
+        connection.congestion.wait_for_nothing()
         connection.responder.flush()
