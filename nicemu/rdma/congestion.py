@@ -28,7 +28,14 @@ from nicemu.wire import (
 
 from .responder_lists import add_first_answer
 from .roce_lists import drop, expect
-from .roce_state import ANSWER_CNP, DROP, MAX_WAITING_ANSWERS, RoceState
+from .roce_state import (
+    ANSWER_CNP,
+    DROP,
+    HAS_CONGESTION_CONTROL,
+    IS_LIMITED,
+    MAX_WAITING_ANSWERS,
+    RoceState,
+)
 
 NEARLY = 0.999
 """A rate of so much of the line's is no limit any more."""
@@ -72,7 +79,7 @@ def _raise_rate(pair: Records, settings: Records) -> None:
         pair.target_rate = min(pair.target_rate, settings.line_rate)
     pair.rate = (pair.rate + pair.target_rate) / 2.0
     if pair.rate >= NEARLY * settings.line_rate:
-        pair.limited = 0
+        pair.features &= ~IS_LIMITED
 
 
 @cold
@@ -86,7 +93,7 @@ def _catch_up(pair: Records, settings: Records, now_ns: Int) -> None:
         decays += 1
         pair.alpha *= 1.0 - settings.g
         pair.alpha_at_ns += settings.alpha_timer_ns
-    while pair.limited != 0 and pair.increase_at_ns <= now_ns:
+    while pair.features & IS_LIMITED != 0 and pair.increase_at_ns <= now_ns:
         pair.time_stage += 1
         pair.increase_at_ns += settings.increase_timer_ns
         _raise_rate(pair, settings)
@@ -96,15 +103,16 @@ def _catch_up(pair: Records, settings: Records, now_ns: Int) -> None:
 def on_notification(state: RoceState, index: Int) -> None:
     """Lower the rate of a queue pair; one without congestion control goes on as it was."""
     pair, settings, now_ns = state.queue_pairs[index], state.dcqcn[0], state.engine[0].now_ns
-    if pair.congestion == 0:
+    if pair.features & HAS_CONGESTION_CONTROL == 0:
         drop(state, _NOT_ASKED_FOR)
         return
     if pair.notified == 0:
         pair.notified, pair.alpha = 1, 1.0
     else:
         _catch_up(pair, settings, now_ns)
-    if pair.limited == 0:
-        pair.limited, pair.rate, pair.pace_ns = 1, settings.line_rate, now_ns
+    if pair.features & IS_LIMITED == 0:
+        pair.features |= IS_LIMITED
+        pair.rate, pair.pace_ns = settings.line_rate, now_ns
     pair.target_rate = pair.rate
     pair.rate = max(pair.rate * (1.0 - pair.alpha / 2.0), settings.least_rate)
     pair.alpha = (1.0 - settings.g) * pair.alpha + settings.g
@@ -119,7 +127,7 @@ def must_wait(state: RoceState, index: Int) -> Flag:
     """True if it is not yet time for the next frame of a limited queue pair; the timer will tell."""
     pair, now_ns = state.queue_pairs[index], state.engine[0].now_ns
     _catch_up(pair, state.dcqcn[0], now_ns)
-    if pair.limited == 0 or pair.pace_ns <= now_ns:
+    if pair.features & IS_LIMITED == 0 or pair.pace_ns <= now_ns:
         return False
     pair.paced_until_ns = pair.pace_ns
     expect(state, index, np.int64(pair.pace_ns))
@@ -130,7 +138,7 @@ def must_wait(state: RoceState, index: Int) -> Flag:
 def count_frame(state: RoceState, index: Int, length: Int) -> None:
     """A frame of so many bytes has been made: the next one has to wait as long as the rate says."""
     pair, settings = state.queue_pairs[index], state.dcqcn[0]
-    if pair.limited == 0:
+    if pair.features & IS_LIMITED == 0:
         return
     pair.pace_ns = max(pair.pace_ns, state.engine[0].now_ns) + np.int64(length / pair.rate) + 1
     pair.bytes_left -= length

@@ -13,7 +13,7 @@ import numpy as np
 
 from nicemu.abi import Access, Opcode
 from nicemu.errors import VerbsStatus
-from nicemu.hot import Flag, Int, Records, hot
+from nicemu.hot import Flag, Int, Records, cold, hot
 from nicemu.wire import (
     EXTENSION_PLACE,
     IP_PLACE,
@@ -34,7 +34,7 @@ from .requester import gather
 from .responder_lists import end_receive, free_receive, receive_is_ours, room_of, take_receive
 from .roce_error import enter_error
 from .roce_lists import arrive, drop, handle_place, scatter
-from .roce_state import DROP, NONE, SENT, SENT_WITH_IMM, RoceState
+from .roce_state import DATAGRAM, DATAGRAM_WITH_IMM, DROP, NONE, RoceState
 from .send_queue import end_first
 
 GRH_BYTES = 40
@@ -54,7 +54,7 @@ def is_datagram(opcode: Int) -> Flag:
     return _ONLY <= opcode <= _ONLY_WITH_IMM
 
 
-@hot
+@cold
 def make_datagram(state: RoceState, index: Int, target: Int) -> Int:
     """Make the packet of the message whose turn it is, and complete it; return the frame's length.
 
@@ -91,7 +91,7 @@ def _land(state: RoceState, pair: Records, receive: Records, frame: Int, payload
     return scatter(state, pair.pd, receive, GRH_BYTES, payload, length, _LOCAL_WRITE)
 
 
-@hot
+@cold
 def on_datagram(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
     """Take a datagram; one with another Q_Key, without a receive, or that is too long is dropped."""
     pair = state.queue_pairs[index]
@@ -115,7 +115,7 @@ def on_datagram(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
     free_receive(state, slot)
     has_imm = np.int64(opcode == _ONLY_WITH_IMM)
     imm_data = np.uint32(load_be32(payload - 4)) if has_imm != 0 else _NO_IMMEDIATE
-    kind = SENT_WITH_IMM if has_imm != 0 else SENT
+    kind = DATAGRAM_WITH_IMM if has_imm != 0 else DATAGRAM
     wr_id = np.uint64(receive.wr_id)
     arrive(state, pair, kind, GRH_BYTES + length, imm_data, has_imm, _NO_IMMEDIATE, wr_id)
     entry = state.arrived[state.engine[0].arrived_count - 1]

@@ -13,7 +13,7 @@ from nicemu.hot import Int, Records, cold
 from nicemu.pcie import copy_memory
 from nicemu.wire import ETHERNET_HEADER_BYTES, IP_PLACE, load_be16
 
-from .roce_state import DROP, LONGEST_FRAME_BYTES, NONE, SELECTIVE_PACKETS, RoceState
+from .roce_state import DROP, HAS_HELD, LONGEST_FRAME_BYTES, NONE, SELECTIVE_PACKETS, RoceState
 
 _GAP, _DUPLICATE = DROP["responder.psn_gap"], DROP["responder.duplicate"]
 _NO_ROOM = DROP["responder.held_full"]
@@ -58,6 +58,7 @@ def hold(state: RoceState, pair: Records, frame: Int, psn: Int) -> Int:
     state.held[slot].psn, state.held[slot].next = psn, after
     if before == NONE:
         pair.held_head = slot
+        pair.features |= HAS_HELD
     else:
         state.held[before].next = slot
     return 0
@@ -68,6 +69,8 @@ def take_held(state: RoceState, pair: Records) -> Int:
     """Take the first frame out of a list that has one; return its place, to be freed later."""
     slot = np.int64(pair.held_head)
     pair.held_head = state.held[slot].next
+    if pair.held_head == NONE:
+        pair.features &= ~HAS_HELD
     return slot
 
 

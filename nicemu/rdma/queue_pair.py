@@ -83,6 +83,8 @@ class ArrivalKind(enum.Enum):
     SEND_WITH_IMM = "send with immediate"
     READ = "read"
     ATOMIC = "atomic"
+    DATAGRAM = "datagram"
+    DATAGRAM_WITH_IMM = "datagram with immediate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +92,9 @@ class Arrival:
     """A peer's message that is complete here, reported once, after its data is visible.
 
     A READ is reported when its last response has been read from memory. `wr_id` is the receive that the
-    message consumed (SEND; WRITE_WITH_IMM unless receives are implicit); `rkey` is what the peer named (not
-    for SEND). Of a datagram, `byte_len` counts the 40 bytes before its payload, and `source_qp` and
-    `source_ip` say who sent it.
+    message consumed (SEND, datagram; WRITE_WITH_IMM unless receives are implicit); `rkey` is what the peer
+    named (not for those). Of a datagram, `byte_len` counts the 40 bytes before its payload, and `source_qp`
+    and `source_ip` say who sent it.
     """
 
     qp_num: int

@@ -32,7 +32,7 @@ from nicemu.wire import (
 from .responder_answers import SACK_BYTES
 from .roce_error import enter_error, enter_send_error
 from .roce_lists import drop, expect, scatter
-from .roce_state import DROP, NONE, RoceState
+from .roce_state import DROP, HAS_SACKS, IS_DATAGRAM, IS_SELECTIVE, NONE, RoceState
 from .selective import shift_sacks, take_sack
 from .send_queue import ATOMIC_BYTES, KIND_ATOMIC, KIND_READ, end_first, rewind, unwrap_psn
 
@@ -49,7 +49,6 @@ _WAITS_NS = np.array(RNR_TIMER_NS, np.int64)
 _STALE, _UNEXPECTED = DROP["requester.stale_response"], DROP["requester.unexpected_psn"]
 _SYNDROME, _OUT_OF_ORDER = DROP["requester.syndrome"], DROP["requester.out_of_order"]
 _BAD = DROP["requester.bad_response"]
-_NO_SACKS = np.uint64(0)
 
 
 def _statuses() -> np.ndarray:
@@ -75,7 +74,7 @@ def fail(state: RoceState, index: Int, status: Int) -> None:
     """
     pair = state.queue_pairs[index]
     end_first(state, pair, status, 0)
-    if pair.datagrams != 0:
+    if pair.features & IS_DATAGRAM != 0:
         enter_send_error(state, index)
     else:
         enter_error(state, index)
@@ -96,7 +95,7 @@ def fail_at_head(state: RoceState, index: Int) -> None:
 def _go_back(pair: Records) -> None:
     pair.deadline_ns = NONE
     pair.send_psn = pair.unanswered_psn
-    pair.sacked = _NO_SACKS
+    pair.features &= ~HAS_SACKS
     rewind(pair)
 
 
@@ -152,7 +151,7 @@ def on_deadline(state: RoceState, index: Int) -> None:
 @hot
 def _advance(state: RoceState, index: Int, pair: Records, psn: Int) -> None:
     """All before `psn` is answered; it lies in the first message or at its end."""
-    if pair.sacked != 0:
+    if pair.features & HAS_SACKS != 0:
         shift_sacks(state, index, psn)
     pair.unanswered_psn = psn
     pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
@@ -202,7 +201,7 @@ def _on_acknowledge(state: RoceState, index: Int, pair: Records, psn: Int, frame
             _wait_for_receiver(state, index, _WAITS_NS[value])
     elif fatal:
         fail(state, index, _NAK_STATUS[value])
-    elif pair.selective != 0 and payload_bytes(frame, _ACKNOWLEDGE) == SACK_BYTES:
+    elif pair.features & IS_SELECTIVE != 0 and payload_bytes(frame, _ACKNOWLEDGE) == SACK_BYTES:
         take_sack(state, index, load_be64(frame + EXTENSION_PLACE + AETH_BYTES))
         fail_at_head(state, index)
     elif pair.gap_psn != psn:

@@ -48,6 +48,8 @@ from .roce_state import (
     ANSWER_ATOMIC,
     ANSWER_READ,
     DROP,
+    HAS_HELD,
+    IS_SELECTIVE,
     MAX_RD_ATOMIC,
     MAX_WAITING_ANSWERS,
     NONE,
@@ -191,7 +193,7 @@ def on_request(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
             _refuse(state, index, result)
     elif psn < expected:
         _repeat(state, index, frame, psn)
-    elif pair.selective != 0:
+    elif pair.features & IS_SELECTIVE != 0:
         _keep_early(state, index, frame, psn)
         return
     else:
@@ -199,5 +201,5 @@ def on_request(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
         if pair.gap_answered == 0:
             pair.gap_answered = 1
             add_answer(state, pair, ANSWER_ACK, expected, _SEQUENCE_NAK)
-    if pair.held_head != NONE:
+    if pair.features & HAS_HELD != 0:
         _execute_held(state, index)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.hot import Int, Records, cold, hot
+from nicemu.hot import Flag, Int, Records, cold, hot
 from nicemu.wire import (
     BTH_PLACE,
     CNP_OPCODE,
@@ -44,7 +44,18 @@ from .roce_lists import (
     forget_first,
     has_room,
 )
-from .roce_state import ANSWER_READ, DROP, NONE, RTR, SQE, RoceState
+from .roce_state import (
+    ANSWER_READ,
+    DROP,
+    HAS_CONGESTION_CONTROL,
+    HAS_SACKS,
+    IS_DATAGRAM,
+    IS_LIMITED,
+    NONE,
+    RTR,
+    SQE,
+    RoceState,
+)
 from .selective import make_missing
 from .send_queue import NOT_READY, POSTED, post_work
 
@@ -61,6 +72,30 @@ _ECN, _CE = 3, 3
 """The low bits of the type of service, and congestion experienced among them (RFC 3168)."""
 _IS_RESPONSE = np.zeros(RC_OPCODE_LIMIT, np.int64)
 _IS_RESPONSE[RcOpcode.RDMA_READ_RESPONSE_FIRST : RcOpcode.ATOMIC_ACKNOWLEDGE + 1] = 1
+
+
+@cold
+def _goes_on(state: RoceState, index: Int, frame: Int, opcode: Int) -> Flag:
+    """Take a datagram, a notification, or a mark; True if the frame is one of a connection, to go on with."""
+    pair = state.queue_pairs[index]
+    if pair.features & IS_DATAGRAM != 0:
+        if is_datagram(opcode):
+            on_datagram(state, index, frame, opcode)
+        else:
+            drop(state, _TRANSPORT)
+        return False
+    is_peer = load_be32(frame + IP_SOURCE_PLACE) == pair.peer_address
+    if opcode < RC_OPCODE_LIMIT:
+        if is_peer and load_u8(frame + IP_PLACE + 1) & _ECN == _CE:
+            on_marked(state, index)
+        return True
+    if opcode != CNP_OPCODE:
+        drop(state, _TRANSPORT)
+    elif not is_peer:
+        drop(state, _SOURCE)
+    else:
+        on_notification(state, index)
+    return False
 
 
 @hot
@@ -80,30 +115,23 @@ def _on_frame(state: RoceState, frame: Int, length: Int) -> None:
     opcode = load_u8(frame + BTH_PLACE)
     if pair.state < RTR or pair.state > SQE:
         drop(state, _STATE)
-    elif load_be16(frame + PARTITION_KEY_PLACE) & _FULL_MEMBERS != _FULL_MEMBERS:
+        return
+    if load_be16(frame + PARTITION_KEY_PLACE) & _FULL_MEMBERS != _FULL_MEMBERS:
         drop(state, _PARTITION)
-    elif pair.datagrams != 0 or opcode >= RC_OPCODE_LIMIT:
-        if pair.datagrams != 0 and is_datagram(opcode):
-            on_datagram(state, index, frame, opcode)
-        elif pair.datagrams != 0 or opcode != CNP_OPCODE:
-            drop(state, _TRANSPORT)
-        elif load_be32(frame + IP_SOURCE_PLACE) != pair.peer_address:
-            drop(state, _SOURCE)
-        else:
-            on_notification(state, index)
-    elif load_be32(frame + IP_SOURCE_PLACE) != pair.peer_address:
+        return
+    special = pair.features & (IS_DATAGRAM | HAS_CONGESTION_CONTROL) != 0 or opcode >= RC_OPCODE_LIMIT
+    if special and not _goes_on(state, index, frame, opcode):
+        return
+    if load_be32(frame + IP_SOURCE_PLACE) != pair.peer_address:
         drop(state, _SOURCE)
+    elif _IS_RESPONSE[opcode] == 0:
+        on_request(state, index, frame, opcode)
+        activate(state, index)
+    elif pair.state == RTR:
+        drop(state, _STATE)
     else:
-        if pair.congestion != 0 and load_u8(frame + IP_PLACE + 1) & _ECN == _CE:
-            on_marked(state, index)
-        if _IS_RESPONSE[opcode] == 0:
-            on_request(state, index, frame, opcode)
-            activate(state, index)
-        elif pair.state == RTR:
-            drop(state, _STATE)
-        else:
-            on_response(state, index, frame, opcode)
-            activate(state, index)
+        on_response(state, index, frame, opcode)
+        activate(state, index)
 
 
 @hot
@@ -128,16 +156,7 @@ def _ready_frame(state: RoceState, index: Int, target: Int) -> Int:
     length = make_answer(state, index, target)
     if length != 0:
         return length
-    pair = state.queue_pairs[index]
-    if pair.sacked != 0:
-        length = make_missing(state, index, target)
-        if length != 0:
-            return length
-    if may_send(state, pair):
-        if pair.datagrams != 0:
-            length = make_datagram(state, index, target)
-            fail_at_head(state, index)
-            return length
+    if may_send(state, state.queue_pairs[index]):
         length = make_request(state, index, target)
         if length == 0:
             fail_at_head(state, index)
@@ -145,18 +164,29 @@ def _ready_frame(state: RoceState, index: Int, target: Int) -> Int:
 
 
 @cold
-def _paced_frame(state: RoceState, index: Int, target: Int) -> Int:
-    """As `_ready_frame`, where there is a rate to keep; answers without data are not held back."""
+def _special_frame(state: RoceState, index: Int, target: Int) -> Int:
+    """As `_ready_frame`, of datagrams; or where packets are known to be missing, or there is a rate to keep.
+
+    Answers without data are not held back.
+    """
     pair = state.queue_pairs[index]
     answers = pair.answer_head != NONE
     if answers and state.answers[pair.answer_head].kind != ANSWER_READ:
         return make_answer(state, index, target)
-    if not answers and pair.sacked == 0 and not may_send(state, pair):
+    if pair.features & IS_DATAGRAM != 0:
+        length = make_datagram(state, index, target) if may_send(state, pair) else 0
+        fail_at_head(state, index)
+        return length
+    if not answers and pair.features & HAS_SACKS == 0 and not may_send(state, pair):
         return 0
-    if must_wait(state, index):
+    if pair.features & IS_LIMITED != 0 and must_wait(state, index):
         return 0
-    length = _ready_frame(state, index, target)
-    if length != 0:
+    length = 0
+    if not answers and pair.features & HAS_SACKS != 0:
+        length = make_missing(state, index, target)
+    if length == 0:
+        length = _ready_frame(state, index, target)
+    if length != 0 and pair.features & IS_LIMITED != 0:
         count_frame(state, index, length)
     return length
 
@@ -164,8 +194,8 @@ def _paced_frame(state: RoceState, index: Int, target: Int) -> Int:
 @hot
 def _next_frame(state: RoceState, index: Int, target: Int) -> Int:
     """Make a queue pair's next frame at `target`; return its length, or 0 if there is none now."""
-    if state.queue_pairs[index].limited != 0:
-        return _paced_frame(state, index, target)
+    if state.queue_pairs[index].features & (IS_DATAGRAM | HAS_SACKS | IS_LIMITED) != 0:
+        return _special_frame(state, index, target)
     return _ready_frame(state, index, target)
 
 

@@ -209,7 +209,6 @@ def arrive(
     entry = state.arrived[engine.arrived_count]
     entry.byte_len, entry.wr_id, entry.rkey, entry.imm_data = byte_len, wr_id, rkey, imm_data
     entry.number, entry.kind, entry.has_imm = pair.number, kind, has_imm
-    entry.source_qp = entry.source_address = 0
     engine.arrived_count += 1
 
 

@@ -37,8 +37,11 @@ from .roce_lists import activate, deactivate
 from .roce_reports import RoceReports
 from .roce_state import (
     HANDLE_BYTES,
+    HAS_CONGESTION_CONTROL,
     HELD,
     HELD_FRAMES,
+    IS_DATAGRAM,
+    IS_SELECTIVE,
     LONGEST_FRAME_BYTES,
     MAX_WAITING_ANSWERS,
     NONE,
@@ -121,9 +124,12 @@ class RocePairs(RoceReports):
         pair.retry_count, pair.rnr_retry = attributes.retry_count, attributes.rnr_retry
         pair.rnr_timer = rnr_timer_code(attributes.min_rnr_timer_ns)
         pair.implicit_receives = attributes.implicit_receives
-        pair.selective = attributes.selective_retransmission
-        pair.congestion = attributes.congestion_control
-        pair.datagrams, pair.q_key = attributes.qp_type is QpType.UD, attributes.q_key
+        pair.q_key = attributes.q_key
+        pair.features = (
+            (IS_DATAGRAM if attributes.qp_type is QpType.UD else 0)
+            | (IS_SELECTIVE if attributes.selective_retransmission else 0)
+            | (HAS_CONGESTION_CONTROL if attributes.congestion_control else 0)
+        )
         for link in _LINKS:
             pair[link] = NONE
         _reset_requester(self._state, pair, self._rng.getrandbits(PSN_BITS))

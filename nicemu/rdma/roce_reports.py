@@ -14,7 +14,7 @@ from nicemu.hot import Records
 from nicemu.wire import format_ipv4
 
 from .queue_pair import Arrival, ArrivalKind, Completion
-from .roce_state import ARRIVED_LIMIT, DROPS, ENGINE, RoceState
+from .roce_state import ARRIVED_LIMIT, DATAGRAM, DROPS, ENGINE, RoceState
 
 WORD = {name: number for number, name in enumerate(ENGINE.names or ())}
 """Where the engine's words are, as an array of them."""
@@ -58,7 +58,7 @@ class RoceReports:
             has_imm,
         ) in self.take_arrived().tolist():
             arrival = Arrival(number, _KINDS[kind], byte_len, imm_data if has_imm else None, rkey, wr_id)
-            if sender or address:
+            if kind >= DATAGRAM:
                 source_ip = format_ipv4(address.to_bytes(4, "big"))
                 arrival = replace(arrival, source_qp=sender, source_ip=source_ip)
             arrivals.append(arrival)

@@ -35,6 +35,12 @@ LONGEST_FRAME_BYTES = 4352
 NUMBER_PAGES, NUMBERS_OF_PAGE = 1 << 12, 1 << 12
 """Queue pair numbers have 24 bits: a page is named by the high ones, a place on it by the low ones."""
 
+IS_DATAGRAM, IS_SELECTIVE, HAS_CONGESTION_CONTROL = 1, 2, 4
+"""Features of a queue pair: it is of type UD; packets behind a lost one are kept; DCQCN is on."""
+IS_LIMITED, HAS_SACKS, HAS_HELD = 8, 16, 32
+"""What it has just now: a rate to keep, packets known to be missing, frames behind a gap. All stand together,
+so that a frame of a queue pair that has none of them costs one look.
+"""
 QUEUE_PAIR = np.dtype(
     [
         # Attributes, fixed at creation
@@ -47,12 +53,8 @@ QUEUE_PAIR = np.dtype(
         ("receive_depth", "i4"),
         ("retry_count", "i4"),
         ("rnr_retry", "i4"),
-        ("rnr_timer", "i4"),  # code of the wait that a peer is asked for
+        ("features", "i4"),  # what most have not: IS_DATAGRAM and so on
         ("implicit_receives", "i4"),
-        ("datagrams", "i4"),  # the queue pair is of type UD
-        ("selective", "i4"),  # packets behind a lost one are kept, and it alone is sent again
-        ("q_key", "u4"),
-        ("congestion", "i4"),  # DCQCN is on
         # The connection
         ("state", "i4"),
         ("active", "i4"),
@@ -76,10 +78,6 @@ QUEUE_PAIR = np.dtype(
         ("retries_left", "i4"),
         ("rnr_retries_left", "i4"),
         ("timer_place", "i4"),  # in the heap of deadlines, or NONE
-        ("sacked", "u8"),  # bit n: packet n + 1 behind the oldest one without an answer has arrived
-        ("sack_end_psn", "i8"),  # behind the last of them
-        ("resend_psn", "i8"),  # where to look for the next packet that is missing
-        ("pass_end_psn", "i8"),  # first packet never sent when the missing ones began to be sent again
         # Responder
         ("expected_psn", "i8"),
         ("msn", "i8"),
@@ -98,9 +96,15 @@ QUEUE_PAIR = np.dtype(
         ("answer_count", "i4"),
         ("reads_waiting", "i4"),
         ("replay_count", "i8"),
+        ("rnr_timer", "i4"),  # code of the wait that a peer is asked for
+        ("q_key", "u4"),
+        # Selective retransmission
         ("held_head", "i4"),
+        ("sacked", "u8"),  # bit n: packet n + 1 behind the oldest one without an answer has arrived
+        ("sack_end_psn", "i8"),  # behind the last of them
+        ("resend_psn", "i8"),  # where to look for the next packet that is missing
+        ("pass_end_psn", "i8"),  # first packet never sent when the missing ones began to be sent again
         # Congestion control
-        ("limited", "i4"),  # there is a rate to keep
         ("notified", "i4"),  # there has been a CNP
         ("cnp_after_ns", "i8"),  # no CNP is sent before
         ("pace_ns", "i8"),  # when the next frame may be made
@@ -209,7 +213,7 @@ ARRIVED = np.dtype(
         ("rkey", "u4"),
         ("imm_data", "u4"),
         ("number", "u4"),
-        ("source_qp", "u4"),  # of a datagram: who sent it, and from which IPv4 address
+        ("source_qp", "u4"),  # of a datagram alone: who sent it, and from which IPv4 address
         ("source_address", "u4"),
         ("kind", "u1"),
         ("has_imm", "u1"),
@@ -217,7 +221,7 @@ ARRIVED = np.dtype(
     align=True,
 )
 """A message that a peer has completed here."""
-WRITE, WRITE_WITH_IMM, SENT, SENT_WITH_IMM, READ, ATOMIC = range(6)
+WRITE, WRITE_WITH_IMM, SENT, SENT_WITH_IMM, READ, ATOMIC, DATAGRAM, DATAGRAM_WITH_IMM = range(8)
 """Kinds of arrival, in the order of ArrivalKind."""
 ENGINE = np.dtype(
     [

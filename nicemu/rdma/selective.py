@@ -17,7 +17,7 @@ from nicemu.hot import Flag, Int, Records, cold
 from nicemu.wire import TEMPLATE_BYTES
 
 from .requester import make_frame, start_timer
-from .roce_state import NONE, RTS, SELECTIVE_PACKETS, SQD, RoceState
+from .roce_state import HAS_SACKS, NONE, RTS, SELECTIVE_PACKETS, SQD, RoceState
 from .send_queue import KIND_READ
 
 _ONE, _ZERO = np.uint64(1), np.uint64(0)
@@ -29,6 +29,8 @@ def shift_sacks(state: RoceState, index: Int, psn: Int) -> None:
     pair = state.queue_pairs[index]
     steps = psn - pair.unanswered_psn
     pair.sacked = pair.sacked >> np.uint64(steps) if steps < SELECTIVE_PACKETS else _ZERO
+    if pair.sacked == _ZERO:
+        pair.features &= ~HAS_SACKS
 
 
 @cold
@@ -39,10 +41,11 @@ def take_sack(state: RoceState, index: Int, bits: Int) -> None:
     sent = pair.sent_end_psn - pair.unanswered_psn - 1
     if sent < SELECTIVE_PACKETS:
         bits &= (_ONE << np.uint64(sent)) - _ONE
-    begins = pair.sacked == _ZERO
-    pair.sacked = pair.sacked | bits
+    begins = pair.features & HAS_SACKS == 0
+    pair.sacked = bits if begins else pair.sacked | bits
     if pair.sacked == _ZERO:
         return
+    pair.features |= HAS_SACKS
     left, last = np.uint64(pair.sacked), 0
     while left != _ZERO:
         left >>= _ONE

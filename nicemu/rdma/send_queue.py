@@ -16,7 +16,7 @@ from nicemu.hot import Flag, Int, Records, hot
 from nicemu.wire import PSN_BITS, PSN_MASK
 
 from .roce_lists import end, is_handle, memory_at
-from .roce_state import ERR, NONE, RTS, SQD, SQE, RoceState
+from .roce_state import ERR, HAS_SACKS, IS_DATAGRAM, IS_LIMITED, NONE, RTS, SQD, SQE, RoceState
 
 MAX_MESSAGE_BYTES = 1 << 30
 ATOMIC_BYTES = 8
@@ -29,7 +29,6 @@ _FLUSHED = int(VerbsStatus.WR_FLUSH_ERR)
 _LOC_LENGTH, _LOC_OPCODE = int(VerbsStatus.LOC_LEN_ERR), int(VerbsStatus.LOC_QP_OP_ERR)
 _LOC_PROTECTION = int(VerbsStatus.LOC_PROT_ERR)
 _NO_RIGHT, _LOCAL_WRITE = 0, int(Access.LOCAL_WRITE)
-_NOTHING = np.uint64(0)
 
 
 def _kinds() -> np.ndarray:
@@ -111,7 +110,7 @@ def end_first(state: RoceState, pair: Records, status: Int, byte_len: Int) -> No
 def flush_requester(state: RoceState, pair: Records) -> None:
     """Complete everything that is queued with WR_FLUSH_ERR."""
     pair.deadline_ns = pair.wait_until_ns = pair.paced_until_ns = NONE
-    pair.sacked = _NOTHING
+    pair.features &= ~HAS_SACKS
     while pair.send_head != NONE:
         end_first(state, pair, _FLUSHED, 0)
     rewind(pair)
@@ -124,8 +123,8 @@ def reset_requester(state: RoceState, pair: Records, psn: Int) -> None:
         take_first(state, pair)
     pair.next_psn = pair.unanswered_psn = pair.send_psn = pair.sent_end_psn = psn
     pair.gap_psn = pair.deadline_ns = pair.wait_until_ns = pair.paced_until_ns = NONE
-    pair.limited = pair.notified = pair.cnp_after_ns = 0
-    pair.sacked = _NOTHING
+    pair.notified = pair.cnp_after_ns = 0
+    pair.features &= ~(HAS_SACKS | IS_LIMITED)
     pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
     rewind(pair)
 
@@ -147,7 +146,7 @@ def _error_of(state: RoceState, pair: Records, work: Records, kind: Int, length:
         return _LOC_OPCODE
     if length > MAX_MESSAGE_BYTES or (kind == KIND_ATOMIC and length != ATOMIC_BYTES):
         return _LOC_LENGTH
-    if pair.datagrams != 0:
+    if pair.features & IS_DATAGRAM != 0:
         if kind != KIND_SEND or not is_handle(state, work.remote_address):
             return _LOC_OPCODE
         if length > pair.path_mtu:

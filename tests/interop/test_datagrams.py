@@ -118,7 +118,7 @@ def test_rxe_s_datagram_lands_here(pair: Pair, op: str) -> None:
         pair.world.run_until(lambda: bool(pair.world.arrivals), "the datagram")
         arrival = pair.world.arrivals.pop()
         with_imm = op == "SEND_WITH_IMM"
-        assert arrival.kind is (ArrivalKind.SEND_WITH_IMM if with_imm else ArrivalKind.SEND)
+        assert arrival.kind is (ArrivalKind.DATAGRAM_WITH_IMM if with_imm else ArrivalKind.DATAGRAM)
         assert arrival.imm_data == (IMMEDIATE if with_imm else None)
         assert (arrival.byte_len, arrival.wr_id) == (GRH + length, 7)
         assert (arrival.source_qp, arrival.source_ip) == (pair.peer_qp, PEER_IP)

@@ -15,6 +15,7 @@ from nicemu.abi import Opcode
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.rdma.dcqcn import Dcqcn
 from nicemu.rdma.roce import QpType
+from nicemu.rdma.roce_state import IS_LIMITED
 from nicemu.wire import CNP_OPCODE, RcOpcode, RoceFramer, decode_roce_frame, internet_checksum, parse_ipv4
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def cnp(pair: TwoEngines) -> bytes:
 def rate(pair: TwoEngines) -> float:
     """Return the rate of node a, in bytes a nanosecond; that of the line where there is no limit."""
     state = pair.a.engine._state.queue_pairs[0]
-    return float(state.rate) if state.limited else LINE
+    return float(state.rate) if state.features & IS_LIMITED else LINE
 
 
 def test_a_mark_is_answered_by_a_notification_before_all_else(connect: Connect) -> None:

@@ -80,7 +80,7 @@ def test_a_datagram_lands_behind_40_bytes_for_a_route_header(
     pair.deliver([frame])
     (arrival,) = pair.b.arrivals
     with_imm = opcode is Opcode.SEND_WITH_IMM
-    assert arrival.kind is (ArrivalKind.SEND_WITH_IMM if with_imm else ArrivalKind.SEND)
+    assert arrival.kind is (ArrivalKind.DATAGRAM_WITH_IMM if with_imm else ArrivalKind.DATAGRAM)
     assert (arrival.byte_len, arrival.wr_id) == (GRH + length, 8)
     assert arrival.imm_data == (0xC0FFEE if with_imm else None)
     assert (arrival.source_qp, arrival.source_ip) == (A_QP, "10.0.0.1")

@@ -99,7 +99,7 @@ class Datagrams:
         sges.store(GRH_BYTES - 20, packet.ip.encode())
         sges.store(GRH_BYTES, payload)
         with_imm = packet.imm_data is not None
-        kind = ArrivalKind.SEND_WITH_IMM if with_imm else ArrivalKind.SEND
+        kind = ArrivalKind.DATAGRAM_WITH_IMM if with_imm else ArrivalKind.DATAGRAM
         source = deth.source_qp, format_ipv4(packet.ip.source)
         self._reports.arrivals.append(
             Arrival(self._qp.number, kind, length, packet.imm_data, 0, wr_id, *source)
