@@ -28,6 +28,8 @@ from nicemu.fabric import (
     RequestUdpPort,
     RoceUdpPort,
     SharedMemoryPort,
+    SwitchModel,
+    SwitchPort,
     TapPort,
     UdpPeer,
     XdpPort,
@@ -154,6 +156,25 @@ def answering(_: Path) -> Link:
     return Link(AnsweringPort(a, MAC_A, "10.0.0.1"), AnsweringPort(b, MAC_B, "10.0.0.2"))
 
 
+class InTime:
+    """A port of a switch model, for those who know no virtual time: it passes when they look."""
+
+    def __init__(self, model: SwitchModel, port: SwitchPort) -> None:
+        self._model, self._port = model, port
+        self.send, self.close, self.fileno = port.send, port.close, port.fileno
+        self.drops, self.address = port.drops, port.address
+
+    def receive(self, limit: int = 64) -> list[bytes]:
+        """Let a second pass, and receive."""
+        self._model.advance(self._model.now_ns + 1_000_000_000)
+        return self._port.receive(limit)
+
+
+def switch(_: Path) -> Link:
+    model = SwitchModel(random.Random(1))
+    return Link(InTime(model, model.join(MAC_A)), InTime(model, model.join(MAC_B)))
+
+
 def packet(_: Path) -> Link:
     def make() -> Link:
         until_up("here", "there")
@@ -194,7 +215,7 @@ def tap_to_packet(path: Path) -> Link:
     return Link(link.b, link.a)
 
 
-BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap, datagram, answering]
+BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap, datagram, answering, switch]
 """Ports that say when they are full; a socket's buffer drops what does not fit."""
 
 

@@ -11,6 +11,7 @@ from .datagram import DatagramPort
 from .fault import FaultPort, FaultRates
 from .frame_ring import put_frames, take_frames
 from .interface import interface_mtu
+from .link_model import LinkModel
 from .loading import load_ports
 from .loopback import LoopbackPort, loopback_pair
 from .packet_capture import CapturedFrame, PacketCapture
@@ -20,6 +21,7 @@ from .pcapng import PcapngWriter
 from .port import MAX_FRAME_BYTES, Port
 from .roce_udp import RoceUdpPort, UdpPeer
 from .shared_memory import SharedMemoryPort
+from .switch_model import EcnMarking, PauseThresholds, SwitchModel, SwitchPort
 from .tap import TapPort
 from .udp import RequestUdpPort, mac_of_host
 from .udp_segments import Incoming, Outgoing, receive_frames, send_frames
@@ -33,19 +35,24 @@ __all__ = [
     "Cable",
     "CapturedFrame",
     "DatagramPort",
+    "EcnMarking",
     "FaultPort",
     "FaultRates",
     "Incoming",
+    "LinkModel",
     "LoopbackPort",
     "Outgoing",
     "PacketCapture",
     "PacketPort",
+    "PauseThresholds",
     "PcapPort",
     "PcapngWriter",
     "Port",
     "RequestUdpPort",
     "RoceUdpPort",
     "SharedMemoryPort",
+    "SwitchModel",
+    "SwitchPort",
     "TapPort",
     "UdpPeer",
     "XdpPort",
