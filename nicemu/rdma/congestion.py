@@ -49,9 +49,10 @@ _ZEROS = np.uint64(0)
 def on_marked(state: RoceState, index: Int) -> None:
     """A packet has met congestion on its way here: notify the peer, unless that was done just now."""
     pair, now_ns = state.queue_pairs[index], state.engine[0].now_ns
-    if now_ns < pair.cnp_after_ns or pair.answer_count >= MAX_WAITING_ANSWERS:
+    extra = state.extras[pair.extra]
+    if now_ns < extra.cnp_after_ns or pair.answer_count >= MAX_WAITING_ANSWERS:
         return
-    pair.cnp_after_ns = now_ns + state.dcqcn[0].cnp_interval_ns
+    extra.cnp_after_ns = now_ns + state.engine[0].cnp_interval_ns
     add_first_answer(state, pair, ANSWER_CNP, 0, 0)
 
 
@@ -67,82 +68,86 @@ def make_notification(remote_number: Int, template: Int, target: Int) -> Int:
 
 
 @cold
-def _raise_rate(pair: Records, settings: Records) -> None:
+def _raise_rate(pair: Records, extra: Records, settings: Records) -> None:
     """A stage has ended: fast recovery, then additive increase, then hyper increase."""
     stages = settings.fast_recovery_stages
-    if max(pair.byte_stage, pair.time_stage) >= stages:
-        least = min(pair.byte_stage, pair.time_stage)
+    if max(extra.byte_stage, extra.time_stage) >= stages:
+        least = min(extra.byte_stage, extra.time_stage)
         if least > stages:
-            pair.target_rate += (least - stages) * settings.hyper_increase
+            extra.target_rate += (least - stages) * settings.hyper_increase
         else:
-            pair.target_rate += settings.additive_increase
-        pair.target_rate = min(pair.target_rate, settings.line_rate)
-    pair.rate = (pair.rate + pair.target_rate) / 2.0
-    if pair.rate >= NEARLY * settings.line_rate:
+            extra.target_rate += settings.additive_increase
+        extra.target_rate = min(extra.target_rate, settings.line_rate)
+    extra.rate = (extra.rate + extra.target_rate) / 2.0
+    if extra.rate >= NEARLY * settings.line_rate:
         pair.features &= ~IS_LIMITED
 
 
 @cold
-def _catch_up(pair: Records, settings: Records, now_ns: Int) -> None:
+def _catch_up(pair: Records, extra: Records, settings: Records, now_ns: Int) -> None:
     """Let the timers run that have ended by now."""
     decays = 0
-    while pair.alpha_at_ns <= now_ns:
+    while extra.alpha_at_ns <= now_ns:
         if decays == _MOST_DECAYS:
-            pair.alpha_at_ns = now_ns + settings.alpha_timer_ns
+            extra.alpha_at_ns = now_ns + settings.alpha_timer_ns
             break
         decays += 1
-        pair.alpha *= 1.0 - settings.g
-        pair.alpha_at_ns += settings.alpha_timer_ns
-    while pair.features & IS_LIMITED != 0 and pair.increase_at_ns <= now_ns:
-        pair.time_stage += 1
-        pair.increase_at_ns += settings.increase_timer_ns
-        _raise_rate(pair, settings)
+        extra.alpha *= 1.0 - settings.g
+        extra.alpha_at_ns += settings.alpha_timer_ns
+    while pair.features & IS_LIMITED != 0 and extra.increase_at_ns <= now_ns:
+        extra.time_stage += 1
+        extra.increase_at_ns += settings.increase_timer_ns
+        _raise_rate(pair, extra, settings)
 
 
 @cold
 def on_notification(state: RoceState, index: Int) -> None:
     """Lower the rate of a queue pair; one without congestion control goes on as it was."""
-    pair, settings, now_ns = state.queue_pairs[index], state.dcqcn[0], state.engine[0].now_ns
+    pair, settings = state.queue_pairs[index], state.engine[0]
+    now_ns = settings.now_ns
     if pair.features & HAS_CONGESTION_CONTROL == 0:
         drop(state, _NOT_ASKED_FOR)
         return
-    if pair.notified == 0:
-        pair.notified, pair.alpha = 1, 1.0
+    extra = state.extras[pair.extra]
+    if extra.notified == 0:
+        extra.notified, extra.alpha = 1, 1.0
     else:
-        _catch_up(pair, settings, now_ns)
+        _catch_up(pair, extra, settings, now_ns)
     if pair.features & IS_LIMITED == 0:
         pair.features |= IS_LIMITED
-        pair.rate, pair.pace_ns = settings.line_rate, now_ns
-    pair.target_rate = pair.rate
-    pair.rate = max(pair.rate * (1.0 - pair.alpha / 2.0), settings.least_rate)
-    pair.alpha = (1.0 - settings.g) * pair.alpha + settings.g
-    pair.byte_stage = pair.time_stage = 0
-    pair.bytes_left = settings.byte_counter
-    pair.alpha_at_ns = now_ns + settings.alpha_timer_ns
-    pair.increase_at_ns = now_ns + settings.increase_timer_ns
+        extra.rate, extra.pace_ns = settings.line_rate, now_ns
+    extra.target_rate = extra.rate
+    extra.rate = max(extra.rate * (1.0 - extra.alpha / 2.0), settings.least_rate)
+    extra.alpha = (1.0 - settings.g) * extra.alpha + settings.g
+    extra.byte_stage = extra.time_stage = 0
+    extra.bytes_left = settings.byte_counter
+    extra.alpha_at_ns = now_ns + settings.alpha_timer_ns
+    extra.increase_at_ns = now_ns + settings.increase_timer_ns
 
 
 @cold
 def must_wait(state: RoceState, index: Int) -> Flag:
     """True if it is not yet time for the next frame of a limited queue pair; the timer will tell."""
-    pair, now_ns = state.queue_pairs[index], state.engine[0].now_ns
-    _catch_up(pair, state.dcqcn[0], now_ns)
-    if pair.features & IS_LIMITED == 0 or pair.pace_ns <= now_ns:
+    pair, settings = state.queue_pairs[index], state.engine[0]
+    extra, now_ns = state.extras[pair.extra], settings.now_ns
+    _catch_up(pair, extra, settings, now_ns)
+    if pair.features & IS_LIMITED == 0 or extra.pace_ns <= now_ns:
         return False
-    pair.paced_until_ns = pair.pace_ns
-    expect(state, index, np.int64(pair.pace_ns))
+    extra.paced_until_ns = extra.pace_ns
+    expect(state, index, np.int64(extra.pace_ns))
     return True
 
 
 @cold
 def count_frame(state: RoceState, index: Int, length: Int) -> None:
     """A frame of so many bytes has been made: the next one has to wait as long as the rate says."""
-    pair, settings = state.queue_pairs[index], state.dcqcn[0]
+    pair, settings = state.queue_pairs[index], state.engine[0]
+    extra = state.extras[pair.extra]
     if pair.features & IS_LIMITED == 0:
         return
-    pair.pace_ns = max(pair.pace_ns, state.engine[0].now_ns) + np.int64(length / pair.rate) + 1
-    pair.bytes_left -= length
-    if pair.bytes_left <= 0:
-        pair.bytes_left += settings.byte_counter
-        pair.byte_stage += 1
-        _raise_rate(pair, settings)
+    extra.pace_ns = max(extra.pace_ns, settings.now_ns) + np.int64(length / extra.rate) + 1
+    extra.bytes_left -= length
+    if extra.bytes_left <= 0:
+        extra.bytes_left += settings.byte_counter
+        extra.byte_stage += 1
+        _raise_rate(pair, extra, settings)

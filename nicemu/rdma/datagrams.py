@@ -95,7 +95,7 @@ def _land(state: RoceState, pair: Records, receive: Records, frame: Int, payload
 def on_datagram(state: RoceState, index: Int, frame: Int, opcode: Int) -> None:
     """Take a datagram; one with another Q_Key, without a receive, or that is too long is dropped."""
     pair = state.queue_pairs[index]
-    if load_be32(frame + EXTENSION_PLACE) != pair.q_key:
+    if load_be32(frame + EXTENSION_PLACE) != state.extras[pair.extra].q_key:
         drop(state, _WRONG_KEY)
         return
     if pair.receive_head == NONE:

@@ -45,7 +45,8 @@ def hold(state: RoceState, pair: Records, frame: Int, psn: Int) -> Int:
     if psn - pair.expected_psn > SELECTIVE_PACKETS or length > LONGEST_FRAME_BYTES:
         return _GAP
     before: Int = NONE
-    after = np.int64(pair.held_head)
+    extra = state.extras[pair.extra]
+    after = np.int64(extra.held_head)
     while after != NONE and state.held[after].psn < psn:
         before = after
         after = np.int64(state.held[after].next)
@@ -57,7 +58,7 @@ def hold(state: RoceState, pair: Records, frame: Int, psn: Int) -> Int:
     copy_memory(held_frame(state, slot), frame, length)
     state.held[slot].psn, state.held[slot].next = psn, after
     if before == NONE:
-        pair.held_head = slot
+        extra.held_head = slot
         pair.features |= HAS_HELD
     else:
         state.held[before].next = slot
@@ -67,9 +68,10 @@ def hold(state: RoceState, pair: Records, frame: Int, psn: Int) -> Int:
 @cold
 def take_held(state: RoceState, pair: Records) -> Int:
     """Take the first frame out of a list that has one; return its place, to be freed later."""
-    slot = np.int64(pair.held_head)
-    pair.held_head = state.held[slot].next
-    if pair.held_head == NONE:
+    extra = state.extras[pair.extra]
+    slot = np.int64(extra.held_head)
+    extra.held_head = state.held[slot].next
+    if extra.held_head == NONE:
         pair.features &= ~HAS_HELD
     return slot
 
@@ -85,7 +87,7 @@ def free_held(state: RoceState, slot: Int) -> None:
 @cold
 def forget_held(state: RoceState, pair: Records) -> None:
     """Drop all frames that a queue pair keeps."""
-    while pair.held_head != NONE:
+    while pair.features & HAS_HELD != 0:
         free_held(state, take_held(state, pair))
 
 
@@ -93,7 +95,7 @@ def forget_held(state: RoceState, pair: Records) -> None:
 def held_bits(state: RoceState, pair: Records) -> Int:
     """Return what is kept as 64 bits: bit n is the packet at n + 1 behind the one that is expected."""
     bits = np.uint64(0)
-    slot = np.int64(pair.held_head)
+    slot = np.int64(state.extras[pair.extra].held_head)
     while slot != NONE:
         place = state.held[slot].psn - pair.expected_psn - 1
         if 0 <= place < SELECTIVE_PACKETS:

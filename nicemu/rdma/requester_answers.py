@@ -32,7 +32,7 @@ from nicemu.wire import (
 from .responder_answers import SACK_BYTES
 from .roce_error import enter_error, enter_send_error
 from .roce_lists import drop, expect, scatter
-from .roce_state import DROP, HAS_SACKS, IS_DATAGRAM, IS_SELECTIVE, NONE, RoceState
+from .roce_state import DROP, HAS_CONGESTION_CONTROL, HAS_SACKS, IS_DATAGRAM, IS_SELECTIVE, NONE, RoceState
 from .selective import shift_sacks, take_sack
 from .send_queue import ATOMIC_BYTES, KIND_ATOMIC, KIND_READ, end_first, rewind, unwrap_psn
 
@@ -128,11 +128,12 @@ def _wait_for_receiver(state: RoceState, index: Int, wait_ns: Int) -> None:
 def on_deadline(state: RoceState, index: Int) -> None:
     """Resume after a wait, for a receiver or of congestion control, or repeat what got no answer in time."""
     pair, now_ns = state.queue_pairs[index], state.engine[0].now_ns
-    if pair.paced_until_ns != NONE:
-        if pair.paced_until_ns <= now_ns:
-            pair.paced_until_ns = NONE
+    if pair.features & HAS_CONGESTION_CONTROL != 0 and state.extras[pair.extra].paced_until_ns != NONE:
+        extra = state.extras[pair.extra]
+        if extra.paced_until_ns <= now_ns:
+            extra.paced_until_ns = NONE
         else:
-            expect(state, index, np.int64(pair.paced_until_ns))
+            expect(state, index, np.int64(extra.paced_until_ns))
         retry_ns = np.int64(pair.deadline_ns if pair.wait_until_ns == NONE else pair.wait_until_ns)
         if retry_ns == NONE:
             return

@@ -154,8 +154,8 @@ def _execute_held(state: RoceState, index: Int) -> None:
     """Carry out what waited for the packet that has come, and say what is here now."""
     pair = state.queue_pairs[index]
     is_segment = False
-    while pair.held_head != NONE and pair.answer_count < MAX_WAITING_ANSWERS:
-        psn = np.int64(state.held[pair.held_head].psn)
+    while pair.features & HAS_HELD != 0 and pair.answer_count < MAX_WAITING_ANSWERS:
+        psn = np.int64(state.held[state.extras[pair.extra].held_head].psn)
         if psn > pair.expected_psn:
             break
         slot = take_held(state, pair)
@@ -171,7 +171,7 @@ def _execute_held(state: RoceState, index: Int) -> None:
         free_held(state, slot)
     if pair.answer_count >= MAX_WAITING_ANSWERS:
         return
-    if pair.held_head != NONE:
+    if pair.features & HAS_HELD != 0:
         acknowledge_selectively(state, pair)
     elif is_segment:
         acknowledge(state, pair, np.int64(pair.expected_psn) - 1)

@@ -280,19 +280,19 @@ def _put_by_age(state: RoceState, count: Int, index: Int) -> None:
     place = count
     while place > 0:
         parent = (place - 1) // 2
-        if state.queue_pairs[state.due[parent]].sequence >= sequence:
+        if state.queue_pairs[state.timers[parent].due].sequence >= sequence:
             break
-        state.due[place] = state.due[parent]
+        state.timers[place].due = state.timers[parent].due
         place = parent
-    state.due[place] = index
+    state.timers[place].due = index
 
 
 @hot
 def _sort_by_age(state: RoceState, count: Int) -> None:
     """Sort the first `count` of `due`, which are a heap with the youngest first: the oldest comes first."""
     for end in range(count - 1, 0, -1):
-        index = np.int64(state.due[end])
-        state.due[end] = state.due[0]
+        index = np.int64(state.timers[end].due)
+        state.timers[end].due = state.timers[0].due
         sequence = state.queue_pairs[index].sequence
         place = 0
         while True:
@@ -300,14 +300,14 @@ def _sort_by_age(state: RoceState, count: Int) -> None:
             if child >= end:
                 break
             if child + 1 < end:
-                other = state.queue_pairs[state.due[child + 1]].sequence
-                if state.queue_pairs[state.due[child]].sequence < other:
+                other = state.queue_pairs[state.timers[child + 1].due].sequence
+                if state.queue_pairs[state.timers[child].due].sequence < other:
                     child += 1
-            if state.queue_pairs[state.due[child]].sequence <= sequence:
+            if state.queue_pairs[state.timers[child].due].sequence <= sequence:
                 break
-            state.due[place] = state.due[child]
+            state.timers[place].due = state.timers[child].due
             place = child
-        state.due[place] = index
+        state.timers[place].due = index
 
 
 @hot
@@ -323,13 +323,13 @@ def run_timers(state: RoceState, now_ns: Int) -> Int:
         deadline_ns = first_deadline(state)
         if deadline_ns == NONE or deadline_ns > now_ns:
             break
-        _put_by_age(state, count, np.int64(state.timer_pairs[0]))
+        _put_by_age(state, count, np.int64(state.timers[0].pair))
         count += 1
         forget_first(state)
     _sort_by_age(state, count)
     left = 0
     for place in range(count):
-        index = np.int64(state.due[place])
+        index = np.int64(state.timers[place].due)
         if engine.ended_count > engine.ended_limit:
             expect(state, index, now_ns)
             left += 1

@@ -15,7 +15,7 @@ from nicemu.pcie import copy_memory
 from nicemu.wire import TEMPLATE_BYTES, load_u8
 
 from .memory_region import check_region, raw_address
-from .roce_state import ARRIVED_LIMIT, HANDLE_BYTES, NONE, NUMBERS_OF_PAGE, RoceState
+from .roce_state import ARRIVED_LIMIT, HANDLE_BYTES, HAS_CONGESTION_CONTROL, NONE, NUMBERS_OF_PAGE, RoceState
 
 _ONE = np.uint64(1)
 
@@ -68,16 +68,18 @@ def deactivate(state: RoceState, index: Int) -> None:
 
 
 @hot
-def _deadline_of(pair: Records) -> Int:
+def _deadline_of(state: RoceState, pair: Records) -> Int:
     deadline_ns = np.int64(pair.deadline_ns if pair.wait_until_ns == NONE else pair.wait_until_ns)
-    paced_ns = np.int64(pair.paced_until_ns)
+    if pair.features & HAS_CONGESTION_CONTROL == 0:
+        return deadline_ns
+    paced_ns = np.int64(state.extras[pair.extra].paced_until_ns)
     return paced_ns if paced_ns != NONE and (deadline_ns == NONE or paced_ns < deadline_ns) else deadline_ns
 
 
 @hot
 def _put_timer(state: RoceState, place: Int, key: Int, index: Int) -> None:
-    state.timer_keys[place] = key
-    state.timer_pairs[place] = index
+    state.timers[place].key = key
+    state.timers[place].pair = index
     state.queue_pairs[index].timer_place = place
 
 
@@ -85,9 +87,9 @@ def _put_timer(state: RoceState, place: Int, key: Int, index: Int) -> None:
 def _sift_up(state: RoceState, place: Int, key: Int, index: Int) -> None:
     while place > 0:
         parent = (place - 1) // 2
-        if state.timer_keys[parent] <= key:
+        if state.timers[parent].key <= key:
             break
-        _put_timer(state, place, state.timer_keys[parent], np.int64(state.timer_pairs[parent]))
+        _put_timer(state, place, state.timers[parent].key, np.int64(state.timers[parent].pair))
         place = parent
     _put_timer(state, place, key, index)
 
@@ -99,11 +101,11 @@ def _sift_down(state: RoceState, place: Int, key: Int, index: Int) -> None:
         child = 2 * place + 1
         if child >= count:
             break
-        if child + 1 < count and state.timer_keys[child + 1] < state.timer_keys[child]:
+        if child + 1 < count and state.timers[child + 1].key < state.timers[child].key:
             child += 1
-        if key <= state.timer_keys[child]:
+        if key <= state.timers[child].key:
             break
-        _put_timer(state, place, state.timer_keys[child], np.int64(state.timer_pairs[child]))
+        _put_timer(state, place, state.timers[child].key, np.int64(state.timers[child].pair))
         place = child
     _put_timer(state, place, key, index)
 
@@ -122,7 +124,7 @@ def _expect_earlier(state: RoceState, index: Int, deadline_ns: Int) -> None:
 def expect(state: RoceState, index: Int, deadline_ns: Int) -> None:
     """Have the timer look at a queue pair at `deadline_ns`, or earlier."""
     place = np.int64(state.queue_pairs[index].timer_place)
-    if place == NONE or deadline_ns < state.timer_keys[place]:
+    if place == NONE or deadline_ns < state.timers[place].key:
         _expect_earlier(state, index, deadline_ns)
 
 
@@ -130,11 +132,11 @@ def expect(state: RoceState, index: Int, deadline_ns: Int) -> None:
 def forget_first(state: RoceState) -> None:
     """Take the first entry out of the heap."""
     engine = state.engine[0]
-    state.queue_pairs[state.timer_pairs[0]].timer_place = NONE
+    state.queue_pairs[state.timers[0].pair].timer_place = NONE
     engine.timer_count -= 1
     last = np.int64(engine.timer_count)
     if last > 0:
-        _sift_down(state, 0, state.timer_keys[last], np.int64(state.timer_pairs[last]))
+        _sift_down(state, 0, state.timers[last].key, np.int64(state.timers[last].pair))
 
 
 @hot
@@ -142,11 +144,11 @@ def first_deadline(state: RoceState) -> Int:
     """Return the earliest deadline, or NONE; its queue pair stands first in the heap then."""
     engine = state.engine[0]
     while engine.timer_count > 0:
-        index = np.int64(state.timer_pairs[0])
-        deadline_ns = _deadline_of(state.queue_pairs[index])
+        index = np.int64(state.timers[0].pair)
+        deadline_ns = _deadline_of(state, state.queue_pairs[index])
         if deadline_ns == NONE:
             forget_first(state)
-        elif deadline_ns > state.timer_keys[0]:
+        elif deadline_ns > state.timers[0].key:
             _sift_down(state, 0, deadline_ns, index)
         else:
             return deadline_ns

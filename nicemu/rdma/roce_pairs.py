@@ -19,7 +19,7 @@ from nicemu.errors import UsageError
 from nicemu.hot import interpreted
 from nicemu.wire import PSN_BITS, PSN_MASK, TEMPLATE_BYTES, make_template, parse_ipv4, rnr_timer_code
 
-from .dcqcn import Dcqcn
+from .dcqcn import SETTINGS, Dcqcn
 from .queue_pair import (
     QpAttributes,
     QpOptions,
@@ -36,6 +36,7 @@ from .roce_error import enter_error
 from .roce_lists import activate, deactivate
 from .roce_reports import RoceReports
 from .roce_state import (
+    EXTRA,
     HANDLE_BYTES,
     HAS_CONGESTION_CONTROL,
     HELD,
@@ -57,7 +58,6 @@ from .state import RdmaState
 
 _STATES, _CODES = list(QpState), {state: code for code, state in enumerate(QpState)}
 _LINKS = (
-    "held_head",
     "send_head",
     "send_tail",
     "receive_head",
@@ -91,7 +91,11 @@ class RocePairs(RoceReports):
         self._rng = rng
         table = int(rdma.public[0]) + registers.REGION_TABLE
         super().__init__(new_roce_state(table, rdma.backings, int.from_bytes(self._address, "big")), drops)
-        self._state.dcqcn[:] = dcqcn.record()
+        settings = dcqcn.record()
+        for name in SETTINGS.names or ():
+            self._state.engine[name] = settings[name]
+        self._extras: dict[int, int] = {}
+        self._free_extras: list[int] = []
         self._templates: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._handles: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._held_memory: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
@@ -124,12 +128,12 @@ class RocePairs(RoceReports):
         pair.retry_count, pair.rnr_retry = attributes.retry_count, attributes.rnr_retry
         pair.rnr_timer = rnr_timer_code(attributes.min_rnr_timer_ns)
         pair.implicit_receives = attributes.implicit_receives
-        pair.q_key = attributes.q_key
         pair.features = (
             (IS_DATAGRAM if attributes.qp_type is QpType.UD else 0)
             | (IS_SELECTIVE if attributes.selective_retransmission else 0)
             | (HAS_CONGESTION_CONTROL if attributes.congestion_control else 0)
         )
+        pair.extra = self._extra_of(qp_num)
         for link in _LINKS:
             pair[link] = NONE
         _reset_requester(self._state, pair, self._rng.getrandbits(PSN_BITS))
@@ -141,7 +145,8 @@ class RocePairs(RoceReports):
         self._sends += attributes.send_queue_depth
         self._receives += attributes.receive_queue_depth
         count = max(len(self._indices), index + 1)
-        state = grown(self._state, count, self._sends, self._receives, count * MAX_WAITING_ANSWERS)
+        answers, extras = count * MAX_WAITING_ANSWERS, len(self._extras) + 1
+        state = grown(self._state, count, self._sends, self._receives, answers, extras)
         pairs = len(state.queue_pairs)
         if len(self._templates) < pairs * TEMPLATE_BYTES:
             templates = np.zeros(pairs * TEMPLATE_BYTES, np.uint8)
@@ -149,6 +154,22 @@ class RocePairs(RoceReports):
             self._templates = templates
             state.engine["templates"] = templates.ctypes.data
         self._hold(name_queue_pair(self._with_held_frames(state), qp_num, index))
+
+    def _is_special(self, qp_num: int) -> bool:
+        attributes = self._attributes[qp_num]
+        has_options = attributes.selective_retransmission or attributes.congestion_control
+        return attributes.qp_type is QpType.UD or has_options
+
+    def _extra_of(self, qp_num: int) -> int:
+        """Return the place of what a queue pair with features has beside, made ready; NONE for others."""
+        if not self._is_special(qp_num):
+            return NONE
+        place = self._free_extras.pop() if self._free_extras else len(self._extras)
+        self._extras[qp_num] = place
+        extra = self._state.extras[place]
+        self._state.extras[place] = np.zeros((), EXTRA)
+        extra.q_key, extra.held_head, extra.paced_until_ns = self._attributes[qp_num].q_key, NONE, NONE
+        return place
 
     def _with_held_frames(self, state: RoceState) -> RoceState:
         """Return the state with room for the frames that queue pairs keep behind a gap."""
@@ -233,6 +254,8 @@ class RocePairs(RoceReports):
         index = self._find(qp_num)
         self._forget(index)
         attributes = self._attributes.pop(qp_num)
+        if qp_num in self._extras:
+            self._free_extras.append(self._extras.pop(qp_num))
         self._sends -= attributes.send_queue_depth
         self._receives -= attributes.receive_queue_depth
         self._hold(name_queue_pair(self._state, qp_num, NONE))

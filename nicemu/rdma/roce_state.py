@@ -97,6 +97,12 @@ QUEUE_PAIR = np.dtype(
         ("reads_waiting", "i4"),
         ("replay_count", "i8"),
         ("rnr_timer", "i4"),  # code of the wait that a peer is asked for
+        ("extra", "i4"),  # where its features are kept, or NONE
+    ],
+    align=True,
+)
+EXTRA = np.dtype(
+    [
         ("q_key", "u4"),
         # Selective retransmission
         ("held_head", "i4"),
@@ -120,6 +126,7 @@ QUEUE_PAIR = np.dtype(
     ],
     align=True,
 )
+"""What queue pairs with features have beside; others have none, so that many of them lie close together."""
 WORK_FIELDS = [
     ("context", "u8"),
     ("wr_id", "u8"),
@@ -193,6 +200,8 @@ ANSWER = np.dtype(
 ANSWER_ACK, ANSWER_ATOMIC, ANSWER_READ, ANSWER_SELECTIVE, ANSWER_CNP = range(5)
 HELD = np.dtype([("psn", "i8"), ("next", "i4")], align=True)
 """A frame that waits for those before it; its bytes lie in the engine's `held_memory`."""
+TIMER = np.dtype([("key", "i8"), ("pair", "i4"), ("due", "i4")])
+"""A place in the heap of deadlines, and room for an index of one that is due."""
 REPLAY = np.dtype([("psn", "i8"), ("original", "u8"), ("msn", "i8")])
 ENDED = np.dtype(
     [
@@ -253,6 +262,7 @@ ENGINE = np.dtype(
             "held_touched",
         )
     ]
+    + SETTINGS.descr
 )
 
 DROPS = (
@@ -293,8 +303,8 @@ class RoceState(NamedTuple):
     """The arrays that the hot functions work on.
 
     engine: one ENGINE record. number_pages: int32[NUMBER_PAGES], the page of a number's high bits, or NONE;
-    numbers: int32[pages, NUMBERS_OF_PAGE], the index of a queue pair, or NONE. timer_keys, timer_pairs: a
-    binary heap of (not later than its deadline, index). due: room for indices. backings: as in RdmaState.
+    numbers: int32[pages, NUMBERS_OF_PAGE], the index of a queue pair, or NONE. timers: a
+    binary heap of (not later than its deadline, index). backings: as in RdmaState.
     """
 
     engine: Records
@@ -309,18 +319,16 @@ class RoceState(NamedTuple):
     drops: np.ndarray
     number_pages: np.ndarray
     numbers: np.ndarray
-    timer_keys: np.ndarray
-    timer_pairs: np.ndarray
-    due: np.ndarray
+    timers: Records
+    extras: Records
     backings: np.ndarray
-    dcqcn: Records
 
 
 ARRIVED_COUNT = 4096
 ARRIVED_LIMIT = ARRIVED_COUNT - SELECTIVE_PACKETS - 1
 """With more than so many arrivals no frame is taken: one can bring those that waited for it."""
 _SLACK = 4096
-_GROWN_WITH_PAIRS = ("queue_pairs", "replays", "timer_keys", "timer_pairs", "due")
+_GROWN_WITH_PAIRS = ("queue_pairs", "replays", "timers")
 
 
 def new_roce_state(regions: int, backings: np.ndarray, address: int) -> RoceState:
@@ -343,11 +351,9 @@ def new_roce_state(regions: int, backings: np.ndarray, address: int) -> RoceStat
         np.zeros(len(DROPS), np.int64),
         np.full(NUMBER_PAGES, NONE, np.int32),
         np.full((1, NUMBERS_OF_PAGE), NONE, np.int32),
-        np.zeros(1, np.int64),
-        np.zeros(1, np.int32),
-        np.zeros(1, np.int32),
+        _records(1, TIMER),
+        _records(1, EXTRA),
         backings,
-        _records(1, SETTINGS),
     )
 
 
@@ -362,7 +368,7 @@ def _longer(array: Records, count: int, used: int) -> Records:
     return grown
 
 
-def grown(state: RoceState, pairs: int, sends: int, receives: int, answers: int) -> RoceState:
+def grown(state: RoceState, pairs: int, sends: int, receives: int, answers: int, extras: int) -> RoceState:
     """Return the state with room for so many queue pairs, and so much that all of them may hold together."""
     room: dict[str, Records] = {}
     engine = state.engine[0]
@@ -383,6 +389,7 @@ def grown(state: RoceState, pairs: int, sends: int, receives: int, answers: int)
     grow("sends", sends, int(engine.send_touched))
     grow("receives", receives, int(engine.receive_touched))
     grow("answers", answers, int(engine.answer_touched))
+    grow("extras", extras, len(state.extras))
     state = state._replace(**room)
     outstanding = len(state.sends) + len(state.receives)
     if len(state.ended) < 2 * outstanding + _SLACK:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nicemu.hot import Flag, Int, Records, cold
+from nicemu.hot import Flag, Int, cold
 from nicemu.wire import TEMPLATE_BYTES
 
 from .requester import make_frame, start_timer
@@ -27,9 +27,10 @@ _ONE, _ZERO = np.uint64(1), np.uint64(0)
 def shift_sacks(state: RoceState, index: Int, psn: Int) -> None:
     """All before `psn` is answered."""
     pair = state.queue_pairs[index]
+    extra = state.extras[pair.extra]
     steps = psn - pair.unanswered_psn
-    pair.sacked = pair.sacked >> np.uint64(steps) if steps < SELECTIVE_PACKETS else _ZERO
-    if pair.sacked == _ZERO:
+    extra.sacked = extra.sacked >> np.uint64(steps) if steps < SELECTIVE_PACKETS else _ZERO
+    if extra.sacked == _ZERO:
         pair.features &= ~HAS_SACKS
 
 
@@ -37,28 +38,28 @@ def shift_sacks(state: RoceState, index: Int, psn: Int) -> None:
 def take_sack(state: RoceState, index: Int, bits: Int) -> None:
     """Take note of packets that have arrived behind the oldest one without an answer."""
     pair = state.queue_pairs[index]
+    extra = state.extras[pair.extra]
     bits = np.uint64(bits)
     sent = pair.sent_end_psn - pair.unanswered_psn - 1
     if sent < SELECTIVE_PACKETS:
         bits &= (_ONE << np.uint64(sent)) - _ONE
     begins = pair.features & HAS_SACKS == 0
-    pair.sacked = bits if begins else pair.sacked | bits
-    if pair.sacked == _ZERO:
+    extra.sacked = bits if begins else extra.sacked | bits
+    if extra.sacked == _ZERO:
         return
     pair.features |= HAS_SACKS
-    left, last = np.uint64(pair.sacked), 0
+    left, last = np.uint64(extra.sacked), 0
     while left != _ZERO:
         left >>= _ONE
         last += 1
-    pair.sack_end_psn = pair.unanswered_psn + 1 + last
-    if begins or pair.sack_end_psn > pair.pass_end_psn:
-        pair.resend_psn, pair.pass_end_psn = pair.unanswered_psn, pair.sent_end_psn
+    extra.sack_end_psn = pair.unanswered_psn + 1 + last
+    if begins or extra.sack_end_psn > extra.pass_end_psn:
+        extra.resend_psn, extra.pass_end_psn = pair.unanswered_psn, pair.sent_end_psn
 
 
 @cold
-def _is_missing(pair: Records, psn: Int) -> Flag:
-    place = psn - pair.unanswered_psn - 1
-    return place < 0 or np.uint64(pair.sacked) >> np.uint64(place) & _ONE == _ZERO
+def _is_missing(sacked: Int, place: Int) -> Flag:
+    return place < 0 or np.uint64(sacked) >> np.uint64(place) & _ONE == _ZERO
 
 
 @cold
@@ -67,9 +68,10 @@ def make_missing(state: RoceState, index: Int, target: Int) -> Int:
     pair = state.queue_pairs[index]
     if pair.wait_until_ns != NONE or (pair.state != RTS and pair.state != SQD):
         return 0
+    extra = state.extras[pair.extra]
     slot = np.int64(pair.send_head)
-    psn = max(np.int64(pair.resend_psn), np.int64(pair.unanswered_psn))
-    end = min(np.int64(pair.sack_end_psn), np.int64(pair.send_psn))
+    psn = max(np.int64(extra.resend_psn), np.int64(pair.unanswered_psn))
+    end = min(np.int64(extra.sack_end_psn), np.int64(pair.send_psn))
     while psn < end:
         while slot != NONE and state.sends[slot].end_psn <= psn:
             slot = np.int64(state.sends[slot].next)
@@ -77,16 +79,16 @@ def make_missing(state: RoceState, index: Int, target: Int) -> Int:
             return 0
         message = state.sends[slot]
         is_request = message.kind < KIND_READ or psn == message.first_psn
-        if is_request and _is_missing(pair, psn):
+        if is_request and _is_missing(np.uint64(extra.sacked), psn - pair.unanswered_psn - 1):
             break
         psn = np.int64(message.end_psn) if message.kind == KIND_READ else psn + 1
     if psn >= end:
-        pair.resend_psn = psn
+        extra.resend_psn = psn
         return 0
     send_psn = np.int64(pair.send_psn)
     pair.send_psn = psn
     length = make_frame(state, pair, state.engine[0].templates + index * TEMPLATE_BYTES, message, target)
-    pair.resend_psn, pair.send_psn = pair.send_psn, send_psn
+    extra.resend_psn, pair.send_psn = pair.send_psn, send_psn
     if length != 0:
         start_timer(state, index, pair)
     return length

@@ -16,7 +16,18 @@ from nicemu.hot import Flag, Int, Records, hot
 from nicemu.wire import PSN_BITS, PSN_MASK
 
 from .roce_lists import end, is_handle, memory_at
-from .roce_state import ERR, HAS_SACKS, IS_DATAGRAM, IS_LIMITED, NONE, RTS, SQD, SQE, RoceState
+from .roce_state import (
+    ERR,
+    HAS_CONGESTION_CONTROL,
+    HAS_SACKS,
+    IS_DATAGRAM,
+    IS_LIMITED,
+    NONE,
+    RTS,
+    SQD,
+    SQE,
+    RoceState,
+)
 
 MAX_MESSAGE_BYTES = 1 << 30
 ATOMIC_BYTES = 8
@@ -109,8 +120,10 @@ def end_first(state: RoceState, pair: Records, status: Int, byte_len: Int) -> No
 @hot
 def flush_requester(state: RoceState, pair: Records) -> None:
     """Complete everything that is queued with WR_FLUSH_ERR."""
-    pair.deadline_ns = pair.wait_until_ns = pair.paced_until_ns = NONE
+    pair.deadline_ns = pair.wait_until_ns = NONE
     pair.features &= ~HAS_SACKS
+    if pair.features & HAS_CONGESTION_CONTROL != 0:
+        state.extras[pair.extra].paced_until_ns = NONE
     while pair.send_head != NONE:
         end_first(state, pair, _FLUSHED, 0)
     rewind(pair)
@@ -122,9 +135,12 @@ def reset_requester(state: RoceState, pair: Records, psn: Int) -> None:
     while pair.send_head != NONE:
         take_first(state, pair)
     pair.next_psn = pair.unanswered_psn = pair.send_psn = pair.sent_end_psn = psn
-    pair.gap_psn = pair.deadline_ns = pair.wait_until_ns = pair.paced_until_ns = NONE
-    pair.notified = pair.cnp_after_ns = 0
+    pair.gap_psn = pair.deadline_ns = pair.wait_until_ns = NONE
     pair.features &= ~(HAS_SACKS | IS_LIMITED)
+    if pair.features & HAS_CONGESTION_CONTROL != 0:
+        extra = state.extras[pair.extra]
+        extra.notified = extra.cnp_after_ns = 0
+        extra.paced_until_ns = NONE
     pair.retries_left, pair.rnr_retries_left = pair.retry_count, pair.rnr_retry
     rewind(pair)
 

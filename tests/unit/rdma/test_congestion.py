@@ -67,8 +67,8 @@ def cnp(pair: TwoEngines) -> bytes:
 
 def rate(pair: TwoEngines) -> float:
     """Return the rate of node a, in bytes a nanosecond; that of the line where there is no limit."""
-    state = pair.a.engine._state.queue_pairs[0]
-    return float(state.rate) if state.features & IS_LIMITED else LINE
+    state = pair.a.engine._state
+    return float(state.extras[0].rate) if state.queue_pairs[0].features & IS_LIMITED else LINE
 
 
 def test_a_mark_is_answered_by_a_notification_before_all_else(connect: Connect) -> None:
@@ -140,7 +140,7 @@ def test_the_first_notification_halves_the_rate_and_the_next_by_less(connect: Co
     assert rate(pair) == LINE / 4  # alpha is 1 as long as it is notified
     pair.a.engine.on_frame(cnp(pair), 50_000 + 20 * 55_000)
     alpha = (1 - SETTINGS.g) ** 20
-    state = pair.a.engine._state.queue_pairs[0]
+    state = pair.a.engine._state.extras[0]
     assert state.alpha == pytest.approx((1 - SETTINGS.g) * alpha + SETTINGS.g)
     assert rate(pair) == pytest.approx(state.target_rate * (1 - alpha / 2))
 
