@@ -13,7 +13,16 @@ from nicemu.hot import Int, Records, cold
 from nicemu.pcie import copy_memory
 from nicemu.wire import ETHERNET_HEADER_BYTES, IP_PLACE, load_be16
 
-from .roce_state import DROP, HAS_HELD, LONGEST_FRAME_BYTES, NONE, SELECTIVE_PACKETS, RoceState
+from .roce_state import (
+    DROP,
+    HAS_HELD,
+    HELD_NEXT,
+    HELD_PSN,
+    LONGEST_FRAME_BYTES,
+    NONE,
+    SELECTIVE_PACKETS,
+    RoceState,
+)
 
 _GAP, _DUPLICATE = DROP["responder.psn_gap"], DROP["responder.duplicate"]
 _NO_ROOM = DROP["responder.held_full"]
@@ -31,7 +40,7 @@ def _take_place(state: RoceState) -> Int:
     engine = state.engine[0]
     slot = np.int64(engine.held_free)
     if slot != NONE:
-        engine.held_free = state.held[slot].next
+        engine.held_free = state.held[slot, HELD_NEXT]
     elif engine.held_touched < len(state.held):
         slot = np.int64(engine.held_touched)
         engine.held_touched += 1
@@ -47,21 +56,21 @@ def hold(state: RoceState, pair: Records, frame: Int, psn: Int) -> Int:
     before: Int = NONE
     extra = state.extras[pair.extra]
     after = np.int64(extra.held_head)
-    while after != NONE and state.held[after].psn < psn:
+    while after != NONE and state.held[after, HELD_PSN] < psn:
         before = after
-        after = np.int64(state.held[after].next)
-    if after != NONE and state.held[after].psn == psn:
+        after = np.int64(state.held[after, HELD_NEXT])
+    if after != NONE and state.held[after, HELD_PSN] == psn:
         return _DUPLICATE
     slot = _take_place(state)
     if slot == NONE:
         return _NO_ROOM
     copy_memory(held_frame(state, slot), frame, length)
-    state.held[slot].psn, state.held[slot].next = psn, after
+    state.held[slot, HELD_PSN], state.held[slot, HELD_NEXT] = psn, after
     if before == NONE:
         extra.held_head = slot
         pair.features |= HAS_HELD
     else:
-        state.held[before].next = slot
+        state.held[before, HELD_NEXT] = slot
     return 0
 
 
@@ -70,7 +79,7 @@ def take_held(state: RoceState, pair: Records) -> Int:
     """Take the first frame out of a list that has one; return its place, to be freed later."""
     extra = state.extras[pair.extra]
     slot = np.int64(extra.held_head)
-    extra.held_head = state.held[slot].next
+    extra.held_head = state.held[slot, HELD_NEXT]
     if extra.held_head == NONE:
         pair.features &= ~HAS_HELD
     return slot
@@ -80,7 +89,7 @@ def take_held(state: RoceState, pair: Records) -> Int:
 def free_held(state: RoceState, slot: Int) -> None:
     """Give a frame's place back."""
     engine = state.engine[0]
-    state.held[slot].next = engine.held_free
+    state.held[slot, HELD_NEXT] = engine.held_free
     engine.held_free = slot
 
 
@@ -97,8 +106,8 @@ def held_bits(state: RoceState, pair: Records) -> Int:
     bits = np.uint64(0)
     slot = np.int64(state.extras[pair.extra].held_head)
     while slot != NONE:
-        place = state.held[slot].psn - pair.expected_psn - 1
+        place = state.held[slot, HELD_PSN] - pair.expected_psn - 1
         if 0 <= place < SELECTIVE_PACKETS:
             bits |= _ONE << np.uint64(place)
-        slot = np.int64(state.held[slot].next)
+        slot = np.int64(state.held[slot, HELD_NEXT])
     return bits

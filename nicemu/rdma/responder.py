@@ -49,6 +49,7 @@ from .roce_state import (
     ANSWER_READ,
     DROP,
     HAS_HELD,
+    HELD_PSN,
     IS_SELECTIVE,
     MAX_RD_ATOMIC,
     MAX_WAITING_ANSWERS,
@@ -155,7 +156,7 @@ def _execute_held(state: RoceState, index: Int) -> None:
     pair = state.queue_pairs[index]
     is_segment = False
     while pair.features & HAS_HELD != 0 and pair.answer_count < MAX_WAITING_ANSWERS:
-        psn = np.int64(state.held[state.extras[pair.extra].held_head].psn)
+        psn = np.int64(state.held[state.extras[pair.extra].held_head, HELD_PSN])
         if psn > pair.expected_psn:
             break
         slot = take_held(state, pair)

@@ -54,6 +54,8 @@ from .roce_state import (
     NONE,
     RTR,
     SQE,
+    TIMER_DUE,
+    TIMER_PAIR,
     RoceState,
 )
 from .selective import make_missing
@@ -280,19 +282,19 @@ def _put_by_age(state: RoceState, count: Int, index: Int) -> None:
     place = count
     while place > 0:
         parent = (place - 1) // 2
-        if state.queue_pairs[state.timers[parent].due].sequence >= sequence:
+        if state.queue_pairs[state.timers[parent, TIMER_DUE]].sequence >= sequence:
             break
-        state.timers[place].due = state.timers[parent].due
+        state.timers[place, TIMER_DUE] = state.timers[parent, TIMER_DUE]
         place = parent
-    state.timers[place].due = index
+    state.timers[place, TIMER_DUE] = index
 
 
 @hot
 def _sort_by_age(state: RoceState, count: Int) -> None:
     """Sort the first `count` of `due`, which are a heap with the youngest first: the oldest comes first."""
     for end in range(count - 1, 0, -1):
-        index = np.int64(state.timers[end].due)
-        state.timers[end].due = state.timers[0].due
+        index = np.int64(state.timers[end, TIMER_DUE])
+        state.timers[end, TIMER_DUE] = state.timers[0, TIMER_DUE]
         sequence = state.queue_pairs[index].sequence
         place = 0
         while True:
@@ -300,14 +302,14 @@ def _sort_by_age(state: RoceState, count: Int) -> None:
             if child >= end:
                 break
             if child + 1 < end:
-                other = state.queue_pairs[state.timers[child + 1].due].sequence
-                if state.queue_pairs[state.timers[child].due].sequence < other:
+                other = state.queue_pairs[state.timers[child + 1, TIMER_DUE]].sequence
+                if state.queue_pairs[state.timers[child, TIMER_DUE]].sequence < other:
                     child += 1
-            if state.queue_pairs[state.timers[child].due].sequence <= sequence:
+            if state.queue_pairs[state.timers[child, TIMER_DUE]].sequence <= sequence:
                 break
-            state.timers[place].due = state.timers[child].due
+            state.timers[place, TIMER_DUE] = state.timers[child, TIMER_DUE]
             place = child
-        state.timers[place].due = index
+        state.timers[place, TIMER_DUE] = index
 
 
 @hot
@@ -323,13 +325,13 @@ def run_timers(state: RoceState, now_ns: Int) -> Int:
         deadline_ns = first_deadline(state)
         if deadline_ns == NONE or deadline_ns > now_ns:
             break
-        _put_by_age(state, count, np.int64(state.timers[0].pair))
+        _put_by_age(state, count, np.int64(state.timers[0, TIMER_PAIR]))
         count += 1
         forget_first(state)
     _sort_by_age(state, count)
     left = 0
     for place in range(count):
-        index = np.int64(state.timers[place].due)
+        index = np.int64(state.timers[place, TIMER_DUE])
         if engine.ended_count > engine.ended_limit:
             expect(state, index, now_ns)
             left += 1

@@ -15,7 +15,16 @@ from nicemu.pcie import copy_memory
 from nicemu.wire import TEMPLATE_BYTES, load_u8
 
 from .memory_region import check_region, raw_address
-from .roce_state import ARRIVED_LIMIT, HANDLE_BYTES, HAS_CONGESTION_CONTROL, NONE, NUMBERS_OF_PAGE, RoceState
+from .roce_state import (
+    ARRIVED_LIMIT,
+    HANDLE_BYTES,
+    HAS_CONGESTION_CONTROL,
+    NONE,
+    NUMBERS_OF_PAGE,
+    TIMER_KEY,
+    TIMER_PAIR,
+    RoceState,
+)
 
 _ONE = np.uint64(1)
 
@@ -78,8 +87,8 @@ def _deadline_of(state: RoceState, pair: Records) -> Int:
 
 @hot
 def _put_timer(state: RoceState, place: Int, key: Int, index: Int) -> None:
-    state.timers[place].key = key
-    state.timers[place].pair = index
+    state.timers[place, TIMER_KEY] = key
+    state.timers[place, TIMER_PAIR] = index
     state.queue_pairs[index].timer_place = place
 
 
@@ -87,9 +96,9 @@ def _put_timer(state: RoceState, place: Int, key: Int, index: Int) -> None:
 def _sift_up(state: RoceState, place: Int, key: Int, index: Int) -> None:
     while place > 0:
         parent = (place - 1) // 2
-        if state.timers[parent].key <= key:
+        if state.timers[parent, TIMER_KEY] <= key:
             break
-        _put_timer(state, place, state.timers[parent].key, np.int64(state.timers[parent].pair))
+        _put_timer(state, place, state.timers[parent, TIMER_KEY], np.int64(state.timers[parent, TIMER_PAIR]))
         place = parent
     _put_timer(state, place, key, index)
 
@@ -101,11 +110,11 @@ def _sift_down(state: RoceState, place: Int, key: Int, index: Int) -> None:
         child = 2 * place + 1
         if child >= count:
             break
-        if child + 1 < count and state.timers[child + 1].key < state.timers[child].key:
+        if child + 1 < count and state.timers[child + 1, TIMER_KEY] < state.timers[child, TIMER_KEY]:
             child += 1
-        if key <= state.timers[child].key:
+        if key <= state.timers[child, TIMER_KEY]:
             break
-        _put_timer(state, place, state.timers[child].key, np.int64(state.timers[child].pair))
+        _put_timer(state, place, state.timers[child, TIMER_KEY], np.int64(state.timers[child, TIMER_PAIR]))
         place = child
     _put_timer(state, place, key, index)
 
@@ -124,7 +133,7 @@ def _expect_earlier(state: RoceState, index: Int, deadline_ns: Int) -> None:
 def expect(state: RoceState, index: Int, deadline_ns: Int) -> None:
     """Have the timer look at a queue pair at `deadline_ns`, or earlier."""
     place = np.int64(state.queue_pairs[index].timer_place)
-    if place == NONE or deadline_ns < state.timers[place].key:
+    if place == NONE or deadline_ns < state.timers[place, TIMER_KEY]:
         _expect_earlier(state, index, deadline_ns)
 
 
@@ -132,11 +141,11 @@ def expect(state: RoceState, index: Int, deadline_ns: Int) -> None:
 def forget_first(state: RoceState) -> None:
     """Take the first entry out of the heap."""
     engine = state.engine[0]
-    state.queue_pairs[state.timers[0].pair].timer_place = NONE
+    state.queue_pairs[state.timers[0, TIMER_PAIR]].timer_place = NONE
     engine.timer_count -= 1
     last = np.int64(engine.timer_count)
     if last > 0:
-        _sift_down(state, 0, state.timers[last].key, np.int64(state.timers[last].pair))
+        _sift_down(state, 0, state.timers[last, TIMER_KEY], np.int64(state.timers[last, TIMER_PAIR]))
 
 
 @hot
@@ -144,11 +153,11 @@ def first_deadline(state: RoceState) -> Int:
     """Return the earliest deadline, or NONE; its queue pair stands first in the heap then."""
     engine = state.engine[0]
     while engine.timer_count > 0:
-        index = np.int64(state.timers[0].pair)
+        index = np.int64(state.timers[0, TIMER_PAIR])
         deadline_ns = _deadline_of(state, state.queue_pairs[index])
         if deadline_ns == NONE:
             forget_first(state)
-        elif deadline_ns > state.timers[0].key:
+        elif deadline_ns > state.timers[0, TIMER_KEY]:
             _sift_down(state, 0, deadline_ns, index)
         else:
             return deadline_ns

@@ -39,7 +39,6 @@ from .roce_state import (
     EXTRA,
     HANDLE_BYTES,
     HAS_CONGESTION_CONTROL,
-    HELD,
     HELD_FRAMES,
     IS_DATAGRAM,
     IS_SELECTIVE,
@@ -177,7 +176,7 @@ class RocePairs(RoceReports):
         count = min(HELD_FRAMES, SELECTIVE_PACKETS * pairs)
         if len(state.held) >= count:
             return state
-        held = np.zeros(max(count, min(HELD_FRAMES, 2 * len(state.held))), HELD).view(np.recarray)
+        held = np.zeros((max(count, min(HELD_FRAMES, 2 * len(state.held))), 2), np.int64)
         held[: len(state.held)] = state.held
         memory = np.zeros(len(held) * LONGEST_FRAME_BYTES, np.uint8)
         memory[: len(self._held_memory)] = self._held_memory

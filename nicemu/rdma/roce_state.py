@@ -198,10 +198,10 @@ ANSWER = np.dtype(
     align=True,
 )
 ANSWER_ACK, ANSWER_ATOMIC, ANSWER_READ, ANSWER_SELECTIVE, ANSWER_CNP = range(5)
-HELD = np.dtype([("psn", "i8"), ("next", "i4")], align=True)
-"""A frame that waits for those before it; its bytes lie in the engine's `held_memory`."""
-TIMER = np.dtype([("key", "i8"), ("pair", "i4"), ("due", "i4")])
-"""A place in the heap of deadlines, and room for an index of one that is due."""
+TIMER_KEY, TIMER_PAIR, TIMER_DUE = range(3)
+"""Columns of `timers`."""
+HELD_PSN, HELD_NEXT = range(2)
+"""Columns of `held`."""
 REPLAY = np.dtype([("psn", "i8"), ("original", "u8"), ("msn", "i8")])
 ENDED = np.dtype(
     [
@@ -303,8 +303,10 @@ class RoceState(NamedTuple):
     """The arrays that the hot functions work on.
 
     engine: one ENGINE record. number_pages: int32[NUMBER_PAGES], the page of a number's high bits, or NONE;
-    numbers: int32[pages, NUMBERS_OF_PAGE], the index of a queue pair, or NONE. timers: a
-    binary heap of (not later than its deadline, index). backings: as in RdmaState.
+    numbers: int32[pages, NUMBERS_OF_PAGE], the index of a queue pair, or NONE. held: int64[frames, 2], PSN
+    and next one of each frame that waits for those before it. timers: int64[pairs, 3], a binary heap of (not
+    later than its deadline, index), and room for an index of one that is due. backings: as in RdmaState.
+    Held frames and timers are no records, because a call from Python costs less with arrays of one type.
     """
 
     engine: Records
@@ -313,13 +315,13 @@ class RoceState(NamedTuple):
     receives: Records
     answers: Records
     replays: Records
-    held: Records
+    held: np.ndarray
     ended: Records
     arrived: Records
     drops: np.ndarray
     number_pages: np.ndarray
     numbers: np.ndarray
-    timers: Records
+    timers: np.ndarray
     extras: Records
     backings: np.ndarray
 
@@ -345,13 +347,13 @@ def new_roce_state(regions: int, backings: np.ndarray, address: int) -> RoceStat
         _records(1, RECEIVE),
         _records(1, ANSWER),
         _records(MAX_RD_ATOMIC, REPLAY),
-        _records(1, HELD),
+        np.zeros((1, 2), np.int64),
         _records(1, ENDED),
         _records(ARRIVED_COUNT, ARRIVED),
         np.zeros(len(DROPS), np.int64),
         np.full(NUMBER_PAGES, NONE, np.int32),
         np.full((1, NUMBERS_OF_PAGE), NONE, np.int32),
-        _records(1, TIMER),
+        np.zeros((1, 3), np.int64),
         _records(1, EXTRA),
         backings,
     )
@@ -363,7 +365,7 @@ def _records(count: int, dtype: np.dtype) -> Records:
 
 def _longer(array: Records, count: int, used: int) -> Records:
     """Return an array of `count` entries that begins as `array` does up to `used`."""
-    grown = np.zeros(count, array.dtype).view(type(array))
+    grown = np.zeros((count, *array.shape[1:]), array.dtype).view(type(array))
     grown[:used] = array[:used]
     return grown
 
