@@ -36,6 +36,7 @@ from nicemu.fabric import (
     loopback_pair,
     mac_of_host,
 )
+from nicemu.fabric.ports.port import ListPort
 from nicemu.wire import (
     ETHERNET_HEADER_BYTES,
     ROCE_OVERHEAD_BYTES,
@@ -156,13 +157,17 @@ def answering(_: Path) -> Link:
     return Link(AnsweringPort(a, MAC_A, "10.0.0.1"), AnsweringPort(b, MAC_B, "10.0.0.2"))
 
 
-class InTime:
+class InTime(ListPort):
     """A port of a switch model, for those who know no virtual time: it passes when they look."""
 
     def __init__(self, model: SwitchModel, port: SwitchPort) -> None:
         self._model, self._port = model, port
-        self.send, self.close, self.fileno = port.send, port.close, port.fileno
+        self.close, self.fileno = port.close, port.fileno
         self.drops, self.address = port.drops, port.address
+
+    def send(self, frames: list[bytes]) -> int:
+        """Send."""
+        return self._port.send(frames)
 
     def receive(self, limit: int = 64) -> list[bytes]:
         """Let a second pass, and receive."""

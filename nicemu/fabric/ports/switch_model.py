@@ -26,7 +26,7 @@ from nicemu.wire import (
 )
 
 from .link_model import LinkModel, Timeline, Transmitter, priority_of
-from .port import RECEIVE_LIMIT, check_frames, closed
+from .port import RECEIVE_LIMIT, ListPort, check_frames, closed
 
 _ECN, _NOT_CAPABLE, _CE = 3, 0, 3
 _SERVICE_PLACE = ETHERNET_HEADER_BYTES + 1
@@ -70,7 +70,7 @@ class PauseThresholds:
             raise UsageError(f"xon {self.xon_bytes} and xoff {self.xoff_bytes}; 0 <= xon <= xoff is needed")
 
 
-class SwitchPort:
+class SwitchPort(ListPort):
     """A host's end of a link to the switch: a Port in the model's time, which obeys the switch's pauses."""
 
     def __init__(self, mac: bytes, queue_bytes: int, transmitter: Transmitter) -> None:
