@@ -31,7 +31,7 @@ IOVA, KEY, PD, QP = 0x10000, 0x100, 1, 5
 MEMORY_BYTES = 2048
 ALL_RIGHTS = Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC
 ARRIVE, REPEAT, LOSE, TIMER, RECEIVE = range(5)
-_POOLS = ("engine", "queue_pairs", "sends", "receives", "answers", "replays", "timer_keys", "timer_pairs")
+_POOLS = ("engine", "queue_pairs", "sends", "receives", "answers", "replays", "held", "timers", "extras")
 _PLACES = {  # where something lies; what lies there is looked at instead
     "active_next", "active_prev", "send_head", "send_tail", "cursor", "timer_place", "incoming_receive",
     "receive_head", "receive_tail", "answer_head", "answer_tail",
