@@ -13,8 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nicemu.abi import Access, Limits, Opcode, Sge, Span, WorkCompletion, WorkRequest
+from nicemu.abi import Access, Limits, Opcode, RemoteSpan, Sge, Span, WorkCompletion, WorkRequest
 from nicemu.errors import VerbsStatus
+from nicemu.fabric import FabricMemory
 from nicemu.host import Memory, Nic
 from nicemu.nic import NicConfig, Owner, SmartNic
 from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES, OutsideTransport
@@ -32,7 +33,7 @@ LIMITS = Limits(counter_count=64, slot_count=512)
 class Region:
     """Registered memory with guard bytes before and behind it."""
 
-    memory: Memory
+    memory: Memory | FabricMemory
     span: Span
     guard: bytes
 
@@ -179,6 +180,10 @@ class JoinedNics:
         self.post(work, by=by)
         (end,) = self.ends(1, by)
         return end.status
+
+    def remote(self, region: Region) -> RemoteSpan:
+        """Return a region of b as a's programs name it."""
+        return RemoteSpan(self.a.qp, region.span.address, region.span.length_bytes, region.span.key)
 
     @property
     def guards_hold(self) -> bool:

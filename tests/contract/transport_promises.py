@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every transport promises, whatever carries the work: one suite, which others import and run.
+"""What every transport between connected queue pairs promises: `data_promises`, and what only these promise.
 
 `joined` is a fixture of the file that imports this: two NICs (`JoinedNics`) over one transport. Sources:
 ibv_post_send(3), ibv_poll_cq(3); InfiniBand Architecture Specification, "Transport Layer".
@@ -11,9 +11,10 @@ import random
 
 import pytest
 
-from nicemu.abi import Access, Opcode, RemoteSpan, Sge, WorkRequest
+from nicemu.abi import Access, Opcode, WorkRequest
 from nicemu.errors import VerbsStatus
-from tests.contract.joined_nics import EVERY_RIGHT, JoinedNics, Region, some_bytes, work
+from tests.contract.data_promises import *  # noqa: F403
+from tests.contract.joined_nics import EVERY_RIGHT, JoinedNics, some_bytes, work
 
 LENGTHS = (0, 1, 64, 4096, 4097, 65_537, (1 << 20) + 3)
 OK = VerbsStatus.SUCCESS
@@ -28,40 +29,6 @@ RIGHT = {
     FETCH_ADD: Access.REMOTE_ATOMIC,
     COMPARE_SWAP: Access.REMOTE_ATOMIC,
 }
-
-# Data.
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_a_write_puts_its_bytes_there_and_nowhere_else(joined: JoinedNics, length: int) -> None:
-    data = some_bytes(length)
-    source, target = joined.a.region(data or b"x"), joined.b.region(length + 16)
-    assert joined.do(work(WRITE, source, target, length, to=8)) is OK
-    assert target.data == bytes(8) + data + bytes(8)
-    assert joined.guards_hold
-
-
-@pytest.mark.parametrize("length", LENGTHS)
-def test_a_read_fetches_the_bytes_and_writes_nothing_else(joined: JoinedNics, length: int) -> None:
-    data = some_bytes(length)
-    source, target = joined.b.region(data or b"x"), joined.a.region(length + 16)
-    assert joined.do(work(READ, target, source, length, at=8)) is OK
-    assert target.data == bytes(8) + data + bytes(8)
-    assert joined.guards_hold
-
-
-def test_a_write_gathers_and_a_read_scatters_two_pieces(joined: JoinedNics) -> None:
-    data = some_bytes(500)
-    here, there = joined.a.region(data), joined.b.region(300)
-    pieces = [Sge(here.span.address + at, length, here.span.key) for at, length in ((300, 33), (5, 100))]
-    both = {"remote_address": there.span.address + 11, "rkey": there.span.key, "signaled": True}
-    joined.post(WorkRequest(WRITE, tuple(pieces), **both))  # type: ignore[arg-type]
-    assert joined.ends(1)[0].status is OK
-    assert there.data == bytes(11) + data[300:333] + data[5:105] + bytes(156)
-    joined.post(WorkRequest(READ, tuple(reversed(pieces)), **both))  # type: ignore[arg-type]
-    assert joined.ends(1)[0].status is OK
-    moved = data[300:333] + data[5:105]
-    assert here.data == data[:5] + moved[:100] + data[105:300] + moved[100:] + data[333:]
 
 
 @pytest.mark.parametrize("length", [0, 64, 70_000])
@@ -90,40 +57,6 @@ def test_a_send_lands_in_the_receive_that_was_posted_first(
     assert received.imm_data == (0xC0FFEE if opcode is SEND_IMM else None)
     assert target.data == data + bytes(100)
     assert joined.ends(1)[0].status is OK
-
-
-@pytest.mark.parametrize(
-    ("old", "added"), [(5, 7), (0, (1 << 64) - 1), ((1 << 64) - 1, 1), (1 << 63, 1 << 63)]
-)
-def test_a_fetch_add_wraps_and_returns_the_old_value(joined: JoinedNics, old: int, added: int) -> None:
-    here, there = joined.a.region(24), joined.b.region(24)
-    there.fill(old.to_bytes(8, "little"), 8)
-    assert joined.do(work(FETCH_ADD, here, there, 8, at=8, to=8, compare_add=added)) is OK
-    assert there.data == bytes(8) + ((old + added) % (1 << 64)).to_bytes(8, "little") + bytes(8)
-    assert here.data == bytes(8) + old.to_bytes(8, "little") + bytes(8)
-
-
-@pytest.mark.parametrize("equal", [True, False])
-def test_a_compare_swap_stores_on_equality_and_returns_the_old_value(joined: JoinedNics, equal: bool) -> None:
-    old, swap = 0xFEDC_BA98_7654_3210, 0x0123_4567_89AB_CDEF
-    here, there = joined.a.region(8), joined.b.region(old.to_bytes(8, "little"))
-    compared = old if equal else old ^ 1 << 63
-    assert joined.do(work(COMPARE_SWAP, here, there, compare_add=compared, swap=swap)) is OK
-    assert (here.word(), there.word()) == (old, swap if equal else old)
-
-
-def test_the_payload_is_read_when_the_work_is_carried_out(joined: JoinedNics) -> None:
-    """R18: not when it was armed."""
-    source, target = joined.a.region(b"soon"), joined.b.region(4)
-    go, gone = joined.a.host.counters("go", "gone")
-    with joined.a.host.program("later") as program:
-        remote = remote_span(joined, target)
-        program.when(go >= 1).write(source.span, remote, then=gone)
-    program.arm()
-    source.fill(b"late")
-    go.add()
-    joined.until(lambda: gone.success == 1)
-    assert target.data == b"late"
 
 
 # Order.
@@ -328,11 +261,6 @@ def test_without_a_receive_a_send_waits_until_there_is_one(joined: JoinedNics) -
 # Counting and triggers.
 
 
-def remote_span(joined: JoinedNics, region: Region) -> RemoteSpan:
-    """Return a region of b as a's programs name it."""
-    return RemoteSpan(joined.a.qp, region.span.address, region.span.length_bytes, region.span.key)
-
-
 def test_a_region_counts_the_writes_and_atomics_that_arrive_in_it(joined: JoinedNics) -> None:
     """R12."""
     (counter,) = joined.b.host.counters("arrived")
@@ -359,35 +287,13 @@ def test_a_region_counts_the_bytes_that_arrive_in_it(joined: JoinedNics) -> None
     assert there.data == here.data
 
 
-def test_a_chain_of_deferred_work_runs_from_one_count(joined: JoinedNics) -> None:
-    """Each write fires when the one before it has been delivered; the last one tells the peer."""
-    links = 8
-    source, target = joined.a.region(some_bytes(links * 512)), joined.b.region(links * 512)
-    go, done = joined.a.host.counters("go", "done")
-    (arrived,) = joined.b.host.counters("arrived", remote=True)
-    remote = remote_span(joined, target)
-    with joined.a.host.program("chain") as program:
-        for number in range(links):
-            when = go >= 1 if number == 0 else done >= number
-            piece = slice(number * 512, (number + 1) * 512)
-            program.when(when).write(source.span[piece], remote[piece], then=done)
-        notice = WorkRequest(WRITE_IMM, imm_data=arrived.index)
-    program.arm()
-    assert target.data == bytes(links * 512)
-    go.add()
-    joined.until(lambda: done.success == links)
-    joined.post(notice)
-    joined.until(lambda: arrived.success == 1)
-    assert target.data == source.data
-
-
 def test_deferred_work_that_is_refused_counts_an_error(joined: JoinedNics) -> None:
     source, target = joined.a.region(some_bytes(64)), joined.b.region(64)
     joined.b.host.deregister(target.span)
     go, done = joined.a.host.counters("go", "done")
     with joined.a.host.program("refused") as program:
-        program.when(go >= 1).write(source.span, remote_span(joined, target), then=done)
-        program.when(go >= 2).write(source.span, remote_span(joined, target), then=done)
+        program.when(go >= 1).write(source.span, joined.remote(target), then=done)
+        program.when(go >= 2).write(source.span, joined.remote(target), then=done)
     program.arm()
     go.add(2)
     joined.until(lambda: done.errors == 2)
