@@ -30,7 +30,8 @@ class NicConfig:
     (RoCEv2 frames) or "verbs" (an RDMA device outside). `ack_timeout_ns`: how long its RoCEv2 queue pairs
     wait for an answer before they send again. `spin_us` is how long the datapath spins after an event before
     it naps, up to `nap_us`. `roce_ips`: the IP addresses of NICs in RDMA frames, by their `ip`, where these
-    differ."""
+    differ. `selective_retransmission`, `congestion_control`: of its RoCEv2 queue pairs, as in
+    `RoceEngine.create_qp`; peers must be alike in the first."""
 
     name: str
     ip: str
@@ -48,6 +49,8 @@ class NicConfig:
     seed: int = 1
     timings: Timings = field(default_factory=Timings)
     roce_ips: Mapping[str, str] = field(default_factory=dict)
+    selective_retransmission: bool = False
+    congestion_control: bool = False
 
     def __post_init__(self) -> None:
         if not self.name or not self.name.replace("-", "_").isidentifier():

@@ -264,6 +264,8 @@ class Instance:
                 "limits": nic.limits,
                 "transport": transport_of(terms.fabric),
                 "path_mtu": self.topology.path_mtu,
+                "selective_retransmission": self.topology.selective_retransmission,
+                "congestion_control": self.topology.congestion_control,
                 "roce_ips": self._roce_ips(terms),
                 "spin_us": nic.spin_us,
                 "nap_us": nic.nap_us,

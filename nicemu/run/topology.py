@@ -24,7 +24,8 @@ CONTROLLERS = ("nicemu", "qemu")
 """What holds a NIC's namespaces: its own model of a controller, or QEMU's on a PCIe fabric."""
 _NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address", "limits"}
 _NIC_KEYS |= {"controller", "fabric", "roce_address"}
-_KEYS = {"name", "fabric", "nic", "faults", "key_file", "path_mtu"}
+_SWITCHES = ("selective_retransmission", "congestion_control")
+_KEYS = {"name", "fabric", "nic", "faults", "key_file", "path_mtu", *_SWITCHES}
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -73,6 +74,8 @@ class Topology:
     faults: dict[str, float]
     key_file: Path | None = None
     path_mtu: int = 4096
+    selective_retransmission: bool = False
+    congestion_control: bool = False
 
     @property
     def is_spread(self) -> bool:
@@ -117,8 +120,12 @@ def load_topology(path: str | Path) -> Topology:
     path_mtu = data.get("path_mtu", PATH_MTUS[-1])
     if path_mtu not in PATH_MTUS:
         raise UsageError(f"{place}: path_mtu {path_mtu!r} is none of {', '.join(map(str, PATH_MTUS))}")
+    switches = [data.get(key, False) for key in _SWITCHES]
+    for key, given in zip(_SWITCHES, switches, strict=True):
+        if not isinstance(given, bool):
+            raise UsageError(f"{place}: {key} is {given!r}; true or false was expected")
     key_path = place.parent / key_file if key_file is not None else None
-    topology = Topology(name, place, fabric, entries, faults, key_path, path_mtu)
+    topology = Topology(name, place, fabric, entries, faults, key_path, path_mtu, *switches)
     _check_addresses(topology)
     check_fabric(topology, fabric)
     return topology

@@ -103,7 +103,8 @@ class End:
 class JoinedNics:
     """NICs "a" and "b"; `transport` as in `NicConfig`, with `outside` where that says "verbs".
 
-    `deviations`: what ends in another status there than in the specification.
+    `deviations`: what ends in another status there than in the specification. `options`: of the RoCEv2
+    engine, as in `NicConfig`.
     """
 
     def __init__(
@@ -114,10 +115,20 @@ class JoinedNics:
         flags: int = IMPLICIT,
         compiled: bool = False,
         deviations: Mapping[str, VerbsStatus] | None = None,
+        **options: bool,
     ) -> None:
         self.deviations = deviations or {}
         configs = [
-            NicConfig(name, f"127.0.1.{number + 1}", number, 1 << 20, LIMITS, transport=transport)
+            NicConfig(
+                name,
+                f"127.0.1.{number + 1}",
+                number,
+                1 << 20,
+                LIMITS,
+                transport=transport,
+                selective_retransmission=options.get("selective_retransmission", False),
+                congestion_control=options.get("congestion_control", False),
+            )
             for number, name in enumerate("ab")
         ]
         self.simulation = Simulation(configs, compiled=compiled, transports=outside)

@@ -11,8 +11,10 @@ from tests.contract.joined_nics import JoinedNics
 from tests.contract.transport_promises import *  # noqa: F403
 
 
-@pytest.fixture(params=["direct", "port"])
+@pytest.fixture(params=["direct", "port", "port, with options"])
 def joined(request: pytest.FixtureRequest) -> Iterator[JoinedNics]:
-    made = JoinedNics(request.param)
+    transport, _, with_options = request.param.partition(",")
+    on = bool(with_options)
+    made = JoinedNics(transport, selective_retransmission=on, congestion_control=on)
     yield made
     made.close()

@@ -134,6 +134,7 @@ def test_addresses_that_cannot_work_are_named(tmp_path: Path, text: str, sentenc
 INTERFACES = f"""
 fabric = "packet:eth1"
 path_mtu = 1024
+congestion_control = true
 [nic.a]
 {PROGRAMS}address = "127.0.0.1"
 roce_address = "10.0.0.1"
@@ -149,6 +150,7 @@ def test_nics_on_interfaces_have_an_address_of_their_own_there(tmp_path: Path) -
     path.write_text(INTERFACES)
     topology = load_topology(path)
     assert (topology.fabric, topology.path_mtu) == ("packet:eth1", 1024)
+    assert (topology.selective_retransmission, topology.congestion_control) == (False, True)
     assert [nic.fabric for nic in topology.nics] == [None, "tap:nic0"]
     assert [nic.roce_address for nic in topology.nics] == ["10.0.0.1", "10.0.0.2"]
 
@@ -172,6 +174,7 @@ def test_nics_on_interfaces_have_an_address_of_their_own_there(tmp_path: Path) -
         ("tap:nic0", "udp", r"nic\.b\.fabric is 'udp'; a NIC's own is packet:, xdp:INTERFACE or tap:NAME"),
         ("tap:nic0", "tap:", r"nic\.b\.fabric is 'tap:'"),
         ("packet:eth1", "udp", r"nic\.b\.fabric is 'tap:nic0'; a NIC has one of its own where"),
+        ("= true", "= 1", "congestion_control is 1; true or false was expected"),
         ("1024", "1500", "path_mtu 1500 is none of 256, 512, 1024, 2048, 4096"),
     ],
 )
