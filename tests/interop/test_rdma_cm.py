@@ -11,7 +11,7 @@ from nicemu.cm import CmState
 from nicemu.errors import ProtocolError
 from nicemu.fabric import RoceEndpoint
 from nicemu.testing import PeerServer, RpingClient, RpingServer
-from nicemu.wire import Rep, UdFrame, decode_cm_message, is_for_gsi
+from nicemu.wire import FrameBatch, Rep, UdFrame, decode_cm_message, is_for_gsi
 
 from .conftest import Machine
 from .programs import serve_while
@@ -63,24 +63,27 @@ def test_a_client_that_is_killed_leaves_no_connection(machine: Machine, nic: Roc
 
 def test_a_response_that_is_lost_is_sent_again(machine: Machine, nic: RoceEndpoint) -> None:
     lost: list[bytes] = []
-    sends = machine.port.send
+    sends = machine.port.send_batch
 
-    def send(frames: list[bytes]) -> int:
+    def send_batch(batch: FrameBatch, first: int = 0) -> int:
         kept: list[bytes] = []
+        frames = batch.frames(first)
         for frame in frames:
             is_rep = is_for_gsi(frame) and isinstance(
                 decode_cm_message(UdFrame.decode(frame).payload)[1], Rep
             )
             (lost if is_rep and not lost else kept).append(frame)
-        return sends(kept) + len(frames) - len(kept)
+        remaining = FrameBatch()
+        assert remaining.fill(kept) == len(kept)
+        return sends(remaining) + len(frames) - len(kept)
 
-    machine.port.send = send  # type: ignore[method-assign]
+    machine.port.send_batch = send_batch  # type: ignore[method-assign]
     try:
         rping = RpingServer(nic)
         server = PeerServer(nic, [rping])
         (result,) = serve_while(server, machine.guest, f"rping -c -a {OUR_IP} -C 2 -V")
     finally:
-        del machine.port.send
+        del machine.port.send_batch
     assert len(lost) == 1
     assert result.status == 0, result.errors
     assert (rping.totals.operations, rping.totals.problems) == (4, [])

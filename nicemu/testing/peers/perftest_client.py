@@ -10,7 +10,7 @@ import struct
 import time
 
 from nicemu.abi import Opcode, Sge, WorkRequest
-from nicemu.errors import ProtocolError, UsageError
+from nicemu.errors import NicemuError, ProtocolError, UsageError
 from nicemu.fabric import RegisteredRegion, RoceEndpoint
 from nicemu.wire import parse_ipv4
 
@@ -60,11 +60,15 @@ class PerftestClient:
         self._endpoint, self._port, self._path_mtu = endpoint, port, path_mtu
         self._client = Client(endpoint, ip, limit_s)
         self._notes = endpoint.memory.register(_NOTES_BYTES, pd=PD)
-        self._talk = self._client.connect(port, path_mtu=path_mtu, first=self._receive)
-        self._say(VERSION.ljust(16, b"\0"))
-        for number in (_CYCLE_BUFFER_BYTES, _CACHE_LINE_BYTES):
-            self._say(struct.pack("!I", number))
-        self._say(_PATH_MTU_CODES[path_mtu].ljust(2, b"\0"))
+        try:
+            self._talk = self._client.connect(port, path_mtu=path_mtu, first=self._receive)
+            self._say(VERSION.ljust(16, b"\0"))
+            for number in (_CYCLE_BUFFER_BYTES, _CACHE_LINE_BYTES):
+                self._say(struct.pack("!I", number))
+            self._say(_PATH_MTU_CODES[path_mtu].ljust(2, b"\0"))
+        except NicemuError:
+            endpoint.memory.deregister(self._notes)
+            raise
 
     def run(self, iterations: int, size_bytes: int) -> float:
         """Do the work and report it to the server, which ends then; return the seconds that the work took.
@@ -74,6 +78,13 @@ class PerftestClient:
         if self._opcode is Opcode.FETCH_ADD:
             size_bytes = 8
         memory = self._endpoint.memory.register(max(size_bytes, _CYCLE_BUFFER_BYTES), pd=PD)
+        try:
+            return self._report(memory, iterations, size_bytes)
+        finally:
+            self._endpoint.memory.deregister(memory)
+            self._endpoint.memory.deregister(self._notes)
+
+    def _report(self, memory: RegisteredRegion, iterations: int, size_bytes: int) -> float:
         self._say(Destination().encode())
         work = self._client.connect(self._port, path_mtu=self._path_mtu, is_patient=True)
         self._say(Destination().encode())
@@ -100,8 +111,6 @@ class PerftestClient:
         self._say(mine)
         for asked in (work, self._talk):
             self._client.disconnect(asked)
-        self._endpoint.memory.deregister(memory)
-        self._endpoint.memory.deregister(self._notes)
         return took_s
 
     def _work(

@@ -309,6 +309,24 @@ def test_a_client_of_ours_works_against_a_server_of_ours(
     assert application.totals.problems == []
 
 
+def test_a_client_that_is_refused_gives_its_memory_back(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
+    """So that it may try again, as often as it takes until somebody listens."""
+    serving, asking = nics
+    server = PeerServer(serving, [RpingServer(serving)])
+    free = len(asking.memory._free)
+    over = threading.Event()
+    thread = threading.Thread(target=server.run, args=(over.is_set,))
+    thread.start()
+    try:
+        for client in (PerftestClient, RpingClient):
+            with pytest.raises(ProtocolError, match="INVALID_SERVICE_ID"):
+                client(asking, SERVER, port=9)
+    finally:
+        over.set()
+        thread.join()
+    assert len(asking.memory._free) == free
+
+
 def test_a_program_whose_client_we_are_not_is_refused_in_words(
     nics: tuple[RoceEndpoint, RoceEndpoint],
 ) -> None:
