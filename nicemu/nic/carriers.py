@@ -92,19 +92,11 @@ class RoceCarrier:
         self._roce.modify(qp_num, QpState.INIT)
 
     def offer(self, qp_num: int) -> dict[str, Any]:
-        """Return the first PSN, and whether packets behind a lost one are kept."""
-        selective = self._config.selective_retransmission
-        return {"psn": self._roce.local(qp_num).psn, "selective_retransmission": selective}
+        """Return the first PSN."""
+        return {"psn": self._roce.local(qp_num).psn}
 
     def connect(self, qp_num: int, offer: dict[str, Any]) -> None:
-        """Bring it to ready-to-send; the peer's MAC address is made of its IP address.
-
-        Raises: UsageError if the ends differ in selective retransmission.
-        """
-        theirs, ours = offer.get("selective_retransmission", False), self._config.selective_retransmission
-        if theirs is not ours:
-            here, there = str(ours).lower(), str(theirs).lower()
-            raise UsageError(f"selective_retransmission is {here} here and {there} at the peer; set it alike")
+        """Bring it to ready-to-send; the peer's MAC address is made of its IP address."""
         ip = str(offer.get("ip"))
         ip = self._config.roce_ips.get(ip, ip)
         remote = RemoteQp(mac_of(ip), ip, offer["qp_num"], offer["psn"])

@@ -31,7 +31,7 @@ class NicConfig:
     wait for an answer before they send again. `spin_us` is how long the datapath spins after an event before
     it naps, up to `nap_us`. `roce_ips`: the IP addresses of NICs in RDMA frames, by their `ip`, where these
     differ. `selective_retransmission`, `congestion_control`: of its RoCEv2 queue pairs, as in
-    `RoceEngine.create_qp`; peers must be alike in the first."""
+    `RoceEngine.create_qp`."""
 
     name: str
     ip: str

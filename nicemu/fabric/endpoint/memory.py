@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from nicemu.abi import Access, registers
-from nicemu.errors import ResourceError
+from nicemu.errors import ResourceError, UsageError
 from nicemu.pcie import Backing
 from nicemu.rdma import MAX_BACKINGS, MemoryRegionTable, new_state
 
@@ -33,7 +33,8 @@ class RegisteredMemory:
         self._public = Backing.anonymous(registers.PUBLIC_BYTES)
         self._table = MemoryRegionTable(self._public.address + registers.REGION_TABLE, rng)
         self._free = list(range(MAX_BACKINGS - 1, -1, -1))
-        self._backings: dict[int, Backing] = {}
+        self._is_closed = False
+        self._backings: dict[int, tuple[int, Backing]] = {}
         self.state = new_state(self._public.address)
 
     def register(self, length_bytes: int, access: Access = ALL_RIGHTS, pd: int = 1) -> RegisteredRegion:
@@ -41,6 +42,8 @@ class RegisteredMemory:
 
         Raises: UsageError for no length; ResourceError if there are too many regions.
         """
+        if self._is_closed:
+            raise UsageError("this memory is closed, and its endpoint with it; open another")
         if not self._free:
             raise ResourceError(f"{MAX_BACKINGS} regions are registered already; deregister one")
         number = self._free[-1]
@@ -49,7 +52,7 @@ class RegisteredMemory:
         self.state.backings[number] = backing.address
         region = self._table.register(pd, address, length_bytes, access, number, 0)
         self._free.pop()
-        self._backings[number] = backing
+        self._backings[number] = region.key, backing
         return RegisteredRegion(region.key, address, backing.view, number)
 
     def deregister(self, region: RegisteredRegion) -> None:
@@ -60,11 +63,17 @@ class RegisteredMemory:
         self._table.deregister(region.key)
         self.state.backings[region.number] = 0
         region.view.release()
-        self._backings.pop(region.number).close()
+        self._backings.pop(region.number)[1].close()
         self._free.append(region.number)
 
     def close(self) -> None:
-        """Give everything back."""
-        for backing in (*self._backings.values(), self._public):
+        """Take all keys back, and give the memory behind them back.
+
+        The table of keys stays as long as this object does, so that an engine that goes on finds no key.
+        """
+        self._is_closed = True
+        for number, (key, backing) in self._backings.items():
+            self._table.deregister(key)
+            self.state.backings[number] = 0
             backing.close()
         self._backings.clear()

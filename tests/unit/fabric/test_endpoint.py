@@ -99,3 +99,14 @@ def test_memory_that_was_given_back_has_no_key_and_its_place_is_used_again() -> 
     with pytest.raises(ResourceError, match="256 regions are registered already"):
         memory.register(1)
     memory.close()
+
+
+def test_memory_of_a_closed_endpoint_is_refused_and_reached_by_nobody() -> None:
+    ports = loopback_pair()
+    with RoceEndpoint(ports[0], "10.7.0.1", compiled=False) as endpoint:
+        region = endpoint.memory.register(64)
+    with pytest.raises(UsageError, match="is not registered"):
+        endpoint.memory.deregister(region)
+    with pytest.raises(UsageError, match="this memory is closed"):
+        endpoint.memory.register(64)
+    ports[1].close()

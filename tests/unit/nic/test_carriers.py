@@ -34,16 +34,3 @@ def test_queue_pairs_have_the_features_that_the_nic_is_told_of() -> None:
     qp = device.queue_pairs.create(device.queue_pairs.peer("b", PEER), 1, 0, 0, -1)
     attributes = device.roce._attributes[qp]
     assert (attributes.selective_retransmission, attributes.congestion_control) == (True, True)
-
-
-def test_peers_that_differ_in_selective_retransmission_are_refused() -> None:
-    """One would read the other's acknowledgements for what they are not."""
-    devices = [
-        SmartNic(NicConfig(name, ip, transport="port", selective_retransmission=selective), compiled=False)
-        for name, ip, selective in (("a", "127.0.1.1", True), ("b", PEER, False))
-    ]
-    pairs = [device.queue_pairs for device in devices]
-    peers = (("b", PEER), ("a", "127.0.1.1"))
-    qps = [of.create(of.peer(*peer), 1, 0, 0, -1) for of, peer in zip(pairs, peers, strict=True)]
-    with pytest.raises(UsageError, match="selective_retransmission is true here and false at the peer"):
-        pairs[0].connect(qps[0], pairs[1].offer(qps[1], {}))
