@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from nicemu.errors import UsageError
+
 if TYPE_CHECKING:
     from .device import Nic
 
@@ -21,7 +23,11 @@ class CountedQueue:
         self.closed = False
 
     def __index__(self) -> int:
-        """Its number at the controller."""
+        """Its number at the controller. Raises: UsageError if it was given back: another may have it now."""
+        if self.closed:
+            raise UsageError(
+                "this queue pair was given back (EINVAL); `counter.count_completions()` returns one"
+            )
         return self._number
 
     def close(self) -> None:

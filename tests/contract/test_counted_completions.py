@@ -319,6 +319,22 @@ def test_memory_of_a_host_that_the_controller_does_not_reach_counts_nothing(worl
         assert read.read() == (0, 0)
 
 
+def test_one_that_a_host_gave_back_is_refused_when_a_step_is_written(world: World) -> None:
+    """Its number may be another counter's by then."""
+    with Nic(world.simulation.open_nic("storage0")) as nic:
+        span = nic.register(nic.allocate((BLOCK,)))
+        go, first, second = nic.counters("go", "first", "second")
+        old = first.count_completions()
+        old.close()
+        second.count_completions()
+        with (
+            nic.program("stale") as program,
+            pytest.raises(UsageError, match=r"this queue pair was given back \(EINVAL\)"),
+        ):
+            program.when(go >= 1).nvme_read(span, nsid=1, slba=0, queue=old)
+        assert (first.read(), second.read()) == ((0, 0), (0, 0))
+
+
 def test_a_queue_pair_of_another_is_refused(world: World) -> None:
     _, reads, _ = world.counted()
     with Nic(world.simulation.open_nic("storage0")) as nic:
