@@ -42,6 +42,9 @@ from .types import (
     scalar_of,
 )
 
+MAX_NAME_CHARACTERS = 200
+"""Longest list of type arguments that a type's name shows in messages."""
+
 
 @dataclass(slots=True)
 class Declared:
@@ -129,7 +132,7 @@ class TypeChecker:
                 return self._varbit(ref)
             case "tuple":
                 items = tuple(self.resolve(argument) for argument in ref.arguments)
-                return UNKNOWN if UNKNOWN in items else self.tuples.of(items)
+                return UNKNOWN if UNKNOWN in items else self._small_enough(self.tuples.of(items), ref.at)
             case "list" | "match_kind" | "_":
                 self.reporter.unsupported(ref.at, f"type {ref.name}")
                 return UNKNOWN
@@ -143,7 +146,7 @@ class TypeChecker:
             self._count(ref, symbol.family.parameters)
             if len(arguments) != symbol.family.parameters or UNKNOWN in arguments:
                 return UNKNOWN
-            return symbol.family.of(arguments)
+            return self._small_enough(symbol.family.of(arguments), ref.at)
         if isinstance(symbol, ExternSymbol):
             self._count(ref, len(symbol.declaration.type_parameters))
             return ExternType(symbol, arguments)
@@ -173,6 +176,13 @@ class TypeChecker:
             )
             return UNKNOWN
         return ir.Bits(width, ref.name == "int")
+
+    def _small_enough(self, kind: CompositeType, at: Location) -> Type:
+        """Return a type; UNKNOWN where it is larger than the engine takes, before it is walked through."""
+        if kind.size <= ir.MAX_VALUES:
+            return kind
+        self.reporter.error(at, f"{kind} holds {_short(kind.size)} values; {ir.MAX_VALUES} are allowed")
+        return UNKNOWN
 
     def _varbit(self, ref: syntax.TypeRef) -> Type:
         width = self.constant_integer(ref.width, "a width") if ref.width is not None else 0
@@ -210,6 +220,9 @@ class TypeChecker:
     def _struct(self, node: syntax.StructDeclaration) -> None:
         if not node.type_parameters:
             made = CompositeType(node.name, node.kind, self._fields(node))
+            if self._small_enough(made, node.at) == UNKNOWN:
+                self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
+                return
             self._check_layout(node, made)
             self.declare(node.name, TypeSymbol(node.name, made), node.at)
             self.declared.composites.append(made)
@@ -220,9 +233,9 @@ class TypeChecker:
             inside, self.scope = self.scope, Scope(outside)
             for name, kind in zip(node.type_parameters, arguments, strict=True):
                 self.scope.names[name] = TypeSymbol(name, kind)
-            given = ", ".join(getattr(kind, "name", str(kind)) for kind in arguments)
-            made = CompositeType(f"{node.name}<{given}>", node.kind, self._fields(node))
-            self._check_layout(node, made)
+            made = CompositeType(_specialised_name(node.name, arguments), node.kind, self._fields(node))
+            if made.size <= ir.MAX_VALUES:
+                self._check_layout(node, made)
             self.scope = inside
             return made
 
@@ -337,9 +350,14 @@ def is_storable(kind: Type) -> bool:
     return scalar_of(kind) is not None or isinstance(kind, storable)
 
 
+def _specialised_name(family: str, arguments: Sequence[Type]) -> str:
+    given = ", ".join(getattr(kind, "name", str(kind)) for kind in arguments)
+    return f"{family}<{given if len(given) <= MAX_NAME_CHARACTERS else '...'}>"
+
+
 def _tuple_of(items: tuple[Type, ...]) -> CompositeType:
-    name = f"tuple<{', '.join(getattr(item, 'name', str(item)) for item in items)}>"
-    return CompositeType(name, "tuple", {f"f{place}": item for place, item in enumerate(items)})
+    fields = {f"f{place}": item for place, item in enumerate(items)}
+    return CompositeType(_specialised_name("tuple", items), "tuple", fields)
 
 
 def _fits(value: int, kind: ir.Bits) -> bool:

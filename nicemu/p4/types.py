@@ -74,6 +74,11 @@ class CompositeType:
     fields: Mapping[str, Type]
     family: Family | None = None
     arguments: tuple[Type, ...] = ()
+    size: int = field(init=False)
+    """Numbers that a value holds; types whose fields double at each level are refused by it."""
+
+    def __post_init__(self) -> None:
+        self.size = 1 + sum(map(size_of, self.fields.values()))
 
     @property
     def header(self) -> bool:
@@ -265,6 +270,13 @@ def scalar_of(kind: Type) -> ir.Type | None:
     if isinstance(kind, EnumType):
         return kind.underlying or ir.Bits(32)
     return scalar_of(kind.underlying) if isinstance(kind, NewType) else None
+
+
+def size_of(kind: Type) -> int:
+    """Return how many numbers a value of a type holds."""
+    if isinstance(kind, StackType):
+        return kind.size * kind.element.size
+    return kind.size if isinstance(kind, CompositeType) else 1
 
 
 def fixed_bits(kind: Type) -> int | None:

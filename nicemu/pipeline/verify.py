@@ -21,8 +21,6 @@ Item = TypeVar("Item")
 
 MAX_HEADER_BYTES = 9216
 MAX_TABLE_SIZE = 1 << 24
-MAX_VALUES = 1 << 18
-"""Numbers that the variables of a program may hold together."""
 MAX_STRUCT_DEPTH = 16
 """How deep structs may lie in a header."""
 
@@ -36,8 +34,9 @@ def verify(program: ir.Program) -> None:
     architecture = ARCHITECTURES.get(program.architecture)
     if architecture is None:
         faults.raise_("architecture", f"is {program.architecture}; there is {', '.join(ARCHITECTURES)}")
+    sizes = _sizes(program)
     with faults.at("headers"):
-        _check_types(program, faults)
+        _check_types(program, sizes, faults)
     with faults.at("variables"):
         variables = _unique(program.variables, lambda item: item.name, faults)
         for name in (ir.HEADERS, ir.METADATA, ir.NIC):
@@ -71,14 +70,13 @@ def verify(program: ir.Program) -> None:
         tables,
         functions,
     )
-    sizes = _sizes(program)
     held = 0
     for variable in program.variables:
         with faults.at(f"variables.{variable.name}"):
             bodies.known(variable.type)
         held += _size(variable.type, sizes)
-    if held > MAX_VALUES:
-        faults.raise_("variables", f"hold {held} values; {MAX_VALUES} are allowed")
+    if held > ir.MAX_VALUES:
+        faults.raise_("variables", f"hold {held} values; {ir.MAX_VALUES} are allowed")
     for function in program.functions:
         with faults.at(f"functions.{function.name}"):
             _check_parameters(function.parameters, bodies)
@@ -110,12 +108,15 @@ def _unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Fault
     return named
 
 
-def _check_types(program: ir.Program, faults: Faults) -> None:
+def _check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> None:
+    for name, size in sizes.items():
+        if size > ir.MAX_VALUES:  # before anything walks through it
+            faults.raise_(name, f"holds more than {ir.MAX_VALUES} values")
     layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
     _unique([layout.name for layout in layouts], str, faults)
     for layout in layouts:
         _unique(layout.fields, lambda item: item.name, faults)
-    structs = {struct.name: struct for struct in program.structs}
+    structs = {struct.name: struct for struct in program.structs if struct.name in sizes}
     for header in program.headers:
         _check_header(header, structs, faults)
     headers = {header.name for header in program.headers}

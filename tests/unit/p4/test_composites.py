@@ -222,6 +222,21 @@ def test_values_of_composed_types(p4: SimpleNamespace, apply: str, top: str, exp
     assert out(p4, "07123480", apply, top=top)[2:6] == f"{expected:04x}"
 
 
+@pytest.mark.parametrize(
+    ("first", "doubled"),
+    [
+        ("typedef tuple<bit<8>, bit<8>> t0;", "typedef tuple<t{0}, t{0}> t{1};"),
+        ("struct t0 {{ bit<8> a; }}", "struct t{1} {{ t{0} a; t{0} b; }}"),
+        ("struct pair<T> {{ T a; T b; }} typedef pair<bit<8>> t0;", "typedef pair<t{0}> t{1};"),
+    ],
+)
+def test_types_that_double_at_each_level_are_refused_at_once(
+    p4: SimpleNamespace, first: str, doubled: str
+) -> None:
+    top = first.format() + "\n".join(doubled.format(n, n + 1) for n in range(60))
+    assert "values; 262144 are allowed" in p4.refusal(top=top)
+
+
 def test_a_struct_may_stand_in_a_header(p4: SimpleNamespace) -> None:
     parts = {
         "types": "struct inner_t { bit<4> a; bit<4> b; } header outer_t { inner_t inner; bit<8> c; }",

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -55,6 +56,35 @@ def test_an_action_cannot_call_itself_through_another(hand: SimpleNamespace) -> 
     )
     with pytest.raises(ControlError, match="calls itself; P4 has no recursion"):
         verify(hand.program(actions=loop))
+
+
+def _doubling(levels: int, times: int) -> tuple[ir.StructType, ...]:
+    """Return structs of which each holds the one before `times` times."""
+    structs = [ir.StructType("s0", (ir.Field("a", ir.Bits(1)),))]
+    for level in range(levels):
+        inner = ir.Named(f"s{level}")
+        structs.append(ir.StructType(f"s{level + 1}", tuple(ir.Field(f"f{n}", inner) for n in range(times))))
+    return tuple(structs)
+
+
+def test_a_type_that_doubles_at_each_level_is_refused_before_it_is_walked_through(
+    hand: SimpleNamespace,
+) -> None:
+    """It would keep the NIC's control thread for ever."""
+    whole = ir.Named("s60")
+    program = hand.program(parse=(ir.Assign(ir.Lookahead(whole), ir.Zero(whole)),))
+    with pytest.raises(ControlError, match="holds more than 262144 values"):
+        verify(replace(program, structs=(*program.structs, *_doubling(60, 2))))
+
+
+def test_a_header_of_a_wide_and_deep_struct_is_refused_before_it_is_walked_through(
+    hand: SimpleNamespace,
+) -> None:
+    program = hand.program()
+    header = ir.HeaderType("big", (ir.Field("x", ir.Named("s9")),))
+    wide = replace(program, headers=(*program.headers, header), structs=(*_doubling(9, 60), *program.structs))
+    with pytest.raises(ControlError, match="holds more than 262144 values"):
+        verify(wide)
 
 
 def test_a_table_cannot_be_applied_inside_its_own_key(hand: SimpleNamespace) -> None:
