@@ -16,7 +16,6 @@ from nicemu.wire import (
     IPV4_HEADER_BYTES,
     RNR_TIMER_NS,
     ROCEV2_PORT,
-    UD_SEND_ONLY,
     UDP_HEADER_BYTES,
     Aeth,
     AtomicAckEth,
@@ -30,6 +29,7 @@ from nicemu.wire import (
     Req,
     Reth,
     SyndromeKind,
+    UdOpcode,
     UdpFrame,
     decode_cm_message,
     decode_immediate,
@@ -67,7 +67,7 @@ def packet_line(frame: bytes, time_ns: int) -> tuple[str, bool] | None:
     headers = frame[ETHERNET_HEADER_BYTES:ip_end], frame[ip_end : ip_end + UDP_HEADER_BYTES]
     is_right = icrc(*headers, [covered]) == told
     extension_bytes, details = _extensions(bth.opcode, covered[_BTH_BYTES:])
-    if bth.opcode == UD_SEND_ONLY and bth.destination_qp == GSI_QP:
+    if bth.opcode == UdOpcode.SEND_ONLY and bth.destination_qp == GSI_QP:
         details = _management(covered[_BTH_BYTES + extension_bytes :])
     payload_bytes = len(covered) - _BTH_BYTES - extension_bytes - bth.pad_count
     seconds, ns = divmod(time_ns, 1_000_000_000)

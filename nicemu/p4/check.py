@@ -26,6 +26,7 @@ from .symbols import (
     Scope,
     TableSymbol,
     TypeSymbol,
+    control_name,
 )
 from .syntax_copy import fresh
 from .types import (
@@ -120,7 +121,7 @@ class Checker(TableChecker):
     # Actions and blocks
 
     def _action(self, node: syntax.ActionDeclaration) -> ActionSymbol:
-        name = _control_name(node, self.block.name if self.block else "")
+        name = control_name(node, self.block.name if self.block else "")
         symbol = ActionSymbol(name, node, self.parameters_of(node.parameters), self._id(node))
         directionless = False
         with self.inner_scope():
@@ -226,7 +227,7 @@ class Checker(TableChecker):
                 assert self.block is not None
                 if place == "deparser":
                     self.reporter.unsupported(node.at, "tables in a deparser")
-                table = TableSymbol(_control_name(node, self.block.name), node, id=self._id(node))
+                table = TableSymbol(control_name(node, self.block.name), node, id=self._id(node))
                 self.table_body(table)
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
@@ -371,19 +372,6 @@ def _stand_in(parameter: ParameterSymbol) -> ConstantSymbol | Instance:
     if isinstance(parameter.type, EnumType):
         value = min(parameter.type.members.values(), default=0)
     return ConstantSymbol(parameter.name, parameter.type, value)
-
-
-def _control_name(node: syntax.Declaration, block: str) -> str:
-    """Return the control plane's name of an action or table: @name overrides the last part, or all after a
-    dot.
-    """
-    name = node.name
-    for annotation in node.annotations:
-        if annotation.name == "name" and annotation.tokens:
-            name = annotation.tokens[0].strip('"')
-            if name.startswith("."):
-                return name[1:]
-    return f"{block}.{name}" if block else name
 
 
 def _signature(block: BlockSymbol) -> str:

@@ -351,11 +351,3 @@ def _emittable(kind: Type) -> bool:
 
 def _is_header(kind: Type) -> bool:
     return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
-
-
-def given_name(node: syntax.Declaration) -> str:
-    """Return the control plane's name of a declaration, without its blocks': its @name, or its own."""
-    for annotation in node.annotations:
-        if annotation.name == "name" and annotation.tokens:
-            return annotation.tokens[0].strip('"').lstrip(".")
-    return node.name

@@ -68,7 +68,7 @@ class ConversionChecker(TypeChecker):
         if found == DEFAULT or (found == INVALID and _can_be_invalid(wanted)):
             node.type = wanted
             return True
-        self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", _cast_hint(found, wanted))
+        self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", cast_hint(found, wanted))
         return False
 
     def constant(self, node: syntax.Expression, wanted: Type, what: str) -> Any:  # noqa: ANN401
@@ -189,7 +189,8 @@ def _can_be_invalid(kind: Type) -> bool:
     return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
 
 
-def _cast_hint(found: Type, wanted: Type) -> str:
+def cast_hint(found: Type, wanted: Type) -> str:
+    """Return what to write so that a value of one type becomes another, "" where nothing helps."""
     if isinstance(found, ir.Bits) and isinstance(wanted, ir.Bits | EnumType):
         return f"cast it: ({wanted if isinstance(wanted, ir.Bits) else wanted.name})..."
     if wanted == ir.BOOL and isinstance(found, ir.Bits):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from . import syntax
-from .check_calls import CallChecker, given_name
+from .check_calls import CallChecker
 from .check_conversions import is_constant
 from .check_types import is_storable
 from .diagnostics import did_you_mean
@@ -20,6 +20,7 @@ from .symbols import (
     Instance,
     Routine,
     Variable,
+    control_name,
 )
 from .types import (
     UNKNOWN,
@@ -110,7 +111,7 @@ class DeclarationChecker(CallChecker):
 
     def _block_instance(self, node: syntax.Instantiation, kind: BlockType) -> None:
         assert isinstance(self.block, BlockSymbol)
-        name = f"{self.block.name}.{given_name(node)}"
+        name = control_name(node, self.block.name)
         wanted = self.block.declaration.kind
         if kind.symbol.declaration.kind != wanted:
             self.reporter.error(node.at, f"{kind} cannot stand in a {wanted}")

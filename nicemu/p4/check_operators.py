@@ -9,7 +9,7 @@ from __future__ import annotations
 from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
-from .check_conversions import ConversionChecker, _cast_hint
+from .check_conversions import ConversionChecker, cast_hint
 from .check_types import is_storable
 from .types import (
     INTEGER,
@@ -76,7 +76,7 @@ class OperatorChecker(ConversionChecker):
             self.reporter.error(
                 node.at,
                 f"{node.op} of {left} and {right}; both sides must have one type",
-                _cast_hint(right, left),
+                cast_hint(right, left),
             )
             return UNKNOWN
         return self._folded(node, left)

@@ -218,3 +218,17 @@ class Scope:
             names.update(scope.names)
             scope = scope.parent
         return names
+
+
+def control_name(node: syntax.Declaration, block: str) -> str:
+    """Return the control plane's name of an action, table or instance.
+
+    @name overrides the last part, or all of it after a dot.
+    """
+    name = node.name
+    for annotation in node.annotations:
+        if annotation.name == "name" and annotation.tokens:
+            name = annotation.tokens[0].strip('"')
+            if name.startswith("."):
+                return name[1:]
+    return f"{block}.{name}" if block else name

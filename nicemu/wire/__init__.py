@@ -108,7 +108,6 @@ from .rocev2 import (
 from .ud_frame import (
     GSI_Q_KEY,
     GSI_QP,
-    UD_SEND_ONLY,
     UdFrame,
     encode_gsi_frame,
     is_for_gsi,
@@ -157,7 +156,6 @@ __all__ = [
     "TEMPLATE_BYTES",
     "UDP_HEADER_BYTES",
     "UDP_LENGTH_PLACE",
-    "UD_SEND_ONLY",
     "Aeth",
     "AnsweredMessage",
     "AtomicAckEth",

@@ -13,10 +13,9 @@ from .ethernet import ETHERNET_HEADER_BYTES
 from .ip import IPV4_HEADER_BYTES
 from .malformed import MalformedError
 from .roce_frame import RoceFramer, icrc
-from .rocev2 import BTH_BYTES, DETH_BYTES, ICRC_BYTES, PSN_MASK, ROCEV2_PORT, Bth, Deth
+from .rocev2 import BTH_BYTES, DETH_BYTES, ICRC_BYTES, PSN_MASK, ROCEV2_PORT, Bth, Deth, UdOpcode
 from .udp import UDP_HEADER_BYTES, UdpFrame
 
-UD_SEND_ONLY = 0x64
 GSI_QP = 1
 """The queue pair of the general services interface, the same on every NIC."""
 GSI_Q_KEY = 0x8001_0000
@@ -55,7 +54,7 @@ class UdFrame:
         if icrc(ip, udp, [covered]) != told:
             raise MalformedError("rocev2.icrc", "the invariant CRC does not fit the packet")
         bth = Bth.decode(covered)
-        if bth.opcode != UD_SEND_ONLY:
+        if bth.opcode != UdOpcode.SEND_ONLY:
             raise MalformedError("bth.opcode", f"{bth.opcode:#04x}; only UD SEND ONLY (0x64) is read")
         deth = Deth.decode(covered[BTH_BYTES:])
         rest = covered[BTH_BYTES + DETH_BYTES :]
@@ -79,4 +78,4 @@ def is_for_gsi(frame: bytes | memoryview) -> bool:
 def encode_gsi_frame(framer: RoceFramer, psn: int, payload: bytes) -> bytes:
     """Return a frame from our GSI queue pair to the peer's, on the path of `framer`."""
     deth = Deth(GSI_Q_KEY, GSI_QP).encode()
-    return framer.frame(UD_SEND_ONLY, GSI_QP, psn & PSN_MASK, extension=deth, payload=[payload])
+    return framer.frame(UdOpcode.SEND_ONLY, GSI_QP, psn & PSN_MASK, extension=deth, payload=[payload])

@@ -16,10 +16,10 @@ from nicemu.rdma import MAX_RD_ATOMIC, QpState, RoceEngine
 from nicemu.wire import (
     GSI_QP,
     MAD_BYTES,
-    UD_SEND_ONLY,
     Deth,
     RejectReason,
     RoceFramer,
+    UdOpcode,
     decode_cm_message,
     encode_gsi_frame,
     parse_ipv4,
@@ -283,7 +283,7 @@ def test_frames_that_are_not_for_our_gsi_are_counted_by_name(pair: Pair) -> None
     mad = req.encode(1)
     right = RoceFramer(us.address.mac, listener.address.mac, b"\x0a\7\0\1", b"\x0a\7\0\2")
     strangers = RoceFramer(us.address.mac, listener.address.mac, b"\x0a\7\0\1", b"\x0a\7\0\x09")
-    no_key = right.frame(UD_SEND_ONLY, GSI_QP, 0, extension=Deth(1, GSI_QP).encode(), payload=[mad])
+    no_key = right.frame(UdOpcode.SEND_ONLY, GSI_QP, 0, extension=Deth(1, GSI_QP).encode(), payload=[mad])
     spoilt = frame[:-1] + bytes([frame[-1] ^ 1])
     wrong = [spoilt, encode_gsi_frame(strangers, 0, mad), no_key, encode_gsi_frame(right, 0, mad[:-4])]
     assert listener.cm.take_in(wrong, 0) == []

@@ -108,9 +108,12 @@ def test_each_instance_has_tables_and_objects_of_its_own(p4: SimpleNamespace) ->
     assert verdict.effects == (CounterAdd(3, 1), CounterAdd(3, 1))
 
 
-def test_a_name_annotation_names_an_instance_for_the_control_plane(p4: SimpleNamespace) -> None:
-    compiled = p4.compile("a.apply(headers.tag.number);", top=COUNT, parts='@name("left") Count() a;')
-    assert [table.name for table in compiled.p4info.tables] == ["C.left.t"]
+@pytest.mark.parametrize(("given", "table"), [("left", "C.left.t"), (".left", "left.t")])
+def test_a_name_annotation_names_an_instance_for_the_control_plane(
+    p4: SimpleNamespace, given: str, table: str
+) -> None:
+    compiled = p4.compile("a.apply(headers.tag.number);", top=COUNT, parts=f'@name("{given}") Count() a;')
+    assert [one.name for one in compiled.p4info.tables] == [table]
 
 
 PARSERS = """parser Inner(packet_in p, out tag_t tag, inout bit<16> sum) {

@@ -10,11 +10,11 @@ from scapy.layers.l2 import Ether
 from nicemu.wire import (
     GSI_Q_KEY,
     GSI_QP,
-    UD_SEND_ONLY,
     Deth,
     MalformedError,
     RoceFramer,
     UdFrame,
+    UdOpcode,
     encode_gsi_frame,
     is_for_gsi,
 )
@@ -37,14 +37,18 @@ def test_a_frame_for_the_gsi_says_who_sent_what(psn: int, payload: bytes) -> Non
     read = UdFrame.decode(frame)
     assert read.payload == payload
     assert read.deth == Deth(GSI_Q_KEY, GSI_QP)
-    assert (read.bth.opcode, read.bth.destination_qp, read.bth.psn) == (UD_SEND_ONLY, GSI_QP, psn % 2**24)
+    assert (read.bth.opcode, read.bth.destination_qp, read.bth.psn) == (
+        UdOpcode.SEND_ONLY,
+        GSI_QP,
+        psn % 2**24,
+    )
 
 
 def test_scapy_reads_the_same_headers_and_makes_the_same_icrc() -> None:
     frame = encode_gsi_frame(FRAMER, 7, b"a mad")
     packet = Ether(frame)
     bth = packet[BTH]
-    assert (bth.opcode, bth.dqpn, bth.psn, bth.padcount) == (UD_SEND_ONLY, GSI_QP, 7, 3)
+    assert (bth.opcode, bth.dqpn, bth.psn, bth.padcount) == (UdOpcode.SEND_ONLY, GSI_QP, 7, 3)
     assert bytes(bth.payload)[:8] == Deth(GSI_Q_KEY, GSI_QP).encode()
     bth.icrc = None
     assert bytes(packet)[-4:] == frame[-4:]
