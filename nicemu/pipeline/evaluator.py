@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Evaluates the IR's expressions for one packet, and stores into what they name.
+
+Source: P4-16 Language Specification 1.2.5, "Expressions", "Packet parsing", "Header stacks".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import ir
+from .arithmetic import binary, cast, unary
+from .externs import Outcome
+from .tables import width_of
+from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, as_unsigned, copied, equal
+
+
+class Rejected(Exception):  # noqa: N818  control flow, never seen outside
+    """The parser refuses the packet, for `error`."""
+
+    def __init__(self, error: str) -> None:
+        self.error = error
+
+
+@dataclass(slots=True, eq=False)
+class PacketState:
+    """One packet on its way: its bytes, the parser's cursor, every variable, and what was asked for."""
+
+    frame: bytes
+    places: dict[str, Any]
+    outcome: Outcome
+    trace: list[str] | None
+    cursor_bytes: int = 0
+    turns: int = 0
+    emitted: list[bytes] = field(default_factory=list)
+
+
+class Evaluator:
+    """Expressions and lvalues of a program; what runs statements is the subclass."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self._layouts = Layouts(program)
+        self._evaluators: dict[type, Callable[[PacketState, Any], Any]] = {
+            ir.Constant: lambda packet, node: node.value,
+            ir.Name: lambda packet, node: packet.places[node.name],
+            ir.Member: self._member,
+            ir.Element: self._element,
+            ir.StackPlace: self._stack_place,
+            ir.LastIndex: self._last_index,
+            ir.Unary: lambda packet, node: unary(node.op, self._value(packet, node.operand), node.type),
+            ir.Binary: self._binary,
+            ir.Conditional: lambda packet, node: self._value(
+                packet, node.yes if self._value(packet, node.condition) else node.no
+            ),
+            ir.Cast: lambda packet, node: cast(
+                self._value(packet, node.operand), node.operand.type, node.type
+            ),
+            ir.Slice: self._slice,
+            ir.IsValid: lambda packet, node: int(self._value(packet, node.header).valid),
+            ir.TableApply: lambda packet, node: int((self._apply(packet, node.table)[0]) is node.hit),
+            ir.Lookahead: self._lookahead,
+            ir.StructValue: self._struct_value,
+            ir.StackValue: lambda packet, node: StackValue(
+                [copied(self._value(packet, element)) for element in node.elements]
+            ),
+            ir.Zero: lambda packet, node: self._layouts.zero(node.type),
+            ir.PacketLength: lambda packet, node: len(packet.frame),
+            ir.Call: self._call_value,
+        }
+
+    def _apply(self, packet: PacketState, name: str) -> tuple[bool, str]:
+        """Apply a table; return whether an entry matched, and the action that ran."""
+        raise NotImplementedError
+
+    def _call_value(self, packet: PacketState, node: ir.Call) -> Value:
+        """Call a function and return its result."""
+        raise NotImplementedError
+
+    def _value(self, packet: PacketState, node: ir.Expression) -> Value:
+        return self._evaluators[type(node)](packet, node)
+
+    def _member(self, packet: PacketState, node: ir.Member) -> Value:
+        return _parts(self._value(packet, node.base))[node.field]
+
+    def _element(self, packet: PacketState, node: ir.Element) -> Value:
+        stack: StackValue = self._value(packet, node.base)
+        index = self._value(packet, node.index)
+        if 0 <= index < len(stack.elements):
+            return stack.elements[index]
+        return self._layouts.zero(node.type)
+
+    def _stack_place(self, packet: PacketState, node: ir.StackPlace) -> Value:
+        stack: StackValue = self._value(packet, node.stack)
+        index = stack.next_index - node.last
+        if not 0 <= index < len(stack.elements):
+            raise Rejected("StackOutOfBounds")
+        return stack.elements[index]
+
+    def _last_index(self, packet: PacketState, node: ir.LastIndex) -> int:
+        stack: StackValue = self._value(packet, node.stack)
+        if not stack.next_index:
+            raise Rejected("StackOutOfBounds")
+        return stack.next_index - 1
+
+    def _binary(self, packet: PacketState, node: ir.Binary) -> int:
+        left = self._value(packet, node.left)
+        if node.op == "&&":
+            return left and self._value(packet, node.right)  # type: ignore[no-any-return]
+        if node.op == "||":
+            return left or self._value(packet, node.right)  # type: ignore[no-any-return]
+        left = copied(left)
+        right = self._value(packet, node.right)
+        if node.op in ("==", "!="):
+            return int(equal(left, right) is (node.op == "=="))
+        return binary(node.op, left, right, node)
+
+    def _slice(self, packet: PacketState, node: ir.Slice) -> int:
+        value = as_unsigned(self._value(packet, node.base), node.base.type)
+        return value >> node.low & ((1 << (node.high - node.low + 1)) - 1)
+
+    def _lookahead(self, packet: PacketState, node: ir.Lookahead) -> Value:
+        width_bits = self._layouts.width_bits(node.type)
+        number, length_bits = self._peek(packet, (width_bits + 7) // 8)
+        value = self._layouts.unpacked(node.type, number, length_bits)
+        is_header = isinstance(node.type, ir.Named) and node.type.name in self._layouts.headers
+        return HeaderValue(value, True) if is_header else value
+
+    def _struct_value(self, packet: PacketState, node: ir.StructValue) -> Value:
+        assert isinstance(node.type, ir.Named)
+        values = {
+            part.name: copied(self._value(packet, value))
+            for part, value in zip(self._layouts.fields(node.type), node.fields, strict=True)
+        }
+        return HeaderValue(values, True) if node.type.name in self._layouts.headers else values
+
+    def _store(self, packet: PacketState, target: ir.Expression, value: Value) -> None:
+        match target:
+            case ir.Name(name, _):
+                packet.places[name] = value
+            case ir.Member(base, name, _):
+                owner = self._value(packet, base)
+                if isinstance(owner, UnionValue):
+                    owner.headers[name] = value
+                    owner.set_valid(name, value.valid)
+                else:
+                    _parts(owner)[name] = value
+            case ir.Element(base, index, _):
+                stack: StackValue = self._value(packet, base)
+                position = self._value(packet, index)
+                if 0 <= position < len(stack.elements):
+                    stack.elements[position] = value
+            case ir.StackPlace(base, last, _):
+                self._stack_place(packet, target)
+                stack = self._value(packet, base)
+                stack.elements[stack.next_index - last] = value
+            case ir.Slice(base, high, low, _):
+                mask = (1 << (high - low + 1)) - 1 << low
+                whole = as_unsigned(self._value(packet, base), base.type)
+                whole = whole & ~mask | value << low & mask
+                self._store(packet, base, cast(whole, ir.Bits(width_of(base.type)), base.type))
+            case _:
+                raise AssertionError(f"{target} cannot be assigned to")
+
+    def _located(self, packet: PacketState, target: ir.Expression) -> ir.Expression:
+        """Return an lvalue whose indices are numbers, so that it means the same place later."""
+        match target:
+            case ir.Member(base, name, kind):
+                return ir.Member(self._located(packet, base), name, kind)
+            case ir.Element(base, index, kind):
+                position = ir.Constant(self._value(packet, index), index.type)
+                return ir.Element(self._located(packet, base), position, kind)
+            case ir.StackPlace(base, last, kind):
+                stack: StackValue = self._value(packet, base)
+                position = ir.Constant(stack.next_index - last, ir.Bits(32, True))
+                return ir.Element(self._located(packet, base), position, kind)
+            case ir.Slice(base, high, low, kind):
+                return ir.Slice(self._located(packet, base), high, low, kind)
+        return target
+
+    def _peek(self, packet: PacketState, length_bytes: int) -> tuple[int, int]:
+        """Return the next bytes as a number, and its length in bits."""
+        end = packet.cursor_bytes + length_bytes
+        if end > len(packet.frame):
+            raise Rejected("PacketTooShort")
+        return int.from_bytes(packet.frame[packet.cursor_bytes : end], "big"), 8 * length_bytes
+
+
+def _parts(value: Value) -> dict[str, Value]:
+    """Return the fields of a header or struct, or the headers of a union."""
+    if isinstance(value, HeaderValue):
+        return value.fields
+    return value.headers if isinstance(value, UnionValue) else value
