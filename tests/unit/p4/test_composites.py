@@ -92,8 +92,9 @@ def test_a_control_moves_indexes_and_assigns_stacks(p4: SimpleNamespace, apply: 
 
 
 def test_an_out_argument_keeps_the_index_that_it_was_called_with(p4: SimpleNamespace) -> None:
-    parts = "action set(out bit<7> label, inout bit<8> i) { label = 0x7f; i = 2; }"
-    apply = "bit<8> i = 0; set(headers.labels[i].label, i); headers.labels[i].label = 0x40;"
+    """Though the index is copied out before it."""
+    parts = "action set(inout bit<8> i, out bit<7> label) { label = 0x7f; i = 2; }"
+    apply = "bit<8> i = 0; set(i, headers.labels[i].label); headers.labels[i].label = 0x40;"
     assert out(p4, "020405", apply, parts=parts, **STACK) == "fe0481"
 
 
