@@ -17,6 +17,10 @@ from .lexer import Token, tokens_of, without_comments
 
 MAX_INCLUDE_DEPTH = 16
 MAX_TOKENS = 500_000
+OTHER_ARCHITECTURES = frozenset(
+    {"v1model.p4", "psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", "ubpf_model.p4"}
+)
+"""What programs for other targets include; none of it is shipped."""
 MAX_FILE_BYTES = 8 << 20
 MAX_CONDITION_DEPTH = 32
 MAX_EXPANSION_DEPTH = 64
@@ -175,9 +179,10 @@ class Preprocessor:
                 continue
         else:
             places = ", ".join(map(str, folders)) or "nowhere"
-            self._reporter.error(
-                where, f"cannot read {name}", f"looked in {places}; give a further include path"
-            )
+            hint = f"looked in {places}; give a further include path"
+            if name in OTHER_ARCHITECTURES:
+                hint = f"nicemu has no {name.removesuffix('.p4')} yet; write for nicemu.p4 (docs/p4.md)"
+            self._reporter.error(where, f"cannot read {name}", hint)
             return
         self._file(SourceFile(name, text.splitlines()), text, candidate.parent, depth + 1)
 

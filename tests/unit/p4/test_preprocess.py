@@ -111,3 +111,11 @@ def test_tokens_of_an_expansion_stand_where_the_macro_is_used() -> None:
     reporter = Reporter()
     tokens = Preprocessor(reporter).preprocess("#define A 1 + 2\n\n   A", "t.p4", None)
     assert {(token.location.line, token.location.column) for token in tokens[:-1]} == {(3, 4)}
+
+
+def test_an_architecture_that_is_not_there_is_named() -> None:
+    reporter = Reporter()
+    Preprocessor(reporter).preprocess("#include <v1model.p4>", "t.p4", None)
+    (message,) = (item.render() for item in reporter.diagnostics)
+    assert "cannot read v1model.p4" in message
+    assert "nicemu has no v1model yet; write for nicemu.p4" in message
