@@ -14,17 +14,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
+from nicemu.arguments import check_type
 from nicemu.errors import UsageError
 from nicemu.rdma import MAX_RD_ATOMIC, QpState, RemoteQp, RoceEngine
 from nicemu.wire import (
     GSI_Q_KEY,
+    GSI_QP,
     IP_CM_HEADER_BYTES,
     PSN_BITS,
+    SMI_QP,
     IpCmHeader,
     MalformedError,
     RejectReason,
     RoceFramer,
     UdFrame,
+    check_mac,
     encode_gsi_frame,
     format_ipv4,
     is_for_gsi,
@@ -58,7 +62,10 @@ class RdmaCm:
         *,
         numbers: Iterator[int] | None = None,
     ) -> None:
+        check_type("engine", engine, RoceEngine, "the NIC's RoceEngine")
+        check_mac(mac, is_own=True)
         self._engine = engine
+        engine.reserve(SMI_QP, GSI_QP)
         self._mac, self._ip, self._address = mac, ip, parse_ipv4(ip)
         self._rng = rng
         self._numbers = numbers or count(rng.randrange(0x100, 1 << 20))

@@ -10,6 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
+from nicemu.arguments import check_number, check_whole
 from nicemu.errors import UsageError
 
 SETTINGS = np.dtype(
@@ -28,6 +29,7 @@ SETTINGS = np.dtype(
 )
 _BITS_PER_S = 8e9
 """In a byte a nanosecond."""
+_MOST_WHOLE = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,8 @@ class Dcqcn:
     notifications alpha goes towards 0 by `g` every `alpha_timer_ns`. The rate rises at the end of each
     `increase_timer_ns` and of each `byte_counter_bytes`: halfway back to the rate before for
     `fast_recovery_stages` of them, then the aim rises too. CNPs are sent every `cnp_interval_ns` at most.
-    Raises: UsageError if a value is not positive, or `g` more than 1.
+    Raises: UsageError if a value is no finite number above 0 (times, bytes and stages: no whole one), `g` is
+    more than 1, or the least rate more than the line rate.
     """
 
     line_rate_bits_per_s: float = 100e9
@@ -55,10 +58,17 @@ class Dcqcn:
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
-            if not value > 0:
-                raise UsageError(f"{field.name} is {value}; it must be more than 0")
+            if field.type == "int":
+                check_whole(field.name, value, 1, _MOST_WHOLE)
+            else:
+                check_number(field.name, value, 0, more_than=True)
         if self.g > 1:
             raise UsageError(f"g is {self.g}; it is a share, 1 at most")
+        if self.least_rate_bits_per_s > self.line_rate_bits_per_s:
+            raise UsageError(
+                f"least_rate_bits_per_s is {self.least_rate_bits_per_s:g}, more than the line rate, "
+                f"{self.line_rate_bits_per_s:g}; lower it, or raise line_rate_bits_per_s"
+            )
 
     def record(self) -> np.ndarray:
         """Return the settings as the engine has them: one SETTINGS record."""

@@ -16,14 +16,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from nicemu.abi import Access, registers
+from nicemu.arguments import check_whole
 from nicemu.errors import ResourceError, UsageError
 from nicemu.hot import Int, hot
 from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
+
+from .state import MAX_BACKINGS
 
 KEY_INDEX_MASK = np.uint32(0xFFF)
 BAD_KEY, BAD_DOMAIN, BAD_ACCESS, BAD_BOUNDS = -1, -2, -3, -4
 """Why a key is refused: unknown, of another protection domain, without the right, range not covered."""
 
+_MASK_32, _MASK_64 = (1 << 32) - 1, (1 << 64) - 1
+_ALL_ACCESS = int(Access.LOCAL_WRITE | Access.REMOTE_WRITE | Access.REMOTE_READ | Access.REMOTE_ATOMIC)
 _ENTRY = np.uint64(registers.REGION_BYTES)
 _COUNT = np.uint32(registers.MAX_REGIONS)
 _KEY, _PD, _ACCESS, _BACKING = np.uint64(0), np.uint64(4), np.uint64(8), np.uint64(12)
@@ -116,8 +121,17 @@ class MemoryRegionTable:
         """Register `length_bytes` at `offset_bytes` of a backing; `counter` counts remote writes that arrive
         there.
 
-        Raises: UsageError for an empty or wrapping range, ResourceError if the table is full.
+        Raises: UsageError for a number out of range, or an empty or wrapping range of addresses;
+        ResourceError if the table is full.
         """
+        check_whole("pd", pd, 0, _MASK_32)
+        check_whole("access", access, 0, _ALL_ACCESS)
+        check_whole("backing", backing, 0, MAX_BACKINGS - 1)
+        check_whole("offset_bytes", offset_bytes, 0, _MASK_64)
+        check_whole("iova", iova, 0, _MASK_64)
+        check_whole("length_bytes", length_bytes, 0, _MASK_64)
+        if counter is not None:
+            check_whole("counter", counter, 0, _MASK_32 - 1)
         if length_bytes < 1 or iova < 0 or iova + length_bytes > 1 << 64:
             raise UsageError(f"a region of {length_bytes} bytes at {iova:#x} is not a range of addresses")
         if not self._free:

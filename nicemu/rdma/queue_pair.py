@@ -12,10 +12,18 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 from nicemu.abi import Opcode
+from nicemu.arguments import check_flag, check_type, check_whole
 from nicemu.errors import ProtocolError, UsageError, VerbsStatus
-from nicemu.wire import PSN_BITS, format_mac
+from nicemu.wire import PSN_BITS, RNR_TIMER_NS, check_mac
 
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
+MOST_QUEUED = 1 << 20
+"""Depth of a queue at most."""
+LONGEST_TIMEOUT_NS = 4096 << 31
+"""2.4 hours: the longest that the 5 bits of a timeout say."""
+LARGEST_NUMBER = (1 << 24) - 1
+"""Of a queue pair."""
+_MASK_32 = (1 << 32) - 1
 
 
 class QpType(enum.Enum):
@@ -156,6 +164,7 @@ class QpAttributes:
     With `selective_retransmission`, which both ends must have, a lost packet alone is sent again; without it,
     all behind it too. With `congestion_control` packets may be marked on their way, marks are told to the
     peer, and what the peer tells lowers the rate.
+    Raises: UsageError for a value of another type or out of range, or one that `qp_type` has no use for.
     """
 
     pd: int
@@ -174,26 +183,41 @@ class QpAttributes:
     congestion_control: bool = False
 
     def __post_init__(self) -> None:
-        if self.path_mtu not in PATH_MTUS:
-            raise UsageError(f"path_mtu is {self.path_mtu}; allowed are {', '.join(map(str, PATH_MTUS))}")
-        if not (0 <= self.retry_count <= 7 and 0 <= self.rnr_retry <= 7):
-            raise UsageError(f"retry_count {self.retry_count} and rnr_retry {self.rnr_retry} must be 0 to 7")
-        if self.send_queue_depth < 1 or self.receive_queue_depth < 1:
-            raise UsageError("a queue needs a depth of 1 at least")
-        if not 0 <= self.q_key < 1 << 32:
-            raise UsageError(f"q_key is {self.q_key:#x}; it is a 32-bit number")
+        for name, most in _WHOLES.items():
+            check_whole(name, getattr(self, name), 1 if name.endswith("_depth") else 0, most)
+        for name in ("implicit_receives", "selective_retransmission", "congestion_control"):
+            check_flag(name, getattr(self, name))
+        check_type("qp_type", self.qp_type, QpType, "QpType.RC or QpType.UD")
         check_traffic_class(self.traffic_class)
+        if not isinstance(self.path_mtu, int) or self.path_mtu not in PATH_MTUS:
+            raise UsageError(f"path_mtu is {self.path_mtu!r}; allowed are {', '.join(map(str, PATH_MTUS))}")
         if self.qp_type is QpType.UD and (self.selective_retransmission or self.congestion_control):
             raise UsageError(
                 "selective retransmission and congestion control are for connections, not type UD"
             )
-        if self.timeout_ns < 0 or self.min_rnr_timer_ns < 0:
-            raise UsageError("a time in nanoseconds cannot be negative")
+        if self.qp_type is not QpType.UD and self.q_key:
+            raise UsageError(
+                f"q_key is {self.q_key:#x} and qp_type {self.qp_type.name}; type UD alone has a Q_Key: leave "
+                "it out, or pass qp_type=QpType.UD"
+            )
+
+
+_WHOLES = {
+    "pd": _MASK_32,
+    "send_queue_depth": MOST_QUEUED,
+    "receive_queue_depth": MOST_QUEUED,
+    "retry_count": 7,
+    "rnr_retry": 7,
+    "timeout_ns": LONGEST_TIMEOUT_NS,
+    "min_rnr_timer_ns": max(RNR_TIMER_NS),
+    "q_key": _MASK_32,
+}
+"""The most that a whole number among the attributes may be."""
 
 
 def check_traffic_class(traffic_class: int) -> None:
     """Raise UsageError unless `traffic_class` is a byte whose two bits for ECN are 0."""
-    if not 0 <= traffic_class < 1 << 8 or traffic_class & 3:
+    if check_whole("traffic_class", traffic_class, 0, 255) & 3:
         raise UsageError(f"traffic_class is {traffic_class}; it is a multiple of 4 (a DSCP) from 0 to 252")
 
 
@@ -207,14 +231,17 @@ def check_transition(number: int, before: QpState, state: QpState) -> None:
         )
 
 
-def check_mac(mac: bytes) -> None:
-    """Raise UsageError unless `mac` has the length of a MAC address."""
-    if len(mac) != 6:
-        raise UsageError(f"a MAC address has 6 bytes, {format_mac(mac)!r} has {len(mac)}")
-
-
 def check_remote(remote: RemoteQp) -> None:
     """Raise UsageError unless every field of `remote` fits the wire (its IP address is parsed elsewhere)."""
+    check_type("remote", remote, RemoteQp, "RemoteQp(mac, ip, qp_num, psn)")
     check_mac(remote.mac)
-    if not 0 <= remote.qp_num < 1 << 24 or not 0 <= remote.psn < 1 << PSN_BITS:
-        raise UsageError(f"qp_num {remote.qp_num:#x} and psn {remote.psn:#x} must be 24-bit numbers")
+    check_whole("qp_num of remote", remote.qp_num, 0, LARGEST_NUMBER)
+    check_whole("psn of remote", remote.psn, 0, (1 << PSN_BITS) - 1)
+
+
+def check_destination(to: object) -> None:
+    """Raise UsageError unless `to` says where a datagram goes (its address handle is looked up elsewhere)."""
+    if not isinstance(to, Datagram):
+        raise UsageError(f"to is {to!r}; pass Datagram(handle, qp_num, q_key)")
+    check_whole("qp_num of to", to.qp_num, 0, LARGEST_NUMBER)
+    check_whole("q_key of to", to.q_key, 0, _MASK_32)

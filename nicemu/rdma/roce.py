@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from nicemu.abi import MAX_SGE, Opcode, Sge, WorkRequest
+from nicemu.arguments import check_type, check_whole
 from nicemu.errors import UsageError
 from nicemu.hot import Records
 
@@ -31,6 +32,7 @@ from .queue_pair import (
     QpState,
     QpType,
     RemoteQp,
+    check_destination,
 )
 from .roce_lists import first_deadline
 from .roce_pairs import RocePairs, as_interpreted
@@ -40,6 +42,8 @@ from .state import RdmaState, new_state
 
 _OUT_BYTES, _OUT_FRAMES = 1 << 19, 2048
 DEFAULT_DCQCN = Dcqcn()
+_MISFITS = (AttributeError, TypeError, ValueError, OverflowError)
+_WORK = "a WorkRequest(opcode, sges, ...)"
 _MASK_32, _MASK_64 = (1 << 32) - 1, (1 << 64) - 1
 _ACTIVE, _TIMERS = WORD["active_head"], WORD["timer_count"]
 _ENDED, _ENDED_LIMIT = WORD["ended_count"], WORD["ended_limit"]
@@ -88,33 +92,39 @@ class RoceEngine(RocePairs):
         """Post work; False if the send queue is full. In an error state it completes with WR_FLUSH_ERR.
 
         A SEND of a queue pair of type UD says whom it goes `to`, and completes when its packet is made.
-        Raises: UsageError if there is no such queue pair, or it is not ready to send, or `to` is missing,
-        not wanted or out of range.
+        Raises: UsageError if there is no such queue pair, or it is not ready to send, or `to` is missing or
+        not wanted, or a value does not fit.
         """
         state = self.state(qp_num)
         if state not in SENDING and state not in (QpState.ERR, QpState.SQE):
             raise UsageError(f"queue pair {qp_num} is in {state.name}; modify it to RTS before posting sends")
         qp_type = self._attributes[qp_num].qp_type
         if (qp_type is QpType.UD) != (to is not None):
-            raise UsageError(f"queue pair {qp_num} is of type {qp_type.name}; type UD alone says whom `to`")
+            cure = "leave out to=" if to is not None else "pass to=Datagram(handle, qp_num, q_key)"
+            raise UsageError(
+                f"queue pair {qp_num} is of type {qp_type.name}; type UD alone says whom `to`: {cure}"
+            )
         if to is not None:
+            check_type("work", work, WorkRequest, _WORK)
+            check_destination(to)
             self._check_handle(to.handle)
-            if not (0 <= to.qp_num < 1 << 24 and 0 <= to.q_key < 1 << 32):
-                raise UsageError(f"qp_num {to.qp_num:#x} has 24 bits and q_key {to.q_key:#x} has 32")
             work = replace(work, remote_address=to.handle, rkey=to.q_key, compare_add=to.qp_num)
-        self._work[0] = (
-            context,
-            work.wr_id,
-            *_pieces(work.sges),
-            work.remote_address & _MASK_64,
-            work.compare_add & _MASK_64,
-            work.swap & _MASK_64,
-            work.rkey & _MASK_32,
-            work.imm_data & _MASK_32,
-            qp_num,
-            work.opcode,
-            min(len(work.sges), MAX_SGE + 1),
-        )
+        try:
+            self._work[0] = (
+                context,
+                work.wr_id,
+                *_pieces(work.sges),
+                work.remote_address & _MASK_64,
+                work.compare_add & _MASK_64,
+                work.swap & _MASK_64,
+                work.rkey & _MASK_32,
+                work.imm_data & _MASK_32,
+                qp_num,
+                work.opcode,
+                min(len(work.sges), MAX_SGE + 1),
+            )
+        except _MISFITS as error:
+            raise _explained(error, work, context) from error
         return self.post_many(self._work, now_ns) == 1
 
     def post_many(self, works: Records, now_ns: int) -> int:
@@ -134,13 +144,17 @@ class RoceEngine(RocePairs):
     def post_receive(self, qp_num: int, wr_id: int, sges: Sequence[Sge] = ()) -> bool:
         """Post a receive of up to MAX_SGE pieces; False if the receive queue is full.
 
-        Raises: UsageError if there is no such queue pair, it is in RESET, or there are more pieces.
+        Raises: UsageError if there is no such queue pair, it is in RESET, there are more pieces, or a value
+        does not fit.
         """
         if self.state(qp_num) is QpState.RESET:
             raise UsageError(f"queue pair {qp_num} is in RESET; modify it to INIT to post receives")
-        if len(sges) > MAX_SGE:
-            raise UsageError(f"a receive of {len(sges)} pieces; at most {MAX_SGE} are allowed")
-        self._work[0] = (0, wr_id, *_pieces(sges), 0, 0, 0, 0, 0, qp_num, Opcode.RECV, len(sges))
+        try:
+            if len(sges) > MAX_SGE:
+                raise UsageError(f"a receive of {len(sges)} pieces; at most {MAX_SGE} are allowed")
+            self._work[0] = (0, wr_id, *_pieces(sges), 0, 0, 0, 0, 0, qp_num, Opcode.RECV, len(sges))
+        except _MISFITS as error:
+            raise _explained(error, WorkRequest(Opcode.RECV, sges, wr_id=wr_id), 0) from error
         self._keep_reports()
         return int(self._receive(self._state, self._work, 0)) == 1
 
@@ -235,6 +249,23 @@ def load_engine() -> None:
         engine.on_frames(frames, 0)
     engine.next_deadline_ns()
     engine.on_timer(0)
+
+
+def _explained(error: Exception, work: WorkRequest, context: int) -> UsageError:
+    """Return or raise what says in a sentence why work fits no record."""
+    check_type("work", work, WorkRequest, _WORK)
+    check_whole("context", context, 0, _MASK_64)
+    check_whole("wr_id", work.wr_id, 0, _MASK_64)
+    check_whole("opcode", work.opcode, 0, 255)
+    for name in ("remote_address", "compare_add", "swap", "rkey", "imm_data"):
+        check_type(name, getattr(work, name), int, "a whole number")
+    check_type("sges", work.sges, Sequence, "a tuple of pieces, Sge(address, length, lkey)")
+    for piece in work.sges:
+        check_type("a piece", piece, Sge, "Sge(address, length, lkey)")
+        check_whole("address of a piece", piece.address, 0, _MASK_64)
+        check_whole("length of a piece", piece.length, 0, _MASK_64 >> 1)
+        check_whole("lkey of a piece", piece.lkey, 0, _MASK_32)
+    return UsageError(f"{work!r} cannot be posted: {error}")
 
 
 def _pieces(sges: Sequence[Sge]) -> tuple[int, ...]:

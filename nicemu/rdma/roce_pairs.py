@@ -15,18 +15,27 @@ from typing import Any, Unpack
 import numpy as np
 
 from nicemu.abi import registers
+from nicemu.arguments import check_type, check_whole
 from nicemu.errors import UsageError
 from nicemu.hot import interpreted
-from nicemu.wire import PSN_BITS, PSN_MASK, TEMPLATE_BYTES, make_template, parse_ipv4, rnr_timer_code
+from nicemu.wire import (
+    PSN_BITS,
+    PSN_MASK,
+    TEMPLATE_BYTES,
+    check_mac,
+    make_template,
+    parse_ipv4,
+    rnr_timer_code,
+)
 
 from .dcqcn import SETTINGS, Dcqcn
 from .queue_pair import (
+    LARGEST_NUMBER,
     QpAttributes,
     QpOptions,
     QpState,
     QpType,
     RemoteQp,
-    check_mac,
     check_remote,
     check_traffic_class,
     check_transition,
@@ -64,6 +73,7 @@ _LINKS = (
     "answer_head",
     "answer_tail",
 )
+_MASK_32 = (1 << 32) - 1
 _ECT_0 = 2
 """What says to routers that the ends understand marks of congestion (RFC 3168)."""
 as_interpreted = cache(interpreted)
@@ -84,6 +94,8 @@ class RocePairs(RoceReports):
         drops: Counter[str],
         dcqcn: Dcqcn,
     ) -> None:
+        check_mac(mac, is_own=True)
+        check_type("dcqcn", dcqcn, Dcqcn, "the settings, Dcqcn(...)")
         self._mac = mac
         self._ip = ip
         self._address = parse_ipv4(ip)
@@ -99,23 +111,30 @@ class RocePairs(RoceReports):
         self._handles: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._held_memory: np.ndarray[Any, Any] = np.zeros(0, np.uint8)
         self._free_handles: list[int] = []
+        self._reserved: frozenset[int] = frozenset()
         self._indices: dict[int, int] = {}
         self._attributes: dict[int, QpAttributes] = {}
         self._free: list[int] = []
         self._created = self._sends = self._receives = 0
 
+    def reserve(self, *qp_nums: int) -> None:
+        """Refuse queue pairs of these numbers from here on: something else takes what is sent to them."""
+        self._reserved |= set(qp_nums)
+
     def create_qp(self, qp_num: int, pd: int, **options: Unpack[QpOptions]) -> None:
         """Create a queue pair in RESET, with a random first PSN; the attributes are those of QpAttributes.
 
-        Raises: UsageError if the number is taken or no 24-bit number, or an attribute is out of range.
+        Raises: UsageError if the number is taken, reserved or no 24-bit number, or an attribute is of another
+        type or out of range; then nothing is changed.
         """
-        if not 0 <= qp_num < 1 << 24 or qp_num in self._indices:
-            raise UsageError(f"queue pair number {qp_num:#x} is taken or has more than 24 bits")
+        self._check_is_free(qp_num)
         attributes = QpAttributes(pd, **options)
         is_new = not self._free
-        index = len(self._indices) if is_new else self._free.pop()
+        index = len(self._indices) if is_new else self._free[-1]
+        self._make_room(qp_num, index, attributes)
+        if not is_new:
+            self._free.pop()
         self._indices[qp_num], self._attributes[qp_num] = index, attributes
-        self._make_room(qp_num, index)
         pair = self._state.queue_pairs[index]
         timer_place = NONE if is_new else int(pair.timer_place)
         self._state.queue_pairs[index] = np.zeros((), QUEUE_PAIR)
@@ -138,21 +157,34 @@ class RocePairs(RoceReports):
         _reset_requester(self._state, pair, self._rng.getrandbits(PSN_BITS))
         _reset_responder(self._state, pair, 0)
 
-    def _make_room(self, qp_num: int, index: int) -> None:
+    def _check_is_free(self, qp_num: int) -> None:
+        number = check_whole("a queue pair number", qp_num, 0, LARGEST_NUMBER)
+        if number in self._indices:
+            raise UsageError(f"queue pair number {number:#x} is taken; numbers have 24 bits, use another one")
+        if number in self._reserved:
+            taken = ", ".join(map(hex, sorted(self._reserved)))
+            raise UsageError(
+                f"queue pair number {number:#x} is reserved, for management; use another one than {taken}"
+            )
+
+    def _make_room(self, qp_num: int, index: int, attributes: QpAttributes) -> None:
         """Have room for one more queue pair and all that it may hold, and let its number name it."""
-        attributes = self._attributes[qp_num]
-        self._sends += attributes.send_queue_depth
-        self._receives += attributes.receive_queue_depth
+        sends = self._sends + attributes.send_queue_depth
+        receives = self._receives + attributes.receive_queue_depth
         count = max(len(self._indices), index + 1)
         answers, extras = count * MAX_WAITING_ANSWERS, len(self._extras) + 1
-        state = grown(self._state, count, self._sends, self._receives, answers, extras)
+        state = grown(self._state, count, sends, receives, answers, extras)
         pairs = len(state.queue_pairs)
         if len(self._templates) < pairs * TEMPLATE_BYTES:
             templates = np.zeros(pairs * TEMPLATE_BYTES, np.uint8)
             templates[: len(self._templates)] = self._templates
             self._templates = templates
             state.engine["templates"] = templates.ctypes.data
-        self._hold(name_queue_pair(self._with_held_frames(state), qp_num, index))
+        pairs_that_keep = attributes.selective_retransmission + sum(
+            one.selective_retransmission for one in self._attributes.values()
+        )
+        self._hold(name_queue_pair(self._with_held_frames(state, pairs_that_keep), qp_num, index))
+        self._sends, self._receives = sends, receives
 
     def _is_special(self, qp_num: int) -> bool:
         attributes = self._attributes[qp_num]
@@ -170,9 +202,8 @@ class RocePairs(RoceReports):
         extra.q_key, extra.held_head, extra.paced_until_ns = self._attributes[qp_num].q_key, NONE, NONE
         return place
 
-    def _with_held_frames(self, state: RoceState) -> RoceState:
-        """Return the state with room for the frames that queue pairs keep behind a gap."""
-        pairs = sum(attributes.selective_retransmission for attributes in self._attributes.values())
+    def _with_held_frames(self, state: RoceState, pairs: int) -> RoceState:
+        """Return the state with room for the frames that so many queue pairs keep behind a gap."""
         count = min(HELD_FRAMES, SELECTIVE_PACKETS * pairs)
         if len(state.held) >= count:
             return state
@@ -196,6 +227,7 @@ class RocePairs(RoceReports):
         changed.
         """
         index = self._find(qp_num)
+        check_type("state", state, QpState, "a QpState, such as QpState.RTS")
         pair = self._state.queue_pairs[index]
         attributes = self._attributes[qp_num]
         before = _STATES[pair.state]
@@ -215,8 +247,10 @@ class RocePairs(RoceReports):
         elif remote is not None:
             raise UsageError(f"the peer of queue pair {qp_num} is set on the way to RTR, not to {state.name}")
         starts = state is QpState.RTS and before is QpState.RTR
-        if sq_psn is not None and (not starts or not 0 <= sq_psn < 1 << PSN_BITS):
-            raise UsageError(f"sq_psn {sq_psn:#x} is a 24-bit number, set on the way from RTR to RTS")
+        if sq_psn is not None and not starts:
+            raise UsageError(f"sq_psn is {sq_psn!r}; it is set on the way from RTR to RTS alone")
+        if sq_psn is not None:
+            check_whole("sq_psn", sq_psn, 0, PSN_MASK)
         check_transition(qp_num, before, state)
         pair.state = _CODES[state]
         if state is QpState.ERR:
@@ -305,12 +339,14 @@ class RocePairs(RoceReports):
         self._free_handles.append(handle)
 
     def _check_handle(self, handle: int) -> None:
-        place = handle * HANDLE_BYTES + TEMPLATE_BYTES
-        if not 0 <= place < len(self._handles) or not self._handles[place]:
-            raise UsageError(f"there is no address handle {handle}; create it first")
+        number = check_whole("an address handle", handle, 0, _MASK_32)
+        place = number * HANDLE_BYTES + TEMPLATE_BYTES
+        if place >= len(self._handles) or not self._handles[place]:
+            raise UsageError(f"there is no address handle {number}; create it first")
 
     def _find(self, qp_num: int) -> int:
         index = self._indices.get(qp_num)
         if index is None:
-            raise UsageError(f"there is no queue pair {qp_num:#x}; create it first")
+            number = check_whole("a queue pair number", qp_num, 0, LARGEST_NUMBER)
+            raise UsageError(f"there is no queue pair {number:#x}; create it first")
         return index

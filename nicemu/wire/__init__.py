@@ -26,6 +26,7 @@ from .ethernet import (
     ETHERNET_HEADER_BYTES,
     ETHERTYPE_IPV4,
     Ethernet,
+    check_mac,
     format_mac,
     parse_mac,
 )
@@ -108,6 +109,7 @@ from .rocev2 import (
 from .ud_frame import (
     GSI_Q_KEY,
     GSI_QP,
+    SMI_QP,
     UdFrame,
     encode_gsi_frame,
     is_for_gsi,
@@ -153,6 +155,7 @@ __all__ = [
     "RNR_TIMER_NS",
     "ROCEV2_PORT",
     "ROCE_OVERHEAD_BYTES",
+    "SMI_QP",
     "TEMPLATE_BYTES",
     "UDP_HEADER_BYTES",
     "UDP_LENGTH_PLACE",
@@ -194,6 +197,7 @@ __all__ = [
     "begin_frame",
     "check_canonical",
     "check_frame",
+    "check_mac",
     "crc32",
     "crc32_copy",
     "decode_cm_message",

@@ -60,6 +60,18 @@ def parse_mac(text: str) -> bytes:
     return address
 
 
+def check_mac(address: object, *, is_own: bool = False) -> None:
+    """Raise UsageError unless `address` is 6 bytes; a NIC's own is no group's (its first byte is even)."""
+    if not isinstance(address, bytes):
+        raise UsageError(f"{address!r} is no MAC address; pass 6 bytes, as of parse_mac('02:00:00:00:00:01')")
+    if len(address) != 6:
+        raise UsageError(f"a MAC address has 6 bytes, {format_mac(address)!r} has {len(address)}")
+    if is_own and address[0] & 1:
+        raise UsageError(
+            f"{format_mac(address)} is a group's address; a NIC has one whose first byte is even"
+        )
+
+
 def format_mac(address: bytes) -> str:
     """Return a MAC address as text."""
     return address.hex(":")

@@ -107,9 +107,11 @@ def parse_ipv4(text: str) -> bytes:
     Raises: UsageError if it is none.
     """
     try:
-        return ipaddress.IPv4Address(text).packed
-    except ValueError as error:
-        raise UsageError(f"{text!r} is no IPv4 address; write it as in 10.0.0.1") from error
+        if isinstance(text, str):  # the library reads numbers and bytes, too
+            return ipaddress.IPv4Address(text).packed
+    except ValueError:
+        pass
+    raise UsageError(f"{text!r} is no IPv4 address; write it as in 10.0.0.1")
 
 
 def format_ipv4(address: bytes) -> str:

@@ -16,8 +16,8 @@ from .roce_frame import RoceFramer, icrc
 from .rocev2 import BTH_BYTES, DETH_BYTES, ICRC_BYTES, PSN_MASK, ROCEV2_PORT, Bth, Deth, UdOpcode
 from .udp import UDP_HEADER_BYTES, UdpFrame
 
-GSI_QP = 1
-"""The queue pair of the general services interface, the same on every NIC."""
+SMI_QP, GSI_QP = 0, 1
+"""The queue pairs of the subnet management and general services interfaces, the same on every NIC."""
 GSI_Q_KEY = 0x8001_0000
 """The Q_Key of every GSI queue pair."""
 

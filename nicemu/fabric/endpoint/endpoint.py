@@ -11,13 +11,23 @@ import select
 import time
 from collections import Counter, deque
 
+from nicemu.arguments import check_flag, check_type
 from nicemu.cm import CmAddress, CmEvent, RdmaCm
 from nicemu.errors import ResourceError
-from nicemu.fabric.ports import ETHERTYPE_ARP, AnsweringPort, Arp, Port, asking_frame, mac_of_host
+from nicemu.fabric.ports import (
+    ETHERTYPE_ARP,
+    AnsweringPort,
+    Arp,
+    Port,
+    asking_frame,
+    check_port,
+    mac_of_host,
+)
 from nicemu.rdma import Arrival, Completion, RoceEngine
 from nicemu.wire import (
     ETHERNET_HEADER_BYTES,
     MalformedError,
+    check_mac,
     format_ipv4,
     parse_ipv4,
 )
@@ -34,14 +44,23 @@ class RoceEndpoint:
     """A RoCEv2 engine at address `ip` behind a port, with memory of its own and rdma_cm.
 
     It answers ARP and ping, and has the MAC address that is made of its IP address if no other is given. The
-    port is closed with it. `compiled=False` runs the engine without the JIT.
+    port is closed with it. `compiled=False` runs the engine without the JIT. Queue pairs 0 and 1 are those of
+    management: its own have other numbers.
+    Raises: UsageError if `port` is none, or for an address that is none.
     """
 
     def __init__(
         self, port: Port, ip: str, *, mac: bytes | None = None, seed: int | None = None, compiled: bool = True
     ) -> None:
+        check_port(port)
+        address = parse_ipv4(ip)
+        if seed is not None:
+            check_type("seed", seed, int, "a whole number, or None")
+        check_flag("compiled", compiled)
+        if mac is not None:
+            check_mac(mac, is_own=True)
         self.ip = ip
-        self.mac = mac or mac_of_host(parse_ipv4(ip))
+        self.mac = mac_of_host(address) if mac is None else mac
         self.drops: Counter[str] = Counter()
         rng = random.Random(seed)
         self.memory = RegisteredMemory(rng)

@@ -7,6 +7,7 @@ import random
 from dataclasses import dataclass
 
 from nicemu.abi import Access, registers
+from nicemu.arguments import check_type, check_whole
 from nicemu.errors import ResourceError, UsageError
 from nicemu.pcie import Backing
 from nicemu.rdma import MAX_BACKINGS, MemoryRegionTable, new_state
@@ -40,15 +41,24 @@ class RegisteredMemory:
     def register(self, length_bytes: int, access: Access = ALL_RIGHTS, pd: int = 1) -> RegisteredRegion:
         """Register new memory of zeros.
 
-        Raises: UsageError for no length; ResourceError if there are too many regions.
+        Raises: UsageError for a value out of range (a region has up to 4 GiB); ResourceError if there are too
+        many regions, or there is no memory.
         """
+        check_whole("length_bytes", length_bytes, 1, _ADDRESS_STEP)
+        check_whole("access", access, 0, int(ALL_RIGHTS))
+        check_whole("pd", pd, 0, (1 << 32) - 1)
         if self._is_closed:
             raise UsageError("this memory is closed, and its endpoint with it; open another")
         if not self._free:
             raise ResourceError(f"{MAX_BACKINGS} regions are registered already; deregister one")
         number = self._free[-1]
         address = _FIRST_ADDRESS + number * _ADDRESS_STEP
-        backing = Backing.anonymous(length_bytes)
+        try:
+            backing = Backing.anonymous(length_bytes)
+        except OSError as error:
+            raise ResourceError(
+                f"no memory for {length_bytes} bytes: {error.strerror}; ask for less"
+            ) from error
         self.state.backings[number] = backing.address
         region = self._table.register(pd, address, length_bytes, access, number, 0)
         self._free.pop()
@@ -60,6 +70,7 @@ class RegisteredMemory:
 
         Raises: UsageError if the region is not registered.
         """
+        check_type("region", region, RegisteredRegion, "what register() returned")
         self._table.deregister(region.key)
         self.state.backings[region.number] = 0
         region.view.release()

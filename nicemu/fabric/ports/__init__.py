@@ -18,7 +18,7 @@ from .packet_capture import CapturedFrame, PacketCapture
 from .packet_socket import PacketPort
 from .pcap import PcapPort
 from .pcapng import PcapngWriter
-from .port import MAX_FRAME_BYTES, Port
+from .port import MAX_FRAME_BYTES, Port, check_port
 from .roce_udp import RoceUdpPort, UdpPeer
 from .shared_memory import SharedMemoryPort
 from .switch_model import EcnMarking, PauseThresholds, SwitchModel, SwitchPort
@@ -57,6 +57,7 @@ __all__ = [
     "UdpPeer",
     "XdpPort",
     "asking_frame",
+    "check_port",
     "interface_mtu",
     "load_ports",
     "loopback_pair",

@@ -16,6 +16,7 @@ from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
 MAX_FRAME_BYTES = 9216
 """Longest Ethernet frame that every port carries, header included (a jumbo frame)."""
 RECEIVE_LIMIT = 64
+_NEEDED = ("send", "receive", "send_batch", "receive_batch", "fileno", "close")
 
 
 class Port(Protocol):
@@ -134,6 +135,16 @@ def check_frames(frames: list[bytes]) -> None:
     for frame in frames:
         if not ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
             raise _no_frame(len(frame))
+
+
+def check_port(port: object) -> None:
+    """Raise UsageError unless `port` is one: frames can be sent and received, and it can be closed."""
+    missing = [name for name in _NEEDED if not callable(getattr(port, name, None))]
+    if missing or isinstance(port, type):
+        raise UsageError(
+            f"port is {port!r}, which has no {', '.join(missing) or 'instance'}; pass a Port, such as one of "
+            "loopback_pair()"
+        )
 
 
 def check_batch(batch: FrameBatch, first: int) -> None:

@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from nicemu.abi import Access, Opcode, Sge, WorkRequest
 from nicemu.cm import CmEvent, CmEventKind
 from nicemu.errors import ResourceError, UsageError, VerbsStatus
-from nicemu.fabric import RegisteredMemory, RoceEndpoint, loopback_pair
+from nicemu.fabric import LoopbackPort, RegisteredMemory, RoceEndpoint, loopback_pair
+from nicemu.pcie import Backing
 from nicemu.rdma import ArrivalKind
 
 PORT = 4420
@@ -98,6 +101,70 @@ def test_memory_that_was_given_back_has_no_key_and_its_place_is_used_again() -> 
         memory.register(1)
     with pytest.raises(ResourceError, match="256 regions are registered already"):
         memory.register(1)
+    memory.close()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"port": None}, "port is None, which has no send"),
+        ({"port": LoopbackPort}, "has no instance"),
+        ({"ip": 5}, "no IPv4 address"),
+        ({"ip": "10.7.0"}, "no IPv4 address"),
+        ({"mac": b""}, "has 6 bytes"),
+        ({"mac": "02:00:00:00:00:01"}, "no MAC address"),
+        ({"mac": b"\x01" * 6}, "a group's address"),
+        ({"seed": [1]}, r"seed is \[1\]"),
+        ({"compiled": "no"}, "compiled is 'no'; pass True or False"),
+    ],
+)
+def test_an_endpoint_at_no_port_or_address_is_refused(wrong: dict[str, Any], words: str) -> None:
+    right = {"port": loopback_pair()[0], "ip": "10.7.0.1", "compiled": False}
+    with pytest.raises(UsageError, match=words):
+        RoceEndpoint(**right | wrong)
+
+
+def test_queue_pairs_of_management_are_not_an_application_s(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
+    for number in (0, 1):
+        with pytest.raises(UsageError, match="reserved, for management"):
+            nics[0].engine.create_qp(number, PD)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        ((0,), "length_bytes"),
+        (("4096",), "length_bytes"),
+        (((1 << 32) + 1,), "length_bytes"),
+        ((64, 16), "access"),
+        ((64, None), "access"),
+        ((64, Access.REMOTE_READ, -1), "pd"),
+        ((64, Access.REMOTE_READ, 1 << 32), "pd"),
+    ],
+)
+def test_memory_of_no_length_or_domain_is_refused_and_takes_no_place(
+    arguments: tuple[Any, ...], name: str
+) -> None:
+    memory = RegisteredMemory(random.Random(1))
+    with pytest.raises(UsageError, match=f"{name} is "):
+        memory.register(*arguments)
+    with pytest.raises(UsageError, match=r"region is 5; pass what register\(\) returned"):
+        memory.deregister(5)  # type: ignore[arg-type]
+    assert len([memory.register(64) for _ in range(256)]) == 256
+    memory.close()
+
+
+def test_memory_that_the_system_has_not_is_said_to_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = RegisteredMemory(random.Random(1))
+
+    def none(length_bytes: int) -> Backing:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Backing, "anonymous", none)
+        with pytest.raises(ResourceError, match="no memory for 64 bytes: Cannot allocate memory"):
+            memory.register(64)
+    memory.register(64)
     memory.close()
 
 

@@ -7,14 +7,17 @@ Architecture Specification Volume 1, Annex A17 "RoCEv2", "Congestion Notificatio
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import random
+from collections import Counter
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from nicemu.abi import Opcode
 from nicemu.errors import UsageError, VerbsStatus
+from nicemu.rdma import new_state
 from nicemu.rdma.dcqcn import Dcqcn
-from nicemu.rdma.roce import QpType
+from nicemu.rdma.roce import QpType, RoceEngine
 from nicemu.rdma.roce_state import IS_LIMITED
 from nicemu.wire import CNP_OPCODE, RcOpcode, RoceFramer, decode_roce_frame, internet_checksum, parse_ipv4
 
@@ -234,6 +237,22 @@ def test_wrong_settings_are_refused_in_words(connect: Connect) -> None:
         Dcqcn(alpha_timer_ns=0)
     with pytest.raises(UsageError, match="g is 2"):
         Dcqcn(g=2)
+    wrong: Any
+    for name, wrong in (
+        ("alpha_timer_ns", 1.5),
+        ("fast_recovery_stages", True),
+        ("byte_counter_bytes", 1 << 63),
+        ("line_rate_bits_per_s", float("inf")),
+        ("line_rate_bits_per_s", float("nan")),
+        ("hyper_increase_bits_per_s", "1e9"),
+        ("additive_increase_bits_per_s", 0),
+    ):
+        with pytest.raises(UsageError, match=f"{name} is "):
+            Dcqcn(**{name: wrong})
+    with pytest.raises(UsageError, match=r"least_rate_bits_per_s is 1e\+07, more than the line rate, 5e\+06"):
+        Dcqcn(line_rate_bits_per_s=5e6)
     engine = connected(connect).a.engine
+    with pytest.raises(UsageError, match="dcqcn is 1"):
+        RoceEngine(new_state(0), bytes(6), "10.0.0.1", random.Random(1), Counter(), dcqcn=1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="type UD"):
         engine.create_qp(50, 1, qp_type=QpType.UD, congestion_control=True)

@@ -195,11 +195,23 @@ def test_packets_of_the_other_service_are_dropped(pair: Datagrams) -> None:
 def test_wrong_use_is_refused_in_words(pair: Datagrams) -> None:
     engine, work = pair.a.engine, WorkRequest(Opcode.SEND)
     engine.create_qp(40, 1)
-    with pytest.raises(UsageError, match="is of type UD"):
+    with pytest.raises(UsageError, match=r"is of type UD; .*: pass to=Datagram\(handle, qp_num, q_key\)"):
         engine.post_send(A_QP, work, 0, 0)
+    wrong: Any
+    for wrong, words in (
+        ((pair.handle, B_QP, Q_KEY), r"to is .*; pass Datagram\("),
+        (Datagram("0", B_QP, Q_KEY), "an address handle is '0'"),  # type: ignore[arg-type]
+        (Datagram(-1, B_QP, Q_KEY), "an address handle is -1"),
+        (Datagram(pair.handle, None, Q_KEY), "qp_num of to is None"),  # type: ignore[arg-type]
+        (Datagram(pair.handle, B_QP, 1 << 32), "q_key of to is 4294967296"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            engine.post_send(A_QP, work, 0, 0, to=wrong)
+    with pytest.raises(UsageError, match="work is None"):
+        engine.post_send(A_QP, None, 0, 0, to=Datagram(pair.handle, B_QP, Q_KEY))  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="no address handle 99"):
         engine.post_send(A_QP, work, 0, 0, to=Datagram(99, B_QP, Q_KEY))
-    with pytest.raises(UsageError, match="24 bits"):
+    with pytest.raises(UsageError, match="qp_num of to is 16777216; it is a whole number"):
         engine.post_send(A_QP, work, 0, 0, to=Datagram(pair.handle, 1 << 24, Q_KEY))
     engine.modify(A_QP, QpState.RESET)
     engine.modify(A_QP, QpState.INIT)
@@ -207,10 +219,18 @@ def test_wrong_use_is_refused_in_words(pair: Datagrams) -> None:
         engine.modify(A_QP, QpState.RTR, remote=pair.b.engine.local(B_QP))
     with pytest.raises(UsageError, match="6 bytes"):
         engine.create_address_handle(b"12345", "10.0.0.1")
+    with pytest.raises(UsageError, match=r"'02:.*' is no MAC address"):
+        engine.create_address_handle("02:00:00:00:00:02", "10.0.0.1")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no IPv4 address"):
+        engine.create_address_handle(MAC_B, 7)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="traffic_class is None"):
+        engine.create_address_handle(MAC_B, "10.0.0.1", traffic_class=None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="an address handle is 'x'"):
+        engine.destroy_address_handle("x")  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="DSCP"):
         engine.create_address_handle(MAC_B, "10.0.0.1", traffic_class=3)
-    with pytest.raises(UsageError, match="32-bit"):
-        engine.create_qp(41, 1, q_key=1 << 32)
+    with pytest.raises(UsageError, match="q_key is 4294967296"):
+        engine.create_qp(41, 1, qp_type=QpType.UD, q_key=1 << 32)
 
 
 def test_handles_are_given_again(pair: Datagrams) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -127,9 +128,33 @@ def test_what_lies_behind_the_table_is_no_entry(memory: Backing, check: Check, i
 def test_what_is_not_a_range_of_addresses_cannot_be_registered(
     table: MemoryRegionTable, memory: Backing, iova: int, length: int
 ) -> None:
-    with pytest.raises(UsageError, match="is not a range of addresses"):
+    with pytest.raises(UsageError, match=r"is not a range of addresses|is a whole number from 0"):
         table.register(1, iova, length, EVERY_RIGHT, 0, 0)
     assert bytes(memory.view) == bytes(registers.PUBLIC_BYTES)
+
+
+@pytest.mark.parametrize(
+    ("place", "name", "value"),
+    [
+        (0, "pd", -1),
+        (0, "pd", 1 << 32),
+        (1, "iova", "0"),
+        (2, "length_bytes", 8.0),
+        (3, "access", 16),
+        (4, "backing", 256),
+        (5, "offset_bytes", -1),
+        (6, "counter", (1 << 32) - 1),
+    ],
+)
+def test_a_value_that_has_no_room_in_an_entry_cannot_be_registered(
+    table: MemoryRegionTable, memory: Backing, place: int, name: str, value: object
+) -> None:
+    right: list[Any] = [1, 0, 8, EVERY_RIGHT, 0, 0, None]
+    right[place] = value
+    with pytest.raises(UsageError, match=f"{name} is "):
+        table.register(*right)
+    assert bytes(memory.view) == bytes(registers.PUBLIC_BYTES)
+    assert not table.regions
 
 
 @pytest.mark.parametrize("seed", range(3))

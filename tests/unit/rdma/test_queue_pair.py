@@ -2,15 +2,18 @@
 import itertools
 import random
 from collections import Counter
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nicemu.abi import Opcode, Sge, WorkRequest
 from nicemu.errors import UsageError
 from nicemu.hot import interpreted
 from nicemu.rdma import new_state
-from nicemu.rdma.queue_pair import TRANSITIONS, QpAttributes, QpState
+from nicemu.rdma.queue_pair import TRANSITIONS, QpAttributes, QpState, QpType
 from nicemu.rdma.roce import RemoteQp, RoceEngine
 from nicemu.rdma.send_queue import packets_of, unwrap_psn
 
@@ -66,13 +69,138 @@ def test_an_empty_message_takes_one_packet(length: int, count: int) -> None:
     assert packets_of(length, 1024) == interpreted(packets_of)(length, 1024) == count
 
 
+WRONG_ATTRIBUTES: list[tuple[str, object]] = [
+    ("pd", -1),
+    ("pd", 1 << 32),
+    ("path_mtu", 1000),
+    ("path_mtu", "1024"),
+    ("path_mtu", 1024.0),
+    ("retry_count", 8),
+    ("rnr_retry", -1),
+    ("rnr_retry", None),
+    ("send_queue_depth", 0),
+    ("receive_queue_depth", True),
+    ("receive_queue_depth", 1 << 40),
+    ("timeout_ns", -1),
+    ("timeout_ns", 1e6),
+    ("timeout_ns", 1 << 63),
+    ("min_rnr_timer_ns", "1"),
+    ("traffic_class", 3),
+    ("traffic_class", "32"),
+    ("qp_type", "UD"),
+    ("q_key", 1 << 32),
+    ("selective_retransmission", 2),
+    ("selective_retransmission", "no"),
+    ("congestion_control", None),
+    ("implicit_receives", 1),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG_ATTRIBUTES)
+def test_an_attribute_of_another_type_or_out_of_range_is_refused_and_takes_no_number(
+    name: str, value: object
+) -> None:
+    nic = engine()
+    with pytest.raises(UsageError, match=name):
+        nic.create_qp(7, **{"pd": 1, name: value})  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no queue pair 0x7"):
+        nic.state(7)
+    nic.create_qp(7, 1, selective_retransmission=True)
+    nic.create_qp(8, 1)
+    assert nic.state(7) is nic.state(8) is QpState.RESET
+
+
+def test_a_queue_pair_for_which_there_is_no_memory_takes_no_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    nic = engine()
+    nic.create_qp(7, 1)
+    nic.destroy_qp(7)
+    with monkeypatch.context() as patch:
+        patch.setattr("nicemu.rdma.roce_pairs.grown", lambda *_: (_ for _ in ()).throw(MemoryError()))
+        with pytest.raises(MemoryError):
+            nic.create_qp(9, 1)
+    with pytest.raises(UsageError, match="no queue pair 0x9"):
+        nic.state(9)
+    nic.create_qp(9, 1)
+    assert nic.state(9) is QpState.RESET
+
+
+def test_a_q_key_is_for_type_ud_alone() -> None:
+    with pytest.raises(UsageError, match="type UD alone has a Q_Key"):
+        QpAttributes(pd=1, q_key=1)
+    assert QpAttributes(pd=1, qp_type=QpType.UD, q_key=1).q_key == 1
+
+
+def test_numbers_that_are_reserved_are_refused() -> None:
+    nic = engine()
+    nic.reserve(0, 1)
+    for number in (0, 1):
+        with pytest.raises(UsageError, match=f"{number:#x} is reserved, for management"):
+            nic.create_qp(number, 1)
+    nic.create_qp(2, 1)
+
+
 @pytest.mark.parametrize(
-    "wrong",
-    [{"path_mtu": 1000}, {"retry_count": 8}, {"rnr_retry": -1}, {"send_queue_depth": 0}, {"timeout_ns": -1}],
+    ("mac", "ip", "words"),
+    [
+        ("02:00:00:00:00:01", "10.0.0.1", "no MAC address"),
+        (b"\x02" * 5, "10.0.0.1", "has 6 bytes"),
+        (b"\x03" * 6, "10.0.0.1", "a group's address"),
+        (b"\x02" * 6, 167772161, "no IPv4 address"),
+        (b"\x02" * 6, b"\x0a\0\0\1", "no IPv4 address"),
+        (b"\x02" * 6, None, "no IPv4 address"),
+    ],
 )
-def test_attributes_out_of_range_are_refused(wrong: dict[str, int]) -> None:
-    with pytest.raises(UsageError):
-        QpAttributes(pd=1, **wrong)  # type: ignore[arg-type]
+def test_an_engine_has_an_address_that_is_one(mac: Any, ip: Any, words: str) -> None:  # noqa: ANN401
+    with pytest.raises(UsageError, match=words):
+        RoceEngine(new_state(0), mac, ip, random.Random(1), Counter())
+
+
+def test_states_numbers_and_peers_of_another_type_are_refused() -> None:
+    nic: Any = engine()
+    nic.create_qp(7, 1)
+    with pytest.raises(UsageError, match=r"state is 'INIT'; pass a QpState"):
+        nic.modify(7, "INIT")
+    for call in (nic.state, nic.destroy_qp, lambda number: nic.modify(number, QpState.INIT)):
+        with pytest.raises(UsageError, match="a queue pair number is '7'"):
+            call("7")
+    nic.modify(7, QpState.INIT)
+    with pytest.raises(UsageError, match="remote is 9; pass RemoteQp"):
+        nic.modify(7, QpState.RTR, remote=9)
+    nic.modify(7, QpState.RTR, remote=REMOTE)
+    with pytest.raises(UsageError, match="sq_psn is 'x'"):
+        nic.modify(7, QpState.RTS, sq_psn="x")
+
+
+WORK = WorkRequest(Opcode.SEND)
+
+
+@pytest.mark.parametrize(
+    ("work", "words"),
+    [
+        ("work", "work is 'work'; pass a WorkRequest"),
+        (replace(WORK, wr_id=1 << 64), "wr_id is 18446744073709551616"),
+        (replace(WORK, wr_id=None), "wr_id is None"),  # type: ignore[arg-type]
+        (replace(WORK, opcode=256), "opcode is 256"),  # type: ignore[arg-type]
+        (replace(WORK, rkey="k"), "rkey is 'k'; pass a whole number"),  # type: ignore[arg-type]
+        (replace(WORK, sges=None), "sges is None"),  # type: ignore[arg-type]
+        (replace(WORK, sges=(3,)), "a piece is 3"),  # type: ignore[arg-type]
+        (replace(WORK, sges=(Sge(-1, 8, 1),)), "address of a piece is -1"),
+        (replace(WORK, sges=(Sge(0, 1 << 63, 1),)), "length of a piece"),
+        (replace(WORK, sges=(Sge(0, 8, 1 << 32),)), "lkey of a piece"),
+    ],
+)
+def test_work_that_fits_no_queue_is_refused_in_words(work: Any, words: str) -> None:  # noqa: ANN401
+    nic = engine()
+    nic.create_qp(7, 1)
+    nic.modify(7, QpState.INIT)
+    nic.modify(7, QpState.RTR, remote=REMOTE)
+    nic.modify(7, QpState.RTS)
+    with pytest.raises(UsageError, match=words):
+        nic.post_send(7, work, 0, 0)
+    if isinstance(work, WorkRequest) and "opcode" not in words and "rkey" not in words:
+        with pytest.raises(UsageError, match=words):
+            nic.post_receive(7, work.wr_id, work.sges)
+    assert nic.take_completions() == []
 
 
 def test_ready_to_receive_needs_a_peer_and_a_refusal_changes_nothing() -> None:
@@ -108,9 +236,11 @@ def test_the_peer_is_set_only_on_the_way_to_ready_to_receive() -> None:
 def test_a_queue_pair_number_is_given_once_and_fits_24_bits() -> None:
     nic = engine()
     nic.create_qp(7, 1)
-    for number in (7, -1, 1 << 24):
-        with pytest.raises(UsageError, match="24 bits"):
-            nic.create_qp(number, 1)
+    with pytest.raises(UsageError, match="number 0x7 is taken; numbers have 24 bits"):
+        nic.create_qp(7, 1)
+    for number in (-1, 1 << 24, "8", 8.0):
+        with pytest.raises(UsageError, match=r"is a whole number from 0 to 16777215"):
+            nic.create_qp(number, 1)  # type: ignore[arg-type]
     nic.destroy_qp(7)
     with pytest.raises(UsageError, match="no queue pair"):
         nic.destroy_qp(7)
