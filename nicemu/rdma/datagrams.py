@@ -45,6 +45,7 @@ _WITH_IMM = int(Opcode.SEND_WITH_IMM)
 _ONLY, _ONLY_WITH_IMM = int(UdOpcode.SEND_ONLY), int(UdOpcode.SEND_ONLY_WITH_IMMEDIATE)
 _WRONG_KEY, _NO_RECEIVE = DROP["datagram.q_key"], DROP["datagram.no_receive"]
 _TOO_LONG = DROP["datagram.too_long"]
+_FIRST_CONTROLLED = np.uint32(1 << 31)
 _NO_IMMEDIATE = np.uint32(0)
 
 
@@ -58,7 +59,8 @@ def is_datagram(opcode: Int) -> Flag:
 def make_datagram(state: RoceState, index: Int, target: Int) -> Int:
     """Make the packet of the message whose turn it is, and complete it; return the frame's length.
 
-    0: its memory or its address handle is ours no more. Then it has an error, with which it ends.
+    A controlled Q_Key, one with the high bit set, is never the work's: the queue pair's own is sent instead.
+    0: its memory or its address handle is ours no more. Then the message has an error, with which it ends.
     """
     pair = state.queue_pairs[index]
     message = state.sends[pair.cursor]
@@ -71,7 +73,10 @@ def make_datagram(state: RoceState, index: Int, target: Int) -> Int:
     length = np.int64(message.length)
     number = np.int64(message.compare_add & np.uint64(PSN_MASK))
     payload = begin_frame(target, template, opcode, number, message.first_psn & PSN_MASK, length)
-    store_be32(target + EXTENSION_PLACE, message.rkey)
+    q_key = np.uint32(message.rkey)
+    if q_key >= _FIRST_CONTROLLED:
+        q_key = np.uint32(state.extras[pair.extra].q_key)
+    store_be32(target + EXTENSION_PLACE, q_key)
     store_be32(target + EXTENSION_PLACE + 4, pair.number)
     if has_imm:
         store_be32(payload - 4, message.imm_data)

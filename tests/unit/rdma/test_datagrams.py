@@ -34,7 +34,7 @@ class Datagrams:
         self.a, self.b = Node(1, 1), Node(2, 2)
         for node, number in ((self.a, A_QP), (self.b, B_QP)):
             node.memory.register((A, B)[node is self.b], bytes(range(256)) * 32)
-            node.engine.create_qp(number, 1, qp_type=QpType.UD, q_key=Q_KEY, **options)
+            node.engine.create_qp(number, 1, **{"qp_type": QpType.UD, "q_key": Q_KEY} | options)  # type: ignore[arg-type]
             for state in (QpState.INIT, QpState.RTR, QpState.RTS):
                 node.engine.modify(number, state)
         self.handle = self.a.engine.create_address_handle(MAC_B, "10.0.0.2")
@@ -121,6 +121,27 @@ def test_another_q_key_is_dropped_and_counted(pair: Datagrams) -> None:
     assert pair.b.arrivals == []
     assert pair.b.drops == {"datagram.q_key": 1}
     pair.deliver(pair.send(8))
+    assert len(pair.b.arrivals) == 1
+
+
+@pytest.mark.parametrize("q_key", [1 << 31, 0x80010000, 0xFFFFFFFF])
+def test_work_with_a_controlled_q_key_carries_that_of_its_queue_pair(pair: Datagrams, q_key: int) -> None:
+    (frame,) = pair.send(8, q_key=q_key)
+    assert decode_roce_frame(frame).deth == Deth(Q_KEY, A_QP)
+    pair.receive(GRH + 8)
+    pair.deliver([frame])
+    assert len(pair.b.arrivals) == 1
+    assert decode_roce_frame(pair.send(8, q_key=(1 << 31) - 1)[0]).deth == Deth((1 << 31) - 1, A_QP)
+
+
+def test_a_queue_pair_with_a_controlled_q_key_sends_it_and_takes_no_other() -> None:
+    pair = Datagrams(q_key=0x80000001)
+    pair.receive(GRH + 8)
+    pair.deliver(pair.send(8))
+    assert pair.b.drops == {"datagram.q_key": 1}
+    (frame,) = pair.send(8, q_key=1 << 31)
+    assert decode_roce_frame(frame).deth == Deth(0x80000001, A_QP)
+    pair.deliver([frame])
     assert len(pair.b.arrivals) == 1
 
 

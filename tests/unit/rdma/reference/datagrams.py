@@ -64,7 +64,9 @@ class Datagrams:
         if framer is None:
             self._requester.datagram_left(VerbsStatus.LOC_QP_OP_ERR)
             return None
-        extension = Deth(work.rkey, self._qp.number).encode()
+        is_controlled = work.rkey >> 31
+        q_key = self._qp.attributes.q_key if is_controlled else work.rkey
+        extension = Deth(q_key, self._qp.number).encode()
         opcode = UdOpcode.SEND_ONLY
         if work.opcode is Opcode.SEND_WITH_IMM:
             extension += encode_immediate(work.imm_data)
