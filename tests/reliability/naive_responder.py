@@ -5,7 +5,8 @@ It decides which frames are valid, whether a request is executed, repeated, earl
 into a second copy of the memory, and in which state the queue pair is then. It knows no retransmission, makes
 no packet, and shares nothing with the engine but the CRC, which other tests hold against zlib.
 Source: InfiniBand Architecture Specification Volume 1, "Packet Header Validation", "Responder: Receiving
-Inbound Request Packets", "NAK Codes", "Queue Pair State Machine"; Annex A17 "RoCEv2"; RFC 791, RFC 768.
+Inbound Request Packets", "NAK Codes", "Queue Pair State Machine", "Datagram Extended Transport Header"; Annex
+A17 "RoCEv2", "RoCEv2 Congestion Management"; RFC 791, RFC 768.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ COUNTS = np.dtype(
             "malformed",
             "elsewhere",
             "not_alive",
+            "other_service",
             "answers",
             "early",
             "repeated",
@@ -76,13 +78,14 @@ _HALF, _PSNS, _LONGEST, _READS = 1 << 23, 1 << 24, 1 << 31, 16
 ARRIVED_WRITE, ARRIVED_SEND, ARRIVED_ATOMIC = 0, 2, 5
 
 # By opcode: kind, first, last, with immediate, bytes of extended headers ("Base Transport Header", OpCode)
-_TABLE = np.zeros((32, 5), np.int64)
+_TABLE = np.zeros((256, 5), np.int64)
 for _row in (
     (0, _SEND, 1, 0, 0, 0), (1, _SEND, 0, 0, 0, 0), (2, _SEND, 0, 1, 0, 0), (3, _SEND, 0, 1, 1, 4),
     (4, _SEND, 1, 1, 0, 0), (5, _SEND, 1, 1, 1, 4), (6, _WRITE, 1, 0, 0, 16), (7, _WRITE, 0, 0, 0, 0),
     (8, _WRITE, 0, 1, 0, 0), (9, _WRITE, 0, 1, 1, 4), (10, _WRITE, 1, 1, 0, 16), (11, _WRITE, 1, 1, 1, 20),
     (12, 0, 0, 0, 0, 16), (13, 0, 0, 0, 0, 4), (15, 0, 0, 0, 0, 4), (16, 0, 0, 0, 0, 4), (17, 0, 0, 0, 0, 4),
     (18, 0, 0, 0, 0, 12), (19, 0, 0, 0, 0, 28), (20, 0, 0, 0, 0, 28),
+    (0x64, 0, 0, 0, 0, 8), (0x65, 0, 0, 0, 0, 12), (0x81, 0, 0, 0, 0, 16),
 ):  # fmt: skip
     _TABLE[_row[0]] = _row[1:]
 TABLE = _TABLE
@@ -99,7 +102,10 @@ def number_at(frames: np.ndarray, row: Int, place: Int, count: Int) -> Int:
 
 @hot
 def well_formed(frames: np.ndarray, row: Int, length: Int, address: Int) -> Flag:
-    """True if a frame of `length` bytes at raw `address` is a RoCEv2 packet of a reliable connection."""
+    """True if a frame of `length` bytes at raw `address` is a RoCEv2 packet that a NIC has to read.
+
+    So are those of reliable connections, unreliable datagrams of one packet, and congestion notifications.
+    """
     if length < 34 or number_at(frames, row, 12, 2) != 0x0800 or frames[row, 14] != 0x45:
         return False
     words = np.int64(0)
@@ -122,7 +128,7 @@ def well_formed(frames: np.ndarray, row: Int, length: Int, address: Int) -> Flag
         if frames[row, 54 + rest + step] != crc // (1 << (8 * step)) % 256:
             return False
     opcode, flags = np.int64(frames[row, 42]), np.int64(frames[row, 43])
-    if opcode >= 32 or flags % 16 != 0:
+    if (opcode >= 32 and opcode != 0x64 and opcode != 0x65 and opcode != 0x81) or flags % 16 != 0:
         return False
     return rest >= TABLE[opcode, 4] + flags // 16 % 4
 
@@ -264,6 +270,9 @@ def follow(
         wrong = number_at(frames, row, 26, 4) != peer_ip or number_at(frames, row, 44, 2) % 0x8000 != 0x7FFF
         if wrong or pair.alive == 0:
             count.not_alive += 1
+            continue
+        if opcode >= 32:  # a connection that did not ask for it makes nothing of it
+            count.other_service += 1
             continue
         if opcode >= _FIRST_ANSWER and opcode <= _LAST_ANSWER:
             count.answers += 1

@@ -7,11 +7,14 @@ Inbound Request Packets", "Requester: Receiving Responses", "Queue Pair State Ma
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import settings
 
 from nicemu.hot import JIT
+from nicemu.wire import RoceFramer, check_frame, parse_ipv4
 from tests.reliability.fuzz import Fuzzer, fuzz
+from tests.reliability.naive_responder import FIRST_NUMBER, well_formed
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -31,6 +34,20 @@ def test_hostile_packets_change_nothing_but_what_they_may_and_end_in_the_states_
 def test_ten_million_hostile_packets() -> None:
     fuzzer = fuzz(1, 10_000_000)
     assert fuzzer.make.touched.all()
+
+
+@pytest.mark.parametrize("extension_bytes", [0, 3, 4, 8, 12, 15, 16, 28])
+def test_engine_and_naive_responder_take_the_same_packets_for_well_formed(extension_bytes: int) -> None:
+    framer = RoceFramer(bytes(6), bytes(6), parse_ipv4("10.0.0.1"), parse_ipv4("10.0.0.2"))
+    valid = []
+    for opcode in range(256):
+        made = framer.frame(opcode, FIRST_NUMBER, 1, extension=bytes(extension_bytes))
+        frames = np.frombuffer(made, np.uint8).reshape(1, -1)
+        is_one = well_formed(frames, 0, len(made), frames.ctypes.data)
+        assert is_one == (check_frame(frames.ctypes.data, len(made)) == 0), hex(opcode)
+        valid += [opcode] if is_one else []
+    assert (0x64 in valid) == (extension_bytes >= 8)
+    assert (0x81 in valid) == (extension_bytes >= 16)
 
 
 def test_the_fuzzer_sees_a_byte_beside_a_region() -> None:
