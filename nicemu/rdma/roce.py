@@ -124,7 +124,8 @@ class RoceEngine(RocePairs):
                 min(len(work.sges), MAX_SGE + 1),
             )
         except _MISFITS as error:
-            raise _explained(error, work, context) from error
+            _check_work(work, context)
+            raise UsageError(f"{work!r} cannot be posted: {error}") from error
         return self.post_many(self._work, now_ns) == 1
 
     def post_many(self, works: Records, now_ns: int) -> int:
@@ -154,7 +155,9 @@ class RoceEngine(RocePairs):
                 raise UsageError(f"a receive of {len(sges)} pieces; at most {MAX_SGE} are allowed")
             self._work[0] = (0, wr_id, *_pieces(sges), 0, 0, 0, 0, 0, qp_num, Opcode.RECV, len(sges))
         except _MISFITS as error:
-            raise _explained(error, WorkRequest(Opcode.RECV, sges, wr_id=wr_id), 0) from error
+            check_whole("wr_id", wr_id, 0, _MASK_64)
+            _check_pieces(sges)
+            raise UsageError(f"a receive of {sges!r} cannot be posted: {error}") from error
         self._keep_reports()
         return int(self._receive(self._state, self._work, 0)) == 1
 
@@ -251,21 +254,24 @@ def load_engine() -> None:
     engine.on_timer(0)
 
 
-def _explained(error: Exception, work: WorkRequest, context: int) -> UsageError:
-    """Return or raise what says in a sentence why work fits no record."""
+def _check_work(work: WorkRequest, context: int) -> None:
+    """Raise UsageError that says why work fits no record."""
     check_type("work", work, WorkRequest, _WORK)
     check_whole("context", context, 0, _MASK_64)
     check_whole("wr_id", work.wr_id, 0, _MASK_64)
     check_whole("opcode", work.opcode, 0, 255)
     for name in ("remote_address", "compare_add", "swap", "rkey", "imm_data"):
         check_type(name, getattr(work, name), int, "a whole number")
-    check_type("sges", work.sges, Sequence, "a tuple of pieces, Sge(address, length, lkey)")
-    for piece in work.sges:
+    _check_pieces(work.sges)
+
+
+def _check_pieces(sges: Sequence[Sge]) -> None:
+    check_type("sges", sges, Sequence, "a tuple of pieces, Sge(address, length, lkey)")
+    for piece in sges:
         check_type("a piece", piece, Sge, "Sge(address, length, lkey)")
         check_whole("address of a piece", piece.address, 0, _MASK_64)
         check_whole("length of a piece", piece.length, 0, _MASK_64 >> 1)
         check_whole("lkey of a piece", piece.lkey, 0, _MASK_32)
-    return UsageError(f"{work!r} cannot be posted: {error}")
 
 
 def _pieces(sges: Sequence[Sge]) -> tuple[int, ...]:

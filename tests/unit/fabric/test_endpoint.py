@@ -119,7 +119,7 @@ def test_memory_that_was_given_back_has_no_key_and_its_place_is_used_again() -> 
     ],
 )
 def test_an_endpoint_at_no_port_or_address_is_refused(wrong: dict[str, Any], words: str) -> None:
-    right = {"port": loopback_pair()[0], "ip": "10.7.0.1", "compiled": False}
+    right: dict[str, Any] = {"port": loopback_pair()[0], "ip": "10.7.0.1", "compiled": False}
     with pytest.raises(UsageError, match=words):
         RoceEndpoint(**right | wrong)
 
