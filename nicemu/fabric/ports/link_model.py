@@ -12,11 +12,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from nicemu.errors import UsageError
+from nicemu.arguments import check_number, check_whole
 from nicemu.wire import ETHERTYPE_IPV4, PRIORITIES, QUANTUM_BITS, PriorityPause
 
 LINK_OVERHEAD_BYTES = 24
 """What a frame takes on the link beside its bytes: preamble, check sequence, gap."""
+LATEST_NS = 1 << 62
+"""The end of virtual time: 146 years."""
 _NEVER_NS = 0
 
 
@@ -28,11 +30,8 @@ class LinkModel:
     delay_ns: int = 1000
 
     def __post_init__(self) -> None:
-        if not self.rate_bits_per_s > 0 or self.delay_ns < 0:
-            raise UsageError(
-                f"a link of {self.rate_bits_per_s} bits/s and {self.delay_ns} ns; the rate must be more than "
-                "0, the delay 0 at least"
-            )
+        check_number("rate_bits_per_s", self.rate_bits_per_s, 0, more_than=True)
+        check_whole("delay_ns", self.delay_ns, 0, LATEST_NS)
 
     def time_ns(self, length_bytes: int) -> int:
         """Return how long a frame takes to be sent."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass
+from types import NoneType
 
+from nicemu.arguments import check_number, check_type, check_whole
 from nicemu.errors import UsageError
 from nicemu.wire import (
     ETHERNET_HEADER_BYTES,
@@ -21,16 +24,18 @@ from nicemu.wire import (
     PRIORITIES,
     MalformedError,
     PriorityPause,
+    check_mac,
     format_mac,
     internet_checksum,
 )
 
-from .link_model import LinkModel, Timeline, Transmitter, priority_of
+from .link_model import LATEST_NS, LinkModel, Timeline, Transmitter, priority_of
 from .port import RECEIVE_LIMIT, ListPort, check_frames, closed
 
 _ECN, _NOT_CAPABLE, _CE = 3, 0, 3
 _SERVICE_PLACE = ETHERNET_HEADER_BYTES + 1
 _CHECKSUM_PLACE = ETHERNET_HEADER_BYTES + 10
+_MOST_BYTES = 1 << 62
 _SWITCH_MAC = b"\x02\0\0\0\0\xfe"
 
 
@@ -43,7 +48,10 @@ class EcnMarking:
     pmax: float
 
     def __post_init__(self) -> None:
-        if not (0 <= self.kmin_bytes <= self.kmax_bytes and 0 <= self.pmax <= 1):
+        check_whole("kmin_bytes", self.kmin_bytes, 0, _MOST_BYTES)
+        check_whole("kmax_bytes", self.kmax_bytes, 0, _MOST_BYTES)
+        check_number("pmax", self.pmax, 0)
+        if not (self.kmin_bytes <= self.kmax_bytes and self.pmax <= 1):
             raise UsageError(
                 f"kmin {self.kmin_bytes}, kmax {self.kmax_bytes}, pmax {self.pmax}; 0 <= kmin <= kmax is "
                 "needed, and a chance from 0 to 1"
@@ -66,17 +74,25 @@ class PauseThresholds:
     xon_bytes: int
 
     def __post_init__(self) -> None:
-        if not 0 <= self.xon_bytes <= self.xoff_bytes:
+        check_whole("xoff_bytes", self.xoff_bytes, 0, _MOST_BYTES)
+        check_whole("xon_bytes", self.xon_bytes, 0, _MOST_BYTES)
+        if not self.xon_bytes <= self.xoff_bytes:
             raise UsageError(f"xon {self.xon_bytes} and xoff {self.xoff_bytes}; 0 <= xon <= xoff is needed")
 
 
 class SwitchPort(ListPort):
-    """A host's end of a link to the switch: a Port in the model's time, which obeys the switch's pauses."""
+    """A host's end of a link to the switch: a Port in the model's time, which obeys the switch's pauses.
 
-    def __init__(self, mac: bytes, queue_bytes: int, transmitter: Transmitter) -> None:
+    It is made by `SwitchModel.join`; `leaves` is called when it is closed.
+    """
+
+    def __init__(
+        self, mac: bytes, queue_bytes: int, transmitter: Transmitter, leaves: Callable[[], None]
+    ) -> None:
         self.address = f"switch:{format_mac(mac)}"
         self.drops: Counter[str] = Counter()
         self.mac = mac
+        self._leaves = leaves
         self._queue_bytes = queue_bytes
         self._incoming: deque[bytes] = deque()
         self._open = True
@@ -112,16 +128,19 @@ class SwitchPort(ListPort):
         return None
 
     def close(self) -> None:
-        """Close this end; what is sent to it is lost."""
-        self._open = False
+        """Take the host off the switch, where its address is free again; what is on its way to it is lost."""
+        if self._open:
+            self._open = False
+            self._leaves()
 
-    def arrives(self, frame: bytes) -> None:
-        """Take a frame off the link."""
+    def arrives(self, frame: bytes) -> bool:
+        """Take a frame off the link; False if there is nobody for it any more."""
         pause = _pause_of(frame)
         if pause is not None:
             self.transmitter.obey(pause)
         elif self._open:
             self._incoming.append(frame)
+        return self._open or pause is not None
 
     def _check_open(self) -> None:
         if not self._open:
@@ -136,6 +155,7 @@ class SwitchModel:
     dropped. With `marking`, frames of ends that understand it are marked; with `pause`, hosts are paused
     before queues are full: `queue_bytes` must have room for what every host has under way then.
     `marks` and `pauses` count, and `drops` counts by reason.
+    Raises: UsageError for a value of another type or out of range, or a pause that would come too late.
     """
 
     def __init__(
@@ -147,14 +167,25 @@ class SwitchModel:
         marking: EcnMarking | None = None,
         pause: PauseThresholds | None = None,
     ) -> None:
+        check_type("rng", rng, random.Random, "random.Random(seed)")
+        check_whole("queue_bytes", queue_bytes, 1, _MOST_BYTES)
+        check_type("link", link, (LinkModel, NoneType), "LinkModel(...) or None")
+        check_type("marking", marking, (EcnMarking, NoneType), "EcnMarking(...) or None")
+        check_type("pause", pause, (PauseThresholds, NoneType), "PauseThresholds(...) or None")
+        if pause is not None and pause.xoff_bytes >= queue_bytes:
+            raise UsageError(
+                f"xoff is {pause.xoff_bytes} and a queue has {queue_bytes} bytes; hosts must be paused "
+                "before it is full: lower xoff_bytes, or raise queue_bytes"
+            )
         self._rng = rng
-        self._link = link or LinkModel()
+        self._link = LinkModel() if link is None else link
         self._queue_bytes = queue_bytes
         self._marking = marking
         self._pause = pause
         self._timeline = Timeline()
         self._outputs: list[Transmitter] = []
         self._numbers: dict[bytes, int] = {}
+        self._ports: dict[SwitchPort, int] = {}
         self._held_bytes: list[list[int]] = []
         self._pausing: set[tuple[int, int]] = set()
         self.marks = 0
@@ -164,14 +195,20 @@ class SwitchModel:
     def join(self, mac: bytes, queue_bytes: int = 1 << 16) -> SwitchPort:
         """Return a port of a host with this MAC address, with queues of its own of about `queue_bytes`.
 
-        Raises: UsageError if there is one already.
+        Raises: UsageError if there is one already, the address is none of a NIC, or no byte fits a queue.
         """
+        check_mac(mac, is_own=True)
+        check_whole("queue_bytes", queue_bytes, 1, _MOST_BYTES)
         if mac in self._numbers:
             raise UsageError(f"{format_mac(mac)} has a port already; each host needs an address of its own")
         number = self._numbers[mac] = len(self._outputs)
         to_switch = Transmitter(self._timeline, self._link, lambda frame: self._arrives(frame, number))
-        port = SwitchPort(mac, queue_bytes, to_switch)
-        self._outputs.append(Transmitter(self._timeline, self._link, port.arrives, self._left))
+        port = SwitchPort(mac, queue_bytes, to_switch, lambda: self._forget(mac))
+        from_switch = Transmitter(
+            self._timeline, self._link, lambda frame: self._deliver(frame, port), self._left
+        )
+        self._ports[port] = number
+        self._outputs.append(from_switch)
         self._held_bytes.append([0] * PRIORITIES)
         return port
 
@@ -185,14 +222,26 @@ class SwitchModel:
         return self._timeline.next_ns()
 
     def advance(self, now_ns: int) -> None:
-        """Move the time on, and frames with it."""
-        self._timeline.advance(now_ns)
+        """Move the time on, and frames with it; a time that is past changes nothing.
+
+        Raises: UsageError if it is no whole number of nanoseconds.
+        """
+        self._timeline.advance(check_whole("now_ns", now_ns, 0, LATEST_NS))
 
     def output(self, port: SwitchPort) -> Transmitter:
-        """Return the switch's queues towards a host, for those who look at the model."""
-        return self._outputs[self._numbers[port.mac]]
+        """Return the switch's queues towards a host, for those who look at the model.
+
+        Raises: UsageError if `port` is none of this switch's.
+        """
+        number = self._ports.get(port) if isinstance(port, SwitchPort) else None
+        if number is None:
+            raise UsageError(f"{port!r} is no port of this switch; pass what its join() returned")
+        return self._outputs[number]
 
     # Frames in the switch
+
+    def _forget(self, mac: bytes) -> None:
+        del self._numbers[mac]
 
     def _arrives(self, frame: bytes, origin: int) -> None:
         pause = _pause_of(frame)
@@ -213,6 +262,10 @@ class SwitchModel:
         self._held_bytes[origin][priority] += len(frame)
         self._say_pause(origin, priority)
         output.send(frame, origin)
+
+    def _deliver(self, frame: bytes, port: SwitchPort) -> None:
+        if not port.arrives(frame):
+            self.drops["switch.closed_port"] += 1
 
     def _left(self, frame: bytes, origin: int) -> None:
         priority = priority_of(frame)

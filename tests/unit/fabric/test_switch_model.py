@@ -7,6 +7,7 @@ Source: IEEE 802.1Q, "Priority-based Flow Control"; RFC 3168.
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -185,3 +186,97 @@ def test_wrong_values_are_refused_in_words() -> None:
     model, _ = switch(1)
     with pytest.raises(UsageError, match="has a port already"):
         model.join(mac(0))
+
+
+NAN, INFINITE = float("nan"), float("inf")
+WRONG: list[tuple[Callable[..., object], dict[str, object], str]] = [
+    (LinkModel, {"rate_bits_per_s": NAN}, "rate_bits_per_s is nan"),
+    (LinkModel, {"rate_bits_per_s": INFINITE}, "rate_bits_per_s is inf"),
+    (LinkModel, {"rate_bits_per_s": "10e9"}, "rate_bits_per_s is '10e9'"),
+    (LinkModel, {"delay_ns": 0.5}, "delay_ns is 0.5; it is a whole number"),
+    (LinkModel, {"delay_ns": -1}, "delay_ns is -1"),
+    (EcnMarking, {"kmin_bytes": -1, "kmax_bytes": 1, "pmax": 0.5}, "kmin_bytes is -1"),
+    (EcnMarking, {"kmin_bytes": 0, "kmax_bytes": 1.5, "pmax": 0.5}, "kmax_bytes is 1.5"),
+    (EcnMarking, {"kmin_bytes": 0, "kmax_bytes": 1, "pmax": NAN}, "pmax is nan"),
+    (EcnMarking, {"kmin_bytes": 0, "kmax_bytes": 1, "pmax": 1.5}, "a chance from 0 to 1"),
+    (PauseThresholds, {"xoff_bytes": "2", "xon_bytes": 1}, "xoff_bytes is '2'"),
+    (PauseThresholds, {"xoff_bytes": 2, "xon_bytes": -1}, "xon_bytes is -1"),
+    (switch, {"hosts": 1, "queue_bytes": -1}, "queue_bytes is -1"),
+    (switch, {"hosts": 1, "queue_bytes": 0}, "queue_bytes is 0"),
+    (switch, {"hosts": 1, "marking": 0.5}, r"marking is 0.5; pass EcnMarking\("),
+    (switch, {"hosts": 1, "pause": True}, r"pause is True; pass PauseThresholds\("),
+    (switch, {"hosts": 1, "queue_bytes": 100, "pause": PauseThresholds(100, 50)}, "paused before it is full"),
+    (SwitchModel, {"rng": 1}, r"rng is 1; pass random.Random\("),
+    (SwitchModel, {"rng": random.Random(1), "link": 100e9}, r"link is .*; pass LinkModel\("),
+]
+
+
+@pytest.mark.parametrize(("make", "values", "words"), WRONG)
+def test_values_of_another_type_or_out_of_range_are_refused(
+    make: Callable[..., object], values: dict[str, object], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        make(**values)
+
+
+@pytest.mark.parametrize(
+    ("address", "queue_bytes", "words"),
+    [
+        ("02:00:00:00:00:09", 1, "no MAC address"),
+        (b"\x02\0\0\0\x09", 1, "has 6 bytes"),
+        (b"\xff" * 6, 1, "a group's address"),
+        (None, 1, "no MAC address"),
+        (mac(9), 0, "queue_bytes is 0"),
+        (mac(9), -5, "queue_bytes is -5"),
+        (mac(9), 1.5, "queue_bytes is 1.5"),
+    ],
+)
+def test_who_has_no_address_or_no_queue_cannot_join(address: Any, queue_bytes: Any, words: str) -> None:  # noqa: ANN401
+    model, _ = switch(1)
+    with pytest.raises(UsageError, match=words):
+        model.join(address, queue_bytes)
+    model.join(mac(9))
+
+
+@pytest.mark.parametrize("now_ns", [0.5, -1, None, "1"])
+def test_time_is_whole_nanoseconds(now_ns: Any) -> None:  # noqa: ANN401
+    model, ports = switch(2)
+    ports[0].send([frame(0, 1)])
+    with pytest.raises(UsageError, match="now_ns is "):
+        model.advance(now_ns)
+    assert model.now_ns == 0
+
+
+def test_a_frame_whose_host_has_left_is_counted_wherever_it_is_then() -> None:
+    model, ports = switch(3)
+    for source in (0, 2):
+        ports[source].send([frame(source, 1)] * 2)
+    model.advance(TIME_NS + 500 + TIME_NS // 2)  # the first of each is in the switch, the second not yet
+    ports[1].close()
+    ports[1].close()
+    run(model)
+    assert model.drops == {"switch.closed_port": 2, "switch.unknown_address": 2}
+    assert model.output(ports[1]).queued_bytes == [0] * 8
+
+
+def test_an_address_is_free_again_when_its_host_has_left() -> None:
+    model, ports = switch(2)
+    ports[0].send([frame(0, 1)])
+    model.advance(TIME_NS + 500)
+    ports[1].close()
+    again = model.join(mac(1))
+    assert model.output(again) is not model.output(ports[1])
+    run(model)
+    assert again.receive() == []  # what was on its way was for who has left
+    assert model.drops == {"switch.closed_port": 1}
+    sent = frame(0, 1)
+    ports[0].send([sent])
+    run(model)
+    assert again.receive() == [sent]
+
+
+def test_queues_are_looked_at_by_a_port_of_this_switch() -> None:
+    (model, _), (_, others) = switch(1), switch(1)
+    for port in (others[0], None, []):
+        with pytest.raises(UsageError, match="no port of this switch"):
+            model.output(port)  # type: ignore[arg-type]
