@@ -212,6 +212,10 @@ class Connection:
             case Drep():
                 return self._on_drep(now_ns)
 
+    def make_room(self) -> None:
+        """End a connection that a peer has asked for and not confirmed: another one needs its place."""
+        self._refuse(RejectReason.NO_RESOURCES, event=CmEventKind.UNREACHABLE)
+
     def _on_req_again(self) -> bool:
         """Answer a REQ that came again as before."""
         if self.state not in (CmState.REQ_RCVD, CmState.REP_SENT) or self._unanswered is None:
@@ -353,7 +357,7 @@ class Connection:
         )
         rej.encode(0)
         self._outbox.send(self, rej)
-        self._close(event)
+        self._close(event, reason=reason)
 
     def _close(self, event: CmEventKind | None, private_data: bytes = b"", reason: int = 0) -> None:
         self._go(CmState.CLOSED)

@@ -31,6 +31,7 @@ from nicemu.wire import (
 
 from .connection import Connection
 from .event import CmEvent, CmEventKind
+from .half_open import HALF_OPEN, who_makes_room
 from .state import CmAddress, CmState, QpOffer
 
 MAX_CONNECTIONS = 1024
@@ -65,6 +66,7 @@ class CmEndpoint:
     def listen(self, service_id: int, backlog: int = DEFAULT_BACKLOG) -> None:
         """Have requests for a service told to the application; `backlog` may be unanswered at a time.
 
+        With more, the peer that has most of them is refused, or has its oldest one refused (UNREACHABLE).
         Raises: UsageError if the service is listened to already.
         """
         if service_id in self._backlogs:
@@ -97,7 +99,7 @@ class CmEndpoint:
         """
         if path_mtu not in _PATH_MTUS:
             raise UsageError(f"path_mtu is {path_mtu}; allowed are {', '.join(map(str, _PATH_MTUS))}")
-        if len(self._connections) >= MAX_CONNECTIONS:
+        if len(self._connections) >= MAX_CONNECTIONS and not self._makes_room(None):
             raise ResourceError(f"{MAX_CONNECTIONS} connections are kept already; disconnect one")
         local_id = self._new_id()
         req = Req(
@@ -230,18 +232,39 @@ class CmEndpoint:
             return RejectReason.INVALID_TRANSPORT_TYPE
         if req.path_mtu not in _PATH_MTUS.values():
             return RejectReason.INVALID_PATH_MTU
-        waiting = stale = 0
+        stale = 0
         for other in self.connections():
-            waiting += other.state is CmState.REQ_RCVD and other.req.service_id == req.service_id
             if other.peer.ip == peer.ip and other.remote is not None and other.remote.qp_num == req.local_qpn:
                 stale += other.state is not CmState.TIMEWAIT
                 if other.state is CmState.ESTABLISHED:
                     other.disconnect(now_ns)
         if stale:
             return RejectReason.STALE_CONNECTION
-        if waiting >= backlog or len(self._connections) >= MAX_CONNECTIONS:
+        if len(self._waiting(req.service_id)) >= backlog and not self._makes_room(peer, req.service_id):
+            return RejectReason.NO_RESOURCES
+        if len(self._connections) >= MAX_CONNECTIONS and not self._makes_room(peer):
             return RejectReason.NO_RESOURCES
         return None
+
+    def _waiting(self, service_id: int) -> list[Connection]:
+        """Return the requests for a service that the application has not answered, oldest first."""
+        connections = self._connections.values()
+        return [
+            one for one in connections if one.state is CmState.REQ_RCVD and one.req.service_id == service_id
+        ]
+
+    def _makes_room(self, asker: CmAddress | None, service_id: int | None = None) -> bool:
+        """End a request (for a service) of the peer that has the most, if that is fair to it."""
+        if service_id is None:
+            half_open = [one for one in self._connections.values() if one.state in HALF_OPEN]
+        else:
+            half_open = self._waiting(service_id)
+        oldest = who_makes_room(half_open, None if asker is None else asker.ip)
+        if oldest is None:
+            return False
+        self.drops["cm.made_room"] += 1
+        oldest.make_room()
+        return True
 
     def _connection_of(self, peer: CmAddress, message: CmMessage) -> Connection | None:
         assert not isinstance(message, Req)

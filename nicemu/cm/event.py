@@ -23,7 +23,7 @@ class CmEventKind(enum.Enum):
     DISCONNECTED = "the connection is gone, by whoever's wish"
     TIMEWAIT_EXIT = "nothing of the connection is on its way any more"
     REJECTED = "the peer refuses, or gives up"
-    UNREACHABLE = "the peer does not answer in time"
+    UNREACHABLE = "the peer does not answer in time, or its request has made room for another one"
 
 
 ENDS = frozenset({CmEventKind.TIMEWAIT_EXIT, CmEventKind.REJECTED, CmEventKind.UNREACHABLE})
@@ -34,7 +34,7 @@ class CmEvent:
     """Something that happened to a connection.
 
     `private_data` is the peer's, of a REQ, REP, REJ, RTU or DREQ, and as long as the message has room (zeros
-    behind what the peer said); `reason` is that of a REJ.
+    behind what the peer said); `reason` is that of a REJ, the peer's or ours.
     """
 
     kind: CmEventKind

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 import random
 from collections import Counter
+from itertools import count
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nicemu.cm import ENDS, CmAddress, CmEndpoint, CmEventKind, CmState
+from nicemu.cm import ENDS, CmAddress, CmEndpoint, CmEventKind, CmState, QpOffer
 from nicemu.cm.endpoint import MAX_CONNECTIONS, gid_of
 from nicemu.errors import ResourceError
 from nicemu.wire import (
@@ -18,6 +19,7 @@ from nicemu.wire import (
     Rep,
     Req,
     Rtu,
+    decode_cm_message,
 )
 
 from .network import ADDRESSES, LATENCY_NS, LOST, OFFERS, SERVICE, Fate, Network
@@ -83,6 +85,91 @@ def test_more_requests_than_the_backlog_are_refused_and_those_answered_make_room
     network.settle()
     network.inject(1, req(local_communication_id=3, local_qpn=3))
     assert len(network.passive) == 3
+
+
+class Flood:
+    """A manager that listens, and peers that ask without end; nothing passes but what they send."""
+
+    def __init__(self, backlog: int = 128) -> None:
+        self.drops: Counter[str] = Counter()
+        self.manager = CmEndpoint(ADDRESSES[1].ip, 1, random.Random(1), self.drops)
+        self.manager.listen(SERVICE, backlog)
+        self.numbers = count(1)
+
+    def ask(self, peer: int, times: int = 1, *, accepts: bool = False) -> list[RejectReason]:
+        """Have a peer ask; return why it was refused, each time that it was."""
+        source, reasons = CmAddress(bytes([2, 0, 0, 0, 0, peer]), f"10.7.0.{peer}"), []
+        for _ in range(times):
+            number = next(self.numbers)
+            gid = gid_of(source.ip)
+            asked = req(local_communication_id=number, local_qpn=number, local_gid=gid)
+            self.manager.on_mad(source, asked.encode(0), 0)
+            for event in self.manager.take_events():
+                if event.kind is CmEventKind.CONNECT_REQUEST and accepts:
+                    event.connection.accept(QpOffer(number, 0), 0)
+            for to, mad in self.manager.take_mads():
+                _, message = decode_cm_message(mad)
+                if isinstance(message, Rej) and message.remote_communication_id == number:
+                    assert to == source
+                    reasons.append(RejectReason(message.reason))
+        return reasons
+
+    def shares(self) -> Counter[str]:
+        """Return how many half-open connections each peer has."""
+        return Counter(connection.peer.ip for connection in self.manager.connections())
+
+
+def test_a_peer_that_floods_a_service_with_requests_is_refused_and_others_are_not() -> None:
+    flood = Flood()
+    assert flood.ask(9, 3000) == [RejectReason.NO_RESOURCES] * (3000 - 128)
+    assert flood.drops == {"cm.refused.no_resources": 3000 - 128}
+    assert flood.ask(3) == flood.ask(4) == []
+    assert flood.shares() == {"10.7.0.9": 126, "10.7.0.3": 1, "10.7.0.4": 1}
+    assert flood.drops["cm.made_room"] == 2
+    assert flood.ask(9) == [RejectReason.NO_RESOURCES]
+
+
+def test_a_peer_that_floods_an_application_that_accepts_leaves_room_for_others() -> None:
+    flood = Flood()
+    assert set(flood.ask(9, MAX_CONNECTIONS + 5, accepts=True)) == {RejectReason.NO_RESOURCES}
+    assert flood.ask(3, accepts=True) == []
+    assert flood.shares()["10.7.0.3"] == 1
+    flood.manager.connect(ADDRESSES[0], SERVICE, OFFERS[1], 0)  # we ourselves find room too
+    assert flood.drops["cm.made_room"] == 2
+    assert len(flood.manager.connections()) == MAX_CONNECTIONS
+
+
+def test_peers_that_want_more_than_there_is_share_it_and_take_nothing_from_who_has_less() -> None:
+    flood = Flood(backlog=12)
+    assert flood.ask(3, 2) == []
+    for _ in range(40):
+        flood.ask(8)
+        flood.ask(9)
+    shares = flood.shares()
+    assert shares == {"10.7.0.3": 2, "10.7.0.8": 5, "10.7.0.9": 5}
+    made_room = flood.drops["cm.made_room"]
+    assert flood.ask(8, 20) == flood.ask(9, 20) == [RejectReason.NO_RESOURCES] * 20
+    assert flood.drops["cm.made_room"] == made_room
+
+
+def test_who_makes_room_is_the_oldest_and_both_sides_hear_of_it() -> None:
+    network = Network(accepts=None)
+    network.managers[1].stop_listening(SERVICE)
+    network.managers[1].listen(SERVICE, 3)
+    for number in (1, 2, 3):
+        network.inject(1, req(local_communication_id=number, local_qpn=number))
+    other = CmAddress(b"\2\0\0\0\0\3", "10.7.0.3")
+    asked = req(local_communication_id=1, local_qpn=1, local_gid=gid_of(other.ip)).encode(0)
+    network.managers[1].on_mad(other, asked, network.now_ns)
+    ended, begun = network.managers[1].take_events()
+    assert (ended.kind, ended.connection) == (CmEventKind.UNREACHABLE, network.passive[0])
+    assert ended.reason == RejectReason.NO_RESOURCES
+    assert (begun.kind, begun.connection.peer) == (CmEventKind.CONNECT_REQUEST, other)
+    ((to, mad),) = network.managers[1].take_mads()
+    _, rej = decode_cm_message(mad)
+    assert to == ADDRESSES[0]
+    assert isinstance(rej, Rej)
+    assert (rej.reason, rej.remote_communication_id) == (RejectReason.NO_RESOURCES, 1)
 
 
 def test_a_queue_pair_that_is_connected_already_makes_the_old_connection_stale() -> None:
