@@ -13,6 +13,7 @@ from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
+from nicemu.arguments import check_whole
 from nicemu.errors import UsageError
 from nicemu.wire import FrameBatch
 
@@ -22,6 +23,8 @@ from .port import BatchPort, check_batch, closed
 BUFFER_BYTES = 4 << 20
 # Not in Python's socket module. Source: Linux, include/uapi/asm-generic/socket.h.
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
+_LONGEST_PATH_BYTES = 107
+"""Source: unix(7), `sun_path`: 108 bytes with the 0 at its end."""
 _FAMILY = int(socket.AF_UNIX).to_bytes(2, sys.byteorder)
 
 
@@ -41,18 +44,21 @@ class DatagramPort(BatchPort):
         Raises: UsageError for a socket of another kind, or a path that cannot be bound.
         """
         super().__init__()
+        check_whole("buffer_bytes", buffer_bytes, 1, (1 << 31) - 1)
         self.drops: Counter[str] = Counter()
         self._bound: Path | None = None
         destination = b""
         if isinstance(end, socket.socket):
-            if end.family != socket.AF_UNIX or end.type != socket.SOCK_DGRAM:
-                raise UsageError("a datagram port needs a socket of AF_UNIX and SOCK_DGRAM")
+            if end.family != socket.AF_UNIX or end.type != socket.SOCK_DGRAM or end.fileno() < 0:
+                raise UsageError("a datagram port needs an open socket of AF_UNIX and SOCK_DGRAM")
             opened = end
             self._address = f"datagram:{os.fstat(end.fileno()).st_ino}"
         else:
-            opened = _bound_to(end[0])
-            self._bound, destination = end[0], _FAMILY + os.fsencode(end[1]) + b"\0"
-            self._address = f"datagram:{end[0]},{end[1]}"
+            here, there = _two_paths(end)
+            destination = _FAMILY + os.fsencode(there) + b"\0"
+            opened = _bound_to(here)
+            self._bound = here
+            self._address = f"datagram:{here},{there}"
         opened.setblocking(False)
         enlarge_buffers(opened, buffer_bytes)
         self._socket: socket.socket | None = opened
@@ -123,6 +129,20 @@ def enlarge_buffers(opened: socket.socket, buffer_bytes: int) -> None:
         except PermissionError:
             with suppress(OSError):
                 opened.setsockopt(socket.SOL_SOCKET, plain, buffer_bytes)
+
+
+def _two_paths(end: object) -> tuple[Path, Path]:
+    """Return where a port receives and where it sends; raise UsageError unless both can be."""
+    paths = end if isinstance(end, tuple | list) else ()
+    if len(paths) != 2 or not all(isinstance(path, str | Path) for path in paths):
+        raise UsageError(f"a datagram port is at {end!r}; pass a socket, or two paths: (receives, sends)")
+    for path in paths:
+        encoded = os.fsencode(path)
+        if not encoded or b"\0" in encoded or len(encoded) > _LONGEST_PATH_BYTES:
+            raise UsageError(
+                f"{str(path)!r} is no path of a socket, of 1 to {_LONGEST_PATH_BYTES} bytes, none 0"
+            )
+    return Path(paths[0]), Path(paths[1])
 
 
 def _bound_to(path: Path) -> socket.socket:

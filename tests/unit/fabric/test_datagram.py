@@ -3,6 +3,7 @@ import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,46 @@ def test_one_datagram_is_one_frame(ends: tuple[DatagramPort, socket.socket]) -> 
     assert [other.recv(9999), other.recv(9999)] == [FRAME, FRAME[:14]]
     other.send(FRAME)
     assert port.receive() == [FRAME]
+
+
+def closed_socket() -> socket.socket:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    ours.close()
+    theirs.close()
+    return ours
+
+
+@pytest.mark.parametrize(
+    ("end", "words"),
+    [
+        ("/tmp/a,/tmp/b", r"is at '/tmp/a,/tmp/b'; pass a socket, or two paths"),
+        (None, "is at None"),
+        (7, "is at 7"),
+        ((Path("a"),), "two paths"),
+        ((Path("a"), 5), "two paths"),
+        ((Path("a"), ""), "'' is no path of a socket"),
+        ((Path("a"), "b\0"), "is no path of a socket"),
+        ((Path("a"), "b" * 108), "1 to 107 bytes"),
+        (closed_socket(), "needs an open socket"),
+    ],
+)
+def test_what_is_no_end_of_a_datagram_socket_is_refused_and_leaves_no_path(
+    end: Any,  # noqa: ANN401
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=words):
+        DatagramPort(end)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("buffer_bytes", [0, -1, 1 << 31, "4M", 1.5])
+def test_a_buffer_has_a_size(buffer_bytes: Any, tmp_path: Path) -> None:  # noqa: ANN401
+    with pytest.raises(UsageError, match="buffer_bytes is "):
+        DatagramPort((tmp_path / "a", tmp_path / "b"), buffer_bytes)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_datagram_that_is_no_frame_is_counted_and_dropped(

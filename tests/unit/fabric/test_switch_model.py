@@ -277,6 +277,7 @@ def test_an_address_is_free_again_when_its_host_has_left() -> None:
 
 def test_queues_are_looked_at_by_a_port_of_this_switch() -> None:
     (model, _), (_, others) = switch(1), switch(1)
-    for port in (others[0], None, []):
+    wrong: Any
+    for wrong in (others[0], None, []):
         with pytest.raises(UsageError, match="no port of this switch"):
-            model.output(port)  # type: ignore[arg-type]
+            model.output(wrong)
