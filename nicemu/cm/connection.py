@@ -13,11 +13,12 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from nicemu.arguments import check_type, check_whole
 from nicemu.errors import UsageError
 from nicemu.wire import AnsweredMessage, CmMessage, Drep, Dreq, Mra, Rej, RejectReason, Rep, Req, Rtu
 
 from .event import CmEvent, CmEventKind
-from .state import TICK_NS, TRANSITIONS, CmAddress, CmState, QpOffer
+from .state import LATEST_NS, TICK_NS, TRANSITIONS, CmAddress, CmState, QpOffer
 
 LONGEST_EXPONENT = 21
 """At most 8.6 s are waited before a message is sent again, whatever the peer says."""
@@ -106,6 +107,8 @@ class Connection:
         Raises: UsageError unless the connection waits for this, or if the private data are over 196 bytes.
         """
         self._require(CmState.REQ_RCVD, "be accepted")
+        check_type("offer", offer, QpOffer, "QpOffer(qp_num, starting_psn, ...)")
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
         assert self.remote is not None
         offered = QpOffer(
             offer.qp_num,
@@ -146,6 +149,7 @@ class Connection:
         Raises: UsageError unless the request is still to be answered, or for no number of 0 to 31.
         """
         self._require(CmState.REQ_RCVD, "be delayed")
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
         self._unanswered = self._mra(AnsweredMessage.REQ, service_timeout)
         self._outbox.send(self, self._unanswered)
         self._wake_at(now_ns + _span_ns(service_timeout, LONGEST_SERVICE_EXPONENT) + self._patience_ns())
@@ -156,12 +160,14 @@ class Connection:
         Raises: UsageError unless there is a response.
         """
         self._require(CmState.REP_RCVD, "be confirmed")
-        self._unanswered = Rtu(
+        rtu = Rtu(
             local_communication_id=self.local_id,
             remote_communication_id=self.remote_id,
             private_data=private_data,
         )
-        self._outbox.send(self, self._unanswered)
+        rtu.encode(0)
+        self._unanswered = rtu
+        self._outbox.send(self, rtu)
         self._go(CmState.ESTABLISHED)
         self._wake_at(None)
         self._tell(CmEventKind.ESTABLISHED)
@@ -176,6 +182,7 @@ class Connection:
 
         Raises: UsageError if it was never made.
         """
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
         if self.state in (CmState.DREQ_SENT, CmState.TIMEWAIT, CmState.CLOSED):
             return
         if self.state not in (CmState.ESTABLISHED, CmState.REP_SENT):
@@ -183,13 +190,14 @@ class Connection:
                 f"connection {self.local_id:#x} is {self.state.value}; it cannot be disconnected"
             )
         assert self.remote is not None
-        self._go(CmState.DREQ_SENT)
         dreq = Dreq(
             local_communication_id=self.local_id,
             remote_communication_id=self.remote_id,
             remote_qpn=self.remote.qp_num,
             private_data=private_data,
         )
+        dreq.encode(0)
+        self._go(CmState.DREQ_SENT)
         self._ask(dreq, now_ns)
 
     # The peer's side

@@ -12,6 +12,7 @@ import heapq
 import random
 from collections import Counter
 
+from nicemu.arguments import check_type, check_whole
 from nicemu.errors import ResourceError, UsageError
 from nicemu.wire import (
     AnsweredMessage,
@@ -32,7 +33,7 @@ from nicemu.wire import (
 from .connection import Connection
 from .event import CmEvent, CmEventKind
 from .half_open import HALF_OPEN, who_makes_room
-from .state import CmAddress, CmState, QpOffer
+from .state import LATEST_NS, CmAddress, CmState, QpOffer
 
 MAX_CONNECTIONS = 1024
 """Connections that a manager keeps, with those that wait for the end of their TIMEWAIT."""
@@ -69,10 +70,10 @@ class CmEndpoint:
         With more, the peer that has most of them is refused, or has its oldest one refused (UNREACHABLE).
         Raises: UsageError if the service is listened to already.
         """
+        check_whole("service_id", service_id, 0, (1 << 64) - 1)
+        check_whole("backlog", backlog, 1, (1 << 31) - 1)
         if service_id in self._backlogs:
             raise UsageError(f"service {service_id:#x} is listened to already")
-        if backlog < 1:
-            raise UsageError(f"a backlog of {backlog} takes no request; 1 is the least")
         self._backlogs[service_id] = backlog
 
     def stop_listening(self, service_id: int) -> None:
@@ -97,10 +98,11 @@ class CmEndpoint:
         acknowledgement, 4.096 us times 2 to the power; `private_data`: 92 bytes at most.
         Raises: UsageError for values that do not fit; ResourceError if there are too many connections.
         """
-        if path_mtu not in _PATH_MTUS:
-            raise UsageError(f"path_mtu is {path_mtu}; allowed are {', '.join(map(str, _PATH_MTUS))}")
-        if len(self._connections) >= MAX_CONNECTIONS and not self._makes_room(None):
-            raise ResourceError(f"{MAX_CONNECTIONS} connections are kept already; disconnect one")
+        check_type("peer", peer, CmAddress, "CmAddress(mac, ip)")
+        check_type("offer", offer, QpOffer, "QpOffer(qp_num, starting_psn, ...)")
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
+        if not isinstance(path_mtu, int) or path_mtu not in _PATH_MTUS:
+            raise UsageError(f"path_mtu is {path_mtu!r}; allowed are {', '.join(map(str, _PATH_MTUS))}")
         local_id = self._new_id()
         req = Req(
             local_communication_id=local_id,
@@ -121,6 +123,8 @@ class CmEndpoint:
             private_data=private_data,
         )
         req.encode(0)
+        if len(self._connections) >= MAX_CONNECTIONS and not self._makes_room(None):
+            raise ResourceError(f"{MAX_CONNECTIONS} connections are kept already; disconnect one")
         transaction_id = self._rng.getrandbits(64)
         return self._add(peer, local_id, transaction_id, req, is_active=True, now_ns=now_ns)
 

@@ -14,8 +14,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
-from nicemu.arguments import check_type
-from nicemu.errors import UsageError
+from nicemu.arguments import check_type, check_whole
+from nicemu.errors import ResourceError, UsageError
 from nicemu.rdma import MAX_RD_ATOMIC, QpState, RemoteQp, RoceEngine
 from nicemu.wire import (
     GSI_Q_KEY,
@@ -40,7 +40,7 @@ from nicemu.wire import (
 from .connection import Connection
 from .endpoint import DEFAULT_BACKLOG, CmEndpoint
 from .event import CmEvent, CmEventKind
-from .state import TICK_NS, CmAddress, CmState, QpOffer
+from .state import LATEST_NS, TICK_NS, CmAddress, CmState, QpOffer
 
 _FRAMERS_KEPT = 256
 
@@ -117,6 +117,8 @@ class RdmaCm:
         Raises: UsageError if the connection does not wait for this (a peer may have taken its request back
         since; then it is not in REQ_RCVD any more), or for values that do not fit.
         """
+        _check_connection(connection)
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
         remote = connection.remote
         if remote is None:
             raise UsageError(f"connection {connection.local_id:#x} is one that we asked for; wait for events")
@@ -147,6 +149,7 @@ class RdmaCm:
 
         Raises: UsageError if the connection does not wait for this.
         """
+        _check_connection(connection)
         connection.reject(private_data, reason)
 
     # Connecting
@@ -171,10 +174,13 @@ class RdmaCm:
         56 bytes at most.
         Raises: UsageError for values that do not fit; ResourceError if there are too many connections.
         """
-        header = IpCmHeader(self._rng.randrange(0x8000, 0xFFFF), self._address, parse_ipv4(peer.ip)).encode()
+        check_type("peer", peer, CmAddress, "CmAddress(mac, ip), such as resolve() of an endpoint returns")
+        check_type("private_data", private_data, bytes, "bytes")
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
         service = service_id(port)
         _check_reads(outstanding_reads)
-        qp_num = next(self._numbers)
+        header = IpCmHeader(self._rng.randrange(0x8000, 0xFFFF), self._address, parse_ipv4(peer.ip)).encode()
+        qp_num = self._next_number()
         self._engine.create_qp(
             qp_num,
             pd,
@@ -201,6 +207,7 @@ class RdmaCm:
 
         Raises: UsageError if it was never made.
         """
+        _check_connection(connection)
         connection.disconnect(now_ns)
         self._flush(connection)
 
@@ -321,7 +328,7 @@ class RdmaCm:
 
     def _create(self, connection: Connection, pd: int, path_mtu: int, **attributes: int) -> int:
         req = connection.req
-        qp_num = next(self._numbers)
+        qp_num = self._next_number()
         self._engine.create_qp(
             qp_num,
             pd,
@@ -332,6 +339,11 @@ class RdmaCm:
         )
         self._engine.modify(qp_num, QpState.INIT)
         return qp_num
+
+    def _next_number(self) -> int:
+        for qp_num in self._numbers:
+            return qp_num
+        raise ResourceError("there are no numbers left for queue pairs; pass an iterator of more")
 
     def _offer(self, qp_num: int, outstanding_reads: int) -> QpOffer:
         return QpOffer(qp_num, self._rng.getrandbits(PSN_BITS), outstanding_reads, outstanding_reads)
@@ -361,9 +373,13 @@ class RdmaCm:
         return framer
 
 
-def _check_reads(outstanding_reads: int) -> None:
-    if not 0 <= outstanding_reads <= MAX_RD_ATOMIC:
-        raise UsageError(f"{outstanding_reads} READs at a time; the engine answers 0 to {MAX_RD_ATOMIC}")
+def _check_connection(connection: object) -> None:
+    check_type("connection", connection, Connection, "one of connect() or of an event")
+
+
+def _check_reads(outstanding_reads: object) -> None:
+    if not isinstance(outstanding_reads, int) or not 0 <= outstanding_reads <= MAX_RD_ATOMIC:
+        raise UsageError(f"{outstanding_reads!r} READs at a time; the engine answers 0 to {MAX_RD_ATOMIC}")
 
 
 def eui64(mac: bytes) -> int:

@@ -10,8 +10,12 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from nicemu.wire import check_mac, parse_ipv4
+
 TICK_NS = 4096
 """What the exponents of the CM's timeouts count in: 4.096 us times 2 to the power."""
+LATEST_NS = 1 << 62
+"""The end of time: 146 years."""
 
 
 class CmState(enum.Enum):
@@ -41,10 +45,17 @@ TRANSITIONS: dict[CmState, frozenset[CmState]] = {
 
 @dataclass(frozen=True, slots=True)
 class CmAddress:
-    """Where a communication manager is: the MAC address (6 bytes) and the IP address of its NIC."""
+    """Where a communication manager is: the MAC address (6 bytes) and the IP address of its NIC.
+
+    Raises: UsageError if one of them is none.
+    """
 
     mac: bytes
     ip: str
+
+    def __post_init__(self) -> None:
+        check_mac(self.mac)
+        parse_ipv4(self.ip)
 
 
 @dataclass(frozen=True, slots=True)

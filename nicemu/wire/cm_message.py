@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
+from nicemu.arguments import check_type
 from nicemu.errors import UsageError
 
 from .mad import MAD_BODY_BYTES, MAD_HEADER_BYTES, Mad, MadMethod, ManagementClass
@@ -74,9 +75,11 @@ class _Message:
         body = 0
         for name, (shift, bits) in self.LAYOUT.items():
             value = getattr(self, name)
-            if not 0 <= value < 1 << bits:
-                raise UsageError(f"{name} of a {type(self).__name__} is {value:#x}; it has {bits} bits")
+            if not isinstance(value, int) or not 0 <= value < 1 << bits:
+                shown = f"{value:#x}" if isinstance(value, int) else repr(value)
+                raise UsageError(f"{name} of a {type(self).__name__} is {shown}; it has {bits} bits")
             body |= value << shift
+        check_type("private_data", self.private_data, bytes, "bytes")
         room = MAD_BODY_BYTES - self.PRIVATE_PLACE
         if len(self.private_data) > room:
             raise UsageError(

@@ -34,8 +34,8 @@ def service_id(port: int, space: PortSpace = PortSpace.TCP) -> int:
 
     Raises: UsageError if it is no port.
     """
-    if not 0 < port < 1 << 16:
-        raise UsageError(f"{port} is no port; ports are 1 to 65535")
+    if not isinstance(port, int) or isinstance(port, bool) or not 0 < port < 1 << 16:
+        raise UsageError(f"{port!r} is no port; ports are 1 to 65535")
     return _PREFIX | space << 16 | port
 
 

@@ -300,5 +300,5 @@ def test_wrong_use_is_refused_in_words() -> None:
         network.managers[0].connect(ADDRESSES[1], SERVICE, network.offers[0], 0, path_mtu=1000)
     with pytest.raises(UsageError, match="listened to already"):
         network.managers[1].listen(SERVICE)
-    with pytest.raises(UsageError, match="a backlog of 0"):
+    with pytest.raises(UsageError, match="backlog is 0; it is a whole number from 1"):
         network.managers[0].listen(SERVICE, 0)

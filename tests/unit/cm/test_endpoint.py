@@ -2,6 +2,7 @@
 import random
 from collections import Counter
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from nicemu.cm import ENDS, CmAddress, CmEndpoint, CmEventKind, CmState, QpOffer
 from nicemu.cm.endpoint import MAX_CONNECTIONS, gid_of
-from nicemu.errors import ResourceError
+from nicemu.errors import ResourceError, UsageError
 from nicemu.wire import (
     Drep,
     Dreq,
@@ -170,6 +171,25 @@ def test_who_makes_room_is_the_oldest_and_both_sides_hear_of_it() -> None:
     assert to == ADDRESSES[0]
     assert isinstance(rej, Rej)
     assert (rej.reason, rej.remote_communication_id) == (RejectReason.NO_RESOURCES, 1)
+
+
+def test_who_asks_with_values_that_do_not_fit_takes_no_place_of_others() -> None:
+    flood = Flood()
+    flood.ask(9, MAX_CONNECTIONS, accepts=True)
+    wrong: Any
+    for wrong, words in (
+        ({"private_data": bytes(93)}, "has room for 92"),
+        ({"private_data": "hello"}, "pass bytes"),
+        ({"retry_count": None}, "retry_count of a Req is None; it has 3 bits"),
+        ({"now_ns": "now"}, "now_ns is 'now'"),
+        ({"peer": "10.7.0.1"}, "peer is"),
+        ({"offer": 5}, r"offer is 5; pass QpOffer\("),
+    ):
+        right = {"peer": ADDRESSES[0], "service_id": SERVICE, "offer": OFFERS[1], "now_ns": 0}
+        with pytest.raises(UsageError, match=words):
+            flood.manager.connect(**right | wrong)
+    assert flood.shares() == {"10.7.0.9": MAX_CONNECTIONS}
+    assert not flood.drops
 
 
 def test_a_queue_pair_that_is_connected_already_makes_the_old_connection_stale() -> None:

@@ -3,6 +3,7 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from itertools import count
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 
 from nicemu.abi import Opcode, Sge, WorkRequest
 from nicemu.cm import CmAddress, CmEventKind, CmState, Connection, RdmaCm, eui64
-from nicemu.errors import UsageError, VerbsStatus
+from nicemu.errors import ResourceError, UsageError, VerbsStatus
 from nicemu.fabric import RegisteredMemory
 from nicemu.rdma import MAX_RD_ATOMIC, QpState, RoceEngine
 from nicemu.wire import (
@@ -224,6 +225,102 @@ def test_a_value_that_does_not_fit_leaves_no_queue_pair_behind(pair: Pair) -> No
     listener.cm.accept(event.connection, PD, 0)
     with pytest.raises(UsageError, match="can be accepted when"):
         listener.cm.accept(event.connection, PD, 0)
+
+
+WRONG_CALLS: list[tuple[dict[str, Any], str]] = [
+    ({"peer": None}, r"peer is None; pass CmAddress\(mac, ip\)"),
+    ({"peer": "10.7.0.2"}, "peer is '10.7.0.2'"),
+    ({"port": "7174"}, "'7174' is no port"),
+    ({"port": None}, "None is no port"),
+    ({"pd": -1}, "pd is -1"),
+    ({"pd": "1"}, "pd is '1'"),
+    ({"now_ns": 0.5}, "now_ns is 0.5"),
+    ({"now_ns": None}, "now_ns is None"),
+    ({"private_data": "hello"}, "private_data is 'hello'; pass bytes"),
+    ({"path_mtu": "1024"}, "path_mtu is '1024'"),
+    ({"send_queue_depth": None}, "send_queue_depth is None"),
+    ({"outstanding_reads": "16"}, "'16' READs at a time"),
+    ({"implicit_receives": 1}, "implicit_receives is 1"),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG_CALLS)
+def test_connecting_by_what_is_of_another_type_is_refused_and_leaves_nothing(
+    pair: Pair, wrong: dict[str, Any], words: str
+) -> None:
+    us, listener = pair.nics
+    right: dict[str, Any] = {"peer": listener.address, "port": PORT, "pd": PD, "now_ns": 0}
+    with pytest.raises(UsageError, match=words):
+        us.cm.connect(**right | wrong)
+    assert us.cm.connections() == []
+    assert us.cm.take_frames() == []
+    for number in (0x10, 0x11):
+        with pytest.raises(UsageError, match="no queue pair"):
+            us.engine.state(number)
+
+
+def test_a_connection_is_one_and_what_is_said_to_it_fits(pair: Pair) -> None:
+    us, listener = pair.nics
+    wrong: Any
+    for wrong in (None, 5, us.cm):
+        for call, more in ((listener.cm.accept, (PD, 0)), (listener.cm.reject, ()), (us.cm.disconnect, (0,))):
+            with pytest.raises(UsageError, match=r"connection is .*; pass one of"):
+                call(wrong, *more)
+    listener.cm.listen(PORT)
+    active = us.cm.connect(listener.address, PORT, PD, 0)
+    pair.run()
+    (event,) = listener.cm.take_events()
+    for wrong, words in (({"now_ns": "0"}, "now_ns is '0'"), ({"private_data": "x"}, "pass bytes")):
+        with pytest.raises(UsageError, match=words):
+            listener.cm.accept(**{"connection": event.connection, "pd": PD, "now_ns": 0} | wrong)
+    with pytest.raises(UsageError, match="pass bytes"):
+        listener.cm.reject(event.connection, "no")  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="reason of a Rej is 'why'"):
+        listener.cm.reject(event.connection, reason="why")  # type: ignore[arg-type]
+    listener.cm.accept(event.connection, PD, 0)
+    pair.run()
+    with pytest.raises(UsageError, match="now_ns is None"):
+        us.cm.disconnect(active, None)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="pass bytes"):
+        active.disconnect(0, "bye")  # type: ignore[arg-type]
+    assert active.state is event.connection.state is CmState.ESTABLISHED
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((0,), "0 is no port"),
+        (("x",), "'x' is no port"),
+        ((PORT, 0), "backlog is 0"),
+        ((PORT, 1.5), "backlog is"),
+    ],
+)
+def test_listening_to_no_port_or_without_room_is_refused(
+    pair: Pair, arguments: tuple[Any, ...], words: str
+) -> None:
+    with pytest.raises(UsageError, match=words):
+        pair.nics[0].cm.listen(*arguments)
+    with pytest.raises(UsageError, match="service_id is -1"):
+        pair.nics[0].cm.listen_service(-1)
+
+
+def test_an_address_that_is_none_is_refused_where_it_is_written() -> None:
+    for mac, ip in (
+        (None, "10.7.0.1"),
+        (b"\2", "10.7.0.1"),
+        (b"\2\0\0\0\0\1", None),
+        (b"\2\0\0\0\0\1", "10.7"),
+    ):
+        with pytest.raises(UsageError, match=r"MAC address|no IPv4 address"):
+            CmAddress(mac, ip)  # type: ignore[arg-type]
+
+
+def test_when_the_numbers_for_queue_pairs_are_used_up_that_is_said(pair: Pair) -> None:
+    us, listener = pair.nics
+    few = RdmaCm(us.engine, us.address.mac, us.address.ip, random.Random(1), numbers=iter([0x50]))
+    few.connect(listener.address, PORT, PD, 0)
+    with pytest.raises(ResourceError, match="no numbers left"):
+        few.connect(listener.address, PORT, PD, 0)
 
 
 def spoiled(place: int, value: bytes) -> Kept:
