@@ -8,6 +8,7 @@ Run: python examples/congestion/incast.py [MILLISECONDS]
 
 from __future__ import annotations
 
+import argparse
 import random
 import sys
 from collections import Counter
@@ -15,11 +16,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nicemu.abi import Access, Opcode, Sge, WorkRequest, registers
+from nicemu.arguments import check_flag, check_number, check_whole
+from nicemu.errors import UsageError
 from nicemu.fabric import EcnMarking, LinkModel, PauseThresholds, SwitchModel
 from nicemu.pcie import Backing
 from nicemu.rdma import Dcqcn, MemoryRegionTable, QpState, RoceEngine, new_state
 
-SENDERS = 8
+SENDERS, MOST_SENDERS = 8, 99
+TARGET = MOST_SENDERS + 1
+"""The number of the host that all write to; senders count from 1."""
+LONGEST_NS = 10_000_000_000
 LINK = LinkModel(rate_bits_per_s=10e9, delay_ns=1000)
 PATH_MTU = 1024
 WRITE_BYTES = 1 << 14
@@ -116,9 +122,15 @@ class Host:
 
 
 class Incast:
-    """Senders that write to one host through one switch, as much as they can."""
+    """Senders that write to one host through one switch, as much as they can.
+
+    Raises: UsageError for no number of senders, or no queue.
+    """
 
     def __init__(self, *, pause: bool, marking: bool, queue_bytes: int, senders: int = SENDERS) -> None:
+        check_flag("pause", pause)
+        check_flag("marking", marking)
+        check_whole("senders", senders, 1, MOST_SENDERS)
         self.model = SwitchModel(
             random.Random(1),
             link=LINK,
@@ -126,7 +138,7 @@ class Incast:
             pause=PAUSE if pause else None,
             marking=MARKING if marking else None,
         )
-        self.target = Host(100, self.model, marking)
+        self.target = Host(TARGET, self.model, marking)
         self.senders = [Host(number, self.model, marking) for number in range(1, senders + 1)]
         for number, sender in enumerate(self.senders, 1):
             ends = sender, self.target
@@ -158,7 +170,11 @@ class Incast:
             self.model.advance(max(now_ns, self.model.now_ns))
 
     def measure(self, length_ns: int) -> Outcome:
-        """Run for a time, and look at its second half."""
+        """Run for a time, and look at its second half.
+
+        Raises: UsageError if it is no time.
+        """
+        check_whole("length_ns", length_ns, 1, LONGEST_NS)
         self.run(length_ns // 2)
         output = self.model.output(self.target.port)
         output.deepest_bytes = 0
@@ -185,9 +201,29 @@ def cases() -> dict[str, Incast]:
     }
 
 
+def milliseconds(text: str) -> int:
+    """Return the nanoseconds of so many milliseconds. Raises: ArgumentTypeError, with what is allowed."""
+    try:
+        length_ns = round(check_number("it", float(text), 0) * 1e6)
+        return check_whole("it", length_ns, 1, LONGEST_NS)
+    except (ValueError, UsageError):
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no time to run for; give milliseconds, from 0.000001 to {LONGEST_NS // 10**6}"
+        ) from None
+
+
 def main(arguments: Sequence[str]) -> None:
     """Run all cases and print the table."""
-    length_ns = int(float(arguments[0]) * 1e6) if arguments else 20_000_000
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "length_ns",
+        metavar="MILLISECONDS",
+        type=milliseconds,
+        nargs="?",
+        default="20",
+        help="how long each case runs, in virtual time (default: 20)",
+    )
+    length_ns = parser.parse_args(arguments).length_ns
     print("| against congestion | frames lost | pauses | marks | longest queue, kB | goodput | Jain index |")
     print("|---|---|---|---|---|---|---|")
     for name, incast in cases().items():
