@@ -9,6 +9,7 @@ from ipaddress import IPv4Address
 
 from nicemu.abi import Limits, registers
 from nicemu.errors import UsageError
+from nicemu.rdma import LONGEST_TIMEOUT_NS
 from nicemu.timing import Timings
 
 TRANSPORTS = ("direct", "port", "verbs")
@@ -65,9 +66,10 @@ class NicConfig:
             )
         if self.memory_bytes < 1 << 20:
             raise UsageError(f"{self.name}: memory_bytes {self.memory_bytes} is less than 1 MiB")
-        if self.ack_timeout_ns < 0:
+        if not 0 <= self.ack_timeout_ns <= LONGEST_TIMEOUT_NS:
             raise UsageError(
-                f"{self.name}: ack_timeout_ns {self.ack_timeout_ns} is negative; 0 waits for ever"
+                f"{self.name}: ack_timeout_ns {self.ack_timeout_ns} is negative or more than "
+                f"{LONGEST_TIMEOUT_NS}; 0 waits for ever"
             )
         IPv4Address(self.ip)
 

@@ -18,7 +18,7 @@ from .direct import (
 )
 from .memory_region import MemoryRegion, MemoryRegionTable, check_region, raw_address
 from .outside import OutsideTransport
-from .queue_pair import AccessError, ArrivalKind, Datagram, QpState, QpType, RemoteQp
+from .queue_pair import LONGEST_TIMEOUT_NS, AccessError, ArrivalKind, Datagram, QpState, QpType, RemoteQp
 from .roce import Arrival, Completion, RoceEngine, load_engine
 from .roce_batch import give_out, run_timers, take_in
 from .roce_state import ARRIVED, ENDED, MAX_RD_ATOMIC, POSTED, RoceState
@@ -50,6 +50,7 @@ __all__ = [
     "KIND_NONE",
     "KIND_OUTSIDE",
     "KIND_PORT",
+    "LONGEST_TIMEOUT_NS",
     "MAX_BACKINGS",
     "MAX_PEERS",
     "MAX_RD_ATOMIC",

@@ -21,9 +21,10 @@ def test_queue_pairs_wait_for_an_answer_as_long_as_the_nic_is_told(told: dict[st
     assert device.roce._attributes[qp].timeout_ns == wanted
 
 
-def test_no_timeout_is_negative() -> None:
-    with pytest.raises(UsageError, match="ack_timeout_ns -1 is negative"):
-        NicConfig("a", "127.0.1.1", ack_timeout_ns=-1)
+@pytest.mark.parametrize("timeout_ns", [-1, (4096 << 31) + 1])
+def test_no_timeout_is_negative_or_longer_than_a_queue_pair_can_have(timeout_ns: int) -> None:
+    with pytest.raises(UsageError, match=f"ack_timeout_ns {timeout_ns} is negative or more than"):
+        NicConfig("a", "127.0.1.1", ack_timeout_ns=timeout_ns)
 
 
 def test_queue_pairs_have_the_features_that_the_nic_is_told_of() -> None:
