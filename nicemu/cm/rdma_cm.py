@@ -230,6 +230,7 @@ class RdmaCm:
 
     def take_in(self, frames: Sequence[bytes], now_ns: int) -> list[bytes]:
         """Take the frames that are for us; return the others, which are the engine's, in order."""
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
         others: list[bytes] = []
         for frame in frames:
             if is_for_gsi(frame):
@@ -248,6 +249,7 @@ class RdmaCm:
 
     def on_timer(self, now_ns: int) -> None:
         """Let messages be sent again, and connections end, whose deadline has passed."""
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
         self._endpoint.on_timer(now_ns)
         self._handle_events()
 

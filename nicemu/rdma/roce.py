@@ -11,6 +11,7 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from operator import index
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,8 @@ DEFAULT_DCQCN = Dcqcn()
 _MISFITS = (AttributeError, TypeError, ValueError, OverflowError)
 _WORK = "a WorkRequest(opcode, sges, ...)"
 _MASK_32, _MASK_64 = (1 << 32) - 1, (1 << 64) - 1
+LATEST_NS = 1 << 62
+"""The end of time: 146 years."""
 _ACTIVE, _TIMERS = WORD["active_head"], WORD["timer_count"]
 _ENDED, _ENDED_LIMIT = WORD["ended_count"], WORD["ended_limit"]
 
@@ -111,8 +114,8 @@ class RoceEngine(RocePairs):
             work = replace(work, remote_address=to.handle, rkey=to.q_key, compare_add=to.qp_num)
         try:
             self._work[0] = (
-                context,
-                work.wr_id,
+                index(context),
+                index(work.wr_id),
                 *_pieces(work.sges),
                 work.remote_address & _MASK_64,
                 work.compare_add & _MASK_64,
@@ -133,6 +136,7 @@ class RoceEngine(RocePairs):
 
         Refused is what finds no queue pair, or one that is not ready to send or whose send queue is full.
         """
+        _check_now(now_ns)
         self._keep_reports()
         first = 0
         while True:
@@ -153,7 +157,7 @@ class RoceEngine(RocePairs):
         try:
             if len(sges) > MAX_SGE:
                 raise UsageError(f"a receive of {len(sges)} pieces; at most {MAX_SGE} are allowed")
-            self._work[0] = (0, wr_id, *_pieces(sges), 0, 0, 0, 0, 0, qp_num, Opcode.RECV, len(sges))
+            self._work[0] = (0, index(wr_id), *_pieces(sges), 0, 0, 0, 0, 0, qp_num, Opcode.RECV, len(sges))
         except _MISFITS as error:
             check_whole("wr_id", wr_id, 0, _MASK_64)
             _check_pieces(sges)
@@ -182,6 +186,7 @@ class RoceEngine(RocePairs):
         self, address: int, offsets: np.ndarray[Any, Any], lengths: np.ndarray[Any, Any], now_ns: int
     ) -> None:
         """As `on_frames`, of frames that lie at `offsets` from a raw address (int64 both)."""
+        _check_now(now_ns)
         done = 0
         while True:
             done = int(self._take_in(self._state, address, offsets, lengths, done, now_ns))
@@ -222,7 +227,11 @@ class RoceEngine(RocePairs):
     # Time
 
     def on_timer(self, now_ns: int) -> None:
-        """Let every queue pair whose deadline has passed retry."""
+        """Let every queue pair whose deadline has passed retry.
+
+        Raises: UsageError if the time is no whole number of nanoseconds.
+        """
+        _check_now(now_ns)
         self._keep_reports()
         while self._run_timers(self._state, now_ns):
             self._keep_reports()
@@ -252,6 +261,11 @@ def load_engine() -> None:
         engine.on_frames(frames, 0)
     engine.next_deadline_ns()
     engine.on_timer(0)
+
+
+def _check_now(now_ns: int) -> None:
+    if not isinstance(now_ns, int) or not 0 <= now_ns <= LATEST_NS:
+        check_whole("now_ns", now_ns, 0, LATEST_NS)
 
 
 def _check_work(work: WorkRequest, context: int) -> None:

@@ -345,8 +345,8 @@ class RocePairs(RoceReports):
             raise UsageError(f"there is no address handle {number}; create it first")
 
     def _find(self, qp_num: int) -> int:
-        index = self._indices.get(qp_num)
-        if index is None:
+        try:
+            return self._indices[qp_num]
+        except (KeyError, TypeError):
             number = check_whole("a queue pair number", qp_num, 0, LARGEST_NUMBER)
-            raise UsageError(f"there is no queue pair {number:#x}; create it first")
-        return index
+            raise UsageError(f"there is no queue pair {number:#x}; create it first") from None

@@ -11,7 +11,7 @@ import select
 import time
 from collections import Counter, deque
 
-from nicemu.arguments import check_flag, check_type
+from nicemu.arguments import check_flag, check_number, check_type
 from nicemu.cm import CmAddress, CmEvent, RdmaCm
 from nicemu.errors import ResourceError
 from nicemu.fabric.ports import (
@@ -93,7 +93,9 @@ class RoceEndpoint:
         """Move frames and time once, and return whether anything came or went.
 
         If nothing did, wait up to `wait_s` for a frame, but not past what the NIC wants to do by itself.
+        Raises: UsageError if that is no time.
         """
+        check_number("wait_s", wait_s, 0)
         now_ns = time.monotonic_ns()
         came = self._port.receive()
         if came:

@@ -132,9 +132,12 @@ class BatchPort:
 
 def check_frames(frames: list[bytes]) -> None:
     """Raise UsageError unless every frame has a length that ports carry."""
-    for frame in frames:
-        if not ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
-            raise _no_frame(len(frame))
+    try:
+        for frame in frames:
+            if not ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
+                raise _no_frame(len(frame))
+    except TypeError:
+        raise UsageError(f"{frames!r} was sent; pass a list of frames, each of them bytes") from None
 
 
 def check_port(port: object) -> None:

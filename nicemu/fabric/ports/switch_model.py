@@ -110,7 +110,11 @@ class SwitchPort(ListPort):
         return len(frames)
 
     def has_room(self, priority: int = 0) -> bool:
-        """Return whether a frame of a priority would be accepted."""
+        """Return whether a frame of a priority would be accepted.
+
+        Raises: UsageError if there is no such priority.
+        """
+        check_whole("priority", priority, 0, PRIORITIES - 1)
         return self.transmitter.queued_bytes[priority] < self._queue_bytes
 
     @property

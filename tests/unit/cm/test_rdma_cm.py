@@ -315,6 +315,14 @@ def test_an_address_that_is_none_is_refused_where_it_is_written() -> None:
             CmAddress(mac, ip)  # type: ignore[arg-type]
 
 
+def test_time_is_whole_nanoseconds(pair: Pair) -> None:
+    wrong: Any
+    for wrong in (None, 0.5, "now", -1):
+        for call in (pair.nics[0].cm.on_timer, lambda now_ns: pair.nics[0].cm.take_in([], now_ns)):
+            with pytest.raises(UsageError, match="now_ns is "):
+                call(wrong)
+
+
 def test_when_the_numbers_for_queue_pairs_are_used_up_that_is_said(pair: Pair) -> None:
     us, listener = pair.nics
     few = RdmaCm(us.engine, us.address.mac, us.address.ip, random.Random(1), numbers=iter([0x50]))

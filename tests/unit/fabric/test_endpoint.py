@@ -124,6 +124,13 @@ def test_an_endpoint_at_no_port_or_address_is_refused(wrong: dict[str, Any], wor
         RoceEndpoint(**right | wrong)
 
 
+def test_a_time_to_wait_is_one(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
+    wrong: Any
+    for wrong in (None, "1", -0.5, float("nan")):
+        with pytest.raises(UsageError, match="wait_s is "):
+            nics[0].move(wrong)
+
+
 def test_queue_pairs_of_management_are_not_an_application_s(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
     for number in (0, 1):
         with pytest.raises(UsageError, match="reserved, for management"):

@@ -275,6 +275,20 @@ def test_an_address_is_free_again_when_its_host_has_left() -> None:
     assert again.receive() == [sent]
 
 
+@pytest.mark.parametrize("priority", [-1, 8, 1.0, None])
+def test_there_are_eight_priorities(priority: Any) -> None:  # noqa: ANN401
+    _, (port,) = switch(1)
+    with pytest.raises(UsageError, match=r"priority is .*; it is a whole number from 0 to 7"):
+        port.has_room(priority)
+
+
+@pytest.mark.parametrize("frames", [None, 5, [None], [5], b"a frame that is none of a list"])
+def test_frames_are_sent_as_a_list_of_bytes(frames: Any) -> None:  # noqa: ANN401
+    _, (port,) = switch(1)
+    with pytest.raises(UsageError, match="was sent; pass a list of frames, each of them bytes"):
+        port.send(frames)
+
+
 def test_queues_are_looked_at_by_a_port_of_this_switch() -> None:
     (model, _), (_, others) = switch(1), switch(1)
     wrong: Any

@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -163,12 +164,38 @@ def test_states_numbers_and_peers_of_another_type_are_refused() -> None:
     for call in (nic.state, nic.destroy_qp, lambda number: nic.modify(number, QpState.INIT)):
         with pytest.raises(UsageError, match="a queue pair number is '7'"):
             call("7")
+        with pytest.raises(UsageError, match=r"a queue pair number is \[7\]"):
+            call([7])
     nic.modify(7, QpState.INIT)
     with pytest.raises(UsageError, match="remote is 9; pass RemoteQp"):
         nic.modify(7, QpState.RTR, remote=9)
     nic.modify(7, QpState.RTR, remote=REMOTE)
     with pytest.raises(UsageError, match="sq_psn is 'x'"):
         nic.modify(7, QpState.RTS, sq_psn="x")
+
+
+@pytest.mark.parametrize("now_ns", [0.5, -1, None, "now", 1 << 63])
+def test_time_is_whole_nanoseconds(now_ns: Any) -> None:  # noqa: ANN401
+    nic = engine()
+    nic.create_qp(7, 1)
+    nic.modify(7, QpState.INIT)
+    nic.modify(7, QpState.RTR, remote=REMOTE)
+    nic.modify(7, QpState.RTS)
+    for call in (
+        lambda: nic.post_send(7, WORK, 0, now_ns),
+        lambda: nic.on_frame(bytes(60), now_ns),
+        lambda: nic.on_timer(now_ns),
+    ):
+        with pytest.raises(UsageError, match="now_ns is "):
+            call()
+    assert nic.take_frames() == []
+
+
+def test_numbers_of_numpy_are_taken() -> None:
+    nic = engine()
+    nic.create_qp(np.int64(7), np.uint32(1), send_queue_depth=np.int32(4))  # type: ignore[arg-type]
+    assert nic.state(7) is QpState.RESET
+    nic.on_timer(np.int64(5))  # type: ignore[arg-type]
 
 
 WORK = WorkRequest(Opcode.SEND)
@@ -180,6 +207,7 @@ WORK = WorkRequest(Opcode.SEND)
         ("work", "work is 'work'; pass a WorkRequest"),
         (replace(WORK, wr_id=1 << 64), "wr_id is 18446744073709551616"),
         (replace(WORK, wr_id=None), "wr_id is None"),  # type: ignore[arg-type]
+        (replace(WORK, wr_id=1.5), "wr_id is 1.5"),  # type: ignore[arg-type]
         (replace(WORK, opcode=256), "opcode is 256"),  # type: ignore[arg-type]
         (replace(WORK, rkey="k"), "rkey is 'k'; pass a whole number"),  # type: ignore[arg-type]
         (replace(WORK, sges=None), "sges is None"),  # type: ignore[arg-type]
@@ -197,6 +225,8 @@ def test_work_that_fits_no_queue_is_refused_in_words(work: Any, words: str) -> N
     nic.modify(7, QpState.RTS)
     with pytest.raises(UsageError, match=words):
         nic.post_send(7, work, 0, 0)
+    with pytest.raises(UsageError, match=r"context is 0\.5"):
+        nic.post_send(7, WORK, 0.5, 0)  # type: ignore[arg-type]
     if isinstance(work, WorkRequest) and "opcode" not in words and "rkey" not in words:
         with pytest.raises(UsageError, match=words):
             nic.post_receive(7, work.wr_id, work.sges)
