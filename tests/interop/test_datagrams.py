@@ -21,6 +21,7 @@ from .world import ALL_RIGHTS, OUR_IP, PD, PEER_IP, World, some_bytes
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 Q_KEY = 0x1EE7
+CONTROLLED = 1 << 31 | 0x1EE8
 GRH = 40
 MTU = 4096
 """What rxe takes in a datagram is what its interface carries."""
@@ -136,6 +137,26 @@ def test_both_sides_drop_another_q_key_in_silence(pair: Pair) -> None:
     (told,) = pair.order("poll", count=1, time_limit_s=10)
     assert (told["status"], told["bytes"]) == (0, GRH + 5)
     assert pair.world.arrivals == []
+
+
+def test_where_a_controlled_q_key_is_named_ours_carries_its_queue_pair_s_and_rxe_s_what_is_named(
+    pair: Pair,
+) -> None:
+    pair.order("receive", id=1, count=1, offset=0, length=GRH + 8)
+    pair.send(5, q_key=CONTROLLED)
+    (told,) = pair.order("poll", count=1, time_limit_s=10)
+    assert (told["status"], told["bytes"]) == (0, GRH + 5)
+    engine, number = pair.world.engine, next(pair.world.numbers)
+    engine.create_qp(number, PD, path_mtu=MTU, qp_type=QpType.UD, q_key=CONTROLLED)
+    for state in (QpState.INIT, QpState.RTR, QpState.RTS):
+        engine.modify(number, state)
+    assert engine.post_receive(number, 9, (Sge(pair.address, GRH + 8, pair.key),))
+    more = {"id": 2, "imm": 0, "remote_qp": number, "remote_q_key": CONTROLLED}
+    pair.order("post", op="SEND", offset=0, length=8, **more)
+    pair.world.run_until(lambda: bool(pair.world.arrivals), "the datagram")
+    arrival = pair.world.arrivals.pop()
+    assert (arrival.qp_num, arrival.wr_id, arrival.byte_len) == (number, 9, GRH + 8)
+    engine.destroy_qp(number)
 
 
 def test_a_datagram_too_long_for_the_receive_is_dropped_here(pair: Pair) -> None:
