@@ -123,10 +123,17 @@ class CmEndpoint:
             private_data=private_data,
         )
         req.encode(0)
-        if len(self._connections) >= MAX_CONNECTIONS and not self._makes_room(None):
+        if self._is_full() and not self._makes_room(None, self._in_state(*HALF_OPEN)):
             raise ResourceError(f"{MAX_CONNECTIONS} connections are kept already; disconnect one")
         transaction_id = self._rng.getrandbits(64)
         return self._add(peer, local_id, transaction_id, req, is_active=True, now_ns=now_ns)
+
+    def make_room(self, asker: CmAddress) -> bool:
+        """Have the peer with most connections that we have accepted and it has not confirmed lose its oldest.
+
+        False if `asker` has about as many: then that is not fair, and nothing is changed.
+        """
+        return self._makes_room(asker, self._in_state(CmState.REP_SENT))
 
     # MADs
 
@@ -244,25 +251,22 @@ class CmEndpoint:
                     other.disconnect(now_ns)
         if stale:
             return RejectReason.STALE_CONNECTION
-        if len(self._waiting(req.service_id)) >= backlog and not self._makes_room(peer, req.service_id):
+        waiting = [one for one in self._in_state(CmState.REQ_RCVD) if one.req.service_id == req.service_id]
+        if len(waiting) >= backlog and not self._makes_room(peer, waiting):
             return RejectReason.NO_RESOURCES
-        if len(self._connections) >= MAX_CONNECTIONS and not self._makes_room(peer):
+        if self._is_full() and not self._makes_room(peer, self._in_state(*HALF_OPEN)):
             return RejectReason.NO_RESOURCES
         return None
 
-    def _waiting(self, service_id: int) -> list[Connection]:
-        """Return the requests for a service that the application has not answered, oldest first."""
-        connections = self._connections.values()
-        return [
-            one for one in connections if one.state is CmState.REQ_RCVD and one.req.service_id == service_id
-        ]
+    def _is_full(self) -> bool:
+        return len(self._connections) >= MAX_CONNECTIONS
 
-    def _makes_room(self, asker: CmAddress | None, service_id: int | None = None) -> bool:
-        """End a request (for a service) of the peer that has the most, if that is fair to it."""
-        if service_id is None:
-            half_open = [one for one in self._connections.values() if one.state in HALF_OPEN]
-        else:
-            half_open = self._waiting(service_id)
+    def _in_state(self, *states: CmState) -> list[Connection]:
+        """Return the connections in these states, oldest first."""
+        return [connection for connection in self._connections.values() if connection.state in states]
+
+    def _makes_room(self, asker: CmAddress | None, half_open: list[Connection]) -> bool:
+        """End the oldest one of the peer that has most of these connections, if that is fair to it."""
         oldest = who_makes_room(half_open, None if asker is None else asker.ip)
         if oldest is None:
             return False

@@ -142,6 +142,17 @@ class RdmaCm:
         self._bring_up(qp_num, offer.starting_psn, connection.peer, remote)
         return qp_num
 
+    def make_room(self, connection: Connection) -> bool:
+        """Give up an older connection for a request that there is nothing left to accept with.
+
+        That is one that its peer has not confirmed yet, of the peer that has most of them: its end
+        (UNREACHABLE) is among the events. False if the asking peer has about as many; then reject.
+        """
+        _check_connection(connection)
+        is_made = self._endpoint.make_room(connection.peer)
+        self._handle_events()
+        return is_made
+
     def reject(
         self, connection: Connection, private_data: bytes = b"", reason: int = RejectReason.CONSUMER
     ) -> None:

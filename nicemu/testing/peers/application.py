@@ -140,10 +140,7 @@ class PeerServer:
         if event.kind is CmEventKind.CONNECT_REQUEST:
             if connection.state is not CmState.REQ_RCVD:
                 return  # the client has taken it back meanwhile
-            try:
-                application.on_request(connection)
-            except ResourceError:
-                self._endpoint.cm.reject(connection, reason=RejectReason.NO_RESOURCES)
+            self._begin(application, connection)
             if connection.qp_num is not None:
                 self._accepted[connection.qp_num] = application, connection
                 self._made.add(connection.qp_num)
@@ -156,3 +153,17 @@ class PeerServer:
         if event.kind in ENDS and qp_num in self._made:
             self._made.discard(qp_num)
             self._endpoint.engine.destroy_qp(qp_num)
+
+    def _begin(self, application: Application, connection: Connection) -> None:
+        """Have a request accepted; where there is nothing left for it, an older one may have to make room."""
+        cm = self._endpoint.cm
+        while True:
+            try:
+                application.on_request(connection)
+                return
+            except ResourceError:
+                if not cm.make_room(connection):
+                    cm.reject(connection, reason=RejectReason.NO_RESOURCES)
+                    return
+            for event in cm.take_events():
+                self._on_event(event)

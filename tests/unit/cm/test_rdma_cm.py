@@ -323,6 +323,28 @@ def test_time_is_whole_nanoseconds(pair: Pair) -> None:
                 call(wrong)
 
 
+def test_room_is_made_for_who_has_none_by_what_is_accepted_and_not_confirmed(pair: Pair) -> None:
+    us, listener = pair.nics
+    listener.cm.listen(PORT)
+    for _ in range(3):
+        us.cm.connect(listener.address, PORT, PD, 0)
+    pair.run()
+    requests = [event.connection for event in listener.cm.take_events()]
+    pair.kept = lambda frame: []  # whoever asked hears nothing, and confirms nothing
+    numbers = [listener.cm.accept(connection, PD, 0) for connection in requests[:2]]
+    assert not listener.cm.make_room(requests[2])  # it is the same peer that asks
+    other = CmAddress(b"\2\0\0\0\0\3", "10.7.0.3")
+    requests[2].peer = other
+    assert listener.cm.make_room(requests[2])
+    (ended,) = listener.cm.take_events()
+    assert (ended.kind, ended.connection) == (CmEventKind.UNREACHABLE, requests[0])
+    assert listener.engine.state(numbers[0]) is QpState.ERR
+    assert listener.engine.state(numbers[1]) is QpState.RTS
+    assert not listener.cm.make_room(requests[2])  # it would have as many as the other one
+    with pytest.raises(UsageError, match="connection is None"):
+        listener.cm.make_room(None)  # type: ignore[arg-type]
+
+
 def test_when_the_numbers_for_queue_pairs_are_used_up_that_is_said(pair: Pair) -> None:
     us, listener = pair.nics
     few = RdmaCm(us.engine, us.address.mac, us.address.ip, random.Random(1), numbers=iter([0x50]))

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import pytest
 
 from nicemu.abi import Opcode, Sge, WorkRequest
-from nicemu.cm import CmAddress, CmEventKind, Connection
+from nicemu.cm import CmAddress, CmEventKind, CmState, Connection
+from nicemu.cm.endpoint import gid_of
 from nicemu.errors import ProtocolError, UsageError
 from nicemu.fabric import RoceEndpoint, loopback_pair
 from nicemu.testing.peers.application import PeerServer
@@ -20,7 +21,15 @@ from nicemu.testing.peers.perftest import PERFTEST_PORT, Destination, PerftestSe
 from nicemu.testing.peers.perftest_client import PerftestClient
 from nicemu.testing.peers.rping import PLACE, RPING_PORT, RpingServer, ping_text
 from nicemu.testing.peers.rping_client import RpingClient
-from nicemu.wire import RejectReason
+from nicemu.wire import (
+    IpCmHeader,
+    RejectReason,
+    Req,
+    RoceFramer,
+    encode_gsi_frame,
+    parse_ipv4,
+    service_id,
+)
 
 PD = 1
 SERVER, CLIENT = "10.7.0.1", "10.7.0.2"
@@ -103,6 +112,39 @@ def test_a_client_of_ours_pings_a_server_of_ours(
     assert application.totals.moved_bytes == 2 * (64 + 64 + 3000)
     assert application.totals.problems == []
     assert lines == ["10.7.0.2 rping: 6 operations, 6,256 bytes"]
+
+
+def test_a_peer_that_asks_without_end_keeps_nobody_from_being_served(
+    nics: tuple[RoceEndpoint, RoceEndpoint],
+) -> None:
+    """It confirms nothing; what it is accepted with is the server's memory, of which there is little."""
+    serving, asking = nics
+    del serving.memory._free[4:]
+    bench = Bench(serving, asking, PeerServer(serving, [RpingServer(serving)]))
+    flooder = CmAddress(bytes([2, 0, 0, 0, 0, 9]), "10.7.0.9")
+    framer = RoceFramer(flooder.mac, serving.mac, parse_ipv4(flooder.ip), parse_ipv4(SERVER))
+    header = IpCmHeader(0x8000, parse_ipv4(flooder.ip), parse_ipv4(SERVER)).encode()
+    for number in range(1, 9):
+        asked = Req(
+            local_communication_id=number,
+            service_id=service_id(RPING_PORT),
+            local_qpn=number,
+            starting_psn=0,
+            path_mtu=3,
+            local_gid=gid_of(flooder.ip),
+            remote_gid=gid_of(SERVER),
+            private_data=header,
+        )
+        serving.cm.take_in([encode_gsi_frame(framer, number, asked.encode(number))], time.monotonic_ns())
+        bench.server.step()
+    assert len(serving.cm.connections()) == 4
+    assert not serving.drops
+    while asking.move():
+        pass
+    asking.take_events()
+    connection = bench.connect(RPING_PORT)
+    assert connection.state is CmState.ESTABLISHED
+    assert serving.drops["cm.made_room"] == 1
 
 
 def test_a_server_that_disconnects_is_not_waited_for(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
