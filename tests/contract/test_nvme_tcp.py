@@ -263,8 +263,11 @@ def test_a_host_that_falls_silent_is_dropped(rig: Rig, association: Association)
 
 def test_sockets_carry_it_and_a_port_in_use_is_told(tmp_path: Path) -> None:
     with nicemu_rig(None) as rig, NvmeTcpTarget(RigController(rig), ("127.0.0.1", 0)) as target:
-        with pytest.raises(ResourceError, match=rf"no NVMe/TCP target at 127.0.0.1:{target.port}"):
-            NvmeTcpTarget(RigController(rig), ("127.0.0.1", target.port))
+        with (
+            nicemu_rig(None) as other,
+            pytest.raises(ResourceError, match=rf"no NVMe/TCP target at 127.0.0.1:{target.port}"),
+        ):
+            NvmeTcpTarget(RigController(other), ("127.0.0.1", target.port))
         with socket.create_connection(("127.0.0.1", target.port)) as host:
             host.settimeout(5)
             host.sendall(struct.pack("<BBBBI", 0, 0, 128, 0, 128) + bytes(120))

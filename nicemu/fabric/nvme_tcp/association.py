@@ -97,7 +97,7 @@ class Association:
         self._memory = Memory(served.memory, served.base)
         self._rings: dict[int, Ring] = {}
         self._waiting: deque[Command] = deque()
-        self._host = ("", b"")
+        self._host: tuple[str | None, bytes] = (None, b"")
         self._admin_entries = 2
         self._keep_alive_ns = self._heard_ns = self._now_ns = 0
 
@@ -214,7 +214,7 @@ class Association:
             return FabricsStatus.COMMAND_SEQUENCE_ERROR, 0
         if wanted.subsystem != self.subsystem:
             return invalid, invalid_parameter(_SUBNQN, of_data=True)
-        if not wanted.host:
+        if wanted.host is None:
             return invalid, invalid_parameter(_HOSTNQN, of_data=True)
         if not wanted.names_this_controller:
             return invalid, invalid_parameter(_CNTLID, of_data=True)

@@ -22,6 +22,8 @@ _IC: Final = struct.Struct("<HBBI")
 _DATA: Final = struct.Struct("<HHIII")
 _HOST_TO_CONTROLLER, _CONTROLLER_TO_HOST = 1, 2
 """The two low bits of an opcode. Source: Base Specification 2.0, "Opcode" (Data Transfer)."""
+CONNECT_LIMIT_NS: Final = 10 * 1_000_000_000
+"""How long a connection may take until it is a queue pair, and what is said at its end until it is gone."""
 _MAX_OUTSTANDING: Final = 160
 """More than any queue has entries."""
 
@@ -74,6 +76,7 @@ class Connection:
     """Bytes of a host in by `feed`, bytes to it in `output`. `is_over`: close it when that is sent."""
 
     executor: Executor
+    opened_ns: int = 0
     output: bytearray = field(default_factory=bytearray)
     is_over: bool = False
     qid: int | None = None
@@ -85,6 +88,7 @@ class Connection:
     def __post_init__(self) -> None:
         self._reader = PduReader()
         self._is_ready = False
+        self._over_ns: int | None = None
         self.commands: dict[int, Command] = {}
         self._transfers: dict[int, Command] = {}
         self._next_tag = 0
@@ -173,6 +177,17 @@ class Connection:
         """Close it once what there is to say is sent."""
         if not self.is_over:
             self.is_over, self.ended_by, self.said = True, why, sentence
+
+    def watch(self, now_ns: int) -> None:
+        """Let time pass: end it if it is no queue pair in time; once over, drop what is not sent in time."""
+        if self.qid is None and now_ns - self.opened_ns > CONNECT_LIMIT_NS:
+            self.end("no_connect" if self._is_ready else "no_ic_request")
+        if not self.is_over:
+            return
+        if self._over_ns is None:
+            self._over_ns = now_ns
+        if now_ns - self._over_ns > CONNECT_LIMIT_NS:
+            self.output.clear()
 
     def forget(self) -> list[Command]:
         """Drop all commands, and return them: nothing is answered any more."""

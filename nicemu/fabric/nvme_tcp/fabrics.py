@@ -15,6 +15,7 @@ from typing import Final
 from nicemu.nvme import Sqe
 
 from .pdu import CAPSULE_DATA_BYTES
+from .qualified_name import decoded_name
 
 FABRICS_OPCODE: Final = 0x7F
 CONNECT_DATA_BYTES: Final = 1024
@@ -78,8 +79,9 @@ class Connect:
     keep_alive_ms: int
     host_id: bytes
     controller_id: int
-    subsystem: str
-    host: str
+    subsystem: str | None
+    host: str | None
+    """None: the field holds no name."""
 
     @classmethod
     def decode(cls, sqe: Sqe, data: bytes) -> Connect:
@@ -91,8 +93,8 @@ class Connect:
             sqe.cdw12,
             data[:16],
             struct.unpack_from("<H", data, 16)[0],
-            _name(data[256 : 256 + _NQN_BYTES]),
-            _name(data[512 : 512 + _NQN_BYTES]),
+            decoded_name(data[256 : 256 + _NQN_BYTES]),
+            decoded_name(data[512 : 512 + _NQN_BYTES]),
         )
 
     @property
@@ -101,10 +103,6 @@ class Connect:
         return self.controller_id == CONTROLLER_ID or (
             self.qid == 0 and self.controller_id in _ANY_CONTROLLER
         )
-
-
-def _name(field: bytes) -> str:
-    return field.partition(b"\0")[0].decode("utf-8", "replace")
 
 
 def invalid_parameter(offset: int, *, of_data: bool) -> int:
@@ -120,7 +118,7 @@ def patched_identity(data: bytes, subsystem: str, entry_count: int) -> bytes:
     struct.pack_into("<H", patched, 320, KEEP_ALIVE_UNITS)
     struct.pack_into("<H", patched, 514, entry_count)
     struct.pack_into("<I", patched, 536, 1 << 20 | 1)  # SGLs, with offsets into the capsule
-    patched[768 : 768 + _NQN_BYTES] = subsystem.encode()[: _NQN_BYTES - 1].ljust(_NQN_BYTES, b"\0")
+    patched[768 : 768 + _NQN_BYTES] = subsystem.encode().ljust(_NQN_BYTES, b"\0")
     struct.pack_into("<II", patched, 1792, (64 + CAPSULE_DATA_BYTES) // 16, 1)
     struct.pack_into("<HBB", patched, 1800, 0, 0, 1)
     return bytes(patched)
