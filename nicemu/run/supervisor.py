@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError, UsageError
 
 from .compiled_datapath import compile_datapath
-from .fabrics import is_interface, transport_of
+from .fabrics import TAP, interface_of, is_interface, transport_of
 from .folders import ATTACHED, claim, discard, held_in, hold_settings, remove_abandoned, runtime_root
 from .running import STOP_TIMEOUT_S, RunningNic, ask, nics_of
 from .state import NicState, TopologyState
@@ -223,8 +224,12 @@ class Instance:
         compile_datapath(progress)
         lifeline = os.pipe()
         self._lifeline = lifeline[1]
+        makers = _makers(entries, terms.fabric)
         try:
-            for nic in entries:
+            for nic in sorted(entries, key=lambda nic: nic not in makers):
+                if nic not in makers:
+                    for maker in makers:
+                        self._await_file(maker.name, "sock")  # it is there when the NIC's ports are
                 settings = {**self._settings(nic, terms), "lifeline": lifeline[0]}
                 self._spawn(nic.name, settings, lifeline[0])
         finally:
@@ -314,21 +319,25 @@ class Instance:
         finally:
             os.close(held)
 
-    def _await(self, name: str) -> int:
+    def _await_file(self, name: str, suffix: str) -> None:
+        """Wait until a NIC has made one of its files, or serves. Raises: NicemuError if it cannot start."""
         status = self.folder / f"{name}.status"
+        awaited = status.with_suffix(f".{suffix}")
         process = self.processes[name]
         deadline = time.monotonic() + START_TIMEOUT_S
-        while not status.exists():
+        while not awaited.exists() and not status.exists():
             if process.poll() is not None and not status.exists():
                 log = (self.folder / f"{name}.log").read_text(errors="replace").strip()
                 raise NicemuError(f"{name} ended with status {process.returncode}: {log[-2000:]}")
             if time.monotonic() > deadline:
                 raise NicemuError(f"{name} did not serve within {START_TIMEOUT_S:.0f} s")
             time.sleep(0.005)
-        told = json.loads(status.read_text())
-        if not told["ready"]:
+        if status.exists() and not (told := json.loads(status.read_text()))["ready"]:
             raise NicemuError(f"{name} cannot start: {told['error']}")
-        return int(told["pid"])
+
+    def _await(self, name: str) -> int:
+        self._await_file(name, "status")
+        return int(json.loads((self.folder / f"{name}.status").read_text())["pid"])
 
     def detach(self) -> list[RunningNic]:
         """Leave the NICs running without this process."""
@@ -403,6 +412,15 @@ def _check_interfaces(topology: Topology, entries: Sequence[NicEntry], fabric: s
                 f"{topology.path}: {other} and {nic.name} are both on {used}; what a NIC sends through an"
                 f" interface does not come back from it, so give each of them one (nic.{nic.name}.fabric)"
             )
+
+
+def _makers(entries: Sequence[NicEntry], fabric: str) -> list[NicEntry]:
+    """Return the NICs that make an interface which another one is on, and so have to start before it."""
+    if not is_interface(fabric):
+        return []
+    used = Counter(interface_of(nic.fabric or fabric) for nic in entries)
+    ends = [(nic, nic.fabric or fabric) for nic in entries]
+    return [nic for nic, end in ends if end.startswith(TAP) and used[interface_of(end)] > 1]
 
 
 def _check_recordings(pcap: Path | None, trace: Path | None) -> None:

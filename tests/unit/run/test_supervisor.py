@@ -10,6 +10,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.run import Instance, supervisor
+from nicemu.run.topology import NicEntry
 
 TOPOLOGY = "examples/two_storage_nodes.toml"
 
@@ -62,3 +63,14 @@ def test_a_nic_with_more_memory_than_the_machine_has_is_refused(root: Path, tmp_
     with pytest.raises(UsageError, match=r"large.toml: nic.a.memory is \d+ bytes; this machine has \d+"):
         Instance.start(tmp_path / "large.toml", data=tmp_path)
     assert left_in(root) == []
+
+
+def test_of_nics_at_two_ends_of_a_tap_interface_the_one_that_makes_it_is_started_first() -> None:
+    def nic(name: str, fabric: str | None) -> NicEntry:
+        return NicEntry(name, Path(), Path(), (), (), 1 << 20, 0, 0, None, "unlimited", fabric=fabric)
+
+    on, made, alone, other = nic("a", None), nic("b", "tap:x"), nic("c", "tap:y"), nic("d", "xdp:z")
+    assert supervisor._makers([on, made, alone, other], "packet:x") == [made]
+    assert supervisor._makers([made, on], "xdp:x") == [made]
+    assert supervisor._makers([on, made], "packet:z") == []
+    assert supervisor._makers([on, made], "udp") == []
