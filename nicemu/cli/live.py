@@ -72,9 +72,9 @@ def up(
 
 
 @click.command()
-@click.argument("topology", type=click.Path(path_type=Path), required=False)
-def down(topology: Path | None) -> None:
-    """Stop the NICs of TOPOLOGY, or every NIC of yours."""
+@click.argument("topology", required=False)
+def down(topology: str | None) -> None:
+    """Stop the NICs of TOPOLOGY (the name of one that is up, or its file), or every NIC of yours."""
     from nicemu.run import take_down
 
     stopped = take_down(topology)
@@ -82,15 +82,22 @@ def down(topology: Path | None) -> None:
 
 
 @click.command()
+@click.argument("topology", required=False)
 @JSON_OPTION
-def status(as_json: bool) -> None:
-    """Show the NICs that run, with their programs and the address of their P4Runtime.
+def status(topology: str | None, as_json: bool) -> None:
+    """Show the NICs that run, with their programs and the address of their P4Runtime: those of TOPOLOGY (the
+    name of one that is up, or its file), or all.
 
-    A NIC that has ended while others of its topology run is shown with its problem.
+    A NIC that has ended while others of its topology run is shown with its problem, as is one whose interface
+    is gone or down.
     """
     from nicemu.run import known_nics
 
-    _print_nics(known_nics(), as_json)
+    nics = known_nics(topology)
+    if topology is not None and not nics and not as_json:
+        click.echo(f"topology {topology} is not up")
+        return
+    _print_nics(nics, as_json)
 
 
 def _print_nics(nics: list[RunningNic], as_json: bool) -> None:
@@ -118,7 +125,7 @@ def _described(nic: RunningNic) -> dict[str, object]:
     except NicemuError as error:
         row |= {"program": None, "firmware": [], "problem": str(error)}
     else:
-        row |= {"program": told["program"], "firmware": told["firmware"], "problem": None}
+        row |= {"program": told["program"], "firmware": told["firmware"], "problem": told.get("problem")}
     return row | {"p4runtime": nic.p4runtime, "socket": str(nic.socket)}
 
 

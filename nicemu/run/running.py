@@ -14,6 +14,7 @@ from typing import Any
 
 from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError, UsageError
+from nicemu.programs import find_program
 
 from .folders import ATTACHED, claim, discard, held_in, is_held, remove_abandoned, runtime_root
 from .messages import receive, send
@@ -48,9 +49,13 @@ class RunningNic:
         return self.socket.with_suffix(".json")
 
 
-def known_nics() -> list[RunningNic]:
-    """Return the NICs of all topologies that are up, those that have ended too."""
-    return [nic for folder in _folders() for nic in nics_of(folder)]
+def known_nics(topology: str | Path | None = None) -> list[RunningNic]:
+    """Return the NICs of a topology that is up (its name, or its file), or of all; those that have ended too.
+
+    Raises: UsageError if none of that name is up, and there is no such file.
+    """
+    wanted = None if topology is None else _name_of(topology)
+    return [nic for folder in _folders() if wanted in (None, _topology_in(folder)) for nic in nics_of(folder)]
 
 
 def running_nics() -> list[RunningNic]:
@@ -60,6 +65,25 @@ def running_nics() -> list[RunningNic]:
 
 def _folders() -> list[Path]:
     return sorted(path for path in runtime_root().iterdir() if path.is_dir())
+
+
+def _topology_in(folder: Path) -> str:
+    """Return the name of the topology that a folder is of."""
+    state = TopologyState.read(folder)
+    return folder.name if state is None else state.topology
+
+
+def _name_of(topology: str | Path) -> str:
+    """Return the name of a topology: what is given, if one of that name is up, else what the file says."""
+    names = {_topology_in(folder) for folder in _folders()}
+    if str(topology) in names:
+        return str(topology)
+    try:
+        place = find_program(topology)
+    except UsageError as error:
+        there = ", ".join(sorted(names)) or "none is"
+        raise UsageError(f"no topology {topology} is up ({there}), and {error}") from None
+    return load_topology(place).name
 
 
 def nics_of(folder: Path) -> list[RunningNic]:
@@ -134,21 +158,21 @@ def _ask(nic: RunningNic, message: dict[str, Any], timeout_s: float) -> dict[str
     return answer[0]
 
 
-def take_down(topology: Path | None) -> list[str]:
-    """Stop the NICs of a topology (of all, without one); return the names of those that were stopped.
+def take_down(topology: str | Path | None) -> list[str]:
+    """Stop the NICs of a topology (its name, or its file), or of all; return the names of those stopped.
 
     What a program runs itself, or what is being started, is left alone. If something fails for one topology,
     the others are stopped all the same.
-    Raises: UsageError if none of it is up, NicemuError at the end for what failed.
+    Raises: UsageError if none of it is up or there is no such file, NicemuError at the end for what failed.
     """
-    wanted = None if topology is None else load_topology(topology).name
+    wanted = None if topology is None else _name_of(topology)
     remove_abandoned()
     stopped: list[str] = []
     failures: list[str] = []
     is_busy = False
     for folder in _folders():
         state = TopologyState.read(folder)
-        if wanted is not None and wanted != (folder.name if state is None else state.topology):
+        if wanted not in (None, _topology_in(folder)):
             continue
         lock = claim(folder)
         if lock is None:

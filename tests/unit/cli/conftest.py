@@ -38,7 +38,8 @@ class World:
     nics: list[Nic] = field(default_factory=lambda: [Nic("compute0")])
     asked: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     brought_up: list[tuple[Path, dict[str, Any]]] = field(default_factory=list)
-    taken_down: list[Path | None] = field(default_factory=list)
+    taken_down: list[str | None] = field(default_factory=list)
+    looked_for: list[str | None] = field(default_factory=list)
     answers: dict[str, Any] = field(default_factory=dict)
 
     def bring_up(self, topology: Path, *, progress: Callable[[str], None], **options: Any) -> list[Nic]:  # noqa: ANN401
@@ -46,11 +47,12 @@ class World:
         progress("compiling the datapath")
         return self.nics
 
-    def take_down(self, topology: Path | None) -> list[str]:
+    def take_down(self, topology: str | None) -> list[str]:
         self.taken_down.append(topology)
         return [nic.name for nic in self.nics]
 
-    def known_nics(self) -> list[Nic]:
+    def known_nics(self, topology: str | None = None) -> list[Nic]:
+        self.looked_for.append(topology)
         return self.nics
 
     def find_nic(self, name: str | None) -> Nic:

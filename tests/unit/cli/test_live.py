@@ -39,7 +39,7 @@ def test_down_names_what_it_stopped(world: World, nicemu: Cli) -> None:
     assert nicemu("down").stdout == "stopped compute0\n"
     world.nics = []
     assert nicemu("down", "mine.toml").stdout == "no NIC was running\n"
-    assert world.taken_down == [None, Path("mine.toml")]
+    assert world.taken_down == [None, "mine.toml"]
 
 
 def test_status_shows_what_each_nic_says_it_runs(world: World, nicemu: Cli) -> None:
@@ -64,6 +64,18 @@ def test_status_shows_a_nic_that_does_not_answer(world: World, nicemu: Cli) -> N
     result = nicemu("status")
     assert result.exit_code == 0
     assert result.stdout.splitlines()[2].endswith("compute0 does not answer")
+
+
+def test_status_shows_what_keeps_the_frames_of_a_nic_that_runs(world: World, nicemu: Cli) -> None:
+    world.answers["describe"] |= {"problem": "interface eth1 is down: ip link set eth1 up"}
+    assert nicemu("status").stdout.splitlines()[2].endswith("interface eth1 is down: ip link set eth1 up")
+
+
+def test_status_shows_one_topology_if_it_is_named(world: World, nicemu: Cli) -> None:
+    nicemu("status", "two_storage_nodes")
+    assert world.looked_for == ["two_storage_nodes"]
+    world.nics = []
+    assert nicemu("status", "two_storage_nodes").stdout == "topology two_storage_nodes is not up\n"
 
 
 def test_status_shows_a_nic_that_has_ended_with_its_problem_and_asks_it_nothing(

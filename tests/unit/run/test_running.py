@@ -65,6 +65,34 @@ def test_down_says_that_a_topology_is_not_up_and_removes_what_it_has_left(folder
         take_down(None)
 
 
+@pytest.mark.parametrize("by", ["two_storage_nodes", TOPOLOGY, Path(TOPOLOGY)])
+def test_a_topology_that_is_up_is_found_by_its_name_and_by_its_file(
+    folder: Path, compute0: None, by: str | Path
+) -> None:
+    other = folder.with_name("other")
+    other.mkdir()
+    TopologyState(other.name, "direct", "", None, None, (NicState("a", 1 << 30, "", "", ""),)).write(other)
+    (other / "a.json").touch()
+    held = hold_settings(other / "a.json")
+    assert {nic.topology for nic in known_nics()} == {"two_storage_nodes", "other"}
+    assert {nic.topology for nic in known_nics(by)} == {"two_storage_nodes"}
+    os.close(held)
+    with pytest.raises(UsageError, match="topology other is not up"):
+        take_down("other")
+    assert not other.exists()
+    assert folder.exists()
+
+
+def test_what_is_neither_the_name_of_a_topology_that_is_up_nor_a_file_is_told_with_those_that_are(
+    folder: Path,
+) -> None:
+    for look in (known_nics, take_down):
+        with pytest.raises(
+            UsageError, match=r"no topology x is up \(two_storage_nodes\), and no file x"
+        ):
+            look("x")
+
+
 def test_down_leaves_alone_what_is_being_started_and_says_so(folder: Path) -> None:
     lock = claim(folder)
     assert lock is not None
