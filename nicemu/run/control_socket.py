@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nicemu.errors import NicemuError, ProtocolError, UsageError
 from nicemu.firmware import Registry, Signal
@@ -42,6 +42,19 @@ class _Flash:
     deadline_ns: int
 
 
+class _Ports(Protocol):
+    """What `LivePorts` says of itself."""
+
+    @property
+    def problem(self) -> str:
+        """Why no RDMA frames come and go, if something keeps them."""
+        ...
+
+    def statistics(self) -> dict[str, int]:
+        """Counts by name."""
+        ...
+
+
 class ControlSocket:
     """Listens in the NIC's folder. `load` reads a firmware script, `stop` ends the NIC."""
 
@@ -54,7 +67,7 @@ class ControlSocket:
         unwatch: Callable[[Any], None],
         now: Callable[[], int],
         load: Callable[[Path], Registry],
-        port_statistics: Callable[[], dict[str, int]],
+        ports: _Ports,
         stop: Callable[[], None],
     ) -> None:
         self._device = device
@@ -64,7 +77,7 @@ class ControlSocket:
         self._unwatch = unwatch
         self._now = now
         self._load = load
-        self._port_statistics = port_statistics
+        self._ports = ports
         self._stop = stop
         self._admin = Admin(device)
         self._request: object = None
@@ -174,7 +187,8 @@ class ControlSocket:
             self._reply(link, {})
         elif operation == "describe":
             described = self._admin.describe()
-            described["statistics"].update(self._port_statistics())
+            described["statistics"].update(self._ports.statistics())
+            described["problem"] = self._ports.problem or None
             described["process"] = {"pid": os.getpid(), "cpu_s": time.process_time()}
             self._reply(link, described)
         elif operation == "flash":

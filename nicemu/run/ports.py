@@ -17,6 +17,7 @@ from nicemu.fabric import (
     AnsweringPort,
     FaultPort,
     FaultRates,
+    Interface,
     PacketPort,
     PcapPort,
     Port,
@@ -48,11 +49,13 @@ class LivePorts:
         self._requests = self._wrap(RequestUdpPort(config.mac, config.ip, KV_PORT), "requests")
         self._roce_udp: RoceUdpPort | None = None
         self._roce: Port | None = None
+        self._interface: Interface | None = None
         if settings["fabric"] == "udp":
             self._roce_udp = RoceUdpPort(config.mac, config.ip, config.ip)
             self._roce = self._wrap(self._roce_udp, "roce")
         elif is_interface(settings["fabric"]):
-            self._roce = self._wrap(_open_interface(config, settings["fabric"]), "roce")
+            port, self._interface = _open_interface(config, settings["fabric"])
+            self._roce = self._wrap(port, "roce")
         self._shared: dict[bytes, Port] = {}
         self._turn = 0
         self.dropped = 0
@@ -141,6 +144,11 @@ class LivePorts:
         named.extend((f"port.roce.{number}", port) for number, port in enumerate(self._shared.values()))
         return named
 
+    @property
+    def problem(self) -> str:
+        """Why no RDMA frames come and go, and what to do; "" if nothing is known to keep them."""
+        return "" if self._interface is None else self._interface.problem
+
     def statistics(self) -> dict[str, int]:
         """Return drops of the ports by name."""
         counts = {
@@ -156,15 +164,16 @@ class LivePorts:
             port.close()
 
 
-def _open_interface(config: NicConfig, fabric: str) -> Port:
-    """Return a port on an interface, where the NIC answers for its address.
+def _open_interface(config: NicConfig, fabric: str) -> tuple[Port, Interface]:
+    """Return a port on an interface, where the NIC answers for its address, and the interface.
 
     Raises: UsageError if the interface cannot be had, or its MTU is too short for the path MTU.
     """
     name, needed = interface_of(fabric), config.path_mtu + PACKET_OVERHEAD_BYTES
     port: Port
     if fabric.startswith(TAP):
-        port = TapPort(name)
+        port = tap = TapPort(name)
+        name = tap.name
     else:
         port = XdpPort(name) if fabric.startswith(XDP) else PacketPort(name)
         mtu_bytes = interface_mtu(name)
@@ -174,7 +183,7 @@ def _open_interface(config: NicConfig, fabric: str) -> Port:
                 f"{name} has an MTU of {mtu_bytes} bytes; path_mtu {config.path_mtu} needs {needed}: "
                 f"ip link set {name} mtu {needed}, or a smaller path_mtu in the topology"
             )
-    return AnsweringPort(port, config.roce_mac, config.roce_ip)
+    return AnsweringPort(port, config.roce_mac, config.roce_ip), Interface.of(name)
 
 
 def _destinations(batch: FrameBatch, first: int) -> Iterator[tuple[int, bytes]]:

@@ -137,7 +137,7 @@ class NicProcess:
             self._unwatch,
             self._clock.now_ns,
             self._load,
-            self._ports.statistics,
+            self._ports,
             self.stop,
         )
         target = OnControlThread(self.device.pipeline, self._call)

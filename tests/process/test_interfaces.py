@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -21,7 +22,7 @@ import pytest
 from nicemu.errors import NicemuError, UsageError
 from nicemu.host import open_nic
 from nicemu.programs import find_program
-from nicemu.run import Instance
+from nicemu.run import Instance, ask
 from nicemu.wire import internet_checksum
 from tests.network_namespace import enter_network_namespace, quiet_tap, until_up, veth_pair
 
@@ -136,6 +137,43 @@ def test_a_nic_behind_a_tap_interface_is_reached_by_one_on_it_and_by_the_kernel(
 
     mtu = ["link set here mtu 4300", "link set here up", "address add 10.9.0.100/24 dev here"]
     inside([*quiet_tap("here"), *mtu], check)
+
+
+def test_a_nic_on_a_tap_interface_is_started_when_the_one_that_makes_it_has(
+    tmp_path: Path, inside: In
+) -> None:
+    def check() -> None:
+        for _ in range(2):
+            with live_nics("made", tmp_path, topology(tmp_path, "tap:here")) as instance:
+                until_up("here")
+                write_across(instance)
+
+    inside([], check)
+
+
+@pytest.mark.parametrize(
+    ("far", "other_end", "lost"),
+    [
+        ("packet:there", "there", "port.roce.packet.ENETDOWN"),
+        ("tap:there", "spare", "port.roce.tap.interface_gone"),
+    ],
+)
+def test_a_nic_whose_interface_is_deleted_goes_on_at_rest_and_says_so(
+    tmp_path: Path, inside: In, far: str, other_end: str, lost: str
+) -> None:
+    def check() -> None:
+        until_up("here")
+        with live_nics("deleted", tmp_path, topology(tmp_path, far)) as instance:
+            nic = instance.nics[1]
+            assert ask(nic, "describe")["problem"] is None
+            command = ["ip", "link", "delete", "there"]
+            subprocess.run(command, check=True, timeout=20)
+            told = ask(nic, "describe")
+            assert told["problem"].startswith("interface there was deleted; make it again")
+            assert eventually(lambda: statistics(nic).get(lost, 0) > 0)
+            assert [statistics(nic)[lost] for _ in range(10)] == [1] * 10
+
+    inside([command.replace("there", other_end) for command in veth_pair()], check)
 
 
 def test_a_short_mtu_is_refused_with_the_cure(tmp_path: Path, inside: In) -> None:

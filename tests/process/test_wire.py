@@ -23,7 +23,15 @@ from scapy.utils import RawPcapNgReader
 
 from nicemu.cli import main
 from nicemu.errors import UsageError
-from nicemu.fabric import AnsweringPort, CapturedFrame, DatagramPort, PacketCapture, PacketPort, TapPort
+from nicemu.fabric import (
+    AnsweringPort,
+    CapturedFrame,
+    DatagramPort,
+    Interface,
+    PacketCapture,
+    PacketPort,
+    TapPort,
+)
 from nicemu.wire import RcOpcode, RoceFramer, parse_ipv4
 from tests.network_namespace import in_network_namespace, quiet_tap, until_up, veth_pair
 
@@ -146,6 +154,48 @@ def test_frames_that_the_kernel_refuses_are_counted() -> None:
     assert tap.drops == {"tap.EIO": 1}
     port.close()
     tap.close()
+
+
+def test_ports_on_an_interface_that_is_deleted_say_so_and_wake_nobody_for_ever() -> None:
+    def make() -> tuple[PacketPort, TapPort, list[str]]:
+        until_up("here", "there")
+        port, tap = PacketPort("here"), TapPort("tap")
+        until_up("tap")
+        interfaces = [Interface.of("here"), Interface.of("tap")]
+        before = [one.problem for one in interfaces]
+        for name in ("here", "tap"):
+            subprocess.run(["ip", "link", "delete", name], check=True, timeout=20)
+        for command in veth_pair():
+            subprocess.run(["ip", *command.split()], check=True, timeout=20)  # others of the same names
+        return port, tap, [*before, *(one.problem for one in interfaces)]
+
+    port, tap, problems = in_network_namespace(veth_pair() + quiet_tap("tap"), make)
+    assert problems[:2] == ["", ""]
+    assert problems[2].startswith("interface here was deleted; make it again, then stop the topology")
+    assert problems[3].startswith("interface tap was deleted")
+    for one in (port, tap):
+        one.receive()
+        waiting = select.poll()
+        waiting.register(one.fileno() or 0, select.POLLIN)
+        assert waiting.poll(0) == []
+        assert one.receive() == []
+        assert one.send([frame(1), frame(2)]) == 2
+        one.close()
+    assert port.drops == {"packet.ENETDOWN": 1, "packet.interface_gone": 2}
+    assert tap.drops == {"tap.interface_gone": 3}
+
+
+def test_an_interface_that_is_down_or_has_nothing_at_its_other_end_is_a_problem() -> None:
+    def make() -> list[str]:
+        until_up("here", "there")
+        here, there = Interface.of("here"), Interface.of("there")
+        subprocess.run(["ip", "link", "set", "there", "down"], check=True, timeout=20)
+        return [here.problem, there.problem]
+
+    assert in_network_namespace(veth_pair(), make) == [
+        "interface here has no carrier: nothing is at its other end",
+        "interface there is down: ip link set there up",
+    ]
 
 
 def test_what_is_no_interface_is_said_to_be_none() -> None:

@@ -10,7 +10,7 @@ from .cable import Cable
 from .datagram import DatagramPort
 from .fault import FaultPort, FaultRates
 from .frame_ring import put_frames, take_frames
-from .interface import interface_mtu
+from .interface import Interface, interface_mtu
 from .link_model import LinkModel
 from .loading import load_ports
 from .loopback import LoopbackPort, loopback_pair
@@ -39,6 +39,7 @@ __all__ = [
     "FaultPort",
     "FaultRates",
     "Incoming",
+    "Interface",
     "LinkModel",
     "LoopbackPort",
     "Outgoing",

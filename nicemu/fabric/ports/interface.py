@@ -6,17 +6,63 @@ Source: netdevice(7).
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import socket
 import struct
+from dataclasses import dataclass
+from typing import Final
 
 from nicemu.errors import UsageError
 
 ARPHRD_ETHERNET, ARPHRD_LOOPBACK = 1, 772
 _GET_FLAGS, _SET_FLAGS, _GET_MTU, _SET_MTU, _GET_ADDRESS = 0x8913, 0x8914, 0x8921, 0x8922, 0x8927
-_UP = 1
+_UP, _RUNNING = 0x1, 0x40
+_GONE: Final = (errno.ENXIO, errno.EBADFD)
+"""What sockets and TAP devices say once their interface was deleted."""
 _NAME_BYTES = 16
 _REQUEST_BYTES = 40
+
+
+def drop_reason(kind: str, error: OSError) -> str:
+    """Return the name under which a port of that kind counts what the kernel did not take or give."""
+    if error.errno in _GONE:
+        return f"{kind}.interface_gone"
+    return f"{kind}.{errno.errorcode.get(error.errno or 0, 'refused')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Interface:
+    """The interface that a port was opened on; `index` is of this one, not of a later one of that name."""
+
+    name: str
+    index: int
+
+    @classmethod
+    def of(cls, name: str) -> Interface:
+        """Return the interface that has a name now. Raises: UsageError if none has."""
+        try:
+            return cls(name, socket.if_nametoindex(name))
+        except OSError as error:
+            raise UsageError(f"there is no interface {name!r} ({error.strerror})") from None
+
+    @property
+    def problem(self) -> str:
+        """Why nothing comes and goes through it, and what to do; "" if nothing keeps it."""
+        request = struct.pack(f"{_NAME_BYTES}s24x", packed_name(self.name))
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+                is_same = socket.if_nametoindex(self.name) == self.index
+                (flags,) = struct.unpack_from("H", fcntl.ioctl(asked, _GET_FLAGS, request), _NAME_BYTES)
+        except OSError:
+            is_same, flags = False, 0
+        if not is_same:
+            return f"interface {self.name} was deleted; make it again, then stop the topology and start it"
+        if not flags & _UP:
+            return f"interface {self.name} is down: ip link set {self.name} up"
+        if not flags & _RUNNING:
+            return f"interface {self.name} has no carrier: nothing is at its other end"
+        return ""
 
 
 def packed_name(name: str) -> bytes:

@@ -10,7 +10,6 @@ Source: packet(7).
 
 from __future__ import annotations
 
-import errno
 import socket
 import struct
 from collections import Counter
@@ -20,7 +19,7 @@ from nicemu.wire import FrameBatch
 
 from .datagram import BUFFER_BYTES, enlarge_buffers
 from .frame_messages import FrameMessages, drop_misfits, is_full
-from .interface import require_ethernet
+from .interface import drop_reason, require_ethernet
 from .port import BatchPort, check_batch, closed
 
 ALL_PROTOCOLS = 0x0003
@@ -105,7 +104,7 @@ class PacketPort(BatchPort):
                 return batch.count
 
     def _count(self, error: OSError) -> None:
-        self.drops[f"packet.{errno.errorcode.get(error.errno or 0, 'refused')}"] += 1
+        self.drops[drop_reason("packet", error)] += 1
 
     def fileno(self) -> int | None:
         """The socket's descriptor."""

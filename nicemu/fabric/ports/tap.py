@@ -16,7 +16,7 @@ from contextlib import suppress
 from nicemu.errors import UsageError
 from nicemu.wire import ETHERNET_HEADER_BYTES
 
-from .interface import bring_up, packed_name
+from .interface import bring_up, drop_reason, packed_name
 from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, ListPort, check_frames, closed
 
 DEVICE = "/dev/net/tun"
@@ -41,6 +41,7 @@ class TapPort(ListPort):
         """
         self.drops: Counter[str] = Counter()
         self._fd: int | None = None
+        self._is_gone = False
         request = struct.pack("16sH22x", packed_name(name), _TAP | _NO_HEADER)
         try:
             fd = os.open(DEVICE, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -66,16 +67,19 @@ class TapPort(ListPort):
         self.address = f"tap:{self.name}"
 
     def send(self, frames: list[bytes]) -> int:
-        """Hand frames to the kernel; those that it refuses (the interface is down) are counted and lost."""
+        """Hand frames to the kernel; those that it refuses (the interface is down or gone) are counted."""
         fd = self._open()
         check_frames(frames)
+        if self._is_gone:
+            self.drops["tap.interface_gone"] += len(frames)
+            return len(frames)
         for accepted, frame in enumerate(frames):
             try:
                 os.write(fd, frame)
             except BlockingIOError:
                 return accepted
             except OSError as error:
-                self.drops[f"tap.{errno.errorcode.get(error.errno or 0, 'refused')}"] += 1
+                self.drops[drop_reason("tap", error)] += 1
         return len(frames)
 
     def receive(self, limit: int = RECEIVE_LIMIT) -> list[bytes]:
@@ -88,13 +92,25 @@ class TapPort(ListPort):
             except BlockingIOError:
                 break
             except OSError as error:
-                self.drops[f"tap.{errno.errorcode.get(error.errno or 0, 'refused')}"] += 1
+                self.drops[drop_reason("tap", error)] += 1
+                if error.errno == errno.EBADFD:
+                    self._retire(fd)
                 break
             if ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
                 frames.append(frame)
             else:
                 self.drops["tap.length"] += 1
         return frames
+
+    def _retire(self, fd: int) -> None:
+        """Give a device whose interface was deleted back: it would be readable, without a frame, for ever.
+
+        The descriptor, which somebody may wait for, is one that is never readable from now on.
+        """
+        never = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        os.dup2(never, fd, inheritable=False)
+        os.close(never)
+        self._is_gone = True
 
     def fileno(self) -> int | None:
         """The device's descriptor."""

@@ -22,7 +22,7 @@ from nicemu.errors import UsageError
 from nicemu.pcie import Backing, load_u32, store_u32
 from nicemu.wire import ETHERNET_HEADER_BYTES
 
-from .interface import interface_mtu, require_ethernet
+from .interface import drop_reason, interface_mtu, require_ethernet
 from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, ListPort, check_frames, closed
 from .xdp_program import redirect_all
 
@@ -172,7 +172,7 @@ class XdpPort(ListPort):
                 opened.send(b"")
             except OSError as error:
                 if error.errno not in _LATER:
-                    self.drops[f"xdp.{errno.errorcode.get(error.errno or 0, 'refused')}"] += 1
+                    self.drops[drop_reason("xdp", error)] += 1
                     break
             if self._sent.held == before:
                 break

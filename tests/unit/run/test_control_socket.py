@@ -31,11 +31,21 @@ async def arrival(nic: Nic, arrival: Arrival) -> None:
 TIMEOUT_NS = 5_000_000_000
 
 
+class FakePorts:
+    """Ports that have counted nothing; what keeps frames is said by a test."""
+
+    problem = ""
+
+    def statistics(self) -> dict[str, int]:
+        return {}
+
+
 class Served:
     """A NIC that serves; time stands until a test moves it."""
 
     def __init__(self, folder: Path) -> None:
         self.now_ns = 0
+        self.ports = FakePorts()
         self.folder = folder
         config = NicConfig("a", "127.0.0.1", memory_bytes=1 << 20, event_timeout_ns=TIMEOUT_NS)
         self.device = SmartNic(config)
@@ -60,7 +70,7 @@ class Served:
             self._unwatch,
             lambda: self.now_ns,
             load_firmware,
-            lambda: {},
+            self.ports,
             lambda: None,
         )
         self.control.listen()
@@ -181,3 +191,13 @@ def test_a_connection_is_opened_once(nic: Served) -> None:
     assert "error" not in (nic.ask(link, op="open") or {"error": ""})
     assert "is open already" in (nic.ask(link, op="open") or {})["error"]
     assert len(nic.device.owners) == 1
+
+
+def test_a_nic_is_described_with_what_keeps_its_frames(nic: Served) -> None:
+    told = nic.ask(nic.client(), op="describe")
+    assert told is not None
+    assert told["problem"] is None
+    nic.ports.problem = "interface eth1 is down"
+    told = nic.ask(nic.client(), op="describe")
+    assert told is not None
+    assert told["problem"] == "interface eth1 is down"
