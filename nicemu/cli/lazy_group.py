@@ -14,6 +14,9 @@ from click.shell_completion import CompletionItem
 
 from nicemu.errors import NicemuError
 
+INTERRUPTED = 130
+"""Exit status of a command that Ctrl-C has ended, as shells have it: 128 and the number of SIGINT."""
+
 
 @dataclass(frozen=True, slots=True)
 class LazyCommand:
@@ -27,7 +30,8 @@ class LazyCommand:
 class LazyGroup(click.Group):
     """A group of LazyCommands.
 
-    Exit status: 1 for what the user's files or machine did wrong, 2 for how the command was called.
+    Exit status: 1 for what the user's files or machine did wrong, 2 for how the command was called, 130 for
+    what Ctrl-C has ended.
     """
 
     def __init__(self, *args: Any, lazy: Mapping[str, LazyCommand], **kwargs: Any) -> None:  # noqa: ANN401
@@ -73,6 +77,9 @@ class LazyGroup(click.Group):
             if error.filename is None:
                 raise
             raise click.ClickException(f"{error.filename}: {error.strerror}") from error
+        except KeyboardInterrupt:
+            click.echo(err=True)  # the shell's next line begins behind the terminal's ^C
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
     def _shown(self) -> list[str]:
         return [name for name, entry in self._lazy.items() if not entry.hidden]

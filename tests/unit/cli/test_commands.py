@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -36,6 +37,19 @@ def test_help_imports_no_compiler_no_numpy_and_no_grpc(words: tuple[str, ...]) -
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.startswith("Usage: nicemu")
+
+
+@pytest.mark.process
+def test_ctrl_c_while_the_command_line_is_loaded_ends_it_with_status_130_and_not_a_word(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "click.py").write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    root = str(Path(package.__path__[0]).parent)
+    script = "import runpy; runpy.run_module('nicemu', run_name='__main__')"
+    command = [sys.executable, "-c", script, "--help"]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), root])}
+    finished = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert (finished.returncode, finished.stdout, finished.stderr) == (130, "", "")
 
 
 def test_help_lists_every_command_that_is_not_hidden(nicemu: Cli) -> None:

@@ -22,6 +22,8 @@ def work(how):
         raise PermissionError(13, "Permission denied", "/somewhere/trace.json")
     if how == "nameless":
         raise OSError(5, "Input/output error")
+    if how == "interrupted":
+        raise KeyboardInterrupt
     if how == "broken":
         raise ZeroDivisionError
     click.echo("done")
@@ -64,3 +66,14 @@ def test_a_fault_of_the_program_keeps_its_traceback(
     group: LazyGroup, how: str, kind: type[Exception]
 ) -> None:
     assert isinstance(CliRunner().invoke(group, ["work", "--how", how]).exception, kind)
+
+
+def test_what_ctrl_c_ends_has_status_130_and_no_traceback(group: LazyGroup) -> None:
+    result = CliRunner().invoke(group, ["work", "--how", "interrupted"])
+    assert (result.exit_code, result.output) == (130, "\n")
+
+
+def test_ctrl_c_while_a_command_is_imported_is_no_other(group: LazyGroup, tmp_path: Path) -> None:
+    (tmp_path / "lazy_group_work.py").write_text("raise KeyboardInterrupt")
+    result = CliRunner().invoke(group, ["work"])
+    assert (result.exit_code, result.output) == (130, "\n")
