@@ -13,6 +13,7 @@ from pathlib import Path
 
 import click
 
+from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 
 
@@ -20,7 +21,7 @@ from .show import JSON_OPTION, print_json
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
 @click.argument("command", nargs=-1, type=click.UNPROCESSED)
 @click.option("--nic", "only", metavar="NAME", multiple=True, help="Trace this NIC only (once or more).")
-@click.option("--for", "seconds", type=click.FloatRange(min=0), help="How many seconds.")
+@click.option("--for", "seconds", type=Seconds(), help="How many seconds.")
 @JSON_OPTION
 def trace(
     file: Path, command: tuple[str, ...], only: tuple[str, ...], seconds: float | None, as_json: bool

@@ -17,6 +17,8 @@ import click
 
 from nicemu.errors import NicemuError, ResourceError, UsageError
 
+from .seconds import Seconds
+
 if TYPE_CHECKING:
     from nicemu.fabric import GuestLink
 
@@ -34,7 +36,9 @@ def vm() -> None:
     "--memory", "memory_mib", type=click.IntRange(256), default=2048, show_default=True, help="MiB."
 )
 @click.option("--cpus", type=click.IntRange(1, 64), default=2, show_default=True)
-@click.option("--time-limit", "time_limit_s", type=float, default=600.0, show_default=True, help="Seconds.")
+@click.option(
+    "--time-limit", "time_limit_s", type=Seconds(), default=600.0, show_default=True, help="Seconds."
+)
 @click.option("--share", type=FOLDER, help="A folder that the guest may write to, at /mnt/share.")
 @click.option(
     "--link",

@@ -20,6 +20,7 @@ import click
 
 from nicemu.errors import UsageError
 
+from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 from .wire_serve import serve
 
@@ -43,7 +44,7 @@ wire.add_command(serve)
 @click.argument("second", metavar="[PORT]", required=False)
 @click.option("--out", type=click.Path(path_type=Path, allow_dash=True), help="A pcapng file; - is stdout.")
 @click.option("--print", "prints", is_flag=True, help="One line a RoCEv2 packet.")
-@click.option("--for", "seconds", type=click.FloatRange(min=0), help="How many seconds.")
+@click.option("--for", "seconds", type=Seconds(), help="How many seconds.")
 @click.option("--count", type=click.IntRange(min=1), help="How many frames.")
 @JSON_OPTION
 def capture(
@@ -63,8 +64,8 @@ def capture(
     nicemu wire capture eth1 --out - | wireshark -k -i -
 
     Of an INTERFACE every frame is seen, in and out (as root). Two PORTs are joined by a cable, which is
-    captured; a PORT is tap:NAME, packet:INTERFACE, or two paths LOCAL,REMOTE of UNIX datagram sockets, as
-    `nicemu vm run --link` has them.
+    captured; a PORT is tap:NAME, packet:INTERFACE, xdp:INTERFACE, or two paths LOCAL,REMOTE of UNIX datagram
+    sockets, as `nicemu vm run --link` has them.
     """
     to_stdout = out is not None and str(out) == "-"
     if out is None and not prints:
@@ -169,6 +170,8 @@ class _Run:
 def _source(first: str, second: str | None) -> PacketCapture | Cable:
     from nicemu.fabric import Cable, PacketCapture
 
+    if first == second:
+        raise UsageError(f"{first} is both ends of the cable; name the port at the other end, too")
     if second is not None:
         with ExitStack() as stack:
             ends = []
@@ -184,16 +187,20 @@ def _source(first: str, second: str | None) -> PacketCapture | Cable:
 
 
 def _port(text: str) -> Port:
-    from nicemu.fabric import DatagramPort, PacketPort, TapPort
+    from nicemu.fabric import DatagramPort, PacketPort, TapPort, XdpPort
 
     kind, _, name = text.partition(":")
     if kind == "tap":
         return TapPort(name)
     if kind == "packet":
         return PacketPort(name)
+    if kind == "xdp":
+        return XdpPort(name)
     local, comma, remote = text.partition(",")
     if not comma or not local or not remote:
-        raise UsageError(f"{text!r} is no port: write tap:NAME, packet:INTERFACE, or LOCAL,REMOTE (paths)")
+        raise UsageError(
+            f"{text!r} is no port: write tap:NAME, packet:INTERFACE, xdp:INTERFACE, or LOCAL,REMOTE (paths)"
+        )
     return DatagramPort((Path(local), Path(remote)))
 
 

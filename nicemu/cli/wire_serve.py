@@ -12,15 +12,29 @@ import click
 
 from nicemu.errors import ProtocolError, UsageError
 
+from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 
 LINGER_S = 0.5
 """How long it goes on when the last client is through, so that the client hears that, too."""
 
 
+def _address(ctx: click.Context, param: click.Parameter, value: str) -> str:
+    """Return the NIC's address; anything that no NIC can have is wrong usage."""
+    from nicemu.wire import parse_host_ipv4
+
+    try:
+        parse_host_ipv4(value)
+    except UsageError as error:
+        raise click.BadParameter(str(error), ctx, param) from error
+    return value
+
+
 @click.command()
 @click.argument("port", metavar="PORT")
-@click.option("--ip", required=True, metavar="ADDRESS", help="The NIC's, such as 10.7.0.1.")
+@click.option(
+    "--ip", required=True, metavar="ADDRESS", callback=_address, help="The NIC's, such as 10.7.0.1."
+)
 @click.option(
     "--perftest",
     "program",
@@ -30,7 +44,7 @@ LINGER_S = 0.5
     help="What clients of perftest run: ib_write_bw, ib_read_bw, ib_send_lat and so on.",
 )
 @click.option("--clients", type=click.IntRange(min=1), help="End when so many are through.")
-@click.option("--for", "seconds", type=click.FloatRange(min=0), help="End after so many seconds.")
+@click.option("--for", "seconds", type=Seconds(), help="End after so many seconds.")
 @JSON_OPTION
 def serve(
     port: str, ip: str, program: str, clients: int | None, seconds: float | None, as_json: bool
@@ -42,7 +56,8 @@ def serve(
     sudo nicemu wire serve tap:nic0 --ip 10.7.0.1
 
     Clients connect by rdma_cm: `rping -c -a ADDRESS -V`, `ib_write_bw -R ADDRESS`. PORT is tap:NAME,
-    packet:INTERFACE, or two paths LOCAL,REMOTE of UNIX datagram sockets, as `nicemu vm run --link` has them.
+    packet:INTERFACE, xdp:INTERFACE, or two paths LOCAL,REMOTE of UNIX datagram sockets, as `nicemu vm run
+    --link` has them.
     Exit status 1 if something went wrong with a client.
     """
     from nicemu.fabric import RoceEndpoint

@@ -31,7 +31,15 @@ from .ethernet import (
     parse_mac,
 )
 from .frame_batch import BATCH_FRAMES, FrameBatch
-from .ip import IPV4_HEADER_BYTES, PROTOCOL_UDP, Ipv4, format_ipv4, internet_checksum, parse_ipv4
+from .ip import (
+    IPV4_HEADER_BYTES,
+    PROTOCOL_UDP,
+    Ipv4,
+    format_ipv4,
+    internet_checksum,
+    parse_host_ipv4,
+    parse_ipv4,
+)
 from .ip_cm_service import IP_CM_HEADER_BYTES, IpCmHeader, PortSpace, port_of_service, service_id
 from .mad import MAD_BYTES, Mad, MadMethod, ManagementClass
 from .malformed import MalformedError
@@ -220,6 +228,7 @@ __all__ = [
     "load_be64",
     "load_u8",
     "make_template",
+    "parse_host_ipv4",
     "parse_ipv4",
     "parse_mac",
     "payload_bytes",

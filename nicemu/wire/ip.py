@@ -18,6 +18,9 @@ IPV4_HEADER_BYTES = 20
 PROTOCOL_UDP = 17
 DEFAULT_TTL = 64
 
+_FIRST_GROUP = 224
+"""First byte of the lowest multicast address; reserved ones and the broadcast address are above."""
+
 _LAYOUT = struct.Struct("!BBHHHBBH4s4s")
 _VERSION_AND_LENGTH = 0x45
 _DONT_FRAGMENT = 0x4000
@@ -112,6 +115,20 @@ def parse_ipv4(text: str) -> bytes:
     except ValueError:
         pass
     raise UsageError(f"{text!r} is no IPv4 address; write it as in 10.0.0.1")
+
+
+def parse_host_ipv4(text: str) -> bytes:
+    """Return the 4 bytes of a dotted IPv4 address that one host can have.
+
+    Raises: UsageError if it is none.
+    Source: RFC 1122, "Addressing: RFC 791 Section 3.2"; RFC 1112, "Host Group Addresses".
+    """
+    address = parse_ipv4(text)
+    if not 0 < address[0] < _FIRST_GROUP:
+        raise UsageError(
+            f"{text} is no address of one host, but of none, of a group or of all; write one's own"
+        )
+    return address
 
 
 def format_ipv4(address: bytes) -> str:

@@ -29,6 +29,7 @@ from nicemu.wire import (
     MalformedError,
     check_mac,
     format_ipv4,
+    parse_host_ipv4,
     parse_ipv4,
 )
 
@@ -46,14 +47,14 @@ class RoceEndpoint:
     It answers ARP and ping, and has the MAC address that is made of its IP address if no other is given. The
     port is closed with it. `compiled=False` runs the engine without the JIT. Queue pairs 0 and 1 are those of
     management: its own have other numbers.
-    Raises: UsageError if `port` is none, or for an address that is none.
+    Raises: UsageError if `port` is none, or for an address that no host can have.
     """
 
     def __init__(
         self, port: Port, ip: str, *, mac: bytes | None = None, seed: int | None = None, compiled: bool = True
     ) -> None:
         check_port(port)
-        address = parse_ipv4(ip)
+        address = parse_host_ipv4(ip)
         if seed is not None:
             check_type("seed", seed, int, "a whole number, or None")
         check_flag("compiled", compiled)

@@ -6,7 +6,9 @@ Sources: unix(7), "SOCK_DGRAM"; qemu(1), "-netdev dgram".
 
 from __future__ import annotations
 
+import errno
 import os
+import shlex
 import socket
 import sys
 from collections import Counter
@@ -41,7 +43,7 @@ class DatagramPort(BatchPort):
     def __init__(self, end: socket.socket | tuple[Path, Path], buffer_bytes: int = BUFFER_BYTES) -> None:
         """Open the port.
 
-        Raises: UsageError for a socket of another kind, or a path that cannot be bound.
+        Raises: UsageError for a socket of another kind, a path that cannot be bound, or one path twice.
         """
         super().__init__()
         check_whole("buffer_bytes", buffer_bytes, 1, (1 << 31) - 1)
@@ -55,6 +57,8 @@ class DatagramPort(BatchPort):
             self._address = f"datagram:{os.fstat(end.fileno()).st_ino}"
         else:
             here, there = _two_paths(end)
+            if here.absolute() == there.absolute():
+                raise UsageError(f"{here} is both ends; frames are received at one path and sent to another")
             destination = _FAMILY + os.fsencode(there) + b"\0"
             opened = _bound_to(here)
             self._bound = here
@@ -151,5 +155,21 @@ def _bound_to(path: Path) -> socket.socket:
         opened.bind(str(path))
     except OSError as error:
         opened.close()
-        raise UsageError(f"a datagram port cannot receive at {path}: {error.strerror or error}") from error
+        what = error.strerror or str(error)
+        cure = _cure(path) if error.errno == errno.EADDRINUSE else ""
+        raise UsageError(f"a datagram port cannot receive at {path}: {what}{cure}") from error
     return opened
+
+
+def _cure(path: Path) -> str:
+    """Say what to do about a path that is in use."""
+    if not path.is_socket():
+        return "; it is no socket, so take another path"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as asking:
+        try:
+            asking.connect(str(path))
+        except ConnectionRefusedError:
+            return f"; whoever made it has ended without removing it: rm {shlex.quote(str(path))}"
+        except OSError:
+            pass
+    return "; another program receives there, so end that, or take another path"

@@ -123,3 +123,27 @@ def test_a_path_is_not_taken_from_somebody_else(tmp_path: Path) -> None:
 def test_only_datagram_sockets_of_this_machine_will_do() -> None:
     with socket.socket(socket.AF_UNIX) as stream, pytest.raises(UsageError, match="AF_UNIX and SOCK_DGRAM"):
         DatagramPort(stream)
+
+
+def test_a_path_that_is_in_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
+    taken, other = tmp_path / "taken", tmp_path / "other"
+    port = DatagramPort((taken, other))
+    with pytest.raises(
+        UsageError, match="Address already in use; another program receives there, so end that"
+    ):
+        DatagramPort((taken, other))
+    port.close()
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as killed:
+        killed.bind(str(taken))
+    with pytest.raises(UsageError, match=f"has ended without removing it: rm {taken}$"):
+        DatagramPort((taken, other))
+    assert taken.is_socket()
+    other.touch()
+    with pytest.raises(UsageError, match="it is no socket, so take another path"):
+        DatagramPort((other, taken))
+
+
+def test_the_two_ends_are_two_paths(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="is both ends; frames are received at one path and sent to another"):
+        DatagramPort((tmp_path / "a", tmp_path / "a"))
+    assert not (tmp_path / "a").exists()

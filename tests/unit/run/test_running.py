@@ -87,9 +87,7 @@ def test_what_is_neither_the_name_of_a_topology_that_is_up_nor_a_file_is_told_wi
     folder: Path,
 ) -> None:
     for look in (known_nics, take_down):
-        with pytest.raises(
-            UsageError, match=r"no topology x is up \(two_storage_nodes\), and no file x"
-        ):
+        with pytest.raises(UsageError, match=r"no topology x is up \(two_storage_nodes\), and no file x"):
             look("x")
 
 

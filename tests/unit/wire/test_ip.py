@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nicemu.errors import UsageError
-from nicemu.wire import Ipv4, MalformedError, format_ipv4, internet_checksum, parse_ipv4
+from nicemu.wire import Ipv4, MalformedError, format_ipv4, internet_checksum, parse_host_ipv4, parse_ipv4
 
 A, B = parse_ipv4("10.0.0.1"), parse_ipv4("10.0.0.2")
 headers = st.builds(
@@ -76,3 +76,16 @@ def test_addresses_survive_text_and_nonsense_is_refused() -> None:
     assert format_ipv4(parse_ipv4("192.168.7.254")) == "192.168.7.254"
     with pytest.raises(UsageError, match=r"no IPv4 address"):
         parse_ipv4("10.0.0")
+
+
+@pytest.mark.parametrize(
+    "address", ["0.0.0.0", "0.1.2.3", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255"]
+)
+def test_an_address_of_none_of_a_group_or_of_all_is_not_a_host_s(address: str) -> None:
+    with pytest.raises(UsageError, match=f"{address} is no address of one host"):
+        parse_host_ipv4(address)
+
+
+@pytest.mark.parametrize("address", ["1.0.0.1", "10.7.0.1", "127.0.0.1", "223.255.255.254"])
+def test_an_address_of_a_host_is_its_bytes(address: str) -> None:
+    assert parse_host_ipv4(address) == parse_ipv4(address)
