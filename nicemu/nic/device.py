@@ -511,6 +511,8 @@ class SmartNic:
         counts["trigger.service_slots_in_use"] = int(unit.service_used)
         counts["trigger.stalls"] = int(unit.stalls)
         counts["trigger.cancelled"] = int(unit.cancelled)
+        if self.config.transport == "port":
+            counts["requester.retransmitted"] = self.roce.retransmitted_packets
         counts["firmware.steps"] = self.scheduler.steps
         counts["firmware.tasks"] = len(self.scheduler.tasks)
         counts["datapath.polls"] = int(self.arena.link[0].polls)

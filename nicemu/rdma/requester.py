@@ -177,9 +177,12 @@ def make_request(state: RoceState, index: Int, target: Int) -> Int:
     """
     pair = state.queue_pairs[index]
     message = state.sends[pair.cursor]
+    psn = np.int64(pair.send_psn)
     length = make_frame(state, pair, state.engine[0].templates + index * TEMPLATE_BYTES, message, target)
     if length == 0:
         return 0
+    if psn < pair.sent_end_psn:
+        state.engine[0].retransmitted += 1
     start_timer(state, index, pair)
     pair.sent_end_psn = max(pair.sent_end_psn, pair.send_psn)
     if pair.send_psn == message.end_psn:

@@ -19,6 +19,7 @@ from .roce_state import ARRIVED_LIMIT, DATAGRAM, DROPS, ENGINE, RoceState
 WORD = {name: number for number, name in enumerate(ENGINE.names or ())}
 """Where the engine's words are, as an array of them."""
 _KINDS = list(ArrivalKind)
+_RETRANSMITTED = WORD["retransmitted"]
 _ENDED, _ENDED_LIMIT, _ARRIVED = WORD["ended_count"], WORD["ended_limit"], WORD["arrived_count"]
 
 
@@ -81,6 +82,11 @@ class RoceReports:
         """Whether there are completions or arrivals to take."""
         words = self._words
         return bool(self._ended or self._arrived or words[_ENDED] or words[_ARRIVED])
+
+    @property
+    def retransmitted_packets(self) -> int:
+        """Packets of requests that were sent again, because they or their answers were lost or not taken."""
+        return int(self._words[_RETRANSMITTED])
 
     def _keep_reports(self, *, all_of_them: bool = False) -> None:
         """Put aside what has been reported, so that there is room for more."""

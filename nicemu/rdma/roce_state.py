@@ -260,6 +260,7 @@ ENGINE = np.dtype(
             "held_memory",  # raw address of the frames that wait, LONGEST_FRAME_BYTES each
             "held_free",
             "held_touched",
+            "retransmitted",  # packets of requests that were sent again
         )
     ]
     + SETTINGS.descr

@@ -90,5 +90,6 @@ def make_missing(state: RoceState, index: Int, target: Int) -> Int:
     length = make_frame(state, pair, state.engine[0].templates + index * TEMPLATE_BYTES, message, target)
     extra.resend_psn, pair.send_psn = pair.send_psn, send_psn
     if length != 0:
+        state.engine[0].retransmitted += 1
         start_timer(state, index, pair)
     return length

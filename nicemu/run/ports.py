@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,7 @@ from nicemu.wire import IP_DESTINATION_PLACE, FrameBatch
 from .fabrics import PACKET_OVERHEAD_BYTES, TAP, XDP, interface_of, is_interface
 
 _BATCH = 64
+FAULTS = tuple(field.name for field in fields(FaultRates))
 
 
 class LivePorts:
@@ -46,6 +49,7 @@ class LivePorts:
     def __init__(self, config: NicConfig, settings: dict[str, Any]) -> None:
         self._config = config
         self._settings = settings
+        self._injected: list[tuple[str, Counter[str]]] = []
         self._requests = self._wrap(RequestUdpPort(config.mac, config.ip, KV_PORT), "requests")
         self._roce_udp: RoceUdpPort | None = None
         self._roce: Port | None = None
@@ -64,7 +68,8 @@ class LivePorts:
         faults = dict(self._settings.get("faults") or {})
         if faults:
             seed = f"{faults.pop('seed', 1)}/{self._config.name}/{kind}"
-            port = FaultPort(port, random.Random(seed), FaultRates(**faults))
+            port = faulty = FaultPort(port, random.Random(seed), FaultRates(**faults))
+            self._injected.append((kind.partition(".")[0], faulty.injected))
         if self._settings.get("pcap"):
             epoch_ns = time.time_ns() - time.monotonic_ns()
             path = Path(self._settings["pcap"]) / f"{self._config.name}.{kind}.pcap"
@@ -150,12 +155,16 @@ class LivePorts:
         return "" if self._interface is None else self._interface.problem
 
     def statistics(self) -> dict[str, int]:
-        """Return drops of the ports by name."""
+        """Return drops of the ports by name, and how many frames that were sent `[faults]` befell."""
         counts = {
             f"{name}.{reason}": count for name, port in self._all() for reason, count in port.drops.items()
         }
         if self.dropped:
             counts["port.roce.no_route"] = self.dropped
+        for kind, injected in self._injected:
+            for fault in FAULTS:
+                name = f"port.{kind}.faults.{fault}"
+                counts[name] = counts.get(name, 0) + injected[fault]
         return counts
 
     def close(self) -> None:

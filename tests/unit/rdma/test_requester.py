@@ -189,6 +189,7 @@ def test_without_an_answer_work_is_sent_once_and_retried_retry_count_times(conne
     pair.a.engine.post_receive(7, 99)
     pair.run()
     assert len(pair.frames_sent) == 3 * (1 + 3)
+    assert pair.a.engine.retransmitted_packets == 3 * 3
     assert pair.now_ns >= 4_000_000
     assert pair.a.statuses() == [
         VerbsStatus.RETRY_EXC_ERR,
@@ -247,8 +248,24 @@ def test_a_lost_packet_is_asked_for_by_one_nak_and_sent_again(connect: Connect) 
     nak = decode_roce_frame(answer)
     assert nak.aeth == Aeth.nak(NakCode.PSN_SEQUENCE_ERROR, 0)
     assert nak.bth.psn == decode_roce_frame(frames[3]).bth.psn
+    assert pair.a.engine.retransmitted_packets == 0
     pair.a.engine.on_frame(answer, 0)
     assert pair.a.engine.take_frames() == frames[3:]
+    assert pair.a.engine.retransmitted_packets == len(frames[3:])
+
+
+def test_a_read_that_is_asked_again_is_one_packet_sent_again(connect: Connect) -> None:
+    pair = connect(path_mtu=256, timeout_ns=1000)
+    local, remote = pair.a.memory.register(A, bytes(2048)), pair.b.memory.register(B, DATA)
+    pair.post(Opcode.RDMA_READ, local, [(A, 2048)], remote_address=B, rkey=remote)
+    pair.a.engine.take_frames()
+    pair.a.engine.on_timer(1000)
+    (again,) = pair.a.engine.take_frames()
+    assert pair.a.engine.retransmitted_packets == 1
+    pair.b.engine.on_frame(again, 1000)
+    pair.a.engine.on_frames(pair.b.engine.take_frames(), 1000)
+    assert pair.a.engine.retransmitted_packets == 1
+    assert pair.b.engine.retransmitted_packets == 0
 
 
 @pytest.mark.parametrize(

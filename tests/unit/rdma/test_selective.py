@@ -71,6 +71,7 @@ def test_what_is_missing_alone_is_sent_again(connect: Connect) -> None:
     again = give(pair.a, give(pair.b, [frame for n, frame in enumerate(frames) if n not in (1, 4, 5)]))
     assert psns(again) == [1, 4, 5]
     assert again == [frames[1], frames[4], frames[5]]
+    assert pair.a.engine.retransmitted_packets == 3
     assert give(pair.a, give(pair.b, again)) == []
     assert pair.a.statuses() == [OK]
     assert pair.b.memory.content(0x100)[: 10 * MTU] == pair.a.memory.content(0x100)[: 10 * MTU]
