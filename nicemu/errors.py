@@ -27,6 +27,19 @@ class ResourceError(NicemuError):
     """Something finite is used up: trigger slots, a queue, a table, memory."""
 
 
+_FAMILIES = (UsageError, ProtocolError, ResourceError)
+
+
+def family_name(error: Exception) -> str:
+    """Return the name of the family of an error, "NicemuError" for one of none: what an answer says of it."""
+    return next((family.__name__ for family in _FAMILIES if isinstance(error, family)), NicemuError.__name__)
+
+
+def family_of(name: object) -> type[NicemuError]:
+    """Return the family of a name that `family_name` gave; of another one NicemuError."""
+    return next((family for family in _FAMILIES if family.__name__ == name), NicemuError)
+
+
 class VerbsStatus(enum.IntEnum):
     """Status of a work completion. Source: rdma-core, `enum ibv_wc_status` (ibv_poll_cq(3))."""
 

@@ -17,7 +17,7 @@ from typing import Any
 from nicemu.abi import SharedMemory, seconds, shown
 from nicemu.clock import PATIENCE
 from nicemu.control import P4RuntimeClient
-from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, ResourceError, UsageError
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, ResourceError, UsageError, family_of
 from nicemu.pcie import Backing
 
 from .device import Nic
@@ -83,9 +83,10 @@ class LiveConnection:
         except OSError as error:
             raise NicemuError(f"{self.nic_name} does not answer: {error}") from error
         if "error" in reply:
-            family = UsageError if reply.get("kind") == "UsageError" else NicemuError
             said = str(reply["error"])
-            raise family(said if said.startswith(self.nic_name) else f"{self.nic_name}: {said}")
+            raise family_of(reply.get("kind"))(
+                said if said.startswith(self.nic_name) else f"{self.nic_name}: {said}"
+            )
         return reply, received
 
     def _receive(self) -> tuple[dict[str, Any], list[int]]:

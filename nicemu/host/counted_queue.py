@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 class CountedQueue:
     """What `counter.count_completions()` returns: the `queue` of `Step.nvme_read` and `Step.nvme_write`.
 
-    Its commands go one at a time, in the order in which they fire.
+    Its commands go one at a time, in the order in which they fire. It counts until `close`, or until its
+    counter is closed with force=True.
     """
 
     def __init__(self, nic: Nic, number: int) -> None:

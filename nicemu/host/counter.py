@@ -344,7 +344,8 @@ class Counter:
     def close(self, force: bool = False) -> None:
         """Give the counter back.
 
-        Raises: UsageError (EBUSY) if work is armed on it or aims at it, unless forced.
+        Raises: UsageError (EBUSY) if work is armed on it or aims at it, or a word or a queue pair feeds it,
+        unless forced; then those are closed with it.
         """
         self._check_open()
         force = yes_or_no(force, "force")

@@ -93,9 +93,7 @@ class Admin:
             followed = self._device.arena.followed
             fed = (followed["address"] != 0) & (followed["counter"] == counter)
             if fed.any() and not force:
-                raise UsageError(
-                    f"counter {counter} is fed by {counted(int(fed.sum()), 'word')} of memory (EBUSY)"
-                )
+                raise _fed(counter, int(fed.sum()), self._device.interrupts.queues_of(counter))
             self._check_windows(owner, lambda work: names_counter(work, counter), force, f"counter {counter}")
             if force:
                 self._device.windows.remove(owner, lambda work: names_counter(work, counter))
@@ -344,3 +342,18 @@ class Admin:
             "peers": {peer.name: sorted(peer.queue_pairs) for peer in device.queue_pairs.peers.values()},
             "datapath": list(STAT_NAMES),
         }
+
+
+def _fed(counter: int, count: int, queues: list[int]) -> UsageError:
+    """Return the error of a counter that so many words feed; in those of `queues` completions land."""
+    by, cures = [], []
+    if words := count - len(queues):
+        by.append(f"{counted(words, 'word')} of memory")
+        cures.append("what counter.follow() returned")
+    if queues:
+        by.append(f"NVMe queue pair {' and '.join(map(str, queues))}")
+        cures.append("what counter.count_completions() returned")
+    return UsageError(
+        f"counter {counter} is fed by {' and '.join(by)} (EBUSY); close {' and '.join(cures)} first, or "
+        "close the counter with force=True"
+    )

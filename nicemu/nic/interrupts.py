@@ -137,13 +137,17 @@ class CountedInterrupts:
 
     def forget_counter(self, counter: int) -> None:
         """A counter is going: nothing counts there any more."""
-        for queue in [queue for queue, one in self._open.items() if one.counter == counter]:
+        for queue in self.queues_of(counter):
             self._close(queue)
 
     def forget_owner(self, owner: int) -> None:
         """An owner is going."""
         for queue in [queue for queue, one in self._open.items() if one.owner == owner]:
             self._close(queue)
+
+    def queues_of(self, counter: int) -> list[int]:
+        """Return the queue pairs whose completions count at a counter."""
+        return [queue for queue, one in self._open.items() if one.counter == counter]
 
     def follow_at(self, place: int) -> bool:
         """Whether the datapath follows an interrupt's word at a place of its table."""

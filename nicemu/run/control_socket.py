@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from nicemu.errors import NicemuError, ProtocolError, UsageError
+from nicemu.errors import NicemuError, ProtocolError, UsageError, family_name
 from nicemu.firmware import Registry, Signal
 from nicemu.nic import Admin, Owner, SmartNic
 from nicemu.pcie import Backing
@@ -148,7 +148,7 @@ class ControlSocket:
                     os.close(fd)
             known = isinstance(error, NicemuError)
             text = str(error) if known else f"a message that makes no sense: {type(error).__name__}: {error}"
-            self._reply(link, {"error": text, "kind": type(error).__name__ if known else "UsageError"})
+            self._reply(link, {"error": text, "kind": family_name(error) if known else "UsageError"})
 
     def _reply(
         self,
@@ -311,8 +311,8 @@ class ControlSocket:
         def is_open() -> bool:
             return self._owners.get(link, (None, 0))[0] is owner
 
-        def refuse(text: str) -> None:
-            self._reply(link, {"error": text, "kind": "NicemuError"}, request=request)
+        def refuse(text: str, kind: str = "NicemuError") -> None:
+            self._reply(link, {"error": text, "kind": kind}, request=request)
 
         def on_reached(error: str | None) -> None:
             if not is_open():
@@ -323,7 +323,7 @@ class ControlSocket:
             try:
                 qp, offer = self._device.connections.begin(owner, peer, flags, private_data)
             except NicemuError as refusal:
-                refuse(str(refusal))
+                refuse(str(refusal), family_name(refusal))
                 return
             self._links.offer(peer, offer, lambda message: on_answer(qp, message))
 

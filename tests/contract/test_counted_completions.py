@@ -349,6 +349,33 @@ def test_a_queue_pair_of_another_is_refused(world: World) -> None:
             nic.connection.request("completions_stop", queue=reads._number)
 
 
+def test_a_counter_that_a_queue_pair_feeds_is_closed_by_force_or_after_it(world: World) -> None:
+    with Nic(world.simulation.open_nic("storage0")) as nic:
+        counter, other = nic.counters("counter", "other")
+        queue, theirs = counter.count_completions(), other.count_completions()
+        said = (
+            rf"is fed by NVMe queue pair {queue.__index__()} \(EBUSY\); "
+            r"close what counter.count_completions\(\) returned first, or close the counter with force=True"
+        )
+        with pytest.raises(UsageError, match=said):
+            counter.close()
+        span = nic.register(nic.allocate((BLOCK,)))
+        word = counter.follow(span[:8])
+        said = rf"is fed by 1 word of memory and NVMe queue pair {queue.__index__()} \(EBUSY\)"
+        with pytest.raises(UsageError, match=said):
+            counter.close()
+        queue.close()
+        with pytest.raises(
+            UsageError, match=r"fed by 1 word of memory \(EBUSY\); close what counter.follow\(\)"
+        ):
+            counter.close()
+        word.close()
+        counter.close()
+        other.close(force=True)
+        assert theirs.closed
+    assert not world.device.interrupts._open
+
+
 def test_a_process_that_leaves_gives_its_own_back(world: World) -> None:
     for _ in range(5):
         with Nic(world.simulation.open_nic("storage0")) as nic:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from nicemu.errors import ResourceError
 from nicemu.fabric import qemu_missing
 from nicemu.host import open_nic
 from tests.process.live_nics import live_nics
@@ -93,6 +94,10 @@ def test_commands_of_a_program_count_one_after_the_other_and_the_last_fires_a_wr
         go.add()
         done.wait(1, timeout_s=20)
         assert moved.read() == (COMMANDS, 0)
+        for _ in range(3):
+            moved.count_completions()
+        with pytest.raises(ResourceError, match=r"4 NVMe queue pairs .* all are in use \(ENOSPC\)"):
+            moved.count_completions()
 
 
 @pytest.mark.parametrize("controller", ["nicemu", pytest.param("qemu", marks=pytest.mark.p2p)])

@@ -16,6 +16,8 @@ from nicemu.errors import (
     ResourceError,
     UsageError,
     VerbsStatus,
+    family_name,
+    family_of,
 )
 
 
@@ -74,3 +76,25 @@ def test_a_verbs_status_has_the_number_of_ibv_wc_status(status: VerbsStatus, cod
 )
 def test_an_nvme_status_is_its_code_type_and_code(status: NvmeStatus, code_type: int, code: int) -> None:
     assert divmod(status.value, 256) == (code_type, code)
+
+
+@pytest.mark.parametrize(
+    ("error", "family"),
+    [
+        (UsageError(""), UsageError),
+        (ResourceError(""), ResourceError),
+        (ProtocolError(""), ProtocolError),
+        (NvmeCommandError(NvmeStatus.INVALID_FIELD, ""), ProtocolError),
+        (NicemuError(""), NicemuError),
+        (ValueError(""), NicemuError),
+    ],
+)
+def test_the_family_of_an_error_goes_through_an_answer_by_its_name(
+    error: Exception, family: type[NicemuError]
+) -> None:
+    assert family_of(family_name(error)) is family
+
+
+@pytest.mark.parametrize("name", ["NvmeCommandError", "", None, 3])
+def test_a_name_of_no_family_is_any_error_of_nicemu(name: object) -> None:
+    assert family_of(name) is NicemuError
