@@ -92,6 +92,17 @@ class Mailbox:
         return items
 
 
+class _Namespaces(dict[int, tuple[int, int]]):
+    """Namespaces by nsid; one that is not there is missed in words."""
+
+    def __missing__(self, nsid: int) -> tuple[int, int]:
+        there = f"only {', '.join(map(str, sorted(self)))}" if self else "nor any other"
+        raise UsageError(
+            f"this NIC has no NVMe namespace {nsid}, {there}; give it one in the topology: "
+            f"[[nic.NAME.namespace]] with nsid = {nsid}"
+        )
+
+
 class Nic:
     """The NIC as its firmware sees it."""
 
@@ -111,8 +122,11 @@ class Nic:
 
     @property
     def namespaces(self) -> dict[int, tuple[int, int]]:
-        """NVMe namespaces: nsid to (block size in bytes, number of blocks)."""
-        return self._card.namespaces()
+        """NVMe namespaces: nsid to (block size in bytes, number of blocks).
+
+        Raises: UsageError where one is looked up that the NIC does not have.
+        """
+        return _Namespaces(self._card.namespaces())
 
     def spawn(
         self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | NicCounter

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from nicemu.abi import Opcode, Sge, WorkRequest
-from nicemu.errors import NvmeStatus, ResourceError, VerbsStatus
+from nicemu.errors import NvmeStatus, ResourceError, UsageError, VerbsStatus
 from nicemu.firmware import Buffer, Card, CompletionError, FirmwareTimeout, Mailbox, Nic, Signal
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ class OneCard:
         self.nvme_commands: list[tuple[str, int, int, int, int]] = []
         self.nvme_status = NvmeStatus.SUCCESS
         self.queues: list[int] = []
+        self.spaces: dict[int, tuple[int, int]] = {}
         self.armed_work: list[tuple[int, int, int, WorkRequest, int | None]] = []
         self.memory = bytearray(range(64))
 
@@ -50,6 +51,9 @@ class OneCard:
         self.nvme_commands.append((opcode, nsid, slba, nlb, address))
         self.queues.append(queue)
         signal.set(self.nvme_status)
+
+    def namespaces(self) -> dict[int, tuple[int, int]]:
+        return self.spaces
 
     def count_completions(self, counter: int) -> int:
         self.queues.append(counter)
@@ -339,3 +343,16 @@ def test_a_write_is_armed_with_its_end_s_counter(
     opcode = Opcode.RDMA_WRITE if imm is None else Opcode.RDMA_WRITE_WITH_IMM
     work = WorkRequest(opcode, sges, 0x2000, 0x88, imm or 0)
     assert card.armed_work == [(counter.index, 3, 9, work, then.index)]
+
+
+def test_a_namespace_that_a_nic_does_not_have_is_missed_in_words(nic: Nic, card: OneCard) -> None:
+    with pytest.raises(
+        UsageError, match=r"no NVMe namespace 1, nor any other; .* \[\[nic.NAME.namespace\]\] with"
+    ):
+        nic.namespaces[1]
+    card.spaces = {3: (512, 8), 2: (4096, 16)}
+    with pytest.raises(UsageError, match=r"no NVMe namespace 1, only 2, 3; .* with nsid = 1$"):
+        nic.namespaces[1]
+    assert nic.namespaces[3] == (512, 8)
+    assert nic.namespaces.get(1) is None
+    assert dict(nic.namespaces) == card.spaces

@@ -7,6 +7,8 @@ import pytest
 
 from nicemu.errors import NvmeStatus, UsageError
 from nicemu.nic import NamespaceConfig, NicConfig, SmartNic
+from nicemu.programs import find_program
+from nicemu.run import Simulation
 
 COMMANDS = 33
 """One more than the queue holds."""
@@ -64,3 +66,10 @@ def test_one_that_had_to_wait_completes_with_an_error_and_holds_up_nobody(
             nic.storage.complete(io.tag, NvmeStatus.SUCCESS, 0)
     assert ended["bad"] == NvmeStatus.INVALID_FIELD
     assert ended["good"] == NvmeStatus.SUCCESS
+
+
+def test_firmware_of_a_storage_nic_without_its_namespace_says_what_the_topology_lacks() -> None:
+    simulation = Simulation([NicConfig("storage0", "127.0.1.2", memory_bytes=1 << 20)], compiled=False)
+    simulation.load_firmware("storage0", find_program("firmware/kv_storage.py"))
+    said = "this NIC has no NVMe namespace 1, nor any other; give it one in the topology"
+    assert said in simulation.nics["storage0"].start_error
