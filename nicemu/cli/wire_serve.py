@@ -43,11 +43,25 @@ def _address(ctx: click.Context, param: click.Parameter, value: str) -> str:
     metavar="PROGRAM",
     help="What clients of perftest run: ib_write_bw, ib_read_bw, ib_send_lat and so on.",
 )
+@click.option(
+    "--size",
+    "size_bytes",
+    type=click.IntRange(1, 1 << 23),
+    default=2,
+    show_default=True,
+    help="Bytes of a message of ib_write_lat, as its client's -s: the server begins there.",
+)
 @click.option("--clients", type=click.IntRange(min=1), help="End when so many are through.")
 @click.option("--for", "seconds", type=Seconds(), help="End after so many seconds.")
 @JSON_OPTION
 def serve(
-    port: str, ip: str, program: str, clients: int | None, seconds: float | None, as_json: bool
+    port: str,
+    ip: str,
+    program: str,
+    size_bytes: int,
+    clients: int | None,
+    seconds: float | None,
+    as_json: bool,
 ) -> None:
     """Play the other side of rping and perftest, until --clients, --for or Ctrl-C.
 
@@ -78,7 +92,7 @@ def serve(
         report: Callable[[str], object] = (lambda line: None) if as_json else click.echo
         applications = [
             RpingServer(endpoint, report=report),
-            PerftestServer(endpoint, program, report=report),
+            PerftestServer(endpoint, program, report=report, size_bytes=size_bytes),
         ]
         server = PeerServer(endpoint, applications)
         click.echo(f"{ip} at {opened.address} serves rping and {program} -R", err=True)

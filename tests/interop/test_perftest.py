@@ -12,6 +12,7 @@ from nicemu.errors import ProtocolError
 from nicemu.fabric import RoceEndpoint
 from nicemu.testing import PeerServer, PerftestClient, PerftestServer
 from nicemu.testing.peers.application import Totals
+from nicemu.testing.peers.perftest import LATENCY_BYTES
 
 from .conftest import Machine
 from .programs import serve_while
@@ -29,7 +30,9 @@ def run(machine: Machine, nic: RoceEndpoint, program: str, options: str) -> Tota
     (`Correlation coefficient`), as it happens on an emulated one: then it has its turn again.
     """
     for _ in range(TURNS):
-        perftest = PerftestServer(nic, program)
+        words = options.split()
+        size_bytes = int(words[words.index("-s") + 1]) if "-s" in words else LATENCY_BYTES
+        perftest = PerftestServer(nic, program, size_bytes=size_bytes)
         (result,) = serve_while(
             PeerServer(nic, [perftest]), machine.guest, f"{program} -R {options} {OUR_IP}"
         )
@@ -52,6 +55,8 @@ def run(machine: Machine, nic: RoceEndpoint, program: str, options: str) -> Tota
         ("ib_atomic_bw", "-n 100 -A CMP_AND_SWAP", 100, 800),
         ("ib_send_lat", "-n 50 -s 300", 50, 15_000),
         ("ib_read_lat", "-n 50 -s 300", 50, 15_000),
+        ("ib_write_lat", "-n 300", 300, 600),
+        ("ib_write_lat", "-n 50 -s 9000", 50, 450_000),
         ("ib_atomic_lat", "-n 50", 50, 400),
     ],
 )

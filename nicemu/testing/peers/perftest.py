@@ -30,6 +30,7 @@ BUFFER_BYTES = 1 << 23
 """As much as the largest message of perftest's `-a`."""
 PERFTEST_PROGRAMS = (
     "ib_write_bw",
+    "ib_write_lat",
     "ib_read_bw",
     "ib_read_lat",
     "ib_atomic_bw",
@@ -37,8 +38,11 @@ PERFTEST_PROGRAMS = (
     "ib_send_bw",
     "ib_send_lat",
 )
-"""Programs that are served; ib_write_lat is not: its server must know the size of messages beforehand."""
+"""Programs that are served."""
+LATENCY_BYTES = 2
+"""What programs for latencies send if nothing else is said."""
 _ANSWERS_SENDS = "ib_send_lat"
+_WRITES_FIRST = "ib_write_lat"
 RECEIVES = 512
 _MESSAGE_BYTES = 64
 _MESSAGES = 8
@@ -72,6 +76,16 @@ class Destination:
 
 
 @dataclass
+class _Pair:
+    """A queue pair of the test: the client's that it is connected to, and how often we have written there."""
+
+    connection: Connection
+    theirs: int
+    there: Destination | None = None
+    writes: int = 0
+
+
+@dataclass
 class _Client:
     """One run of a program: the connection it talks over, its queue pairs, and our memory for it."""
 
@@ -79,14 +93,16 @@ class _Client:
     messages: RegisteredRegion
     buffer: RegisteredRegion
     totals: Totals = field(default_factory=Totals)
-    pairs: dict[int, int] = field(default_factory=dict)
-    """Our queue pairs of the test, and the client's that they are connected to."""
+    pairs: dict[int, _Pair] = field(default_factory=dict)
+    """By the numbers of our queue pairs of the test."""
 
 
 class PerftestServer(Application):
     """Serves clients of one program, one at a time from each address.
 
     What a client's program is cannot be seen from here: `program` says it, and with it what is answered.
+    `size_bytes` is that of ib_write_lat's messages, its client's -s: there the server writes first, and each
+    side when the other has written, until the client has had enough.
     """
 
     def __init__(
@@ -95,13 +111,17 @@ class PerftestServer(Application):
         program: str = "ib_write_bw",
         port: int = PERFTEST_PORT,
         report: Callable[[str], object] | None = None,
+        size_bytes: int = LATENCY_BYTES,
     ) -> None:
+        if not 0 < size_bytes <= BUFFER_BYTES:
+            raise UsageError(f"messages have 1 to {BUFFER_BYTES} bytes, not {size_bytes}")
         if program not in PERFTEST_PROGRAMS:
             raise UsageError(
                 f"{program!r} is no program that is served; they are {', '.join(PERFTEST_PROGRAMS)}"
             )
         super().__init__(endpoint, port, report)
         self._program = program
+        self._size_bytes = size_bytes
         self._clients: dict[str, _Client] = {}
 
     def on_request(self, connection: Connection) -> None:
@@ -118,7 +138,7 @@ class PerftestServer(Application):
             return
         assert connection.remote is not None
         qp_num = self._endpoint.cm.accept(connection, PD, now_ns, receive_queue_depth=RECEIVES)
-        client.pairs[qp_num] = connection.remote.qp_num
+        client.pairs[qp_num] = _Pair(connection, connection.remote.qp_num)
         for _ in range(RECEIVES):
             self.post_receive(connection, client.buffer, BUFFER_BYTES)
 
@@ -132,6 +152,9 @@ class PerftestServer(Application):
                 self._on_message(client, arrival)
             return
         self.count(client.totals, arrival.byte_len)
+        pair = client.pairs.get(arrival.qp_num)
+        if self._program == _WRITES_FIRST and pair is not None and pair.there is not None:
+            self._write_back(client, pair)
         if arrival.kind is ArrivalKind.SEND:
             self.post_receive(connection, client.buffer, BUFFER_BYTES)
             if self._program == _ANSWERS_SENDS:
@@ -170,12 +193,25 @@ class PerftestServer(Application):
         client.messages.view[answer_place : answer_place + len(said)] = said
         piece = Sge(client.messages.address + answer_place, len(said), client.messages.key)
         self.post(client.talk, WorkRequest(Opcode.SEND, (piece,)))
+        for pair in client.pairs.values():
+            if self._program == _WRITES_FIRST and pair.there is not None and not pair.writes:
+                self._write_back(client, pair)
+
+    def _write_back(self, client: _Client, pair: _Pair) -> None:
+        """Write a message whose last byte is how many we have written: the client waits for that."""
+        assert pair.there is not None
+        pair.writes += 1
+        client.buffer.view[self._size_bytes - 1] = pair.writes & 0xFF
+        piece = Sge(client.buffer.address, self._size_bytes, client.buffer.key)
+        there = pair.there
+        self.post(pair.connection, WorkRequest(Opcode.RDMA_WRITE, (piece,), there.address, there.rkey))
 
     def _about(self, client: _Client, there: Destination) -> bytes:
         """Return what the client has to know of our queue pair that is connected to its one."""
-        qp_num = next((ours for ours, theirs in client.pairs.items() if theirs == there.qp_num), 0)
+        qp_num = next((ours for ours, pair in client.pairs.items() if pair.theirs == there.qp_num), 0)
         if not qp_num:
             return Destination().encode()  # it is not connected yet, and this keeps both in step
+        client.pairs[qp_num].there = there
         here = Destination(
             qp_num=qp_num,
             psn=self._endpoint.engine.local(qp_num).psn,

@@ -16,6 +16,7 @@ from nicemu.cm import CmAddress, CmEventKind, CmState, Connection
 from nicemu.cm.endpoint import gid_of
 from nicemu.errors import ProtocolError, UsageError
 from nicemu.fabric import RoceEndpoint, loopback_pair
+from nicemu.rdma import ArrivalKind
 from nicemu.testing.peers.application import PeerServer
 from nicemu.testing.peers.perftest import PERFTEST_PORT, Destination, PerftestServer
 from nicemu.testing.peers.perftest_client import PerftestClient
@@ -254,7 +255,8 @@ class Scripted:
         answer = Sge(region.address + 128, 128, region.key)
         self.bench.asking.engine.post_receive(self.talk.qp_num or 0, 0, (answer,))
         self.bench.post(self.talk, WorkRequest(Opcode.SEND, (Sge(region.address, len(message), region.key),)))
-        (arrival,) = self.bench.asking.take_arrivals()
+        arrived = self.bench.asking.take_arrivals()
+        (arrival,) = [one for one in arrived if one.kind is ArrivalKind.SEND]
         return bytes(region.view[128 : 128 + arrival.byte_len])
 
     def begin(self) -> tuple[Connection, Destination]:
@@ -278,10 +280,11 @@ class Scripted:
         self.bench.end(self.talk)
 
 
-def perftest(nics: tuple[RoceEndpoint, RoceEndpoint], program: str, lines: list[str]) -> Scripted:
-    return Scripted(
-        Bench(*nics, PeerServer(nics[0], [PerftestServer(nics[0], program, report=lines.append)]))
-    )
+def perftest(
+    nics: tuple[RoceEndpoint, RoceEndpoint], program: str, lines: list[str], size_bytes: int = 2
+) -> Scripted:
+    server = PerftestServer(nics[0], program, report=lines.append, size_bytes=size_bytes)
+    return Scripted(Bench(*nics, PeerServer(nics[0], [server])))
 
 
 @pytest.mark.parametrize("opcode", [Opcode.RDMA_WRITE, Opcode.RDMA_READ, Opcode.FETCH_ADD, Opcode.SEND])
@@ -315,6 +318,29 @@ def test_latency_of_sends_is_that_of_a_ping_pong(
         assert [arrival.byte_len for arrival in nics[1].take_arrivals()] == [10]
     client.end(work)
     assert lines == ["10.7.0.2 ib_send_lat: 3 operations, 30 bytes"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3000])
+def test_latency_of_writes_is_that_of_a_ping_pong_which_the_server_begins(
+    nics: tuple[RoceEndpoint, RoceEndpoint], lines: list[str], size: int
+) -> None:
+    client = perftest(nics, "ib_write_lat", lines, size)
+    work, theirs = client.begin()
+    memory = client.memory
+    for number in range(1, 300):
+        assert memory.view[size - 1] == number & 0xFF
+        assert not any(memory.view[size : size + 64])
+        memory.view[4096 + size - 1] = number & 0xFF
+        piece = Sge(memory.address + 4096, size, memory.key)
+        client.bench.post(work, WorkRequest(Opcode.RDMA_WRITE, (piece,), theirs.address, theirs.rkey))
+    client.end(work)
+    assert lines == [f"10.7.0.2 ib_write_lat: 299 operations, {299 * size:,} bytes"]
+
+
+@pytest.mark.parametrize("size", [0, -1, (8 << 20) + 1])
+def test_a_size_that_no_message_has_is_refused(nics: tuple[RoceEndpoint, RoceEndpoint], size: int) -> None:
+    with pytest.raises(UsageError, match="messages have 1 to 8388608 bytes, not"):
+        PerftestServer(nics[0], "ib_write_lat", size_bytes=size)
 
 
 def test_the_next_client_is_served_as_the_first_was(
