@@ -11,13 +11,13 @@ from __future__ import annotations
 import json
 import os
 import queue
+import select
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -356,14 +356,14 @@ def run_stream_process(fd: int) -> None:
 
 def _wait_value(address: int, value: int, link: socket.socket) -> None:
     """Wait until the 8 bytes at `address` are `value` or more, or the stream is closed."""
+    closed = select.poll()
+    closed.register(link, 0)  # for the hang-up alone, which is told whatever still stands in the stream
     nap_s = 1e-6
     while load_u64(address) < value:
         time.sleep(nap_s)
         nap_s = min(2 * nap_s, _LONGEST_NAP_S)
-        if nap_s == _LONGEST_NAP_S:
-            with suppress(BlockingIOError):
-                if not link.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT):
-                    raise NicemuError("the stream was closed while it waited")
+        if nap_s == _LONGEST_NAP_S and closed.poll(0):
+            raise NicemuError("the stream was closed while it waited")
 
 
 def detach_from_terminal() -> None:

@@ -110,3 +110,13 @@ def test_what_stands_behind_a_wait_that_is_not_met_is_dropped_at_the_end(loaded:
     stream.add_value(doorbells, 8, 1)
     stream.close()
     assert load_u64(doorbells.address + 8) == 0
+
+
+@pytest.mark.process
+def test_the_process_ends_by_itself_in_a_wait_that_is_not_met() -> None:
+    stream = ProcessStream()
+    doorbells = Backing.memfd("nicemu-test", 4096)
+    stream.wait_value(doorbells, 0, 1)
+    stream.add_value(doorbells, 8, 1)
+    stream.close()
+    assert stream._process.returncode == 0, "it had to be killed"
