@@ -8,6 +8,7 @@ import os
 import queue
 import selectors
 import signal
+import sys
 import threading
 import traceback
 from collections import deque
@@ -344,7 +345,7 @@ def run_nic_process(path: Path) -> None:
     """Be one NIC: read its settings, serve until stopped, and say on the way whether that worked.
 
     The settings name a status file; it is written as JSON when the NIC serves, or with the error when it
-    cannot.
+    cannot. Does not return: the process ends with the NIC, which by then has given everything back.
     """
     settings = json.loads(path.read_text())
     status = Path(settings["status"])
@@ -360,3 +361,6 @@ def run_nic_process(path: Path) -> None:
     except NicemuError as error:
         tell({"ready": False, "error": str(error)})
         raise SystemExit(1) from error
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(0)  # to take the interpreter and its compiled code apart first would take half a second

@@ -9,7 +9,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,15 @@ _numbers = count()
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs (one that has ended and was not waited for does not)."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    """Whether a process runs (one that has ended and was not waited for does not).
+
+    Files stay open, and locks held, until its last thread has ended, which is not always the first one.
+    """
+    for stat in Path(f"/proc/{pid}/task").glob("*/stat"):
+        with suppress(FileNotFoundError, ProcessLookupError):
+            if stat.read_text().rpartition(")")[2].split()[0] not in "ZX":
+                return True
+    return False
 
 
 def eventually(is_true: Callable[[], bool], timeout_s: float = 10.0) -> bool:
