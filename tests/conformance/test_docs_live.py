@@ -87,7 +87,6 @@ def is_running(pid: int) -> bool:
 
 
 @pytest.mark.process
-@pytest.mark.slow
 def test_the_commands_of_the_first_thing_run_and_leave_nothing_behind(shell: Shell, tmp_path: Path) -> None:
     section = text_of("README.md").split("**1. ", 1)[1].split("**2. ", 1)[0]
     commands = [line[4:] for line in section.splitlines() if line.startswith("    ")]

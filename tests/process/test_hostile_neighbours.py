@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -211,9 +212,9 @@ def test_down_leaves_alone_what_a_program_runs_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In a runtime folder of its own, so that it cannot take down what somebody has up."""
-    (tmp_path / "run").mkdir(mode=0o700)
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path / "run"))
-    with live_nics("down", tmp_path / "data") as started:
-        with pytest.raises(UsageError, match="no topology is up"):
-            take_down(None)
-        assert ask(started.nics[0], "describe")["nic"] == "compute0"
+    with TemporaryDirectory(prefix="nicemu-test-") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        with live_nics("down", tmp_path / "data") as started:
+            with pytest.raises(UsageError, match="no topology is up"):
+                take_down(None)
+            assert ask(started.nics[0], "describe")["nic"] == "compute0"

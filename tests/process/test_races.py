@@ -18,10 +18,10 @@ from tests.process.live_nics import eventually, live_nics, statistics
 
 pytestmark = pytest.mark.process
 
-ROUNDS = 400
+ROUNDS, MANY_ROUNDS = 100, 400
 BATCH = 16
-MANY, MANY_BATCH = 100_000, 64
-"""Operations of the long race, and how many are armed at once."""
+FEW, MANY, MANY_BATCH = 4_000, 100_000, 64
+"""Operations of the race of all against all, short and long, and how many are armed at once."""
 ARMERS = 2
 
 
@@ -62,15 +62,18 @@ class Ringer:
         self.stream.close()
 
 
+@pytest.mark.parametrize("rounds", [ROUNDS, pytest.param(MANY_ROUNDS, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("armed_by", ["arm", "window"])
 @pytest.mark.parametrize("ending", ["fire", "cancel", "flush", "cancel counter"])
-def test_each_operation_fires_once_or_is_cancelled_once(nic: Nic, ending: str, armed_by: str) -> None:
+def test_each_operation_fires_once_or_is_cancelled_once(
+    nic: Nic, ending: str, armed_by: str, rounds: int
+) -> None:
     """fi_trigger(3): armed work fires once; what was cancelled never does (R13, R23, R37, R39)."""
     rung, fired = nic.counters("rung", "fired")
     ringer = Ringer(rung)
     armed = removed = 0
     try:
-        for _ in range(ROUNDS):
+        for _ in range(rounds):
             here = rung.success
             with nic.program("race") as program:
                 for ahead in range(BATCH):
@@ -144,9 +147,9 @@ def _adds(trigger: Counter, threshold: int, target: Counter) -> list[DeferredWor
     ]
 
 
-@pytest.mark.slow
-def test_a_hundred_thousand_operations_each_fire_once_or_are_cancelled_once(
-    running: RunningNic, nic: Nic
+@pytest.mark.parametrize("many", [FEW, pytest.param(MANY, marks=pytest.mark.slow)])
+def test_thousands_of_operations_each_fire_once_or_are_cancelled_once(
+    running: RunningNic, nic: Nic, many: int
 ) -> None:
     """C35 to C37: two threads arm what others make due by counting and ringing, cancel, flush, or close."""
     rung, fired = nic.counters("rung", "fired")
@@ -185,7 +188,7 @@ def test_a_hundred_thousand_operations_each_fire_once_or_are_cancelled_once(
 
     def arm() -> None:
         turn = 0
-        while sums["armed"] < MANY:
+        while sums["armed"] < many:
             turn += 1
             handles = nic.arm(_adds(rung, rung.success, fired))
             cancelled = sum(nic.cancel(handle) for handle in handles) if turn % 8 == 0 else 0

@@ -16,7 +16,7 @@ from nicemu.cli import main
 from nicemu.fabric import DatagramPort, RoceEndpoint
 from nicemu.testing import RpingClient
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+pytestmark = pytest.mark.process
 LIMIT_S = 120.0
 
 

@@ -213,15 +213,16 @@ class StallingRules(TriggerRules):
     stalls = True
 
 
+@pytest.mark.parametrize("examples", [25, pytest.param(100, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "rules",
     [TriggerRules, CompiledTriggerRules, IssueOrderRules, StallingRules],
     ids=["interpreted", "compiled", "in issue order", "stalling on errors"],
 )
-def test_the_unit_does_what_the_naive_model_does(rules: type[TriggerRules]) -> None:
+def test_the_unit_does_what_the_naive_model_does(rules: type[TriggerRules], examples: int) -> None:
     run_state_machine_as_test(
         rules,
         settings=settings(
-            max_examples=80, stateful_step_count=50, derandomize=True, deadline=None, database=None
+            max_examples=examples, stateful_step_count=50, derandomize=True, deadline=None, database=None
         ),
     )

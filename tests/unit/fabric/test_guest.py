@@ -109,7 +109,9 @@ def test_modules_come_after_what_they_need_and_once(tmp_path: Path) -> None:
         modules_in_order(kernel, ("unheard",))
 
 
-@pytest.mark.parametrize("packed", [lzma.compress(PVH_KERNEL), gzip.compress(PVH_KERNEL) + b"size"])
+@pytest.mark.parametrize(
+    "packed", [lzma.compress(PVH_KERNEL), gzip.compress(PVH_KERNEL) + b"size"], ids=["xz", "gzip"]
+)
 def test_a_kernel_that_can_be_entered_unpacked_is_unpacked(packed: bytes) -> None:
     assert bootable(bzimage(packed)) == PVH_KERNEL
 
