@@ -4,12 +4,16 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test rxe interop check types lint format bench wheel clean
+.PHONY: help setup demo test slow rxe interop check types lint format bench wheel clean
 
 BIN := .venv/bin
 RXE_ENV := --env NICEMU_RXE=required --env NICEMU_JIT=0 --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
 RXE_PYTEST := -p no:cacheprovider --confcutdir=tests/rxe -o faulthandler_timeout=400
+AT_ONCE := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 SOURCES := nicemu firmware host examples benchmarks tests
+
+# Tests and NICs are hundreds of processes: each would compile the sources again.
+export PYTHONDONTWRITEBYTECODE :=
 
 help:            ## Show what make can do
 	@sed -n 's/^\([a-z]*\):.*## */make \1 \t/p' $(MAKEFILE_LIST) | expand -t 16
@@ -19,9 +23,14 @@ setup: .venv/.with-tools ## Make .venv with nicemu and what its developers use
 demo: .venv/.with-nicemu ## Run the main job
 	$(BIN)/nicemu demo
 
-test: .venv/.with-tools ## Run all tests but those against other kernels, which are rxe and interop
+test: .venv/.with-tools ## Run the tests, but for the long ones (slow) and those against other kernels (rxe, interop)
 	$(BIN)/nicemu compile-datapath
-	$(BIN)/python -m pytest -q -m "not interop"
+	$(BIN)/python -m pytest -q -m "not interop and not slow" $(AT_ONCE)
+	@echo "LEFT OUT: the long tests (make slow), those against other kernels (make rxe, make interop), and what was skipped above"
+
+slow: .venv/.with-tools ## Run the long tests: races over many rounds, searches, examples in full
+	$(BIN)/nicemu compile-datapath
+	$(BIN)/python -m pytest -q -m "slow and not interop and not rxe" $(AT_ONCE)
 
 rxe: .venv/.with-tools ## Run the tests on SoftRoCE, in a guest where this machine's kernel has none (OPTIONS="-k name")
 	$(BIN)/nicemu vm run --only-if-needed --time-limit 1800 $(RXE_ENV) -- python -m pytest -q -m rxe $(RXE_PYTEST) tests/rxe $(OPTIONS)
@@ -30,7 +39,7 @@ interop: .venv/.with-tools ## Run the tests of our RoCEv2 engine against a guest
 	$(BIN)/nicemu compile-datapath
 	$(BIN)/python -m pytest -q -m interop -o faulthandler_timeout=1200 tests/interop $(OPTIONS)
 
-check: lint types test wheel ## Run all that a change must pass
+check: lint types test slow wheel ## Run all that a change must pass
 
 lint: .venv/.with-tools ## Check format, style and import floors
 	$(BIN)/ruff format --check $(SOURCES) setup.py
