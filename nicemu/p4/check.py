@@ -35,14 +35,13 @@ from .types import (
     BlockType,
     CompositeType,
     EnumType,
+    ExternSymbol,
     ExternType,
     Type,
     same,
     substituted,
     unify,
 )
-
-_PLACES = (ir.HEADERS, ir.METADATA, ir.NIC)
 
 
 @dataclass(slots=True)
@@ -54,6 +53,7 @@ class Checked:
     parser: BlockSymbol
     controls: list[BlockSymbol]
     actions: list[ActionSymbol]
+    instances: list[Instance]
 
 
 class Checker(TableChecker):
@@ -76,7 +76,9 @@ class Checker(TableChecker):
         if len(self._main) != 1 + len(self.architecture.roles):
             return None
         self.check_core(end)
-        return Checked(self.architecture, self.declared, self._main[0], self._main[1:], self._actions)
+        return Checked(
+            self.architecture, self.declared, self._main[0], self._main[1:], self._actions, self.instances
+        )
 
     def check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""
@@ -116,7 +118,13 @@ class Checker(TableChecker):
             self.parameters_of(node.parameters)
             if node.returns is not None:
                 self.resolve(node.returns)
-        self.declare(node.name, FunctionSymbol(node.name, node, self.scope), node.at)
+        known = self.scope.names.get(node.name)
+        if isinstance(known, FunctionSymbol):
+            counts = [len(item.parameters) for item in known.declarations]
+            if len(node.parameters) not in counts:
+                known.declarations.append(node)
+                return
+        self.declare(node.name, FunctionSymbol(node.name, [node], self.scope), node.at)
 
     # Actions and blocks
 
@@ -188,7 +196,7 @@ class Checker(TableChecker):
 
     def _block_body(self, block: BlockSymbol, top: bool) -> None:
         node = block.declaration
-        places = iter(_PLACES if top else ())
+        places = iter((ir.HEADERS, ir.METADATA, self.architecture.place) if top else ())
         deparser = False
         for parameter, written in zip(block.parameters, node.parameters, strict=True):
             packet = isinstance(parameter.type, ExternType)
@@ -220,13 +228,9 @@ class Checker(TableChecker):
             case syntax.ValueSetDeclaration():
                 self.reporter.unsupported(node.at, "value sets")
             case syntax.ActionDeclaration():
-                if place == "deparser":
-                    self.reporter.unsupported(node.at, "actions in a deparser")
                 self._action(node)
             case syntax.TableDeclaration():
                 assert self.block is not None
-                if place == "deparser":
-                    self.reporter.unsupported(node.at, "tables in a deparser")
                 table = TableSymbol(control_name(node, self.block.name), node, id=self._id(node))
                 self.table_body(table)
                 self.declare(node.name, table, node.at)
@@ -248,10 +252,11 @@ class Checker(TableChecker):
                 made.constructor = []
                 self.declare(node.name, made, node.at)
             return
+        if isinstance(symbol, ExternSymbol):
+            self.instance(node)
+            return
         if not isinstance(symbol, PackageSymbol):
-            self.reporter.unsupported(
-                node.at, f"{node.type_ref.name} outside all blocks", "declare it inside the control"
-            )
+            self.reporter.error(node.at, f"{node.type_ref.name} cannot be instantiated")
             return
         if symbol.name != self.architecture.package:
             packages = ", ".join(item.package for item in ARCHITECTURES.values())

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from . import syntax
 from .check_expressions import ExpressionChecker
-from .diagnostics import did_you_mean
+from .diagnostics import Reporter, did_you_mean
 from .symbols import (
     ParameterSymbol,
     Scope,
@@ -20,6 +20,8 @@ from .types import (
     INTEGER,
     NOTHING,
     UNKNOWN,
+    CompositeType,
+    Family,
     ListType,
     Type,
     TypeVariable,
@@ -30,6 +32,10 @@ from .types import (
 
 class ArgumentChecker(ExpressionChecker):
     """Arguments of calls, constructors and actions."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(reporter)
+        self._records: dict[tuple[str, ...], Family] = {}
 
     def _invoke(
         self,
@@ -65,11 +71,18 @@ class ArgumentChecker(ExpressionChecker):
             if isinstance(parameter.type, TypeVariable):
                 if found == INTEGER or parameter.type.name in bindings:
                     continue
-                if isinstance(found, ListType) and found.names is None and not found.rest:
-                    found = self.tuples.of(found.items)
+                if isinstance(found, ListType) and not found.rest:
+                    found = self._type_of_list(argument, found)
             unify(parameter.type, found, bindings)
         for parameter in parameters:
             parameter.type = substituted(parameter.type, bindings)
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
+            if isinstance(parameter.type, TypeVariable) and argument.type == INTEGER:
+                hint = f"give it one: 32w{argument.value}" if argument.value is not None else ""
+                self.reporter.error(
+                    argument.at, f"argument {parameter.name} is a number without a width", hint
+                )
+        for parameter in parameters:
             if isinstance(parameter.type, TypeVariable):
                 parameter.type = UNKNOWN
         self.arguments(node.arguments, parameters, method.name, node)
@@ -80,6 +93,39 @@ class ArgumentChecker(ExpressionChecker):
             )
             returned = UNKNOWN
         return returned, tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
+
+    def _type_of_list(self, node: syntax.Expression, found: ListType) -> Type:
+        """Return the type that a list has where nothing says another: a tuple, or a struct of its names."""
+        if INTEGER in found.items:
+            at = found.items.index(INTEGER)
+            place = node.items[at].at if isinstance(node, syntax.ListValue) else node.at
+            self.reporter.error(place, "this number has no width, and nothing gives it one", "write 8w1")
+            return UNKNOWN
+        if found.names is None:
+            return self.tuples.of(found.items)
+        names = found.names
+        if names not in self._records:
+
+            def record(items: tuple[Type, ...]) -> CompositeType:
+                shown = ", ".join(map(str, names))
+                return CompositeType(f"{{{shown}}}", "struct", dict(zip(names, items, strict=True)))
+
+            self._records[names] = Family("list_of_" + "_".join(names), len(names), record)
+        return self._records[names].of(found.items)
+
+    @staticmethod
+    def overload(
+        declarations: Sequence[syntax.MethodDeclaration], node: syntax.Call | syntax.Instantiation
+    ) -> syntax.MethodDeclaration:
+        """Return the declaration that a call means: by the names of its arguments, or by their number."""
+        given = len(node.arguments)
+        for item in declarations:
+            needed = sum(parameter.default is None for parameter in item.parameters)
+            known = {parameter.name for parameter in item.parameters}
+            fits = known.issuperset(node.names) if node.names is not None else True
+            if fits and needed <= given <= len(item.parameters):
+                return item
+        return declarations[0]
 
     def arrange(
         self,

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import ExternFunction, ir
 
 from . import syntax
 from .check_arguments import ArgumentChecker
+from .check_conversions import is_constant
 from .diagnostics import did_you_mean
 from .symbols import (
     ActionSymbol,
@@ -76,7 +77,7 @@ class CallChecker(ArgumentChecker):
     def _call_name(self, node: syntax.Call, callee: syntax.NameRef) -> Type:
         symbol = self.find(callee.name, callee.at, "action or function")
         if isinstance(symbol, ActionSymbol):
-            if self.place not in ("control", "action"):
+            if self.place not in ("control", "action", "deparser"):
                 self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
             node.symbol = Meaning("action", symbol.name, symbol)
             self.arrange(node, symbol.parameters, f"action {callee.name}")
@@ -93,18 +94,30 @@ class CallChecker(ArgumentChecker):
         return UNKNOWN
 
     def _call_function(self, node: syntax.Call, symbol: FunctionSymbol) -> Type:
-        returned, types = self._invoke(node, symbol.declaration, symbol.scope, {})
+        declaration = self.overload(symbol.declarations, node)
+        returned, types = self._invoke(node, declaration, symbol.scope, {})
         if symbol.name == "verify":
             node.symbol = Meaning("packet", "verify")
             self._only_in(node, "verify", "parser")
+            return returned
+        node.symbol = Meaning("function", symbol.name, types=types)
+        known = self.architecture.functions.get(symbol.name)
+        if known is None:
+            hint = did_you_mean(symbol.name, self.architecture.functions)
+            self.reporter.unsupported(node.at, f"extern function {symbol.name}", hint)
         else:
-            node.symbol = Meaning("function", symbol.name, types=types)
-            known = self.architecture.functions
-            if symbol.name not in known:
-                hint = did_you_mean(symbol.name, known)
-                self.reporter.unsupported(node.at, f"extern function {symbol.name}", hint)
-            self._not_in_parser(node, symbol.name)
+            self._extern_call(node, declaration, known)
         return returned
+
+    def _extern_call(
+        self, node: syntax.Call, declaration: syntax.MethodDeclaration, known: ExternFunction
+    ) -> None:
+        """Check where an extern is called, and that what its declaration wants as constants is constant."""
+        if self.place not in known.places:
+            self.reporter.unsupported(node.at, f"{declaration.name} in {_a(self.place)}")
+        for argument, parameter in zip(node.arguments, declaration.parameters, strict=False):
+            if not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
+                self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:
         returned, types = self._invoke(node, symbol.declaration, symbol.scope, {})
@@ -162,7 +175,7 @@ class CallChecker(ArgumentChecker):
             hint = did_you_mean(callee.name, ["apply"])
             self.reporter.error(callee.name_at, f"a {kind} has no method {callee.name}", hint)
             return UNKNOWN
-        if self.place != kind:
+        if self.place != kind and not (self.place == "deparser" and kind == "control"):
             self.reporter.error(node.at, f"a {kind} cannot be applied in {_a(self.place)}")
         elif kind == "parser" and self.branches:
             self.reporter.unsupported(node.at, "applying a parser inside if", "use a state of its own")
@@ -228,7 +241,7 @@ class CallChecker(ArgumentChecker):
             return UNKNOWN
         if node.arguments:
             self.reporter.error(node.at, "apply() of a table takes no arguments")
-        if self.place != "control":
+        if self.place not in ("control", "deparser"):
             self.reporter.error(
                 node.at, f"a table cannot be applied in {_a(self.place)}", "apply it in the apply block"
             )
@@ -290,7 +303,7 @@ class CallChecker(ArgumentChecker):
             hint = did_you_mean(callee.name, names)
             self.reporter.error(callee.name_at, f"{extern} has no method {callee.name}", hint)
             return UNKNOWN
-        method = next((item for item in methods if len(item.parameters) == len(node.arguments)), methods[0])
+        method = self.overload(methods, node)
         bound = dict(zip(symbol.declaration.type_parameters, extern.arguments, strict=False))
         returned, types = self._invoke(node, method, symbol.scope, bound)
         place = _PACKET_PLACES.get(symbol.name)
@@ -303,7 +316,8 @@ class CallChecker(ArgumentChecker):
             known = self.architecture.objects.get(symbol.name)
             if known is None or callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")
-            self._not_in_parser(node, callee.name)
+            else:
+                self._extern_call(node, method, known.methods[callee.name])
         else:
             self.reporter.unsupported(node.at, f"{extern} as a parameter")
         return returned
@@ -333,10 +347,6 @@ class CallChecker(ArgumentChecker):
             self.reporter.error(
                 node.at, f"{name} can be called only in {_a(place)}; this is {_a(self.place)}"
             )
-
-    def _not_in_parser(self, node: syntax.Call, name: str) -> None:
-        if self.place not in ("control", "action"):
-            self.reporter.unsupported(node.at, f"{name} in {_a(self.place)}")
 
 
 def _a(noun: str) -> str:

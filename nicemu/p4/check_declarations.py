@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Constants and variable declarations
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from nicemu.pipeline import Kind
 
 from . import syntax
 from .check_calls import CallChecker
@@ -19,6 +19,8 @@ from .symbols import (
     ConstantSymbol,
     Instance,
     Routine,
+    Scope,
+    TypeSymbol,
     Variable,
     control_name,
 )
@@ -29,6 +31,7 @@ from .types import (
     ExternType,
     StackType,
     Type,
+    TypeVariable,
     scalar_of,
 )
 
@@ -41,6 +44,7 @@ class DeclarationChecker(CallChecker):
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._places: set[str] = set()
+        self.instances: list[Instance] = []
 
     def variable(self, node: syntax.VariableDeclaration) -> None:
         """Check a variable or constant, and declare it."""
@@ -90,24 +94,21 @@ class DeclarationChecker(CallChecker):
         if isinstance(kind, BlockType):
             self._block_instance(node, kind)
             return
-        if node.names is not None:
-            self.reporter.unsupported(node.at, "arguments by name", "give them in order")
         if node.members is not None:
             self.reporter.unsupported(node.at, "abstract methods")
-        for argument in node.arguments:
-            self.expression(argument)
         if not isinstance(kind, ExternType):
             if kind != UNKNOWN:
                 self.reporter.unsupported(node.at, f"an instance of {kind} here")
             self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
             return
-        name = f"{self.block.name}.{node.name}" if self.block else node.name
-        self._check_constructor(node, kind)
-        values = tuple(argument.value for argument in node.arguments)
-        made = Instance(name, kind, tuple(value for value in values if value is not None))
+        made = self.object_of(node, kind, control_name(node, self.block.name if self.block else ""))
         self.declare(node.name, made, node.at)
-        if self.block is not None:
-            self.block.instances.append(made)
+
+    def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:
+        """Return the extern object that a declaration or constructor makes, known by its full name."""
+        made = Instance(name, kind, self._constructor(node, kind))
+        (self.block.instances if self.block is not None else self.instances).append(made)
+        return made
 
     def _block_instance(self, node: syntax.Instantiation, kind: BlockType) -> None:
         assert isinstance(self.block, BlockSymbol)
@@ -121,32 +122,48 @@ class DeclarationChecker(CallChecker):
             self.block.blocks[name] = made
             self.declare(node.name, BlockInstance(name, made), node.at)
 
-    def _check_constructor(self, node: syntax.Instantiation, kind: ExternType) -> None:
+    def _constructor(
+        self, node: syntax.Instantiation | syntax.Call, kind: ExternType
+    ) -> tuple[int | str, ...]:
+        """Check the arguments of an extern object's constructor; return their values."""
         declaration = kind.symbol.declaration
         known = self.architecture.objects.get(declaration.name)
         if known is None:
             hint = did_you_mean(declaration.name, self.architecture.objects)
-            self.reporter.unsupported(node.type_ref.at, f"extern {declaration.name}", hint)
-            return
-        if len(node.arguments) != len(known.constructor):
-            wanted = len(known.constructor)
-            self.reporter.error(
-                node.at, f"{declaration.name} takes {wanted} arguments; {len(node.arguments)} are given"
-            )
-        for argument, wanted_type in zip(node.arguments, known.constructor, strict=False):
-            if argument.type != UNKNOWN and not isinstance(argument.value, wanted_type):
-                wanted_name = "text in quotes" if wanted_type is str else "a number"
-                self.reporter.error(
-                    argument.at, f"the constructor was given {argument.type}; {wanted_name} expected"
-                )
-        for argument_type in kind.arguments:
-            flat = isinstance(argument_type, CompositeType) and not argument_type.header
-            parts: Iterable[Type] = (
-                argument_type.fields.values() if isinstance(argument_type, CompositeType) else ()
-            )
-            if argument_type != UNKNOWN and not (
-                flat and all(scalar_of(part) or part == UNKNOWN for part in parts)
-            ):
-                self.reporter.error(
-                    node.type_ref.at, f"{kind} carries {argument_type}; a struct of numbers was expected"
-                )
+            at = node.type_ref.at if isinstance(node, syntax.Instantiation) else node.at
+            self.reporter.unsupported(at, f"extern {declaration.name}", hint)
+            return ()
+        constructors = [item for item in declaration.methods if item.name == declaration.name]
+        if not constructors:
+            self.reporter.error(node.at, f"extern {declaration.name} has no constructor")
+            return ()
+        outer = self.scope
+        self.scope = Scope(kind.symbol.scope)
+        for parameter, argument_type in zip(declaration.type_parameters, kind.arguments, strict=False):
+            self.scope.names[parameter] = TypeSymbol(parameter, argument_type)
+        parameters = self.parameters_of(self.overload(constructors, node).parameters)
+        self.scope = outer
+        self.arrange(node, parameters, declaration.name)
+        if len(node.arguments) != len(parameters):
+            given, wanted = len(node.arguments), len(parameters)
+            self.reporter.error(node.at, f"{declaration.name} takes {wanted} arguments; {given} are given")
+            return ()
+        for argument_type, carried in zip(kind.arguments, known.carries, strict=False):
+            if not _can_carry(argument_type, carried):
+                self.reporter.error(node.at, f"{kind} carries {argument_type}; {carried.value} was expected")
+        values = [
+            self.constant(argument, parameter.type, f"argument {parameter.name}")
+            for argument, parameter in zip(node.arguments, parameters, strict=True)
+        ]
+        return tuple(value for value in values if value is not None)
+
+
+def _can_carry(kind: Type, carried: Kind) -> bool:
+    if isinstance(kind, CompositeType) and not kind.header:
+        parts = kind.fields.values()
+        return carried in (Kind.RECORD, Kind.FLAT) and all(
+            scalar_of(part) or part == UNKNOWN for part in parts
+        )
+    if kind == UNKNOWN or isinstance(kind, TypeVariable):
+        return True
+    return scalar_of(kind) is not None and carried is not Kind.RECORD

@@ -51,7 +51,8 @@ class _Lowering(StatementLowering):
             for inner in _inner(block):
                 given = self._parameters(inner.parameters)
                 self._functions.append(ir.Function(inner.name, given, self._block(inner), is_control=True))
-        blocks = [inner for block in checked.controls for inner in (block, *_inner(block))]
+        tops = (checked.parser, *checked.controls)
+        blocks = [inner for block in tops for inner in (block, *_inner(block))]
         tables = tuple(self._table(table) for block in blocks for table in block.tables)
         actions = [self._action(action) for block in blocks for action in block.actions]
         done: set[str] = set()
@@ -62,7 +63,8 @@ class _Lowering(StatementLowering):
                     actions.append(self._action(action))
         self._lower_routines()
         variables = tuple(self._variables())
-        externs = tuple(self._extern(item) for block in blocks for item in block.instances)
+        objects = [*checked.instances, *(item for block in blocks for item in block.instances)]
+        externs = tuple(self._extern(item) for item in objects)
         layouts = self._types.layouts
         return Program(
             name=name,
@@ -88,8 +90,10 @@ class _Lowering(StatementLowering):
     def _variables(self) -> Iterator[ir.Variable]:
         tops = (self._checked.parser, *self._checked.controls)
         blocks = [block for top in tops for block in (top, *_inner(top))]
-        for parameter in self._checked.controls[0].parameters:
+        for parameter in self._checked.parser.parameters:
             assert parameter.variable is not None
+            if isinstance(parameter.type, ExternType):
+                continue
             yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
         for block in blocks:
             for variable in block.variables:

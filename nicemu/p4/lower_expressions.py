@@ -14,6 +14,7 @@ from .symbols import (
     Variable,
 )
 from .types import (
+    TEXT,
     ApplyResult,
     CompositeType,
     ExternType,
@@ -49,6 +50,8 @@ class ExpressionLowering:
         return self._value(node)
 
     def _value(self, node: syntax.Expression) -> ir.Expression:
+        if node.type == TEXT:
+            return ir.Text(node.value)
         scalar = scalar_of(node.type)
         if node.value is not None and scalar is not None:
             return ir.Constant(node.value, scalar)
@@ -108,6 +111,10 @@ class ExpressionLowering:
         if meaning.kind == "routine":
             arguments = tuple(self._argument(argument) for argument in node.arguments)
             return ir.Call(self._routine(meaning.subject), arguments, kind)
+        if meaning.kind in ("function", "method"):
+            arguments = tuple(self._argument(argument) for argument in node.arguments)
+            instance = meaning.subject.name if meaning.kind == "method" else ""
+            return ir.ExternValue(instance, meaning.name, arguments, kind)
         if meaning.kind == "valid":
             assert isinstance(node.callee, syntax.MemberRef)
             return ir.IsValid(self._value(node.callee.base))

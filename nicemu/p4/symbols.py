@@ -119,10 +119,10 @@ class Instance:
 
 @dataclass(slots=True, eq=False)
 class FunctionSymbol:
-    """A function of the architecture."""
+    """A function of the architecture; its declarations differ in their number of parameters."""
 
     name: str
-    declaration: syntax.MethodDeclaration
+    declarations: list[syntax.MethodDeclaration]
     scope: Scope
 
 

@@ -6,12 +6,14 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 """
 
 from . import arithmetic, ir
-from .architecture import ARCHITECTURES, Architecture
+from .architecture import Architecture
+from .architectures import ARCHITECTURES
 from .engine import Engine, TableInfo
-from .externs import NIC_METADATA
+from .externs import ExternFunction, Kind
 from .interpreter import MAX_FRAME_BYTES
 from .ir import Program
 from .ir_json import MAX_DEPTH
+from .nic_externs import NIC_METADATA
 from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
 from .tables import Exact, Lpm, Match, Optional, Range, TableEntry, Ternary
 from .verdict import CounterAdd, Disposition, Effect, EventPosted, Verdict
@@ -30,7 +32,9 @@ __all__ = [
     "Engine",
     "EventPosted",
     "Exact",
+    "ExternFunction",
     "KeyInfo",
+    "Kind",
     "Lpm",
     "Match",
     "Optional",

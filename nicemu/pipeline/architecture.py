@@ -1,13 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a P4 architecture is to the engine: the blocks of its pipeline, its metadata, its externs."""
+"""What a P4 architecture is to compiler, verifier and engine: its blocks, its metadata, its externs."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from . import ir
-from .externs import FUNCTIONS, NIC_METADATA, OBJECTS, ExternFunction, ExternType
+from .externs import ExternFunction, ExternType
+
+if TYPE_CHECKING:
+    from .interpreter import Interpreter
+    from .verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A frame that came in: on which port, and when, in nanoseconds."""
+
+    frame: bytes
+    port: int
+    now_ns: int = 0
+    trace: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,27 +38,17 @@ class Architecture:
     """One architecture. Its package takes the parser, then a control for each role, in order.
 
     The parameters of every block but packets are, in order, the headers, the program's metadata and
-    `metadata`, the architecture's.
+    `metadata`, the architecture's, which lies in the variable `place`; a block may leave out the last ones.
+    `enums` are the members that the engine knows by their position. `run` takes a frame through the program.
     """
 
     name: str
     package: str
     include: str
     metadata: ir.StructType
+    place: str
     roles: tuple[Role, ...]
     functions: Mapping[str, ExternFunction]
     objects: Mapping[str, ExternType]
-
-
-NIC = Architecture(
-    "nicemu",
-    "SmartNic",
-    "nicemu.p4",
-    NIC_METADATA,
-    (Role("control", "control"), Role("deparser", "deparser")),
-    FUNCTIONS,
-    OBJECTS,
-)
-"""The SmartNIC architecture of p4/include/nicemu.p4."""
-
-ARCHITECTURES: Mapping[str, Architecture] = {NIC.name: NIC}
+    run: Callable[[Interpreter, Arrival], Verdict]
+    enums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .architecture import Arrival
+from .architectures import ARCHITECTURES
 from .interpreter import MAX_FRAME_BYTES, Interpreter
+from .objects import Objects
 from .p4info import ActionInfo, KeyInfo, P4Info, p4info_of
 from .tables import Match, Table, TableEntry
 from .verdict import Disposition, Verdict
@@ -39,13 +42,18 @@ class _Loaded:
     program: ir.Program
     p4info: P4Info
     tables: dict[str, Table]
+    objects: Objects
     interpreter: Interpreter
 
 
 class Engine:
-    """One pipeline. Without a program every frame goes to the host."""
+    """One pipeline. Without a program every frame goes to the host.
 
-    def __init__(self) -> None:
+    `seed` is where the chance of a program starts that asks for some.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
         self._loaded: _Loaded | None = None
         self.drops: Counter[str] = Counter()
 
@@ -68,16 +76,23 @@ class Engine:
         verify(program)
         actions = {action.name: action for action in program.actions}
         tables = {table.name: Table(table, *action_widths(table, actions)) for table in program.tables}
-        self._loaded = _Loaded(program, p4info_of(program), tables, Interpreter(program, tables))
+        architecture = ARCHITECTURES[program.architecture]
+        objects = Objects(program, architecture.objects, self._seed)
+        interpreter = Interpreter(program, architecture, tables, objects)
+        self._loaded = _Loaded(program, p4info_of(program), tables, objects, interpreter)
 
-    def process(self, frame: bytes | memoryview, ingress_port: int, trace: bool = False) -> Verdict:
+    def process(
+        self, frame: bytes | memoryview, ingress_port: int, trace: bool = False, now_ns: int = 0
+    ) -> Verdict:
         """Run one frame through the program. Never raises because of the bytes of the frame."""
         if len(frame) > MAX_FRAME_BYTES:
             self.drops["pipeline.oversized"] += 1
             return Verdict(Disposition.DROP, 0, bytes(frame), "pipeline.oversized")
         if self._loaded is None:
             return Verdict(Disposition.HOST, 0, bytes(frame))
-        verdict = self._loaded.interpreter.process(bytes(frame), ingress_port, trace)
+        architecture = ARCHITECTURES[self._loaded.program.architecture]
+        arrival = Arrival(bytes(frame), ingress_port, now_ns, trace)
+        verdict = architecture.run(self._loaded.interpreter, arrival)
         if verdict.disposition is Disposition.DROP:
             self.drops[verdict.drop_reason] += 1
         return verdict

@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from . import ir
+from .architecture import Architecture
 from .arithmetic import binary, cast, unary
-from .externs import Outcome
+from .externs import ExternCall, ExternFunction
+from .objects import Objects
 from .tables import width_of
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, as_unsigned, copied, equal
 
@@ -26,22 +28,41 @@ class Rejected(Exception):  # noqa: N818  control flow, never seen outside
 
 @dataclass(slots=True, eq=False)
 class PacketState:
-    """One packet on its way: its bytes, the parser's cursor, every variable, and what was asked for."""
+    """One packet on its way: its bytes, the parser's cursor, every variable, and what was asked for.
+
+    `outcome` is the architecture's.
+    """
 
     frame: bytes
     places: dict[str, Any]
-    outcome: Outcome
+    outcome: Any
     trace: list[str] | None
     cursor_bytes: int = 0
     turns: int = 0
     emitted: list[bytes] = field(default_factory=list)
 
+    @property
+    def payload(self) -> bytes:
+        """The bytes behind those that the parser has taken."""
+        return self.frame[self.cursor_bytes :]
+
+    def departing(self) -> bytes:
+        """Return what the deparser emitted, and the payload."""
+        return b"".join((*self.emitted, self.payload))
+
+    def note(self, line: str) -> None:
+        """Add a line to the trace, where there is one."""
+        if self.trace is not None:
+            self.trace.append(line)
+
 
 class Evaluator:
     """Expressions and lvalues of a program; what runs statements is the subclass."""
 
-    def __init__(self, program: ir.Program) -> None:
+    def __init__(self, program: ir.Program, architecture: Architecture, objects: Objects) -> None:
         self._layouts = Layouts(program)
+        self._architecture = architecture
+        self._objects = objects
         self._evaluators: dict[type, Callable[[PacketState, Any], Any]] = {
             ir.Constant: lambda packet, node: node.value,
             ir.Name: lambda packet, node: packet.places[node.name],
@@ -68,6 +89,10 @@ class Evaluator:
             ir.Zero: lambda packet, node: self._layouts.zero(node.type),
             ir.PacketLength: lambda packet, node: len(packet.frame),
             ir.Call: self._call_value,
+            ir.Text: lambda packet, node: node.text,
+            ir.ExternValue: lambda packet, node: self._call_extern(
+                packet, node.instance, node.name, node.arguments
+            ),
         }
 
     def _apply(self, packet: PacketState, name: str) -> tuple[bool, str]:
@@ -80,6 +105,41 @@ class Evaluator:
 
     def _value(self, packet: PacketState, node: ir.Expression) -> Value:
         return self._evaluators[type(node)](packet, node)
+
+    def _call_extern(
+        self, packet: PacketState, instance: str, name: str, given: tuple[ir.Expression, ...]
+    ) -> Value:
+        """Call a function of the architecture, or a method of an `instance`; return its value."""
+        declared = self._objects.instances[instance] if instance else None
+        function = self._extern(declared, name)
+        takes = function.signature(len(given))
+        assert takes is not None, "verify has seen to it"
+        arguments = [
+            self._layouts.zero(node.type)
+            if argument.direction is ir.Direction.OUT
+            else copied(self._value(packet, node))
+            for node, argument in zip(given, takes, strict=True)
+        ]
+        targets = [
+            (position, self._located(packet, given[position]))
+            for position, argument in enumerate(takes)
+            if argument.is_written
+        ]
+        types = tuple(node.type for node in given)
+        state = self._objects.states[instance] if instance else None
+        call = ExternCall(packet, self._objects, self._layouts, arguments, types, declared, state)
+        value = function.body(call)
+        if packet.trace is not None:
+            subject = f"{instance}.{name}" if instance else name
+            packet.note(f"{subject}: {call.note}" if call.note else subject)
+        for position, target in targets:
+            self._store(packet, target, copied(arguments[position]))
+        return value
+
+    def _extern(self, declared: ir.ExternInstance | None, name: str) -> ExternFunction:
+        if declared is None:
+            return self._architecture.functions[name]
+        return self._architecture.objects[declared.extern].methods[name]
 
     def _member(self, packet: PacketState, node: ir.Member) -> Value:
         return _parts(self._value(packet, node.base))[node.field]

@@ -1,102 +1,109 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The architecture's functions and extern objects: what a program may call, and what each call asks for.
+"""What an architecture says of its extern functions and objects: what a call takes, gives back and does.
 
-An extern never acts: it sets where the frame goes, or appends an effect for the NIC to apply in order.
-The P4 side of these declarations is p4/include/nicemu.p4.
+A body reads its arguments and may replace those that are `out` or `inout`; the interpreter stores them
+when it returns. What is to happen outside the pipeline is appended to the packet's outcome, never done.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import enum
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from . import ir
-from .verdict import CounterAdd, Disposition, Effect, EventPosted
+from .values import Layouts, Value
 
-NIC_METADATA = ir.StructType(
-    "nic_metadata_t", (ir.Field("ingress_port", ir.Bits(16)), ir.Field("packet_length", ir.Bits(32)))
-)
-"""What the NIC tells the program about a frame; `packet_length` is in bytes."""
+if TYPE_CHECKING:
+    from .evaluator import PacketState
+    from .objects import Objects
 
 
-@dataclass(slots=True)
-class Outcome:
-    """What a packet's program has asked for so far; a frame goes to the host unless something else is
-    said.
+class Kind(enum.Enum):
+    """A set of types, where an extern takes more than one."""
+
+    NUMBER = "bit<N> or int<N>"
+    SCALAR = "a number, bool or error"
+    FLAT = "a number, or a header or struct of numbers"
+    DATA = "anything with bits"
+    CARRIED = "the type argument of the object"
+    RECORD = "a struct of numbers"
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """What a call takes at one place."""
+
+    type: ir.Type | Kind
+    direction: ir.Direction = ir.Direction.IN
+
+    @property
+    def is_written(self) -> bool:
+        """Whether the call stores into this argument."""
+        return self.direction in (ir.Direction.OUT, ir.Direction.INOUT)
+
+
+@dataclass(slots=True, eq=False)
+class ExternCall:
+    """One call: `arguments` with their `types`, for what packet, of which object.
+
+    `state` is what the object's type has made for it; None for a function. A body may leave a `note` for the
+    trace.
     """
 
-    disposition: Disposition = Disposition.HOST
-    port: int = 0
-    effects: list[Effect] = field(default_factory=list)
+    packet: PacketState
+    objects: Objects
+    layouts: Layouts
+    arguments: list[Value]
+    types: tuple[ir.Type, ...]
+    instance: ir.ExternInstance | None = None
+    state: Any = None
+    note: str = ""
+
+    def bits(self, position: int) -> tuple[int, int]:
+        """Return the bits of an argument as their count and a number."""
+        packed = self.layouts.packed(self.types[position], self.arguments[position])
+        return packed.length_bits, packed.number
 
 
-Value: TypeAlias = Any
-"""An int, a header value, or the dict of a struct."""
+Body: TypeAlias = Callable[[ExternCall], Value]
+"""What a call does; it returns the call's value, None where it has none."""
 
-FunctionBody: TypeAlias = Callable[[Outcome, Sequence[Value]], None]
-MethodBody: TypeAlias = Callable[[Outcome, ir.ExternInstance, Sequence[Value]], None]
+Signature: TypeAlias = tuple[Argument, ...]
+
+EVERYWHERE = frozenset({"parser", "control", "action", "function", "deparser"})
+"""Where statements stand."""
+
+CONTROLS = frozenset({"control", "action"})
 
 
 @dataclass(frozen=True, slots=True)
 class ExternFunction:
-    """A function of the architecture: the types of its arguments, and what it does."""
+    """A function of the architecture, or a method of an object; overloads differ in how many arguments they
+    take.
 
-    parameters: tuple[ir.Type, ...]
-    body: FunctionBody
-
-
-@dataclass(frozen=True, slots=True)
-class ExternMethod:
-    """A method of an extern object; a parameter `None` takes the struct that the instance was declared
-    with.
+    `returns` is None for a call without a value; `places` are where it may be called.
     """
 
-    parameters: tuple[ir.Type | None, ...]
-    body: MethodBody
+    signatures: tuple[Signature, ...]
+    body: Body
+    returns: ir.Type | Kind | None = None
+    places: frozenset[str] = EVERYWHERE
+
+    def signature(self, count: int) -> Signature | None:
+        """Return what a call of `count` arguments takes, None if there is no such call."""
+        return next((item for item in self.signatures if len(item) == count), None)
 
 
 @dataclass(frozen=True, slots=True)
 class ExternType:
-    """An extern object: what its constructor takes, how many type arguments, its methods."""
+    """An extern object: what its constructors take, what its type arguments may be, its methods.
 
-    constructor: tuple[type, ...]
-    type_arguments: int
-    methods: Mapping[str, ExternMethod]
+    `make` returns the state that an instance starts with.
+    """
 
-
-def _send_to_port(outcome: Outcome, arguments: Sequence[Value]) -> None:
-    outcome.disposition, outcome.port = Disposition.PORT, arguments[0]
-
-
-def _send_to_host(outcome: Outcome, arguments: Sequence[Value]) -> None:
-    outcome.disposition, outcome.port = Disposition.HOST, 0
-
-
-def _drop_packet(outcome: Outcome, arguments: Sequence[Value]) -> None:
-    outcome.disposition, outcome.port = Disposition.DROP, 0
-
-
-def _hold_packet(outcome: Outcome, arguments: Sequence[Value]) -> None:
-    outcome.disposition, outcome.port = Disposition.FIRMWARE, 0
-
-
-def _add(outcome: Outcome, instance: ir.ExternInstance, arguments: Sequence[Value]) -> None:
-    outcome.effects.append(CounterAdd(arguments[0], arguments[1]))
-
-
-def _post(outcome: Outcome, instance: ir.ExternInstance, arguments: Sequence[Value]) -> None:
-    outcome.effects.append(EventPosted(str(instance.arguments[0]), dict(arguments[0])))
-
-
-FUNCTIONS: Mapping[str, ExternFunction] = {
-    "send_to_port": ExternFunction((ir.Bits(16),), _send_to_port),
-    "send_to_host": ExternFunction((), _send_to_host),
-    "drop_packet": ExternFunction((), _drop_packet),
-    "hold_packet": ExternFunction((), _hold_packet),
-}
-
-OBJECTS: Mapping[str, ExternType] = {
-    "TriggerCounter": ExternType((), 0, {"add": ExternMethod((ir.Bits(32), ir.Bits(64)), _add)}),
-    "FirmwareEvent": ExternType((str,), 1, {"post": ExternMethod((None,), _post)}),
-}
+    constructors: tuple[tuple[type, ...], ...]
+    carries: tuple[Kind, ...] = ()
+    methods: Mapping[str, ExternFunction] = field(default_factory=dict)
+    make: Callable[[ir.ExternInstance], Any] = lambda instance: None

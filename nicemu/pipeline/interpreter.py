@@ -14,13 +14,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from . import ir
-from .architecture import ARCHITECTURES
+from .architecture import Architecture
 from .arithmetic import cast
 from .evaluator import Evaluator, PacketState, Rejected
-from .externs import Outcome
+from .objects import Objects
 from .tables import Table, width_of
 from .values import UnionValue, Value, as_unsigned, copied
-from .verdict import Disposition, Verdict
 
 MAX_STATES = 256
 """Parser states that one packet may pass; a parser that loops without end rejects the packet."""
@@ -45,22 +44,27 @@ class _Exited(Exception):  # noqa: N818  control flow, never seen outside
     pass
 
 
-class _Stuck(Exception):  # noqa: N818  control flow, never seen outside
+class Stuck(Exception):  # noqa: N818  control flow, like Rejected
     """Loops took too many turns, or calls were too many."""
 
 
 class Interpreter(Evaluator):
-    """A program ready to run over `tables`, the tables of the engine by name."""
+    """A program ready to run over `tables` and `objects`, those of the engine by name."""
 
-    def __init__(self, program: ir.Program, tables: Mapping[str, Table]) -> None:
-        super().__init__(program)
+    def __init__(
+        self,
+        program: ir.Program,
+        architecture: Architecture,
+        tables: Mapping[str, Table],
+        objects: Objects,
+    ) -> None:
+        super().__init__(program, architecture, objects)
         self._program = program
         self._tables = tables
-        self._architecture = ARCHITECTURES[program.architecture]
         self._states = {state.name: state for state in program.parser.states}
         self._actions = {action.name: action for action in program.actions}
         self._functions = {function.name: function for function in program.functions}
-        self._instances = {instance.name: instance for instance in program.externs}
+        self._controls = {control.role: control.body for control in program.controls}
         self._types = {variable.name: variable.type for variable in program.variables}
         self._refs = {(table.name, ref.action): ref for table in program.tables for ref in table.actions}
         self._specs = {table.name: table for table in program.tables}
@@ -83,8 +87,10 @@ class Interpreter(Evaluator):
             ir.CallAction: lambda packet, node: self._call(
                 packet, self._actions[node.action], node.arguments
             ),
-            ir.CallFunction: self._call_function,
-            ir.CallMethod: self._call_method,
+            ir.CallFunction: lambda packet, node: self._perform(packet, "", node.function, node.arguments),
+            ir.CallMethod: lambda packet, node: self._perform(
+                packet, node.instance, node.method, node.arguments
+            ),
             ir.SetValid: self._set_valid,
             ir.MoveStack: self._move_stack,
             ir.Exit: self._exit,
@@ -98,39 +104,33 @@ class Interpreter(Evaluator):
             ir.Emit: self._emit,
         }
 
-    def process(self, frame: bytes, ingress_port: int, trace: bool) -> Verdict:
-        """Run one frame through parser, control and deparser."""
+    def packet(self, frame: bytes, outcome: Any, trace: bool) -> PacketState:  # noqa: ANN401
+        """Return a packet before the parser, every variable at its zero."""
         places = {name: self._layouts.zero(kind) for name, kind in self._types.items()}
-        places[ir.NIC]["ingress_port"] = ingress_port & 0xFFFF
-        places[ir.NIC]["packet_length"] = len(frame)
-        packet = PacketState(frame, places, Outcome(), [] if trace else None)
+        return PacketState(frame, places, outcome, [] if trace else None)
+
+    def parse(self, packet: PacketState) -> str | None:
+        """Run the parser; return the error that it ends in, None where it accepts."""
         try:
             self._parse(packet)
-        except _Stuck:
-            return self._rejected(packet, "ParserTimeout")
+        except Stuck:
+            error = "ParserTimeout"
         except Rejected as rejected:
-            return self._rejected(packet, rejected.error)
-        try:
-            for control in self._program.controls:
-                self._block(packet, control.body)
-        except _Stuck:
-            reason = "pipeline.too_many_turns"
-            self._note(packet, f"dropped: {MAX_TURNS} turns of loops and calls")
-            return Verdict(Disposition.DROP, 0, frame, reason, trace=tuple(packet.trace or ()))
-        outcome = packet.outcome
-        dropped = outcome.disposition is Disposition.DROP
-        return Verdict(
-            outcome.disposition,
-            outcome.port,
-            frame if dropped else b"".join((*packet.emitted, frame[packet.cursor_bytes :])),
-            "pipeline.dropped" if dropped else "",
-            tuple(outcome.effects),
-            tuple(packet.trace or ()),
-        )
+            error = rejected.error
+        else:
+            return None
+        packet.note(f"reject: {error} at byte {packet.cursor_bytes}")
+        return error
 
-    def _rejected(self, packet: PacketState, error: str) -> Verdict:
-        self._note(packet, f"reject: {error} at byte {packet.cursor_bytes}")
-        return Verdict(Disposition.DROP, 0, packet.frame, reason_of(error), trace=tuple(packet.trace or ()))
+    def control(self, packet: PacketState, role: str) -> None:
+        """Run the control in a role. Raises: Stuck if the packet has had all the turns that it may take."""
+        try:
+            self._run(packet, self._controls[role])
+        except _Exited:
+            packet.note("exit")
+        except Stuck:
+            packet.note(f"dropped: {MAX_TURNS} turns of loops and calls")
+            raise
 
     # Blocks
 
@@ -143,7 +143,7 @@ class Interpreter(Evaluator):
                 return
             if name == ir.REJECT:
                 raise Rejected("NoError")
-            self._note(packet, f"state {name}")
+            packet.note(f"state {name}")
             state = self._states[name]
             self._run(packet, state.body)
             name = self._next_state(packet, state.transition)
@@ -158,12 +158,6 @@ class Interpreter(Evaluator):
             if all(map(in_keyset, case.keysets, values)):
                 return case.state
         raise Rejected("NoMatch")
-
-    def _block(self, packet: PacketState, body: tuple[ir.Statement, ...]) -> None:
-        try:
-            self._run(packet, body)
-        except _Exited:
-            self._note(packet, "exit")
 
     def _run(self, packet: PacketState, body: tuple[ir.Statement, ...]) -> int:
         """Run statements; return how they ended: at their end, or with return, break or continue."""
@@ -193,7 +187,7 @@ class Interpreter(Evaluator):
             keys = ", ".join(f"{key.name}={value:#x}" for key, value in zip(spec.keys, values, strict=True))
             found = "miss" if row is None else "hit"
             data = ", ".join(f"{number:#x}" for number in call.parameters)
-            self._note(packet, f"table {name} ({keys}): {found}, {call.action}({data})")
+            packet.note(f"table {name} ({keys}): {found}, {call.action}({data})")
         ref = self._refs[name, call.action]
         self._call(packet, self._actions[call.action], ref.arguments, call.parameters)
         return row is not None, call.action
@@ -234,7 +228,7 @@ class Interpreter(Evaluator):
     def _count_turn(self, packet: PacketState) -> None:
         packet.turns += 1
         if packet.turns > MAX_TURNS:
-            raise _Stuck
+            raise Stuck
 
     def _call_value(self, packet: PacketState, node: ir.Call) -> Value:
         function = self._functions[node.function]
@@ -278,20 +272,10 @@ class Interpreter(Evaluator):
             for target, variable in copies_out:
                 self._store(packet, target, copied(packet.places[variable]))
 
-    def _call_function(self, packet: PacketState, node: ir.CallFunction) -> None:
-        self._note(packet, node.function)
-        self._architecture.functions[node.function].body(
-            packet.outcome, [self._value(packet, value) for value in node.arguments]
-        )
-
-    def _call_method(self, packet: PacketState, node: ir.CallMethod) -> None:
-        instance = self._instances[node.instance]
-        arguments = [copied(self._value(packet, value)) for value in node.arguments]
-        self._architecture.objects[instance.extern].methods[node.method].body(
-            packet.outcome, instance, arguments
-        )
-        if packet.trace is not None:
-            self._note(packet, f"{node.instance}.{node.method}: {packet.outcome.effects[-1]}")
+    def _perform(
+        self, packet: PacketState, instance: str, name: str, arguments: tuple[ir.Expression, ...]
+    ) -> None:
+        self._call_extern(packet, instance, name, arguments)
 
     def _set_valid(self, packet: PacketState, node: ir.SetValid) -> None:
         header = node.header
@@ -341,12 +325,6 @@ class Interpreter(Evaluator):
 
     def _emit(self, packet: PacketState, node: ir.Emit) -> None:
         packet.emitted.append(self._layouts.emitted(node.value.type, self._value(packet, node.value)))
-
-    # Bytes
-
-    def _note(self, packet: PacketState, line: str) -> None:
-        if packet.trace is not None:
-            packet.trace.append(line)
 
 
 def reason_of(error: str) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from .ir_types import BOOL, Type
+from .ir_types import BOOL, STRING, Type
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +170,24 @@ class Call:
     type: Type
 
 
+@dataclass(frozen=True, slots=True)
+class Text:
+    """Text in quotes, for an extern."""
+
+    text: str
+    type: Type = STRING
+
+
+@dataclass(frozen=True, slots=True)
+class ExternValue:
+    """What a function of the architecture returns, or a method of the extern object `instance`."""
+
+    instance: str
+    name: str
+    arguments: tuple[Expression, ...]
+    type: Type
+
+
 Expression: TypeAlias = (
     Constant
     | Name
@@ -190,4 +208,6 @@ Expression: TypeAlias = (
     | Zero
     | PacketLength
     | Call
+    | Text
+    | ExternValue
 )

@@ -161,6 +161,8 @@ def _decode_type(value: Any, path: str) -> ir.Type:  # noqa: ANN401
             return ir.BOOL
         if value == "error":
             return ir.ERROR
+        if value == "string":
+            return ir.STRING
         bits = _BITS.fullmatch(value)
         if bits and bits[1] == "varbit" and int(bits[2]) <= ir.MAX_VARBIT_BITS:
             return ir.Varbit(int(bits[2]))

@@ -77,9 +77,18 @@ class Varbit:
         return f"varbit<{self.width}>"
 
 
-Type: TypeAlias = Bits | Bool | ErrorCode | Named | Stack | Varbit
+@dataclass(frozen=True, slots=True)
+class String:
+    """Text, which only externs take."""
+
+    def __str__(self) -> str:
+        return "string"
+
+
+Type: TypeAlias = Bits | Bool | ErrorCode | Named | Stack | Varbit | String
 BOOL = Bool()
 ERROR = ErrorCode()
+STRING = String()
 
 
 @dataclass(frozen=True, slots=True)

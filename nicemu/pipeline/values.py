@@ -160,14 +160,23 @@ class Layouts:
         return values
 
     def packed(self, kind: ir.Type, value: Value) -> Varbits:
-        """Return the bits of a scalar, or of the fields of a header or struct."""
+        """Return the bits of a scalar, or of everything in a composite value; an invalid header has its own,
+        too.
+        """
         if isinstance(value, Varbits):
             return value
-        if not isinstance(kind, ir.Named):
+        if isinstance(kind, ir.Stack):
+            pieces = [self.packed(ir.Named(kind.element), element) for element in value.elements]
+        elif isinstance(value, UnionValue) and isinstance(kind, ir.Named):
+            valid = [part for part in self.unions[kind.name].fields if value.headers[part.name].valid]
+            pieces = [self.packed(part.type, value.headers[part.name]) for part in valid]
+        elif isinstance(kind, ir.Named):
+            held = value.fields if isinstance(value, HeaderValue) else value
+            pieces = [self.packed(part.type, held[part.name]) for part in self.fields(kind)]
+        else:
             return Varbits(width_of(kind), as_unsigned(value, kind))
         length_bits, number = 0, 0
-        for part in self.fields(kind):
-            bits = self.packed(part.type, value[part.name])
+        for bits in pieces:
             length_bits += bits.length_bits
             number = number << bits.length_bits | bits.number
         return Varbits(length_bits, number)

@@ -12,7 +12,9 @@ from typing import TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
-from .architecture import ARCHITECTURES, Architecture
+from .architecture import Architecture
+from .architectures import ARCHITECTURES
+from .externs import Kind
 from .tables import Table, width_of
 from .verify_body import Bodies
 from .verify_expressions import Faults, is_scalar
@@ -39,12 +41,12 @@ def verify(program: ir.Program) -> None:
         _check_types(program, sizes, faults)
     with faults.at("variables"):
         variables = _unique(program.variables, lambda item: item.name, faults)
-        for name in (ir.HEADERS, ir.METADATA, ir.NIC):
+        place, metadata = architecture.place, architecture.metadata
+        for name in (ir.HEADERS, ir.METADATA, place):
             if name not in variables:
-                faults.raise_(name, "is missing; the architecture needs headers, metadata and nic")
-        metadata = architecture.metadata
-        if variables[ir.NIC].type != ir.Named(metadata.name) or metadata not in program.structs:
-            faults.raise_(ir.NIC, f"must be the architecture's struct {metadata.name}")
+                faults.raise_(name, f"is missing; the architecture needs headers, metadata and {place}")
+        if variables[place].type != ir.Named(metadata.name) or metadata not in program.structs:
+            faults.raise_(place, f"must be the architecture's struct {metadata.name}")
     with faults.at("errors"):
         _unique(program.errors, str, faults)
         if program.errors[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
@@ -192,18 +194,30 @@ def _check_instance(
             instance.name,
             f"is a {instance.extern}; {architecture.name} has {', '.join(architecture.objects)}",
         )
-    if tuple(type(argument) for argument in instance.arguments) != extern.constructor:
-        wanted = ", ".join(kind.__name__ for kind in extern.constructor) or "nothing"
-        faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
-    structs = {struct.name: struct for struct in program.structs}
-    if len(instance.types) != extern.type_arguments:
-        faults.raise_(
-            instance.name, f"has {len(instance.types)} type arguments; {extern.type_arguments} expected"
+    given = tuple(type(argument) for argument in instance.arguments)
+    if given not in extern.constructors:
+        wanted = " or ".join(
+            ", ".join(kind.__name__ for kind in constructor) or "nothing"
+            for constructor in extern.constructors
         )
-    for kind in instance.types:
-        struct = structs.get(kind.name) if isinstance(kind, ir.Named) else None
-        if struct is None or not all(is_scalar(part.type) for part in struct.fields):
-            faults.raise_(instance.name, f"carries {kind}; a struct of numbers was expected")
+        faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
+    if len(instance.types) != len(extern.carries):
+        faults.raise_(
+            instance.name, f"has {len(instance.types)} type arguments; {len(extern.carries)} expected"
+        )
+    structs = {struct.name: struct for struct in program.structs}
+    for kind, carried in zip(instance.types, extern.carries, strict=True):
+        if not _can_carry(kind, carried, structs):
+            faults.raise_(instance.name, f"carries {kind}; {carried.value} was expected")
+
+
+def _can_carry(kind: ir.Type, carried: Kind, structs: dict[str, ir.StructType]) -> bool:
+    struct = structs.get(kind.name) if isinstance(kind, ir.Named) else None
+    if struct is not None:
+        return carried in (Kind.RECORD, Kind.FLAT) and all(is_scalar(part.type) for part in struct.fields)
+    if carried is Kind.FLAT:
+        return is_scalar(kind)
+    return isinstance(kind, ir.Bits) and carried is Kind.NUMBER
 
 
 def _check_parser(parser: ir.Parser, bodies: Bodies) -> None:

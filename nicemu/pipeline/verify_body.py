@@ -26,14 +26,17 @@ _ANYWHERE = (
     ir.CallRoutine,
     ir.SetValid,
     ir.MoveStack,
+    ir.CallFunction,
+    ir.CallMethod,
 )
-_ACTION = (*_ANYWHERE, ir.CallAction, ir.CallFunction, ir.CallMethod, ir.Exit, ir.Return)
+_ACTION = (*_ANYWHERE, ir.CallAction, ir.Exit, ir.Return)
+_CONTROL = (*_ACTION, ir.ApplyTable, ir.SwitchAction)
 _ALLOWED = {
     "function": (*_ANYWHERE, ir.Return),
     "parser": (*_ANYWHERE, ir.Extract, ir.ExtractVarbit, ir.Advance, ir.Verify),
-    "control": (*_ACTION, ir.ApplyTable, ir.SwitchAction),
+    "control": _CONTROL,
     "action": _ACTION,
-    "deparser": (*_ANYWHERE, ir.Emit, ir.Return),
+    "deparser": (*_CONTROL, ir.Emit),
 }
 
 
@@ -138,15 +141,9 @@ class Bodies(Expressions):
                     self.faults.raise_("action", f"{action} is unknown")
                 self.arguments(action, self.actions[action].parameters, arguments)
             case ir.CallFunction(function, arguments):
-                known = self.architecture.functions
-                if function not in known:
-                    architecture = self.architecture.name
-                    self.faults.raise_(
-                        "function", f"{function} is unknown; {architecture} has {', '.join(known)}"
-                    )
-                self._call(function, known[function].parameters, arguments)
+                self._extern("", function, arguments)
             case ir.CallMethod(instance, method, arguments):
-                self._method(instance, method, arguments)
+                self._extern(instance, method, arguments)
             case ir.SetValid(header, _):
                 self._header(header)
                 self._lvalue(header)
@@ -172,22 +169,6 @@ class Bodies(Expressions):
         self._loops += 1
         self._statements(body)
         self._loops -= 1
-
-    def _method(self, instance: str, method: str, arguments: Sequence[ir.Expression]) -> None:
-        if instance not in self.instances:
-            self.faults.raise_("instance", f"{instance} is unknown")
-        declared = self.instances[instance]
-        methods = self.architecture.objects[declared.extern].methods
-        if method not in methods:
-            self.faults.raise_("method", f"{declared.extern} has no {method}; it has {', '.join(methods)}")
-        wanted = [declared.types[0] if kind is None else kind for kind in methods[method].parameters]
-        self._call(f"{instance}.{method}", wanted, arguments)
-
-    def _call(self, name: str, wanted: Sequence[ir.Type], given: Sequence[ir.Expression]) -> None:
-        if len(wanted) != len(given):
-            self.faults.raise_("arguments", f"{name} takes {len(wanted)}; {len(given)} are given")
-        for kind, argument in zip(wanted, given, strict=True):
-            self._expect(argument, kind)
 
     def _emitted(self, kind: ir.Type) -> None:
         if isinstance(kind, ir.Stack):

@@ -11,6 +11,7 @@ from typing import NoReturn
 from . import ir
 from .architecture import Architecture
 from .arithmetic import BINARY, COMPARISONS, CONCATENATION, LOGICAL, SHIFTS, UNARY, bounds
+from .externs import Argument, ExternFunction, Kind
 from .ir_json import fault
 from .tables import width_of
 
@@ -98,13 +99,56 @@ class Expressions:
     def _function(self, name: str, arguments: Sequence[ir.Expression]) -> ir.Function:
         if name not in self.functions:
             self.faults.raise_("function", f"{name} is unknown")
-        if self.functions[name].is_control and self.place != "control":
+        if self.functions[name].is_control and self.place not in ("control", "deparser"):
             self.faults.raise_("function", f"{name} is a control, which cannot be applied here")
         self.arguments(name, self.functions[name].parameters, arguments)
         return self.functions[name]
 
+    def _extern(self, instance: str, name: str, given: Sequence[ir.Expression]) -> ExternFunction:
+        """Check a call of a function of the architecture, or of a method of an `instance`."""
+        declared = self.instances.get(instance)
+        if instance and declared is None:
+            self.faults.raise_("instance", f"{instance} is unknown")
+        known = self.architecture.functions
+        if declared is not None:
+            known = self.architecture.objects[declared.extern].methods
+        if name not in known:
+            owner = self.architecture.name if declared is None else declared.extern
+            self.faults.raise_("name", f"{name} is unknown; {owner} has {', '.join(known)}")
+        function = known[name]
+        takes = function.signature(len(given))
+        if takes is None:
+            counts = " or ".join(str(len(item)) for item in function.signatures)
+            self.faults.raise_("arguments", f"{name} takes {counts}; {len(given)} are given")
+        if self.place not in function.places:
+            self.faults.raise_("", f"calls {name}, which cannot be called in a {self.place}")
+        for argument, node in zip(takes, given, strict=True):
+            self._given(node, argument, declared)
+        return function
+
+    def _given(self, node: ir.Expression, argument: Argument, declared: ir.ExternInstance | None) -> None:
+        if not isinstance(argument.type, Kind):
+            self._expect(node, argument.type)
+        elif argument.type is Kind.CARRIED:
+            assert declared is not None
+            self._expect(node, declared.types[0])
+        elif not self._is_a(self._type(node), argument.type):
+            self.faults.raise_("", f"has a {node.type} where {argument.type.value} was expected")
+        if argument.is_written:
+            self._lvalue(node)
+
+    def _is_a(self, kind: ir.Type, wanted: Kind) -> bool:
+        match wanted:
+            case Kind.NUMBER:
+                return isinstance(kind, ir.Bits)
+            case Kind.SCALAR:
+                return is_scalar(kind)
+            case Kind.FLAT:
+                return is_scalar(kind) or self.is_flat(kind)
+        return not isinstance(kind, ir.String)
+
     def _table(self, name: str) -> ir.Table:
-        if name not in self.tables or self.place != "control":
+        if name not in self.tables or self.place not in ("control", "deparser"):
             self.faults.raise_("table", f"{name} cannot be applied here")
         return self.tables[name]
 
@@ -233,6 +277,15 @@ class Expressions:
             case ir.Zero(kind):
                 self.known(kind)
                 return kind
+            case ir.Text():
+                return ir.STRING
+            case ir.ExternValue(instance, name, arguments, _):
+                returns = self._extern(instance, name, arguments).returns
+                if returns is None:
+                    self.faults.raise_("name", f"{name} returns nothing")
+                if isinstance(returns, Kind):
+                    return self.instances[instance].types[0]
+                return returns
 
     def _constant(self, value: int, kind: ir.Type) -> None:
         match kind:

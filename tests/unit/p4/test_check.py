@@ -108,7 +108,7 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
         ("action a(bit<16> x, in bit<8> y) { }", "", "a parameter with a direction follows action data"),
         ("action a() { a(); }", "", "unknown action or function a"),
         ("action a() { t.apply(); } " + TABLE + "}", "", "unknown name t"),
-        ("FirmwareEvent<event_t>(5) e;", "", "the constructor was given int; text in quotes expected"),
+        ("FirmwareEvent<event_t>(5) e;", "", "argument name is int; string was expected"),
         ('FirmwareEvent<headers_t>("e") e;', "", "a struct of numbers was expected"),
         ('FirmwareEvent("e") e;', "", "FirmwareEvent takes 1 type arguments; 0 are given"),
         ('FirmwareEvent<event_t>("e") e;', "e.post({ 1 });", "has 1 values; struct event_t has 2 fields"),

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The architectures that the engine has, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .architecture import Architecture
+from .smartnic import NIC
+
+ARCHITECTURES: Mapping[str, Architecture] = {NIC.name: NIC}
