@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nicemu.firmware import Event
-from nicemu.pipeline import CounterAdd, Disposition, EventPosted
+from nicemu.pipeline import HOST_PORT, CounterAdd, Disposition, EventPosted
 from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
 
 from .datapath import DOWN_ADD
@@ -49,6 +49,11 @@ class PacketPath:
             device.drops[verdict.drop_reason] += 1
         elif not posted:
             device.drops["pipeline.held_without_event"] += 1
+        for port, copy in verdict.copies:
+            if port == HOST_PORT:
+                device.to_host(copy, (0,))
+            else:
+                device.send_frame(copy)
 
     def _count(self, effect: CounterAdd) -> None:
         counters = self._device.unit.state.counters

@@ -82,6 +82,12 @@ class Checker(TableChecker):
 
     def check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""
+        for name, members in self.architecture.enums.items():
+            found = self.scope.find(name)
+            kind = found.type if isinstance(found, TypeSymbol) else None
+            if not isinstance(kind, EnumType) or tuple(kind.members) != members:
+                hint = f"#include <{self.architecture.include}>"
+                self.reporter.error(end, f"enum {name} is not the architecture's", hint)
         if tuple(self.declared.errors[: len(ir.CORE_ERRORS)]) != ir.CORE_ERRORS:
             self.reporter.error(end, "the errors of core.p4 must come first", "#include <core.p4> at the top")
 

@@ -148,7 +148,9 @@ class DeclarationChecker(CallChecker):
             given, wanted = len(node.arguments), len(parameters)
             self.reporter.error(node.at, f"{declaration.name} takes {wanted} arguments; {given} are given")
             return ()
-        for argument_type, carried in zip(kind.arguments, known.carries, strict=False):
+        for argument_type, carried in zip(
+            kind.arguments, known.carried(len(kind.arguments)) or (), strict=False
+        ):
             if not _can_carry(argument_type, carried):
                 self.reporter.error(node.at, f"{kind} carries {argument_type}; {carried.value} was expected")
         values = [

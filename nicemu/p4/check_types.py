@@ -219,7 +219,7 @@ class TypeChecker:
 
     def _struct(self, node: syntax.StructDeclaration) -> None:
         if not node.type_parameters:
-            made = CompositeType(node.name, node.kind, self._fields(node))
+            made = CompositeType(node.name, node.kind, self._fields(node), field_lists=_field_lists(node))
             if self._small_enough(made, node.at) == UNKNOWN:
                 self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
                 return
@@ -342,6 +342,15 @@ class TypeChecker:
         """Declare type parameters in the present scope."""
         for name in names:
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
+
+
+def _field_lists(node: syntax.StructDeclaration) -> dict[str, tuple[int, ...]]:
+    return {
+        part.name: tuple(int(token, 0) for token in annotation.tokens if token.isdecimal())
+        for part in node.fields
+        for annotation in part.annotations
+        if annotation.name == "field_list"
+    }
 
 
 def is_storable(kind: Type) -> bool:

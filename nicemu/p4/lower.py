@@ -20,6 +20,7 @@ from .symbols import (
     TableSymbol,
 )
 from .types import (
+    CompositeType,
     ExternType,
     Type,
     scalar_of,
@@ -80,7 +81,26 @@ class _Lowering(StatementLowering):
             actions=tuple(actions),
             tables=tables,
             functions=tuple(self._functions),
+            field_lists=self._field_lists(),
         )
+
+    def _field_lists(self) -> tuple[ir.FieldList, ...]:
+        """Return the field lists of the program's metadata, by their numbers."""
+        lists: dict[int, list[ir.Expression]] = {}
+        metadata = [item.type for item in self._checked.parser.parameters][2:3]
+        pending: list[tuple[ir.Expression, Type]] = [
+            (ir.Name(ir.METADATA, self._types.of(kind)), kind) for kind in metadata
+        ]
+        while pending:
+            place, kind = pending.pop(0)
+            if not isinstance(kind, CompositeType) or kind.kind != "struct":
+                continue
+            for name, part in kind.fields.items():
+                member = ir.Member(place, name, self._types.of(part))
+                for index in kind.field_lists.get(name, ()):
+                    lists.setdefault(index, []).append(member)
+                pending.append((member, part))
+        return tuple(ir.FieldList(index, tuple(lists[index])) for index in sorted(lists))
 
     def _block(self, block: BlockSymbol) -> tuple[ir.Statement, ...]:
         return (*self._locals(block), *self._body(block.declaration.body))

@@ -17,9 +17,7 @@ from .lexer import Token, tokens_of, without_comments
 
 MAX_INCLUDE_DEPTH = 16
 MAX_TOKENS = 500_000
-OTHER_ARCHITECTURES = frozenset(
-    {"v1model.p4", "psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", "ubpf_model.p4"}
-)
+OTHER_ARCHITECTURES = frozenset({"psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", "ubpf_model.p4"})
 """What programs for other targets include; none of it is shipped."""
 MAX_FILE_BYTES = 8 << 20
 MAX_CONDITION_DEPTH = 32

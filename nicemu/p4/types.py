@@ -74,6 +74,8 @@ class CompositeType:
     fields: Mapping[str, Type]
     family: Family | None = None
     arguments: tuple[Type, ...] = ()
+    field_lists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    """The field lists that fields are in, by @field_list."""
     size: int = field(init=False)
     """Numbers that a value holds; types whose fields double at each level are refused by it."""
 

@@ -14,19 +14,24 @@ from .interpreter import MAX_FRAME_BYTES
 from .ir import Program
 from .ir_json import MAX_DEPTH
 from .nic_externs import NIC_METADATA
+from .objects import CloneSession, Objects, Replica
 from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
 from .tables import Exact, Lpm, Match, Optional, Range, TableEntry, Ternary
-from .verdict import CounterAdd, Disposition, Effect, EventPosted, Verdict
+from .v1switch import HOST_PORT
+from .verdict import CounterAdd, DigestPosted, Disposition, Effect, EventPosted, LogMessage, Verdict
 from .verify import verify
 
 __all__ = [
     "ARCHITECTURES",
+    "HOST_PORT",
     "MAX_DEPTH",
     "MAX_FRAME_BYTES",
     "NIC_METADATA",
     "ActionInfo",
     "Architecture",
+    "CloneSession",
     "CounterAdd",
+    "DigestPosted",
     "Disposition",
     "Effect",
     "Engine",
@@ -35,13 +40,16 @@ __all__ = [
     "ExternFunction",
     "KeyInfo",
     "Kind",
+    "LogMessage",
     "Lpm",
     "Match",
+    "Objects",
     "Optional",
     "P4Info",
     "ParameterInfo",
     "Program",
     "Range",
+    "Replica",
     "TableDescription",
     "TableEntry",
     "TableInfo",

@@ -7,5 +7,6 @@ from collections.abc import Mapping
 
 from .architecture import Architecture
 from .smartnic import NIC
+from .v1switch import V1MODEL
 
-ARCHITECTURES: Mapping[str, Architecture] = {NIC.name: NIC}
+ARCHITECTURES: Mapping[str, Architecture] = {NIC.name: NIC, V1MODEL.name: V1MODEL}

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from . import ir
 from .architecture import Arrival
 from .architectures import ARCHITECTURES
 from .interpreter import MAX_FRAME_BYTES, Interpreter
+from .names import full_name
 from .objects import Objects
 from .p4info import ActionInfo, KeyInfo, P4Info, p4info_of
 from .tables import Match, Table, TableEntry
@@ -66,6 +66,14 @@ class Engine:
     def p4info(self) -> P4Info | None:
         """What the control plane may know of the running program."""
         return self._loaded.p4info if self._loaded else None
+
+    @property
+    def objects(self) -> Objects:
+        """The extern objects of the running program, clone sessions and multicast groups.
+
+        Raises: ControlError(FAILED_PRECONDITION) without a program.
+        """
+        return self._running().objects
 
     def load(self, program: ir.Program) -> None:
         """Run `program` from the next frame on, its tables holding its own entries alone.
@@ -149,36 +157,21 @@ class Engine:
         """Choose the action of a miss. Raises: ControlError."""
         found = self._table(table)
         found.set_default(
-            _named(action, found.default_actions, f"table {found.spec.name}: action"), tuple(params)
+            full_name(action, found.default_actions, f"table {found.spec.name}: action"), tuple(params)
         )
 
     def _table(self, name: str) -> Table:
+        loaded = self._running()
+        return loaded.tables[full_name(name, loaded.tables, f"program {loaded.program.name}: table")]
+
+    def _running(self) -> _Loaded:
         if self._loaded is None:
             raise ControlError(
                 P4RuntimeCode.FAILED_PRECONDITION, "no program is loaded; load one before its tables"
             )
-        tables = self._loaded.tables
-        return tables[_named(name, tables, f"program {self._loaded.program.name}: table")]
+        return self._loaded
 
 
 def _resolved(table: Table, entry: TableEntry) -> TableEntry:
-    action = _named(entry.action, table.actions, f"table {table.spec.name}: action")
+    action = full_name(entry.action, table.actions, f"table {table.spec.name}: action")
     return TableEntry(tuple(entry.matches), action, tuple(entry.parameters), entry.priority)
-
-
-def _named(wanted: str, names: Iterable[str], subject: str) -> str:
-    """Return the full name that `wanted` stands for: itself, or the one that ends in it at a dot."""
-    known = list(names)
-    if wanted in known:
-        return wanted
-    found = [name for name in known if name.endswith("." + wanted)]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise ControlError(
-            P4RuntimeCode.INVALID_ARGUMENT,
-            f"{subject} {wanted} is ambiguous: {', '.join(found)}; give the full name",
-        )
-    near = difflib.get_close_matches(wanted, [*known, *(name.rsplit(".", 1)[-1] for name in known)], 1)
-    hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known) or 'none'}"
-    raise ControlError(P4RuntimeCode.NOT_FOUND, f"{subject} {wanted} is unknown; {hint}")

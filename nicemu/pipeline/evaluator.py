@@ -30,7 +30,7 @@ class Rejected(Exception):  # noqa: N818  control flow, never seen outside
 class PacketState:
     """One packet on its way: its bytes, the parser's cursor, every variable, and what was asked for.
 
-    `outcome` is the architecture's.
+    `outcome` is the architecture's; `colours` are what direct meters have said of it, by their names.
     """
 
     frame: bytes
@@ -40,6 +40,7 @@ class PacketState:
     cursor_bytes: int = 0
     turns: int = 0
     emitted: list[bytes] = field(default_factory=list)
+    colours: dict[str, int] = field(default_factory=dict)
 
     @property
     def payload(self) -> bytes:

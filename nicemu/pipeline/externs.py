@@ -98,12 +98,17 @@ class ExternFunction:
 
 @dataclass(frozen=True, slots=True)
 class ExternType:
-    """An extern object: what its constructors take, what its type arguments may be, its methods.
+    """An extern object: what its constructors take, what lists of type arguments it has,
+    its methods.
 
     `make` returns the state that an instance starts with.
     """
 
     constructors: tuple[tuple[type, ...], ...]
-    carries: tuple[Kind, ...] = ()
+    carries: tuple[tuple[Kind, ...], ...] = ((),)
     methods: Mapping[str, ExternFunction] = field(default_factory=dict)
     make: Callable[[ir.ExternInstance], Any] = lambda instance: None
+
+    def carried(self, count: int) -> tuple[Kind, ...] | None:
+        """Return what `count` type arguments may be, None if there cannot be so many."""
+        return next((item for item in self.carries if len(item) == count), None)

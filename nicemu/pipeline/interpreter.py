@@ -64,6 +64,7 @@ class Interpreter(Evaluator):
         self._states = {state.name: state for state in program.parser.states}
         self._actions = {action.name: action for action in program.actions}
         self._functions = {function.name: function for function in program.functions}
+        self._field_lists = {item.index: item.fields for item in program.field_lists}
         self._controls = {control.role: control.body for control in program.controls}
         self._types = {variable.name: variable.type for variable in program.variables}
         self._refs = {(table.name, ref.action): ref for table in program.tables for ref in table.actions}
@@ -131,6 +132,30 @@ class Interpreter(Evaluator):
         except Stuck:
             packet.note(f"dropped: {MAX_TURNS} turns of loops and calls")
             raise
+
+    @property
+    def objects(self) -> Objects:
+        """The extern objects of the program."""
+        return self._objects
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """The program's errors by their number."""
+        return self._program.errors
+
+    def field_list(self, packet: PacketState, index: int) -> dict[ir.Expression, Value]:
+        """Return what the places of a field list hold; nothing where the program has no such list."""
+        places = self._field_lists.get(index, ())
+        return {place: copied(self._value(packet, place)) for place in places}
+
+    def store(self, packet: PacketState, place: ir.Expression, value: Value) -> None:
+        """Store a value in a place that `field_list` has named."""
+        self._store(packet, place, value)
+
+    def clear_metadata(self, packet: PacketState) -> None:
+        """Give the program's metadata and the architecture's their zeros again."""
+        for name in (ir.METADATA, self._architecture.place):
+            packet.places[name] = self._layouts.zero(self._types[name])
 
     # Blocks
 

@@ -136,6 +136,7 @@ __all__ = [
     "Extract",
     "ExtractVarbit",
     "Field",
+    "FieldList",
     "ForRange",
     "Function",
     "Goto",
@@ -424,6 +425,14 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class FieldList:
+    """The places in the program's metadata that a copy of a packet keeps where it is made with `index`."""
+
+    index: int
+    fields: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Program:
     """A compiled program for one pipeline: the parser, and the controls behind it in their roles' order."""
 
@@ -440,6 +449,7 @@ class Program:
     tables: tuple[Table, ...] = ()
     unions: tuple[UnionType, ...] = ()
     functions: tuple[Function, ...] = ()
+    field_lists: tuple[FieldList, ...] = ()
 
     def control(self, role: str) -> Control:
         """Return the control in a role of the architecture."""

@@ -63,5 +63,5 @@ _POST = ExternFunction(((Argument(Kind.CARRIED),),), _post, places=CONTROLS)
 
 OBJECTS: Mapping[str, ExternType] = {
     "TriggerCounter": ExternType(((),), methods={"add": _ADD}),
-    "FirmwareEvent": ExternType(((str,),), (Kind.RECORD,), {"post": _POST}),
+    "FirmwareEvent": ExternType(((str,),), ((Kind.RECORD,),), {"post": _POST}),
 }

@@ -5,18 +5,57 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from . import ir
+from .arrays import CounterArray, MeterArray, RegisterArray
 from .externs import ExternType
+from .names import full_name
+
+_State = TypeVar("_State", CounterArray, MeterArray, RegisterArray)
+
+
+@dataclass(frozen=True, slots=True)
+class Replica:
+    """One copy that a multicast group or clone session makes: `rid` becomes its egress_rid."""
+
+    port: int
+    rid: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class CloneSession:
+    """Where the copies of a clone session go; `truncate_bytes` 0 leaves them whole."""
+
+    replicas: tuple[Replica, ...]
+    truncate_bytes: int = 0
 
 
 class Objects:
-    """The state of every extern object by its full name, and the engine's seeded chance."""
+    """The state of every extern object by its full name, replication, and the engine's seeded chance."""
 
     def __init__(self, program: ir.Program, types: Mapping[str, ExternType], seed: int = 0) -> None:
         self.instances = {instance.name: instance for instance in program.externs}
         self.states: dict[str, Any] = {
             instance.name: types[instance.extern].make(instance) for instance in program.externs
         }
+        self.multicast_groups: dict[int, tuple[Replica, ...]] = {}
+        self.clone_sessions: dict[int, CloneSession] = {}
         self.random = random.Random(seed)
+
+    def counter(self, name: str) -> CounterArray:
+        """Return a counter by its full name or unique suffix. Raises: ControlError(NOT_FOUND)."""
+        return self._state(name, CounterArray, "counter")
+
+    def meter(self, name: str) -> MeterArray:
+        """Return a meter likewise."""
+        return self._state(name, MeterArray, "meter")
+
+    def register(self, name: str) -> RegisterArray:
+        """Return a register likewise."""
+        return self._state(name, RegisterArray, "register")
+
+    def _state(self, name: str, kind: type[_State], noun: str) -> _State:
+        known = {key: state for key, state in self.states.items() if isinstance(state, kind)}
+        return known[full_name(name, known, noun)]

@@ -35,7 +35,24 @@ class EventPosted:
     fields: dict[str, int]
 
 
-Effect: TypeAlias = CounterAdd | EventPosted
+@dataclass(frozen=True, slots=True)
+class DigestPosted:
+    """Send `length_bits` bits of data to the control plane as digest `name` (extern function digest)."""
+
+    name: str
+    receiver: int
+    length_bits: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage:
+    """What the program has logged (extern function log_msg)."""
+
+    text: str
+
+
+Effect: TypeAlias = CounterAdd | EventPosted | DigestPosted | LogMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +61,7 @@ class Verdict:
 
     `frame` is the emitted headers and the payload behind the parsed ones; a dropped frame is as it came.
     `drop_reason` is "" unless the disposition is DROP. `effects` stand in the order in which they were asked
-    for.
+    for. `copies` are further frames, each with the port by which it leaves.
     """
 
     disposition: Disposition
@@ -53,3 +70,4 @@ class Verdict:
     drop_reason: str = ""
     effects: tuple[Effect, ...] = ()
     trace: tuple[str, ...] = ()
+    copies: tuple[tuple[int, bytes], ...] = ()

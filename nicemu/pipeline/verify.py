@@ -86,6 +86,12 @@ def verify(program: ir.Program) -> None:
                 faults.raise_("result", f"has no variable {function.result}")
             bodies.body(function.body, "control" if function.is_control else "function")
     bodies.refuse_recursion()
+    with faults.at("field_lists"):
+        _unique(program.field_lists, lambda item: str(item.index), faults)
+        bodies.place = "control"
+        for field_list in program.field_lists:
+            for kept in field_list.fields:
+                bodies.kept(kept)
     with faults.at("parser"):
         _check_parser(program.parser, bodies)
     roles = [role.name for role in architecture.roles]
@@ -201,12 +207,12 @@ def _check_instance(
             for constructor in extern.constructors
         )
         faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
-    if len(instance.types) != len(extern.carries):
-        faults.raise_(
-            instance.name, f"has {len(instance.types)} type arguments; {len(extern.carries)} expected"
-        )
+    carries = extern.carried(len(instance.types))
+    if carries is None:
+        counts = " or ".join(str(len(item)) for item in extern.carries)
+        faults.raise_(instance.name, f"has {len(instance.types)} type arguments; {counts} expected")
     structs = {struct.name: struct for struct in program.structs}
-    for kind, carried in zip(instance.types, extern.carries, strict=True):
+    for kind, carried in zip(instance.types, carries, strict=True):
         if not _can_carry(kind, carried, structs):
             faults.raise_(instance.name, f"carries {kind}; {carried.value} was expected")
 

@@ -81,6 +81,11 @@ class Expressions:
         layout = self.headers.get(kind.name) or self.structs.get(kind.name)
         return layout is not None and all(self.is_flat(part.type) for part in layout.fields)
 
+    def kept(self, node: ir.Expression) -> None:
+        """Check a place that a field list names."""
+        self._type(node)
+        self._lvalue(node)
+
     def _only_in_parser(self, node: ir.Expression) -> None:
         if self.place != "parser":
             self.faults.raise_("", f"has a {type(node).__name__} in a {self.place}")

@@ -115,7 +115,7 @@ def test_tokens_of_an_expansion_stand_where_the_macro_is_used() -> None:
 
 def test_an_architecture_that_is_not_there_is_named() -> None:
     reporter = Reporter()
-    Preprocessor(reporter).preprocess("#include <v1model.p4>", "t.p4", None)
+    Preprocessor(reporter).preprocess("#include <psa.p4>", "t.p4", None)
     (message,) = (item.render() for item in reporter.diagnostics)
-    assert "cannot read v1model.p4" in message
-    assert "nicemu has no v1model yet; write for nicemu.p4" in message
+    assert "cannot read psa.p4" in message
+    assert "nicemu has no psa yet; write for nicemu.p4" in message

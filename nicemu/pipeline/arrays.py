@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Counters, meters and registers of v1model: arrays whose places take memory once they are used."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nicemu.errors import ControlError, P4RuntimeCode
+
+from . import ir
+from .meters import Meter
+from .values import Value
+
+MAX_PLACES = 1 << 28
+"""Largest array that the engine takes; only what is used takes memory."""
+
+
+@dataclass(slots=True, eq=False)
+class Count:
+    """What a counter has counted."""
+
+    packets: int = 0
+    bytes: int = 0
+
+    def add(self, length_bytes: int) -> None:
+        """Count one packet."""
+        self.packets += 1
+        self.bytes += length_bytes
+
+
+@dataclass(slots=True, eq=False)
+class Array:
+    """`size` places, called `name` in messages."""
+
+    name: str
+    size: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.size <= MAX_PLACES:
+            raise ControlError(
+                P4RuntimeCode.INVALID_ARGUMENT,
+                f"{self.name} has {self.size} places; {MAX_PLACES} are allowed",
+            )
+
+    def checked(self, index: int) -> int:
+        """Return an index that a controller gave. Raises: ControlError(OUT_OF_RANGE)."""
+        if not 0 <= index < self.size:
+            raise ControlError(
+                P4RuntimeCode.OUT_OF_RANGE, f"{self.name} has {self.size} places; there is no place {index}"
+            )
+        return index
+
+
+@dataclass(slots=True, eq=False)
+class CounterArray(Array):
+    """Counts by index; one that is outside is not counted."""
+
+    counts: dict[int, Count] = field(default_factory=dict)
+
+    def count(self, index: int, length_bytes: int) -> None:
+        """Count a packet at an index."""
+        if 0 <= index < self.size:
+            self.counts.setdefault(index, Count()).add(length_bytes)
+
+
+@dataclass(slots=True, eq=False)
+class MeterArray(Array):
+    """Meters by index; one that is outside, or not configured, is green. `in_bytes` says what is metered."""
+
+    in_bytes: bool
+    meters: dict[int, Meter] = field(default_factory=dict)
+
+    def mark(self, index: int, length_bytes: int, now_ns: int) -> int:
+        """Return the colour of a packet at an index."""
+        meter = self.meters.get(index)
+        return meter.mark(length_bytes if self.in_bytes else 1, now_ns) if meter is not None else 0
+
+
+@dataclass(slots=True, eq=False)
+class RegisterArray(Array):
+    """Values by index; one that was never written is the zero of `type`."""
+
+    type: ir.Type
+    values: dict[int, Value] = field(default_factory=dict)
+
+    def write(self, index: int, value: Value) -> None:
+        """Store a value; outside nothing changes."""
+        if 0 <= index < self.size:
+            self.values[index] = value

@@ -1,0 +1,278 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Functions and extern objects of v1model, p4/include/v1model.p4.
+
+Source: p4lang/behavioral-model, "The BMv2 Simple Switch target".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from . import ir
+from .arithmetic import wrap
+from .arrays import CounterArray, MeterArray, RegisterArray
+from .checksums import ALGORITHMS, digest
+from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind
+from .values import Value
+from .verdict import DigestPosted, Effect, LogMessage
+
+DROP_PORT = 511
+"""The egress_spec of a packet that is to be dropped."""
+
+STANDARD_METADATA = ir.StructType(
+    "standard_metadata_t",
+    tuple(
+        ir.Field(name, ir.ERROR if width == 0 else ir.Bits(width))
+        for name, width in (
+            ("ingress_port", 9),
+            ("egress_spec", 9),
+            ("egress_port", 9),
+            ("instance_type", 32),
+            ("packet_length", 32),
+            ("enq_timestamp", 32),
+            ("enq_qdepth", 19),
+            ("deq_timedelta", 32),
+            ("deq_qdepth", 19),
+            ("ingress_global_timestamp", 48),
+            ("egress_global_timestamp", 48),
+            ("mcast_grp", 16),
+            ("egress_rid", 16),
+            ("checksum_error", 1),
+            ("parser_error", 0),
+            ("priority", 3),
+        )
+    ),
+)
+PLACE = "standard_metadata"
+STANDARD = ir.Named(STANDARD_METADATA.name)
+
+ENUMS: Mapping[str, tuple[str, ...]] = {
+    "HashAlgorithm": tuple(ALGORITHMS),
+    "CloneType": ("I2E", "E2E"),
+    "CounterType": ("packets", "bytes", "packets_and_bytes"),
+    "MeterType": ("packets", "bytes"),
+}
+INGRESS_CLONE, EGRESS_CLONE = range(2)
+_METER_BYTES = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Clone:
+    """A copy that was asked for: for which session, and with which fields of the metadata."""
+
+    session: int
+    field_list: int | None = None
+
+
+@dataclass(slots=True, eq=False)
+class V1Outcome:
+    """What a packet's program has asked for so far; the last request of each kind counts."""
+
+    now_ns: int = 0
+    clones: dict[int, Clone] = field(default_factory=dict)
+    resubmit: int | None = None
+    recirculate: int | None = None
+    truncate_bytes: int | None = None
+    failed_assertion: bool = False
+    effects: list[Effect] = field(default_factory=list)
+
+
+def _outcome(call: ExternCall) -> V1Outcome:
+    outcome: V1Outcome = call.packet.outcome
+    return outcome
+
+
+# Functions
+
+
+def _mark_to_drop(call: ExternCall) -> None:
+    standard = call.arguments[0] if call.arguments else call.packet.places[PLACE]
+    standard["egress_spec"], standard["mcast_grp"] = DROP_PORT, 0
+
+
+def _random(call: ExternCall) -> None:
+    _, low, high = call.arguments
+    drawn = call.objects.random.randint(low, high) if low <= high else low
+    call.arguments[0] = wrap(drawn, call.types[0])
+
+
+def _digest(call: ExternCall) -> None:
+    length_bits, number = call.bits(1)
+    kind = call.types[1]
+    name = kind.name if isinstance(kind, ir.Named) else "digest"
+    _outcome(call).effects.append(DigestPosted(name, call.arguments[0], length_bits, number))
+
+
+def _hash(call: ExternCall) -> None:
+    _, algorithm, base, _, largest = call.arguments
+    value = digest(algorithm, *call.bits(3), b"", call.objects.random) if largest else 0
+    call.arguments[0] = wrap(base + (value % largest if largest else 0), call.types[0])
+
+
+def _checksum(with_payload: bool, update: bool) -> ExternFunction:
+    def body(call: ExternCall) -> None:
+        condition, _, checksum, algorithm = call.arguments
+        if not condition:
+            return
+        payload = call.packet.payload if with_payload else b""
+        found = wrap(digest(algorithm, *call.bits(1), payload, call.objects.random), call.types[2])
+        if update:
+            call.arguments[2] = found
+        elif found != checksum:
+            call.packet.places[PLACE]["checksum_error"] = 1
+            call.note = f"{checksum:#x} given, {found:#x} computed"
+
+    takes = (
+        Argument(ir.BOOL),
+        Argument(Kind.DATA),
+        Argument(Kind.NUMBER, ir.Direction.INOUT if update else ir.Direction.IN),
+        Argument(ir.Bits(32)),
+    )
+    return ExternFunction((takes,), body)
+
+
+def _resubmit(call: ExternCall) -> None:
+    _outcome(call).resubmit = call.arguments[0]
+
+
+def _recirculate(call: ExternCall) -> None:
+    _outcome(call).recirculate = call.arguments[0]
+
+
+def _clone(call: ExternCall) -> None:
+    kept = call.arguments[2] if len(call.arguments) > 2 else None
+    _outcome(call).clones[call.arguments[0]] = Clone(call.arguments[1], kept)
+
+
+def _truncate(call: ExternCall) -> None:
+    _outcome(call).truncate_bytes = call.arguments[0]
+
+
+def _assert(call: ExternCall) -> None:
+    if not call.arguments[0]:
+        _outcome(call).failed_assertion = True
+        call.note = "does not hold"
+
+
+def _log(call: ExternCall) -> None:
+    text: str = call.arguments[0]
+    for number in _numbers(call.arguments[1]) if len(call.arguments) > 1 else ():
+        text = text.replace("{}", str(number), 1)
+    _outcome(call).effects.append(LogMessage(text))
+    call.note = text
+
+
+def _numbers(value: Value) -> list[int]:
+    if isinstance(value, int):
+        return [value]
+    parts = value if isinstance(value, dict) else getattr(value, "fields", {})
+    return [number for part in parts.values() for number in _numbers(part)]
+
+
+_NUMBER = Argument(Kind.NUMBER)
+_WRITTEN = Argument(Kind.NUMBER, ir.Direction.OUT)
+_WORD = Argument(ir.Bits(32))
+_LIST = Argument(ir.Bits(8))
+_TEXT = Argument(ir.STRING)
+
+FUNCTIONS: Mapping[str, ExternFunction] = {
+    "mark_to_drop": ExternFunction(((), (Argument(STANDARD, ir.Direction.INOUT),)), _mark_to_drop),
+    "random": ExternFunction(((_WRITTEN, _NUMBER, _NUMBER),), _random),
+    "digest": ExternFunction(((_WORD, Argument(Kind.DATA)),), _digest),
+    "hash": ExternFunction(((_WRITTEN, _WORD, _NUMBER, Argument(Kind.DATA), _NUMBER),), _hash),
+    "verify_checksum": _checksum(with_payload=False, update=False),
+    "update_checksum": _checksum(with_payload=False, update=True),
+    "verify_checksum_with_payload": _checksum(with_payload=True, update=False),
+    "update_checksum_with_payload": _checksum(with_payload=True, update=True),
+    "resubmit_preserving_field_list": ExternFunction(((_LIST,),), _resubmit),
+    "recirculate_preserving_field_list": ExternFunction(((_LIST,),), _recirculate),
+    "clone": ExternFunction(((_WORD, _WORD),), _clone),
+    "clone_preserving_field_list": ExternFunction(((_WORD, _WORD, _LIST),), _clone),
+    "truncate": ExternFunction(((_WORD,),), _truncate),
+    "assert": ExternFunction(((Argument(ir.BOOL),),), _assert),
+    "assume": ExternFunction(((Argument(ir.BOOL),),), _assert),
+    "log_msg": ExternFunction(((_TEXT,), (_TEXT, Argument(Kind.DATA))), _log),
+}
+
+# Objects
+
+
+def _size(instance: ir.ExternInstance) -> int:
+    size = instance.arguments[0]
+    assert isinstance(size, int)
+    return size
+
+
+def _count(call: ExternCall) -> None:
+    call.state.count(call.arguments[0], len(call.packet.frame))
+
+
+def _execute_meter(call: ExternCall) -> None:
+    colour = call.state.mark(call.arguments[0], len(call.packet.frame), _outcome(call).now_ns)
+    call.arguments[1] = wrap(colour, call.types[1])
+
+
+def _read(call: ExternCall) -> None:
+    array: RegisterArray = call.state
+    zero = call.layouts.zero(array.type)
+    call.arguments[0] = array.values.get(call.arguments[1], zero)
+
+
+def _write(call: ExternCall) -> None:
+    call.state.write(call.arguments[0], call.arguments[1])
+
+
+def _read_colour(call: ExternCall) -> None:
+    assert call.instance is not None
+    call.arguments[0] = wrap(call.packet.colours.get(call.instance.name, 0), call.types[0])
+
+
+def _sum(call: ExternCall) -> int:
+    return digest(tuple(ALGORITHMS).index("csum16"), *call.bits(0), b"", call.objects.random)
+
+
+def _counters(instance: ir.ExternInstance) -> CounterArray:
+    return CounterArray(instance.name, _size(instance))
+
+
+def _meters(instance: ir.ExternInstance) -> MeterArray:
+    return MeterArray(instance.name, _size(instance), instance.arguments[1] == _METER_BYTES)
+
+
+def _registers(instance: ir.ExternInstance) -> RegisterArray:
+    return RegisterArray(instance.name, _size(instance), instance.types[0])
+
+
+_INDEXED = ((), (Kind.NUMBER,))
+_CARRIED_OUT = Argument(Kind.CARRIED, ir.Direction.OUT)
+
+OBJECTS: Mapping[str, ExternType] = {
+    "counter": ExternType(
+        ((int, int),), _INDEXED, {"count": ExternFunction(((_NUMBER,),), _count)}, _counters
+    ),
+    "meter": ExternType(
+        ((int, int),),
+        _INDEXED,
+        {"execute_meter": ExternFunction(((_NUMBER, _WRITTEN),), _execute_meter)},
+        _meters,
+    ),
+    "register": ExternType(
+        ((int,),),
+        ((Kind.FLAT,), (Kind.FLAT, Kind.NUMBER)),
+        {
+            "read": ExternFunction(((_CARRIED_OUT, _NUMBER),), _read),
+            "write": ExternFunction(((_NUMBER, Argument(Kind.CARRIED)),), _write),
+        },
+        _registers,
+    ),
+    "direct_counter": ExternType(((int,),), methods={"count": ExternFunction(((),), lambda call: None)}),
+    "direct_meter": ExternType(
+        ((int,),), ((Kind.NUMBER,),), {"read": ExternFunction(((_CARRIED_OUT,),), _read_colour)}
+    ),
+    "action_profile": ExternType(((int,),)),
+    "action_selector": ExternType(((int, int, int),)),
+    "Checksum16": ExternType(
+        ((),), methods={"get": ExternFunction(((Argument(Kind.DATA),),), _sum, returns=ir.Bits(16))}
+    ),
+}

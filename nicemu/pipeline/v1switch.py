@@ -1,0 +1,265 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The v1model architecture's way for a packet: ingress, traffic manager, egress, and round again.
+
+A packet that the parser rejects goes on with `parser_error` set. Times are integer nanoseconds outside the
+program and microseconds inside; queues are empty, so queue depths and delays are 0.
+Source: p4lang/behavioral-model, "The BMv2 Simple Switch target", "Pseudocode for what happens at the end of
+ingress and egress processing".
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from . import ir
+from .architecture import Architecture, Arrival, Role
+from .evaluator import PacketState
+from .interpreter import Interpreter, Stuck
+from .objects import Replica
+from .v1model import (
+    DROP_PORT,
+    EGRESS_CLONE,
+    ENUMS,
+    FUNCTIONS,
+    INGRESS_CLONE,
+    OBJECTS,
+    PLACE,
+    STANDARD_METADATA,
+    Clone,
+    V1Outcome,
+)
+from .values import Value, copied
+from .verdict import Disposition, Verdict
+
+HOST_PORT = 510
+"""The port behind which a NIC's host is."""
+
+MAX_ROUNDS = 32
+"""How often one packet may come again: as a clone of a clone, resubmitted, recirculated."""
+
+MAX_COPIES = 4096
+"""Packets that one packet may become."""
+
+NORMAL, CLONE_OF_INGRESS, CLONE_OF_EGRESS, _, RECIRCULATED, REPLICATED, RESUBMITTED = range(7)
+
+
+def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
+    """Take one frame through the switch; the first frame that leaves is the verdict's, others are copies."""
+    return _Journey(interpreter, arrival).verdict()
+
+
+class _Journey:
+    """One arrival and all that comes of it. What is waiting is done in order."""
+
+    def __init__(self, interpreter: Interpreter, arrival: Arrival) -> None:
+        self._interpreter = interpreter
+        self._objects = interpreter.objects
+        self._arrival = arrival
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._left: list[tuple[int, bytes]] = []
+        self._reason = ""
+        self._effects: list[Any] = []
+        self._trace: list[str] | None = [] if arrival.trace else None
+        self._copies = 0
+
+    def verdict(self) -> Verdict:
+        self._wait(lambda: self._ingress(self._arrival.frame, NORMAL, {}, 0))
+        while self._waiting:
+            step = self._waiting.popleft()
+            try:
+                step()
+            except Stuck:
+                self._drop("pipeline.too_many_turns")
+        trace, effects = tuple(self._trace or ()), tuple(self._effects)
+        if not self._left:
+            frame = self._arrival.frame
+            return Verdict(Disposition.DROP, 0, frame, self._reason or "pipeline.dropped", effects, trace)
+        port, frame = self._left[0]
+        where = Disposition.HOST if port == HOST_PORT else Disposition.PORT
+        return Verdict(where, port, frame, "", effects, trace, tuple(self._left[1:]))
+
+    def _wait(self, step: Callable[[], None]) -> None:
+        self._copies += 1
+        if self._copies > MAX_COPIES:
+            self._drop("pipeline.too_many_copies")
+        else:
+            self._waiting.append(step)
+
+    def _drop(self, reason: str) -> None:
+        self._reason = self._reason or reason
+        self._note(f"dropped: {reason}")
+
+    def _note(self, line: str) -> None:
+        if self._trace is not None:
+            self._trace.append(line)
+
+    # Ingress
+
+    def _parsed(self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value]) -> PacketState:
+        packet = self._interpreter.packet(frame, V1Outcome(self._arrival.now_ns), trace=False)
+        packet.trace = self._trace
+        standard = packet.places[PLACE]
+        standard["ingress_port"] = self._arrival.port & DROP_PORT
+        standard["packet_length"] = len(frame)
+        standard["instance_type"] = instance_type
+        standard["ingress_global_timestamp"] = self._microseconds()
+        self._restore(packet, kept)
+        error = self._interpreter.parse(packet)
+        if error is not None:
+            packet.places[PLACE]["parser_error"] = self._interpreter.errors.index(error)
+        return packet
+
+    def _ingress(
+        self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value], rounds: int
+    ) -> None:
+        self._note(f"ingress, port {self._arrival.port}, {len(frame)} bytes")
+        packet = self._parsed(frame, instance_type, kept)
+        self._interpreter.control(packet, "verify")
+        self._interpreter.control(packet, "ingress")
+        outcome: V1Outcome = packet.outcome
+        standard = packet.places[PLACE]
+        clone = outcome.clones.pop(INGRESS_CLONE, None)
+        if clone is not None:
+            self._clone_of_ingress(packet, clone, rounds)
+        self._effects += outcome.effects
+        outcome.effects = []
+        if outcome.failed_assertion:
+            self._drop("pipeline.assertion")
+        elif outcome.resubmit is not None:
+            again = self._kept(packet, outcome.resubmit)
+            self._again(lambda: self._ingress(frame, RESUBMITTED, again, rounds + 1), rounds, "resubmitted")
+        elif standard["mcast_grp"]:
+            group = self._objects.multicast_groups.get(standard["mcast_grp"], ())
+            if not group:
+                self._drop("pipeline.no_multicast_group")
+            standard["instance_type"] = REPLICATED
+            self._replicate(packet, group, rounds)
+        elif standard["egress_spec"] == DROP_PORT:
+            self._drop("pipeline.dropped")
+        else:
+            port = standard["egress_spec"]
+            standard["instance_type"] = NORMAL
+            self._wait(lambda: self._egress(packet, port, rounds))
+
+    def _clone_of_ingress(self, packet: PacketState, clone: Clone, rounds: int) -> None:
+        session = self._objects.clone_sessions.get(clone.session)
+        if session is None:
+            self._note(f"clone: there is no session {clone.session}")
+            return
+        kept = {} if clone.field_list is None else self._kept(packet, clone.field_list)
+        made = self._parsed(packet.frame, CLONE_OF_INGRESS, {})
+        self._restore(made, kept)
+        made.places[PLACE]["instance_type"] = CLONE_OF_INGRESS
+        if session.truncate_bytes:
+            made.outcome.truncate_bytes = session.truncate_bytes
+        self._replicate(made, session.replicas, rounds)
+
+    # Traffic manager
+
+    def _again(self, step: Callable[[], None], rounds: int, how: str) -> None:
+        self._note(how)
+        if rounds >= MAX_ROUNDS:
+            self._drop("pipeline.too_many_rounds")
+        else:
+            self._wait(step)
+
+    def _replicate(self, packet: PacketState, replicas: tuple[Replica, ...], rounds: int) -> None:
+        for replica in replicas:
+            copy = self._copied(packet)
+            copy.places[PLACE]["egress_rid"] = replica.rid
+            self._leave_later(copy, replica.port, rounds)
+
+    def _leave_later(self, packet: PacketState, port: int, rounds: int) -> None:
+        self._wait(lambda: self._egress(packet, port, rounds))
+
+    def _copied(self, packet: PacketState) -> PacketState:
+        """Return a packet with the same headers and metadata that has asked for nothing yet."""
+        outcome = V1Outcome(self._arrival.now_ns, truncate_bytes=packet.outcome.truncate_bytes)
+        places = {name: copied(value) for name, value in packet.places.items()}
+        return PacketState(packet.frame, places, outcome, packet.trace, packet.cursor_bytes)
+
+    # Egress
+
+    def _egress(self, packet: PacketState, port: int, rounds: int) -> None:
+        standard, outcome = packet.places[PLACE], packet.outcome
+        standard["egress_port"], standard["egress_spec"] = port, 0
+        standard["egress_global_timestamp"] = self._microseconds()
+        standard["packet_length"] = len(packet.frame)
+        self._note(f"egress, port {port}")
+        packet.turns = 0
+        self._interpreter.control(packet, "egress")
+        standard = packet.places[PLACE]
+        clone = outcome.clones.pop(EGRESS_CLONE, None)
+        if clone is not None:
+            self._clone_of_egress(packet, clone, rounds)
+        self._effects += outcome.effects
+        outcome.effects = []
+        if outcome.failed_assertion:
+            self._drop("pipeline.assertion")
+            return
+        if standard["egress_spec"] == DROP_PORT:
+            self._drop("pipeline.dropped")
+            return
+        self._interpreter.control(packet, "compute")
+        self._interpreter.control(packet, "deparser")
+        frame = packet.departing()
+        if outcome.truncate_bytes is not None:
+            frame = frame[: outcome.truncate_bytes]
+        if outcome.recirculate is not None:
+            kept = self._kept(packet, outcome.recirculate)
+            step = lambda: self._ingress(frame, RECIRCULATED, kept, rounds + 1)  # noqa: E731
+            self._again(step, rounds, "recirculated")
+            return
+        self._note(f"leaves by port {port}, {len(frame)} bytes")
+        self._left.append((port, frame))
+
+    def _clone_of_egress(self, packet: PacketState, clone: Clone, rounds: int) -> None:
+        session = self._objects.clone_sessions.get(clone.session)
+        if session is None:
+            self._note(f"clone: there is no session {clone.session}")
+            return
+        if rounds >= MAX_ROUNDS:
+            self._drop("pipeline.too_many_rounds")
+            return
+        made = self._copied(packet)
+        self._interpreter.clear_metadata(made)
+        made.outcome = V1Outcome(self._arrival.now_ns, truncate_bytes=session.truncate_bytes or None)
+        if clone.field_list is not None:
+            self._restore(made, self._kept(packet, clone.field_list))
+        made.places[PLACE]["instance_type"] = CLONE_OF_EGRESS
+        self._replicate(made, session.replicas, rounds + 1)
+
+    # Metadata
+
+    def _kept(self, packet: PacketState, index: int) -> dict[ir.Expression, Value]:
+        return self._interpreter.field_list(packet, index)
+
+    def _restore(self, packet: PacketState, kept: dict[ir.Expression, Value]) -> None:
+        for place, value in kept.items():
+            self._interpreter.store(packet, place, copied(value))
+
+    def _microseconds(self) -> int:
+        return self._arrival.now_ns // 1000 & ((1 << 48) - 1)
+
+
+V1MODEL = Architecture(
+    "v1model",
+    "V1Switch",
+    "v1model.p4",
+    STANDARD_METADATA,
+    PLACE,
+    (
+        Role("verify", "control"),
+        Role("ingress", "control"),
+        Role("egress", "control"),
+        Role("compute", "control"),
+        Role("deparser", "deparser"),
+    ),
+    FUNCTIONS,
+    OBJECTS,
+    run,
+    ENUMS,
+)
+"""BMv2's simple_switch, of p4/include/v1model.p4."""
