@@ -16,13 +16,23 @@ from .diagnostics import did_you_mean
 from .parse_tables import PROPERTIES
 from .symbols import (
     ActionSymbol,
+    Instance,
     TableSymbol,
 )
 from .types import (
     UNKNOWN,
+    ExternType,
     Type,
     scalar_of,
 )
+
+VALUE_PROPERTIES = ("largest_priority_wins", "priority_delta", "support_timeout")
+OBJECT_PROPERTIES = {
+    "implementation": ("action_profile", "action_selector"),
+    "counters": ("direct_counter",),
+    "meters": ("direct_meter",),
+}
+"""Properties of v1model's tables that name an extern object, and the types that it may have."""
 
 
 class TableChecker(StatementChecker):
@@ -34,7 +44,7 @@ class TableChecker(StatementChecker):
         outer, self.place = self.place, "control"
         kinds = [self._key_type(key.expression, "a key") for key in node.keys]
         for key in node.keys:
-            known = [item.value for item in ir.MatchKind]
+            known = [*(item.value for item in ir.MatchKind), "selector"]
             if key.match_kind not in self.declared.match_kinds:
                 hint = did_you_mean(key.match_kind, self.declared.match_kinds)
                 self.reporter.error(key.match_kind_at, f"unknown match kind {key.match_kind}", hint)
@@ -60,11 +70,66 @@ class TableChecker(StatementChecker):
                     node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected"
                 )
         for item in node.properties:
-            hint = did_you_mean(item.name, PROPERTIES)
-            self.reporter.unsupported(item.at, f"table property {item.name}", hint)
+            self._property(item, table)
+        self._check_selector(node, table)
         self._entries(node, table, kinds)
         self._check_key_kinds(node)
         self.place = outer
+
+    def _property(self, item: syntax.PropertyElement, table: TableSymbol) -> None:
+        """Check a property whose value is an expression."""
+        match item.name:
+            case "largest_priority_wins":
+                value = self.constant(item.value, ir.BOOL, item.name)
+                table.smaller_wins = value == 0
+            case "priority_delta":
+                delta = self.constant_integer(item.value, item.name)
+                if delta is not None and delta <= 0:
+                    self.reporter.error(item.value.at, f"priority_delta is {delta}; above 0 was expected")
+                table.priority_delta = max(delta or 1, 1)
+            case "support_timeout":
+                table.idle_timeout = bool(self.constant(item.value, ir.BOOL, item.name))
+            case name if name in OBJECT_PROPERTIES:
+                self._object_property(item, table)
+            case _:
+                known = (*PROPERTIES, *VALUE_PROPERTIES, *OBJECT_PROPERTIES)
+                hint = did_you_mean(item.name, known)
+                self.expression(item.value)
+                self.reporter.warning(item.at, f"table property {item.name} is not known, and ignored", hint)
+
+    def _object_property(self, item: syntax.PropertyElement, table: TableSymbol) -> None:
+        node, externs = item.value, OBJECT_PROPERTIES[item.name]
+        found: object = None
+        if isinstance(node, syntax.NameRef):
+            found = self.find(node.name, node.at, "object")
+            if found is None:
+                return
+        elif isinstance(node, syntax.Call):
+            ref = node.constructed
+            if ref is None and isinstance(node.callee, syntax.NameRef):
+                ref = syntax.TypeRef(node.at, node.callee.name)
+            kind = self.resolve(ref) if ref is not None else UNKNOWN
+            if kind == UNKNOWN:
+                return
+            if isinstance(kind, ExternType) and kind.symbol.name in externs:
+                found = self.object_of(node, kind, table.name)
+        if not isinstance(found, Instance) or found.type.symbol.name not in externs:
+            self.reporter.error(node.at, f"{item.name} must be an object: {' or '.join(externs)}")
+            return
+        table.objects[item.name] = found
+
+    def _check_selector(self, node: syntax.TableDeclaration, table: TableSymbol) -> None:
+        selectors = [key for key in node.keys if key.match_kind == "selector"]
+        profile = table.objects.get("implementation")
+        has_selector = profile is not None and profile.type.symbol.name == "action_selector"
+        if selectors and not has_selector:
+            self.reporter.error(
+                selectors[0].match_kind_at,
+                "a selector key stands in a table without an action selector",
+                "write implementation = action_selector(...);",
+            )
+        if profile is not None and node.entries:
+            self.reporter.error(node.entries[0].at, "a table with an action profile cannot have entries here")
 
     def _check_key_kinds(self, node: syntax.TableDeclaration) -> None:
         prefixes = [key for key in node.keys if key.match_kind == "lpm"]
@@ -115,7 +180,9 @@ class TableChecker(StatementChecker):
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
         priorities = has_priority(node)
         for entry in node.entries or []:
-            self.keysets(entry, kinds)
+            self.keysets(
+                entry, [kind for kind, key in zip(kinds, node.keys, strict=True) if is_compared(key)]
+            )
             self._action_element(entry.action, table, bound=False)
             if entry.priority is not None:
                 self.constant_integer(entry.priority, "a priority")
@@ -124,7 +191,8 @@ class TableChecker(StatementChecker):
                         entry.priority.at,
                         "entries have priorities only beside ternary, range or optional keys",
                     )
-            for keyset, key in zip(entry.keysets, node.keys, strict=False):
+            compared = [key for key in node.keys if is_compared(key)]
+            for keyset, key in zip(entry.keysets, compared, strict=False):
                 self._check_entry_keyset(keyset, key)
 
     def _check_entry_keyset(self, keyset: syntax.Expression, key: syntax.KeyElement) -> None:
@@ -146,6 +214,11 @@ class TableChecker(StatementChecker):
                 wrong = False
         if wrong:
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+
+
+def is_compared(key: syntax.KeyElement) -> bool:
+    """Return whether entries have a value for a key; a selector's are hashed."""
+    return key.match_kind != "selector"
 
 
 def has_priority(table: syntax.TableDeclaration) -> bool:

@@ -9,7 +9,7 @@ from nicemu.pipeline import Program, ir
 
 from . import syntax
 from .check import Checked
-from .check_tables import has_priority, key_name
+from .check_tables import has_priority, is_compared, key_name
 from .lower_statements import StatementLowering
 from .symbols import (
     ActionSymbol,
@@ -28,6 +28,7 @@ from .types import (
 
 DEFAULT_TABLE_SIZE = 1024
 NO_ACTION = "NoAction"
+_TABLE_OBJECTS = {"profile": "implementation", "counter": "counters", "meter": "meters"}
 
 
 def lower(checked: Checked, name: str) -> Program:
@@ -226,6 +227,7 @@ class _Lowering(StatementLowering):
         keys = tuple(
             ir.Key(key_name(key), self._value(key.expression), ir.MatchKind(key.match_kind), _key_id(key))
             for key in node.keys
+            if is_compared(key)
         )
         refs = [self._action_ref(element) for element in node.actions or []]
         if node.default_action is not None:
@@ -242,9 +244,16 @@ class _Lowering(StatementLowering):
             default,
             node.size.value if node.size is not None else max(DEFAULT_TABLE_SIZE, len(node.entries or [])),
             node.const_default,
-            tuple(self._entries(node)),
+            tuple(self._entries(table)),
             node.const_entries,
             table.id,
+            **{
+                part: table.objects[name].name
+                for part, name in _TABLE_OBJECTS.items()
+                if name in table.objects
+            },
+            selector_keys=tuple(self._value(key.expression) for key in node.keys if not is_compared(key)),
+            idle_timeout=table.idle_timeout,
         )
 
     def _action_ref(self, element: syntax.ActionElement) -> ir.ActionRef:
@@ -265,16 +274,28 @@ class _Lowering(StatementLowering):
         )
         return ir.ActionCall(self._use(element.symbol), values)
 
-    def _entries(self, node: syntax.TableDeclaration) -> Iterator[ir.Entry]:
-        ordered = has_priority(node)
-        entries = node.entries or []
-        for position, entry in enumerate(entries):
-            priority = 0
-            if ordered:
-                priority = entry.priority.value if entry.priority is not None else len(entries) - position
+    def _entries(self, table: TableSymbol) -> Iterator[ir.Entry]:
+        entries = table.declaration.entries or []
+        priorities = _priorities(table) if has_priority(table.declaration) else [0] * len(entries)
+        for entry, priority in zip(entries, priorities, strict=True):
             yield ir.Entry(
                 tuple(item.value for item in entry.keysets), self._action_call(entry.action), priority
             )
+
+
+def _priorities(table: TableSymbol) -> list[int]:
+    """Return the priorities of a table's entries, larger ones winning.
+
+    Source: P4-16 Language Specification 1.2.5, "Entry priorities".
+    """
+    entries = table.declaration.entries or []
+    step = table.priority_delta if table.smaller_wins else -table.priority_delta
+    priority = (1 if table.smaller_wins else 1 + table.priority_delta * (len(entries) - 1)) - step
+    found = []
+    for entry in entries:
+        priority = entry.priority.value if entry.priority is not None else priority + step
+        found.append(priority)
+    return [max(found) + 1 - item for item in found] if table.smaller_wins else found
 
 
 def _width(kind: Type) -> int:

@@ -12,7 +12,7 @@ from .parse_statements import StatementParser
 from .token_reader import SyntaxFault
 
 PROPERTIES = ("key", "actions", "default_action", "size", "entries")
-"""Properties of tables that the language itself knows."""
+"""Properties of tables that are more than a value."""
 
 
 class TableParser(StatementParser):

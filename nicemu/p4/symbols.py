@@ -100,12 +100,19 @@ class ActionSymbol:
 
 @dataclass(slots=True, eq=False)
 class TableSymbol:
-    """A table by its full name; `actions` are those that it may run."""
+    """A table by its full name.
+
+    `actions` are those that it may run, `objects` its extern objects by the property that names them.
+    """
 
     name: str
     declaration: syntax.TableDeclaration
     actions: dict[str, ActionSymbol] = field(default_factory=dict)
     id: int = 0
+    objects: dict[str, Instance] = field(default_factory=dict)
+    idle_timeout: bool = False
+    smaller_wins: bool = False
+    priority_delta: int = 1
 
 
 @dataclass(slots=True, eq=False)

@@ -13,10 +13,12 @@ from .externs import ExternFunction, Kind
 from .interpreter import MAX_FRAME_BYTES
 from .ir import Program
 from .ir_json import MAX_DEPTH
+from .meters import Meter, MeterConfig
 from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
 from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
-from .tables import Exact, Lpm, Match, Optional, Range, TableEntry, Ternary
+from .profiles import ActionProfile, ActionSet, Group, Member
+from .tables import Exact, Lpm, Match, Optional, Range, Row, TableEntry, Ternary
 from .v1switch import HOST_PORT
 from .verdict import CounterAdd, DigestPosted, Disposition, Effect, EventPosted, LogMessage, Verdict
 from .verify import verify
@@ -28,6 +30,8 @@ __all__ = [
     "MAX_FRAME_BYTES",
     "NIC_METADATA",
     "ActionInfo",
+    "ActionProfile",
+    "ActionSet",
     "Architecture",
     "CloneSession",
     "CounterAdd",
@@ -38,11 +42,15 @@ __all__ = [
     "EventPosted",
     "Exact",
     "ExternFunction",
+    "Group",
     "KeyInfo",
     "Kind",
     "LogMessage",
     "Lpm",
     "Match",
+    "Member",
+    "Meter",
+    "MeterConfig",
     "Objects",
     "Optional",
     "P4Info",
@@ -50,6 +58,7 @@ __all__ = [
     "Program",
     "Range",
     "Replica",
+    "Row",
     "TableDescription",
     "TableEntry",
     "TableInfo",

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -16,7 +16,7 @@ from .interpreter import MAX_FRAME_BYTES, Interpreter
 from .names import full_name
 from .objects import Objects
 from .p4info import ActionInfo, KeyInfo, P4Info, p4info_of
-from .tables import Match, Table, TableEntry
+from .tables import Match, Row, Table, TableEntry
 from .verdict import Disposition, Verdict
 from .verify import action_widths, verify
 
@@ -83,9 +83,12 @@ class Engine:
         """
         verify(program)
         actions = {action.name: action for action in program.actions}
-        tables = {table.name: Table(table, *action_widths(table, actions)) for table in program.tables}
         architecture = ARCHITECTURES[program.architecture]
         objects = Objects(program, architecture.objects, self._seed)
+        tables = {
+            table.name: Table(table, *action_widths(table, actions), objects.states.get(table.profile))
+            for table in program.tables
+        }
         interpreter = Interpreter(program, architecture, tables, objects)
         self._loaded = _Loaded(program, p4info_of(program), tables, objects, interpreter)
 
@@ -153,6 +156,15 @@ class Engine:
         """Return how many packets an entry has matched. Raises: ControlError(NOT_FOUND)."""
         return self._table(table).row(tuple(matches), priority).hits
 
+    def row(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> Row:
+        """Return an entry with its counts and meter. Raises: ControlError(NOT_FOUND)."""
+        return self._table(table).row(tuple(matches), priority)
+
+    def idle(self, now_ns: int) -> list[tuple[str, TableEntry]]:
+        """Return the entries whose idle timeout has passed, each with its table's name."""
+        tables = self._loaded.tables.values() if self._loaded else ()
+        return [(table.spec.name, entry) for table in tables for entry in table.idle(now_ns)]
+
     def set_default(self, table: str, action: str, params: Iterable[int] = ()) -> None:
         """Choose the action of a miss. Raises: ControlError."""
         found = self._table(table)
@@ -173,5 +185,7 @@ class Engine:
 
 
 def _resolved(table: Table, entry: TableEntry) -> TableEntry:
-    action = full_name(entry.action, table.actions, f"table {table.spec.name}: action")
-    return TableEntry(tuple(entry.matches), action, tuple(entry.parameters), entry.priority)
+    action = entry.action
+    if entry.choice is None:
+        action = full_name(action, table.actions, f"table {table.spec.name}: action")
+    return replace(entry, matches=tuple(entry.matches), action=action, parameters=tuple(entry.parameters))

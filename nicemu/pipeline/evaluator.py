@@ -39,6 +39,7 @@ class PacketState:
     trace: list[str] | None
     cursor_bytes: int = 0
     turns: int = 0
+    now_ns: int = 0
     emitted: list[bytes] = field(default_factory=list)
     colours: dict[str, int] = field(default_factory=dict)
 

@@ -16,9 +16,11 @@ from typing import Any
 from . import ir
 from .architecture import Architecture
 from .arithmetic import cast
+from .checksums import digest
 from .evaluator import Evaluator, PacketState, Rejected
 from .objects import Objects
-from .tables import Table, width_of
+from .profiles import ActionProfile
+from .tables import Row, Table, TableEntry, width_of
 from .values import UnionValue, Value, as_unsigned, copied
 
 MAX_STATES = 256
@@ -105,10 +107,10 @@ class Interpreter(Evaluator):
             ir.Emit: self._emit,
         }
 
-    def packet(self, frame: bytes, outcome: Any, trace: bool) -> PacketState:  # noqa: ANN401
+    def packet(self, frame: bytes, outcome: Any, trace: bool, now_ns: int = 0) -> PacketState:  # noqa: ANN401
         """Return a packet before the parser, every variable at its zero."""
         places = {name: self._layouts.zero(kind) for name, kind in self._types.items()}
-        return PacketState(frame, places, outcome, [] if trace else None)
+        return PacketState(frame, places, outcome, [] if trace else None, now_ns=now_ns)
 
     def parse(self, packet: PacketState) -> str | None:
         """Run the parser; return the error that it ends in, None where it accepts."""
@@ -206,8 +208,18 @@ class Interpreter(Evaluator):
         values = tuple(
             as_unsigned(self._value(packet, key.expression), key.expression.type) for key in spec.keys
         )
-        row = table.lookup(values)
-        call = table.default if row is None else row.entry
+        row = table.lookup(values, len(packet.frame), packet.now_ns)
+        call: ir.ActionCall | TableEntry = table.default
+        if row is not None:
+            if spec.meter:
+                packet.colours[spec.meter] = self._marked(packet, spec, row)
+            call = row.entry
+            if row.entry.choice is not None and table.profile is not None:
+                chosen = table.profile.call_of(row.entry.choice, self._selected(packet, spec, table.profile))
+                if chosen is None:
+                    packet.note(f"table {name}: hit, a group without members")
+                    return True, ""
+                call = chosen
         if packet.trace is not None:
             keys = ", ".join(f"{key.name}={value:#x}" for key, value in zip(spec.keys, values, strict=True))
             found = "miss" if row is None else "hit"
@@ -216,6 +228,20 @@ class Interpreter(Evaluator):
         ref = self._refs[name, call.action]
         self._call(packet, self._actions[call.action], ref.arguments, call.parameters)
         return row is not None, call.action
+
+    def _marked(self, packet: PacketState, spec: ir.Table, row: Row) -> int:
+        in_bytes = bool(self._objects.instances[spec.meter].arguments[0])
+        return row.meter.mark(len(packet.frame) if in_bytes else 1, packet.now_ns)
+
+    def _selected(self, packet: PacketState, spec: ir.Table, profile: ActionProfile) -> int:
+        """Return the hash of a table's selector keys."""
+        if profile.algorithm is None:
+            return 0
+        length_bits, number = 0, 0
+        for key in spec.selector_keys:
+            bits = self._layouts.packed(key.type, self._value(packet, key))
+            length_bits, number = length_bits + bits.length_bits, number << bits.length_bits | bits.number
+        return digest(profile.algorithm, length_bits, number, b"", self._objects.random)
 
     def _switch_action(self, packet: PacketState, node: ir.SwitchAction) -> int:
         _, action = self._apply(packet, node.table)

@@ -384,7 +384,11 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A match-action table; `size` is its capacity in entries."""
+    """A match-action table; `size` is its capacity in entries.
+
+    `profile`, `counter` and `meter` name extern objects of the table's own, "" for none; `selector_keys` are
+    what a selector hashes.
+    """
 
     name: str
     keys: tuple[Key, ...]
@@ -395,6 +399,11 @@ class Table:
     entries: tuple[Entry, ...] = ()
     const_entries: bool = False
     id: int = 0
+    profile: str = ""
+    selector_keys: tuple[Expression, ...] = ()
+    counter: str = ""
+    meter: str = ""
+    idle_timeout: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from .verdict import Disposition, Verdict
 def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
     """Take one frame through parser, control and deparser."""
     outcome = NicOutcome()
-    packet = interpreter.packet(arrival.frame, outcome, arrival.trace)
+    packet = interpreter.packet(arrival.frame, outcome, arrival.trace, arrival.now_ns)
     packet.places[NIC.place]["ingress_port"] = arrival.port & 0xFFFF
     packet.places[NIC.place]["packet_length"] = len(arrival.frame)
     reason = ""

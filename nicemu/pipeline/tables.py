@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .meters import Meter
+from .profiles import ActionProfile, Choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,13 +73,16 @@ class TableEntry:
     """One entry: a match for every key in order, an action and its data.
 
     `priority` is 0 in exact and lpm tables, and above 0 in tables with a ternary, range or optional key,
-    where the larger wins.
+    where the larger wins. In a table with an action profile `choice` stands for the action, which is "" then.
+    `idle_timeout_ns` 0 lets the entry stay without packets.
     """
 
     matches: tuple[Match, ...]
     action: str
     parameters: tuple[int, ...] = ()
     priority: int = 0
+    choice: Choice | None = None
+    idle_timeout_ns: int = 0
 
 
 _Place: TypeAlias = tuple[tuple[Match, ...], int]
@@ -85,23 +90,34 @@ _Place: TypeAlias = tuple[tuple[Match, ...], int]
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """An entry in its table, with the packets that matched it."""
+    """An entry in its table, with the packets and bytes that matched it, and when one last did."""
 
     entry: TableEntry
     hits: int = 0
+    bytes: int = 0
+    last_hit_ns: int = 0
+    meter: Meter = field(default_factory=Meter)
 
 
 class Table:
     """The entries of one table of the running program.
 
     `actions` maps the names of the actions that entries may use to the widths of their action data in bits;
-    `default_actions` likewise for the default action.
+    `default_actions` likewise for the default action; `profile` is where its entries' actions lie, if they
+    do.
     """
 
     def __init__(
-        self, spec: ir.Table, actions: dict[str, tuple[int, ...]], default_actions: dict[str, tuple[int, ...]]
+        self,
+        spec: ir.Table,
+        actions: dict[str, tuple[int, ...]],
+        default_actions: dict[str, tuple[int, ...]],
+        profile: ActionProfile | None = None,
     ) -> None:
         self.spec = spec
+        self.profile = profile
+        if profile is not None:
+            profile.actions |= actions
         self.actions = actions
         self.default_actions = default_actions
         self.widths = tuple(width_of(key.expression.type) for key in spec.keys)
@@ -140,7 +156,10 @@ class Table:
         """
         self._refuse_const()
         self._check(entry)
-        self._row_of(entry.matches, entry.priority).entry = entry
+        row = self._row_of(entry.matches, entry.priority)
+        self._use(entry)
+        self._release(row.entry)
+        row.entry = entry
 
     def delete(self, matches: tuple[Match, ...], priority: int = 0) -> None:
         """Remove an entry. Raises: ControlError(NOT_FOUND) if there is none."""
@@ -148,6 +167,7 @@ class Table:
         self._check_matches(matches, priority)
         row = self._row_of(matches, priority)
         del self._rows[matches, priority]
+        self._release(row.entry)
         if self.has_priority:
             self._by_priority.remove(row)
         elif self._lpm_key is None:
@@ -182,15 +202,25 @@ class Table:
 
     # Packets
 
-    def lookup(self, values: tuple[int, ...]) -> Row | None:
-        """Return the entry that matches the key `values`, and count the hit or the miss."""
+    def lookup(self, values: tuple[int, ...], length_bytes: int = 0, now_ns: int = 0) -> Row | None:
+        """Return the entry that matches the key `values`, and count the hit or the miss of such a packet."""
         row = self._find(values)
         if row is None:
             self.misses += 1
         else:
             self.hits += 1
             row.hits += 1
+            row.bytes += length_bytes
+            row.last_hit_ns = now_ns
         return row
+
+    def idle(self, now_ns: int) -> list[TableEntry]:
+        """Return the entries that no packet has matched for as long as their idle timeout."""
+        return [
+            row.entry
+            for row in self._rows.values()
+            if row.entry.idle_timeout_ns and now_ns - row.last_hit_ns >= row.entry.idle_timeout_ns
+        ]
 
     def _find(self, values: tuple[int, ...]) -> Row | None:
         if self.has_priority:
@@ -222,6 +252,7 @@ class Table:
                 f"table {self.spec.name} is full: its size is {self.spec.size} entries; delete one, "
                 "or give the table a larger `size` in the program",
             )
+        self._use(entry)
         row = self._rows[place] = Row(entry)
         if self.has_priority:
             bisect.insort(self._by_priority, row, key=lambda other: -other.entry.priority)
@@ -233,6 +264,14 @@ class Table:
                 self._prefixes[prefix_len] = {}
                 self._prefixes = dict(sorted(self._prefixes.items(), reverse=True))
             self._prefixes[prefix_len][_values(entry.matches)] = row
+
+    def _use(self, entry: TableEntry) -> None:
+        if self.profile is not None and entry.choice is not None:
+            self.profile.use(entry.choice)
+
+    def _release(self, entry: TableEntry) -> None:
+        if self.profile is not None and entry.choice is not None:
+            self.profile.release(entry.choice)
 
     def _row_of(self, matches: tuple[Match, ...], priority: int) -> Row:
         row = self._rows.get((matches, priority))
@@ -252,7 +291,13 @@ class Table:
 
     def _check(self, entry: TableEntry) -> None:
         self._check_matches(entry.matches, entry.priority)
-        self._check_call(entry.action, entry.parameters, self.actions)
+        if entry.idle_timeout_ns and not self.spec.idle_timeout:
+            raise self._illegal("an idle timeout given; the program does not set support_timeout")
+        if (self.profile is None) is not (entry.choice is None):
+            wanted = "an action" if self.profile is None else "a member, group or set of its action profile"
+            raise self._illegal(f"its entries need {wanted}")
+        if entry.choice is None:
+            self._check_call(entry.action, entry.parameters, self.actions)
 
     def _check_matches(self, matches: tuple[Match, ...], priority: int) -> None:
         keys = self.spec.keys

@@ -14,6 +14,7 @@ from .arithmetic import wrap
 from .arrays import CounterArray, MeterArray, RegisterArray
 from .checksums import ALGORITHMS, digest
 from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind
+from .profiles import ActionProfile
 from .values import Value
 from .verdict import DigestPosted, Effect, LogMessage
 
@@ -69,7 +70,6 @@ class Clone:
 class V1Outcome:
     """What a packet's program has asked for so far; the last request of each kind counts."""
 
-    now_ns: int = 0
     clones: dict[int, Clone] = field(default_factory=dict)
     resubmit: int | None = None
     recirculate: int | None = None
@@ -209,7 +209,7 @@ def _count(call: ExternCall) -> None:
 
 
 def _execute_meter(call: ExternCall) -> None:
-    colour = call.state.mark(call.arguments[0], len(call.packet.frame), _outcome(call).now_ns)
+    colour = call.state.mark(call.arguments[0], len(call.packet.frame), call.packet.now_ns)
     call.arguments[1] = wrap(colour, call.types[1])
 
 
@@ -238,6 +238,11 @@ def _counters(instance: ir.ExternInstance) -> CounterArray:
 
 def _meters(instance: ir.ExternInstance) -> MeterArray:
     return MeterArray(instance.name, _size(instance), instance.arguments[1] == _METER_BYTES)
+
+
+def _selector(instance: ir.ExternInstance) -> ActionProfile:
+    algorithm, size, _ = instance.arguments
+    return ActionProfile(instance.name, int(size), int(algorithm))
 
 
 def _registers(instance: ir.ExternInstance) -> RegisterArray:
@@ -270,8 +275,10 @@ OBJECTS: Mapping[str, ExternType] = {
     "direct_meter": ExternType(
         ((int,),), ((Kind.NUMBER,),), {"read": ExternFunction(((_CARRIED_OUT,),), _read_colour)}
     ),
-    "action_profile": ExternType(((int,),)),
-    "action_selector": ExternType(((int, int, int),)),
+    "action_profile": ExternType(
+        ((int,),), make=lambda instance: ActionProfile(instance.name, _size(instance))
+    ),
+    "action_selector": ExternType(((int, int, int),), make=_selector),
     "Checksum16": ExternType(
         ((),), methods={"get": ExternFunction(((Argument(Kind.DATA),),), _sum, returns=ir.Bits(16))}
     ),

@@ -98,7 +98,7 @@ class _Journey:
     # Ingress
 
     def _parsed(self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value]) -> PacketState:
-        packet = self._interpreter.packet(frame, V1Outcome(self._arrival.now_ns), trace=False)
+        packet = self._interpreter.packet(frame, V1Outcome(), False, self._arrival.now_ns)
         packet.trace = self._trace
         standard = packet.places[PLACE]
         standard["ingress_port"] = self._arrival.port & DROP_PORT
@@ -176,9 +176,11 @@ class _Journey:
 
     def _copied(self, packet: PacketState) -> PacketState:
         """Return a packet with the same headers and metadata that has asked for nothing yet."""
-        outcome = V1Outcome(self._arrival.now_ns, truncate_bytes=packet.outcome.truncate_bytes)
+        outcome = V1Outcome(truncate_bytes=packet.outcome.truncate_bytes)
         places = {name: copied(value) for name, value in packet.places.items()}
-        return PacketState(packet.frame, places, outcome, packet.trace, packet.cursor_bytes)
+        return PacketState(
+            packet.frame, places, outcome, packet.trace, packet.cursor_bytes, now_ns=packet.now_ns
+        )
 
     # Egress
 
@@ -225,7 +227,7 @@ class _Journey:
             return
         made = self._copied(packet)
         self._interpreter.clear_metadata(made)
-        made.outcome = V1Outcome(self._arrival.now_ns, truncate_bytes=session.truncate_bytes or None)
+        made.outcome = V1Outcome(truncate_bytes=session.truncate_bytes or None)
         if clone.field_list is not None:
             self._restore(made, self._kept(packet, clone.field_list))
         made.places[PLACE]["instance_type"] = CLONE_OF_EGRESS

@@ -101,6 +101,7 @@ def verify(program: ir.Program) -> None:
         with faults.at(f"{role.name}.body"):
             bodies.body(control.body, role.place)
     _check_actions(program, bodies)
+    _check_owners(program.tables, faults)
     for table in program.tables:
         with faults.at(f"tables.{table.name}"):
             _check_table(table, bodies)
@@ -275,6 +276,14 @@ def _check_parameters(parameters: tuple[ir.Parameter, ...], bodies: Bodies) -> N
             )
 
 
+def _check_owners(tables: Iterable[ir.Table], faults: Faults) -> None:
+    """Check that a direct counter or meter belongs to one table."""
+    owned = [name for table in tables for name in (table.counter, table.meter) if name]
+    for name in owned:
+        if owned.count(name) > 1:
+            faults.raise_(name, "is the counter or meter of two tables")
+
+
 def _check_table(table: ir.Table, bodies: Bodies) -> None:
     faults = bodies.faults
     bodies.place = "action"
@@ -301,6 +310,17 @@ def _check_table(table: ir.Table, bodies: Bodies) -> None:
             faults.raise_("entries", f"has {len(entry.keysets)} keysets for {len(table.keys)} keys")
         for keyset, key in zip(entry.keysets, table.keys, strict=True):
             _check_keyset(keyset, key, faults)
+    for name, kinds in (
+        (table.profile, ("action_profile", "action_selector")),
+        (table.counter, ("direct_counter",)),
+        (table.meter, ("direct_meter",)),
+    ):
+        if name and (name not in bodies.instances or bodies.instances[name].extern not in kinds):
+            faults.raise_("", f"names {name}, which is no {kinds[0]}")
+    if table.profile and (table.entries or table.const_entries):
+        faults.raise_("entries", "stand in a table with an action profile")
+    for key_expression in table.selector_keys:
+        bodies.scalar(key_expression)
     try:
         Table(table, *action_widths(table, bodies.actions))
     except ControlError as error:

@@ -60,7 +60,9 @@ class Bodies(Expressions):
             calls[routine.name] = set(_called(routine.body))
         for table in self.tables.values():
             refs = {ref.action for ref in table.actions}
-            calls[f"table {table.name}"] = refs | set(_called((table.keys, table.actions)))
+            calls[f"table {table.name}"] = refs | set(
+                _called((table.keys, table.actions, table.selector_keys))
+            )
         done: set[str] = set()
         for root in calls:
             path: list[tuple[str, Iterator[str]]] = [(root, iter(sorted(calls[root])))]

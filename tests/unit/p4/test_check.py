@@ -89,7 +89,7 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
         (TABLE + "const entries = { 1 &&& 3: a(1); } }", "", "cannot stand in a key of match kind exact"),
         (TABLE + "const entries = { (1, 2): a(1); } }", "", "2 keysets for 1 keys"),
         (TABLE + "const entries = { 256: a(1); } }", "", "256 does not fit bit<8>"),
-        (TABLE + "meters = 1; }", "", "not supported by nicemu yet: table property meters"),
+        (TABLE + "meters = 1; }", "", "meters must be an object: direct_meter"),
         ("table t { key = { m.mark: fuzzy; } actions = { NoAction; } }", "", "unknown match kind fuzzy"),
         ("table t { key = { m.mark + 1: exact; } actions = { NoAction; } }", "", "this key needs a name"),
         (

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Action profiles and selectors: actions with their data that several entries of tables share.
+
+Source: P4Runtime Specification 1.4, "ActionProfileMember & ActionProfileGroup"; BMv2's selection of a group's
+member, the hash of the selector keys modulo the number of its members.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from nicemu.errors import ControlError, P4RuntimeCode
+
+from . import ir
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A member of a profile, by its number."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A group of a selector's members, by its number."""
+
+    id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSet:
+    """Actions of an entry's own, each with its weight."""
+
+    actions: tuple[tuple[ir.ActionCall, int], ...]
+
+
+Choice: TypeAlias = Member | Group | ActionSet
+
+
+@dataclass(slots=True, eq=False)
+class ActionProfile:
+    """The members of a profile and the groups of a selector; a profile has no `algorithm` and no groups.
+
+    `size` is how many members there may be, and how heavy all groups together; `actions` are those of the
+    tables that use the profile, with the widths of their data in bits.
+    """
+
+    name: str
+    size: int
+    algorithm: int | None = None
+    members: dict[int, ir.ActionCall] = field(default_factory=dict)
+    groups: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    actions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    _uses: Counter[Choice] = field(default_factory=Counter)
+
+    def insert_member(self, member: int, call: ir.ActionCall) -> None:
+        """Add a member. Raises: ControlError."""
+        if member in self.members:
+            raise self._error(P4RuntimeCode.ALREADY_EXISTS, f"has a member {member} already; modify it")
+        if len(self.members) >= self.size:
+            raise self._error(P4RuntimeCode.RESOURCE_EXHAUSTED, f"is full: its size is {self.size} members")
+        self.check_call(call)
+        self.members[member] = call
+
+    def modify_member(self, member: int, call: ir.ActionCall) -> None:
+        """Give a member another action; every entry that uses it does at once. Raises: ControlError."""
+        self._member(member)
+        self.check_call(call)
+        self.members[member] = call
+
+    def delete_member(self, member: int) -> None:
+        """Remove a member that nothing uses. Raises: ControlError."""
+        self._member(member)
+        if self._uses[Member(member)] or any(
+            member == other for group in self.groups.values() for other, _ in group
+        ):
+            raise self._error(
+                P4RuntimeCode.FAILED_PRECONDITION, f"uses member {member} in a group or an entry"
+            )
+        del self.members[member]
+
+    def insert_group(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+        """Add a group of (member, weight). Raises: ControlError."""
+        if group in self.groups:
+            raise self._error(P4RuntimeCode.ALREADY_EXISTS, f"has a group {group} already; modify it")
+        self._set_group(group, members)
+
+    def modify_group(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+        """Replace what a group holds. Raises: ControlError."""
+        self._group(group)
+        self._set_group(group, members)
+
+    def delete_group(self, group: int) -> None:
+        """Remove a group that no entry uses. Raises: ControlError."""
+        self._group(group)
+        if self._uses[Group(group)]:
+            raise self._error(P4RuntimeCode.FAILED_PRECONDITION, f"uses group {group} in an entry")
+        del self.groups[group]
+
+    def use(self, choice: Choice) -> None:
+        """Note that an entry names a member, group or set. Raises: ControlError if there is no such thing."""
+        match choice:
+            case Member(member):
+                self._member(member)
+            case Group(group):
+                self._group(group)
+            case ActionSet(actions):
+                if self.algorithm is None:
+                    raise self._error(P4RuntimeCode.INVALID_ARGUMENT, "has no selector; sets need one")
+                for call, weight in actions:
+                    self._check_weight(weight)
+                    self.check_call(call)
+        self._uses[choice] += 1
+
+    def release(self, choice: Choice) -> None:
+        """Note that an entry names it no more."""
+        self._uses[choice] -= 1
+
+    def call_of(self, choice: Choice, hash_value: int) -> ir.ActionCall | None:
+        """Return the action of an entry for a packet with this hash; None for a group without members."""
+        match choice:
+            case Member(member):
+                return self.members[member]
+            case Group(group):
+                weighted = [(self.members[member], weight) for member, weight in sorted(self.groups[group])]
+            case ActionSet(actions):
+                weighted = list(actions)
+        total = sum(weight for _, weight in weighted)
+        place = hash_value % total if total else 0
+        for call, weight in weighted:
+            if place < weight:
+                return call
+            place -= weight
+        return None
+
+    def check_call(self, call: ir.ActionCall) -> None:
+        """Raise ControlError unless the tables that use this profile can run an action with this data."""
+        if call.action not in self.actions:
+            known = ", ".join(self.actions) or "none"
+            raise self._error(
+                P4RuntimeCode.INVALID_ARGUMENT, f"has no action {call.action}; there is {known}"
+            )
+        widths = self.actions[call.action]
+        if len(widths) != len(call.parameters):
+            given = len(call.parameters)
+            raise self._error(
+                P4RuntimeCode.INVALID_ARGUMENT, f"{call.action} takes {len(widths)} parameters; {given} given"
+            )
+        for number, width in zip(call.parameters, widths, strict=True):
+            if not 0 <= number < 1 << width:
+                raise self._error(
+                    P4RuntimeCode.OUT_OF_RANGE, f"{call.action}: {number:#x} does not fit bit<{width}>"
+                )
+
+    def _set_group(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+        if self.algorithm is None:
+            raise self._error(P4RuntimeCode.INVALID_ARGUMENT, "is no selector; it has no groups")
+        for member, weight in members:
+            self._member(member)
+            self._check_weight(weight)
+        if len({member for member, _ in members}) != len(members):
+            raise self._error(P4RuntimeCode.INVALID_ARGUMENT, f"group {group} names a member twice")
+        others = sum(weight for key, held in self.groups.items() if key != group for _, weight in held)
+        weight = sum(weight for _, weight in members)
+        if others + weight > self.size:
+            raise self._error(
+                P4RuntimeCode.RESOURCE_EXHAUSTED,
+                f"its groups would weigh {others + weight}; its size is {self.size}",
+            )
+        self.groups[group] = members
+
+    def _check_weight(self, weight: int) -> None:
+        if weight <= 0:
+            raise self._error(P4RuntimeCode.INVALID_ARGUMENT, f"weight {weight} given; above 0 was expected")
+
+    def _member(self, member: int) -> None:
+        if member not in self.members:
+            raise self._error(P4RuntimeCode.NOT_FOUND, f"has no member {member}")
+
+    def _group(self, group: int) -> None:
+        if group not in self.groups:
+            raise self._error(P4RuntimeCode.NOT_FOUND, f"has no group {group}")
+
+    def _error(self, code: P4RuntimeCode, sentence: str) -> ControlError:
+        return ControlError(code, f"action profile {self.name}: {sentence}")

@@ -1,0 +1,282 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Action profiles and selectors, direct counters and meters, idle timeouts, priorities of entries."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.p4 import CompileError, compile_text
+from nicemu.pipeline import (
+    ActionProfile,
+    ActionSet,
+    Engine,
+    Exact,
+    Group,
+    Member,
+    MeterConfig,
+    Program,
+    TableEntry,
+    Ternary,
+    ir,
+)
+
+SOURCE = """
+#include <core.p4>
+#include <v1model.p4>
+header byte_t {{ bit<8> kind; bit<8> flow; }}
+struct headers_t {{ byte_t h; }}
+struct metadata_t {{ bit<2> colour; }}
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
+    state start {{ b.extract(h.h); transition accept; }}
+}}
+control V(inout headers_t h, inout metadata_t m) {{ apply {{ }} }}
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
+    {parts}
+    action go(bit<9> port) {{ s.egress_spec = port; }}
+    action none() {{ }}
+    table t {{
+        key = {{ h.h.kind: {kind}; {keys} }}
+        actions = {{ go; none; }}
+        default_action = none;
+        {properties}
+    }}
+    apply {{ t.apply(); {apply} }}
+}}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{ apply {{ }} }}
+control C(inout headers_t h, inout metadata_t m) {{ apply {{ }} }}
+control D(packet_out b, in headers_t h) {{ apply {{ b.emit(h); }} }}
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+def loaded(properties: str, kind: str = "exact", keys: str = "", parts: str = "", apply: str = "") -> Engine:
+    text = SOURCE.format(properties=properties, kind=kind, keys=keys, parts=parts, apply=apply)
+    engine = Engine()
+    engine.load(Program.from_json(compile_text(text).program.to_json()))
+    return engine
+
+
+def port(engine: Engine, kind: int, flow: int = 0, now_ns: int = 0) -> int:
+    return engine.process(bytes((kind, flow)), 0, now_ns=now_ns).port
+
+
+def go(number: int) -> ir.ActionCall:
+    return ir.ActionCall("I.go", (number,))
+
+
+def profile_of(engine: Engine, name: str) -> ActionProfile:
+    found = engine.objects.states[name]
+    assert isinstance(found, ActionProfile)
+    return found
+
+
+SELECTOR = "implementation = action_selector(HashAlgorithm.crc32, 64, 16);"
+
+
+def test_entries_of_a_profile_share_a_member_and_follow_its_changes() -> None:
+    engine = loaded("implementation = action_profile(4);")
+    profile = profile_of(engine, "I.t")
+    profile.insert_member(7, go(3))
+    for kind in (1, 2):
+        engine.insert("t", TableEntry((Exact(kind),), "", choice=Member(7)))
+    assert [port(engine, kind) for kind in (1, 2, 3)] == [3, 3, 0]
+    profile.modify_member(7, go(4))
+    assert [port(engine, kind) for kind in (1, 2)] == [4, 4]
+
+
+def test_a_profile_may_have_a_name_of_its_own() -> None:
+    engine = loaded("implementation = ap;", parts="action_profile(4) ap;")
+    assert profile_of(engine, "I.ap").size == 4
+
+
+def test_a_group_spreads_flows_over_its_members_by_weight_and_keeps_a_flow_where_it_is() -> None:
+    engine = loaded(SELECTOR, keys="h.h.flow: selector;")
+    profile = profile_of(engine, "I.t")
+    for member, number in ((1, 5), (2, 6)):
+        profile.insert_member(member, go(number))
+    profile.insert_group(1, ((1, 3), (2, 1)))
+    engine.insert("t", TableEntry((Exact(1),), "", choice=Group(1)))
+    ports = [port(engine, 1, flow) for flow in range(256)]
+    assert ports == [port(engine, 1, flow) for flow in range(256)]
+    counts = Counter(ports)
+    assert set(counts) == {5, 6}
+    assert 2 < counts[5] / counts[6] < 4
+
+
+def test_a_selector_chooses_the_member_at_the_hash_modulo_the_weight() -> None:
+    import zlib
+
+    engine = loaded(SELECTOR, keys="h.h.flow: selector;")
+    profile = profile_of(engine, "I.t")
+    for member in range(3):
+        profile.insert_member(member, go(member))
+    profile.insert_group(1, ((2, 1), (0, 1), (1, 1)))
+    engine.insert("t", TableEntry((Exact(1),), "", choice=Group(1)))
+    for flow in range(50):
+        assert port(engine, 1, flow) == zlib.crc32(bytes((flow,))) % 3
+
+
+def test_a_group_without_members_runs_no_action_and_is_a_hit() -> None:
+    engine = loaded(SELECTOR, keys="h.h.flow: selector;")
+    profile_of(engine, "I.t").insert_group(1, ())
+    engine.insert("t", TableEntry((Exact(1),), "", choice=Group(1)))
+    assert port(engine, 1) == 0
+    assert engine.hits("t", (Exact(1),)) == 1
+
+
+def test_an_entry_can_bring_a_set_of_actions_of_its_own() -> None:
+    engine = loaded(SELECTOR, keys="h.h.flow: selector;")
+    engine.insert("t", TableEntry((Exact(1),), "", choice=ActionSet(((go(8), 1),))))
+    assert port(engine, 1) == 8
+
+
+def test_what_is_in_use_stays() -> None:
+    engine = loaded(SELECTOR, keys="h.h.flow: selector;")
+    profile = profile_of(engine, "I.t")
+    profile.insert_member(1, go(1))
+    profile.insert_group(1, ((1, 1),))
+    engine.insert("t", TableEntry((Exact(1),), "", choice=Group(1)))
+    for act in (lambda: profile.delete_member(1), lambda: profile.delete_group(1)):
+        with pytest.raises(ControlError) as raised:
+            act()
+        assert raised.value.code is P4RuntimeCode.FAILED_PRECONDITION
+    engine.modify("t", TableEntry((Exact(1),), "", choice=Member(1)))
+    profile.delete_group(1)
+    engine.delete("t", (Exact(1),))
+    profile.delete_member(1)
+    assert (profile.members, profile.groups) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("act", "words"),
+    [
+        (
+            lambda p: p.insert_member(1, ir.ActionCall("I.gone")),
+            "has no action I.gone; there is I.go, I.none",
+        ),
+        (lambda p: p.insert_member(1, ir.ActionCall("I.go")), "I.go takes 1 parameters; 0 given"),
+        (lambda p: p.insert_member(1, go(512)), "0x200 does not fit bit<9>"),
+        (lambda p: p.modify_member(1, go(1)), "has no member 1"),
+        (lambda p: p.insert_group(1, ((1, 1),)), "has no member 1"),
+        (lambda p: [p.insert_member(n, go(1)) for n in range(65)], "is full: its size is 64 members"),
+        (lambda p: [p.insert_member(1, go(1)), p.insert_member(1, go(1))], "has a member 1 already"),
+        (lambda p: [p.insert_member(1, go(1)), p.insert_group(1, ((1, 0),))], "weight 0 given"),
+        (
+            lambda p: [p.insert_member(1, go(1)), p.insert_group(1, ((1, 65),))],
+            "would weigh 65; its size is 64",
+        ),
+        (lambda p: [p.insert_member(1, go(1)), p.insert_group(1, ((1, 1), (1, 1)))], "names a member twice"),
+    ],
+)
+def test_a_profile_refuses_what_cannot_be_and_says_why(act: object, words: str) -> None:
+    profile = profile_of(loaded(SELECTOR, keys="h.h.flow: selector;"), "I.t")
+    with pytest.raises(ControlError, match=words):
+        act(profile)  # type: ignore[operator]
+
+
+def test_a_table_takes_actions_or_members_but_not_the_other() -> None:
+    direct, shared = loaded(""), loaded("implementation = action_profile(4);")
+    with pytest.raises(ControlError, match="its entries need an action"):
+        direct.insert("t", TableEntry((Exact(1),), "", choice=Member(1)))
+    with pytest.raises(ControlError, match="need a member, group or set of its action profile"):
+        shared.insert("t", TableEntry((Exact(1),), "go", (1,)))
+
+
+def test_an_entry_that_names_no_member_changes_nothing() -> None:
+    engine = loaded("implementation = action_profile(4);")
+    with pytest.raises(ControlError, match="has no member 9"):
+        engine.insert("t", TableEntry((Exact(1),), "", choice=Member(9)))
+    assert engine.read("t") == []
+
+
+def test_every_hit_of_an_entry_counts_in_packets_and_bytes() -> None:
+    engine = loaded("counters = seen;", parts="direct_counter(CounterType.packets_and_bytes) seen;")
+    engine.insert("t", TableEntry((Exact(1),), "go", (1,)))
+    engine.process(b"\1\0", 0)
+    engine.process(b"\1\0more", 0)
+    engine.process(b"\2\0", 0)
+    row = engine.row("t", (Exact(1),))
+    assert (row.hits, row.bytes) == (2, 8)
+
+
+def test_a_direct_meter_marks_each_hit_of_its_entry() -> None:
+    engine = loaded(
+        "meters = rate;",
+        parts="direct_meter<bit<2>>(MeterType.packets) rate;",
+        apply="rate.read(m.colour); h.h.flow = (bit<8>) m.colour;",
+    )
+    engine.insert("t", TableEntry((Exact(1),), "none"))
+    engine.row("t", (Exact(1),)).meter.configure(MeterConfig(1, 1, 1, 2), 0)
+    assert [engine.process(b"\1\0", 0).frame[1] for _ in range(3)] == [0, 1, 2]
+
+
+def test_an_entry_is_idle_when_no_packet_has_matched_it_for_its_timeout() -> None:
+    engine = loaded("support_timeout = true;")
+    engine.insert("t", TableEntry((Exact(1),), "go", (1,), idle_timeout_ns=100))
+    assert engine.idle(99) == []
+    port(engine, 1, now_ns=50)
+    assert engine.idle(149) == []
+    ((table, entry),) = engine.idle(150)
+    assert (table, entry.matches) == ("I.t", (Exact(1),))
+
+
+def test_an_idle_timeout_needs_a_table_that_supports_one() -> None:
+    with pytest.raises(ControlError, match="does not set support_timeout"):
+        loaded("").insert("t", TableEntry((Exact(1),), "go", (1,), idle_timeout_ns=100))
+
+
+@pytest.mark.parametrize(
+    ("properties", "priorities", "first"),
+    [
+        ("entries = { 1: go(1); 1 &&& 1: go(2); _: go(3); }", [3, 2, 1], 1),
+        ("priority_delta = 10; entries = { 1: go(1); 1 &&& 1: go(2); _: go(3); }", [21, 11, 1], 1),
+        ("""priority_delta = 10;
+           entries = { priority = 5: 1: go(1); priority = 50: 1 &&& 1: go(2); _: go(3);}""", [5, 50, 40], 2),
+        ("""largest_priority_wins = false;
+            entries = { priority = 5: 1: go(1); priority = 2: 1 &&& 1: go(2); _: go(3); }""", [1, 4, 3], 2),
+    ],
+)  # fmt: skip
+def test_entries_of_the_program_have_the_priorities_of_the_specification(
+    properties: str, priorities: list[int], first: int
+) -> None:
+    engine = loaded(properties, "ternary")
+    assert [entry.priority for entry in engine.read("t")] == priorities
+    assert [entry.matches for entry in engine.read("t")][2] == (Ternary(0, 0),)
+    assert port(engine, 1) == first
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"properties": "implementation = 3;"},
+         "implementation must be an object: action_profile or action_selector"),
+        ({"properties": "counters = rate;", "parts": "direct_meter<bit<2>>(MeterType.packets) rate;"},
+         "counters must be an object: direct_counter"),
+        ({"properties": "", "keys": "h.h.flow: selector;"}, "without an action selector"),
+        ({"properties": "priority_delta = 0;"}, "priority_delta is 0; above 0 was expected"),
+        ({"properties": "implementation = action_profile(4); const entries = { 1: none(); }"},
+         "a table with an action profile cannot have entries here"),
+    ],
+)  # fmt: skip
+def test_a_property_that_cannot_be_is_refused(arguments: dict[str, str], words: str) -> None:
+    with pytest.raises(CompileError, match=words):
+        loaded(**arguments)
+
+
+def test_a_property_that_nobody_knows_is_said_to_be_ignored() -> None:
+    text = SOURCE.format(properties="implementation_hint = 3;", kind="exact", keys="", parts="", apply="")
+    (warning,) = compile_text(text).diagnostics
+    assert "table property implementation_hint is not known, and ignored" in str(warning)
+
+
+def test_a_direct_counter_belongs_to_one_table() -> None:
+    with pytest.raises(CompileError, match="is the counter or meter of two tables"):
+        loaded(
+            "counters = seen;",
+            parts="""direct_counter(CounterType.packets) seen;
+                     table u { key = { h.h.kind: exact; } actions = { NoAction; } counters = seen; }""",
+            apply="u.apply();",
+        )
