@@ -26,6 +26,7 @@ from .symbols import (
     Scope,
     TableSymbol,
     TypeSymbol,
+    ValueSetSymbol,
     control_name,
 )
 from .syntax_copy import fresh
@@ -39,6 +40,7 @@ from .types import (
     ExternType,
     Type,
     same,
+    scalar_of,
     substituted,
     unify,
 )
@@ -232,7 +234,7 @@ class Checker(TableChecker):
             case syntax.Instantiation():
                 self.instance(node)
             case syntax.ValueSetDeclaration():
-                self.reporter.unsupported(node.at, "value sets")
+                self._value_set(node)
             case syntax.ActionDeclaration():
                 self._action(node)
             case syntax.TableDeclaration():
@@ -242,6 +244,28 @@ class Checker(TableChecker):
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
         self.place = outer
+
+    def _value_set(self, node: syntax.ValueSetDeclaration) -> None:
+        assert self.block is not None
+        if self.place != "parser":
+            self.reporter.error(node.at, f"a value set cannot stand in a {self.place}")
+        kind = self.resolve(node.type_ref)
+        size = self.constant_integer(node.size, "the size of a value set")
+        if size is not None and not 0 < size <= 1 << 24:
+            self.reporter.error(node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected")
+        parts = kind.fields if isinstance(kind, CompositeType) else {"f": kind}
+        if not all(scalar_of(part) is not None or part == UNKNOWN for part in parts.values()):
+            self.reporter.error(node.at, f"a value set of {kind}; a number or a struct of such was expected")
+            kind = UNKNOWN
+        matched = kind.match_kinds if isinstance(kind, CompositeType) else {}
+        fields = {
+            name: (part, ir.MatchKind(matched.get(name, ir.MatchKind.EXACT.value)))
+            for name, part in parts.items()
+        }
+        name = control_name(node, self.block.name)
+        symbol = ValueSetSymbol(name, kind, size or 1, fields, self._id(node))
+        self.declare(node.name, symbol, node.at)
+        self.block.value_sets.append(symbol)
 
     # Main
 

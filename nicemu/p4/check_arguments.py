@@ -7,6 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 from . import syntax
 from .check_expressions import ExpressionChecker
@@ -28,6 +29,8 @@ from .types import (
     substituted,
     unify,
 )
+
+_Declaration = TypeVar("_Declaration", syntax.MethodDeclaration, syntax.FunctionDeclaration)
 
 
 class ArgumentChecker(ExpressionChecker):
@@ -115,8 +118,8 @@ class ArgumentChecker(ExpressionChecker):
 
     @staticmethod
     def overload(
-        declarations: Sequence[syntax.MethodDeclaration], node: syntax.Call | syntax.Instantiation
-    ) -> syntax.MethodDeclaration:
+        declarations: Sequence[_Declaration], node: syntax.Call | syntax.Instantiation
+    ) -> _Declaration:
         """Return the declaration that a call means: by the names of its arguments, or by their number."""
         given = len(node.arguments)
         for item in declarations:

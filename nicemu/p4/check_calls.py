@@ -55,7 +55,7 @@ class CallChecker(ArgumentChecker):
     """Calls of actions, tables, blocks, headers, packets and externs; `block` is the one being checked."""
 
     block: BlockSymbol | None = None
-    branches = 0
+    loops = 0
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
@@ -120,7 +120,10 @@ class CallChecker(ArgumentChecker):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:
-        returned, types = self._invoke(node, symbol.declaration, symbol.scope, {})
+        known = (symbol, *symbol.overloads)
+        declaration = self.overload([item.declaration for item in known], node)
+        symbol = next(item for item in known if item.declaration is declaration)
+        returned, types = self._invoke(node, declaration, symbol.scope, {})
         if not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
             node.symbol = Meaning("routine", symbol.name, self.routine(symbol, types), types)
         return returned
@@ -177,8 +180,8 @@ class CallChecker(ArgumentChecker):
             return UNKNOWN
         if self.place != kind and not (self.place == "deparser" and kind == "control"):
             self.reporter.error(node.at, f"a {kind} cannot be applied in {_a(self.place)}")
-        elif kind == "parser" and self.branches:
-            self.reporter.unsupported(node.at, "applying a parser inside if", "use a state of its own")
+        elif kind == "parser" and self.loops:
+            self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
         self.arrange(node, block.parameters, block.name)
         self.arguments(node.arguments, block.parameters, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
         node.symbol = Meaning("block", block.name, block)

@@ -19,6 +19,7 @@ from .symbols import (
     Scope,
     TableSymbol,
     TypeSymbol,
+    ValueSetSymbol,
     Variable,
 )
 from .syntax_copy import fresh
@@ -38,8 +39,6 @@ from .types import (
 
 class StatementChecker(DeclarationChecker):
     """Bodies of actions, states and blocks; `block` is the one being checked."""
-
-    loops = 0
 
     def body(self, statements: Sequence[syntax.Statement], place: str) -> None:
         """Check statements that stand in a parser, control, action or deparser."""
@@ -82,12 +81,10 @@ class StatementChecker(DeclarationChecker):
                     self.reporter.warning(node.at, "the value of this call is not used")
             case syntax.IfStatement():
                 self.condition(node.condition, "the condition of if")
-                self.branches += 1
                 for branch in (node.then, node.otherwise):
                     if branch is not None:
                         with self.inner_scope():
                             self._statement(branch)
-                self.branches -= 1
             case syntax.SwitchStatement():
                 self._switch(node)
             case syntax.ForStatement():
@@ -220,7 +217,15 @@ class StatementChecker(DeclarationChecker):
         """Check a function, and declare it."""
         symbol = RoutineSymbol(node.name, node, self.scope)
         variables = tuple(TypeVariable(name) for name in node.type_parameters)
-        self.declare(node.name, symbol, node.at)
+        known = self.scope.names.get(node.name)
+        counts = [len(node.parameters)]
+        if isinstance(known, RoutineSymbol):
+            counts = [len(item.declaration.parameters) for item in (known, *known.overloads)]
+        if isinstance(known, RoutineSymbol) and len(node.parameters) not in counts:
+            symbol.name = f"{node.name}.of{len(node.parameters)}"
+            known.overloads.append(symbol)
+        else:
+            self.declare(node.name, symbol, node.at)
         self._routine(symbol, variables, node)
 
     def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...]) -> Routine:
@@ -326,6 +331,10 @@ class StatementChecker(DeclarationChecker):
 
     def keysets(self, case: syntax.SelectLabel | syntax.EntryElement, kinds: Sequence[Type]) -> None:
         """Check the keysets of a select case or an entry; fill in their values."""
+        value_set = self._value_set_of(case.keysets[0]) if len(case.keysets) == 1 else None
+        if value_set is not None:
+            self._check_value_set(case, value_set, kinds)
+            return
         if len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet):
             case.keysets = [syntax.AnySet(at=case.at) for _ in kinds]
         if len(case.keysets) != len(kinds):
@@ -333,8 +342,32 @@ class StatementChecker(DeclarationChecker):
         for keyset, kind in zip(case.keysets, kinds, strict=False):
             keyset.value = self._keyset(keyset, kind)
 
+    def _value_set_of(self, node: syntax.Expression) -> ValueSetSymbol | None:
+        symbol = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
+        return symbol if isinstance(symbol, ValueSetSymbol) else None
+
+    def _check_value_set(
+        self,
+        case: syntax.SelectLabel | syntax.EntryElement,
+        value_set: ValueSetSymbol,
+        kinds: Sequence[Type],
+    ) -> None:
+        """Check a value set that stands for all keys of a select."""
+        if isinstance(case, syntax.EntryElement):
+            self.reporter.error(case.at, "a value set stands only in a select")
+        wanted = [kind for kind, _ in value_set.fields.values()]
+        if len(wanted) != len(kinds) or not all(map(same, wanted, kinds)):
+            shown = ", ".join(map(str, kinds))
+            self.reporter.error(case.at, f"{value_set.name} holds {value_set.type}; the keys are {shown}")
+        case.keysets[0].value = ir.KeyInSet(value_set.name)
+
     def _keyset(self, node: syntax.Expression, kind: Type) -> ir.Keyset | None:
         scalar = scalar_of(kind)
+        value_set = self._value_set_of(node)
+        if value_set is not None:
+            if not same(value_set.type, kind):
+                self.reporter.error(node.at, f"{value_set.name} holds {value_set.type}; the key is {kind}")
+            return ir.KeyInSet(value_set.name)
         match node:
             case syntax.AnySet():
                 return ir.KeyAny()

@@ -219,7 +219,13 @@ class TypeChecker:
 
     def _struct(self, node: syntax.StructDeclaration) -> None:
         if not node.type_parameters:
-            made = CompositeType(node.name, node.kind, self._fields(node), field_lists=_field_lists(node))
+            made = CompositeType(
+                node.name,
+                node.kind,
+                self._fields(node),
+                field_lists=_field_lists(node),
+                match_kinds=self._match_kinds(node),
+            )
             if self._small_enough(made, node.at) == UNKNOWN:
                 self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
                 return
@@ -242,6 +248,18 @@ class TypeChecker:
         family = Family(node.name, len(node.type_parameters), specialised)
         family.of(tuple(TypeVariable(name) for name in node.type_parameters))
         self.declare(node.name, FamilySymbol(node.name, family), node.at)
+
+    def _match_kinds(self, node: syntax.StructDeclaration) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for part in node.fields:
+            for annotation in part.annotations:
+                if annotation.name == "match" and annotation.tokens:
+                    kind = annotation.tokens[0]
+                    if kind in [item.value for item in ir.MatchKind]:
+                        found[part.name] = kind
+                    else:
+                        self.reporter.error(annotation.at, f"unknown match kind {kind}")
+        return found
 
     def _fields(self, node: syntax.StructDeclaration) -> dict[str, Type]:
         fields: dict[str, Type] = {}

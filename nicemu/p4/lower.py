@@ -18,6 +18,7 @@ from .symbols import (
     Meaning,
     ParameterSymbol,
     TableSymbol,
+    ValueSetSymbol,
 )
 from .types import (
     CompositeType,
@@ -83,7 +84,19 @@ class _Lowering(StatementLowering):
             tables=tables,
             functions=tuple(self._functions),
             field_lists=self._field_lists(),
+            value_sets=tuple(
+                self._value_set(item)
+                for block in (checked.parser, *_inner(checked.parser))
+                for item in block.value_sets
+            ),
         )
+
+    def _value_set(self, symbol: ValueSetSymbol) -> ir.ValueSet:
+        fields = tuple(
+            ir.ValueSetField(name, self._types.of(kind), match_kind)
+            for name, (kind, match_kind) in symbol.fields.items()
+        )
+        return ir.ValueSet(symbol.name, symbol.size, fields, symbol.id)
 
     def _field_lists(self) -> tuple[ir.FieldList, ...]:
         """Return the field lists of the program's metadata, by their numbers."""
@@ -189,21 +202,34 @@ class _Lowering(StatementLowering):
                         for case in node.cases
                     ),
                 )
-            name = prefix + node.name
-            body: list[ir.Statement] = []
-            for count, statement in enumerate(_flat(node.body)):
-                inner = _applied(statement)
-                if inner is None:
-                    body += self._statement(statement)
-                    continue
+            yield from self._state(prefix + node.name, node.body, transition)
+
+    def _state(
+        self, name: str, statements: Sequence[syntax.Statement], transition: ir.Transition
+    ) -> Iterator[ir.State]:
+        """Lower a state; a parser that is applied in it becomes states, and so does an `if` around one."""
+        start, body = name, list[ir.Statement]()
+        for count, statement in enumerate(_flat(statements)):
+            behind = f"{start}.{count}"
+            inner = _applied(statement)
+            if inner is not None:
                 assert isinstance(statement, syntax.CallStatement)
-                inside, behind = f"{prefix}{node.name}.{count}.", f"{prefix}{node.name}.{count}"
                 given = [self._argument(argument) for argument in statement.call.arguments]
-                start = ir.Goto(f"{inside}start")
-                yield ir.State(name, (*body, *self._passed(inner, given), *self._locals(inner)), start)
-                yield from self._states(inner, inside, behind)
+                body += (*self._passed(inner, given), *self._locals(inner))
+                yield ir.State(name, tuple(body), ir.Goto(f"{behind}.start"))
+                yield from self._states(inner, f"{behind}.", behind)
                 name, body = behind, list(self._passed_back(inner, given))
-            yield ir.State(name, tuple(body), transition)
+            elif isinstance(statement, syntax.IfStatement) and any(map(_applied, _inside(statement))):
+                yes, no = f"{behind}.then", f"{behind}.else"
+                cases = (ir.SelectCase((ir.KeyMask(1, 1),), yes), ir.SelectCase((ir.KeyAny(),), no))
+                yield ir.State(name, tuple(body), ir.Select((self._value(statement.condition),), cases))
+                yield from self._state(yes, [statement.then], ir.Goto(behind))
+                otherwise = [statement.otherwise] if statement.otherwise is not None else []
+                yield from self._state(no, otherwise, ir.Goto(behind))
+                name, body = behind, []
+            else:
+                body += self._statement(statement)
+        yield ir.State(name, tuple(body), transition)
 
     def _passed(self, block: BlockSymbol, given: Sequence[ir.Expression]) -> Iterator[ir.Statement]:
         """Copy the arguments of a parser inside another in."""
@@ -324,6 +350,15 @@ def _flat(nodes: Sequence[syntax.Statement]) -> Iterator[syntax.Statement]:
             yield from _flat(node.statements)
         else:
             yield node
+
+
+def _inside(node: syntax.IfStatement) -> Iterator[syntax.Statement]:
+    """Yield the statements of both branches, and of ifs in them."""
+    for branch in (node.then, node.otherwise):
+        for statement in _flat([branch] if branch is not None else []):
+            yield statement
+            if isinstance(statement, syntax.IfStatement):
+                yield from _inside(statement)
 
 
 def _applied(node: syntax.Statement) -> BlockSymbol | None:

@@ -6,6 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from nicemu.pipeline import ir
+
 from . import syntax
 from .types import ExternSymbol, ExternType, Family, Type
 
@@ -80,12 +82,16 @@ class Routine:
 
 @dataclass(slots=True, eq=False)
 class RoutineSymbol:
-    """A function with a body, and what it is for the type arguments that were met."""
+    """A function with a body, and what it is for the type arguments that were met.
+
+    `overloads` are others of its name, with other parameters.
+    """
 
     name: str
     declaration: syntax.FunctionDeclaration
     scope: Scope
     made: dict[tuple[Type, ...], Routine] = field(default_factory=dict)
+    overloads: list[RoutineSymbol] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -125,6 +131,17 @@ class Instance:
 
 
 @dataclass(slots=True, eq=False)
+class ValueSetSymbol:
+    """A value set by its full name; `fields` are what its members have, one for each key of a select."""
+
+    name: str
+    type: Type
+    size: int
+    fields: dict[str, tuple[Type, ir.MatchKind]]
+    id: int = 0
+
+
+@dataclass(slots=True, eq=False)
 class FunctionSymbol:
     """A function of the architecture; its declarations differ in their number of parameters."""
 
@@ -148,6 +165,7 @@ class BlockSymbol:
     actions: list[ActionSymbol] = field(default_factory=list)
     tables: list[TableSymbol] = field(default_factory=list)
     instances: list[Instance] = field(default_factory=list)
+    value_sets: list[ValueSetSymbol] = field(default_factory=list)
     blocks: dict[str, BlockSymbol] = field(default_factory=dict)
     constructor: list[ParameterSymbol] = field(default_factory=list)
     scope: Scope | None = None
@@ -181,6 +199,7 @@ Symbol: TypeAlias = (
     | TableSymbol
     | Instance
     | FunctionSymbol
+    | ValueSetSymbol
     | RoutineSymbol
     | ExternSymbol
     | BlockSymbol

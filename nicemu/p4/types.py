@@ -76,6 +76,8 @@ class CompositeType:
     arguments: tuple[Type, ...] = ()
     field_lists: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """The field lists that fields are in, by @field_list."""
+    match_kinds: Mapping[str, str] = field(default_factory=dict)
+    """How fields are compared in a value set, by @match."""
     size: int = field(init=False)
     """Numbers that a value holds; types whose fields double at each level are refused by it."""
 

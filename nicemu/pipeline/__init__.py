@@ -20,6 +20,7 @@ from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription
 from .profiles import ActionProfile, ActionSet, Group, Member
 from .tables import Exact, Lpm, Match, Optional, Range, Row, TableEntry, Ternary
 from .v1switch import HOST_PORT
+from .value_sets import ValueSet
 from .verdict import CounterAdd, DigestPosted, Disposition, Effect, EventPosted, LogMessage, Verdict
 from .verify import verify
 
@@ -63,6 +64,7 @@ __all__ = [
     "TableEntry",
     "TableInfo",
     "Ternary",
+    "ValueSet",
     "Verdict",
     "allocate_ids",
     "arithmetic",

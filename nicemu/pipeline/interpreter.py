@@ -182,9 +182,19 @@ class Interpreter(Evaluator):
             return transition.state
         values = [as_unsigned(self._value(packet, key), key.type) for key in transition.keys]
         for case in transition.cases:
-            if all(map(in_keyset, case.keysets, values)):
+            if self._fits(case.keysets, values):
                 return case.state
         raise Rejected("NoMatch")
+
+    def _fits(self, keysets: tuple[ir.Keyset, ...], values: Sequence[int]) -> bool:
+        if len(keysets) == 1 and isinstance(keysets[0], ir.KeyInSet):
+            return self._objects.value_sets[keysets[0].value_set].holds(values)
+        return all(
+            self._objects.value_sets[keyset.value_set].holds((value,))
+            if isinstance(keyset, ir.KeyInSet)
+            else in_keyset(keyset, value)
+            for keyset, value in zip(keysets, values, strict=True)
+        )
 
     def _run(self, packet: PacketState, body: tuple[ir.Statement, ...]) -> int:
         """Run statements; return how they ended: at their end, or with return, break or continue."""
@@ -389,7 +399,7 @@ def _varbit_room(layout: ir.HeaderType) -> int:
     return sum(part.type.width for part in layout.fields if isinstance(part.type, ir.Varbit))
 
 
-def in_keyset(keyset: ir.Keyset, value: int) -> bool:
+def in_keyset(keyset: ir.KeyMask | ir.KeyRange | ir.KeyAny, value: int) -> bool:
     """Return whether a select's keyset accepts `value`, unsigned."""
     match keyset:
         case ir.KeyMask(wanted, mask):

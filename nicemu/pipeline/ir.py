@@ -145,6 +145,7 @@ __all__ = [
     "IsValid",
     "Key",
     "KeyAny",
+    "KeyInSet",
     "KeyMask",
     "KeyRange",
     "Keyset",
@@ -186,6 +187,8 @@ __all__ = [
     "Unary",
     "UnionType",
     "ValueCase",
+    "ValueSet",
+    "ValueSetField",
     "Varbit",
     "Variable",
     "Verify",
@@ -259,7 +262,14 @@ class KeyAny:
     """Matches everything."""
 
 
-Keyset: TypeAlias = KeyMask | KeyRange | KeyAny
+@dataclass(frozen=True, slots=True)
+class KeyInSet:
+    """Matches what a value set holds; alone in its case, it stands for all keys of the select."""
+
+    value_set: str
+
+
+Keyset: TypeAlias = KeyMask | KeyRange | KeyAny | KeyInSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,6 +444,25 @@ class Variable:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueSetField:
+    """One field of a value set's members, compared as a table's key is."""
+
+    name: str
+    type: Type
+    match_kind: MatchKind = MatchKind.EXACT
+
+
+@dataclass(frozen=True, slots=True)
+class ValueSet:
+    """A value set of a parser; `size` is how many members it has room for."""
+
+    name: str
+    size: int
+    fields: tuple[ValueSetField, ...]
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class FieldList:
     """The places in the program's metadata that a copy of a packet keeps where it is made with `index`."""
 
@@ -459,6 +488,7 @@ class Program:
     unions: tuple[UnionType, ...] = ()
     functions: tuple[Function, ...] = ()
     field_lists: tuple[FieldList, ...] = ()
+    value_sets: tuple[ValueSet, ...] = ()
 
     def control(self, role: str) -> Control:
         """Return the control in a role of the architecture."""

@@ -12,6 +12,7 @@ from . import ir
 from .arrays import CounterArray, MeterArray, RegisterArray
 from .externs import ExternType
 from .names import full_name
+from .value_sets import ValueSet
 
 _State = TypeVar("_State", CounterArray, MeterArray, RegisterArray)
 
@@ -40,6 +41,7 @@ class Objects:
         self.states: dict[str, Any] = {
             instance.name: types[instance.extern].make(instance) for instance in program.externs
         }
+        self.value_sets = {item.name: ValueSet(item) for item in program.value_sets}
         self.multicast_groups: dict[int, tuple[Replica, ...]] = {}
         self.clone_sessions: dict[int, CloneSession] = {}
         self.random = random.Random(seed)
@@ -55,6 +57,10 @@ class Objects:
     def register(self, name: str) -> RegisterArray:
         """Return a register likewise."""
         return self._state(name, RegisterArray, "register")
+
+    def value_set(self, name: str) -> ValueSet:
+        """Return a value set likewise."""
+        return self.value_sets[full_name(name, self.value_sets, "value set")]
 
     def _state(self, name: str, kind: type[_State], noun: str) -> _State:
         known = {key: state for key, state in self.states.items() if isinstance(state, kind)}

@@ -317,31 +317,7 @@ class Table:
             raise self._illegal(f"priority {priority} given; exact and lpm keys take none (0)")
 
     def _check_range(self, match: Match, key: str, width: int) -> None:
-        largest = (1 << width) - 1
-        match match:
-            case Exact(value) | Lpm(value, _):
-                numbers = [value]
-            case Ternary(value, mask):
-                numbers = [value, mask]
-            case Range(low, high):
-                numbers = [low, high]
-            case Optional(wanted):
-                numbers = [] if wanted is None else [wanted]
-        for number in numbers:
-            if not 0 <= number <= largest:
-                raise ControlError(
-                    P4RuntimeCode.OUT_OF_RANGE,
-                    f"table {self.spec.name}: key {key} is bit<{width}>; {number:#x} does not fit",
-                )
-        match match:
-            case Lpm(_, prefix_len) if not 0 <= prefix_len <= width:
-                raise self._illegal(f"key {key}: prefix length {prefix_len} given; 0 to {width} was expected")
-            case Lpm(value, prefix_len) if value & ((1 << (width - prefix_len)) - 1):
-                raise self._illegal(f"key {key}: {value:#x} has bits set behind its prefix of {prefix_len}")
-            case Ternary(value, mask) if value & ~mask:
-                raise self._illegal(f"key {key}: {value:#x} has bits set outside its mask {mask:#x}")
-            case Range(low, high) if low > high:
-                raise self._illegal(f"key {key}: the range {low:#x}..{high:#x} is empty")
+        check_match(f"table {self.spec.name}", match, key, width)
 
     def _check_call(
         self, action: str, parameters: Sequence[int], allowed: dict[str, tuple[int, ...]]
@@ -362,7 +338,40 @@ class Table:
                 )
 
     def _illegal(self, sentence: str) -> ControlError:
-        return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"table {self.spec.name}: {sentence}")
+        return _illegal(f"table {self.spec.name}", sentence)
+
+
+def check_match(owner: str, match: Match, key: str, width: int) -> None:
+    """Raise ControlError unless a match is one of a key of `width` bits; `owner` is who has the key."""
+    largest = (1 << width) - 1
+    match match:
+        case Exact(value) | Lpm(value, _):
+            numbers = [value]
+        case Ternary(value, mask):
+            numbers = [value, mask]
+        case Range(low, high):
+            numbers = [low, high]
+        case Optional(wanted):
+            numbers = [] if wanted is None else [wanted]
+    for number in numbers:
+        if not 0 <= number <= largest:
+            raise ControlError(
+                P4RuntimeCode.OUT_OF_RANGE,
+                f"{owner}: key {key} is bit<{width}>; {number:#x} does not fit",
+            )
+    match match:
+        case Lpm(_, prefix_len) if not 0 <= prefix_len <= width:
+            raise _illegal(owner, f"key {key}: prefix length {prefix_len} given; 0 to {width} was expected")
+        case Lpm(value, prefix_len) if value & ((1 << (width - prefix_len)) - 1):
+            raise _illegal(owner, f"key {key}: {value:#x} has bits set behind its prefix of {prefix_len}")
+        case Ternary(value, mask) if value & ~mask:
+            raise _illegal(owner, f"key {key}: {value:#x} has bits set outside its mask {mask:#x}")
+        case Range(low, high) if low > high:
+            raise _illegal(owner, f"key {key}: the range {low:#x}..{high:#x} is empty")
+
+
+def _illegal(owner: str, sentence: str) -> ControlError:
+    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"{owner}: {sentence}")
 
 
 def matches(match: Match, value: int, width: int) -> bool:
@@ -417,6 +426,8 @@ def _of_keyset(keyset: ir.Keyset, kind: ir.MatchKind, width: int) -> Match:
             low = high = value
         case ir.KeyRange(low, high):
             value, mask = low, ones
+        case ir.KeyInSet():
+            raise AssertionError("verify lets no value set stand in a table")
     if kind is ir.MatchKind.LPM:
         return Lpm(value & mask, mask.bit_count())
     if kind is ir.MatchKind.TERNARY:

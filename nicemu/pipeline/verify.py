@@ -92,8 +92,16 @@ def verify(program: ir.Program) -> None:
         for field_list in program.field_lists:
             for kept in field_list.fields:
                 bodies.kept(kept)
+    with faults.at("value_sets"):
+        value_sets = _unique(program.value_sets, lambda item: item.name, faults)
+        for value_set in program.value_sets:
+            _unique(value_set.fields, lambda item: item.name, faults)
+            if not 0 < value_set.size <= MAX_TABLE_SIZE or not all(
+                is_scalar(part.type) for part in value_set.fields
+            ):
+                faults.raise_(value_set.name, "must have a size, and fields that are numbers")
     with faults.at("parser"):
-        _check_parser(program.parser, bodies)
+        _check_parser(program.parser, value_sets, bodies)
     roles = [role.name for role in architecture.roles]
     if [control.role for control in program.controls] != roles:
         faults.raise_("controls", f"must be {', '.join(roles)}, in this order")
@@ -227,7 +235,7 @@ def _can_carry(kind: ir.Type, carried: Kind, structs: dict[str, ir.StructType]) 
     return isinstance(kind, ir.Bits) and carried is Kind.NUMBER
 
 
-def _check_parser(parser: ir.Parser, bodies: Bodies) -> None:
+def _check_parser(parser: ir.Parser, value_sets: dict[str, ir.ValueSet], bodies: Bodies) -> None:
     faults = bodies.faults
     states = _unique(parser.states, lambda item: item.name, faults)
     targets = {*states, ir.ACCEPT, ir.REJECT}
@@ -251,10 +259,31 @@ def _check_parser(parser: ir.Parser, bodies: Bodies) -> None:
             for case in transition.cases:
                 if case.state not in targets:
                     faults.raise_("transition", f"goes to {case.state}, which is no state")
-                if len(case.keysets) != len(transition.keys):
-                    faults.raise_(
-                        "transition", f"has {len(case.keysets)} keysets for {len(transition.keys)} keys"
-                    )
+                _check_case(case, transition.keys, value_sets, faults)
+
+
+def _check_case(
+    case: ir.SelectCase,
+    keys: tuple[ir.Expression, ...],
+    value_sets: dict[str, ir.ValueSet],
+    faults: Faults,
+) -> None:
+    """Check that the keysets of a case are those of its select's keys."""
+    for keyset in case.keysets:
+        if isinstance(keyset, ir.KeyInSet) and keyset.value_set not in value_sets:
+            faults.raise_("transition", f"names {keyset.value_set}, which is no value set")
+    parts: list[tuple[ir.Keyset, tuple[ir.Expression, ...]]] = [
+        (keyset, (key,)) for keyset, key in zip(case.keysets, keys, strict=False)
+    ]
+    if len(case.keysets) == 1 and isinstance(case.keysets[0], ir.KeyInSet):
+        parts = [(case.keysets[0], keys)]
+    elif len(case.keysets) != len(keys):
+        faults.raise_("transition", f"has {len(case.keysets)} keysets for {len(keys)} keys")
+    for keyset, compared in parts:
+        if isinstance(keyset, ir.KeyInSet):
+            fields = value_sets[keyset.value_set].fields
+            if [part.type for part in fields] != [key.type for key in compared]:
+                faults.raise_("transition", f"compares {keyset.value_set} with keys of other types")
 
 
 def _check_actions(program: ir.Program, bodies: Bodies) -> None:
@@ -339,6 +368,8 @@ def _check_keyset(keyset: ir.Keyset, key: ir.Key, faults: Faults) -> None:
             faults.raise_("entries", wrong)
         case ir.KeyMask(_, mask), ir.MatchKind.LPM if (ones ^ mask) & ((ones ^ mask) + 1):
             faults.raise_("entries", f"of key {key.name}: {mask:#x} is no prefix")
+        case ir.KeyInSet(), _:
+            faults.raise_("entries", f"of key {key.name}: a value set stands only in a select")
         case ir.KeyRange(), kind if kind is not ir.MatchKind.RANGE:
             faults.raise_("entries", wrong)
         case ir.KeyAny(), ir.MatchKind.EXACT:

@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Value sets: what a parser's select compares with, given by the control plane.
+
+Source: P4-16 Language Specification 1.2.5, "Parser Value Sets"; P4Runtime Specification 1.4, "ValueSetEntry".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from nicemu.errors import ControlError, P4RuntimeCode
+
+from . import ir
+from .tables import MATCH_CLASS, Match, check_match, matches, width_of
+
+
+@dataclass(slots=True, eq=False)
+class ValueSet:
+    """The members of one value set: each has a match for every field. It is empty at first."""
+
+    spec: ir.ValueSet
+    members: list[tuple[Match, ...]] = field(default_factory=list)
+
+    def replace(self, members: Sequence[tuple[Match, ...]]) -> None:
+        """Hold these members from now on. Raises: ControlError, and nothing has changed."""
+        name, fields = self.spec.name, self.spec.fields
+        if len(members) > self.spec.size:
+            raise ControlError(
+                P4RuntimeCode.RESOURCE_EXHAUSTED,
+                f"value set {name} has room for {self.spec.size} members; {len(members)} given",
+            )
+        for member in members:
+            if len(member) != len(fields):
+                raise ControlError(
+                    P4RuntimeCode.INVALID_ARGUMENT,
+                    f"value set {name}: {len(member)} matches given; it has {len(fields)} fields",
+                )
+            for match, part in zip(member, fields, strict=True):
+                if type(match) is not MATCH_CLASS[part.match_kind]:
+                    raise ControlError(
+                        P4RuntimeCode.INVALID_ARGUMENT,
+                        f"value set {name}: field {part.name} is {part.match_kind.value}; "
+                        f"a {type(match).__name__} match was given",
+                    )
+                check_match(f"value set {name}", match, part.name, width_of(part.type))
+        self.members = list(members)
+
+    def holds(self, values: Sequence[int]) -> bool:
+        """Return whether a member matches these values, one for each field."""
+        widths = [width_of(part.type) for part in self.spec.fields]
+        return any(all(map(matches, member, values, widths)) for member in self.members)
