@@ -1,0 +1,184 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table lookups alone, in batches, with random keys: what a compiled match-action kernel spends on them.
+
+Exact tables of 1 k to 1 M entries with keys of 128 bits, beside C compiled in the same run by the system's
+`cc`, where there is one: C looks up in the very same memory (`in_c`), and in a table of the plain layout,
+64-byte entries in a half-full hash table (`in_c_direct`). Thread CPU time, medians over rounds; sides
+alternate. Prints `name value unit` lines.
+Run: python benchmarks/match_action.py [--json]
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from nicemu.lookup import ExactTable, find_batch
+from nicemu.programs import load_module
+
+reports = load_module(Path(__file__).with_name("rig") / "report.py")
+
+ROUNDS: Final = 11
+LOOKUPS: Final = 1 << 19
+EXACT_SIZES: Final = {"1k": 1 << 10, "16k": 1 << 14, "64k": 1 << 16, "256k": 1 << 18, "1m": 1 << 20}
+C_SHARE_GOAL: Final = 0.6
+INSERTS: Final = 100_000
+INSERT_GOAL_S: Final = 0.5
+SINGLE_INSERTS: Final = 10_000
+Words = np.ndarray[Any, np.dtype[np.uint64]]
+
+
+def cpu_s() -> float:
+    """Return the CPU time of this thread."""
+    return time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+
+
+def spent_s(call: Callable[[], object]) -> float:
+    """Return the CPU time of a call."""
+    begun = cpu_s()
+    call()
+    return cpu_s() - begun
+
+
+def million_a_second(samples: list[float]) -> list[float]:
+    """Return rates of rounds that took so many seconds."""
+    return [LOOKUPS / seconds / 1e6 for seconds in samples]
+
+
+def compiled_c(folder: Path) -> ctypes.CDLL | None:
+    """Return the C side, or None where the system has no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    source, library = Path(__file__).with_name("rig") / "lookup.c", folder / "lookup.so"
+    command = [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(library))
+
+
+def huge(count: int) -> Words:
+    """Return zeroed words on huge pages, at a multiple of 64."""
+    memory = mmap.mmap(-1, count * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE)
+    words = np.frombuffer(memory, np.uint64)
+    words[:] = 0
+    return words
+
+
+class Lookups:
+    """Random keys of a table, and room for what is found."""
+
+    def __init__(self, keys: Words, seed: int = 7) -> None:
+        self.keys = huge(LOOKUPS * keys.shape[1]).reshape(LOOKUPS, keys.shape[1])
+        self.keys[:] = keys[np.random.default_rng(seed).integers(0, len(keys), LOOKUPS)]
+        self.found = huge(LOOKUPS * 2).reshape(LOOKUPS, 2)
+
+    def places(self) -> tuple[np.uint64, np.uint64, np.uint64]:
+        """Return address of the keys, their count, address of what is found."""
+        return np.uint64(self.keys.ctypes.data), np.uint64(LOOKUPS), np.uint64(self.found.ctypes.data)
+
+
+def number(value: int) -> ctypes.c_uint64:
+    """Return a number as C takes it."""
+    return ctypes.c_uint64(int(value))
+
+
+def in_alternation(sides: dict[str, Callable[[], object]]) -> dict[str, list[float]]:
+    """Return the CPU time of each side, by round; the first round warms up and does not count."""
+    samples: dict[str, list[float]] = {name: [] for name in sides}
+    for turn in range(ROUNDS + 1):
+        for name, side in sides.items():
+            seconds = spent_s(side)
+            if turn:
+                samples[name].append(seconds)
+    return samples
+
+
+def random_keys(count: int, limbs: int = 2) -> Words:
+    """Return keys that have no order."""
+    return np.random.default_rng(1).integers(0, 1 << 63, (count, limbs), np.uint64)
+
+
+def fill(size: int, keys: Words) -> ExactTable:
+    """Return a full exact table."""
+    table = ExactTable(size, 128, 2)
+    count = len(keys)
+    table.insert_many(keys, np.ones(count, np.uint64), np.ones((count, 2), np.uint64))
+    return table
+
+
+def measure_exact(
+    report: Any,  # noqa: ANN401 - loaded by path
+    name: str,
+    size: int,
+    c_side: ctypes.CDLL | None,
+) -> None:
+    """Add the figures of one size."""
+    keys = random_keys(size)
+    table, lookups = fill(size, keys), Lookups(keys)
+    places = lookups.places()
+    sides: dict[str, Callable[[], object]] = {"": lambda: find_batch(table.state, *places)}
+    if c_side is not None:
+        slots = 1 << (2 * size - 1).bit_length()
+        direct = huge(slots * 8)
+        mask, place = number(slots - 1), number(direct.ctypes.data)
+        c_side.fill_direct(place, mask, number(keys.ctypes.data), number(size))
+        given = tuple(map(number, places))
+        sides["_in_c"] = lambda: c_side.in_buckets(number(table.state), *given)
+        sides["_in_c_direct"] = lambda: c_side.direct(place, mask, *given)
+    samples = in_alternation(sides)
+    if not lookups.found[:, 0].all():
+        raise SystemExit(f"exact_{name}: some keys were not found")
+    for side, taken in samples.items():
+        report.add_rounds(f"exact_{name}{side}", million_a_second(taken), "M/s")
+    if c_side is not None:
+        ratio = median(c / ours for c, ours in zip(samples["_in_c"], samples[""], strict=True))
+        report.add_goal(f"exact_{name}_against_c", ratio, "ratio", C_SHARE_GOAL)
+    table.close()
+
+
+def measure_inserts(report: Any) -> None:  # noqa: ANN401 - loaded by path
+    """Add what it costs to fill an exact table, in bulk and one by one."""
+    keys = random_keys(INSERTS)
+    fill(INSERTS, keys).close()
+    samples = [spent_s(lambda: fill(INSERTS, keys).close()) for _ in range(ROUNDS)]
+    report.add_goal("exact_100k_inserts", median(samples), "s", INSERT_GOAL_S, at_most=True)
+    numbers = [
+        sum(limb << 64 * place for place, limb in enumerate(map(int, row))) for row in keys[:SINGLE_INSERTS]
+    ]
+    table = ExactTable(INSERTS, 128, 2)
+
+    def one_by_one() -> None:
+        for key in numbers:
+            table.insert(key, 1, (1, 2))
+
+    report.add("exact_insert", spent_s(one_by_one) / SINGLE_INSERTS * 1e6, "us")
+    table.close()
+
+
+def main() -> None:
+    """Measure and print."""
+    report = reports.Report("match_action")
+    with tempfile.TemporaryDirectory() as folder:
+        c_side = compiled_c(Path(folder))
+        if c_side is None:
+            print("there is no C compiler (cc): nothing stands beside the figures", file=sys.stderr)
+        for name, size in EXACT_SIZES.items():
+            measure_exact(report, name, size, c_side)
+        measure_inserts(report)
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What finds a packet's table entry: structures in raw memory, which kernels and the control plane share.
+
+A table is filled from Python and looked up in by hot functions, which are given its `state`, one address, and
+the address of a key in 64-bit limbs, and give back the address of an entry and its head. What an entry is,
+and how a reader knows that it has read a whole one, is in `entries`. The meaning of matching is that of
+`nicemu.pipeline`'s tables, which tests hold these equal to.
+Source: P4-16 Language Specification 1.2.5, "Match-Action Tables"; P4Runtime Specification 1.4, "Match
+Format".
+"""
+
+from .buckets import MAX_SIZE, Index, find, index_of, prefetch_bucket, prefetch_entry
+from .entries import BYTES, HIT_NS, KEY, MISS, PACKETS, action_of, count_packet, hash_of, unchanged
+from .exact import BATCH, ExactTable, find_batch
+from .table import Entry, Table, limbs_of, pack_keys
+from .words import prefetch
+
+__all__ = [
+    "BATCH",
+    "BYTES",
+    "HIT_NS",
+    "KEY",
+    "MAX_SIZE",
+    "MISS",
+    "PACKETS",
+    "Entry",
+    "ExactTable",
+    "Index",
+    "Table",
+    "action_of",
+    "count_packet",
+    "find",
+    "find_batch",
+    "hash_of",
+    "index_of",
+    "limbs_of",
+    "pack_keys",
+    "prefetch",
+    "prefetch_bucket",
+    "prefetch_entry",
+    "unchanged",
+]

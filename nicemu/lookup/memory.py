@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Memory of lookup structures: zeroed, on huge pages where the kernel gives them, taken as it is touched."""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from contextlib import suppress
+
+from nicemu.errors import ResourceError
+
+LINE_BYTES = 64
+"""What a processor fetches at once; entries and buckets begin at multiples of it."""
+_HUGE_PAGE_BYTES = 2 << 20
+
+
+class Memory:
+    """Zeroed memory of this process at `address`, a multiple of the page size, until `close`.
+
+    The kernel gives pages when they are first touched, so a large reservation that is little used costs
+    little. Raises: ResourceError if the kernel refuses the reservation.
+    """
+
+    def __init__(self, length_bytes: int) -> None:
+        try:
+            self._memory = mmap.mmap(-1, length_bytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except (OSError, OverflowError) as error:
+            raise ResourceError(
+                f"{length_bytes} bytes for a table cannot be reserved ({error}); declare a smaller size"
+            ) from error
+        if length_bytes >= _HUGE_PAGE_BYTES:
+            with suppress(OSError):  # a kernel without transparent huge pages
+                self._memory.madvise(mmap.MADV_HUGEPAGE)
+        self.length_bytes = length_bytes
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._memory))
+
+    @property
+    def view(self) -> memoryview:
+        """The memory as bytes; it cannot be closed while somebody holds a view."""
+        return memoryview(self._memory)
+
+    def close(self) -> None:
+        """Give the memory back; nobody may read at its addresses any more."""
+        self._memory.close()

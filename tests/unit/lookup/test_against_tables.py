@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lookup tables and the pipeline's tables, given the same changes in the same order: the same entry wins."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nicemu.errors import NicemuError
+from nicemu.hot import JIT, interpreted
+from nicemu.lookup import ExactTable, find_batch, pack_keys
+from nicemu.pipeline import Exact, Match, TableEntry, ir
+from nicemu.pipeline import tables as pipeline
+
+EXACT = ir.MatchKind.EXACT
+SIZE = 12
+ACTIONS: dict[str, tuple[int, ...]] = {f"a{number}": (64,) for number in range(4)}
+Fields: TypeAlias = tuple[tuple[ir.MatchKind, int], ...]
+"""Match kind and width of each field."""
+
+FORMS = [pytest.param(False, id="interpreted"), pytest.param(True, id="compiled")][: 2 if JIT else 1]
+EXACT_FIELDS: tuple[Fields, ...] = (
+    ((EXACT, 3),),
+    ((EXACT, 64),),
+    ((EXACT, 48), (EXACT, 16), (EXACT, 1)),
+    ((EXACT, 32), (EXACT, 128), (EXACT, 9)),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change of both tables; `pick` chooses among the entries that are there."""
+
+    kind: str
+    entry: TableEntry
+    pick: int
+
+
+@cache
+def value_of(width: int) -> st.SearchStrategy[int]:
+    """Return few values, so that changes meet each other, and those that differ in one bit."""
+    top = width - 1
+    return st.sampled_from(sorted({0, 1 << top, (1 << width) - 1, 1 << top // 2, 1, 1 << top // 2 | 1}))
+
+
+@st.composite
+def matches_of(draw: Callable[..., Any], fields: Fields) -> tuple[Match, ...]:
+    return tuple(draw(MATCHES[kind](width)) for kind, width in fields)
+
+
+MATCHES: dict[ir.MatchKind, Callable[[int], st.SearchStrategy[Match]]] = {
+    EXACT: lambda width: value_of(width).map(Exact),
+}
+
+
+@cache
+def changes_of(fields: Fields) -> st.SearchStrategy[list[Change]]:
+    has_priority = any(kind.has_priority for kind, _ in fields)
+    entry = st.builds(
+        TableEntry,
+        matches_of(fields),
+        st.sampled_from(sorted(ACTIONS)),
+        st.tuples(st.integers(0, (1 << 64) - 1)),
+        st.integers(1, 4) if has_priority else st.just(0),
+    )
+    kinds = st.sampled_from(("insert", "insert", "insert", "modify", "delete"))
+    return st.lists(st.builds(Change, kinds, entry, st.integers(0, SIZE - 1)), max_size=40)
+
+
+@cache
+def probes_of(fields: Fields) -> st.SearchStrategy[list[tuple[int, ...]]]:
+    return st.lists(st.tuples(*(value_of(width) for _, width in fields)), max_size=20)
+
+
+def number_of(values: tuple[int, ...], fields: Fields) -> int:
+    """Return field values as one number, the first in the highest bits."""
+    key = 0
+    for value, (_, width) in zip(values, fields, strict=True):
+        key = key << width | value
+    return key
+
+
+def value_in(match: Match) -> int:
+    """Return a value that a match accepts."""
+    assert isinstance(match, Exact)
+    return match.value
+
+
+class Both:
+    """A table of the pipeline and a lookup table, which are told the same."""
+
+    def __init__(self, fields: Fields, compiled: bool) -> None:
+        keys = [
+            ir.Key(f"k{place}", ir.Name("k", ir.Bits(width)), kind)
+            for place, (kind, width) in enumerate(fields)
+        ]
+        references = tuple(ir.ActionRef(name) for name in ACTIONS)
+        spec = ir.Table("t", tuple(keys), references, ir.ActionCall("a0", (0,)), SIZE)
+        self.fields = fields
+        self.compiled = compiled
+        self.reference = pipeline.Table(spec, ACTIONS, ACTIONS)
+        self.table = self._made()
+        self._batch = self._find_batch if compiled else interpreted(self._find_batch)
+        self.numbers: dict[tuple[tuple[Match, ...], int], int] = {}
+
+    def _made(self) -> ExactTable:
+        return ExactTable(SIZE, sum(width for _, width in self.fields), 1, compiled=self.compiled)
+
+    def _insert(self, entry: TableEntry, action: int) -> int:
+        values = tuple(match.value for match in entry.matches if isinstance(match, Exact))
+        return self.table.insert(number_of(values, self.fields), action, entry.parameters)
+
+    def apply(self, change: Change) -> None:
+        """Do a change to both; what one refuses, the other refuses."""
+        entry = change.entry
+        place = (entry.matches, entry.priority)
+        if change.kind == "insert":
+            if place in self.numbers or len(self.numbers) == SIZE:
+                for insert in (self.reference.insert, lambda entry: self._insert(entry, 0)):
+                    with pytest.raises(NicemuError, match=r"already|full|takes no"):
+                        insert(entry)
+                return
+            self.reference.insert(entry)
+            self.numbers[place] = self._insert(entry, int(entry.action[1:]))
+        elif self.numbers:
+            place = sorted(self.numbers, key=repr)[change.pick % len(self.numbers)]
+            if change.kind == "modify":
+                self.reference.modify(TableEntry(place[0], entry.action, entry.parameters, place[1]))
+                self.table.modify(self.numbers[place], int(entry.action[1:]), entry.parameters)
+            else:
+                self.reference.delete(*place)
+                self.table.delete(self.numbers.pop(place))
+
+    def check(self, probes: list[tuple[int, ...]]) -> None:
+        """Compare who wins for keys, one by one and in a batch, and what they won."""
+        winners = []
+        for values in probes:
+            row = self.reference.lookup(values)
+            number = self.table.find(number_of(values, self.fields))
+            winners.append(number)
+            if row is None:
+                assert number is None
+            else:
+                assert number == self.numbers[row.entry.matches, row.entry.priority]
+                entry = self.table.entry(number)
+                assert (f"a{entry.action}", entry.parameters) == (row.entry.action, row.entry.parameters)
+        assert self.in_batch(probes) == winners
+        assert len(self.table) == len(self.numbers)
+
+    def in_batch(self, probes: list[tuple[int, ...]]) -> list[int | None]:
+        keys = pack_keys([number_of(values, self.fields) for values in probes], self.table.limbs)
+        found = np.zeros((len(probes), 2), np.uint64)
+        self._batch(self.table.state, *map(np.uint64, (keys.ctypes.data, len(probes), found.ctypes.data)))
+        return [self.table.number_at(int(entry)) for entry in found[:, 0]]
+
+    _find_batch = staticmethod(find_batch)
+
+
+def told_the_same(both: type[Both], fields: Fields, compiled: bool, data: st.DataObject) -> None:
+    """Change both tables, looking up in between."""
+    pair = both(fields, compiled)
+    for change in data.draw(changes_of(fields)):
+        pair.apply(change)
+        pair.check([tuple(map(value_in, change.entry.matches))])
+    pair.check(data.draw(probes_of(fields)))
+    pair.table.close()
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+@pytest.mark.parametrize("fields", EXACT_FIELDS, ids=str)
+@given(data=st.data())
+def test_exact_tables_agree(fields: Fields, compiled: bool, data: st.DataObject) -> None:
+    told_the_same(Both, fields, compiled, data)
