@@ -3,7 +3,8 @@
 
 Exact tables of 1 k to 1 M entries with keys of 128 bits, beside C compiled in the same run by the system's
 `cc`, where there is one: C looks up in the very same memory (`in_c`), and in a table of the plain layout,
-64-byte entries in a half-full hash table (`in_c_direct`). Thread CPU time, medians over rounds; sides
+64-byte entries in a half-full hash table (`in_c_direct`). Tables with priorities of 10 k entries under 32
+masks: priorities by mask, and at random, where no lookup can stop early. Thread CPU time, medians over rounds; sides
 alternate. Prints `name value unit` lines.
 Run: python benchmarks/match_action.py [--json]
 """
@@ -12,30 +13,37 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import random
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
 import numpy as np
 
-from nicemu.lookup import ExactTable, find_batch
+from nicemu.errors import UsageError
+from nicemu.hot import Int, hot
+from nicemu.lookup import ExactTable, TernaryTable, find_batch, find_ternary_batch, pack_keys
 from nicemu.programs import load_module
 
 reports = load_module(Path(__file__).with_name("rig") / "report.py")
 
 ROUNDS: Final = 11
 LOOKUPS: Final = 1 << 19
+ROOM, PART_BYTES = np.uint64(256), np.uint64(256 * 16)
 EXACT_SIZES: Final = {"1k": 1 << 10, "16k": 1 << 14, "64k": 1 << 16, "256k": 1 << 18, "1m": 1 << 20}
 C_SHARE_GOAL: Final = 0.6
 INSERTS: Final = 100_000
 INSERT_GOAL_S: Final = 0.5
 SINGLE_INSERTS: Final = 10_000
+TERNARY_ENTRIES: Final = 10_000
+TERNARY_GOAL: Final = 5.0
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -74,6 +82,13 @@ def huge(count: int) -> Words:
     words = np.frombuffer(memory, np.uint64)
     words[:] = 0
     return words
+
+
+@hot
+def look_up(state: Int, keys: Int, count: Int, found: Int) -> None:
+    """Look keys of two limbs up in an exact table; keep what is found for ROOM of them, as a kernel does."""
+    for part in range(count // ROOM):
+        find_batch(state, keys + np.uint64(part) * PART_BYTES, ROOM, found)
 
 
 class Lookups:
@@ -128,7 +143,10 @@ def measure_exact(
     keys = random_keys(size)
     table, lookups = fill(size, keys), Lookups(keys)
     places = lookups.places()
-    sides: dict[str, Callable[[], object]] = {"": lambda: find_batch(table.state, *places)}
+    find_batch(table.state, *places)
+    if not lookups.found[:, 0].all():
+        raise SystemExit(f"exact_{name}: some keys were not found")
+    sides: dict[str, Callable[[], object]] = {"": lambda: look_up(table.state, *places)}
     if c_side is not None:
         slots = 1 << (2 * size - 1).bit_length()
         direct = huge(slots * 8)
@@ -138,8 +156,6 @@ def measure_exact(
         sides["_in_c"] = lambda: c_side.in_buckets(number(table.state), *given)
         sides["_in_c_direct"] = lambda: c_side.direct(place, mask, *given)
     samples = in_alternation(sides)
-    if not lookups.found[:, 0].all():
-        raise SystemExit(f"exact_{name}: some keys were not found")
     for side, taken in samples.items():
         report.add_rounds(f"exact_{name}{side}", million_a_second(taken), "M/s")
     if c_side is not None:
@@ -167,6 +183,40 @@ def measure_inserts(report: Any) -> None:  # noqa: ANN401 - loaded by path
     table.close()
 
 
+def masks_of_flows() -> list[int]:
+    """Return 32 masks of addresses, protocol and ports, as packet filters have them, the narrowest first."""
+    lengths = [(32, 32), (32, 24), (24, 32), (24, 24), (24, 16), (16, 24), (16, 16), (8, 8)]
+    addresses = [prefix(source) << 32 | prefix(target) for source, target in lengths]
+    others = (0xFFFFFFFFFF, 0xFF0000FFFF, 0xFFFFFF0000, 0xFF00000000)
+    return [address << 40 | other for other in others for address in addresses]
+
+
+def prefix(length: int) -> int:
+    """Return the mask of an IPv4 prefix."""
+    return 0xFFFFFFFF & -1 << 32 - length
+
+
+def measure_ternary(report: Any, name: str, *, banded: bool) -> None:  # noqa: ANN401 - loaded by path
+    """Add lookups among 10 k entries under 32 masks; priorities are `banded` by mask, or random."""
+    rng, masks = random.Random(3), masks_of_flows()
+    table = TernaryTable(TERNARY_ENTRIES, 104, 1)
+    matching = []
+    for entry in range(TERNARY_ENTRIES):
+        place = entry % len(masks)
+        key, mask = rng.getrandbits(104), masks[place]
+        priority = rng.randrange(1000) + (1000 * (len(masks) - place) if banded else 1)
+        matching.append(key)
+        with suppress(UsageError):  # a wide mask may have this value already
+            table.insert(key & mask, mask, priority, 0)
+    lookups = Lookups(pack_keys(matching, 2))
+    places = lookups.places()
+    samples = in_alternation({name: lambda: find_ternary_batch(table.state, *places)})[name]
+    if not lookups.found[:, 0].all():
+        raise SystemExit(f"{name}: some keys were not found")
+    report.add_goal(name, median(million_a_second(samples)), "M/s", TERNARY_GOAL)
+    table.close()
+
+
 def main() -> None:
     """Measure and print."""
     report = reports.Report("match_action")
@@ -176,7 +226,9 @@ def main() -> None:
             print("there is no C compiler (cc): nothing stands beside the figures", file=sys.stderr)
         for name, size in EXACT_SIZES.items():
             measure_exact(report, name, size, c_side)
-        measure_inserts(report)
+    measure_inserts(report)
+    measure_ternary(report, "ternary_10k_32_masks", banded=True)
+    measure_ternary(report, "ternary_10k_32_masks_random_priorities", banded=False)
     report.write()
 
 

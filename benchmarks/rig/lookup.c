@@ -11,6 +11,7 @@
 
 typedef uint64_t word;
 #define BATCH 32
+#define ROOM 256 /* what is found is kept for so many lookups */
 
 static inline word fold(word one, word other)
 {
@@ -98,8 +99,8 @@ void in_buckets(const word *state, const word *keys, word count, word *found)
                 home = (home + 1) & bucket_mask;
             }
         next:
-            found[2 * place] = entry;
-            found[2 * place + 1] = head;
+            found[2 * (place % ROOM)] = entry;
+            found[2 * (place % ROOM) + 1] = head;
         }
     }
 }
@@ -135,8 +136,8 @@ void direct(const struct plain *table, word mask, const word *keys, word count, 
                     head = table[slot].head;
                     break;
                 }
-            found[2 * place] = entry;
-            found[2 * place + 1] = head;
+            found[2 * (place % ROOM)] = entry;
+            found[2 * (place % ROOM) + 1] = head;
         }
     }
 }

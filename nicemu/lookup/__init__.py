@@ -13,6 +13,7 @@ from .buckets import MAX_SIZE, Index, find, index_of, prefetch_bucket, prefetch_
 from .entries import BYTES, HIT_NS, KEY, MISS, PACKETS, action_of, count_packet, hash_of, unchanged
 from .exact import BATCH, ExactTable, find_batch
 from .table import Entry, Table, limbs_of, pack_keys
+from .ternary import Bounds, TernaryTable, find_ternary, find_ternary_batch
 from .words import prefetch
 
 __all__ = [
@@ -23,14 +24,18 @@ __all__ = [
     "MAX_SIZE",
     "MISS",
     "PACKETS",
+    "Bounds",
     "Entry",
     "ExactTable",
     "Index",
     "Table",
+    "TernaryTable",
     "action_of",
     "count_packet",
     "find",
     "find_batch",
+    "find_ternary",
+    "find_ternary_batch",
     "hash_of",
     "index_of",
     "limbs_of",

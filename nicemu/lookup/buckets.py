@@ -21,6 +21,7 @@ from nicemu.pcie import load_u32, store_u32
 from .entries import (
     BUCKET_MASK,
     BUCKETS,
+    EIGHT,
     ENTRIES,
     FOUR,
     KEY,
@@ -30,6 +31,7 @@ from .entries import (
     STRIDE,
     TAG_MASK,
     ZERO,
+    same_masked,
     same_words,
     u64,
     whole_head,
@@ -110,6 +112,28 @@ def find(index: Index, key: Int, limbs: Int, digest: Int) -> tuple[Int, Int]:
 
 
 @hot
+def find_masked(index: Index, key: Int, mask: Int, limbs: Int, last: Int, digest: Int) -> tuple[Int, Int]:
+    """As `find`, for the words at `key` under those at `mask`, and the word `last` behind them."""
+    _, _, tag_bits, entries, stride = index
+    wanted = _tag(digest, tag_bits)
+    line = _home(index, digest)
+    while True:
+        matching = matching_slots(line, wanted, tag_bits)
+        while matching != ZERO:
+            slot = u64(load_u32(line + trailing_zeros(matching) * FOUR))
+            if slot & tag_bits == wanted:
+                entry = entries + (slot ^ wanted) * stride
+                head = whole_head(entry)
+                same = load_word(entry + KEY + limbs * EIGHT) == last
+                if same and head < RETIRED and same_masked(entry + KEY, key, mask, limbs):
+                    return entry, head
+            matching &= matching - ONE
+        if u64(load_u32(line + _OVERFLOWED)) == ZERO:
+            return MISS, ZERO
+        line = _next(index, line)
+
+
+@hot
 def put(index: Index, digest: Int, number: Int) -> None:
     """Have a key found, whose record has been written; no key is put twice."""
     line = _home(index, digest)
@@ -120,6 +144,13 @@ def put(index: Index, digest: Int, number: Int) -> None:
         line = _next(index, line)
         free = matching_slots(line, ZERO, _WHOLE_SLOT)
     store_u32(line + trailing_zeros(free) * FOUR, _tag(digest, index[2]) | number)
+
+
+@hot
+def replace(index: Index, digest: Int, number: Int, other: Int) -> None:
+    """Have a key found in another record, which has been written."""
+    slot, _ = slot_of(index, digest, number)
+    store_u32(slot, _tag(digest, index[2]) | other)
 
 
 @hot

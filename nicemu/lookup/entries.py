@@ -34,6 +34,9 @@ NO_ACTION: Final = 0xFFFFFFFF
 MISS = u64(0)
 """The entry of a lookup that found none."""
 
+FULL, PRESENT = u64(0xFFFFFFFE), u64(0xFFFFFFFF)
+"""What an insertion returns in place of a number, which is less: nothing has changed."""
+
 # A table's state, as offsets of 64-bit words: first what lookups read, from the second line on what changes.
 ENTRIES, STRIDE, LIMBS, PARAMETERS_AT = u64(0), u64(8), u64(16), u64(24)
 BUCKETS, BUCKET_MASK, TAG_MASK, KIND = u64(32), u64(40), u64(48), u64(56)
@@ -60,6 +63,16 @@ def hash_of(key: Int, limbs: Int) -> Int:
     for limb in range(limbs):
         digest = multiply_fold(load_word(key + limb * EIGHT) ^ digest, _MULTIPLIER)
     return digest
+
+
+@hot
+def hash_masked(key: Int, mask: Int, limbs: Int, last: Int) -> Int:
+    """Return the `hash_of` the words at `key` under those at `mask`, and the word `last` behind them."""
+    digest = _SEED
+    for limb in range(limbs):
+        masked = load_word(key + limb * EIGHT) & load_word(mask + limb * EIGHT)
+        digest = multiply_fold(masked ^ digest, _MULTIPLIER)
+    return multiply_fold(last ^ digest, _MULTIPLIER)
 
 
 @hot
@@ -98,6 +111,16 @@ def same_words(one: Int, other: Int, count: Int) -> Flag:
     different = ZERO
     for place in range(count):
         different |= load_word(one + place * EIGHT) ^ load_word(other + place * EIGHT)
+    return different == ZERO
+
+
+@hot
+def same_masked(one: Int, key: Int, mask: Int, count: Int) -> Flag:
+    """Return whether `count` words at `one` equal those at `key` under those at `mask`."""
+    different = ZERO
+    for place in range(count):
+        at = place * EIGHT
+        different |= load_word(one + at) ^ load_word(key + at) & load_word(mask + at)
     return different == ZERO
 
 

@@ -22,12 +22,14 @@ from .buckets import find, index_of, prefetch_bucket, prefetch_entry, put, remov
 from .entries import (
     COUNT,
     EIGHT,
+    FULL,
     KEY,
     LIMBS,
     MISS,
     NO_ACTION,
     ONE,
     PARAMETER_WORDS,
+    PRESENT,
     SIZE,
     TWO,
     ZERO,
@@ -43,8 +45,6 @@ from .words import load_word
 
 BATCH: Final = 32
 """Lookups that go together through the steps of a batch."""
-FULL, PRESENT = u64(0xFFFFFFFE), u64(0xFFFFFFFF)
-"""What `insert_entry` returns in place of a number, which is less."""
 _BATCH = u64(BATCH)
 _FOUND_BYTES = u64(16)
 

@@ -88,7 +88,8 @@ class Table:
         starts = [self._memory.address + sum(lengths[:place]) for place in range(len(lengths))]
         self.state = u64(starts[0])
         self._scratch, self._records = starts[1], starts[4]
-        self._given_key, self._given_parameters = u64(starts[1]), u64(starts[1] + self.parameters_at)
+        self._given_key = u64(self._scratch) + entries.KEY
+        self._given_parameters = u64(self._scratch + self.parameters_at)
         for word, value in (
             (entries.FREED, starts[2]),
             (entries.BUCKETS, starts[3]),
@@ -181,10 +182,10 @@ class Table:
         """Lay a key where hot functions are told to take it from."""
         if not 0 <= key < 1 << self.key_bits:
             raise UsageError(f"the key {key:#x} does not fit into {self.key_bits} bits")
-        self._lay(self._scratch, limbs_of(key, self.limbs))
+        self._lay(self._given_key, limbs_of(key, self.limbs))
 
     def _give_parameters(self, action: int, parameters: Sequence[int]) -> None:
-        self._lay(self._scratch + self.parameters_at, self._checked(action, parameters))
+        self._lay(self._given_parameters, self._checked(action, parameters))
 
     def _checked(self, action: int, parameters: Sequence[int]) -> Sequence[int]:
         """Return the parameters as they lie in a record, zeros behind them."""
@@ -198,8 +199,8 @@ class Table:
         return (*parameters, *(0,) * missing)
 
     @staticmethod
-    def _lay(address: int, words: Sequence[int]) -> None:
-        (ctypes.c_uint64 * len(words)).from_address(address)[:] = words  # type: ignore[call-overload]
+    def _lay(address: int | np.uint64, words: Sequence[int]) -> None:
+        (ctypes.c_uint64 * len(words)).from_address(int(address))[:] = words  # type: ignore[call-overload]
 
     @contextmanager
     def _column(self, offset: int) -> Iterator[Words]:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pytest
@@ -15,13 +15,14 @@ from hypothesis import strategies as st
 
 from nicemu.errors import NicemuError
 from nicemu.hot import JIT, interpreted
-from nicemu.lookup import ExactTable, find_batch, pack_keys
-from nicemu.pipeline import Exact, Match, TableEntry, ir
+from nicemu.lookup import ExactTable, Table, TernaryTable, find_batch, find_ternary_batch, pack_keys
+from nicemu.pipeline import Exact, Lpm, Match, Optional, Range, TableEntry, Ternary, ir
 from nicemu.pipeline import tables as pipeline
 
-EXACT = ir.MatchKind.EXACT
+EXACT, LPM, TERNARY, RANGE, OPTIONAL = ir.MatchKind
 SIZE = 12
 ACTIONS: dict[str, tuple[int, ...]] = {f"a{number}": (64,) for number in range(4)}
+AnyTable = TypeVar("AnyTable", bound=Table)
 Fields: TypeAlias = tuple[tuple[ir.MatchKind, int], ...]
 """Match kind and width of each field."""
 
@@ -31,6 +32,19 @@ EXACT_FIELDS: tuple[Fields, ...] = (
     ((EXACT, 64),),
     ((EXACT, 48), (EXACT, 16), (EXACT, 1)),
     ((EXACT, 32), (EXACT, 128), (EXACT, 9)),
+)
+PRIORITY_FIELDS: tuple[Fields, ...] = (
+    ((TERNARY, 4),),
+    ((RANGE, 4),),
+    ((OPTIONAL, 3),),
+    ((TERNARY, 64), (EXACT, 1)),
+    ((RANGE, 16), (TERNARY, 8), (OPTIONAL, 40)),
+    ((EXACT, 2), (RANGE, 100), (LPM, 32), (RANGE, 8)),
+)
+PREFIX_FIELDS: tuple[Fields, ...] = (
+    ((LPM, 3),),
+    ((EXACT, 2), (LPM, 32)),
+    ((LPM, 128), (EXACT, 3), (EXACT, 16)),
 )
 
 
@@ -55,8 +69,37 @@ def matches_of(draw: Callable[..., Any], fields: Fields) -> tuple[Match, ...]:
     return tuple(draw(MATCHES[kind](width)) for kind, width in fields)
 
 
+def lpm_of(width: int) -> st.SearchStrategy[Match]:
+    lengths = st.sampled_from(sorted({0, 1, width // 2, width - 1, width}))
+    return st.builds(
+        lambda value, length: Lpm(value & prefix_mask(length, width), length), value_of(width), lengths
+    )
+
+
+def ternary_of(width: int) -> st.SearchStrategy[Match]:
+    return st.builds(lambda value, mask: Ternary(value & mask, mask), value_of(width), value_of(width))
+
+
+def range_of(width: int) -> st.SearchStrategy[Match]:
+    return st.builds(
+        lambda one, other: Range(min(one, other), max(one, other)), value_of(width), value_of(width)
+    )
+
+
+def optional_of(width: int) -> st.SearchStrategy[Match]:
+    return st.one_of(st.none(), value_of(width)).map(Optional)
+
+
+def prefix_mask(length: int, width: int) -> int:
+    return (1 << length) - 1 << width - length
+
+
 MATCHES: dict[ir.MatchKind, Callable[[int], st.SearchStrategy[Match]]] = {
     EXACT: lambda width: value_of(width).map(Exact),
+    LPM: lpm_of,
+    TERNARY: ternary_of,
+    RANGE: range_of,
+    OPTIONAL: optional_of,
 }
 
 
@@ -89,11 +132,24 @@ def number_of(values: tuple[int, ...], fields: Fields) -> int:
 
 def value_in(match: Match) -> int:
     """Return a value that a match accepts."""
-    assert isinstance(match, Exact)
-    return match.value
+    if isinstance(match, Range):
+        return match.low
+    return match.value or 0
 
 
-class Both:
+def mask_of(match: Match, width: int) -> int:
+    """Return the bits that a match selects; those of a range are not selected but compared."""
+    match match:
+        case Lpm(_, length):
+            return prefix_mask(length, width)
+        case Ternary(_, mask):
+            return mask
+        case Range() | Optional(None):
+            return 0
+    return (1 << width) - 1
+
+
+class Both(Generic[AnyTable]):
     """A table of the pipeline and a lookup table, which are told the same."""
 
     def __init__(self, fields: Fields, compiled: bool) -> None:
@@ -106,16 +162,19 @@ class Both:
         self.fields = fields
         self.compiled = compiled
         self.reference = pipeline.Table(spec, ACTIONS, ACTIONS)
-        self.table = self._made()
-        self._batch = self._find_batch if compiled else interpreted(self._find_batch)
+        self.table = self.made(sum(width for _, width in fields))
+        self._batch = self.find_batch if compiled else interpreted(self.find_batch)
         self.numbers: dict[tuple[tuple[Match, ...], int], int] = {}
 
-    def _made(self) -> ExactTable:
-        return ExactTable(SIZE, sum(width for _, width in self.fields), 1, compiled=self.compiled)
+    def made(self, key_bits: int) -> AnyTable:
+        raise NotImplementedError
 
-    def _insert(self, entry: TableEntry, action: int) -> int:
-        values = tuple(match.value for match in entry.matches if isinstance(match, Exact))
-        return self.table.insert(number_of(values, self.fields), action, entry.parameters)
+    def inserted(self, entry: TableEntry, action: int) -> int:
+        raise NotImplementedError
+
+    @property
+    def find_batch(self) -> Callable[..., None]:
+        raise NotImplementedError
 
     def apply(self, change: Change) -> None:
         """Do a change to both; what one refuses, the other refuses."""
@@ -123,12 +182,12 @@ class Both:
         place = (entry.matches, entry.priority)
         if change.kind == "insert":
             if place in self.numbers or len(self.numbers) == SIZE:
-                for insert in (self.reference.insert, lambda entry: self._insert(entry, 0)):
-                    with pytest.raises(NicemuError, match=r"already|full|takes no"):
+                for insert in (self.reference.insert, lambda entry: self.inserted(entry, 0)):
+                    with pytest.raises(NicemuError, match=r"has an entry|is full|takes no"):
                         insert(entry)
                 return
             self.reference.insert(entry)
-            self.numbers[place] = self._insert(entry, int(entry.action[1:]))
+            self.numbers[place] = self.inserted(entry, int(entry.action[1:]))
         elif self.numbers:
             place = sorted(self.numbers, key=repr)[change.pick % len(self.numbers)]
             if change.kind == "modify":
@@ -160,10 +219,49 @@ class Both:
         self._batch(self.table.state, *map(np.uint64, (keys.ctypes.data, len(probes), found.ctypes.data)))
         return [self.table.number_at(int(entry)) for entry in found[:, 0]]
 
-    _find_batch = staticmethod(find_batch)
+
+class BothExact(Both[ExactTable]):
+    """With an exact table."""
+
+    find_batch = staticmethod(find_batch)
+
+    def made(self, key_bits: int) -> ExactTable:
+        return ExactTable(SIZE, key_bits, 1, compiled=self.compiled)
+
+    def inserted(self, entry: TableEntry, action: int) -> int:
+        key = number_of(tuple(map(value_in, entry.matches)), self.fields)
+        return self.table.insert(key, action, entry.parameters)
 
 
-def told_the_same(both: type[Both], fields: Fields, compiled: bool, data: st.DataObject) -> None:
+class BothTernary(Both[TernaryTable]):
+    """With a table with priorities; those of prefixes beside exact fields are their lengths."""
+
+    find_batch = staticmethod(find_ternary_batch)
+
+    def made(self, key_bits: int) -> TernaryTable:
+        ranges, offset = [], key_bits
+        for kind, width in self.fields:
+            offset -= width
+            if kind is RANGE:
+                ranges.append((offset, width))
+        return TernaryTable(SIZE, key_bits, 1, ranges, compiled=self.compiled)
+
+    def inserted(self, entry: TableEntry, action: int) -> int:
+        fixed = [0 if isinstance(match, Range) else value_in(match) for match in entry.matches]
+        masks = [mask_of(match, width) for match, (_, width) in zip(entry.matches, self.fields, strict=True)]
+        bounds = [(match.low, match.high) for match in entry.matches if isinstance(match, Range)]
+        lengths = [match.prefix_len + 1 for match in entry.matches if isinstance(match, Lpm)]
+        return self.table.insert(
+            number_of(tuple(fixed), self.fields),
+            number_of(tuple(masks), self.fields),
+            entry.priority or lengths[0],
+            action,
+            entry.parameters,
+            bounds,
+        )
+
+
+def told_the_same(both: type[Both[Any]], fields: Fields, compiled: bool, data: st.DataObject) -> None:
     """Change both tables, looking up in between."""
     pair = both(fields, compiled)
     for change in data.draw(changes_of(fields)):
@@ -177,4 +275,11 @@ def told_the_same(both: type[Both], fields: Fields, compiled: bool, data: st.Dat
 @pytest.mark.parametrize("fields", EXACT_FIELDS, ids=str)
 @given(data=st.data())
 def test_exact_tables_agree(fields: Fields, compiled: bool, data: st.DataObject) -> None:
-    told_the_same(Both, fields, compiled, data)
+    told_the_same(BothExact, fields, compiled, data)
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+@pytest.mark.parametrize("fields", PRIORITY_FIELDS + PREFIX_FIELDS, ids=str)
+@given(data=st.data())
+def test_tables_with_priorities_agree(fields: Fields, compiled: bool, data: st.DataObject) -> None:
+    told_the_same(BothTernary, fields, compiled, data)
