@@ -4,8 +4,9 @@
 Exact tables of 1 k to 1 M entries with keys of 128 bits, beside C compiled in the same run by the system's
 `cc`, where there is one: C looks up in the very same memory (`in_c`), and in a table of the plain layout,
 64-byte entries in a half-full hash table (`in_c_direct`). Tables with priorities of 10 k entries under 32
-masks: priorities by mask, and at random, where no lookup can stop early. Thread CPU time, medians over rounds; sides
-alternate. Prints `name value unit` lines.
+masks: priorities by mask, and at random, where no lookup can stop early. Tables of prefixes: values at
+random, lengths about as in the routes of the internet. Thread CPU time, medians over rounds; sides alternate.
+Prints `name value unit` lines.
 Run: python benchmarks/match_action.py [--json]
 """
 
@@ -29,7 +30,15 @@ import numpy as np
 
 from nicemu.errors import UsageError
 from nicemu.hot import Int, hot
-from nicemu.lookup import ExactTable, TernaryTable, find_batch, find_ternary_batch, pack_keys
+from nicemu.lookup import (
+    ExactTable,
+    LpmTable,
+    TernaryTable,
+    find_batch,
+    find_lpm_batch,
+    find_ternary_batch,
+    pack_keys,
+)
 from nicemu.programs import load_module
 
 reports = load_module(Path(__file__).with_name("rig") / "report.py")
@@ -44,6 +53,11 @@ INSERT_GOAL_S: Final = 0.5
 SINGLE_INSERTS: Final = 10_000
 TERNARY_ENTRIES: Final = 10_000
 TERNARY_GOAL: Final = 5.0
+LPM_SIZES: Final = {"1k": 1000, "64k": 1 << 16, "1m": 1_000_000}
+LPM_GOAL: Final = 30.0
+ROUTE_LENGTHS: Final = {16: 2, 17: 1, 18: 2, 19: 3, 20: 5, 21: 5, 22: 12, 23: 10, 24: 58, 28: 1, 32: 1}
+IPV6_ROUTE_LENGTHS: Final = {29: 5, 32: 15, 36: 3, 40: 6, 44: 8, 48: 50, 56: 3, 64: 10}
+"""Shares of prefix lengths, about as in the routes of the internet."""
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -217,6 +231,60 @@ def measure_ternary(report: Any, name: str, *, banded: bool) -> None:  # noqa: A
     table.close()
 
 
+def random_prefixes(count: int, width: int, shares: dict[int, int]) -> tuple[Words, Words]:
+    """Return distinct prefixes in limbs, and their lengths: drawn by their shares, values without order."""
+    rng = random.Random(5)
+    lengths = rng.choices(list(shares), list(shares.values()), k=2 * count)
+    drawn = {(rng.getrandbits(length) << width - length, length) for length in lengths}
+    prefixes = rng.sample(sorted(drawn), count)
+    keys = pack_keys([key for key, _ in prefixes], -(-width // 64))
+    return keys, np.array([length for _, length in prefixes], np.uint64)
+
+
+def fill_prefixes(table: LpmTable, keys: Words, lengths: Words) -> None:
+    """Insert prefixes."""
+    zeros = np.zeros(len(keys), np.uint64)
+    table.insert_many(keys, lengths, zeros, zeros.reshape(len(keys), 1))
+
+
+def measure_lpm(report: Any, name: str, keys: Words, lengths: Words, width: int) -> LpmTable:  # noqa: ANN401
+    """Add lookups of random keys with these prefixes, and return the table."""
+    table = LpmTable(len(keys), width, 1)
+    fill_prefixes(table, keys, lengths)
+    behind = keys.copy()
+    behind[lengths < width, -1] |= np.uint64(1)
+    lookups = Lookups(behind)
+    places = lookups.places()
+    samples = in_alternation({name: lambda: find_lpm_batch(table.state, *places)})[name]
+    if not lookups.found[:, 0].all():
+        raise SystemExit(f"{name}: some keys were not found")
+    report.add_rounds(name, million_a_second(samples), "M/s")
+    return table
+
+
+def measure_routes(report: Any) -> None:  # noqa: ANN401 - loaded by path
+    """Add lookups among IPv4 and IPv6 prefixes, and what it costs to change the largest table."""
+    for name, size in LPM_SIZES.items():
+        keys, lengths = random_prefixes(size, 32, ROUTE_LENGTHS)
+        table = measure_lpm(report, f"lpm_{name}", keys, lengths, 32)
+    report.add(f"lpm_{name}_goal", LPM_GOAL, "M/s")
+    numbers = range(0, size, size // SINGLE_INSERTS)
+
+    def again() -> None:
+        for number in numbers:
+            table.delete(number)
+            table.insert(int(keys[number, 0]), int(lengths[number]), 0)
+
+    report.add(f"lpm_{name}_delete_and_insert", spent_s(again) / len(numbers) * 1e6, "us")
+    table.close()
+    with_room = LpmTable(size, 32, 1)
+    seconds = spent_s(lambda: fill_prefixes(with_room, keys, lengths))
+    report.add(f"lpm_{name}_insert_in_bulk", seconds / size * 1e6, "us")
+    with_room.close()
+    keys, lengths = random_prefixes(1 << 16, 128, IPV6_ROUTE_LENGTHS)
+    measure_lpm(report, "lpm_ipv6_64k", keys, lengths, 128).close()
+
+
 def main() -> None:
     """Measure and print."""
     report = reports.Report("match_action")
@@ -229,6 +297,7 @@ def main() -> None:
     measure_inserts(report)
     measure_ternary(report, "ternary_10k_32_masks", banded=True)
     measure_ternary(report, "ternary_10k_32_masks_random_priorities", banded=False)
+    measure_routes(report)
     report.write()
 
 

@@ -12,6 +12,7 @@ Format".
 from .buckets import MAX_SIZE, Index, find, index_of, prefetch_bucket, prefetch_entry
 from .entries import BYTES, HIT_NS, KEY, MISS, PACKETS, action_of, count_packet, hash_of, unchanged
 from .exact import BATCH, ExactTable, find_batch
+from .lpm import LpmTable, find_lpm, find_lpm_batch
 from .table import Entry, Table, limbs_of, pack_keys
 from .ternary import Bounds, TernaryTable, find_ternary, find_ternary_batch
 from .words import prefetch
@@ -28,12 +29,15 @@ __all__ = [
     "Entry",
     "ExactTable",
     "Index",
+    "LpmTable",
     "Table",
     "TernaryTable",
     "action_of",
     "count_packet",
     "find",
     "find_batch",
+    "find_lpm",
+    "find_lpm_batch",
     "find_ternary",
     "find_ternary_batch",
     "hash_of",

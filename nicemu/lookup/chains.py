@@ -16,7 +16,6 @@ from .buckets import find, index_of, put, remove, replace
 from .entries import (
     COUNT,
     EIGHT,
-    ENTRIES,
     FULL,
     KEY,
     KIND_STATE,
@@ -25,11 +24,11 @@ from .entries import (
     ONE,
     PRESENT,
     SIZE,
-    STRIDE,
     ZERO,
     copy_words,
     entry_at,
     hash_of,
+    number_of,
     release,
     same_words,
     take,
@@ -118,7 +117,7 @@ def link(state: Int, key: Int, added: Int, action: Int, parameters: Int, now_ns:
     if before != MISS:
         store_u64(before + at + NEXT, entry)
     elif first != MISS:
-        replace(index, digest, _number_of(state, first), number)
+        replace(index, digest, number_of(state, first), number)
     else:
         put(index, digest, number)
     updated(state)
@@ -138,13 +137,8 @@ def unlink(state: Int, number: Int) -> None:
             before = load_word(before + at + NEXT)
         store_u64(before + at + NEXT, behind)
     elif behind != ZERO:
-        replace(index, digest, number, _number_of(state, behind))
+        replace(index, digest, number, number_of(state, behind))
     else:
         remove(index, digest, number)
+    updated(state)  # who sees the empty record sees that something has changed
     release(state, number)
-    updated(state)
-
-
-@hot
-def _number_of(state: Int, entry: Int) -> Int:
-    return (entry - load_word(state + ENTRIES)) // load_word(state + STRIDE)

@@ -134,6 +134,12 @@ def entry_at(state: Int, number: Int) -> Int:
 
 
 @hot
+def number_of(state: Int, entry: Int) -> Int:
+    """Return the number of the record at an address."""
+    return (entry - load_word(state + ENTRIES)) // load_word(state + STRIDE)
+
+
+@hot
 def take(state: Int) -> Int:
     """Return the number of a record that holds no entry; there must be one: see COUNT and SIZE."""
     store_u64(state + COUNT, load_u64(state + COUNT) + ONE)

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from nicemu import hot as hot_room
 from nicemu.errors import UsageError
 from nicemu.hot import Int, hot
@@ -26,7 +24,6 @@ from .entries import (
     KEY,
     LIMBS,
     MISS,
-    NO_ACTION,
     ONE,
     PARAMETER_WORDS,
     PRESENT,
@@ -40,7 +37,7 @@ from .entries import (
     u64,
     write_entry,
 )
-from .table import WORD_BITS, Table, Words
+from .table import Table, Words
 from .words import load_word
 
 BATCH: Final = 32
@@ -173,32 +170,5 @@ class ExactTable(Table):
         All are uint64: `keys` in limbs, shape (n, limbs); `actions` (n,); `parameters` (n, parameter_words).
         Raises: as `insert`.
         """
-        count = len(keys)
-        expected = ((count, self.limbs), (count,), (count, self.parameter_words))
-        given = [np.ascontiguousarray(array, np.uint64) for array in (keys, actions, parameters)]
-        if tuple(array.shape for array in given) != expected:
-            raise UsageError(
-                f"arrays of shapes {[array.shape for array in given]} were given, not {expected}"
-            )
-        self._refuse_full(count)
-        self._check_arrays(*given[:2])
-        numbers = np.zeros(count, np.uint64)
-        at_keys, at_actions, at_parameters, at_numbers = (u64(a.ctypes.data) for a in (*given, numbers))
-        done = int(
-            self._insert_many(
-                self.state, at_keys, at_actions, at_parameters, u64(count), u64(now_ns), at_numbers
-            )
-        )
-        if done < count:
-            for number in numbers[:done]:
-                self._delete(self.state, number)
-            key = int.from_bytes(given[0][done].astype(">u8").tobytes(), "big")
-            raise UsageError(f"the key {key:#x} has an entry already; modify it")
-        return numbers
-
-    def _check_arrays(self, keys: Words, actions: Words) -> None:
-        free_bits = self.limbs * WORD_BITS - self.key_bits
-        if free_bits and (keys[:, 0] >> u64(WORD_BITS - free_bits)).any():
-            raise UsageError(f"some keys do not fit into {self.key_bits} bits")
-        if (actions >= u64(NO_ACTION)).any():
-            raise UsageError(f"some actions are above {NO_ACTION - 1:#x}")
+        self._check_keys(keys)
+        return self._insert_rows(keys, actions, parameters, now_ns)

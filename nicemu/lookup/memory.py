@@ -42,3 +42,8 @@ class Memory:
     def close(self) -> None:
         """Give the memory back; nobody may read at its addresses any more."""
         self._memory.close()
+
+
+def whole_lines(length_bytes: int) -> int:
+    """Return a length rounded up to whole lines."""
+    return -(-length_bytes // LINE_BYTES) * LINE_BYTES

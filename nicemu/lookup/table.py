@@ -19,7 +19,7 @@ from nicemu.pcie import load_u64, store_u64
 from . import entries
 from .buckets import MAX_SIZE, bucket_count, tag_mask
 from .entries import NO_ACTION, STATE_BYTES, u64, write_action
-from .memory import LINE_BYTES, Memory
+from .memory import LINE_BYTES, Memory, whole_lines
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Words = np.ndarray[Any, np.dtype[np.uint64]]
@@ -58,6 +58,8 @@ class Table:
     """From state and address of a key to the address of the entry that wins, or MISS."""
     _delete: Callable[[Any, Any], None]
     """Deletes, from state and number."""
+    _insert_many: Callable[[Any, Any, Any, Any, Any, Any, Any], Any]
+    """As `insert_entries` of exact tables."""
 
     def __init__(
         self, size: int, key_bits: int, parameter_words: int, added_words: int, compiled: bool
@@ -73,15 +75,15 @@ class Table:
         self.limbs = -(-key_bits // WORD_BITS)
         self.parameter_words = parameter_words
         self.parameters_at = int(entries.KEY) + (self.limbs + added_words) * WORD_BYTES
-        self.stride = _whole_lines(self.parameters_at + parameter_words * WORD_BYTES)
+        self.stride = whole_lines(self.parameters_at + parameter_words * WORD_BYTES)
         self._compiled = compiled
         self._reserve()
         self._write_action = self._run(write_action)
 
     def _reserve(self) -> None:
         buckets = bucket_count(self.size)
-        scratch_bytes = _whole_lines(self.stride)
-        freed_bytes = _whole_lines(self.size * 4)
+        scratch_bytes = whole_lines(self.stride)
+        freed_bytes = whole_lines(self.size * 4)
         bucket_bytes = buckets * LINE_BYTES
         lengths = [STATE_BYTES, scratch_bytes, freed_bytes, bucket_bytes, self.size * self.stride]
         self._memory = Memory(sum(lengths))
@@ -112,6 +114,39 @@ class Table:
         record = self._record(number)
         self._give_parameters(action, parameters)
         self._write_action(self.state, u64(record), u64(action), self._given_parameters)
+
+    def _insert_rows(self, keys: Words, actions: Words, parameters: Words, now_ns: int) -> Words:
+        """Insert entries whose keys are as records have them, all or none, and return their numbers."""
+        count = len(keys)
+        expected = ((count, load_u64(self.state + entries.LIMBS)), (count,), (count, self.parameter_words))
+        given = [np.ascontiguousarray(array, np.uint64) for array in (keys, actions, parameters)]
+        shapes = tuple(array.shape for array in given)
+        if shapes != expected:
+            raise UsageError(f"arrays of shapes {shapes} were given, not {expected}")
+        if (given[1] >= u64(NO_ACTION)).any():
+            raise UsageError(f"some actions are above {NO_ACTION - 1:#x}")
+        self._refuse_full(count)
+        numbers = np.zeros(count, np.uint64)
+        at_keys, at_actions, at_parameters, at_numbers = (u64(a.ctypes.data) for a in (*given, numbers))
+        done = int(
+            self._insert_many(
+                self.state, at_keys, at_actions, at_parameters, u64(count), u64(now_ns), at_numbers
+            )
+        )
+        if done < count:
+            for number in numbers[:done]:
+                self._delete(self.state, number)
+            raise UsageError(
+                f"row {done}: the key {_key_of(given[0][done]):#x} has an entry already; modify it"
+            )
+        return numbers
+
+    def _check_keys(self, keys: Words) -> None:
+        if keys.ndim != 2 or keys.shape[1] != self.limbs:
+            raise UsageError(f"keys of shape {keys.shape} were given; they are rows of {self.limbs} limbs")
+        free_bits = self.limbs * WORD_BITS - self.key_bits
+        if free_bits and (keys[:, 0] >> u64(WORD_BITS - free_bits)).any():
+            raise UsageError(f"some keys do not fit into {self.key_bits} bits")
 
     def delete(self, number: int) -> None:
         """Delete an entry. Raises: UsageError if there is none of this number."""
@@ -216,11 +251,11 @@ def limbs_of(key: int, count: int) -> list[int]:
     return [key >> WORD_BITS * place & _LARGEST for place in reversed(range(count))]
 
 
+def _key_of(limbs: Words) -> int:
+    return int.from_bytes(limbs.astype(">u8").tobytes(), "big")
+
+
 def pack_keys(keys: Sequence[int], count: int) -> Words:
     """Return keys as lookups take them: uint64, shape (len(keys), count)."""
     packed = [limb for key in keys for limb in limbs_of(key, count)]
     return np.array(packed, np.uint64).reshape(len(keys), count)
-
-
-def _whole_lines(length_bytes: int) -> int:
-    return -(-length_bytes // LINE_BYTES) * LINE_BYTES

@@ -15,7 +15,17 @@ from hypothesis import strategies as st
 
 from nicemu.errors import NicemuError
 from nicemu.hot import JIT, interpreted
-from nicemu.lookup import ExactTable, Table, TernaryTable, find_batch, find_ternary_batch, pack_keys
+from nicemu.lookup import (
+    ExactTable,
+    LpmTable,
+    Table,
+    TernaryTable,
+    find_batch,
+    find_lpm_batch,
+    find_ternary_batch,
+    pack_keys,
+    trie,
+)
 from nicemu.pipeline import Exact, Lpm, Match, Optional, Range, TableEntry, Ternary, ir
 from nicemu.pipeline import tables as pipeline
 
@@ -70,7 +80,7 @@ def matches_of(draw: Callable[..., Any], fields: Fields) -> tuple[Match, ...]:
 
 
 def lpm_of(width: int) -> st.SearchStrategy[Match]:
-    lengths = st.sampled_from(sorted({0, 1, width // 2, width - 1, width}))
+    lengths = st.sampled_from(sorted({0, 1, 5, 6, width // 2, width - 1, width} & set(range(width + 1))))
     return st.builds(
         lambda value, length: Lpm(value & prefix_mask(length, width), length), value_of(width), lengths
     )
@@ -261,6 +271,20 @@ class BothTernary(Both[TernaryTable]):
         )
 
 
+class BothLpm(Both[LpmTable]):
+    """With a table of prefixes."""
+
+    find_batch = staticmethod(find_lpm_batch)
+
+    def made(self, key_bits: int) -> LpmTable:
+        return LpmTable(SIZE, key_bits, 1, compiled=self.compiled)
+
+    def inserted(self, entry: TableEntry, action: int) -> int:
+        (match,) = entry.matches
+        assert isinstance(match, Lpm)
+        return self.table.insert(match.value, match.prefix_len, action, entry.parameters)
+
+
 def told_the_same(both: type[Both[Any]], fields: Fields, compiled: bool, data: st.DataObject) -> None:
     """Change both tables, looking up in between."""
     pair = both(fields, compiled)
@@ -283,3 +307,23 @@ def test_exact_tables_agree(fields: Fields, compiled: bool, data: st.DataObject)
 @given(data=st.data())
 def test_tables_with_priorities_agree(fields: Fields, compiled: bool, data: st.DataObject) -> None:
     told_the_same(BothTernary, fields, compiled, data)
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+@pytest.mark.parametrize("strides", [(4, 2, 1), (3, 3, 3)], ids=str)
+@pytest.mark.parametrize("width", [3, 9, 64, 100, 128])
+@given(data=st.data())
+def test_tables_of_prefixes_agree(
+    width: int, strides: tuple[int, ...], compiled: bool, data: st.DataObject
+) -> None:
+    """With small nodes, which have more to do with each other."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trie, "STRIDES", strides)
+        told_the_same(BothLpm, ((LPM, width),), compiled, data)
+
+
+@pytest.mark.skipif(not JIT, reason="NICEMU_JIT=0: a prefix of no bits is 65536 stores")
+@pytest.mark.parametrize("width", [16, 32, 48, 128])
+@given(data=st.data())
+def test_tables_of_prefixes_agree_with_the_nodes_that_they_have(width: int, data: st.DataObject) -> None:
+    told_the_same(BothLpm, ((LPM, width),), True, data)

@@ -88,8 +88,10 @@ def test_of_many_all_go_in_or_none(table: ExactTable) -> None:
         table.insert_many(pack_keys(list(range(10, 210)), 2), zeros[:200], none[:200])
     with pytest.raises(UsageError, match="actions"):
         table.insert_many(pack_keys([5], 2), zeros[:1] + np.uint64(0xFFFFFFFF), none[:1])
-    with pytest.raises(UsageError, match="shapes"):
+    with pytest.raises(UsageError, match="rows of 2 limbs"):
         table.insert_many(pack_keys([5], 1), zeros[:1], none[:1])
+    with pytest.raises(UsageError, match="shapes"):
+        table.insert_many(pack_keys([5], 2), zeros[:2], none[:1])
     assert (len(table), table.numbers()) == (1, [0])
     assert table.find(5) is None
 

@@ -14,9 +14,11 @@ from nicemu.hot import JIT, Int, hot
 from nicemu.lookup import (
     MISS,
     ExactTable,
+    LpmTable,
     TernaryTable,
     action_of,
     find,
+    find_lpm,
     find_ternary,
     hash_of,
     index_of,
@@ -75,6 +77,19 @@ def read_ternary(state: Int, keys: Int, parameters_at: Int, mix: Int, stop: Int,
             found = CHANGED
             while found == CHANGED:
                 entry, head = find_ternary(state, key, ONE)
+                found = judge(entry, head, key, parameters_at, mix)
+                count(report, place, found)
+
+
+@hot
+def read_lpm(state: Int, keys: Int, parameters_at: Int, mix: Int, stop: Int, report: Int) -> None:
+    """As `read_exact`, in a table of prefixes."""
+    while load_u64(stop) == ZERO:
+        for place in range(KEYS):
+            key = keys + np.uint64(place) * EIGHT
+            found = CHANGED
+            while found == CHANGED:
+                entry, head = find_lpm(state, key, ONE)
                 found = judge(entry, head, key, parameters_at, mix)
                 count(report, place, found)
 
@@ -156,6 +171,32 @@ def test_a_key_that_some_entry_always_matches_is_never_missed() -> None:
             side = int((key, 1) in numbers)
             insert(key, 1 - side)
             table.delete(numbers.pop((key, side)))
+    assert not report[:, [MISSED, WRONG]].any()
+    assert report[:, SEEN].all()
+    table.close()
+
+
+def test_an_address_that_some_prefix_always_covers_is_never_missed() -> None:
+    """Two prefixes a key, in two levels of the trie, come and go, never both at once."""
+    table = LpmTable(2 * KEYS, 64, 9)
+    rng = random.Random(5)
+    numbers: dict[tuple[int, int], int] = {}
+    keys = [place << 50 for place in range(KEYS)]
+
+    def insert(place: int, side: int) -> None:
+        value, length = rng.getrandbits(64), (14, rng.choice((23, 26, 30)))[side]
+        parameters = parameters_for(keys[place], value)
+        numbers[place, side] = table.insert(keys[place], length, value & 0xFFFF, parameters)
+
+    for place in range(KEYS):
+        insert(place, 0)
+    operands = (int(table.state), pack_keys(keys, 1).ctypes.data, table.parameters_at, MIX)
+    with Reading(read_lpm, *operands) as report:
+        for _ in range(CHANGES // 4):
+            place = rng.randrange(KEYS)
+            side = int((place, 1) in numbers)
+            insert(place, 1 - side)
+            table.delete(numbers.pop((place, side)))
     assert not report[:, [MISSED, WRONG]].any()
     assert report[:, SEEN].all()
     table.close()
