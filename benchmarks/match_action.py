@@ -4,9 +4,9 @@
 Exact tables of 1 k to 1 M entries with keys of 128 bits, beside C compiled in the same run by the system's
 `cc`, where there is one: C looks up in the very same memory (`in_c`), and in a table of the plain layout,
 64-byte entries in a half-full hash table (`in_c_direct`). Tables with priorities of 10 k entries under 32
-masks: priorities by mask, and at random, where no lookup can stop early. Tables of prefixes: values at
-random, lengths about as in the routes of the internet. Thread CPU time, medians over rounds; sides alternate.
-Prints `name value unit` lines.
+masks: priorities by mask, and at random, where no lookup can stop early; ranges alone. Tables of prefixes:
+values at random, lengths about as in the routes of the internet. Thread CPU time, medians over rounds; sides
+alternate. Prints `name value unit` lines.
 Run: python benchmarks/match_action.py [--json]
 """
 
@@ -22,6 +22,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -52,6 +53,7 @@ INSERTS: Final = 100_000
 INSERT_GOAL_S: Final = 0.5
 SINGLE_INSERTS: Final = 10_000
 TERNARY_ENTRIES: Final = 10_000
+RANGES: Final = 1_000
 TERNARY_GOAL: Final = 5.0
 LPM_SIZES: Final = {"1k": 1000, "64k": 1 << 16, "1m": 1_000_000}
 LPM_GOAL: Final = 30.0
@@ -231,6 +233,21 @@ def measure_ternary(report: Any, name: str, *, banded: bool) -> None:  # noqa: A
     table.close()
 
 
+def measure_ranges(report: Any) -> None:  # noqa: ANN401 - loaded by path
+    """Add lookups of ports among 1 k ranges that part all ports, priorities at random."""
+    rng, table = random.Random(4), TernaryTable(RANGES, 16, ranges=[(0, 16)])
+    starts = [0, *sorted(rng.sample(range(1, 1 << 16), RANGES - 1)), 1 << 16]
+    for low, behind in pairwise(starts):
+        table.insert(0, 0, rng.randrange(1, 100), 0, bounds=[(low, behind - 1)])
+    lookups = Lookups(pack_keys(range(1 << 16), 1))
+    places = lookups.places()
+    samples = in_alternation({"": lambda: find_ternary_batch(table.state, *places)})[""]
+    if not lookups.found[:, 0].all():
+        raise SystemExit("ranges_1k: some ports were not found")
+    report.add_rounds("ranges_1k", million_a_second(samples), "M/s")
+    table.close()
+
+
 def random_prefixes(count: int, width: int, shares: dict[int, int]) -> tuple[Words, Words]:
     """Return distinct prefixes in limbs, and their lengths: drawn by their shares, values without order."""
     rng = random.Random(5)
@@ -297,6 +314,7 @@ def main() -> None:
     measure_inserts(report)
     measure_ternary(report, "ternary_10k_32_masks", banded=True)
     measure_ternary(report, "ternary_10k_32_masks_random_priorities", banded=False)
+    measure_ranges(report)
     measure_routes(report)
     report.write()
 

@@ -189,7 +189,8 @@ def test_a_key_that_some_entry_always_matches_is_never_missed() -> None:
 
     for key in range(KEYS):
         insert(key, 0)
-    operands = (int(table.state), pack_keys(range(KEYS), 1).ctypes.data, table.parameters_at, MIX)
+    packed = pack_keys(range(KEYS), 1)
+    operands = (int(table.state), packed.ctypes.data, table.parameters_at, MIX)
     with Reading(read_ternary, *operands) as report:
         for _ in range(CHANGES // 4):
             key = rng.randrange(KEYS)
@@ -216,7 +217,8 @@ def test_an_address_that_some_prefix_always_covers_is_never_missed(read: Callabl
 
     for place in range(KEYS):
         insert(place, 0)
-    operands = (int(table.state), pack_keys(keys, 1).ctypes.data, table.parameters_at, MIX)
+    packed = pack_keys(keys, 1)
+    operands = (int(table.state), packed.ctypes.data, table.parameters_at, MIX)
     with Reading(read, *operands) as report:
         for _ in range(CHANGES // 4):
             place = rng.randrange(KEYS)
