@@ -8,6 +8,8 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 from . import arithmetic, ir
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
+from .arrays import Count
+from .dissection import FieldPlace
 from .engine import Engine, TableInfo
 from .externs import ExternFunction, Kind
 from .interpreter import MAX_FRAME_BYTES
@@ -35,6 +37,7 @@ __all__ = [
     "ActionSet",
     "Architecture",
     "CloneSession",
+    "Count",
     "CounterAdd",
     "DigestPosted",
     "Disposition",
@@ -43,6 +46,7 @@ __all__ = [
     "EventPosted",
     "Exact",
     "ExternFunction",
+    "FieldPlace",
     "Group",
     "KeyInfo",
     "Kind",

@@ -12,6 +12,7 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from . import ir
 from .architecture import Arrival
 from .architectures import ARCHITECTURES
+from .dissection import FieldPlace, dissect
 from .interpreter import MAX_FRAME_BYTES, Interpreter
 from .names import full_name
 from .objects import Objects
@@ -107,6 +108,11 @@ class Engine:
         if verdict.disposition is Disposition.DROP:
             self.drops[verdict.drop_reason] += 1
         return verdict
+
+    def dissect(self, frame: bytes) -> tuple[FieldPlace, ...]:
+        """Return the fields of a frame that has left, as far as the program's own parser understands it."""
+        loaded = self._running()
+        return dissect(loaded.interpreter, loaded.program, frame)
 
     def tables(self) -> list[TableInfo]:
         """Return every table of the running program."""
