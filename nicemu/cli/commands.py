@@ -18,6 +18,7 @@ COMMANDS = {
     "status": LazyCommand("nicemu.cli.live:status", "Show the NICs that run."),
     "load": LazyCommand("nicemu.cli.programs:load", "Compile a P4 program and have a NIC run it."),
     "compile": LazyCommand("nicemu.cli.programs:compile_", "Compile a P4 program; print its IR or P4Info."),
+    "stf": LazyCommand("nicemu.cli.stf:stf", "Run packet tests of P4 programs: scripts in STF."),
     "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),
     "table": LazyCommand("nicemu.cli.table:table", "List, add, modify and delete table entries."),
     "explore": LazyCommand(

@@ -9,7 +9,7 @@ folder p4/.
 from nicemu.pipeline import P4Info
 
 from .compiler import Compiled, compile_program, compile_text
-from .diagnostics import CompileError, Diagnostic, Location, Severity
+from .diagnostics import CompileError, Diagnostic, Location, Severity, SourceFile
 
 __all__ = [
     "CompileError",
@@ -18,6 +18,7 @@ __all__ = [
     "Location",
     "P4Info",
     "Severity",
+    "SourceFile",
     "compile_program",
     "compile_text",
 ]

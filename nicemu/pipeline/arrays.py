@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
-from .meters import Meter
+from .meters import Meter, MeterConfig
 from .values import Value
 
 MAX_PLACES = 1 << 28
@@ -69,6 +69,10 @@ class MeterArray(Array):
 
     in_bytes: bool
     meters: dict[int, Meter] = field(default_factory=dict)
+
+    def configure(self, index: int, config: MeterConfig | None, now_ns: int) -> None:
+        """Give the meter at an index its rates, with full buckets."""
+        self.meters.setdefault(index, Meter()).configure(config, now_ns)
 
     def mark(self, index: int, length_bytes: int, now_ns: int) -> int:
         """Return the colour of a packet at an index."""

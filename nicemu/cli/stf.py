@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu stf`: packet tests of P4 programs, run in this process."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias
+
+import click
+
+from .programs import INCLUDE_OPTION
+from .show import JSON_OPTION, print_json
+
+if TYPE_CHECKING:
+    from nicemu.p4 import Diagnostic
+    from nicemu.stf import Outcome, Report
+
+_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], bool]
+"""Program, script, include folders, whether to trace."""
+
+_NS_PER_MS = 1_000_000
+
+
+@click.command()
+@click.argument("program", metavar="PROGRAM|DIR", type=click.Path(exists=True, path_type=Path))
+@click.argument("script", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option(
+    "--engine",
+    type=click.Choice(["interpreter", "kernel"]),
+    default="interpreter",
+    show_default=True,
+    help="What runs the program.",
+)
+@click.option("--trace", is_flag=True, help="Print what the engine does with each packet.")
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Tests at a time, in processes."
+)
+@INCLUDE_OPTION
+@JSON_OPTION
+def stf(
+    program: Path,
+    script: Path | None,
+    engine: str,
+    trace: bool,
+    jobs: int,
+    includes: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Run the STF script SCRIPT on PROGRAM, or every test of the folder DIR.
+
+    A test of a folder is a program x.p4 with a script x.stf beside it; without SCRIPT a program's own is
+    run. Exit status 1 if a test fails, or its program is not compiled.
+    """
+    if engine == "kernel":
+        raise click.UsageError("there are no kernels yet; --engine interpreter is the only engine")
+    if program.is_dir():
+        if script is not None:
+            raise click.UsageError(f"{program} is a folder; a script goes with a program")
+        from nicemu.stf import find_tests
+
+        root, tests = program, find_tests(program)
+    else:
+        root, tests = program.parent, [(program, script or program.with_suffix(".stf"))]
+    work = [(test, its_script, includes, trace) for test, its_script in tests]
+    with closing(_results(work, jobs)) as results:
+        if as_json:
+            outcomes = _behind_a_bar(results, len(work))
+            print_json([_as_json(outcome, took_ns, root) for outcome, took_ns in outcomes])
+        else:
+            outcomes = _listed(results, root, len(work))
+    if not all(_has_passed(outcome) for outcome, _ in outcomes):
+        raise click.exceptions.Exit(1)
+
+
+def _has_passed(outcome: Outcome) -> bool:
+    from nicemu.stf import Status
+
+    return outcome.status is Status.PASSED
+
+
+def _results(work: Sequence[_Job], jobs: int) -> Generator[tuple[Outcome, int], None, None]:
+    """Yield every test's outcome in order, with its time in nanoseconds; processes end with the iterator."""
+    if jobs == 1 or len(work) == 1:
+        yield from map(_run, work)
+        return
+    from concurrent.futures import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(min(jobs, len(work)), initializer=_end_quietly)
+    try:
+        yield from pool.map(_run, work)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_quietly() -> None:
+    """Have Ctrl-C end this process without a word; the one that started it says so."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+def _run(job: _Job) -> tuple[Outcome, int]:
+    from nicemu.clock import WallClock
+    from nicemu.stf import run_test
+
+    clock = WallClock()
+    began_ns = clock.now_ns()
+    outcome = run_test(*job)
+    return outcome, clock.now_ns() - began_ns
+
+
+def _behind_a_bar(results: Iterable[tuple[Outcome, int]], count: int) -> list[tuple[Outcome, int]]:
+    with click.progressbar(results, length=count, label="tests", file=sys.stderr) as bar:
+        return list(bar)
+
+
+# For people
+
+
+def _listed(results: Iterable[tuple[Outcome, int]], root: Path, count: int) -> list[tuple[Outcome, int]]:
+    """Print a line for each test as it ends, what went wrong below it, and the sums."""
+    outcomes = []
+    for place, (outcome, took_ns) in enumerate(results, start=1):
+        outcomes.append((outcome, took_ns))
+        of_all = f"[{place:{len(str(count))}}/{count}] " if count > 1 else ""
+        packets = "" if outcome.report is None else f", {_packets(outcome.report)}"
+        name = outcome.script.relative_to(root) if outcome.script.is_relative_to(root) else outcome.script
+        click.echo(f"{of_all}{outcome.status.value} {name}{packets}, {took_ns / _NS_PER_MS:.1f} ms")
+        _print_details(outcome, all_messages=count == 1)
+    if count > 1:
+        click.echo(_sums(outcomes))
+    return outcomes
+
+
+def _packets(report: Report) -> str:
+    from nicemu.abi import counted
+
+    return f"{counted(report.packets_in, 'packet')} in, {report.packets_out} out"
+
+
+def _print_details(outcome: Outcome, all_messages: bool) -> None:
+    shown = outcome.messages if all_messages else outcome.messages[:1]
+    blocks = [item.render() for item in shown]
+    if outcome.report is not None:
+        blocks += [f"line {note.location.line}: {_below(note.text)}" for note in outcome.report.notes]
+        blocks += [failure.render() for failure in outcome.report.failures]
+    for block in blocks:
+        click.echo("\n".join(f"  {line}" for line in block.splitlines()))
+
+
+def _below(text: str) -> str:
+    """Return a text of one line as it is, one of several on lines of their own."""
+    lines = text.splitlines()
+    return text if len(lines) == 1 else "\n".join(["", *(f"  {line}" for line in lines)])
+
+
+def _sums(outcomes: Sequence[tuple[Outcome, int]]) -> str:
+    from nicemu.stf import Status
+
+    counts = {status: sum(outcome.status is status for outcome, _ in outcomes) for status in Status}
+    told = f"{counts[Status.PASSED]} passed, {counts[Status.FAILED]} failed"
+    told += f", {counts[Status.REFUSED]} refused by the compiler"
+    each = sum(took_ns for _, took_ns in outcomes) / len(outcomes) / _NS_PER_MS
+    return f"{len(outcomes)} tests: {told}; {each:.1f} ms a test"
+
+
+# For programs
+
+
+def _as_json(outcome: Outcome, took_ns: int, root: Path) -> dict[str, object]:
+    report = outcome.report
+    return {
+        "program": str(outcome.program),
+        "script": str(outcome.script),
+        "status": outcome.status.value,
+        "milliseconds": round(took_ns / _NS_PER_MS, 3),
+        "packets_in": report.packets_in if report else 0,
+        "packets_out": report.packets_out if report else 0,
+        "messages": [_message(item) for item in outcome.messages],
+        "failures": [
+            {**_message(failure.diagnostic), "detail": failure.detail}
+            for failure in (report.failures if report else ())
+        ],
+        "notes": [
+            {"line": note.location.line, "text": note.text} for note in (report.notes if report else ())
+        ],
+    }
+
+
+def _message(diagnostic: Diagnostic) -> dict[str, object]:
+    return {
+        "file": diagnostic.file,
+        "line": diagnostic.line,
+        "column": diagnostic.column,
+        "message": diagnostic.message,
+        "hint": diagnostic.hint,
+    }

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A test is a program and a script; those of a folder have the same name, `x.p4` and `x.stf`."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nicemu.errors import UsageError
+from nicemu.p4 import CompileError, Diagnostic, Severity, compile_program
+
+from .line_reader import ScriptError
+from .report import Report
+from .run import run_script
+from .script import parse_script
+
+MAX_SCRIPT_BYTES = 16 << 20
+
+
+class Status(enum.Enum):
+    """How a test ended; REFUSED means that the compiler does not take the program."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """One test. `report` is None where the program or the script could not be read; `messages` say why."""
+
+    program: Path
+    script: Path
+    status: Status
+    report: Report | None = None
+    messages: tuple[Diagnostic, ...] = ()
+
+
+def run_test(program: Path, script: Path, include_paths: Sequence[Path] = (), trace: bool = False) -> Outcome:
+    """Compile a program, read a script and run it. Raises: UsageError if a file cannot be read."""
+    try:
+        commands = parse_script(_text(script), script.name)
+    except ScriptError as error:
+        return Outcome(program, script, Status.FAILED, messages=error.diagnostics)
+    try:
+        compiled = compile_program(program, include_paths)
+    except CompileError as error:
+        wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
+        return Outcome(program, script, Status.REFUSED, messages=wrong)
+    report = run_script(compiled.program, commands, trace)
+    return Outcome(program, script, Status.PASSED if report.passed else Status.FAILED, report)
+
+
+def find_tests(folder: Path) -> list[tuple[Path, Path]]:
+    """Return every program below a folder that has a script beside it, with the script, in order.
+
+    Raises: UsageError if there is none.
+    """
+    found = [(path, path.with_suffix(".stf")) for path in sorted(folder.rglob("*.p4"))]
+    tests = [(program, script) for program, script in found if script.is_file()]
+    if not tests:
+        raise UsageError(f"no test in {folder}: a test is a program x.p4 with a script x.stf beside it")
+    return tests
+
+
+def _text(path: Path) -> str:
+    try:
+        if path.stat().st_size > MAX_SCRIPT_BYTES:
+            raise UsageError(f"{path} is larger than {MAX_SCRIPT_BYTES} bytes; a script was expected")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise UsageError(f"cannot read {path}: {error}; give the path of an STF script") from None

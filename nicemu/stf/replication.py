@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clone sessions, multicast groups and their nodes, as a script makes them step by step.
+
+The engine takes the whole of each; a session that sends to a group follows every change of the group.
+Source: p4lang/behavioral-model, `runtime_CLI`, commands mirroring_ and mc_.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from nicemu.pipeline import CloneSession, Objects, Replica
+
+from .commands import (
+    GroupCreate,
+    MirrorAdd,
+    MirrorDelete,
+    MirrorRead,
+    NodeAssociate,
+    NodeCreate,
+    NodeUpdate,
+)
+from .line_reader import fault
+
+
+@dataclass(slots=True, eq=False)
+class _Node:
+    rid: int
+    ports: tuple[int, ...]
+
+
+@dataclass(slots=True, eq=False)
+class Replication:
+    """What a script has made so far; every change reaches `objects` at once."""
+
+    objects: Objects
+    _nodes: list[_Node] = field(default_factory=list)
+    _groups: dict[int, list[int]] = field(default_factory=dict)
+    _sessions: dict[int, MirrorAdd] = field(default_factory=dict)
+
+    def change(
+        self, command: MirrorAdd | MirrorDelete | GroupCreate | NodeCreate | NodeAssociate | NodeUpdate
+    ) -> None:
+        """Do what one command says. Raises: ScriptError if a group, node or session is not there."""
+        match command:
+            case MirrorAdd():
+                self._sessions[command.session] = command
+            case MirrorDelete():
+                del self._sessions[self._known_session(command)]
+            case GroupCreate():
+                if command.group in self._groups:
+                    raise fault(command.location, f"multicast group {command.group} is there already")
+                self._groups[command.group] = []
+            case NodeCreate():
+                self._nodes.append(_Node(command.rid, command.ports))
+            case NodeAssociate():
+                if command.group not in self._groups:
+                    raise fault(
+                        command.location,
+                        f"there is no multicast group {command.group}",
+                        f"write mc_mgrp_create {command.group} before",
+                    )
+                if self._known_node(command) not in self._groups[command.group]:
+                    self._groups[command.group].append(command.node)
+            case NodeUpdate():
+                self._nodes[self._known_node(command)].ports = command.ports
+        self._publish()
+
+    def told(self, command: MirrorRead) -> str:
+        """Say where a session sends. Raises: ScriptError if there is none."""
+        session = self._sessions[self._known_session(command)]
+        return f"{'multicast group' if session.is_group else 'port'} {session.target}"
+
+    def _known_session(self, command: MirrorDelete | MirrorRead) -> int:
+        if command.session not in self._sessions:
+            raise fault(command.location, f"there is no session {command.session}")
+        return command.session
+
+    def _known_node(self, command: NodeAssociate | NodeUpdate) -> int:
+        if not 0 <= command.node < len(self._nodes):
+            raise fault(
+                command.location,
+                f"there is no node {command.node}; {len(self._nodes)} were created, numbered from 0",
+            )
+        return command.node
+
+    def _publish(self) -> None:
+        groups = {
+            group: tuple(
+                Replica(port, self._nodes[node].rid) for node in nodes for port in self._nodes[node].ports
+            )
+            for group, nodes in self._groups.items()
+        }
+        self.objects.multicast_groups = groups
+        self.objects.clone_sessions = {
+            number: CloneSession(
+                groups.get(session.target, ()) if session.is_group else (Replica(session.target),)
+            )
+            for number, session in self._sessions.items()
+        }

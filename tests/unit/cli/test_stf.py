@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from tests.unit.stf.conftest import SWITCH
+
+Cli = Callable[..., Result]
+PROGRAM = SWITCH.format(ingress="s.egress_spec = 1;", parts="", egress="")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a test that passes, one that fails, and one whose program is refused."""
+    (tmp_path / "sub").mkdir()
+    for name, program, script in (
+        ("good", PROGRAM, "packet 0 0102\nexpect 1 0102\n"),
+        ("sub/bad", PROGRAM, "packet 0 0102\nexpect 1 0103\n"),
+        ("sub/worse", PROGRAM.replace("h.h.a", "h.h.z"), "wait\n"),
+    ):
+        (tmp_path / f"{name}.p4").write_text(program)
+        (tmp_path / f"{name}.stf").write_text(script)
+    return tmp_path
+
+
+def timeless(text: str) -> list[str]:
+    """Return the lines, their times left out."""
+    return re.sub(r"[0-9.]+ ms", "… ms", text).splitlines()
+
+
+def test_a_test_that_passes_is_one_line_and_status_0(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("stf", str(folder / "good.p4"), str(folder / "good.stf"))
+    assert result.exit_code == 0
+    assert timeless(result.stdout) == ["passed good.stf, 1 packet in, 1 out, … ms"]
+
+
+def test_a_script_beside_its_program_need_not_be_named(nicemu: Cli, folder: Path) -> None:
+    assert nicemu("stf", str(folder / "good.p4")).exit_code == 0
+
+
+def test_a_test_that_fails_shows_where_and_what_and_the_status_is_1(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("stf", str(folder / "sub" / "bad.p4"))
+    assert result.exit_code == 1
+    assert timeless(result.stdout) == [
+        "failed bad.stf, 1 packet in, 1 out, … ms",
+        "  bad.stf:2:1: error: packet 1 of port 1, of line 1, differs",
+        "      expect 1 0103",
+        "      ^~~~~~",
+        "      byte 0     expected  01 03",
+        "                 seen      01 02",
+        "                               ^",
+        "      h.b: expected 0x03, seen 0x02",
+    ]
+
+
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_a_folder_is_a_line_a_test_and_the_sums(nicemu: Cli, folder: Path, jobs: str) -> None:
+    result = nicemu("stf", str(folder), "--jobs", jobs)
+    assert result.exit_code == 1
+    lines = [line for line in timeless(result.stdout) if not line.startswith("  ")]
+    assert lines == [
+        "[1/3] passed good.stf, 1 packet in, 1 out, … ms",
+        "[2/3] failed sub/bad.stf, 1 packet in, 1 out, … ms",
+        "[3/3] refused sub/worse.stf, … ms",
+        "3 tests: 1 passed, 1 failed, 1 refused by the compiler; … ms a test",
+    ]
+    assert "worse.p4:9:" in result.stdout
+
+
+def test_json_says_the_same(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("stf", str(folder), "--json")
+    assert result.exit_code == 1
+    good, bad, worse = json.loads(result.stdout)
+    assert (good["status"], good["packets_in"], good["packets_out"], good["failures"]) == ("passed", 1, 1, [])
+    assert (bad["status"], bad["failures"][0]["line"]) == ("failed", 2)
+    assert bad["failures"][0]["detail"].endswith("h.b: expected 0x03, seen 0x02")
+    assert (worse["status"], worse["messages"][0]["file"]) == ("refused", "worse.p4")
+
+
+def test_a_trace_tells_what_became_of_each_packet(nicemu: Cli, folder: Path) -> None:
+    lines = nicemu("stf", str(folder / "good.p4"), "--trace").stdout.splitlines()
+    assert lines[1:4] == ["  line 1: ", "    ingress, port 0, 2 bytes", "    state start"]
+    assert lines[-1] == "    out: port 1, 01 02"
+
+
+def test_there_are_no_kernels_yet(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("stf", str(folder), "--engine", "kernel")
+    assert result.exit_code == 2
+    assert "there are no kernels yet" in result.stderr
+
+
+def test_a_folder_takes_no_script_and_has_to_hold_a_test(nicemu: Cli, folder: Path) -> None:
+    assert nicemu("stf", str(folder), str(folder / "good.stf")).exit_code == 2
+    empty = folder / "empty"
+    empty.mkdir()
+    result = nicemu("stf", str(empty))
+    assert result.exit_code == 1
+    assert "no test in" in result.stderr

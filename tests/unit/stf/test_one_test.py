@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A test is two files; what can be wrong with them is the test's outcome, or said at once."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+
+import pytest
+
+from nicemu.errors import UsageError
+from nicemu.stf import Status, find_tests, run_test
+from tests.unit.stf.conftest import SWITCH
+
+PROGRAM = SWITCH.format(ingress="", parts="", egress="")
+
+
+def files(folder: Path, program: str = PROGRAM, script: str = "packet 0 0102\nexpect 0 0102$") -> list[Path]:
+    paths = [folder / "one.p4", folder / "one.stf"]
+    for path, text in zip(paths, (program, script), strict=True):
+        path.write_text(text)
+    return paths
+
+
+def test_a_program_and_a_script_are_a_test(tmp_path: Path) -> None:
+    outcome = run_test(*files(tmp_path))
+    assert outcome.status is Status.PASSED
+    assert outcome.report is not None
+    assert outcome.report.packets_in == 1
+
+
+def test_a_script_that_fails_fails_the_test(tmp_path: Path) -> None:
+    assert run_test(*files(tmp_path, script="expect 0")).status is Status.FAILED
+
+
+def test_a_script_that_cannot_be_read_fails_the_test(tmp_path: Path) -> None:
+    outcome = run_test(*files(tmp_path, script="nonsense"))
+    assert outcome.status is Status.FAILED
+    assert [str(message.location) for message in outcome.messages] == ["one.stf:1:1"]
+
+
+def test_a_program_that_does_not_compile_is_refused(tmp_path: Path) -> None:
+    outcome = run_test(*files(tmp_path, PROGRAM.replace("h.h.a", "h.h.c")))
+    assert outcome.status is Status.REFUSED
+    assert outcome.messages[0].file == "one.p4"
+
+
+def test_includes_are_found_in_the_folders_that_are_named(tmp_path: Path) -> None:
+    folder = tmp_path / "include"
+    folder.mkdir()
+    (folder / "more.p4").write_text("const bit<8> MORE = 1;\n")
+    paths = files(tmp_path, PROGRAM.replace("header pair_t", '#include "more.p4"\nheader pair_t'))
+    assert run_test(*paths).status is Status.REFUSED
+    assert run_test(*paths, include_paths=[folder]).status is Status.PASSED
+
+
+def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+    program, script = files(tmp_path)
+    with pytest.raises(UsageError, match="give the path of an STF script"):
+        run_test(program, tmp_path / "two.stf")
+    with pytest.raises(UsageError, match="give the path of a P4 program"):
+        run_test(tmp_path / "two.p4", script)
+
+
+def test_the_tests_of_a_folder_are_the_programs_with_a_script_beside_them(tmp_path: Path) -> None:
+    (tmp_path / "deep" / "er").mkdir(parents=True)
+    for name in ("b.p4", "b.stf", "a.p4", "a.stf", "alone.p4", "other.stf", "deep/er/c.p4", "deep/er/c.stf"):
+        (tmp_path / name).touch()
+    assert [program.name for program, _ in find_tests(tmp_path)] == ["a.p4", "b.p4", "c.p4"]
+    with pytest.raises(UsageError, match="no test in"):
+        find_tests(tmp_path / "deep" / "er" / "c.p4")
+
+
+def test_an_outcome_travels_between_processes(tmp_path: Path) -> None:
+    outcome = run_test(*files(tmp_path, script="packet 0 0102\nexpect 0 03"))
+    again = pickle.loads(pickle.dumps(outcome))
+    assert outcome.report is not None
+    assert [one.render() for one in again.report.failures] == [
+        one.render() for one in outcome.report.failures
+    ]
