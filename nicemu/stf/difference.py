@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nicemu.abi import counted
 from nicemu.pipeline import FieldPlace
 
 from .commands import Expect
@@ -54,12 +55,12 @@ def _differing(nibbles: str, seen: str) -> list[int]:
 
 def _length_lines(expected: Expect, nibbles: str, seen: str) -> list[str]:
     if len(seen) < len(nibbles):
-        return [f"{len(seen) // 2} bytes left; {_bytes(nibbles)} were expected{_ending(expected)}"]
+        left = counted(len(seen) // 2, "byte")
+        return [f"{left} left; {_bytes(nibbles)} were expected{_ending(expected)}"]
     if expected.exact and len(seen) > len(nibbles):
         beyond = seen[len(nibbles) :]
-        return [
-            f"{len(seen) // 2} bytes left; {_bytes(nibbles)} and no more were expected: {beyond[:64]} behind"
-        ]
+        left = counted(len(seen) // 2, "byte")
+        return [f"{left} left; {_bytes(nibbles)} and no more were expected: {beyond[:64]} behind"]
     return []
 
 

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "For statement".
+#include <core.p4>
+#include <v1model.p4>
+
+header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
+struct headers_t { data_t h; }
+struct metadata_t {  }
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(headers.h);
+        transition accept;
+    }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {
+        bit<8> last = 0;
+        for (bit<8> i = 0; i < headers.h.a; i = i + 1) {
+            last = i;
+            if (i == 2) {
+                continue;
+            }
+            headers.h.b = headers.h.b + i;
+        }
+        headers.h.c = last;
+        bit<8> j = 0;
+        for (j = 0; j < 100; j = j + 1) {
+            if (j == 4) {
+                break;
+            }
+        }
+        headers.h.d = j;
+    }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "Header unions".
+#include <core.p4>
+#include <v1model.p4>
+
+header byte_t { bit<8> kind; bit<8> v; }
+header word_t { bit<8> kind; bit<16> v; }
+header_union either_t { byte_t byte; word_t word; }
+header top_t { bit<8> v; }
+struct headers_t { top_t h; either_t[3] u; }
+struct metadata_t {  }
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start { packet.extract(headers.h); transition more; }
+    state more {
+        transition select(packet.lookahead<bit<8>>()) {
+            1: byte;
+            2: word;
+            default: accept;
+        }
+    }
+    state byte { packet.extract(headers.u.next.byte); transition more; }
+    state word { packet.extract(headers.u.next.word); transition more; }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;

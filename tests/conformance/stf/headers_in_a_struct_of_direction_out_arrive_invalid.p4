@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "Calling convention: call by copy in/copy out".
+#include <core.p4>
+#include <v1model.p4>
+
+header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
+struct pair_t { data_t left; data_t right; }
+struct headers_t { data_t h; pair_t pair; }
+struct metadata_t {  }
+
+control Clear(out pair_t pair, out bit<8> seen) {
+    apply {
+        seen = 7;
+        if (pair.left.isValid() || pair.right.isValid()) {
+            seen = 1;
+        }
+    }
+}
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(headers.h);
+        transition accept;
+    }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    Clear() clear;
+
+    apply {
+        headers.pair.left.setValid();
+        headers.pair.right.setValid();
+        clear.apply(headers.pair, headers.h.a);
+    }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;
