@@ -162,6 +162,7 @@ def _sums(outcomes: Sequence[tuple[Outcome, int]]) -> str:
     counts = {status: sum(outcome.status is status for outcome, _ in outcomes) for status in Status}
     told = f"{counts[Status.PASSED]} passed, {counts[Status.FAILED]} failed"
     told += f", {counts[Status.REFUSED]} refused by the compiler"
+    told += f", {counts[Status.BROKEN]} broken" if counts[Status.BROKEN] else ""
     each = sum(took_ns for _, took_ns in outcomes) / len(outcomes) / _NS_PER_MS
     return f"{len(outcomes)} tests: {told}; {each:.1f} ms a test"
 

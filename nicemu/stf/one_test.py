@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import enum
+import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nicemu.errors import UsageError
-from nicemu.p4 import CompileError, Diagnostic, Severity, compile_program
+from nicemu.errors import NicemuError, UsageError
+from nicemu.p4 import CompileError, Diagnostic, Location, Severity, SourceFile, compile_program
 
 from .line_reader import ScriptError
 from .report import Report
@@ -20,11 +21,12 @@ MAX_SCRIPT_BYTES = 16 << 20
 
 
 class Status(enum.Enum):
-    """How a test ended; REFUSED means that the compiler does not take the program."""
+    """How a test ended; REFUSED: the compiler does not take the program; BROKEN: nicemu itself is wrong."""
 
     PASSED = "passed"
     FAILED = "failed"
     REFUSED = "refused"
+    BROKEN = "broken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,10 +48,14 @@ def run_test(program: Path, script: Path, include_paths: Sequence[Path] = (), tr
         return Outcome(program, script, Status.FAILED, messages=error.diagnostics)
     try:
         compiled = compile_program(program, include_paths)
+        report = run_script(compiled.program, commands, trace)
     except CompileError as error:
         wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
         return Outcome(program, script, Status.REFUSED, messages=wrong)
-    report = run_script(compiled.program, commands, trace)
+    except NicemuError:
+        raise
+    except Exception as error:  # a fault of compiler or engine must not hide the tests behind it
+        return Outcome(program, script, Status.BROKEN, messages=(_broken(program, error),))
     return Outcome(program, script, Status.PASSED if report.passed else Status.FAILED, report)
 
 
@@ -63,6 +69,13 @@ def find_tests(folder: Path) -> list[tuple[Path, Path]]:
     if not tests:
         raise UsageError(f"no test in {folder}: a test is a program x.p4 with a script x.stf beside it")
     return tests
+
+
+def _broken(program: Path, error: Exception) -> Diagnostic:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    message = f"nicemu is broken here: {type(error).__name__}: {error}"
+    place = f"{Path(last.filename).name}:{last.lineno}, in {last.name}"
+    return Diagnostic(Severity.ERROR, Location(SourceFile(program.name, ()), 1, 1), message, place)
 
 
 def _text(path: Path) -> str:

@@ -45,6 +45,19 @@ def test_a_program_that_does_not_compile_is_refused(tmp_path: Path) -> None:
     assert outcome.messages[0].file == "one.p4"
 
 
+def test_a_fault_of_nicemu_s_own_is_told_as_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def faulty(*arguments: object) -> None:
+        raise ZeroDivisionError("one too few")
+
+    monkeypatch.setattr("nicemu.stf.one_test.run_script", faulty)
+    outcome = run_test(*files(tmp_path))
+    assert outcome.status is Status.BROKEN
+    assert outcome.messages[0].message == "nicemu is broken here: ZeroDivisionError: one too few"
+    assert outcome.messages[0].hint.endswith("in faulty")
+
+
 def test_includes_are_found_in_the_folders_that_are_named(tmp_path: Path) -> None:
     folder = tmp_path / "include"
     folder.mkdir()
