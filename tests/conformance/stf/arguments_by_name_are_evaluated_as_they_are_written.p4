@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// P4-16 Language Specification 1.2.5, "Calling convention: call by copy in/copy out".
+// P4-16 Language Specification 1.2.5, "Method invocations and function calls".
 #include <core.p4>
 #include <v1model.p4>
 

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "Parameterization".
+#include <core.p4>
+#include <v1model.p4>
+
+header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
+struct headers_t { data_t h; data_t g; data_t f; }
+struct metadata_t {  }
+
+parser Maybe(packet_in packet, out data_t h)(bool wanted) {
+    state start {
+        transition select(wanted) {
+            true: take;
+            false: accept;
+        }
+    }
+    state take {
+        packet.extract(h);
+        transition accept;
+    }
+}
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    Maybe(true) yes;
+    Maybe(false) no;
+
+    state start {
+     yes.apply(packet, headers.h);
+     no.apply(packet, headers.f);
+     yes.apply(packet, headers.g);
+     transition accept;
+    }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;

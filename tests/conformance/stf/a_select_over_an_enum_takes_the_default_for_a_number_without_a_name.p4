@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "Operations on enum types".
+#include <core.p4>
+#include <v1model.p4>
+
+enum bit<8> Kind { One = 1, Two = 2 }
+header data_t { Kind a; bit<8> b; bit<8> c; bit<8> d; }
+struct headers_t { data_t h; }
+struct metadata_t { bit<9> port; }
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(headers.h);
+        transition select(headers.h.a) {
+            Kind.One: one;
+            Kind.Two: two;
+            default: other;
+        }
+    }
+    state one { meta.port = 1; transition accept; }
+    state two { meta.port = 2; transition accept; }
+    state other { meta.port = 3; transition accept; }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {
+        standard.egress_spec = meta.port;
+    }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "Operations on header stacks".
+#include <core.p4>
+#include <v1model.p4>
+
+header byte_t { bit<8> v; }
+struct headers_t { byte_t h; byte_t[2] s; byte_t[2] r; }
+struct metadata_t {  }
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+     packet.extract(headers.h);
+     packet.extract(headers.s.next);
+     transition accept;
+    }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {
+        headers.r[0].setValid();
+        headers.r[0].v = 5;
+        standard.egress_spec = headers.r == headers.s ? 9w1 : 2;
+    }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;

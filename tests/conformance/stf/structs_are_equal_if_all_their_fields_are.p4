@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "Operations on struct types".
+#include <core.p4>
+#include <v1model.p4>
+
+header byte_t { bit<8> v; }
+struct pair_t { bit<8> x; byte_t y; }
+header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
+struct headers_t { data_t h; }
+struct metadata_t {  }
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(headers.h);
+        transition accept;
+    }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply {
+        pair_t p;
+        pair_t q;
+        p.x = headers.h.a;
+        p.y.setValid();
+        p.y.v = headers.h.b;
+        q = p;
+        if (p == q) {
+            headers.h.c = 1;
+        }
+        q.y.setInvalid();
+        if (p == q) {
+            headers.h.d = 1;
+        }
+    }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;
