@@ -21,9 +21,12 @@ NOT_YET = {
     "a_key_may_apply_another_table": "refused: a table in a key",
     "a_key_may_be_an_element_of_a_stack": "refused: only with @name",
     "a_last_label_without_a_block_does_nothing": "refused",
+    "a_number_that_is_too_large_is_cut_with_a_warning": "refused: it does not fit",
     "a_packet_too_short_is_told_before_a_header_too_short": "HeaderTooShort is told first",
     "a_range_of_signed_numbers_may_stand_in_a_select": "refused",
     "a_range_whose_second_value_is_smaller_is_empty": "refused",
+    "a_signed_literal_may_write_its_sign_bit": "refused: it does not fit",
+    "a_slice_of_a_constant_is_taken_at_compile_time": "refused: a slice of an int",
     "a_stack_of_unions_holds_a_different_header_in_each_element": "next of a stack of unions stays there",
     "a_structure_by_name_may_give_its_fields_in_any_order": "they are evaluated in the order of the type",
     "a_value_set_holds_what_the_control_plane_puts_there": "refused: value sets",
@@ -39,6 +42,7 @@ NOT_YET = {
     "sizes_are_known_at_compile_time": "refused: sizes of unions",
     "strings_are_joined_at_compile_time": "refused: ++ of strings",
     "the_target_of_an_assignment_is_found_before_its_value": "an index is evaluated after the value",
+    "zero_and_one_may_be_cast_to_bool": "refused: int to bool",
 }
 """Sentences that do not hold yet, and what happens instead."""
 

@@ -5,7 +5,7 @@
 
 header byte_t { bit<8> v; }
 struct headers_t { byte_t h; byte_t[3] s; }
-struct metadata_t {  }
+struct metadata_t { }
 
 bit<8> next(inout bit<8> n) {
     n = n + 1;

@@ -5,7 +5,7 @@
 
 header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
 struct headers_t { data_t h; data_t g; data_t f; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser Maybe(packet_in packet, out data_t h)(bool wanted) {
     state start {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// P4-16 Language Specification 1.2.5, "Architecture description".
+// p4lang/behavioral-model, "The BMv2 Simple Switch target".
 #include <core.p4>
 #include <v1model.p4>
 
 header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
 struct headers_t { data_t h; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

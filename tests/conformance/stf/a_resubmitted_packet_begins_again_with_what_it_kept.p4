@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// P4-16 Language Specification 1.2.5, "Architecture description".
+// p4lang/behavioral-model, "The BMv2 Simple Switch target".
 #include <core.p4>
 #include <v1model.p4>
 

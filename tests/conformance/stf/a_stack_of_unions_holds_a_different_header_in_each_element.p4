@@ -8,7 +8,7 @@ header word_t { bit<8> kind; bit<16> v; }
 header_union either_t { byte_t byte; word_t word; }
 header top_t { bit<8> v; }
 struct headers_t { top_t h; either_t[3] u; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start { packet.extract(headers.h); transition more; }

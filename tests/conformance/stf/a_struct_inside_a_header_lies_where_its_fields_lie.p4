@@ -6,7 +6,7 @@
 struct inner_t { bit<4> x; bit<4> y; bit<8> z; }
 header data_t { bit<8> a; inner_t i; bit<8> d; }
 struct headers_t { data_t h; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

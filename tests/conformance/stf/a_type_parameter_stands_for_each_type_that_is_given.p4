@@ -5,7 +5,7 @@
 
 header data_t { bit<8> a; bit<8> b; bit<16> c; }
 struct headers_t { data_t h; }
-struct metadata_t {  }
+struct metadata_t { }
 
 void swap<T>(inout T x, inout T y) {
     T z = x;

@@ -5,7 +5,7 @@
 
 header byte_t { bit<8> v; }
 struct headers_t { byte_t h; byte_t g; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser Count(packet_in packet, out byte_t h) {
     bit<8> n = 0;

@@ -7,7 +7,7 @@ header byte_t { bit<8> v; }
 header word_t { bit<16> v; }
 header_union either_t { byte_t byte; word_t word; }
 struct headers_t { byte_t h; either_t u; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

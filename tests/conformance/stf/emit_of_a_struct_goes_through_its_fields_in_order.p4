@@ -8,7 +8,7 @@ header word_t { bit<16> v; }
 header_union either_t { byte_t byte; word_t word; }
 struct inner_t { byte_t[2] s; either_t u; }
 struct headers_t { byte_t h; inner_t inner; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

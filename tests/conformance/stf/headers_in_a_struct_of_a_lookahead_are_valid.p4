@@ -6,7 +6,7 @@
 header byte_t { bit<8> v; }
 struct two_t { byte_t one; byte_t other; }
 struct headers_t { two_t two; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

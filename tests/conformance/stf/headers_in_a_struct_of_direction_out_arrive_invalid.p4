@@ -6,7 +6,7 @@
 header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
 struct pair_t { data_t left; data_t right; }
 struct headers_t { data_t h; pair_t pair; }
-struct metadata_t {  }
+struct metadata_t { }
 
 control Clear(out pair_t pair, out bit<8> seen) {
     apply {

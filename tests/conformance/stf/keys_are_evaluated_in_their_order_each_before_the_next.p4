@@ -5,7 +5,7 @@
 
 header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
 struct headers_t { data_t h; }
-struct metadata_t {  }
+struct metadata_t { }
 
 bit<8> half(in bit<8> a, inout bit<8> b) {
     b = a + 5;

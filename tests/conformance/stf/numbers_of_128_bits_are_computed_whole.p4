@@ -5,7 +5,7 @@
 
 header data_t { bit<128> a; bit<128> b; }
 struct headers_t { data_t h; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

@@ -5,7 +5,7 @@
 
 header byte_t { bit<8> v; }
 struct headers_t { byte_t h; byte_t[3] s; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

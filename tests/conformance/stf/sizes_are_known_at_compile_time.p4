@@ -8,7 +8,7 @@ header open_t { bit<8> l; varbit<32> v; }
 header word_t { bit<16> v; }
 header_union either_t { open_t open; word_t word; }
 struct headers_t { data_t h; open_t o; either_t u; word_t[2] s; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

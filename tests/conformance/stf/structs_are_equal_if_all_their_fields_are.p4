@@ -7,7 +7,7 @@ header byte_t { bit<8> v; }
 struct pair_t { bit<8> x; byte_t y; }
 header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
 struct headers_t { data_t h; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {

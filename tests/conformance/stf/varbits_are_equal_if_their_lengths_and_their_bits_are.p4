@@ -6,7 +6,7 @@
 header fixed_t { bit<8> length; }
 header open_t { bit<8> tag; varbit<32> data; }
 struct headers_t { fixed_t h; open_t o; fixed_t g; open_t p; }
-struct metadata_t {  }
+struct metadata_t { }
 
 parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
     state start {
