@@ -220,6 +220,8 @@ class _Run:
         if command.unit == "bytes":
             raise fault(command.location, "entries count packets; bytes cannot be checked")
         table, entry = known
+        counting = [name for name, state in self.engine.objects.states.items() if state is None]
+        whole_name(command.name, [table, *counting], "table or direct counter")
         return self.engine.hits(table, entry.matches, entry.priority)
 
     def counter_read(self, command: CounterRead) -> None:

@@ -89,6 +89,18 @@ def test_a_trace_tells_what_became_of_each_packet(nicemu: Cli, folder: Path) -> 
     assert lines[-1] == "    out: port 1, 01 02"
 
 
+def test_an_interrupt_ends_the_run_without_a_traceback(
+    nicemu: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(job: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nicemu.cli.stf._run", interrupted)
+    result = nicemu("stf", str(folder))
+    assert result.exit_code == 1
+    assert result.stderr.strip() == "Aborted!"
+
+
 def test_there_are_no_kernels_yet(nicemu: Cli, folder: Path) -> None:
     result = nicemu("stf", str(folder), "--engine", "kernel")
     assert result.exit_code == 2

@@ -316,6 +316,7 @@ def test_an_entry_with_a_name_counts_its_packets(stf: SimpleNamespace) -> None:
         "counter t($E) has 1 packet; == 2 was expected"
     ]
     assert run(script + "check_counter t($F)") == ["no entry is called $F"]
+    assert run(script + "check_counter u($E)") == ["there is no table or direct counter u"]
     assert run(script + "check_counter t($E) bytes == 2") == [
         "entries count packets; bytes cannot be checked"
     ]

@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from nicemu.stf import parse_script
+from nicemu.stf import ScriptError, parse_script
 
 LEFT_OUT = ("location",)
 
@@ -165,6 +167,20 @@ def test_every_wrong_line_is_told_with_a_caret(stf: SimpleNamespace) -> None:
         "      ^~~~~~~~",
         *[line for line in str(stf.refusal("  nonsense")).splitlines() if "hint" in line],
     ]
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.text(st.sampled_from("0123456789abcxf*$.:,()[]=<> \n\t#"), max_size=60),
+    st.sampled_from(["", "add t "]),
+)
+def test_any_text_is_commands_or_is_pointed_at(text: str, before: str) -> None:
+    told = ""
+    try:
+        parse_script(before + text)
+    except ScriptError as error:
+        told = str(error)
+    assert told == "" or told.startswith("script.stf:")
 
 
 def test_no_more_than_twenty_wrong_lines_are_told(stf: SimpleNamespace) -> None:
