@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// P4-16 Language Specification 1.2.5, "Return statement".
+#include <core.p4>
+#include <v1model.p4>
+
+header data_t { bit<8> a; bit<8> b; bit<8> c; bit<8> d; }
+struct headers_t { data_t h; }
+struct metadata_t { }
+
+control Inner(inout bit<8> v) {
+    action one() { v = 2; }
+    table t { key = { v: exact; } actions = { one; NoAction; } default_action = NoAction; }
+    apply {
+        switch (t.apply().action_run) {
+            one: { return; }
+            default: { v = v + 1; }
+        }
+        v = v + 8;
+    }
+}
+
+parser TheParser(packet_in packet, out headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(headers.h);
+        transition accept;
+    }
+}
+
+control Verification(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheIngress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    Inner() inner;
+
+    apply {
+        inner.apply(headers.h.a);
+        headers.h.b = 1;
+    }
+}
+
+control TheEgress(inout headers_t headers, inout metadata_t meta, inout standard_metadata_t standard) {
+    apply { }
+}
+
+control Computation(inout headers_t headers, inout metadata_t meta) {
+    apply { }
+}
+
+control TheDeparser(packet_out packet, in headers_t headers) {
+    apply {
+        packet.emit(headers);
+    }
+}
+
+V1Switch(TheParser(), Verification(), TheIngress(), TheEgress(), Computation(), TheDeparser()) main;
