@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 _Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], bool]
 """Program, script, include folders, whether to trace."""
 
+CHUNK = 8
+"""Tests that a process takes at a time: one takes some milliseconds, as handing it over does."""
+
 _NS_PER_MS = 1_000_000
 
 
@@ -91,7 +94,7 @@ def _results(work: Sequence[_Job], jobs: int) -> Generator[tuple[Outcome, int], 
 
     pool = ProcessPoolExecutor(min(jobs, len(work)), initializer=_end_quietly)
     try:
-        yield from pool.map(_run, work)
+        yield from pool.map(_run, work, chunksize=CHUNK)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 

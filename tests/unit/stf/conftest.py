@@ -56,8 +56,8 @@ def compiled(text: str) -> Program:
 def stf() -> SimpleNamespace:
     """Return tools: `run`, `failures` (the messages of one), `with_keys`, `refusal` of a script's text."""
 
-    def failures(script: str, **pieces: str) -> list[str]:
-        return [failure.diagnostic.message for failure in run(script, **pieces).failures]
+    def failures(script: str, ingress: str = "", parts: str = "", egress: str = "") -> list[str]:
+        return [failure.diagnostic.message for failure in run(script, ingress, parts, egress).failures]
 
     def with_keys(keys: str) -> Callable[[str], list[str]]:
         pieces = {"parts": TABLE.format(keys), "ingress": "t.apply();"}

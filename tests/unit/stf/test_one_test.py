@@ -15,8 +15,10 @@ from tests.unit.stf.conftest import SWITCH
 PROGRAM = SWITCH.format(ingress="", parts="", egress="")
 
 
-def files(folder: Path, program: str = PROGRAM, script: str = "packet 0 0102\nexpect 0 0102$") -> list[Path]:
-    paths = [folder / "one.p4", folder / "one.stf"]
+def files(
+    folder: Path, program: str = PROGRAM, script: str = "packet 0 0102\nexpect 0 0102$"
+) -> tuple[Path, Path]:
+    paths = (folder / "one.p4", folder / "one.stf")
     for path, text in zip(paths, (program, script), strict=True):
         path.write_text(text)
     return paths
