@@ -12,7 +12,7 @@ from .arrays import Count
 from .dissection import FieldPlace
 from .engine import Engine, TableInfo
 from .externs import ExternFunction, Kind
-from .interpreter import MAX_FRAME_BYTES
+from .interpreter import MAX_FRAME_BYTES, reason_of
 from .ir import Program
 from .ir_json import MAX_DEPTH
 from .meters import Meter, MeterConfig
@@ -20,9 +20,10 @@ from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
 from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
 from .profiles import ActionProfile, ActionSet, Group, Member
-from .tables import Exact, Lpm, Match, Optional, Range, Row, TableEntry, Ternary
+from .tables import Exact, Lpm, Match, Optional, Range, Row, TableEntry, Ternary, width_of
 from .v1switch import HOST_PORT
 from .value_sets import ValueSet
+from .values import Layouts
 from .verdict import CounterAdd, DigestPosted, Disposition, Effect, EventPosted, LogMessage, Verdict
 from .verify import verify
 
@@ -50,6 +51,7 @@ __all__ = [
     "Group",
     "KeyInfo",
     "Kind",
+    "Layouts",
     "LogMessage",
     "Lpm",
     "Match",
@@ -74,5 +76,7 @@ __all__ = [
     "arithmetic",
     "ir",
     "p4info_of",
+    "reason_of",
     "verify",
+    "width_of",
 ]

@@ -1,0 +1,26 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs as machine code: the IR becomes LLVM instructions, with the lookups of `nicemu.lookup` in line.
+
+A kernel means what the interpreter computes, and differential tests hold the two equal; what a kernel does
+not do is interpreted. Specifications: as `nicemu.pipeline`.
+"""
+
+from .engine import CompiledEngine, Kernel, drop_reason
+from .expressions import NotCompiled
+from .kernel import GROUP, generate
+from .records import DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT
+
+__all__ = [
+    "DROPPED",
+    "GROUP",
+    "HELD",
+    "PACKET",
+    "STUCK",
+    "TO_HOST",
+    "TO_PORT",
+    "CompiledEngine",
+    "Kernel",
+    "NotCompiled",
+    "drop_reason",
+    "generate",
+]

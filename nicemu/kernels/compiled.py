@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Kernels as machine code: LLVM's optimiser, and object files under a digest of all that they are made of."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+
+from nicemu.hot import cache_folder
+
+from .kernel import Generated
+from .lookups import lookup_text
+
+MAX_KEPT = 256
+"""Object files that are kept."""
+
+
+class MachineCode:
+    """A kernel's `run`, callable without the interpreter's lock: context, packets, count, fetch ahead."""
+
+    def __init__(self, generated: Generated, optimised: bool = True) -> None:
+        machine = _machine(3 if optimised else 1)
+        path = _path(generated, optimised)
+        try:
+            data = path.read_bytes()
+            os.utime(path)
+        except OSError:
+            data = machine.emit_object(_linked(generated, machine, optimised))
+            _keep(path, data)
+        self._engine = llvm.create_mcjit_compiler(
+            llvm.parse_assembly(""), machine
+        )  # which has the machine now
+        self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
+        self._engine.finalize_object()
+        address = self._engine.get_function_address("run")
+        self.run = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 4)(address)
+
+
+def _machine(level: int) -> Any:  # noqa: ANN401
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    target = llvm.Target.from_default_triple()
+    features = llvm.get_host_cpu_features().flatten()
+    return target.create_target_machine(
+        cpu=llvm.get_host_cpu_name(),
+        features=features,
+        opt=level,
+        reloc="pic",
+        codemodel="jitdefault",
+        jit=True,
+    )
+
+
+def _linked(generated: Generated, machine: Any, optimised: bool) -> Any:  # noqa: ANN401
+    module = llvm.parse_assembly(generated.text)
+    module.verify()
+    for lookup in generated.lookups:
+        for name, text in lookup_text(lookup.kind, lookup.limbs, llvm.get_host_cpu_name()).items():
+            part = llvm.parse_assembly(text.replace("noinline", "nounwind"))
+            for function in part.functions:
+                if function.is_declaration:
+                    continue
+                if function.name.startswith(("cfunc.", "_ZN7cpython")):  # numba's ways in for Python
+                    function.linkage = "internal"
+                    continue
+                function.name = name
+                function.add_function_attribute("alwaysinline")
+            module.link_in(part)
+    for function in module.functions:
+        if not function.is_declaration and function.name != "run":
+            function.linkage = "internal"
+    options = llvm.create_pipeline_tuning_options(speed_level=3 if optimised else 1)
+    options.inlining_threshold = 2000
+    builder = llvm.create_pass_builder(machine, options)
+    passes = builder.getModulePassManager()
+    passes.run(module, builder)
+    return module
+
+
+def _path(generated: Generated, optimised: bool) -> Path:
+    digest = blake2b(digest_size=16)
+    parts = [llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
+    for part in (*parts, str(optimised), generated.text):
+        digest.update(f"{len(part)} {part}".encode())
+    return cache_folder() / "kernels" / f"{digest.hexdigest()}.o"
+
+
+def _keep(path: Path, data: bytes) -> None:
+    """Keep an object file, and the ones that were used last."""
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(f".{os.getpid()}")
+        partial.write_bytes(data)
+        partial.replace(path)
+        kept = sorted(path.parent.glob("*.o"), key=lambda item: item.stat().st_mtime, reverse=True)
+        for old in kept[MAX_KEPT:]:
+            old.unlink(missing_ok=True)

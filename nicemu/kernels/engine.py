@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine whose program runs compiled, where kernels can do what it asks for.
+
+The interpreter's engine goes on to define meaning: it checks every entry and holds it, and it runs what is
+traced and what no kernel can. Packets and bytes that entries have counted are the sum of both.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nicemu.pipeline import (
+    MAX_FRAME_BYTES,
+    CounterAdd,
+    Disposition,
+    Effect,
+    Engine,
+    EventPosted,
+    Match,
+    Program,
+    Row,
+    TableEntry,
+    TableInfo,
+    Verdict,
+    reason_of,
+)
+
+from .compiled import MachineCode
+from .expressions import NotCompiled
+from .externs import Site
+from .kernel import Generated, effects_word, generate
+from .kernel_tables import KernelTable
+from .records import (
+    DROPPED,
+    HELD,
+    PACKET,
+    STUCK,
+    TABLE_DEFAULT,
+    TABLE_HITS,
+    TABLE_MISSES,
+    TABLE_STATE,
+    TABLE_WORDS,
+    TO_HOST,
+    TO_PORT,
+)
+
+LARGE_BYTES = 16 << 20
+"""Tables from here on do not stay in caches; kernels fetch ahead for them."""
+
+Packets = np.ndarray[Any, Any]
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Room for the effects of as many packets as run at once."""
+
+    effects: np.ndarray[Any, Any]
+    packets: int
+
+
+class Kernel:
+    """A program's machine code, with the memory that it works on."""
+
+    def __init__(self, program: Program, optimised: bool = True) -> None:
+        self.program = program
+        self.tables = {table.name: KernelTable(program, table) for table in program.tables}
+        generated = generate(program, lambda table: self.tables[table.name].parameters_at)
+        self._code = MachineCode(generated, optimised)
+        self.sites = generated.sites
+        self.headroom_bytes = generated.headroom_bytes
+        self.context = np.zeros(TABLE_WORDS * len(program.tables) + 1, np.uint64)
+        self._effects_at = effects_word(program)
+        self._effect_words = _effect_words(generated)
+        self._batch = _Batch(np.zeros(0, np.uint64), 0)
+        for table in self.tables.values():
+            self.settle(table)
+
+    def settle(self, table: KernelTable) -> None:
+        """Have the kernel see where a table's entries and default action lie."""
+        first = TABLE_WORDS * self.program.tables.index(table.spec)
+        self.context[first + TABLE_STATE] = table.state
+        self.context[first + TABLE_DEFAULT] = table.default
+
+    def counts(self, table: KernelTable) -> tuple[int, int]:
+        """Return how many lookups of a table have hit and missed."""
+        first = TABLE_WORDS * self.program.tables.index(table.spec)
+        return int(self.context[first + TABLE_HITS]), int(self.context[first + TABLE_MISSES])
+
+    @property
+    def fetches_ahead(self) -> bool:
+        """Whether the first table's memory is worth fetching before it is looked at."""
+        return any(
+            table.table is not None and len(table.table) * table.table.stride > LARGE_BYTES
+            for table in self.tables.values()
+        )
+
+    def run(self, packets: Packets, fetch_ahead: bool | None = None) -> None:
+        """Take packets through the program. packets: PACKET[n], each with `headroom_bytes` before its frame.
+
+        What becomes of each stands in its record, and its effects where `effects` finds them until the next
+        run. `fetch_ahead` says whether to fetch what tables look at before it is needed; None where it is
+        worth that.
+        """
+        count = len(packets)
+        ahead = self.fetches_ahead if fetch_ahead is None else fetch_ahead
+        if self._effect_words:
+            if self._batch.packets < count:
+                self._batch = _Batch(np.zeros(count * self._effect_words, np.uint64), count)
+            self.context[self._effects_at] = self._batch.effects.ctypes.data
+        self._code.run(self.context.ctypes.data, packets.ctypes.data, count, int(ahead))
+
+    def effects(self, packet: Any) -> list[Effect]:  # noqa: ANN401
+        """Return the effects of a packet's record after `run`."""
+        start = int(self._batch.effects.ctypes.data) & 0xFFFFFFFF
+        at = (int(packet["effects_at"]) - start & 0xFFFFFFFF) // 8 if self._effect_words else 0
+        found = []
+        for _ in range(int(packet["effects_count"])):
+            site = self.sites[int(self._batch.effects[at])]
+            found.append(_effect(self.program, site, self._batch.effects[at + 1 : at + site.words]))
+            at += site.words
+        return found
+
+    def close(self) -> None:
+        """Give the memory back."""
+        for table in self.tables.values():
+            table.close()
+
+
+class CompiledEngine(Engine):
+    """An engine that takes packets through compiled code; `interpreted_because` says why it does not.
+
+    It is "" where it does. `optimised=False` compiles quickly code that runs slowly.
+    """
+
+    def __init__(self, seed: int = 0, optimised: bool = True) -> None:
+        super().__init__(seed)
+        self._optimised = optimised
+        self.kernel: Kernel | None = None
+        self.interpreted_because = "no program is loaded"
+        self._one = np.zeros(1, PACKET)
+        self._room = np.zeros(0, np.uint8)
+
+    def load(self, program: Program) -> None:
+        """Run `program` from the next frame on. Raises: ControlError."""
+        super().load(program)
+        old, self.kernel = self.kernel, None
+        if old is not None:
+            old.close()
+        try:
+            kernel = Kernel(program, self._optimised)
+        except NotCompiled as reason:
+            self.interpreted_because = str(reason)
+            return
+        for table in kernel.tables.values():
+            for entry in super().read(table.spec.name):
+                table.insert(entry)
+            table.set_default(table.spec.default_action)
+            kernel.settle(table)
+        self.kernel, self.interpreted_because = kernel, ""
+        self._room = np.zeros(kernel.headroom_bytes + MAX_FRAME_BYTES + 64, np.uint8)
+
+    def process(
+        self, frame: bytes | memoryview, ingress_port: int, trace: bool = False, now_ns: int = 0
+    ) -> Verdict:
+        """Run one frame through the program; a traced one through the interpreter."""
+        if self.kernel is None or trace or len(frame) > MAX_FRAME_BYTES:
+            return super().process(frame, ingress_port, trace, now_ns)
+        kernel, packet = self.kernel, self._one[0]
+        room = self._room.ctypes.data + kernel.headroom_bytes
+        ctypes.memmove(room, bytes(frame), len(frame))
+        packet["address"], packet["length"], packet["port"] = room, len(frame), ingress_port & 0xFFFFFFFF
+        packet["now_ns"] = now_ns
+        kernel.run(self._one)
+        verdict = self._verdict(packet, bytes(frame))
+        if verdict.disposition is Disposition.DROP:
+            self.drops[verdict.drop_reason] += 1
+        return verdict
+
+    def _verdict(self, packet: Any, frame: bytes) -> Verdict:  # noqa: ANN401
+        kernel = self.kernel
+        assert kernel is not None
+        code, reason = int(packet["verdict"]), int(packet["reason"])
+        effects = tuple(kernel.effects(packet))
+        if code == DROPPED:
+            return Verdict(Disposition.DROP, 0, frame, drop_reason(kernel.program, reason), effects)
+        start = int(packet["address"]) + int(packet["out_offset"])
+        left = ctypes.string_at(start, int(packet["out_length"]))
+        return Verdict(_DISPOSITIONS[code], int(packet["out_port"]), left, "", effects)
+
+    # Tables
+
+    def insert(self, table: str, entry: TableEntry) -> None:
+        """Add an entry. Raises: ControlError."""
+        super().insert(table, entry)
+        twin = self._twin(table)
+        if twin is not None:
+            twin.insert(self._row(table, entry.matches, entry.priority).entry)
+
+    def modify(self, table: str, entry: TableEntry) -> None:
+        """Change the action of an entry. Raises: ControlError."""
+        super().modify(table, entry)
+        twin = self._twin(table)
+        if twin is not None:
+            twin.modify(self._row(table, entry.matches, entry.priority).entry)
+
+    def delete(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> None:
+        """Remove an entry. Raises: ControlError."""
+        super().delete(table, matches, priority)
+        twin = self._twin(table)
+        if twin is not None:
+            twin.delete(tuple(matches), priority)
+
+    def set_default(self, table: str, action: str, params: Iterable[int] = ()) -> None:
+        """Choose the action of a miss. Raises: ControlError."""
+        super().set_default(table, action, params)
+        twin = self._twin(table)
+        if twin is not None and self.kernel is not None:
+            twin.set_default(self._table(table).default)
+            self.kernel.settle(twin)
+
+    def row(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> Row:
+        """Return an entry with its counts. Raises: ControlError(NOT_FOUND)."""
+        row = self._row(table, matches, priority)
+        twin = self._twin(table)
+        counted = twin.counted(row) if twin is not None else None
+        if counted is None:
+            return row
+        return replace(
+            row,
+            hits=row.hits + counted.packets,
+            bytes=row.bytes + counted.bytes,
+            last_hit_ns=max(row.last_hit_ns, counted.hit_ns),
+        )
+
+    def hits(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> int:
+        """Return how many packets an entry has matched. Raises: ControlError(NOT_FOUND)."""
+        return self.row(table, matches, priority).hits
+
+    def tables(self) -> list[TableInfo]:
+        """Return every table of the running program."""
+        return [self._with_counts(info) for info in super().tables()]
+
+    def _with_counts(self, info: TableInfo) -> TableInfo:
+        twin = self._twin(info.name)
+        if twin is None or self.kernel is None:
+            return info
+        hits, misses = self.kernel.counts(twin)
+        return replace(info, hits=info.hits + hits, misses=info.misses + misses)
+
+    def _row(self, table: str, matches: Sequence[Match], priority: int) -> Row:
+        return super().row(table, tuple(matches), priority)
+
+    def _twin(self, table: str) -> KernelTable | None:
+        return self.kernel.tables[self._table(table).spec.name] if self.kernel is not None else None
+
+
+_DISPOSITIONS = {TO_PORT: Disposition.PORT, TO_HOST: Disposition.HOST, HELD: Disposition.FIRMWARE}
+
+
+def drop_reason(program: Program, reason: int) -> str:
+    """Return what drops are counted under, from a packet's record."""
+    if reason == 0:
+        return "pipeline.dropped"
+    return "pipeline.too_many_turns" if reason == STUCK else reason_of(program.errors[reason - 1])
+
+
+def _effect(program: Program, site: Site, words: Packets) -> Effect:
+    numbers, at = [], 0
+    for width in site.widths:
+        count = -(-width // 64)
+        numbers.append(sum(int(word) << 64 * place for place, word in enumerate(words[at : at + count])))
+        at += count
+    if site.name == "add":
+        return CounterAdd(*numbers)
+    declared = next(item for item in program.externs if item.name == site.instance)
+    return EventPosted(str(declared.arguments[0]), dict(zip(site.fields, numbers, strict=True)))
+
+
+def _effect_words(generated: Generated) -> int:
+    return sum(site.words for site in generated.sites)

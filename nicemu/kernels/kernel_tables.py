@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The entries of a program's tables as kernels look them up, kept equal to the engine's tables."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from nicemu.lookup import Entry, ExactTable, Table, TernaryTable
+from nicemu.pipeline import (
+    Exact,
+    Lpm,
+    Match,
+    Optional,
+    Program,
+    Range,
+    Row,
+    TableEntry,
+    Ternary,
+    ir,
+    width_of,
+)
+
+from .kernel import lookup_of
+from .tables import data_bits, key_bits, parameters_of
+
+_WORD = (1 << 64) - 1
+
+
+def parameter_words(program: Program, table: ir.Table) -> int:
+    """Return how many words the longest action data of a table take."""
+    actions = {action.name: action for action in program.actions}
+    return max((-(-data_bits(actions[ref.action]) // 64) for ref in table.actions), default=0)
+
+
+class KernelTable:
+    """One table with keys: the records that lookups find, and the default action's record."""
+
+    def __init__(self, program: Program, spec: ir.Table, compiled: bool = True) -> None:
+        self.spec = spec
+        self._actions = {action.name: action for action in program.actions}
+        self._numbers = {action.name: number for number, action in enumerate(program.actions)}
+        self._rows: dict[tuple[tuple[Match, ...], int], int] = {}
+        self._widths = [width_of(key.expression.type) for key in spec.keys]
+        self.words = parameter_words(program, spec)
+        self.table: Table | None = None
+        if spec.keys:
+            bits = key_bits(spec)
+            if lookup_of(spec).kind == "exact":
+                self.table = ExactTable(spec.size, bits, self.words, compiled=compiled)
+            else:
+                ranges = self._ranges()
+                self.table = TernaryTable(spec.size, bits, self.words, ranges=ranges, compiled=compiled)
+        self.parameters_at = self.table.parameters_at if self.table is not None else 64
+        self._defaults: list[ctypes.Array[ctypes.c_uint64]] = []
+        self.default = 0
+
+    @property
+    def state(self) -> int:
+        """The address that lookups are given, 0 for a table without keys."""
+        return int(self.table.state) if self.table is not None else 0
+
+    def insert(self, entry: TableEntry, now_ns: int = 0) -> None:
+        """Add an entry that the engine's table has taken."""
+        number = self._insert(entry, self._call(entry.action, entry.parameters), now_ns)
+        self._rows[entry.matches, entry.priority] = number
+
+    def modify(self, entry: TableEntry) -> None:
+        """Give an entry another action."""
+        assert self.table is not None
+        action, data = self._call(entry.action, entry.parameters)
+        self.table.modify(self._rows[entry.matches, entry.priority], action, data)
+
+    def delete(self, matches: tuple[Match, ...], priority: int) -> None:
+        """Remove an entry."""
+        assert self.table is not None
+        self.table.delete(self._rows.pop((matches, priority)))
+
+    def set_default(self, call: ir.ActionCall) -> None:
+        """Choose the default action. The record of the one before stays, as a packet may still read it."""
+        action, data = self._call(call.action, call.parameters)
+        words = self.parameters_at // 8 + max(self.words, 1)
+        record = (ctypes.c_uint64 * words)()
+        record[0] = action << 32
+        record[self.parameters_at // 8 : self.parameters_at // 8 + len(data)] = data  # type: ignore[assignment]
+        self._defaults = [*self._defaults[-1:], record]
+        self.default = ctypes.addressof(record)
+
+    def counted(self, row: Row) -> Entry | None:
+        """Return what an entry's record has counted."""
+        number = self._rows.get((row.entry.matches, row.entry.priority))
+        return self.table.entry(number) if self.table is not None and number is not None else None
+
+    def close(self) -> None:
+        """Give the memory back."""
+        if self.table is not None:
+            self.table.close()
+
+    def _call(self, action: str, parameters: Sequence[int]) -> tuple[int, list[int]]:
+        """Return an action's number, and its data in words."""
+        data = first = 0
+        for item, number in zip(parameters_of(self._actions[action]), parameters, strict=True):
+            data |= number << first
+            first += width_of(item.type)
+        return self._numbers[action], [data >> 64 * word & _WORD for word in range(-(-first // 64))]
+
+    def _ranges(self) -> list[tuple[int, int]]:
+        """Return where the range fields lie in the key: offset from its lowest bit, and width."""
+        found, offset = [], key_bits(self.spec)
+        for key, width in zip(self.spec.keys, self._widths, strict=True):
+            offset -= width
+            if key.match_kind is ir.MatchKind.RANGE:
+                found.append((offset, width))
+        return found
+
+    def _insert(self, entry: TableEntry, call: tuple[int, list[int]], now_ns: int) -> int:
+        value = mask = 0
+        bounds: list[tuple[int, int]] = []
+        priority = entry.priority
+        for match, width in zip(entry.matches, self._widths, strict=True):
+            ones = (1 << width) - 1
+            part, bits = 0, 0
+            match match:
+                case Exact(number):
+                    part, bits = number, ones
+                case Ternary(number, given):
+                    part, bits = number, given
+                case Lpm(number, length):
+                    part, bits = number, ones ^ ones >> length
+                    priority = priority or 1 + length
+                case Optional(maybe):
+                    part, bits = (maybe, ones) if maybe is not None else (0, 0)
+                case Range(low, high):
+                    bounds.append((low, high))
+            value, mask = value << width | part, mask << width | bits
+        if isinstance(self.table, ExactTable):
+            return self.table.insert(value, *call, now_ns)
+        assert isinstance(self.table, TernaryTable)
+        return self.table.insert(value, mask, priority, *call, bounds, now_ns)

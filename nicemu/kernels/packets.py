@@ -1,0 +1,469 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames in a kernel: headers out of bytes and back, the parser, the deparser."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from nicemu.pipeline import ir, width_of
+
+from .expressions import NotCompiled, path_of
+from .places import BIT, INDEX, NEXT, VALID, WORD, Composite, Number, Place, Value
+from .statements import Ends, Statements
+from .writes import EVERYTHING, written_in
+
+BYTE = llvm.IntType(8)
+MAX_STATES = 256
+_RUN_BITS = 64
+_TOO_SHORT, _NO_MATCH, _TIMEOUT, _INVALID = (
+    ir.CORE_ERRORS.index(name)
+    for name in ("PacketTooShort", "NoMatch", "ParserTimeout", "ParserInvalidArgument")
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A number in a header: the path to it, its type, and where its first bit lies."""
+
+    path: tuple[str, ...]
+    type: ir.Type
+    offset_bits: int
+
+
+class Packets(Statements):
+    """Statements of parsers and deparsers; `frame` is the frame's address, `length` its bytes (i64)."""
+
+    frame: Number
+    length: Number
+    rejected: Any = None
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
+        super().__init__(*arguments)
+        self.paths: dict[int, str] = {}
+        self.written = written_in(self.program)
+
+    @property
+    def cursor(self) -> Any:  # noqa: ANN401
+        """The address of the parser's cursor, in bytes (i64)."""
+        return self.places.slot(Place("$cursor", ir.Bits(64)), self.builder)
+
+    @property
+    def error(self) -> Any:  # noqa: ANN401
+        """The address of the error that the parser has ended in (i32)."""
+        return self.places.slot(Place("$error", ir.Bits(32)), self.builder)
+
+    def packet_length(self) -> Number:
+        """Return the bytes of the packet, i32."""
+        return self.builder.trunc(self.length, INDEX)
+
+    # Layout
+
+    def leaves(self, kind: ir.Type) -> list[Leaf]:
+        """Return the numbers of a header or struct in wire order."""
+        found: list[Leaf] = []
+        offset_bits = 0
+        pending: list[tuple[tuple[str, ...], ir.Type]] = [((), kind)]
+        while pending:
+            path, part = pending.pop(0)
+            if isinstance(part, ir.Named):
+                inner = [((*path, item.name), item.type) for item in self.layouts.fields(part)]
+                pending = [*inner, *pending]
+            elif isinstance(part, ir.Varbit):
+                raise NotCompiled("it has a varbit")
+            else:
+                found.append(Leaf(path, part, offset_bits))
+                offset_bits += width_of(part)
+        return found
+
+    @staticmethod
+    def runs(leaves: Sequence[Leaf]) -> list[list[Leaf]]:
+        """Return leaves in groups that begin and end at bytes, as long as 64 bits where they can be."""
+        pieces: list[list[Leaf]] = [[]]
+        for leaf in leaves:  # first the shortest groups of whole bytes
+            if pieces[-1] and leaf.offset_bits % 8 == 0:
+                pieces.append([])
+            pieces[-1].append(leaf)
+        groups: list[list[Leaf]] = []
+        for piece in pieces:
+            if groups and piece and _bits([*groups[-1], *piece]) <= _RUN_BITS:
+                groups[-1] = [*groups[-1], *piece]
+            elif piece:
+                groups.append(piece)
+        return groups
+
+    # Bytes
+
+    def address(self, base: Number, offset: Number | int) -> Number:
+        """Return the i64 address `offset` bytes behind another."""
+        return self.builder.add(base, WORD(offset) if isinstance(offset, int) else offset)
+
+    def load_bytes(self, address: Number, count: int) -> Number:
+        """Return `count` bytes in network order as a number of 8 * count bits."""
+        whole = llvm.IntType(8 * count)
+        result: Number = whole(0)
+        for offset, size in _chunks(count):
+            kind = llvm.IntType(8 * size)
+            pointer = self.builder.inttoptr(self.address(address, offset), kind.as_pointer())
+            piece = self.builder.load(pointer, align=1)
+            piece = self.builder.bswap(piece) if size > 1 else piece
+            shift = 8 * (count - offset - size)
+            piece = self.builder.zext(piece, whole)
+            result = self.builder.or_(result, self.builder.shl(piece, whole(shift)) if shift else piece)
+        return result
+
+    def store_bytes(self, address: Number, number: Number, count: int) -> None:
+        """Store a number of 8 * count bits in network order."""
+        for offset, size in _chunks(count):
+            kind = llvm.IntType(8 * size)
+            shift = 8 * (count - offset - size)
+            piece = self.builder.lshr(number, number.type(shift)) if shift else number
+            piece = self.builder.trunc(piece, kind)
+            piece = self.builder.bswap(piece) if size > 1 else piece
+            pointer = self.builder.inttoptr(self.address(address, offset), kind.as_pointer())
+            self.builder.store(piece, pointer, align=1)
+
+    def unpacked(self, kind: ir.Type, address: Number) -> Value:
+        """Return a number, or a header or struct, from the bytes at an address; a header is valid."""
+        numbers: dict[tuple[str, ...], Number] = {}
+        for run in self.runs(self.leaves(kind)):
+            first = run[0].offset_bits
+            count = -(-_bits(run) // 8)
+            whole = self.load_bytes(self.address(address, first // 8), count)
+            for leaf in run:
+                width = width_of(leaf.type)
+                shift = 8 * count - (leaf.offset_bits - first) - width
+                moved = self.builder.lshr(whole, whole.type(shift)) if shift else whole
+                numbers[leaf.path] = self._truncated(moved, width)
+        return self._assembled(kind, (), numbers)
+
+    def _assembled(
+        self, kind: ir.Type, path: tuple[str, ...], numbers: dict[tuple[str, ...], Number]
+    ) -> Value:
+        if not isinstance(kind, ir.Named):
+            return numbers[path]
+        value = Composite(kind, {VALID: BIT(1)} if self.places.is_header(kind) else {})
+        for part in self.layouts.fields(kind):
+            value.parts[part.name] = self._assembled(part.type, (*path, part.name), numbers)
+        return value
+
+    def pack(
+        self, kind: ir.Type, value: Value, address: Number, only: frozenset[tuple[str, ...]] | None = None
+    ) -> int:
+        """Store the bytes of a header or struct, or `only` those around some numbers; return how many."""
+        leaves = self.leaves(kind)
+        for run in self.runs(leaves):
+            if only is not None and not any(leaf.path in only for leaf in run):
+                continue
+            first, bits = run[0].offset_bits, _bits(run)
+            count = -(-bits // 8)
+            whole = llvm.IntType(8 * count)
+            number: Number = whole(0)
+            for leaf in run:
+                part: Value = value
+                for name in leaf.path:
+                    part = part.parts[name]
+                shift = 8 * count - (leaf.offset_bits - first) - width_of(leaf.type)
+                piece = self.builder.zext(part, whole)
+                number = self.builder.or_(number, self.builder.shl(piece, whole(shift)) if shift else piece)
+            self.store_bytes(self.address(address, first // 8), number, count)
+        return -(-_bits(leaves) // 8)
+
+    def bytes_of(self, kind: ir.Type) -> int:
+        """Return the bytes that a header takes."""
+        return -(-_bits(self.leaves(kind)) // 8)
+
+    # Parser
+
+    def parse(self) -> None:
+        """Make the parser; it goes on where it accepts, and at `rejected` with `error` where it does not."""
+        parser, builder = self.program.parser, self.builder
+        builder.store(WORD(0), self.cursor)
+        self.rejected, stuck = self.block("rejected"), self.block("parser_stuck")
+        outer, self.ends = self.ends, Ends(stuck=stuck)
+        self.body(parser.prologue)
+        accepted = self.block("accept")
+        blocks = {state.name: self.block(f"state.{state.name}") for state in parser.states}
+        blocks[ir.ACCEPT] = accepted
+        blocks[ir.REJECT] = self.block("reject")
+        counted = len(parser.states) >= MAX_STATES or _has_circle(parser)
+        if counted:
+            builder.store(INDEX(0), self._passed)
+        builder.branch(blocks[parser.start])
+        for state in parser.states:
+            builder.position_at_end(blocks[state.name])
+            if counted:
+                self._count_state()
+            self.body(state.body)
+            if not builder.block.is_terminated:
+                self._transition(state.transition, blocks)
+        builder.position_at_end(blocks[ir.REJECT])
+        self.reject(INDEX(0))
+        builder.position_at_end(stuck)
+        self.reject(INDEX(_TIMEOUT))
+        self.ends = outer
+        builder.position_at_end(accepted)
+
+    @property
+    def _passed(self) -> Any:  # noqa: ANN401
+        return self.places.slot(Place("$states", ir.Bits(32)), self.builder)
+
+    def _count_state(self) -> None:
+        slot, going = self._passed, self.block("state")
+        passed = self.builder.add(self.builder.load(slot), INDEX(1))
+        self.builder.store(passed, slot)
+        too_many = self.builder.icmp_unsigned(">", passed, INDEX(MAX_STATES))
+        self.builder.cbranch(too_many, self.ends.stuck, going)
+        self.builder.position_at_end(going)
+
+    def reject(self, error: Number) -> None:
+        """End the parser with an error."""
+        self.builder.store(error, self.error)
+        self.builder.branch(self.rejected)
+
+    def _reject_if(self, condition: Number, error: int) -> None:
+        wrong, right = self.block("wrong"), self.block("right")
+        self.builder.cbranch(condition, wrong, right)
+        self.builder.position_at_end(wrong)
+        self.reject(INDEX(error))
+        self.builder.position_at_end(right)
+
+    def _transition(self, transition: ir.Transition, blocks: dict[str, Any]) -> None:
+        if isinstance(transition, ir.Goto):
+            self.builder.branch(blocks[transition.state])
+            return
+        values = [self.value(key) for key in transition.keys]
+        for case in transition.cases:
+            taken = BIT(1)
+            for keyset, value in zip(case.keysets, values, strict=False):
+                taken = self.builder.and_(taken, self._fits(keyset, value))
+            further = self.block("select")
+            self.builder.cbranch(taken, blocks[case.state], further)
+            self.builder.position_at_end(further)
+        self.reject(INDEX(_NO_MATCH))
+
+    def _fits(self, keyset: ir.Keyset, value: Number) -> Number:
+        builder, kind = self.builder, value.type
+        match keyset:
+            case ir.KeyMask(wanted, mask):
+                ones = (1 << kind.width) - 1
+                masked = builder.and_(value, kind(mask & ones)) if mask & ones != ones else value
+                return builder.icmp_unsigned("==", masked, kind(wanted & mask & ones))
+            case ir.KeyRange(low, high):
+                above = builder.icmp_unsigned(">=", value, kind(low))
+                return builder.and_(above, builder.icmp_unsigned("<=", value, kind(high)))
+            case ir.KeyAny():
+                return BIT(1)
+        raise NotCompiled("it has a value set")
+
+    def packet_statement(self, node: ir.Statement) -> None:
+        """Make extract, advance, verify or emit."""
+        match node:
+            case ir.Extract(header):
+                self._extract(header)
+            case ir.Advance(bits):
+                self._advance(self.value(bits))
+            case ir.Verify(condition, error):
+                self._verify(condition, error)
+            case ir.Emit(value):
+                self.emit(self.value(value))
+            case _:
+                raise NotCompiled(f"it has a {type(node).__name__}")
+
+    def _taken(self, count: int) -> Number:
+        """Return the address of the next `count` bytes; the parser ends where there are not so many."""
+        at = self.builder.load(self.cursor)
+        end = self.builder.add(at, WORD(count))
+        self._reject_if(self.builder.icmp_unsigned(">", end, self.length), _TOO_SHORT)
+        return self.address(self.frame, at)
+
+    def _extract(self, header: ir.Expression) -> None:
+        at = self.builder.load(self.cursor)
+        target = self.located(header) if isinstance(header, ir.StackPlace) else header
+        if any(isinstance(node, ir.StackPlace) for node in path_of(header)):
+            self.place(header)  # ends the parser where there is no such element
+        count = self.bytes_of(header.type)
+        self.store(target, self.unpacked(header.type, self._taken(count)))
+        if isinstance(header, ir.StackPlace) and not header.last:
+            upcoming = self.place(header.stack).part(NEXT, ir.Bits(32))
+            number = self.places.load(upcoming, self.builder)
+            self.places.store(upcoming, self.builder.add(number, INDEX(1)), self.builder)
+        if (kept := self._kept_place(header)) is not None:
+            self.builder.store(self.address(self.frame, at), self._taken_from(kept))
+        self.builder.store(self.builder.add(at, WORD(count)), self.cursor)
+
+    def look_ahead(self, kind: ir.Type) -> Value:
+        """Return a value at the cursor, which stays."""
+        count = -(-_bits(self.leaves(kind)) // 8)
+        return self.unpacked(kind, self._taken(count))
+
+    def _advance(self, bits: Number) -> None:
+        odd = self.builder.icmp_unsigned("!=", self.builder.and_(bits, INDEX(7)), INDEX(0))
+        self._reject_if(odd, _INVALID)
+        count = self.builder.zext(self.builder.lshr(bits, INDEX(3)), WORD)
+        end = self.builder.add(self.builder.load(self.cursor), count)
+        self._reject_if(self.builder.icmp_unsigned(">", end, self.length), _TOO_SHORT)
+        self.builder.store(end, self.cursor)
+
+    def _verify(self, condition: ir.Expression, error: ir.Expression) -> None:
+        holds, fails, on = self.value(condition), self.block("fails"), self.block("holds")
+        self.builder.cbranch(holds, on, fails)
+        self.builder.position_at_end(fails)
+        self.reject(self.value(error))
+        self.builder.position_at_end(on)
+
+    # What a header still is
+
+    def _kept_place(self, header: ir.Expression) -> str | None:
+        """Return the path of a header that is no part of a stack or union, None for others."""
+        path = path_of(header)
+        if not all(isinstance(node, ir.Name | ir.Member) for node in path):
+            return None
+        if any(isinstance(node, ir.Member) and self.places.is_union(node.base.type) for node in path):
+            return None
+        return self.place(header).path
+
+    def forget_origins(self) -> None:
+        """Say of all headers that the parser has not taken them."""
+        for variable in self.program.variables:
+            pending: list[tuple[str, ir.Type]] = [(variable.name, variable.type)]
+            while pending:
+                path, kind = pending.pop()
+                if self.places.is_header(kind):
+                    self.builder.store(WORD(0), self._taken_from(path))
+                elif isinstance(kind, ir.Named) and not self.places.is_union(kind):
+                    pending += [(f"{path}.{part.name}", part.type) for part in self.places.fields(kind)]
+
+    def _taken_from(self, path: str) -> Any:  # noqa: ANN401
+        """The address of the address at which the parser took a header, 0 if it did not (i64)."""
+        return self.places.slot(Place(f"$taken.{path}", ir.Bits(64)), self.builder)
+
+    # Deparser
+
+    def _emit_at(self, header: Composite, at: Number) -> int:
+        """Store the bytes of a header; where it came from there, only those that the program may change."""
+        path = self.paths.get(id(header))
+        written = self.written.get(path, frozenset()) if path is not None else None
+        if path is None or written is None or written is EVERYTHING:
+            return self.pack(header.type, header, at)
+        same, other, after = self.block("stayed"), self.block("moved"), self.block("stored")
+        origin = self.builder.load(self._taken_from(path))
+        self.builder.cbranch(self.builder.icmp_unsigned("==", origin, at), same, other)
+        self.builder.position_at_end(same)
+        self.pack(header.type, header, at, written)
+        self.builder.branch(after)
+        self.builder.position_at_end(other)
+        count = self.pack(header.type, header, at)
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
+        return count
+
+    def name_headers(self, node: ir.Expression, value: Value) -> None:
+        """Remember which headers the parts of an emitted value are."""
+        if isinstance(value, Composite) and not isinstance(node.type, ir.Stack):
+            if self.places.is_header(node.type):
+                path = self._kept_place(node)
+                if path is not None:
+                    self.paths[id(value)] = path
+            elif not self.places.is_union(node.type):
+                for part in self.places.fields(node.type):
+                    self.name_headers(ir.Member(node, part.name, part.type), value.parts[part.name])
+
+    def headers_in(self, value: Value) -> list[Composite]:
+        """Return the headers in what is emitted, in order."""
+        assert isinstance(value, Composite)
+        if isinstance(value.type, ir.Stack):
+            elements = [value.parts[str(number)] for number in range(value.type.size)]
+            return [header for element in elements for header in self.headers_in(element)]
+        if self.places.is_header(value.type):
+            return [value]
+        parts = (value.parts[part.name] for part in self.places.fields(value.type))
+        return [header for part in parts for header in self.headers_in(part)]
+
+    def most_bytes(self, kind: ir.Type) -> int:
+        """Return the bytes that a value of a type can have at most when it is emitted."""
+        if isinstance(kind, ir.Stack):
+            return kind.size * self.most_bytes(ir.Named(kind.element))
+        if self.places.is_header(kind):
+            return self.bytes_of(kind)
+        return sum(self.most_bytes(part.type) for part in self.places.fields(kind))
+
+    @property
+    def _at(self) -> Any:  # noqa: ANN401
+        return self.places.slot(Place("$emitted", ir.Bits(64)), self.builder)
+
+    def emit(self, value: Value) -> None:
+        """Append the valid headers in a value to what is emitted."""
+        for header in self.headers_in(value):
+            present, after = self.block("emit"), self.block("emitted")
+            self.builder.cbranch(header.parts[VALID], present, after)
+            self.builder.position_at_end(present)
+            at = self.builder.load(self._at)
+            count = self._emit_at(header, at)
+            self.builder.store(self.address(at, count), self._at)
+            self.builder.branch(after)
+            self.builder.position_at_end(after)
+
+    def deparse(self, body: Sequence[ir.Statement]) -> tuple[Number, Number]:
+        """Make the deparser; return the address and length (i64) of the frame that leaves.
+
+        What is emitted is written just before the payload, which stays where it is.
+        """
+        if not all(isinstance(node, ir.Emit) for node in body):
+            raise NotCompiled("its deparser does more than emit")
+        values = [self.value(node.value) for node in body if isinstance(node, ir.Emit)]
+        for node, value in zip(body, values, strict=True):
+            assert isinstance(node, ir.Emit)
+            self.name_headers(node.value, value)
+        total: Number = WORD(0)
+        for header in (header for value in values for header in self.headers_in(value)):
+            count = WORD(self.bytes_of(header.type))
+            total = self.builder.add(total, self.builder.select(header.parts[VALID], count, WORD(0)))
+        parsed = self.builder.load(self.cursor)
+        start = self.builder.sub(self.address(self.frame, parsed), total)
+        self.builder.store(start, self._at)
+        for value in values:
+            self.emit(value)
+        left = self.builder.sub(self.length, parsed)
+        return start, self.builder.add(total, left)
+
+
+def _bits(leaves: Sequence[Leaf]) -> int:
+    return sum(width_of(leaf.type) for leaf in leaves)
+
+
+def _chunks(count: int) -> list[tuple[int, int]]:
+    """Return offsets and sizes of 8, 4, 2 or 1 bytes that make up `count` bytes."""
+    chunks, offset = [], 0
+    for size in (8, 4, 2, 1):
+        while count - offset >= size:
+            chunks.append((offset, size))
+            offset += size
+    return chunks
+
+
+def _has_circle(parser: ir.Parser) -> bool:
+    """Return whether a parser can come to a state again."""
+    following = {
+        state.name: [state.transition.state]
+        if isinstance(state.transition, ir.Goto)
+        else [case.state for case in state.transition.cases]
+        for state in parser.states
+    }
+    finished: set[str] = set()
+    for root in following:
+        path, pending = [root], [iter(following[root])]
+        while path:
+            upcoming = next(pending[-1], None)
+            if upcoming is None:
+                finished.add(path.pop())
+                pending.pop()
+            elif upcoming in path:
+                return True
+            elif upcoming in following and upcoming not in finished:
+                path.append(upcoming)
+                pending.append(iter(following[upcoming]))
+    return False

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a kernel is given and gives back, as records in memory.
+
+A packet is 64 bytes. Its frame must have `headroom` bytes before it that the kernel may write, because what
+leaves may be longer than what came: it begins `out_offset` bytes behind `address`, or before it where that
+is negative.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+PACKET = np.dtype(
+    {
+        "names": [
+            "address",
+            "length",
+            "port",
+            "now_ns",
+            "verdict",
+            "reason",
+            "out_port",
+            "out_offset",
+            "out_length",
+            "effects_at",
+            "effects_count",
+        ],
+        "formats": ["u8", "u4", "u4", "u8", "u2", "u2", "u4", "i4", "u4", "u4", "u4"],
+        "offsets": [0, 8, 12, 16, 24, 26, 28, 32, 36, 40, 44],
+        "itemsize": 64,
+    }
+)
+
+DROPPED, TO_PORT, TO_HOST, HELD = range(4)
+"""Verdicts. `reason` says why a packet is dropped: 0 the program, 1 + an error of the parser, or STUCK."""
+STUCK: Final = 0xFFFF
+
+TABLE_WORDS: Final = 4
+TABLE_STATE, TABLE_DEFAULT, TABLE_HITS, TABLE_MISSES = range(TABLE_WORDS)
+"""Words of a table in the context: two addresses, two counts."""
+
+
+def offset_of(name: str) -> int:
+    """Return where a field of a packet lies."""
+    fields = PACKET.fields
+    assert fields is not None
+    return int(fields[name][1])

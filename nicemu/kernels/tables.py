@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tables in a kernel: keys, lookups, and the actions of what is found.
+
+An entry is a record of `nicemu.lookup`; the default action is one, too, that no lookup finds. Action data are
+read before anything is done with them, and read again if the entry has changed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from nicemu.lookup import BYTES, HIT_NS, PACKETS
+from nicemu.pipeline import ir, width_of
+
+from .expressions import NotCompiled
+from .packets import BYTE, Packets
+from .places import BIT, INDEX, WORD, Number
+from .records import TABLE_DEFAULT, TABLE_HITS, TABLE_MISSES, TABLE_STATE, TABLE_WORDS
+
+WORD_BITS = 64
+_ACTION_AT = 32
+
+
+def key_bits(table: ir.Table) -> int:
+    """Return the bits of a table's key."""
+    return sum(width_of(key.expression.type) for key in table.keys)
+
+
+def parameters_of(action: ir.Action) -> list[ir.Parameter]:
+    """Return the action data of an action."""
+    return [item for item in action.parameters if item.direction is ir.Direction.NONE]
+
+
+def data_bits(action: ir.Action) -> int:
+    """Return the bits of an action's data. They lie one behind the other, the first in the lowest bits."""
+    return sum(width_of(item.type) for item in parameters_of(action))
+
+
+class Tables(Packets):
+    """Applies tables; `context` is the i64 address of the tables' words."""
+
+    context: Number
+    now_ns: Number
+    find: Callable[[ir.Table], Any]
+    """Returns the function that looks up in a table: state, key and result, all i64 addresses."""
+    parameters_at: Callable[[ir.Table], int]
+    """Returns the offset of the action data in a table's records."""
+    first_table: Callable[[ir.Table, Number], None] | None = None
+    """Where set, it is given the first table's key, and the function ends there."""
+
+    def at(self, address: Number, offset: int) -> Any:  # noqa: ANN401
+        """Return a pointer to the 64-bit word `offset` bytes behind an address."""
+        return self.builder.inttoptr(self.address(address, offset), WORD.as_pointer())
+
+    def table_word(self, table: ir.Table, which: int) -> Any:  # noqa: ANN401
+        """Return a pointer to one of a table's words in the context."""
+        number = self.program.tables.index(table)
+        return self.at(self.context, 8 * (TABLE_WORDS * number + which))
+
+    def apply(self, table: str) -> Number:
+        """Apply a table; return whether an entry matched, as i1."""
+        spec = next(item for item in self.program.tables if item.name == table)
+        if spec.profile or spec.meter:
+            raise NotCompiled(f"table {table} has an action profile or a meter")
+        key = self._key(spec)
+        if self.first_table is not None:
+            self.first_table(spec, key)
+            return BIT(0)
+        builder = self.builder
+        result = self._buffer("$found", 2)
+        again, chosen = self.block("lookup"), self.block("entry")
+        self.go(again)
+        if spec.keys:
+            state = builder.load(self.table_word(spec, TABLE_STATE))
+            self.look_up(self.find(spec), state, key, self._number(result))
+            entry = builder.load(result)
+            head = builder.load(builder.gep(result, [INDEX(1)]))
+        else:
+            entry, head = WORD(0), WORD(0)
+        hit = builder.icmp_unsigned("!=", entry, WORD(0))
+        default = builder.load(self.table_word(spec, TABLE_DEFAULT))
+        record = builder.select(hit, entry, default)
+        head = builder.select(hit, head, self._head(default))
+        builder.branch(chosen)
+        builder.position_at_end(chosen)
+        self._run_entry(spec, record, head, hit, again)
+        return hit
+
+    def look_up(self, function: Any, *words: Number) -> Number:  # noqa: ANN401
+        """Return the value of a lookup that numba has compiled: it is given where that goes, no exception."""
+        value = self._buffer("$value", 1)
+        self.builder.call(function, [value, BYTE.as_pointer()(None), *words])
+        return self.builder.load(value)
+
+    def _head(self, record: Number) -> Number:
+        """Return the head of the default action's record, which is replaced and never changed."""
+        return self.builder.load(self.at(record, 0))
+
+    def _key(self, table: ir.Table) -> Number:
+        """Return the address of a table's key, in limbs, the most significant first."""
+        width = key_bits(table)
+        if not width:
+            return WORD(0)
+        limbs = -(-width // WORD_BITS)
+        whole = llvm.IntType(limbs * WORD_BITS)
+        number: Number = whole(0)
+        for part in table.keys:
+            value = self.value(part.expression)
+            if value.type.width < whole.width:
+                number = self.builder.shl(number, whole(value.type.width))
+            number = self.builder.or_(number, self.builder.zext(value, whole))
+        buffer = self._buffer("$key", limbs)
+        for limb in range(limbs):
+            shift = WORD_BITS * (limbs - 1 - limb)
+            moved = self.builder.lshr(number, whole(shift)) if shift else number
+            place = self.builder.gep(buffer, [INDEX(limb)])
+            self.builder.store(self._truncated(moved, WORD_BITS), place)
+        return self._number(buffer)
+
+    def _buffer(self, name: str, words: int) -> Any:  # noqa: ANN401
+        """Return a pointer to words in the function's own memory."""
+        with self.builder.goto_entry_block():
+            return self.builder.alloca(WORD, words, f"{name}.{self._temporary()}")
+
+    def _number(self, pointer: Any) -> Number:  # noqa: ANN401
+        return self.builder.ptrtoint(pointer, WORD)
+
+    def _run_entry(self, table: ir.Table, record: Number, head: Number, hit: Number, again: Any) -> None:  # noqa: ANN401
+        """Run the action of an entry, or of the default; look up `again` if the entry has changed."""
+        builder = self.builder
+        action = builder.trunc(builder.lshr(head, WORD(_ACTION_AT)), INDEX)
+        after, none = self.block("applied"), self.block("no_action")
+        choice = builder.switch(action, none)
+        builder.position_at_end(none)
+        builder.unreachable()
+        for ref in table.actions:
+            number = self.action_number(ref.action)
+            called = self.program.actions[number]
+            block = self.block(f"action.{ref.action}")
+            choice.add_case(INDEX(number), block)
+            builder.position_at_end(block)
+            data = self._data(table, record, called)
+            builder.fence("acquire")
+            same = builder.icmp_unsigned("==", self._load_head(record), head)
+            whole = self.block("whole")
+            builder.cbranch(same, whole, again)
+            builder.position_at_end(whole)
+            self._count_lookup(table, record, hit)
+            self.run(called, ref.arguments, data)
+            if not builder.block.is_terminated:
+                builder.store(INDEX(number), self.ran(table.name))
+                builder.branch(after)
+        builder.position_at_end(after)
+
+    def _load_head(self, record: Number) -> Number:
+        pointer = self.builder.inttoptr(record, WORD.as_pointer())
+        return self.builder.load_atomic(pointer, "acquire", 8)
+
+    def _data(self, table: ir.Table, record: Number, action: ir.Action) -> list[Number]:
+        """Return the action data in a record."""
+        data, start = [], self.parameters_at(table)
+        words = [
+            self.builder.load(self.at(record, start + 8 * word))
+            for word in range(-(-data_bits(action) // WORD_BITS))
+        ]
+        first = 0
+        for parameter in parameters_of(action):
+            width = width_of(parameter.type)
+            kind = llvm.IntType(width)
+            number: Number = kind(0)
+            for word in range(first // WORD_BITS, -(-(first + width) // WORD_BITS)):
+                shift = word * WORD_BITS - first
+                piece = words[word]
+                if shift < 0:
+                    piece = self.builder.lshr(piece, WORD(-shift))
+                piece = self.resized(piece, ir.Bits(WORD_BITS), parameter.type)
+                if shift > 0:
+                    piece = self.builder.shl(piece, kind(shift))
+                number = self.builder.or_(number, piece)
+            data.append(number)
+            first += width
+        return data
+
+    def _count_lookup(self, table: ir.Table, record: Number, hit: Number) -> None:
+        """Count a hit, in the entry and in all, or a miss."""
+        builder = self.builder
+        found, missed, counted = self.block("hit"), self.block("miss"), self.block("counted")
+        builder.cbranch(hit, found, missed)
+        builder.position_at_end(found)
+        self._add(self.table_word(table, TABLE_HITS), WORD(1))
+        self._add(self.at(record, int(PACKETS)), WORD(1))
+        self._add(self.at(record, int(BYTES)), self.length)
+        builder.store(self.now_ns, self.at(record, int(HIT_NS)))
+        builder.branch(counted)
+        builder.position_at_end(missed)
+        self._add(self.table_word(table, TABLE_MISSES), WORD(1))
+        builder.branch(counted)
+        builder.position_at_end(counted)
+
+    def _add(self, pointer: Any, number: Number) -> None:  # noqa: ANN401
+        self.builder.store(self.builder.add(self.builder.load(pointer), number), pointer)

@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which numbers in headers a program may change, apart from the parser's taking them out of the packet."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nicemu.pipeline import ARCHITECTURES, Program, ir
+
+EVERYTHING: Final[frozenset[tuple[str, ...]]] = frozenset({("*",)})
+"""All of a header."""
+
+
+def written_in(program: Program) -> dict[str, frozenset[tuple[str, ...]]]:
+    """Return for each header that is written to, by its path, the paths of numbers in it."""
+    found: dict[str, frozenset[tuple[str, ...]]] = {}
+    headers = {header.name for header in program.headers}
+    for target in _targets(program):
+        _note(target, headers, program, found)
+    return found
+
+
+def _targets(program: Program) -> list[ir.Expression]:
+    """Return every lvalue that something other than a parser's extract stores into."""
+    kinds = {variable.name: variable.type for variable in program.variables}
+    found: list[ir.Expression] = []
+    architecture = ARCHITECTURES[program.architecture]
+    called: dict[str, ir.Action | ir.Function] = {item.name: item for item in program.actions}
+    called |= {item.name: item for item in program.functions}
+    instances = {item.name: item for item in program.externs}
+
+    def out_arguments(name: str, arguments: tuple[ir.Expression, ...]) -> None:
+        directed = [
+            item for item in called[name].parameters if len(called[name].parameters) == len(arguments)
+        ]
+        directed = directed or [
+            item for item in called[name].parameters if item.direction is not ir.Direction.NONE
+        ]
+        for parameter, argument in zip(directed, arguments, strict=False):
+            if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
+                found.append(argument)
+
+    def extern_arguments(instance: str, name: str, arguments: tuple[ir.Expression, ...]) -> None:
+        functions = architecture.functions
+        if instance:
+            functions = architecture.objects[instances[instance].extern].methods
+        takes = functions[name].signature(len(arguments)) or ()
+        found.extend(given for given, argument in zip(arguments, takes, strict=True) if argument.is_written)
+
+    pending: list[object] = [program]
+    while pending:
+        node = pending.pop()
+        match node:
+            case ir.Assign(target, _):
+                found.append(target)
+            case ir.Reset(variable) | ir.ForRange(variable, _, _, _):
+                found.append(ir.Name(variable, kinds[variable]))
+            case ir.MoveStack(stack, _, _):
+                found.append(stack)
+            case (
+                ir.CallAction(name, arguments) | ir.CallRoutine(name, arguments) | ir.Call(name, arguments, _)
+            ):
+                out_arguments(name, arguments)
+            case ir.ActionRef():
+                out_arguments(node.action, node.arguments)
+            case ir.CallFunction(name, arguments):
+                extern_arguments("", name, arguments)
+            case ir.CallMethod(instance, name, arguments) | ir.ExternValue(instance, name, arguments, _):
+                extern_arguments(instance, name, arguments)
+        if isinstance(node, tuple):
+            pending.extend(node)
+        elif hasattr(node, "__dataclass_fields__"):
+            pending.extend(getattr(node, name) for name in node.__dataclass_fields__)
+    return found
+
+
+def _note(
+    target: ir.Expression,
+    headers: set[str],
+    program: Program,
+    found: dict[str, frozenset[tuple[str, ...]]],
+) -> None:
+    """Add what an lvalue writes to: a number in a header, a header, or all headers in a struct."""
+    inside: list[str] = []
+    node = target
+    while isinstance(node, ir.Member | ir.Slice):
+        if isinstance(node.type, ir.Named) and node.type.name in headers:
+            break
+        if isinstance(node, ir.Member):
+            inside.insert(0, node.field)
+        node = node.base
+    if not isinstance(node.type, ir.Named):
+        return  # no header, or an element of a stack, which counts as written anyway
+    path = _path(node)
+    if node.type.name in headers:
+        whole = not inside or isinstance(target.type, ir.Named)
+        found[path] = EVERYTHING if whole else found.get(path, frozenset()) | {tuple(inside)}
+        if whole or found[path] >= EVERYTHING:
+            found[path] = EVERYTHING
+        return
+    structs = {struct.name: struct for struct in program.structs}
+    full = path + "".join(f".{name}" for name in inside)
+    pending = [(full, target.type)]
+    while pending:
+        place, kind = pending.pop()
+        if isinstance(kind, ir.Named) and kind.name in headers:
+            found[place] = EVERYTHING
+        elif isinstance(kind, ir.Named) and kind.name in structs:
+            pending += [(f"{place}.{part.name}", part.type) for part in structs[kind.name].fields]
+
+
+def _path(node: ir.Expression) -> str:
+    names: list[str] = []
+    while isinstance(node, ir.Member):
+        names.insert(0, node.field)
+        node = node.base
+    return ".".join([node.name, *names]) if isinstance(node, ir.Name) else ""

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The compiled engine: entries, counts, effects and batches, and what it leaves to the interpreter."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from nicemu.errors import ControlError
+from nicemu.hot import JIT
+from nicemu.kernels import DROPPED, PACKET, TO_PORT, CompiledEngine, drop_reason
+from nicemu.p4 import compile_text
+from nicemu.pipeline import (
+    CounterAdd,
+    Disposition,
+    Engine,
+    EventPosted,
+    Exact,
+    Lpm,
+    Match,
+    Optional,
+    Range,
+    TableEntry,
+    Ternary,
+)
+
+pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
+
+SOURCE = """
+#include <core.p4>
+#include <nicemu.p4>
+header tag_t {{ bit<8> kind; bit<16> value; }}
+header more_t {{ bit<32> word; }}
+struct seen_t {{ bit<8> kind; bit<100> wide; }}
+struct headers_t {{ tag_t tag; more_t more; }}
+struct m_t {{ bit<100> wide; }}
+parser P(packet_in packet, out headers_t h, inout m_t m, inout nic_metadata_t nic) {{
+    state start {{ packet.extract(h.tag); {parse} transition accept; }}
+}}
+control C(inout headers_t h, inout m_t m, inout nic_metadata_t nic) {{
+    TriggerCounter() hits;
+    FirmwareEvent<seen_t>("seen") seen;
+    action go(bit<16> port) {{ send_to_port(port); }}
+    action stop() {{ drop_packet(); }}
+    {parts}
+    apply {{ {apply} }}
+}}
+control D(packet_out packet, in headers_t h, in m_t m, in nic_metadata_t nic) {{ apply {{ {emit} }} }}
+SmartNic(P(), C(), D()) main;
+"""
+
+
+def loaded(apply: str, parts: str = "", parse: str = "", emit: str = "packet.emit(h);") -> CompiledEngine:
+    engine = CompiledEngine(optimised=False)
+    text = SOURCE.format(apply=apply, parts=parts, parse=parse, emit=emit)
+    engine.load(compile_text(text).program)
+    assert engine.interpreted_because == ""
+    return engine
+
+
+def table(kind: str, keys: str = "h.tag.value") -> str:
+    return f"""table t {{ key = {{ {keys}: {kind}; }} actions = {{ go; stop; }}
+                        default_action = stop; size = 8; }}"""
+
+
+def port(engine: Engine, value: int) -> int | None:
+    verdict = engine.process(bytes((1, *value.to_bytes(2, "big"))), 0)
+    return None if verdict.disposition is Disposition.DROP else verdict.port
+
+
+def test_entries_come_change_and_go_while_packets_flow() -> None:
+    engine = loaded("t.apply();", table("exact"))
+    assert port(engine, 5) is None
+    engine.insert("t", TableEntry((Exact(5),), "go", (7,)))
+    assert port(engine, 5) == 7
+    engine.modify("t", TableEntry((Exact(5),), "go", (8,)))
+    assert port(engine, 5) == 8
+    engine.delete("t", (Exact(5),))
+    assert port(engine, 5) is None
+    engine.set_default("t", "go", (9,))
+    assert port(engine, 5) == 9
+
+
+def test_every_match_kind_finds_what_the_interpreter_finds() -> None:
+    given: tuple[tuple[str, list[tuple[tuple[Match, ...], int]]], ...] = (
+        ("lpm", [((Lpm(0x1200, 8),), 0), ((Lpm(0x1230, 12),), 0), ((Lpm(0, 0),), 0)]),
+        ("ternary", [((Ternary(1, 1),), 2), ((Ternary(0, 2),), 3), ((Ternary(0, 0),), 1)]),
+        ("range", [((Range(5, 900),), 2), ((Range(100, 200),), 3), ((Range(0, 0xFFFF),), 1)]),
+        ("optional", [((Optional(5),), 2), ((Optional(None),), 1)]),
+    )
+    for kind, entries in given:
+        engine = loaded("t.apply();", table(kind))
+        for number, (matches, priority) in enumerate(entries):
+            engine.insert("t", TableEntry(matches, "go", (number,), priority))
+        for value in (0, 1, 2, 5, 99, 100, 150, 200, 900, 901, 0x1200, 0x1234, 0x12FF, 0xFFFF):
+            frame = bytes((1, *value.to_bytes(2, "big")))
+            assert engine.process(frame, 0) == Engine.process(engine, frame, 0)
+
+
+def test_what_a_table_refuses_changes_nothing() -> None:
+    engine = loaded("t.apply();", table("exact"))
+    engine.insert("t", TableEntry((Exact(5),), "go", (7,)))
+    with pytest.raises(ControlError):
+        engine.insert("t", TableEntry((Exact(5),), "go", (8,)))
+    with pytest.raises(ControlError):
+        engine.insert("t", TableEntry((Exact(6),), "go", (1 << 16,)))
+    assert (port(engine, 5), port(engine, 6)) == (7, None)
+
+
+def test_packets_bytes_and_the_last_hit_are_counted_for_each_entry() -> None:
+    engine = loaded("t.apply();", table("exact"))
+    engine.insert("t", TableEntry((Exact(5),), "go", (7,)))
+    for now_ns, frame in ((10, b"\1\0\5"), (20, b"\1\0\5more"), (30, b"\1\0\6")):
+        engine.process(frame, 0, now_ns=now_ns)
+    engine.process(b"\1\0\5", 0, trace=True, now_ns=15)  # by the interpreter
+    row = engine.row("t", (Exact(5),))
+    assert (row.hits, row.bytes, row.last_hit_ns) == (3, 13, 20)
+    (info,) = engine.tables()
+    assert (info.hits, info.misses) == (3, 1)
+
+
+def test_effects_come_in_the_order_of_the_calls_however_wide_they_are() -> None:
+    wide = (1 << 99) + 5
+    engine = loaded(
+        f"m.wide = 100w{wide}; hits.add(3, 4); seen.post({{ h.tag.kind, m.wide }}); hits.add(1, 2);"
+    )
+    effects = engine.process(b"\x09\0\0", 0).effects
+    assert effects == (CounterAdd(3, 4), EventPosted("seen", {"kind": 9, "wide": wide}), CounterAdd(1, 2))
+
+
+def test_a_rejected_packet_has_no_effects_and_a_reason() -> None:
+    engine = loaded("hits.add(3, 4);")
+    verdict = engine.process(b"\x09", 0)
+    assert (verdict.drop_reason, verdict.effects) == ("parser.too_short", ())
+    assert engine.drops == {"parser.too_short": 1}
+
+
+def test_headers_may_come_and_go_so_that_the_frame_grows_and_shrinks() -> None:
+    grows = loaded("h.more.setValid(); h.more.word = 0x11223344; send_to_port(1);")
+    assert grows.process(bytes.fromhex("010203ff"), 0).frame.hex() == "01020311223344ff"
+    shrinks = loaded("h.tag.setInvalid(); send_to_port(1);")
+    assert shrinks.process(bytes.fromhex("010203ff"), 0).frame.hex() == "ff"
+    swaps = loaded(
+        "send_to_port(1);", parse="packet.extract(h.more);", emit="packet.emit(h.more); packet.emit(h.tag);"
+    )
+    assert swaps.process(bytes.fromhex("01020311223344ff"), 0).frame.hex() == "11223344010203ff"
+
+
+def test_bytes_beside_a_changed_field_stay() -> None:
+    engine = loaded("h.tag.kind = h.tag.kind + 1; send_to_port(1);")
+    assert engine.process(bytes.fromhex("ff0203ff"), 0).frame.hex() == "000203ff"
+
+
+def test_a_loop_without_end_drops_the_packet() -> None:
+    engine = loaded("for (bit<32> i = 0; i < 0xffffffff; i += 1) { m.wide = m.wide + 1; } send_to_port(1);")
+    assert engine.process(b"\1\2\3", 0).drop_reason == "pipeline.too_many_turns"
+
+
+def test_one_packet_leaves_nothing_to_the_next() -> None:
+    engine = loaded("if (h.tag.kind == 1) { m.wide = 77; } hits.add(0, (bit<64>) m.wide); send_to_port(1);")
+    assert [engine.process(bytes((kind, 0, 0)), 0).effects[0] for kind in (1, 2)] == [
+        CounterAdd(0, 77),
+        CounterAdd(0, 0),
+    ]
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_batch_does_what_its_packets_do_one_by_one(ahead: bool) -> None:
+    engine = loaded("t.apply(); hits.add(1, (bit<64>) h.tag.value);", table("exact"))
+    for value in range(8):
+        engine.insert("t", TableEntry((Exact(value),), "go", (value + 100,)))
+    kernel = engine.kernel
+    assert kernel is not None
+    count, slot = 77, 64
+    room = np.zeros((count, slot), np.uint8)
+    packets = np.zeros(count, PACKET)
+    for number in range(count):
+        frame = bytes((1, 0, number % 10)) if number % 7 else b"\1"
+        room[number, 32 : 32 + len(frame)] = np.frombuffer(frame, np.uint8)
+        packets[number]["length"] = len(frame)
+    packets["address"] = room.ctypes.data + 32 + slot * np.arange(count, dtype=np.uint64)
+    kernel.run(packets, fetch_ahead=ahead)
+    for number, packet in enumerate(packets):
+        if number % 7 == 0:
+            assert (packet["verdict"], drop_reason(kernel.program, packet["reason"])) == (
+                DROPPED,
+                "parser.too_short",
+            )
+        elif number % 10 < 8:
+            assert (packet["verdict"], packet["out_port"]) == (TO_PORT, number % 10 + 100)
+            assert kernel.effects(packet) == [CounterAdd(1, number % 10)]
+        else:
+            assert (packet["verdict"], packet["reason"]) == (DROPPED, 0)
+
+
+def test_what_kernels_do_not_do_is_interpreted_and_said() -> None:
+    engine = CompiledEngine(optimised=False)
+    text = SOURCE.format(apply="", parts="", parse="", emit="if (h.more.isValid()) { packet.emit(h.tag); }")
+    engine.load(compile_text(text).program)
+    assert engine.interpreted_because == "its deparser does more than emit"
+    assert engine.process(b"\1\2\3", 0).frame == b""
