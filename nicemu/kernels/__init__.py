@@ -7,7 +7,8 @@ not do is interpreted. Specifications: as `nicemu.pipeline`.
 
 from .engine import CompiledEngine, Kernel, drop_reason
 from .expressions import NotCompiled
-from .kernel import GROUP, generate
+from .groups import GROUP
+from .kernel import generate
 from .records import DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT
 
 __all__ = [

@@ -16,7 +16,7 @@ import llvmlite.binding as llvm
 from nicemu.hot import cache_folder
 
 from .kernel import Generated
-from .lookups import lookup_text
+from .parts import part_text
 
 MAX_KEPT = 256
 """Object files that are kept."""
@@ -61,18 +61,18 @@ def _machine(level: int) -> Any:  # noqa: ANN401
 def _linked(generated: Generated, machine: Any, optimised: bool) -> Any:  # noqa: ANN401
     module = llvm.parse_assembly(generated.text)
     module.verify()
-    for lookup in generated.lookups:
-        for name, text in lookup_text(lookup.kind, lookup.limbs, llvm.get_host_cpu_name()).items():
-            part = llvm.parse_assembly(text.replace("noinline", "nounwind"))
-            for function in part.functions:
-                if function.is_declaration:
-                    continue
-                if function.name.startswith(("cfunc.", "_ZN7cpython")):  # numba's ways in for Python
-                    function.linkage = "internal"
-                    continue
-                function.name = name
-                function.add_function_attribute("alwaysinline")
-            module.link_in(part)
+    for part in generated.parts:
+        text = part_text(part, llvm.get_host_cpu_name())
+        taken = llvm.parse_assembly(text.replace("noinline", "nounwind"))
+        for function in taken.functions:
+            if function.is_declaration:
+                continue
+            if function.name.startswith(("cfunc.", "_ZN7cpython")):  # numba's ways in for Python
+                function.linkage = "internal"
+                continue
+            function.name = part.name
+            function.add_function_attribute("alwaysinline")
+        module.link_in(taken)
     for function in module.functions:
         if not function.is_declaration and function.name != "run":
             function.linkage = "internal"

@@ -14,15 +14,19 @@ from typing import Any
 
 import numpy as np
 
+from nicemu.lookup import Memory
 from nicemu.pipeline import (
     MAX_FRAME_BYTES,
     CounterAdd,
+    CounterArray,
     Disposition,
     Effect,
     Engine,
     EventPosted,
     Match,
+    Objects,
     Program,
+    RegisterArray,
     Row,
     TableEntry,
     TableInfo,
@@ -33,9 +37,11 @@ from nicemu.pipeline import (
 from .compiled import MachineCode
 from .expressions import NotCompiled
 from .externs import Site
-from .kernel import Generated, effects_word, generate
+from .kernel import Generated, generate
+from .kernel_arrays import KernelCounters, KernelRegisters
 from .kernel_tables import KernelTable
 from .records import (
+    ASSERTION,
     DROPPED,
     HELD,
     PACKET,
@@ -47,6 +53,7 @@ from .records import (
     TABLE_WORDS,
     TO_HOST,
     TO_PORT,
+    word_of_effects,
 )
 
 LARGE_BYTES = 16 << 20
@@ -73,10 +80,11 @@ class Kernel:
         self._code = MachineCode(generated, optimised)
         self.sites = generated.sites
         self.headroom_bytes = generated.headroom_bytes
-        self.context = np.zeros(TABLE_WORDS * len(program.tables) + 1, np.uint64)
-        self._effects_at = effects_word(program)
+        self.context = np.zeros(word_of_effects(program) + 1 + len(program.externs), np.uint64)
+        self._effects_at = word_of_effects(program)
         self._effect_words = _effect_words(generated)
         self._batch = _Batch(np.zeros(0, np.uint64), 0)
+        self._arrays: list[Memory] = []
         for table in self.tables.values():
             self.settle(table)
 
@@ -125,10 +133,27 @@ class Kernel:
             at += site.words
         return found
 
+    def hold(self, objects: Objects) -> None:
+        """Have counters and registers lie where the kernel reads and writes them."""
+        for number, instance in enumerate(self.program.externs):
+            state = objects.states[instance.name]
+            if isinstance(state, CounterArray):
+                counters = KernelCounters(state.name, state.size)
+                objects.states[instance.name] = counters
+                self._arrays.append(counters.memory)
+                self.context[self._effects_at + 1 + number] = counters.memory.address
+            elif isinstance(state, RegisterArray):
+                registers = KernelRegisters(state.name, state.size, state.type)
+                objects.states[instance.name] = registers
+                self._arrays.append(registers.memory)
+                self.context[self._effects_at + 1 + number] = registers.memory.address
+
     def close(self) -> None:
         """Give the memory back."""
         for table in self.tables.values():
             table.close()
+        for memory in self._arrays:
+            memory.close()
 
 
 class CompiledEngine(Engine):
@@ -156,6 +181,7 @@ class CompiledEngine(Engine):
         except NotCompiled as reason:
             self.interpreted_because = str(reason)
             return
+        kernel.hold(self.objects)
         for table in kernel.tables.values():
             for entry in super().read(table.spec.name):
                 table.insert(entry)
@@ -259,14 +285,13 @@ class CompiledEngine(Engine):
         return self.kernel.tables[self._table(table).spec.name] if self.kernel is not None else None
 
 
+_REASONS = {0: "pipeline.dropped", STUCK: "pipeline.too_many_turns", ASSERTION: "pipeline.assertion"}
 _DISPOSITIONS = {TO_PORT: Disposition.PORT, TO_HOST: Disposition.HOST, HELD: Disposition.FIRMWARE}
 
 
 def drop_reason(program: Program, reason: int) -> str:
     """Return what drops are counted under, from a packet's record."""
-    if reason == 0:
-        return "pipeline.dropped"
-    return "pipeline.too_many_turns" if reason == STUCK else reason_of(program.errors[reason - 1])
+    return _REASONS.get(reason) or reason_of(program.errors[reason - 1])
 
 
 def _effect(program: Program, site: Site, words: Packets) -> Effect:

@@ -396,9 +396,7 @@ class Expressions:
                 instead = builder.select(is_minus, builder.neg(left), kind(0))
         divisor = builder.select(unsafe, kind(1), right)
         dividend = left
-        if (
-            64 < kind.width <= 128
-        ):  # a library would be called for these, not for wider ones
+        if 64 < kind.width <= 128:  # a library would be called for these, not for wider ones
             wide = llvm.IntType(129)
             extend = builder.sext if signed else builder.zext
             dividend, divisor = extend(dividend, wide), extend(divisor, wide)

@@ -9,14 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
-from nicemu.pipeline import ir, width_of
+from nicemu.pipeline import ir
 
 from .expressions import NotCompiled
 from .places import INDEX, WORD, Number, Place, Value
-from .records import DROPPED, HELD, TO_HOST, TO_PORT
+from .records import word_of_effects
 from .tables import Tables
+
+Call: TypeAlias = Callable[[str, tuple[ir.Expression, ...]], None]
+"""Makes a call: of an object, "" for a function, with arguments."""
 
 MAX_EFFECTS = 64
 """Effects of one packet that there is room for; a program with more sites, or with loops, is interpreted."""
@@ -64,24 +67,44 @@ class Externs(Tables):
         """The address of the port by which the frame leaves (i32)."""
         return self.places.slot(Place("$port", ir.Bits(32)), self.builder)
 
+    def calls(self) -> dict[str, Call]:
+        """Return what each extern's call makes, by its name, with its object's type before a method's."""
+        raise NotImplementedError
+
     def extern(self, instance: str, name: str, arguments: tuple[ir.Expression, ...]) -> Value:
         """Call an extern; return its value."""
         declared = next((item for item in self.program.externs if item.name == instance), None)
         key = f"{declared.extern}.{name}" if declared is not None else name
-        make = _CALLS.get(key)
-        if make is None or self.program.architecture != "nicemu":
+        make = self.calls().get(key)
+        if make is None:
             raise NotCompiled(f"it calls {key}")
         if self.first_table is None:
-            make(self, instance, arguments)
+            make(instance, arguments)
         return None
 
-    def decide(self, verdict: int, arguments: tuple[ir.Expression, ...]) -> None:
-        """Say where the frame goes."""
-        port: Number = INDEX(0)
-        if arguments:
-            port = self.builder.zext(self.value(arguments[0]), INDEX)
-        self.builder.store(INDEX(verdict), self.verdict)
-        self.builder.store(port, self.out_port)
+    def object_word(self, number: int) -> Any:  # noqa: ANN401
+        """Return a pointer to the word of the context that holds the address of an extern object's memory."""
+        return self.at(self.context, 8 * (word_of_effects(self.program) + 1 + number))
+
+    def begin_effects(self) -> None:
+        """Say that the packet has no effects yet."""
+        self.builder.store(self.builder.load(self._next_effect), self.effects)
+        self.builder.store(INDEX(0), self.effect_count)
+        self.builder.store(INDEX(0), self.out_port)
+
+    def forget_effects(self) -> None:
+        """Say again that it has none, as for a packet that comes to nothing."""
+        self.begin_effects()
+
+    @property
+    def _next_effect(self) -> Any:  # noqa: ANN401
+        return self.at(self.context, 8 * word_of_effects(self.program))
+
+    def end_effects(self) -> tuple[Number, Number]:
+        """Return the address of the packet's effects (i64) and how many (i32); others come behind them."""
+        first = self.builder.load(self._next_effect)
+        self.builder.store(self.builder.load(self.effects), self._next_effect)
+        return first, self.builder.load(self.effect_count)
 
     def leave_effect(self, instance: str, name: str, numbers: list[tuple[str, Number]]) -> None:
         """Append an effect."""
@@ -103,31 +126,3 @@ class Externs(Tables):
         count = builder.load(self.effect_count)
         builder.store(builder.add(count, INDEX(1)), self.effect_count)
         self.sites.append(site)
-
-
-def _goes(verdict: int) -> Callable[[Externs, str, tuple[ir.Expression, ...]], None]:
-    return lambda kernel, instance, arguments: kernel.decide(verdict, arguments)
-
-
-def _add(kernel: Externs, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
-    counter, value = (kernel.value(argument) for argument in arguments)
-    kernel.leave_effect(instance, "add", [("counter", counter), ("value", value)])
-
-
-def _post(kernel: Externs, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
-    event = kernel.value(arguments[0])
-    parts = kernel.layouts.fields(arguments[0].type)  # type: ignore[arg-type]
-    if any(isinstance(part.type, ir.Bits) and part.type.signed for part in parts):
-        raise NotCompiled("an event has a signed field")
-    assert all(width_of(part.type) for part in parts)
-    kernel.leave_effect(instance, "post", [(part.name, event.parts[part.name]) for part in parts])
-
-
-_CALLS: dict[str, Callable[[Externs, str, tuple[ir.Expression, ...]], None]] = {
-    "send_to_port": _goes(TO_PORT),
-    "send_to_host": _goes(TO_HOST),
-    "drop_packet": _goes(DROPPED),
-    "hold_packet": _goes(HELD),
-    "TriggerCounter.add": _add,
-    "FirmwareEvent.post": _post,
-}

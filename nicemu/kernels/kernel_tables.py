@@ -6,7 +6,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from nicemu.lookup import Entry, ExactTable, Table, TernaryTable
+from nicemu.lookup import Entry, ExactTable, LpmTable, Table, TernaryTable
 from nicemu.pipeline import (
     Exact,
     Lpm,
@@ -21,7 +21,7 @@ from nicemu.pipeline import (
     width_of,
 )
 
-from .kernel import lookup_of
+from .parts import find_part
 from .tables import data_bits, key_bits, parameters_of
 
 _WORD = (1 << 64) - 1
@@ -46,8 +46,11 @@ class KernelTable:
         self.table: Table | None = None
         if spec.keys:
             bits = key_bits(spec)
-            if lookup_of(spec).kind == "exact":
+            kind = find_part(spec).kind
+            if kind == "exact":
                 self.table = ExactTable(spec.size, bits, self.words, compiled=compiled)
+            elif kind == "lpm":
+                self.table = LpmTable(spec.size, bits, self.words, compiled=compiled)
             else:
                 ranges = self._ranges()
                 self.table = TernaryTable(spec.size, bits, self.words, ranges=ranges, compiled=compiled)
@@ -133,6 +136,8 @@ class KernelTable:
                 case Range(low, high):
                     bounds.append((low, high))
             value, mask = value << width | part, mask << width | bits
+        if isinstance(self.table, LpmTable):
+            return self.table.insert(value, mask.bit_count(), *call, now_ns)
         if isinstance(self.table, ExactTable):
             return self.table.insert(value, *call, now_ns)
         assert isinstance(self.table, TernaryTable)

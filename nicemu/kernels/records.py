@@ -12,6 +12,8 @@ from typing import Final
 
 import numpy as np
 
+from nicemu.pipeline import Program
+
 PACKET = np.dtype(
     {
         "names": [
@@ -36,10 +38,18 @@ PACKET = np.dtype(
 DROPPED, TO_PORT, TO_HOST, HELD = range(4)
 """Verdicts. `reason` says why a packet is dropped: 0 the program, 1 + an error of the parser, or STUCK."""
 STUCK: Final = 0xFFFF
+ASSERTION: Final = 0xFFFE
+DROP_PORT: Final = 511
+"""v1model's port of packets that are to be dropped."""
 
 TABLE_WORDS: Final = 4
 TABLE_STATE, TABLE_DEFAULT, TABLE_HITS, TABLE_MISSES = range(TABLE_WORDS)
 """Words of a table in the context: two addresses, two counts."""
+
+
+def word_of_effects(program: Program) -> int:
+    """Return which word of the context holds the address of the next effect; objects' addresses follow."""
+    return TABLE_WORDS * len(program.tables)
 
 
 def offset_of(name: str) -> int:

@@ -164,6 +164,11 @@ class Statements(Expressions):
 
     has_loops = False
 
+    def forget_turns(self) -> None:
+        """Say that no turns were taken yet."""
+        if self.has_loops:
+            self.builder.store(INDEX(0), self.places.slot(Place("$turns", ir.Bits(32)), self.builder))
+
     def _turn(self, body: Sequence[ir.Statement], breaking: Any, continuing: Any) -> None:  # noqa: ANN401
         outer = self.ends
         self.ends = Ends(outer.returning, outer.exiting, breaking, continuing, outer.stuck)

@@ -44,6 +44,8 @@ class Tables(Packets):
 
     context: Number
     now_ns: Number
+    take: Callable[[Any], Any]
+    """Returns the function that a `Part` is, for calls by `look_up`."""
     find: Callable[[ir.Table], Any]
     """Returns the function that looks up in a table: state, key and result, all i64 addresses."""
     parameters_at: Callable[[ir.Table], int]

@@ -15,12 +15,12 @@ def written_in(program: Program) -> dict[str, frozenset[tuple[str, ...]]]:
     """Return for each header that is written to, by its path, the paths of numbers in it."""
     found: dict[str, frozenset[tuple[str, ...]]] = {}
     headers = {header.name for header in program.headers}
-    for target in _targets(program):
+    for target in targets_in(program):
         _note(target, headers, program, found)
     return found
 
 
-def _targets(program: Program) -> list[ir.Expression]:
+def targets_in(program: Program) -> list[ir.Expression]:
     """Return every lvalue that something other than a parser's extract stores into."""
     kinds = {variable.name: variable.type for variable in program.variables}
     found: list[ir.Expression] = []

@@ -8,7 +8,7 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 from . import arithmetic, ir
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
-from .arrays import Count
+from .arrays import Count, CounterArray, RegisterArray
 from .dissection import FieldPlace
 from .engine import Engine, TableInfo
 from .externs import ExternFunction, Kind
@@ -40,6 +40,7 @@ __all__ = [
     "CloneSession",
     "Count",
     "CounterAdd",
+    "CounterArray",
     "DigestPosted",
     "Disposition",
     "Effect",
@@ -64,6 +65,7 @@ __all__ = [
     "ParameterInfo",
     "Program",
     "Range",
+    "RegisterArray",
     "Replica",
     "Row",
     "TableDescription",

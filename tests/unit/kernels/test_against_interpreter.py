@@ -6,13 +6,13 @@ from __future__ import annotations
 import contextlib
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nicemu.errors import ControlError
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
-from nicemu.pipeline import Engine, Verdict, verify
+from nicemu.pipeline import Engine, verify
 
 from .random_programs import Generator
 
@@ -48,9 +48,14 @@ def compare(seed: int, packets: int = 20) -> str:
     return ""
 
 
+@settings(max_examples=8)  # each compiles a program
 @given(st.integers(0, 1 << 32))
 def test_a_random_program_does_the_same_to_any_packet(seed: int) -> None:
     compare(seed)
 
 
-__all__ = ["Verdict", "compare"]
+@pytest.mark.slow
+@settings(max_examples=150)
+@given(st.integers(0, 1 << 32))
+def test_many_random_programs_do_the_same_to_any_packet(seed: int) -> None:
+    compare(seed)

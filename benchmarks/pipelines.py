@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole programs compiled to kernels, packets in memory: parse, look up, count, rewrite, on one core.
+
+The program parses Ethernet, IPv4, UDP and a KV request, looks a 128-bit session up in an exact table, counts, and
+rewrites addresses and time to live. Beside it stands C of the same layout, compiled in the same run by the
+system's `cc` where there is one: the same packets and the very same table. Further programs match 10 k entries
+under 32 masks and 1 M prefixes. Thread CPU time, medians over rounds; sides alternate; both fetch ahead. The
+interpreter's rate stands there for comparison. Prints `name value unit` lines.
+Run: python benchmarks/pipelines.py [--json]
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from statistics import median
+from typing import Any, Final
+
+import numpy as np
+
+from nicemu.errors import ControlError
+from nicemu.kernels import PACKET, TO_PORT, CompiledEngine
+from nicemu.lookup import ExactTable
+from nicemu.p4 import compile_text
+from nicemu.pipeline import Lpm, TableEntry, Ternary
+from nicemu.programs import load_module
+
+reports = load_module(Path(__file__).with_name("rig") / "report.py")
+
+ROUNDS: Final = 11
+PACKETS_A_ROUND: Final = 1 << 20
+SIZES: Final = {"1k": (1 << 10, 1 << 14), "64k": (1 << 16, 1 << 14), "1m": (1_000_000, 1 << 20)}
+"""Entries of the table, and packets of the ring."""
+GOALS: Final = {"64k": 100.0, "1m": 20.0}
+C_SHARE_GOAL: Final = 0.6
+TERNARY_GOAL, LPM_GOAL = 5.0, 30.0
+SLOT_BYTES, HEADROOM_BYTES = 128, 0
+MACS = (0x020000000011, 0x020000000012)
+
+PARSER = """
+#include <core.p4>
+#include <nicemu.p4>
+#include <kv.p4>
+struct headers_t { ethernet_t eth; ipv4_t ip; udp_t udp; kv_t kv; }
+struct metadata_t { bit<8> unused; }
+parser P(packet_in packet, out headers_t h, inout metadata_t m, inout nic_metadata_t nic) {
+    state start {
+        packet.extract(h.eth);
+        transition select(h.eth.ethertype) { ETHERTYPE_IPV4: ip; _: accept; }
+    }
+    state ip {
+        packet.extract(h.ip);
+        transition select(h.ip.protocol) { PROTOCOL_UDP: udp; _: accept; }
+    }
+    state udp {
+        packet.extract(h.udp);
+        transition select(h.udp.destination_port) { KV_PORT: kv; _: accept; }
+    }
+    state kv { packet.extract(h.kv); transition accept; }
+}
+control D(packet_out packet, in headers_t h, in metadata_t m, in nic_metadata_t nic) { apply { packet.emit(h); } }
+"""
+CONTROL = """
+control C(inout headers_t h, inout metadata_t m, inout nic_metadata_t nic) {
+    action forward(bit<16> port, bit<48> destination, bit<48> source) {
+        h.eth.destination = destination;
+        h.eth.source = source;
+        h.ip.time_to_live = h.ip.time_to_live - 1;
+        send_to_port(port);
+    }
+    action drop() { drop_packet(); }
+    table t { key = { KEY } actions = { forward; drop; } default_action = drop; size = SIZE; }
+    apply { if (h.kv.isValid()) { t.apply(); } }
+}
+SmartNic(P(), C(), D()) main;
+"""
+
+
+def engine_of(key: str, size: int) -> CompiledEngine:
+    """Return an engine with the program for a key and a table's size."""
+    engine = CompiledEngine()
+    engine.load(compile_text(PARSER + CONTROL.replace("KEY", key).replace("SIZE", str(size))).program)
+    if engine.kernel is None:
+        raise SystemExit(f"not compiled: {engine.interpreted_because}")
+    return engine
+
+
+class Ring:
+    """Packets in slots of memory, aligned to 64 bytes, and their records."""
+
+    def __init__(self, sources: list[int] | np.ndarray[Any, Any], sessions: np.ndarray[Any, Any]) -> None:
+        count = len(sessions)
+        self._room = np.zeros(count * SLOT_BYTES + 64, np.uint8)
+        start = -self._room.ctypes.data % 64
+        frames = self._room[start : start + count * SLOT_BYTES].reshape(count, SLOT_BYTES)
+        frame = bytes.fromhex(
+            "020000000001 020000000002 0800 4500003c000100004011000001020304 0a010101 4b564b5600280000"
+        )
+        frame += struct.pack(">HBBHHQ", 0x4B56, 1, 1, 0, 0, 7) + bytes(16)
+        frames[:, : len(frame)] = np.frombuffer(frame, np.uint8)
+        frames[:, 26:30] = np.asarray(sources, np.uint32).astype(">u4").view(np.uint8).reshape(count, 4)
+        frames[:, 58:74] = sessions.astype(">u8").view(np.uint8).reshape(count, 16)
+        self.packets = np.zeros(count, PACKET)
+        at = np.arange(count, dtype=np.uint64) * np.uint64(SLOT_BYTES)
+        self.packets["address"] = np.uint64(self._room.ctypes.data + start) + at
+        self.packets["length"] = len(frame)
+        self.first = bytes(frames[0, : len(frame)])
+
+
+def in_c(folder: Path) -> Any:  # noqa: ANN401 - a foreign function
+    """Return C's `run`, or None where the system has no compiler."""
+    compiler = shutil.which("cc")
+    if compiler is None:
+        return None
+    source, library = Path(__file__).with_name("rig") / "pipeline.c", folder / "pipeline.so"
+    subprocess.run(
+        [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)], check=True
+    )
+    run = ctypes.CDLL(str(library)).run
+    run.argtypes, run.restype = [ctypes.c_uint64] * 4, None
+    return run
+
+
+def rates(sides: dict[str, Callable[[], object]], packets: int) -> dict[str, list[float]]:
+    """Return millions of packets a second of CPU time, by side and round."""
+    turns = max(PACKETS_A_ROUND // packets, 1)
+    found: dict[str, list[float]] = {name: [] for name in sides}
+    for number in range(ROUNDS + 1):
+        for name, side in sides.items():
+            begun = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID)
+            for _ in range(turns):
+                side()
+            seconds = time.clock_gettime(time.CLOCK_THREAD_CPUTIME_ID) - begun
+            if number:
+                found[name].append(turns * packets / seconds / 1e6)
+    return found
+
+
+def measure_exact(report: Any, name: str, entries: int, count: int, c_run: Any) -> None:  # noqa: ANN401
+    """Add the rates of one size, and what they are of C's."""
+    engine = engine_of("h.kv.session: exact;", entries)
+    kernel = engine.kernel
+    assert kernel is not None
+    table = kernel.tables["C.t"].table
+    assert isinstance(table, ExactTable)
+    chance = np.random.default_rng(1)
+    keys = chance.integers(0, 1 << 63, (entries, 2), np.uint64)
+    data = np.zeros((entries, 2), np.uint64)
+    data[:, 0] = np.arange(entries) % 4 | MACS[0] << 16
+    data[:, 1] = MACS[1]
+    assert engine.program is not None
+    number = [action.name for action in engine.program.actions].index("C.forward")
+    table.insert_many(keys, np.full(entries, number, np.uint64), data)
+    ring = Ring(np.zeros(count, np.uint32), keys[chance.integers(0, entries, count)])
+    ahead = kernel.fetches_ahead
+    sides: dict[str, Callable[[], object]] = {"": lambda: kernel.run(ring.packets)}
+    if c_run is not None:
+        places = kernel.context.ctypes.data, ring.packets.ctypes.data, count, int(ahead)
+        sides["_in_c"] = lambda: c_run(*places)
+    for side in sides.values():
+        ring.packets["verdict"] = 9
+        side()
+        if not (ring.packets["verdict"] == TO_PORT).all():
+            raise SystemExit(f"exact_{name}: some packets went astray")
+    found = rates(sides, count)
+    for side, samples in found.items():
+        report.add_rounds(f"exact_{name}{side}", samples, "Mpps")
+    if name in GOALS:
+        report.add_goal(f"exact_{name}_rate", median(found[""]), "Mpps", GOALS[name])
+    if c_run is not None:
+        ratio = median(ours / c for ours, c in zip(found[""], found["_in_c"], strict=True))
+        report.add_goal(f"exact_{name}_of_c", ratio, "ratio", C_SHARE_GOAL)
+    if name == "1k":
+        begun = time.perf_counter()
+        for _ in range(200):
+            engine.process(ring.first, 0, trace=True)
+        report.add("interpreted", 200 / (time.perf_counter() - begun) / 1e6, "Mpps")
+
+
+def measure_ternary(report: Any) -> None:  # noqa: ANN401
+    """Add the rate with 10 k entries under 32 masks."""
+    engine, chance = engine_of("h.kv.session: ternary;", 10_000), random.Random(3)
+    masks = [((1 << 128) - 1) ^ ((1 << 3 * n) - 1) << 20 for n in range(32)]
+    sessions = []
+    for entry in range(10_000):
+        session, place = chance.getrandbits(128), entry % 32
+        mask = masks[place]
+        with suppress(ControlError):
+            call = (entry % 4, *MACS)
+            engine.insert(
+                "t", TableEntry((Ternary(session & mask, mask),), "forward", call, 1 + 100 * (32 - place))
+            )
+            sessions.append(session)
+    drawn = [chance.choice(sessions) for _ in range(1 << 14)]
+    add_rate(report, "ternary_10k_32_masks", engine, np.zeros(len(drawn)), halves(drawn), TERNARY_GOAL)
+
+
+def measure_lpm(report: Any) -> None:  # noqa: ANN401
+    """Add the rate with 1 M IPv4 prefixes."""
+    engine, chance = engine_of("h.ip.source: lpm;", 1_000_000), random.Random(5)
+    drawn: dict[tuple[int, int], None] = {}
+    while len(drawn) < 1_000_000:
+        length = chance.choices((16, 20, 22, 24, 28, 32), (4, 10, 16, 60, 5, 5))[0]
+        drawn[chance.getrandbits(length) << 32 - length, length] = None
+    for value, length in drawn:
+        engine.insert("t", TableEntry((Lpm(value, length),), "forward", (1, *MACS)))
+    sources = [chance.choice(list(drawn)[:200_000])[0] for _ in range(1)]
+    known = list(drawn)
+    sources = [known[chance.randrange(len(known))][0] for _ in range(1 << 18)]
+    add_rate(report, "lpm_1m", engine, sources, np.zeros((1 << 18, 2), np.uint64), LPM_GOAL)
+
+
+def add_rate(
+    report: Any,  # noqa: ANN401
+    name: str,
+    engine: CompiledEngine,
+    sources: Any,  # noqa: ANN401
+    sessions: np.ndarray[Any, Any],
+    goal: float,
+) -> None:
+    """Add the rate of a program over a ring."""
+    kernel, ring = engine.kernel, Ring(sources, sessions)
+    assert kernel is not None
+    kernel.run(ring.packets)
+    if not (ring.packets["verdict"] == TO_PORT).all():
+        raise SystemExit(f"{name}: some packets went astray")
+    samples = rates({name: lambda: kernel.run(ring.packets)}, len(ring.packets))[name]
+    report.add_goal(name, median(samples), "Mpps", goal)
+
+
+def halves(numbers: list[int]) -> np.ndarray[Any, Any]:
+    """Return 128-bit numbers as two words each, the upper one first."""
+    return np.array([[number >> 64, number & (1 << 64) - 1] for number in numbers], np.uint64)
+
+
+def main() -> None:
+    """Measure and print."""
+    report = reports.Report("pipelines")
+    with tempfile.TemporaryDirectory() as folder:
+        c_run = in_c(Path(folder))
+        if c_run is None:
+            print("there is no C compiler (cc): nothing stands beside the figures", file=sys.stderr)
+        for name, (entries, count) in SIZES.items():
+            measure_exact(report, name, entries, count, c_run)
+    measure_ternary(report)
+    measure_lpm(report)
+    report.write()
+
+
+if __name__ == "__main__":
+    main()

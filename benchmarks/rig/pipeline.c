@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What C makes of the program of benchmarks/pipelines.py: the same packets, records and table entries.
+ *
+ * In groups of 32, as kernels go: the key of each is found and the memory of its lookup fetched, then each packet is
+ * looked up, counted and rewritten. The words of a table's state are as nicemu/lookup/entries.py has them. */
+#include <stdint.h>
+#include <string.h>
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+typedef uint64_t word;
+#define GROUP 32
+
+struct packet {
+    uint64_t address;
+    uint32_t length, port;
+    uint64_t now_ns;
+    uint16_t verdict, reason;
+    uint32_t out_port;
+    int32_t out_offset;
+    uint32_t out_length, effects_at, effects_count;
+    uint32_t unused[4];
+};
+
+static inline word fold(word one, word other)
+{
+    unsigned __int128 product = (unsigned __int128)one * other;
+    return (word)(product >> 64) ^ (word)product;
+}
+
+static inline uint32_t matching(const uint32_t *line, uint32_t wanted, uint32_t mask)
+{
+#if defined(__AVX512F__)
+    __m512i slots = _mm512_and_si512(_mm512_load_si512(line), _mm512_set1_epi32((int)mask));
+    return _mm512_cmpeq_epi32_mask(slots, _mm512_set1_epi32((int)wanted)) & 0x7fff;
+#else
+    uint32_t found = 0;
+    for (int slot = 0; slot < 15; slot++)
+        found |= (uint32_t)((line[slot] & mask) == wanted) << slot;
+    return found;
+#endif
+}
+
+/* Whether a frame is Ethernet, IPv4, UDP and a KV request, whole. */
+static inline int is_request(const uint8_t *frame, uint32_t length)
+{
+    return length >= 74 && frame[12] == 8 && frame[13] == 0 && frame[23] == 17 && frame[36] == 0x4b && frame[37] == 0x56;
+}
+
+static inline void key_of(const uint8_t *frame, word *key)
+{
+    memcpy(key, frame + 58, 16);
+    key[0] = __builtin_bswap64(key[0]);
+    key[1] = __builtin_bswap64(key[1]);
+}
+
+void run(word *context, struct packet *packets, word count, word ahead)
+{
+    const word *state = (const word *)context[0];
+    const char *entries = (const char *)state[0], *buckets = (const char *)state[4];
+    const word stride = state[1], parameters = state[3], bucket_mask = state[5];
+    const uint32_t mask = (uint32_t)state[6];
+
+    for (word done = 0; done < count; done += GROUP) {
+        word end = done + GROUP < count ? done + GROUP : count, digests[GROUP], keys[GROUP][2];
+        for (word place = done; place < end; place++) {
+            const uint8_t *frame = (const uint8_t *)packets[place].address;
+            if (!is_request(frame, packets[place].length))
+                continue;
+            word *key = keys[place - done];
+            key_of(frame, key);
+            word digest = fold(key[1] ^ fold(key[0] ^ 0x9E3779B97F4A7C15u, 0xD6E8FEB86659FD93u), 0xD6E8FEB86659FD93u);
+            digests[place - done] = digest;
+            if (ahead)
+                __builtin_prefetch(buckets + 64 * (digest & bucket_mask));
+        }
+        for (word place = done; ahead && place < end; place++) {
+            if (!is_request((const uint8_t *)packets[place].address, packets[place].length))
+                continue;
+            word digest = digests[place - done];
+            const uint32_t *line = (const uint32_t *)(buckets + 64 * (digest & bucket_mask));
+            uint32_t wanted = ((uint32_t)(digest >> 32) | 1u << 31) & mask, same = matching(line, wanted, mask);
+            if (same)
+                __builtin_prefetch(entries + stride * (line[__builtin_ctz(same)] & ~mask));
+        }
+        for (word place = done; place < end; place++) {
+            struct packet *packet = packets + place;
+            uint8_t *frame = (uint8_t *)packet->address;
+            word *record = 0;
+            packet->reason = 0;
+            packet->out_offset = 0;
+            packet->out_length = packet->length;
+            packet->effects_count = 0;
+            if (!is_request(frame, packet->length)) {
+                packet->verdict = 2;
+                packet->out_port = 0;
+                continue;
+            }
+            word digest = digests[place - done], home = digest & bucket_mask, *key = keys[place - done];
+            uint32_t wanted = ((uint32_t)(digest >> 32) | 1u << 31) & mask;
+            for (;;) {
+                const uint32_t *line = (const uint32_t *)(buckets + 64 * home);
+                for (uint32_t same = matching(line, wanted, mask); same; same &= same - 1) {
+                    word *found = (word *)(entries + stride * (line[__builtin_ctz(same)] & ~mask));
+                    if (found[4] == key[0] && found[5] == key[1]) {
+                        record = found;
+                        goto next;
+                    }
+                }
+                if (!line[15])
+                    break;
+                home = (home + 1) & bucket_mask;
+            }
+        next:
+            if (!record) {
+                context[3]++;
+                packet->verdict = 0;
+                packet->out_port = 0;
+                continue;
+            }
+            context[2]++;
+            record[1]++;
+            record[2] += packet->length;
+            record[3] = packet->now_ns;
+            const word *data = (const word *)((const char *)record + parameters);
+            word macs[2] = {data[0] >> 16, data[1]};
+            for (int byte = 0; byte < 6; byte++) {
+                frame[byte] = (uint8_t)(macs[0] >> (40 - 8 * byte));
+                frame[6 + byte] = (uint8_t)(macs[1] >> (40 - 8 * byte));
+            }
+            frame[22]--;
+            packet->verdict = 1;
+            packet->out_port = data[0] & 0xffff;
+        }
+    }
+}

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The SmartNIC architecture's externs in a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nicemu.pipeline import ir
+
+from .expressions import NotCompiled
+from .externs import Call, Externs
+from .places import INDEX, Number
+from .records import DROPPED, HELD, TO_HOST, TO_PORT
+
+
+class NicExterns(Externs):
+    """Verdicts, counters and events."""
+
+    def calls(self) -> dict[str, Call]:
+        """Return what each extern's call makes."""
+        return {
+            "send_to_port": self._goes(TO_PORT),
+            "send_to_host": self._goes(TO_HOST),
+            "drop_packet": self._goes(DROPPED),
+            "hold_packet": self._goes(HELD),
+            "TriggerCounter.add": self._count_up,
+            "FirmwareEvent.post": self._post,
+        }
+
+    def _goes(self, verdict: int) -> Callable[[str, tuple[ir.Expression, ...]], None]:
+        def make(instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+            port: Number = INDEX(0)
+            if arguments:
+                port = self.builder.zext(self.value(arguments[0]), INDEX)
+            self.builder.store(INDEX(verdict), self.verdict)
+            self.builder.store(port, self.out_port)
+
+        return make
+
+    def _count_up(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+        counter, value = (self.value(argument) for argument in arguments)
+        self.leave_effect(instance, "add", [("counter", counter), ("value", value)])
+
+    def _post(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+        event = self.value(arguments[0])
+        parts = self.places.fields(arguments[0].type)
+        if any(isinstance(part.type, ir.Bits) and part.type.signed for part in parts):
+            raise NotCompiled("an event has a signed field")
+        self.leave_effect(instance, "post", [(part.name, event.parts[part.name]) for part in parts])

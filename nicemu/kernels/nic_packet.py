@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A packet through the SmartNIC architecture: parser, control, deparser."""
+
+from __future__ import annotations
+
+from llvmlite import ir as llvm
+
+from nicemu.pipeline import ir
+
+from .externs import Externs
+from .one_packet import OnePacket
+from .places import INDEX
+from .records import DROPPED, STUCK, TO_HOST
+from .statements import Ends
+
+
+class NicPacket(OnePacket):
+    """A frame goes to the host unless the program says something else; one that is rejected is dropped."""
+
+    place = ir.NIC
+    given = (("ingress_port", "port"), ("packet_length", "length"))
+
+    def before_table(self, made: Externs) -> None:
+        """Make what comes before the first table."""
+        end = self.quiet_end(made)
+        made.parse()
+        made.body(self.program.controls[0].body)
+        made.go(end)
+        made.builder.ret_void()
+        made.builder.position_at_end(made.rejected)
+        made.builder.ret_void()
+
+    def process(self) -> llvm.Function:
+        """Make the function that processes a packet."""
+        made = self.begin("process")
+        builder = made.builder
+        builder.store(INDEX(TO_HOST), made.verdict)
+        made.forget_origins()
+        made.parse()
+        control, deparser = self.program.controls
+        controlled, stuck = made.block("controlled"), made.block("stuck")
+        made.ends = Ends(controlled, controlled, stuck=stuck)
+        made.body(control.body)
+        made.go(controlled)
+        dropped, leaves = made.block("dropped"), made.block("leaves")
+        verdict = builder.load(made.verdict)
+        is_dropped = builder.icmp_unsigned("==", verdict, INDEX(DROPPED))
+        builder.cbranch(is_dropped, dropped, leaves)
+        builder.position_at_end(leaves)
+        start, length = made.deparse(deparser.body)
+        self.finish(made, verdict, INDEX(0), start, length)
+        builder.position_at_end(dropped)
+        self.finish(made, INDEX(DROPPED), INDEX(0), made.frame, made.length)
+        builder.position_at_end(made.rejected)
+        made.forget_effects()
+        self.drop(made, builder.add(builder.load(made.error), INDEX(1)))
+        builder.position_at_end(stuck)
+        made.forget_effects()
+        self.drop(made, INDEX(STUCK))
+        self.done(made, deparser)
+        return builder.function

@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hot functions that kernels take in as LLVM text, to be put in line: lookups, and sums over bytes.
+
+Each is compiled by numba once, and kept beside the code of other hot functions.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nicemu.hot import cache_folder
+from nicemu.lookup import (
+    find,
+    find_lpm,
+    find_ternary,
+    hash_of,
+    index_of,
+    prefetch,
+    prefetch_bucket,
+    prefetch_entry,
+)
+from nicemu.pcie import store_u64
+from nicemu.pipeline import ir
+
+from . import sums
+from .tables import key_bits
+
+Function = Callable[..., Any]
+MAX_PREFIX_BITS = 128
+"""Keys up to here that are one prefix are looked up in a trie; other prefixes are masks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A function: what it does, of which kind of table or algorithm, for keys of how many limbs."""
+
+    what: str
+    kind: str
+    limbs: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name under which a kernel calls it."""
+        return f"{self.what}_{self.kind}_{self.limbs}"
+
+    @property
+    def words(self) -> int:
+        """How many words it takes; it returns one."""
+        return _WORDS[self.what]
+
+
+def find_part(table: ir.Table) -> Part:
+    """Return what looks up in a table: given its state, a key and where entry and head go."""
+    kinds = {key.match_kind for key in table.keys}
+    kind = "exact" if kinds <= {ir.MatchKind.EXACT} else "ternary"
+    if kinds == {ir.MatchKind.LPM} and key_bits(table) <= MAX_PREFIX_BITS:
+        kind = "lpm"
+    return Part("find", kind, -(-key_bits(table) // 64))
+
+
+def part_text(part: Part, processor: str) -> str:
+    """Return the LLVM module that defines a part under a name of numba's."""
+    path = cache_folder() / "kernels" / f"{part.name}.{processor}.ll"
+    with contextlib.suppress(OSError):
+        return path.read_text()
+    text = _compiled(_SOURCES[part.what, part.kind](part.limbs), part.words)
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_suffix(".partial")
+        partial.write_text(text)
+        partial.replace(path)
+    return text
+
+
+def _compiled(function: Function, words: int) -> str:
+    import numba
+    from numba import types
+
+    signature = (types.uint64,) * words
+    made = numba.njit(nogil=True, error_model="numpy", _nrt=False)(function)
+    made.compile(signature)
+    text: str = made.overloads[signature].library.get_llvm_str()
+    return text
+
+
+def _find_exact(limbs: int) -> Function:
+    count, eight = np.uint64(limbs), np.uint64(8)
+
+    def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
+        entry, head = find(index_of(state), key, count, hash_of(key, count))
+        store_u64(found, entry)
+        store_u64(found + eight, head)
+        return entry
+
+    return lookup
+
+
+def _find_lpm(limbs: int) -> Function:
+    count, eight = np.uint64(limbs), np.uint64(8)
+
+    def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
+        entry, head = find_lpm(state, key, count)
+        store_u64(found, entry)
+        store_u64(found + eight, head)
+        return entry
+
+    return lookup
+
+
+def _find_ternary(limbs: int) -> Function:
+    count, eight = np.uint64(limbs), np.uint64(8)
+
+    def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
+        entry, head = find_ternary(state, key, count)
+        store_u64(found, entry)
+        store_u64(found + eight, head)
+        return entry
+
+    return lookup
+
+
+def _fetch_exact(limbs: int) -> Function:
+    count = np.uint64(limbs)
+
+    def fetch(state: Any, key: Any) -> Any:  # noqa: ANN401
+        digest = hash_of(key, count)
+        prefetch_bucket(index_of(state), digest)
+        return digest
+
+    return fetch
+
+
+def _fetch_lpm(limbs: int) -> Function:
+    count = np.uint64(limbs)
+
+    def fetch(state: Any, key: Any) -> Any:  # noqa: ANN401
+        entry, _ = find_lpm(state, key, count)  # packets do not wait for one another here
+        prefetch(entry)
+        return state
+
+    return fetch
+
+
+def _fetch_entry(limbs: int) -> Function:
+    def fetch(state: Any, digest: Any) -> Any:  # noqa: ANN401
+        prefetch_entry(index_of(state), digest)
+        return state
+
+    return fetch
+
+
+def _sum(function: Function) -> Callable[[int], Function]:
+    def make(limbs: int) -> Function:
+        def sums_up(data: Any, length: Any, payload: Any, payload_length: Any) -> Any:  # noqa: ANN401
+            return function(data, length, payload, payload_length)
+
+        return sums_up
+
+    return make
+
+
+_WORDS = {"find": 3, "fetch": 2, "entry": 2, "sum": 4}
+_SOURCES: dict[tuple[str, str], Callable[[int], Function]] = {
+    ("find", "exact"): _find_exact,
+    ("find", "ternary"): _find_ternary,
+    ("find", "lpm"): _find_lpm,
+    ("fetch", "exact"): _fetch_exact,
+    ("fetch", "lpm"): _fetch_lpm,
+    ("entry", "exact"): _fetch_entry,
+    ("sum", "crc32"): _sum(sums.sum_crc32),
+    ("sum", "crc32_custom"): _sum(sums.sum_crc32),
+    ("sum", "crc16"): _sum(sums.sum_crc16),
+    ("sum", "crc16_custom"): _sum(sums.sum_crc16),
+    ("sum", "csum16"): _sum(sums.sum_csum16),
+    ("sum", "xor16"): _sum(sums.sum_xor16),
+    ("sum", "identity"): _sum(sums.sum_identity),
+}
