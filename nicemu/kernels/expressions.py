@@ -223,9 +223,6 @@ class Expressions:
     def store(self, target: ir.Expression, value: Value) -> None:
         """Store a value in what an lvalue names; outside a stack nothing is stored."""
         elements = [node for node in path_of(target) if isinstance(node, ir.Element)]
-        if any(not isinstance(node.index, ir.Constant | ir.Name) for node in elements):
-            target = self.located(target)  # an index is computed once
-            elements = [node for node in path_of(target) if isinstance(node, ir.Element)]
         guards = [self._index(node)[0] for node in elements]
         after = None
         if guards:
@@ -268,11 +265,15 @@ class Expressions:
         match target:
             case ir.Member(base, _, _) | ir.Slice(base, _, _, _):
                 return replace(target, base=self.located(base))
+            case ir.Element(base, ir.Constant(), _):
+                return replace(target, base=self.located(base))
             case ir.Element(base, index, _):
+                located = self.located(base)
                 kept = Place(f"$index{self._temporary()}", index.type)
                 self.places.store(kept, self.value(index), self.builder)
-                return replace(target, base=self.located(base), index=ir.Name(kept.path, kept.type))
+                return replace(target, base=located, index=ir.Name(kept.path, kept.type))
             case ir.StackPlace(stack, last, kind):
+                self.place(target)  # ends the parser where there is no such element
                 number = ir.Bits(32, True)
                 kept = Place(f"$index{self._temporary()}", number)
                 upcoming = self._next_index(stack)

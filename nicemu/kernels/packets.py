@@ -268,8 +268,6 @@ class Packets(Statements):
                 self._advance(self.value(bits))
             case ir.Verify(condition, error):
                 self._verify(condition, error)
-            case ir.Emit(value):
-                self.emit(self.value(value))
             case _:
                 raise NotCompiled(f"it has a {type(node).__name__}")
 
@@ -282,13 +280,12 @@ class Packets(Statements):
 
     def _extract(self, header: ir.Expression) -> None:
         at = self.builder.load(self.cursor)
-        target = self.located(header) if isinstance(header, ir.StackPlace) else header
-        if any(isinstance(node, ir.StackPlace) for node in path_of(header)):
-            self.place(header)  # ends the parser where there is no such element
+        stacks = [node for node in path_of(header) if isinstance(node, ir.StackPlace) and not node.last]
+        target = self.located(header)
         count = self.bytes_of(header.type)
         self.store(target, self.unpacked(header.type, self._taken(count)))
-        if isinstance(header, ir.StackPlace) and not header.last:
-            upcoming = self.place(header.stack).part(NEXT, ir.Bits(32))
+        for node in stacks:
+            upcoming = self.place(node.stack).part(NEXT, ir.Bits(32))
             number = self.places.load(upcoming, self.builder)
             self.places.store(upcoming, self.builder.add(number, INDEX(1)), self.builder)
         if (kept := self._kept_place(header)) is not None:

@@ -53,6 +53,7 @@ class Statements(Expressions):
         """Make one statement."""
         match node:
             case ir.Assign(target, value):
+                target = self.located(target)
                 self.store(target, self.value(value))
             case ir.Reset(variable):
                 kind = self.types[variable]
@@ -240,12 +241,13 @@ class Statements(Expressions):
                 copies_in.append((place, next(rest)))
                 continue
             argument = next(given)
+            if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
+                argument = self.located(argument)
+                copies_out.append((argument, place))
             if parameter.direction is ir.Direction.OUT:
                 copies_in.append((place, self.places.zero(parameter.type)))
             else:
                 copies_in.append((place, self.value(argument)))
-            if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
-                copies_out.append((self.located(argument), place))
         for place, value in copies_in:
             self.places.store(place, value, self.builder)
         outer = self.ends

@@ -99,6 +99,14 @@ class ArgumentChecker(ExpressionChecker):
 
     def _type_of_list(self, node: syntax.Expression, found: ListType) -> Type:
         """Return the type that a list has where nothing says another: a tuple, or a struct of its names."""
+        inner = node.items if isinstance(node, syntax.ListValue) else []
+        items = tuple(
+            self._type_of_list(part, kind) if isinstance(kind, ListType) else kind
+            for part, kind in zip(inner, found.items, strict=True)
+        )
+        found = ListType(items, found.names, found.rest)
+        if UNKNOWN in items or found.rest:
+            return UNKNOWN
         if INTEGER in found.items:
             at = found.items.index(INTEGER)
             place = node.items[at].at if isinstance(node, syntax.ListValue) else node.at

@@ -95,9 +95,9 @@ class ConversionChecker(TypeChecker):
         if value is not None:
             low, high = arithmetic.bounds(wanted)
             if not low <= value <= high and not (not wanted.signed and -(high + 1) // 2 <= value < 0):
-                self.reporter.error(
+                self.reporter.warning(
                     node.at,
-                    f"{self.shown(value)} does not fit {wanted}",
+                    f"{self.shown(value)} does not fit {wanted}: it is cut",
                     f"{self.shown(low)} to {self.shown(high)} would",
                 )
             node.value = arithmetic.wrap(value, wanted)

@@ -61,8 +61,10 @@ class ExpressionChecker(OperatorChecker):
                 kind = ir.Bits(node.width, node.signed) if node.width else INTEGER
                 node.value = node.number
                 if isinstance(kind, ir.Bits):
-                    if node.number > arithmetic.bounds(kind)[1]:
-                        self.reporter.error(node.at, f"{self.shown(node.number)} does not fit {kind}")
+                    if node.number >> kind.width:
+                        self.reporter.warning(
+                            node.at, f"{self.shown(node.number)} does not fit {kind}: it is cut"
+                        )
                     node.value = arithmetic.wrap(node.number, kind)
                 return kind
             case syntax.BoolLiteral():

@@ -58,6 +58,9 @@ class OperatorChecker(ConversionChecker):
             for side in (node.left, node.right):
                 if side.type != ir.BOOL:
                     self.reporter.error(side.at, f"{node.op} of {side.type}; bool was expected")
+            sides = node.left.value, node.right.value
+            if None not in sides:
+                node.value = int(all(sides) if node.op == "&&" else any(sides))
             return ir.BOOL
         if node.op in arithmetic.SHIFTS:
             return self._shift(node, left, right)
@@ -190,6 +193,10 @@ class OperatorChecker(ConversionChecker):
                 arithmetic.wrap(node.operand.value, inner) if node.operand.value is not None else None
             )
             node.operand.type, node.operand.value = inner, node.value
+            return wanted
+        if found == INTEGER and inner == ir.BOOL and node.operand.value in (0, 1):
+            node.value = node.operand.value
+            node.operand.type = ir.BOOL
             return wanted
         if isinstance(found, NewType) or isinstance(wanted, NewType):
             if scalar_of(found) != inner:

@@ -95,7 +95,7 @@ class StatementChecker(DeclarationChecker):
                 if not self.loops:
                     self.reporter.error(node.at, "there is no loop around this")
             case syntax.ExitStatement():
-                self._not_in(node, "exit", "parser", "deparser", "function")
+                self._not_in(node, "exit", "parser", "function")
             case syntax.ReturnStatement():
                 self._not_in(node, "return", "parser")
                 self._return(node)
@@ -166,7 +166,7 @@ class StatementChecker(DeclarationChecker):
             self.expression(combined)
             kind = node.target.type
             if self.convert(combined, kind, "the value"):
-                node.value, node.op = combined, "="
+                node.value, node.op, node.is_compound = combined, "=", True
         self.expression(node.target)
         self.lvalue(node.target, "this stores into")
 
@@ -190,7 +190,7 @@ class StatementChecker(DeclarationChecker):
         elif defaults and defaults[0] is not node.cases[-1]:
             self.reporter.error(defaults[0].at, "default must be the last case")
         if node.cases and node.cases[-1].body is None:
-            self.reporter.error(node.cases[-1].at, "the last case has no body", "add { }")
+            node.cases[-1].body = syntax.Block(at=node.cases[-1].at, statements=[])
 
     def _switch_label(self, label: syntax.Expression, table: TableSymbol, seen: set[str]) -> None:
         name = label.name if isinstance(label, syntax.NameRef) else ""

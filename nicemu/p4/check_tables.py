@@ -244,6 +244,9 @@ def _written(node: syntax.Expression) -> str:
         case syntax.MemberRef():
             base = _written(node.base)
             return f"{base}.{node.name}" if base else ""
+        case syntax.IndexRef() if node.index.value is not None:
+            base = _written(node.base)
+            return f"{base}[{node.index.value}]" if base else ""
         case syntax.SliceRef():
             base = _written(node.base)
             return f"{base}[{node.high.value}:{node.low.value}]" if base else ""

@@ -163,6 +163,8 @@ class _Lowering(StatementLowering):
         parameters = []
         for item in symbols:
             assert item.variable is not None
+            if isinstance(item.type, ExternType):  # a packet
+                continue
             kind = self._types.of(item.type)
             direction = ir.Direction(item.direction)
             parameters.append(ir.Parameter(item.name, item.variable.place, kind, direction, item.id))
@@ -315,6 +317,10 @@ def _priorities(table: TableSymbol) -> list[int]:
     Source: P4-16 Language Specification 1.2.5, "Entry priorities".
     """
     entries = table.declaration.entries or []
+    annotated = [_annotated_priority(entry) for entry in entries]
+    if any(annotated):  # as BMv2 has it: the least number wins, an entry's place where it has none
+        numbers = [number or place for place, number in enumerate(annotated, start=1)]
+        return [max(numbers) + 1 - number for number in numbers]
     step = table.priority_delta if table.smaller_wins else -table.priority_delta
     priority = (1 if table.smaller_wins else 1 + table.priority_delta * (len(entries) - 1)) - step
     found = []
@@ -322,6 +328,14 @@ def _priorities(table: TableSymbol) -> list[int]:
         priority = entry.priority.value if entry.priority is not None else priority + step
         found.append(priority)
     return [max(found) + 1 - item for item in found] if table.smaller_wins else found
+
+
+def _annotated_priority(entry: syntax.EntryElement) -> int:
+    """Return the number in @priority, 0 where there is none."""
+    for annotation in entry.annotations:
+        if annotation.name == "priority" and annotation.tokens and annotation.tokens[0].isdecimal():
+            return int(annotation.tokens[0])
+    return 0
 
 
 def _width(kind: Type) -> int:

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
 
 from nicemu.pipeline import ir
 
@@ -16,6 +18,7 @@ from .symbols import (
 )
 from .types import (
     ActionRun,
+    ExternType,
 )
 
 
@@ -48,7 +51,7 @@ class StatementLowering(ExpressionLowering):
             case syntax.VariableDeclaration() if not node.constant:
                 yield from self._variable(node)
             case syntax.Assignment():
-                yield ir.Assign(self._value(node.target), self._value(node.value))
+                yield from self._assignment(node)
             case syntax.CallStatement():
                 yield from self._call_statement(node.call)
             case syntax.IfStatement():
@@ -73,6 +76,20 @@ class StatementLowering(ExpressionLowering):
                 yield ir.Break()
             case syntax.ContinueStatement():
                 yield ir.Continue()
+
+    def _assignment(self, node: syntax.Assignment) -> Iterator[ir.Statement]:
+        target, value = self._value(node.target), self._value(node.value)
+        if node.is_compound:  # the target stands in the value, and its indices are evaluated once
+            once, path = target, target
+            while isinstance(path, ir.Member | ir.Slice | ir.Element):
+                if isinstance(path, ir.Element) and not isinstance(path.index, ir.Constant | ir.Name):
+                    index = self._extra(path.index.type, "index")
+                    yield ir.Assign(index, path.index)
+                    once = _replaced(once, path, replace(path, index=index))
+                    break
+                path = path.base
+            target, value = once, _replaced(value, target, once)
+        yield ir.Assign(target, value)
 
     def _variable(self, node: syntax.VariableDeclaration) -> Iterator[ir.Statement]:
         variable = node.symbol
@@ -136,7 +153,9 @@ class StatementLowering(ExpressionLowering):
         arguments = tuple(self._argument(argument) for argument in node.arguments)
         match meaning.kind, meaning.name:
             case "block", name:
-                yield ir.CallRoutine(name, arguments)
+                given = zip(node.arguments, arguments, strict=True)
+                passed = tuple(item for written, item in given if not isinstance(written.type, ExternType))
+                yield ir.CallRoutine(name, passed)
             case "routine", _:
                 yield ir.CallRoutine(self._routine(meaning.subject), arguments)
             case "apply", table:
@@ -160,3 +179,20 @@ class StatementLowering(ExpressionLowering):
                 yield ir.Verify(arguments[0], arguments[1])
             case "packet", "emit":
                 yield ir.Emit(arguments[0])
+
+
+def _replaced(node: Any, old: ir.Expression, new: ir.Expression) -> Any:  # noqa: ANN401
+    """Return a tree of the IR with one expression in place of another, wherever it stands."""
+    if node == old:
+        return new
+    if isinstance(node, tuple):
+        return tuple(_replaced(item, old, new) for item in node)
+    if not is_dataclass(node) or isinstance(node, type):
+        return node
+    changed = {}
+    for field in fields(node):
+        given = getattr(node, field.name)
+        made = _replaced(given, old, new)
+        if made is not given:
+            changed[field.name] = made
+    return replace(node, **changed) if changed else node

@@ -127,6 +127,7 @@ class TableParser(StatementParser):
         entries = []
         while not self.sees("}"):
             at = self.next.location
+            annotations = self.annotations()
             constant = self.takes("const")
             priority = None
             if self.next.text == "priority" and self.peek().text == "=":
@@ -137,11 +138,16 @@ class TableParser(StatementParser):
             keysets = self.keysets()
             self.expect(":", "between the keysets and the action")
             action = self._action_element()
-            self.annotations()
+            annotations += self.annotations()
             self.expect(";", "after an entry")
             entries.append(
                 syntax.EntryElement(
-                    at=at, keysets=keysets, action=action, priority=priority, constant=constant
+                    at=at,
+                    keysets=keysets,
+                    action=action,
+                    priority=priority,
+                    constant=constant,
+                    annotations=annotations,
                 )
             )
         self.expect("}", "to close the entries")

@@ -238,6 +238,7 @@ class EntryElement:
     action: ActionElement
     priority: Expression | None = None
     constant: bool = False
+    annotations: list[Annotation] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -19,11 +19,12 @@ class Statement:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Assignment(Statement):
-    """`target op value`; op is = or += and the like."""
+    """`target op value`; op is = or += and the like, which the checker turns into = (`is_compound`)."""
 
     target: Expression
     op: str
     value: Expression
+    is_compound: bool = False
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

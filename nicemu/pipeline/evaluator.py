@@ -116,17 +116,15 @@ class Evaluator:
         function = self._extern(declared, name)
         takes = function.signature(len(given))
         assert takes is not None, "verify has seen to it"
-        arguments = [
-            self._layouts.zero(node.type)
-            if argument.direction is ir.Direction.OUT
-            else copied(self._value(packet, node))
-            for node, argument in zip(given, takes, strict=True)
-        ]
-        targets = [
-            (position, self._located(packet, given[position]))
-            for position, argument in enumerate(takes)
-            if argument.is_written
-        ]
+        arguments: list[Value] = []
+        targets: list[tuple[int, ir.Expression]] = []
+        for position, (node, argument) in enumerate(zip(given, takes, strict=True)):
+            if argument.is_written:
+                node = self._located(packet, node)
+                targets.append((position, node))
+            is_out = argument.direction is ir.Direction.OUT
+            value = self._layouts.zero(node.type) if is_out else copied(self._value(packet, node))
+            arguments.append(value)
         types = tuple(node.type for node in given)
         state = self._objects.states[instance] if instance else None
         call = ExternCall(packet, self._objects, self._layouts, arguments, types, declared, state)
@@ -185,9 +183,7 @@ class Evaluator:
     def _lookahead(self, packet: PacketState, node: ir.Lookahead) -> Value:
         width_bits = self._layouts.width_bits(node.type)
         number, length_bits = self._peek(packet, (width_bits + 7) // 8)
-        value = self._layouts.unpacked(node.type, number, length_bits)
-        is_header = isinstance(node.type, ir.Named) and node.type.name in self._layouts.headers
-        return HeaderValue(value, True) if is_header else value
+        return self._layouts.unpacked(node.type, number, length_bits)
 
     def _struct_value(self, packet: PacketState, node: ir.StructValue) -> Value:
         assert isinstance(node.type, ir.Named)
@@ -231,9 +227,11 @@ class Evaluator:
             case ir.Member(base, name, kind):
                 return ir.Member(self._located(packet, base), name, kind)
             case ir.Element(base, index, kind):
+                located = self._located(packet, base)
                 position = ir.Constant(self._value(packet, index), index.type)
-                return ir.Element(self._located(packet, base), position, kind)
+                return ir.Element(located, position, kind)
             case ir.StackPlace(base, last, kind):
+                self._stack_place(packet, target)
                 stack: StackValue = self._value(packet, base)
                 position = ir.Constant(stack.next_index - last, ir.Bits(32, True))
                 return ir.Element(self._located(packet, base), position, kind)

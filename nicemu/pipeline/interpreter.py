@@ -208,7 +208,8 @@ class Interpreter(Evaluator):
     # Statements
 
     def _assign(self, packet: PacketState, node: ir.Assign) -> None:
-        self._store(packet, node.target, copied(self._value(packet, node.value)))
+        target = self._located(packet, node.target)
+        self._store(packet, target, copied(self._value(packet, node.value)))
 
     def _reset(self, packet: PacketState, node: ir.Reset) -> None:
         packet.places[node.variable] = self._layouts.zero(self._types[node.variable])
@@ -319,12 +320,13 @@ class Interpreter(Evaluator):
                 )
                 continue
             argument = next(given)
+            if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
+                argument = self._located(packet, argument)  # its indices are evaluated once
+                copies_out.append((argument, parameter.variable))
             if parameter.direction is ir.Direction.OUT:
                 copies_in.append((parameter.variable, self._layouts.zero(parameter.type)))
             else:
                 copies_in.append((parameter.variable, copied(self._value(packet, argument))))
-            if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
-                copies_out.append((self._located(packet, argument), parameter.variable))
         for variable, value in copies_in:
             packet.places[variable] = value
         try:
@@ -359,6 +361,8 @@ class Interpreter(Evaluator):
     def _extract(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
         kind = target.type
         assert isinstance(kind, ir.Named)
+        stacks = [node for node in _path(target) if isinstance(node, ir.StackPlace) and not node.last]
+        target = self._located(packet, target)
         header = self._value(packet, target)
         width_bits = self._layouts.width_bits(kind) + varbit_bits
         if width_bits % 8:
@@ -366,10 +370,10 @@ class Interpreter(Evaluator):
         if varbit_bits > _varbit_room(self._layouts.headers[kind.name]):
             raise Rejected("HeaderTooShort")
         number, length_bits = self._peek(packet, width_bits // 8)
-        header.fields = self._layouts.unpacked(kind, number, length_bits, varbit_bits)
+        header.fields = self._layouts.unpacked_fields(kind, number, length_bits, varbit_bits)
         self._set_valid(packet, ir.SetValid(target, True))
-        if isinstance(target, ir.StackPlace) and not target.last:
-            self._value(packet, target.stack).next_index += 1
+        for node in stacks:
+            self._value(packet, node.stack).next_index += 1
         packet.cursor_bytes += length_bits // 8
 
     def _advance(self, packet: PacketState, node: ir.Advance) -> None:
@@ -393,6 +397,15 @@ def reason_of(error: str) -> str:
     parser.bad_version.
     """
     return _NAMED_REASONS.get(error) or f"parser.{_WORD.sub('_', error).lower()}"
+
+
+def _path(node: ir.Expression) -> list[ir.Expression]:
+    """Return an lvalue and what it is a part of, down to the variable."""
+    path = [node]
+    while isinstance(path[-1], ir.Member | ir.Element | ir.StackPlace):
+        last = path[-1]
+        path.append(last.stack if isinstance(last, ir.StackPlace) else last.base)
+    return path
 
 
 def _varbit_room(layout: ir.HeaderType) -> int:

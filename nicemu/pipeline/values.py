@@ -147,12 +147,19 @@ class Layouts:
         return self._width_bits[kind.name]
 
     def unpacked(self, kind: ir.Type, number: int, left_bits: int, varbit_bits: int = 0) -> Value:
-        """Return a scalar, or the fields of a header or struct, that the top of `left_bits` bits hold."""
+        """Return a scalar, a valid header or a struct that the top of `left_bits` bits hold."""
         if isinstance(kind, ir.Varbit):
             return Varbits(varbit_bits, number >> (left_bits - varbit_bits) & ((1 << varbit_bits) - 1))
         if not isinstance(kind, ir.Named):
             width = width_of(kind)
             return cast(number >> (left_bits - width) & ((1 << width) - 1), ir.Bits(width), kind)
+        values = self.unpacked_fields(kind, number, left_bits, varbit_bits)
+        return HeaderValue(values, True) if kind.name in self.headers else values
+
+    def unpacked_fields(
+        self, kind: ir.Named, number: int, left_bits: int, varbit_bits: int = 0
+    ) -> dict[str, Value]:
+        """Return the fields of a header or struct that the top of `left_bits` bits hold."""
         values = {}
         for part in self.fields(kind):
             values[part.name] = self.unpacked(part.type, number, left_bits, varbit_bits)

@@ -84,7 +84,7 @@ def verify(program: ir.Program) -> None:
             _check_parameters(function.parameters, bodies)
             if function.result and function.result not in bodies.variables:
                 faults.raise_("result", f"has no variable {function.result}")
-            bodies.body(function.body, "control" if function.is_control else "function")
+            bodies.body(function.body, "deparser" if function.is_control else "function")
     bodies.refuse_recursion()
     with faults.at("field_lists"):
         _unique(program.field_lists, lambda item: str(item.index), faults)
