@@ -15,8 +15,12 @@ import llvmlite.binding as llvm
 
 from nicemu.hot import cache_folder
 
+from .expressions import NotCompiled
 from .kernel import Generated
 from .parts import part_text
+
+LIBRARY = (b"__udivti3", b"__umodti3", b"__divti3", b"__modti3", b"__multi3", b"__udivmodti4")
+"""Functions that compiled code may ask a compiler's library for, which is not there."""
 
 MAX_KEPT = 256
 """Object files that are kept."""
@@ -33,6 +37,8 @@ class MachineCode:
             os.utime(path)
         except OSError:
             data = machine.emit_object(_linked(generated, machine, optimised))
+            if any(name in data for name in LIBRARY):
+                raise NotCompiled("its arithmetic needs a library") from None
             _keep(path, data)
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), machine

@@ -11,6 +11,7 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import Program, arithmetic, ir, width_of
 
+from .division import divided
 from .places import BIT, INDEX, NEXT, VALID, Composite, Number, Place, Places, Value, number_type
 
 STACK_OUT_OF_BOUNDS = ir.CORE_ERRORS.index("StackOutOfBounds")
@@ -396,16 +397,23 @@ class Expressions:
             if op == "/":
                 instead = builder.select(is_minus, builder.neg(left), kind(0))
         divisor = builder.select(unsafe, kind(1), right)
-        dividend = left
-        if 64 < kind.width <= 128:  # a library would be called for these, not for wider ones
-            wide = llvm.IntType(129)
-            extend = builder.sext if signed else builder.zext
-            dividend, divisor = extend(dividend, wide), extend(divisor, wide)
+        result = self._divided(op, left, divisor, signed)
+        return builder.select(unsafe, instead, result)
+
+    def _divided(self, op: str, left: Number, right: Number, signed: bool) -> Number:
+        """Return a quotient or remainder, truncated towards 0; a remainder has the sign of `left`."""
+        builder, kind = self.builder, left.type
+        if not signed:
+            return divided(builder, left, right)[op == "%"]
+        minus, other = (builder.icmp_signed("<", number, kind(0)) for number in (left, right))
+        left, right = (
+            builder.select(negative, builder.neg(number), number)
+            for negative, number in ((minus, left), (other, right))
+        )
+        quotient, rest = divided(builder, left, right)
         if op == "/":
-            result = builder.sdiv(dividend, divisor) if signed else builder.udiv(dividend, divisor)
-        else:
-            result = builder.srem(dividend, divisor) if signed else builder.urem(dividend, divisor)
-        return builder.select(unsafe, instead, self._truncated(result, kind.width))
+            return builder.select(builder.xor(minus, other), builder.neg(quotient), quotient)
+        return builder.select(minus, builder.neg(rest), rest)
 
     def _shift(self, op: str, left: Number, right: Number, signed: bool) -> Number:
         builder, kind, width = self.builder, left.type, left.type.width

@@ -9,6 +9,7 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import ARCHITECTURES, ir, width_of
 
+from .division import divided
 from .expressions import NotCompiled
 from .externs import Call, Externs
 from .parts import Part
@@ -110,11 +111,11 @@ class V1Externs(Externs):
             raise NotCompiled("it hashes into signed numbers")
         start, count = self.value(base), self.value(largest)
         width = max(64, start.type.width, count.type.width) + 1
-        kind = llvm.IntType(width if width <= 64 else max(width, 129))  # no library is called for these
+        kind = llvm.IntType(width)
         number = self.builder.zext(self._sum(algorithm, data, False), kind)
         count = self.builder.zext(count, kind)
         is_zero = self.builder.icmp_unsigned("==", count, kind(0))
-        rest = self.builder.urem(number, self.builder.select(is_zero, kind(1), count))
+        _, rest = divided(self.builder, number, self.builder.select(is_zero, kind(1), count))
         total = self.builder.add(self.builder.zext(start, kind), rest)
         wanted = width_of(result.type)
         self.store(result, self.resized(total, ir.Bits(kind.width), result.type) if wanted else total)

@@ -199,3 +199,30 @@ def test_what_kernels_do_not_do_is_interpreted_and_said() -> None:
     engine.load(compile_text(text).program)
     assert engine.interpreted_because == "its deparser does more than emit"
     assert engine.process(b"\1\2\3", 0).frame == b""
+
+
+@pytest.mark.parametrize("width", [8, 64, 65, 100, 128, 129, 200])
+@pytest.mark.parametrize("signed", [False, True])
+def test_numbers_of_any_width_are_divided(width: int, signed: bool) -> None:
+    kind = f"{'int' if signed else 'bit'}<{width}>"
+    wide = f"bit<{width}>"
+    text = SOURCE.format(
+        parts="",
+        parse="packet.extract(h.more);",
+        emit="packet.emit(h);",
+        apply=f"""{kind} a = ({kind}) ({wide}) h.more.word; {kind} b = ({kind}) ({wide}) h.tag.value;
+                  a = a << {width // 2}; if (h.tag.kind[0:0] == 1) {{ a = -a; }}
+                  if (h.tag.kind[1:1] == 1) {{ b = -b; }}
+                  {kind} q = a / b; {kind} r = a % b;
+                  h.more.word = (bit<32>) ({wide}) (q ^ (q >> {width // 2}));
+                  h.tag.value = (bit<16>) ({wide}) r; send_to_port(1);""",
+    )
+    program = compile_text(text).program
+    plain, fast = Engine(), CompiledEngine(optimised=width in (65, 128))
+    plain.load(program)
+    fast.load(program)
+    assert fast.interpreted_because == ""
+    for kind_ in range(4):
+        for value, word in ((0, 5), (1, 7), (3, 0xFFFFFFFF), (0xFFFF, 0x80000000), (0x8000, 1)):
+            frame = bytes((kind_, *value.to_bytes(2, "big"), *word.to_bytes(4, "big")))
+            assert fast.process(frame, 0) == plain.process(frame, 0)
