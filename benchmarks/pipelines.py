@@ -4,8 +4,8 @@
 The program parses Ethernet, IPv4, UDP and a KV request, looks a 128-bit session up in an exact table, counts,
 and rewrites addresses and time to live. Beside it stands C of the same layout, compiled in the same run by
 the system's `cc` where there is one: the same packets and the very same table. Further programs match 10 k
-entries under 32 masks and 1 M prefixes. Thread CPU time, medians over rounds; sides alternate; both fetch ahead. The
-interpreter's rate stands there for comparison. Prints `name value unit` lines.
+entries under 32 masks and 1 M prefixes. Thread CPU time, medians over rounds; sides alternate; both fetch
+ahead. The interpreter's rate stands there for comparison. Prints `name value unit` lines.
 Run: python benchmarks/pipelines.py [--json]
 """
 
