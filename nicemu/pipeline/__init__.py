@@ -21,6 +21,8 @@ from .objects import CloneSession, Objects, Replica
 from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
 from .profiles import ActionProfile, ActionSet, Group, Member
 from .tables import Exact, Lpm, Match, Optional, Range, Row, TableEntry, Ternary, width_of
+from .trace import Departed, Event
+from .trace_text import trace_json, trace_lines, value_text
 from .v1switch import HOST_PORT
 from .value_sets import ValueSet
 from .values import Layouts
@@ -41,10 +43,12 @@ __all__ = [
     "Count",
     "CounterAdd",
     "CounterArray",
+    "Departed",
     "DigestPosted",
     "Disposition",
     "Effect",
     "Engine",
+    "Event",
     "EventPosted",
     "Exact",
     "ExternFunction",
@@ -79,6 +83,9 @@ __all__ = [
     "ir",
     "p4info_of",
     "reason_of",
+    "trace_json",
+    "trace_lines",
+    "value_text",
     "verify",
     "width_of",
 ]

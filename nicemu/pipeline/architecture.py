@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from . import ir
 from .externs import ExternFunction, ExternType
+from .trace import Event
 
 if TYPE_CHECKING:
     from .interpreter import Interpreter
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A frame that came in: on which port, and when, in nanoseconds."""
+    """A frame that came in: on which port, and when, in nanoseconds; `trace` takes events, if given."""
 
     frame: bytes
     port: int
     now_ns: int = 0
-    trace: bool = False
+    trace: list[Event] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,8 @@ from .names import full_name
 from .objects import Objects
 from .p4info import ActionInfo, KeyInfo, P4Info, p4info_of
 from .tables import Match, Row, Table, TableEntry
+from .trace import Dropped
+from .tracer import Tracer
 from .verdict import Disposition, Verdict
 from .verify import action_widths, verify
 
@@ -45,6 +47,7 @@ class _Loaded:
     tables: dict[str, Table]
     objects: Objects
     interpreter: Interpreter
+    tracer: Tracer
 
 
 class Engine:
@@ -90,21 +93,30 @@ class Engine:
             table.name: Table(table, *action_widths(table, actions), objects.states.get(table.profile))
             for table in program.tables
         }
-        interpreter = Interpreter(program, architecture, tables, objects)
-        self._loaded = _Loaded(program, p4info_of(program), tables, objects, interpreter)
+        given = (program, architecture, tables, objects)
+        self._loaded = _Loaded(
+            program, p4info_of(program), tables, objects, Interpreter(*given), Tracer(*given)
+        )
 
     def process(
         self, frame: bytes | memoryview, ingress_port: int, trace: bool = False, now_ns: int = 0
     ) -> Verdict:
-        """Run one frame through the program. Never raises because of the bytes of the frame."""
+        """Run one frame through the program; with `trace` the verdict says what happened, event by event.
+
+        Never raises because of the bytes of the frame.
+        """
         if len(frame) > MAX_FRAME_BYTES:
             self.drops["pipeline.oversized"] += 1
-            return Verdict(Disposition.DROP, 0, bytes(frame), "pipeline.oversized")
+            told = (Dropped("pipeline.oversized"),) if trace else ()
+            return Verdict(Disposition.DROP, 0, bytes(frame), "pipeline.oversized", trace=told)
         if self._loaded is None:
             return Verdict(Disposition.HOST, 0, bytes(frame))
-        architecture = ARCHITECTURES[self._loaded.program.architecture]
-        arrival = Arrival(bytes(frame), ingress_port, now_ns, trace)
-        verdict = architecture.run(self._loaded.interpreter, arrival)
+        loaded = self._loaded
+        architecture = ARCHITECTURES[loaded.program.architecture]
+        interpreter = loaded.tracer if trace else loaded.interpreter
+        verdict = architecture.run(
+            interpreter, Arrival(bytes(frame), ingress_port, now_ns, [] if trace else None)
+        )
         if verdict.disposition is Disposition.DROP:
             self.drops[verdict.drop_reason] += 1
         return verdict

@@ -16,6 +16,7 @@ from .arithmetic import binary, cast, unary
 from .externs import ExternCall, ExternFunction
 from .objects import Objects
 from .tables import width_of
+from .trace import Event
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, as_unsigned, copied, equal
 
 
@@ -36,7 +37,7 @@ class PacketState:
     frame: bytes
     places: dict[str, Any]
     outcome: Any
-    trace: list[str] | None
+    trace: list[Event] | None = None
     cursor_bytes: int = 0
     turns: int = 0
     now_ns: int = 0
@@ -51,11 +52,6 @@ class PacketState:
     def departing(self) -> bytes:
         """Return what the deparser emitted, and the payload."""
         return b"".join((*self.emitted, self.payload))
-
-    def note(self, line: str) -> None:
-        """Add a line to the trace, where there is one."""
-        if self.trace is not None:
-            self.trace.append(line)
 
 
 class Evaluator:
@@ -128,13 +124,14 @@ class Evaluator:
         types = tuple(node.type for node in given)
         state = self._objects.states[instance] if instance else None
         call = ExternCall(packet, self._objects, self._layouts, arguments, types, declared, state)
-        value = function.body(call)
-        if packet.trace is not None:
-            subject = f"{instance}.{name}" if instance else name
-            packet.note(f"{subject}: {call.note}" if call.note else subject)
+        value = self._run_extern(call, name, function)
         for position, target in targets:
             self._store(packet, target, copied(arguments[position]))
         return value
+
+    def _run_extern(self, call: ExternCall, name: str, function: ExternFunction) -> Value:
+        """Do what a call does."""
+        return function.body(call)
 
     def _extern(self, declared: ir.ExternInstance | None, name: str) -> ExternFunction:
         if declared is None:

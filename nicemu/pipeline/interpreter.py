@@ -21,6 +21,7 @@ from .evaluator import Evaluator, PacketState, Rejected
 from .objects import Objects
 from .profiles import ActionProfile
 from .tables import Row, Table, TableEntry, width_of
+from .trace import Event
 from .values import UnionValue, Value, as_unsigned, copied
 
 MAX_STATES = 256
@@ -107,10 +108,16 @@ class Interpreter(Evaluator):
             ir.Emit: self._emit,
         }
 
-    def packet(self, frame: bytes, outcome: Any, trace: bool, now_ns: int = 0) -> PacketState:  # noqa: ANN401
+    def packet(
+        self,
+        frame: bytes,
+        outcome: Any,  # noqa: ANN401
+        trace: list[Event] | None = None,
+        now_ns: int = 0,
+    ) -> PacketState:
         """Return a packet before the parser, every variable at its zero."""
         places = {name: self._layouts.zero(kind) for name, kind in self._types.items()}
-        return PacketState(frame, places, outcome, [] if trace else None, now_ns=now_ns)
+        return PacketState(frame, places, outcome, trace, now_ns=now_ns)
 
     def parse(self, packet: PacketState) -> str | None:
         """Run the parser; return the error that it ends in, None where it accepts."""
@@ -122,7 +129,6 @@ class Interpreter(Evaluator):
             error = rejected.error
         else:
             return None
-        packet.note(f"reject: {error} at byte {packet.cursor_bytes}")
         return error
 
     def control(self, packet: PacketState, role: str) -> None:
@@ -130,10 +136,7 @@ class Interpreter(Evaluator):
         try:
             self._run(packet, self._controls[role])
         except _Exited:
-            packet.note("exit")
-        except Stuck:
-            packet.note(f"dropped: {MAX_TURNS} turns of loops and calls")
-            raise
+            return
 
     @property
     def objects(self) -> Objects:
@@ -170,21 +173,24 @@ class Interpreter(Evaluator):
                 return
             if name == ir.REJECT:
                 raise Rejected("NoError")
-            packet.note(f"state {name}")
-            state = self._states[name]
-            self._run(packet, state.body)
-            name = self._next_state(packet, state.transition)
+            name = self._run_state(packet, self._states[name])
         if name != ir.ACCEPT:
             raise Rejected("ParserTimeout")
 
-    def _next_state(self, packet: PacketState, transition: ir.Transition) -> str:
-        if isinstance(transition, ir.Goto):
-            return transition.state
-        values = [as_unsigned(self._value(packet, key), key.type) for key in transition.keys]
-        for case in transition.cases:
-            if self._fits(case.keysets, values):
-                return case.state
-        raise Rejected("NoMatch")
+    def _run_state(self, packet: PacketState, state: ir.State) -> str:
+        """Run a state; return the name of the next one."""
+        self._run(packet, state.body)
+        if isinstance(state.transition, ir.Goto):
+            return state.transition.state
+        values = [as_unsigned(self._value(packet, key), key.type) for key in state.transition.keys]
+        case = self._chosen(packet, state.transition, values)
+        if case is None:
+            raise Rejected("NoMatch")
+        return case.state
+
+    def _chosen(self, packet: PacketState, select: ir.Select, values: Sequence[int]) -> ir.SelectCase | None:
+        """Return the first case that fits the values of the keys."""
+        return next((case for case in select.cases if self._fits(case.keysets, values)), None)
 
     def _fits(self, keysets: tuple[ir.Keyset, ...], values: Sequence[int]) -> bool:
         if len(keysets) == 1 and isinstance(keysets[0], ir.KeyInSet):
@@ -219,26 +225,25 @@ class Interpreter(Evaluator):
         values = tuple(
             as_unsigned(self._value(packet, key.expression), key.expression.type) for key in spec.keys
         )
-        row = table.lookup(values, len(packet.frame), packet.now_ns)
-        call: ir.ActionCall | TableEntry = table.default
-        if row is not None:
-            if spec.meter:
-                packet.colours[spec.meter] = self._marked(packet, spec, row)
-            call = row.entry
-            if row.entry.choice is not None and table.profile is not None:
-                chosen = table.profile.call_of(row.entry.choice, self._selected(packet, spec, table.profile))
-                if chosen is None:
-                    packet.note(f"table {name}: hit, a group without members")
-                    return True, ""
-                call = chosen
-        if packet.trace is not None:
-            keys = ", ".join(f"{key.name}={value:#x}" for key, value in zip(spec.keys, values, strict=True))
-            found = "miss" if row is None else "hit"
-            data = ", ".join(f"{number:#x}" for number in call.parameters)
-            packet.note(f"table {name} ({keys}): {found}, {call.action}({data})")
+        row, call = self._lookup(packet, spec, table, values)
+        if call is None:
+            return True, ""
         ref = self._refs[name, call.action]
         self._call(packet, self._actions[call.action], ref.arguments, call.parameters)
         return row is not None, call.action
+
+    def _lookup(
+        self, packet: PacketState, spec: ir.Table, table: Table, values: tuple[int, ...]
+    ) -> tuple[Row | None, ir.ActionCall | TableEntry | None]:
+        """Return the entry that matches, None for a miss, and what runs: nothing for an empty group."""
+        row = table.lookup(values, len(packet.frame), packet.now_ns)
+        if row is None:
+            return None, table.default
+        if spec.meter:
+            packet.colours[spec.meter] = self._marked(packet, spec, row)
+        if row.entry.choice is None or table.profile is None:
+            return row, row.entry
+        return row, table.profile.call_of(row.entry.choice, self._selected(packet, spec, table.profile))
 
     def _marked(self, packet: PacketState, spec: ir.Table, row: Row) -> int:
         in_bytes = bool(self._objects.instances[spec.meter].arguments[0])
@@ -330,10 +335,14 @@ class Interpreter(Evaluator):
         for variable, value in copies_in:
             packet.places[variable] = value
         try:
-            self._run(packet, called.body)
+            self._run_called(packet, called)
         finally:
             for target, variable in copies_out:
                 self._store(packet, target, copied(packet.places[variable]))
+
+    def _run_called(self, packet: PacketState, called: ir.Action | ir.Function) -> None:
+        """Run the body of an action or function, whose parameters have their values."""
+        self._run(packet, called.body)
 
     def _perform(
         self, packet: PacketState, instance: str, name: str, arguments: tuple[ir.Expression, ...]

@@ -39,7 +39,6 @@ def _goes(disposition: Disposition) -> ExternFunction:
 
 def _asked(call: ExternCall, effect: Effect) -> None:
     call.packet.outcome.effects.append(effect)
-    call.note = str(effect)
 
 
 def _add(call: ExternCall) -> None:

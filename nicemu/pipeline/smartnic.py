@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from . import ir
 from .architecture import Architecture, Arrival, Role
 from .interpreter import Interpreter, Stuck, reason_of
 from .nic_externs import FUNCTIONS, NIC_METADATA, OBJECTS, NicOutcome
+from .trace import Departed, Dropped
 from .verdict import Disposition, Verdict
 
 
@@ -26,18 +29,17 @@ def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
                 interpreter.control(packet, role.name)
     except Stuck:
         reason = "pipeline.too_many_turns"
-    trace = tuple(packet.trace or ())
+    effects = () if reason else tuple(outcome.effects)
+    if outcome.disposition is Disposition.DROP:
+        reason = reason or "pipeline.dropped"
     if reason:
-        return Verdict(Disposition.DROP, 0, arrival.frame, reason, trace=trace)
-    dropped = outcome.disposition is Disposition.DROP
-    return Verdict(
-        outcome.disposition,
-        outcome.port,
-        arrival.frame if dropped else packet.departing(),
-        "pipeline.dropped" if dropped else "",
-        tuple(outcome.effects),
-        trace,
-    )
+        verdict = Verdict(Disposition.DROP, 0, arrival.frame, reason, effects)
+    else:
+        verdict = Verdict(outcome.disposition, outcome.port, packet.departing(), "", effects)
+    if arrival.trace is None:
+        return verdict
+    end = Dropped(reason) if reason else Departed(verdict.disposition.value, verdict.port, verdict.frame)
+    return replace(verdict, trace=(*arrival.trace, end))
 
 
 NIC = Architecture(

@@ -9,6 +9,7 @@ Source: P4Runtime Specification 1.4, "TableEntry" and "Match Format"; P4-16 1.2.
 from __future__ import annotations
 
 import bisect
+import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
@@ -214,6 +215,31 @@ class Table:
             row.last_hit_ns = now_ns
         return row
 
+    def nearest(self, values: tuple[int, ...], count: int) -> list[tuple[TableEntry, tuple[int, ...]]]:
+        """Return up to `count` entries that the key `values` miss least, each with the places of those keys.
+
+        Fewest keys come first, then those whose values differ in the fewest bits.
+        """
+
+        def distance(entry: TableEntry) -> tuple[int, int]:
+            bits = [*map(_distance_bits, entry.matches, values, self.widths)]
+            return len(bits) - bits.count(0), sum(bits)
+
+        nearest = heapq.nsmallest(count, (row.entry for row in self._rows.values()), key=distance)
+        return [
+            (
+                entry,
+                tuple(
+                    place
+                    for place, (match, value, width) in enumerate(
+                        zip(entry.matches, values, self.widths, strict=True)
+                    )
+                    if not matches(match, value, width)
+                ),
+            )
+            for entry in nearest
+        ]
+
     def idle(self, now_ns: int) -> list[TableEntry]:
         """Return the entries that no packet has matched for as long as their idle timeout."""
         return [
@@ -387,6 +413,21 @@ def matches(match: Match, value: int, width: int) -> bool:
             return low <= value <= high
         case Optional(maybe):
             return maybe is None or value == maybe
+
+
+def _distance_bits(match: Match, value: int, width: int) -> int:
+    """Return how many bits of a key's value would have to change for `match`, about so many for a range."""
+    match match:
+        case Exact(wanted):
+            return (value ^ wanted).bit_count()
+        case Lpm(wanted, prefix_len):
+            return ((value ^ wanted) >> (width - prefix_len)).bit_count()
+        case Ternary(wanted, mask):
+            return ((value ^ wanted) & mask).bit_count()
+        case Range(low, high):
+            return max(low - value, value - high, 0).bit_length()
+        case Optional(maybe):
+            return 0 if maybe is None else (value ^ maybe).bit_count()
 
 
 def width_of(scalar: ir.Type) -> int:

@@ -17,7 +17,8 @@ from . import ir
 from .architecture import Architecture, Arrival, Role
 from .evaluator import PacketState
 from .interpreter import Interpreter, Stuck
-from .objects import Replica
+from .objects import CloneSession, Replica
+from .trace import Cloned, Departed, Dropped, EgressBegun, Event, IngressBegun, Replicated, SentAgain
 from .v1model import (
     DROP_PORT,
     EGRESS_CLONE,
@@ -43,6 +44,7 @@ MAX_COPIES = 4096
 """Packets that one packet may become."""
 
 NORMAL, CLONE_OF_INGRESS, CLONE_OF_EGRESS, _, RECIRCULATED, REPLICATED, RESUBMITTED = range(7)
+_AGAIN = {RECIRCULATED: "recirculated", RESUBMITTED: "resubmitted"}
 
 
 def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
@@ -61,7 +63,7 @@ class _Journey:
         self._left: list[tuple[int, bytes]] = []
         self._reason = ""
         self._effects: list[Any] = []
-        self._trace: list[str] | None = [] if arrival.trace else None
+        self._trace = arrival.trace
         self._copies = 0
 
     def verdict(self) -> Verdict:
@@ -89,17 +91,17 @@ class _Journey:
 
     def _drop(self, reason: str) -> None:
         self._reason = self._reason or reason
-        self._note(f"dropped: {reason}")
+        self._note(Dropped, reason)
 
-    def _note(self, line: str) -> None:
+    def _note(self, event: Callable[..., Event], *told: object) -> None:
+        """Add an event to the trace, where there is one."""
         if self._trace is not None:
-            self._trace.append(line)
+            self._trace.append(event(*told))
 
     # Ingress
 
     def _parsed(self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value]) -> PacketState:
-        packet = self._interpreter.packet(frame, V1Outcome(), False, self._arrival.now_ns)
-        packet.trace = self._trace
+        packet = self._interpreter.packet(frame, V1Outcome(), self._trace, self._arrival.now_ns)
         standard = packet.places[PLACE]
         standard["ingress_port"] = self._arrival.port & DROP_PORT
         standard["packet_length"] = len(frame)
@@ -114,7 +116,7 @@ class _Journey:
     def _ingress(
         self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value], rounds: int
     ) -> None:
-        self._note(f"ingress, port {self._arrival.port}, {len(frame)} bytes")
+        self._note(IngressBegun, self._arrival.port, len(frame), _AGAIN.get(instance_type, ""))
         packet = self._parsed(frame, instance_type, kept)
         self._interpreter.control(packet, "verify")
         self._interpreter.control(packet, "ingress")
@@ -129,9 +131,10 @@ class _Journey:
             self._drop("pipeline.assertion")
         elif outcome.resubmit is not None:
             again = self._kept(packet, outcome.resubmit)
-            self._again(lambda: self._ingress(frame, RESUBMITTED, again, rounds + 1), rounds, "resubmitted")
+            self._again(lambda: self._ingress(frame, RESUBMITTED, again, rounds + 1), rounds, "resubmit")
         elif standard["mcast_grp"]:
             group = self._objects.multicast_groups.get(standard["mcast_grp"], ())
+            self._note(Replicated, standard["mcast_grp"], tuple(replica.port for replica in group))
             if not group:
                 self._drop("pipeline.no_multicast_group")
             standard["instance_type"] = REPLICATED
@@ -145,8 +148,8 @@ class _Journey:
 
     def _clone_of_ingress(self, packet: PacketState, clone: Clone, rounds: int) -> None:
         session = self._objects.clone_sessions.get(clone.session)
+        self._note(Cloned, clone.session, _ports(session))
         if session is None:
-            self._note(f"clone: there is no session {clone.session}")
             return
         kept = {} if clone.field_list is None else self._kept(packet, clone.field_list)
         made = self._parsed(packet.frame, CLONE_OF_INGRESS, {})
@@ -159,7 +162,7 @@ class _Journey:
     # Traffic manager
 
     def _again(self, step: Callable[[], None], rounds: int, how: str) -> None:
-        self._note(how)
+        self._note(SentAgain, how)
         if rounds >= MAX_ROUNDS:
             self._drop("pipeline.too_many_rounds")
         else:
@@ -189,7 +192,7 @@ class _Journey:
         standard["egress_port"], standard["egress_spec"] = port, 0
         standard["egress_global_timestamp"] = self._microseconds()
         standard["packet_length"] = len(packet.frame)
-        self._note(f"egress, port {port}")
+        self._note(EgressBegun, port, standard["egress_rid"])
         packet.turns = 0
         self._interpreter.control(packet, "egress")
         standard = packet.places[PLACE]
@@ -212,15 +215,16 @@ class _Journey:
         if outcome.recirculate is not None:
             kept = self._kept(packet, outcome.recirculate)
             step = lambda: self._ingress(frame, RECIRCULATED, kept, rounds + 1)  # noqa: E731
-            self._again(step, rounds, "recirculated")
+            self._again(step, rounds, "recirculate")
             return
-        self._note(f"leaves by port {port}, {len(frame)} bytes")
+        where = Disposition.HOST if port == HOST_PORT else Disposition.PORT
+        self._note(Departed, where.value, port, frame)
         self._left.append((port, frame))
 
     def _clone_of_egress(self, packet: PacketState, clone: Clone, rounds: int) -> None:
         session = self._objects.clone_sessions.get(clone.session)
+        self._note(Cloned, clone.session, _ports(session))
         if session is None:
-            self._note(f"clone: there is no session {clone.session}")
             return
         if rounds >= MAX_ROUNDS:
             self._drop("pipeline.too_many_rounds")
@@ -244,6 +248,10 @@ class _Journey:
 
     def _microseconds(self) -> int:
         return self._arrival.now_ns // 1000 & ((1 << 48) - 1)
+
+
+def _ports(session: CloneSession | None) -> tuple[int, ...] | None:
+    return None if session is None else tuple(replica.port for replica in session.replicas)
 
 
 V1MODEL = Architecture(

@@ -9,6 +9,8 @@ import enum
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from .trace import Event
+
 
 class Disposition(enum.Enum):
     """Where a frame goes; FIRMWARE means that it stays with the firmware event that it caused."""
@@ -61,7 +63,8 @@ class Verdict:
 
     `frame` is the emitted headers and the payload behind the parsed ones; a dropped frame is as it came.
     `drop_reason` is "" unless the disposition is DROP. `effects` stand in the order in which they were asked
-    for. `copies` are further frames, each with the port by which it leaves.
+    for. `trace` is what happened, where it was asked for. `copies` are further frames, each with the port
+    by which it leaves.
     """
 
     disposition: Disposition
@@ -69,5 +72,5 @@ class Verdict:
     frame: bytes
     drop_reason: str = ""
     effects: tuple[Effect, ...] = ()
-    trace: tuple[str, ...] = ()
+    trace: tuple[Event, ...] = ()
     copies: tuple[tuple[int, bytes], ...] = ()

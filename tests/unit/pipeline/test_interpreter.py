@@ -245,16 +245,6 @@ def test_nothing_of_one_packet_is_left_for_the_next(hand: SimpleNamespace) -> No
     assert [engine.process(FRAME, 1).frame[1:3] for _ in range(2)] == [b"\0\0", b"\0\0"]
 
 
-def test_a_trace_names_states_tables_and_actions(hand: SimpleNamespace) -> None:
-    engine: Engine = hand.engine()
-    assert engine.process(FRAME, 1, trace=True).trace == (
-        "state start",
-        "table C.forward (number=0x1234): miss, C.drop()",
-        "drop_packet",
-    )
-    assert engine.process(FRAME, 1).trace == ()
-
-
 @given(st.binary(max_size=64))
 def test_headers_parsed_and_emitted_unchanged_give_the_same_frame(frame: bytes) -> None:
     from nicemu.pipeline import NIC_METADATA, Program
