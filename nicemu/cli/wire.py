@@ -25,7 +25,8 @@ from .show import JSON_OPTION, print_json
 from .wire_serve import serve
 
 if TYPE_CHECKING:
-    from nicemu.fabric import Cable, CapturedFrame, PacketCapture, PcapngWriter, Port
+    from nicemu.capture import CapturedFrame, PcapngWriter
+    from nicemu.fabric import Cable, PacketCapture, Port
 
 PROGRESS_S = 1.0
 RETRY_S = 0.001
@@ -214,7 +215,7 @@ def _opened(out: Path, stack: ExitStack) -> BinaryIO:
 
 
 def _writer(file: BinaryIO) -> PcapngWriter:
-    from nicemu.fabric import PcapngWriter
+    from nicemu.capture import PcapngWriter
 
     return PcapngWriter(file)
 

@@ -21,17 +21,10 @@ import pytest
 from click.testing import CliRunner
 from scapy.utils import RawPcapNgReader
 
+from nicemu.capture import CapturedFrame
 from nicemu.cli import main
 from nicemu.errors import UsageError
-from nicemu.fabric import (
-    AnsweringPort,
-    CapturedFrame,
-    DatagramPort,
-    Interface,
-    PacketCapture,
-    PacketPort,
-    TapPort,
-)
+from nicemu.fabric import AnsweringPort, DatagramPort, Interface, PacketCapture, PacketPort, TapPort
 from nicemu.wire import RcOpcode, RoceFramer, parse_ipv4
 from tests.network_namespace import in_network_namespace, quiet_tap, until_up, veth_pair
 

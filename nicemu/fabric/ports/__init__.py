@@ -14,11 +14,12 @@ from .interface import Interface, interface_mtu
 from .link_model import LinkModel
 from .loading import load_ports
 from .loopback import LoopbackPort, loopback_pair
-from .packet_capture import CapturedFrame, PacketCapture
+from .packet_capture import PacketCapture
 from .packet_socket import PacketPort
 from .pcap import PcapPort
 from .pcapng import PcapngWriter
 from .port import MAX_FRAME_BYTES, Port, check_port
+from .port import MAX_FRAME_BYTES, Port
 from .roce_udp import RoceUdpPort, UdpPeer
 from .shared_memory import SharedMemoryPort
 from .switch_model import EcnMarking, PauseThresholds, SwitchModel, SwitchPort
@@ -33,7 +34,6 @@ __all__ = [
     "AnsweringPort",
     "Arp",
     "Cable",
-    "CapturedFrame",
     "DatagramPort",
     "EcnMarking",
     "FaultPort",
@@ -47,7 +47,6 @@ __all__ = [
     "PacketPort",
     "PauseThresholds",
     "PcapPort",
-    "PcapngWriter",
     "Port",
     "RequestUdpPort",
     "RoceUdpPort",

@@ -6,7 +6,8 @@ from __future__ import annotations
 import time
 from collections import deque
 
-from .packet_capture import CapturedFrame
+from nicemu.capture import CapturedFrame
+
 from .port import Port
 
 MAX_WAITING_FRAMES = 4096

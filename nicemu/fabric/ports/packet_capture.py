@@ -11,8 +11,8 @@ from __future__ import annotations
 import mmap
 import socket
 import struct
-from dataclasses import dataclass
 
+from nicemu.capture import CapturedFrame
 from nicemu.errors import UsageError
 from nicemu.pcie import Backing, load_u32, store_u32
 
@@ -32,20 +32,6 @@ _USER = 1
 _VLAN_VALID, _VLAN_TPID_VALID = 1 << 4, 1 << 6
 _MAC_BYTES = 12
 _NS_PER_S = 1_000_000_000
-
-
-@dataclass(frozen=True, slots=True)
-class CapturedFrame:
-    """A frame that passed: when (ns since 1970), which way, and how long it was before anything was cut.
-
-    `interface` tells where, if a capture has several.
-    """
-
-    time_ns: int
-    outbound: bool
-    data: bytes
-    original_bytes: int
-    interface: int = 0
 
 
 class PacketCapture:

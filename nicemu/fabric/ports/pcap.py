@@ -1,27 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A port that wraps a port and writes every frame, sent or received, to a capture file.
-
-Source: the libpcap project, pcap-savefile(5): classic format, magic of nanosecond time stamps,
-LINKTYPE_ETHERNET.
-"""
+"""A port that wraps a port and writes every frame, sent or received, to a capture file."""
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from pathlib import Path
 from typing import BinaryIO
 
+from nicemu.capture import PcapWriter
 from nicemu.clock import Clock
 
-from .port import MAX_FRAME_BYTES, RECEIVE_LIMIT, ListPort, Port, closed
-
-_FILE_HEADER = struct.Struct("=IHHiIII")
-_RECORD_HEADER = struct.Struct("=IIII")
-_NANOSECOND_MAGIC = 0xA1B23C4D
-_VERSION = (2, 4)
-_LINKTYPE_ETHERNET = 1
-_NS_PER_S = 1_000_000_000
+from .port import RECEIVE_LIMIT, ListPort, Port, closed
 
 
 class PcapPort(ListPort):
@@ -36,9 +25,7 @@ class PcapPort(ListPort):
         self._clock = clock
         self._epoch_ns = epoch_ns
         self._file: BinaryIO | None = open(path, "wb")  # noqa: SIM115 - closed by close()
-        self._file.write(
-            _FILE_HEADER.pack(_NANOSECOND_MAGIC, *_VERSION, 0, 0, MAX_FRAME_BYTES, _LINKTYPE_ETHERNET)
-        )
+        self._writer = PcapWriter(self._file)
 
     @property
     def address(self) -> str:
@@ -76,7 +63,6 @@ class PcapPort(ListPort):
     def _write(self, frames: list[bytes]) -> None:
         if self._file is None:
             raise closed(self.address)
-        seconds, nanoseconds = divmod(self._epoch_ns + self._clock.now_ns(), _NS_PER_S)
+        time_ns = self._epoch_ns + self._clock.now_ns()
         for frame in frames:
-            self._file.write(_RECORD_HEADER.pack(seconds, nanoseconds, len(frame), len(frame)))
-            self._file.write(frame)
+            self._writer.write(time_ns, frame)

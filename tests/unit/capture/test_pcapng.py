@@ -5,7 +5,7 @@ from typing import Any
 
 from scapy.utils import RawPcapNgReader
 
-from nicemu.fabric import PcapngWriter
+from nicemu.capture import PcapngWriter
 
 TIME_NS = 1_700_000_000_123_456_789
 

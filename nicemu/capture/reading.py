@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capture files as they are read: pcap in both byte orders and resolutions, and pcapng.
+
+Source: the libpcap project, pcap-savefile(5); IETF draft-ietf-opsawg-pcapng, "PCAP Next Generation (pcapng)
+Capture File Format": "Section Header Block", "Interface Description Block", "Enhanced Packet Block", "Simple
+Packet Block", "if_tsresol", "if_tsoffset".
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from nicemu.errors import ProtocolError, UsageError
+
+from .captured_frame import CapturedFrame
+from .pcapng import LINKTYPE_ETHERNET
+
+_PCAP_RESOLUTIONS = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
+_SECTION_HEADER, _INTERFACE, _SIMPLE, _PACKET = 0x0A0D0D0A, 1, 3, 6
+_MAGIC = 0x1A2B3C4D
+_RESOLUTION, _OFFSET = 9, 14
+_NS_PER_S = 1_000_000_000
+_LARGEST_BYTES = 1 << 26
+"""Longest record or block that is taken for one."""
+
+
+def read_capture(path: Path) -> Iterator[CapturedFrame]:
+    """Yield the Ethernet frames of a capture file in the order of the file.
+
+    Times are ns since 1970 and 0 where the file has none; which way a frame went is not told.
+    Raises: UsageError if the file cannot be read or is no capture of Ethernet frames; ProtocolError where it
+    ends in the middle of something, or has what no capture has.
+    """
+    try:
+        file = open(path, "rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    with file:
+        start = file.read(4)
+        for order in "<>":
+            (magic,) = struct.unpack(f"{order}I", start) if len(start) == 4 else (0,)
+            if magic in _PCAP_RESOLUTIONS:
+                yield from _Pcap(path, file, order, _PCAP_RESOLUTIONS[magic]).frames()
+                return
+        if start != struct.pack("<I", _SECTION_HEADER):
+            raise UsageError(
+                f"{path} is no capture file; it begins with {start.hex(' ') or 'nothing'}, not as "
+                "pcap or pcapng does"
+            )
+        yield from _Pcapng(path, file).frames()
+
+
+class _Reader:
+    def __init__(self, path: Path, file: BinaryIO) -> None:
+        self._path, self._file = path, file
+        self._order = "<"
+
+    def _unpack(self, layout: str, data: bytes, at: int = 0) -> tuple[int, ...]:
+        return struct.unpack_from(self._order + layout, data, at)
+
+    def _read(self, length: int) -> bytes:
+        at = self._file.tell()
+        if length > _LARGEST_BYTES:
+            raise ProtocolError(
+                f"{self._path}: {length} bytes are said to follow byte {at}; that is no capture"
+            )
+        data = self._file.read(length)
+        if len(data) < length:
+            raise ProtocolError(
+                f"{self._path} ends at byte {at + len(data)}, in the middle of what begins before; it was cut"
+            )
+        return data
+
+    def _require_ethernet(self, linktype: int) -> None:
+        if linktype != LINKTYPE_ETHERNET:
+            raise UsageError(f"{self._path} has frames of link type {linktype}; Ethernet, 1, was expected")
+
+
+class _Pcap(_Reader):
+    """The classic format; the magic is read. `unit_ns` is what the fraction of a second counts."""
+
+    def __init__(self, path: Path, file: BinaryIO, order: str, unit_ns: int) -> None:
+        super().__init__(path, file)
+        self._order, self._unit_ns = order, unit_ns
+
+    def frames(self) -> Iterator[CapturedFrame]:
+        (linktype,) = self._unpack("16xI", self._read(20))
+        self._require_ethernet(linktype & 0xFFFF)
+        while first := self._file.read(1):
+            seconds, fraction, length, original = self._unpack("IIII", first + self._read(15))
+            time_ns = seconds * _NS_PER_S + fraction * self._unit_ns
+            yield CapturedFrame(time_ns, False, self._read(length), original)
+
+
+@dataclass(slots=True)
+class _Interface:
+    snap_bytes: int
+    units_per_s: int = 1_000_000
+    offset_s: int = 0
+
+    def time_ns(self, units: int) -> int:
+        return self.offset_s * _NS_PER_S + units * _NS_PER_S // self.units_per_s
+
+
+class _Pcapng(_Reader):
+    """Sections of blocks; the type of the first block is read."""
+
+    def frames(self) -> Iterator[CapturedFrame]:
+        interfaces: list[_Interface] = []
+        kind = _SECTION_HEADER
+        while True:
+            if kind == _SECTION_HEADER:
+                interfaces = []
+                self._section()
+            else:
+                body = self._body(self._read(4))
+                if kind == _INTERFACE:
+                    interfaces.append(self._interface(body))
+                elif kind == _PACKET:
+                    yield self._packet(body, interfaces)
+                elif kind == _SIMPLE:
+                    yield self._simple(body, interfaces)
+            first = self._file.read(1)
+            if not first:
+                return
+            (kind,) = self._unpack("I", first + self._read(3))
+
+    def _section(self) -> None:
+        start = self._read(8)
+        orders = [order for order in "<>" if struct.unpack_from(f"{order}I", start, 4)[0] == _MAGIC]
+        if not orders:
+            raise ProtocolError(
+                f"{self._path}: a section begins with {start[4:].hex(' ')}, which is no byte order"
+            )
+        self._order = orders[0]
+        self._body(start[:4], taken=4)
+
+    def _body(self, length_bytes: bytes, taken: int = 0) -> bytes:
+        (length,) = self._unpack("I", length_bytes)
+        if length < 12 + taken or length % 4:
+            raise ProtocolError(
+                f"{self._path}: a block before byte {self._file.tell()} is {length} bytes long"
+            )
+        body = self._read(length - 12 - taken)
+        if self._read(4) != length_bytes:
+            raise ProtocolError(
+                f"{self._path}: the block that ends at byte {self._file.tell()} has two lengths"
+            )
+        return body
+
+    def _interface(self, body: bytes) -> _Interface:
+        self._fits(body, 8)
+        linktype, _, snap_bytes = self._unpack("HHI", body)
+        self._require_ethernet(linktype)
+        found = _Interface(snap_bytes)
+        at = 8
+        while at + 4 <= len(body):
+            code, length = self._unpack("HH", body, at)
+            value = body[at + 4 : at + 4 + length]
+            if code == 0:
+                break
+            if code == _RESOLUTION and length == 1:
+                power = value[0] & 0x7F
+                found.units_per_s = 1 << power if value[0] & 0x80 else 10**power
+            elif code == _OFFSET and length == 8:
+                (found.offset_s,) = self._unpack("q", value)
+            at += 4 + (length + 3 & ~3)
+        return found
+
+    def _packet(self, body: bytes, interfaces: list[_Interface]) -> CapturedFrame:
+        self._fits(body, 20)
+        number, high, low, length, original = self._unpack("IIIII", body)
+        self._fits(body, 20 + length)
+        if number >= len(interfaces):
+            raise ProtocolError(
+                f"{self._path}: a frame names interface {number}; there are {len(interfaces)}"
+            )
+        time_ns = interfaces[number].time_ns(high << 32 | low)
+        return CapturedFrame(time_ns, False, body[20 : 20 + length], original, number)
+
+    def _simple(self, body: bytes, interfaces: list[_Interface]) -> CapturedFrame:
+        self._fits(body, 4)
+        if not interfaces:
+            raise ProtocolError(f"{self._path}: a frame comes before any interface")
+        (original,) = self._unpack("I", body)
+        length = min(original, interfaces[0].snap_bytes or original)
+        self._fits(body, 4 + length)
+        return CapturedFrame(0, False, body[4 : 4 + length], original)
+
+    def _fits(self, body: bytes, length: int) -> None:
+        if len(body) < length:
+            raise ProtocolError(
+                f"{self._path}: the block that ends at byte {self._file.tell()} has {len(body)} bytes; "
+                f"{length} are said to be in it"
+            )
