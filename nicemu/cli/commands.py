@@ -19,6 +19,7 @@ COMMANDS = {
     "load": LazyCommand("nicemu.cli.programs:load", "Compile a P4 program and have a NIC run it."),
     "compile": LazyCommand("nicemu.cli.programs:compile_", "Compile a P4 program; print its IR or P4Info."),
     "stf": LazyCommand("nicemu.cli.stf:stf", "Run packet tests of P4 programs: scripts in STF."),
+    "packet": LazyCommand("nicemu.cli.packet:packet", "Tell every step of a P4 program on one packet."),
     "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),
     "table": LazyCommand("nicemu.cli.table:table", "List, add, modify and delete table entries."),
     "explore": LazyCommand(

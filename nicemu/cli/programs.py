@@ -23,6 +23,13 @@ INCLUDE_OPTION = click.option(
     help="Look for included files in DIR too.",
 )
 
+TABLES_OPTION = click.option(
+    "--tables",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="A JSON file of table entries and what else a controller sets (docs/p4.md).",
+)
+
 
 @click.command()
 @click.argument("program", type=click.Path(path_type=Path))
@@ -33,7 +40,7 @@ def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
 
     If it does not compile, or the NIC refuses it, the NIC goes on with the program it has.
     """
-    compiled = _compiled(program, includes)
+    compiled = compiled_program(program, includes)
     from nicemu.control import P4RuntimeClient
     from nicemu.run import find_nic
 
@@ -51,7 +58,7 @@ def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
 @INCLUDE_OPTION
 def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> None:
     """Compile PROGRAM and say what it has; no NIC is needed."""
-    compiled = _compiled(program, includes)
+    compiled = compiled_program(program, includes)
     if emit == "ir":
         click.echo(compiled.program.to_json(indent=2))
     elif emit == "p4info":
@@ -79,7 +86,7 @@ def flash(script: Path, nic: str | None) -> None:
     click.echo(f"{running.name} runs {path.name}: {', '.join(handlers) or 'no handlers'}")
 
 
-def _compiled(program: Path, includes: tuple[Path, ...]) -> Compiled:
+def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled:
     """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error."""
     from nicemu.p4 import CompileError, compile_program
     from nicemu.programs import find_program

@@ -16,6 +16,7 @@ from .interpreter import MAX_FRAME_BYTES, reason_of
 from .ir import Program
 from .ir_json import MAX_DEPTH
 from .meters import Meter, MeterConfig
+from .names import full_name
 from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
 from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
@@ -80,6 +81,7 @@ __all__ = [
     "Verdict",
     "allocate_ids",
     "arithmetic",
+    "full_name",
     "ir",
     "p4info_of",
     "reason_of",

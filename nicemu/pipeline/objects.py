@@ -12,9 +12,10 @@ from . import ir
 from .arrays import CounterArray, MeterArray, RegisterArray
 from .externs import ExternType
 from .names import full_name
+from .profiles import ActionProfile
 from .value_sets import ValueSet
 
-_State = TypeVar("_State", CounterArray, MeterArray, RegisterArray)
+_State = TypeVar("_State", CounterArray, MeterArray, RegisterArray, ActionProfile)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,10 @@ class Objects:
     def register(self, name: str) -> RegisterArray:
         """Return a register likewise."""
         return self._state(name, RegisterArray, "register")
+
+    def profile(self, name: str) -> ActionProfile:
+        """Return an action profile or selector likewise."""
+        return self._state(name, ActionProfile, "action profile")
 
     def value_set(self, name: str) -> ValueSet:
         """Return a value set likewise."""

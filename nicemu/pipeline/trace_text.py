@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import dataclasses
-import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -39,7 +38,7 @@ from .trace import (
     Verified,
 )
 
-_WIDTH = 110
+_WIDTH = 100
 
 
 def trace_json(events: Iterable[Event]) -> list[dict[str, Any]]:
@@ -47,11 +46,23 @@ def trace_json(events: Iterable[Event]) -> list[dict[str, Any]]:
     return [{"event": kind_of(type(event)), **_json(event)} for event in events]
 
 
-def trace_lines(events: Iterable[Event]) -> list[str]:
-    """Return events as text: a line each, or a few, those inside a block indented."""
+def trace_lines(
+    events: Iterable[Event], details: Callable[[Departed], Iterable[str]] = lambda event: ()
+) -> list[str]:
+    """Return events as text: a line each, or a few, those inside a block indented.
+
+    `details` gives further lines for a frame that leaves. Headers that leave as they came are not told again.
+    """
     lines = []
+    came: dict[str, Mapping[str, Any]] = {}
     for event in events:
         first, *more = _TEXTS[type(event)](event)
+        if isinstance(event, HeaderExtracted):
+            came[event.header] = event.fields
+        elif isinstance(event, HeaderEmitted) and came.get(event.header) == event.fields:
+            first, more = f"{first}, as it came", []
+        elif isinstance(event, Departed):
+            more = list(details(event))
         depth = _DEPTHS.get(type(event), 2)
         lines.append("  " * depth + first)
         lines += ["  " * (depth + 1) + line for line in more]
@@ -89,8 +100,13 @@ def _json(value: Any) -> Any:  # noqa: ANN401
 
 
 def _fields(fields: Mapping[str, Any]) -> list[str]:
-    text = ", ".join(f"{name} = {value_text(value)}" for name, value in fields.items())
-    return textwrap.wrap(text, _WIDTH - 8, break_long_words=False, break_on_hyphens=False)
+    lines = [""]
+    for name, value in fields.items():
+        item = f"{name} = {value_text(value)}"
+        if lines[-1] and len(lines[-1]) + len(item) > _WIDTH:
+            lines.append("")
+        lines[-1] += f", {item}" if lines[-1] else item
+    return [line for line in lines if line]
 
 
 def _settings(values: Mapping[str, Any]) -> str:
@@ -105,7 +121,7 @@ def _entry(entry: EntryText) -> str:
 
 
 def _selected(event: Selected) -> list[str]:
-    chosen = "no case fits" if event.case is None else f"{event.case}: {event.state}"
+    chosen = "no case fits" if event.case is None else f"case {event.case}, to {event.state}"
     return [f"select {_settings(event.keys)}: {chosen}"]
 
 

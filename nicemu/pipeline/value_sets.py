@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .p4info import KeyInfo
 from .tables import MATCH_CLASS, Match, check_match, matches, width_of
 
 
@@ -21,6 +22,14 @@ class ValueSet:
 
     spec: ir.ValueSet
     members: list[tuple[Match, ...]] = field(default_factory=list)
+
+    @property
+    def keys(self) -> tuple[KeyInfo, ...]:
+        """The fields, as a table's keys are described."""
+        return tuple(
+            KeyInfo(part.name, place, width_of(part.type), part.match_kind.value)
+            for place, part in enumerate(self.spec.fields, start=1)
+        )
 
     def replace(self, members: Sequence[tuple[Match, ...]]) -> None:
         """Hold these members from now on. Raises: ControlError, and nothing has changed."""

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu packet`: what a P4 program does with one packet, step by step."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nicemu.errors import UsageError
+
+from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program
+from .show import JSON_OPTION, print_json
+
+if TYPE_CHECKING:
+    from nicemu.pipeline import Departed, Verdict
+
+_NOT_HEX = re.compile(r"0x|[\s:,.-]+")
+
+
+@click.command()
+@click.argument("program", type=click.Path(path_type=Path))
+@click.option(
+    "--hex", "text", metavar="BYTES", help="The packet; spaces, colons and 0x may stand in between."
+)
+@click.option(
+    "--pcap", metavar="FILE", type=click.Path(path_type=Path), help="A capture file with the packet."
+)
+@click.option(
+    "--index",
+    type=click.IntRange(min=1),
+    default=1,
+    help="Which packet of the file; from 1, as in Wireshark.",
+)
+@click.option("--port", type=click.IntRange(0, 0xFFFF), default=0, help="The port on which it comes in.")
+@TABLES_OPTION
+@INCLUDE_OPTION
+@JSON_OPTION
+def packet(
+    program: Path,
+    text: str | None,
+    pcap: Path | None,
+    index: int,
+    port: int,
+    tables: Path | None,
+    includes: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Run PROGRAM, a file of yours or a shipped one (p4/kvmatch.p4), on one packet, and tell every step.
+
+    \b
+    nicemu packet p4/kvmatch.p4 --pcap requests.pcap --index 3 --tables sessions.json
+    nicemu packet switch.p4 --hex '0200 0000 0002 0200 0000 0001 0800' --port 3
+
+    It needs no NIC. The tables hold the program's own entries and those of --tables.
+    """
+    frame, now_ns = _frame(text, pcap, index)
+    compiled = compiled_program(program, includes)
+    from nicemu.pipeline import Engine, trace_lines, value_text
+
+    engine = Engine()
+    engine.load(compiled.program)
+    if tables is not None:
+        from nicemu.switch import put_tables
+
+        put_tables(engine, tables)
+    verdict = engine.process(frame, port, trace=True, now_ns=now_ns)
+    if as_json:
+        print_json(_described(compiled.program.name, frame, port, verdict))
+        return
+    click.echo(f"{compiled.program.name}: {len(frame)} bytes on port {port}")
+    click.echo("\n".join(trace_lines(verdict.trace, lambda event: _difference(frame, event))))
+    for effect in verdict.effects:
+        told = ", ".join(f"{name}={value_text(value)}" for name, value in _effect(effect).items())
+        click.echo(f"then {type(effect).__name__}({told})")
+
+
+def _frame(text: str | None, pcap: Path | None, index: int) -> tuple[bytes, int]:
+    """Return the packet and its time."""
+    if (text is None) == (pcap is None):
+        raise click.UsageError("one of --hex BYTES and --pcap FILE says which packet")
+    if text is not None:
+        try:
+            return bytes.fromhex(_NOT_HEX.sub("", text)), 0
+        except ValueError:
+            raise UsageError(f"--hex {text}: two hexadecimal digits a byte were expected") from None
+    from nicemu.capture import read_capture
+
+    assert pcap is not None
+    found = next(islice(read_capture(pcap), index - 1, None), None)
+    if found is None:
+        count = sum(1 for _ in read_capture(pcap))
+        raise UsageError(f"{pcap} has {count} packets; --index {index} is none of them")
+    if len(found.data) < found.original_bytes:
+        click.echo(
+            f"the capture has {len(found.data)} of the packet's {found.original_bytes} bytes", err=True
+        )
+    return found.data, found.time_ns
+
+
+def _difference(frame: bytes, departed: Departed) -> list[str]:
+    from nicemu.switch import byte_changes, change_lines
+
+    return change_lines(byte_changes(frame, departed.frame)) or ["as it came"]
+
+
+def _effect(effect: object) -> dict[str, Any]:
+    return {item.name: getattr(effect, item.name) for item in dataclasses.fields(effect)}  # type: ignore[arg-type]
+
+
+def _described(program: str, frame: bytes, port: int, verdict: Verdict) -> dict[str, Any]:
+    from nicemu.pipeline import Departed, trace_json
+    from nicemu.switch import byte_changes
+
+    departed = [event for event in verdict.trace if isinstance(event, Departed)]
+    return {
+        "program": program,
+        "port": port,
+        "frame": frame.hex(),
+        "disposition": verdict.disposition.value,
+        "drop_reason": verdict.drop_reason or None,
+        "departures": [
+            {
+                "where": event.where,
+                "port": event.port,
+                "frame": event.frame.hex(),
+                "changes": [
+                    {
+                        "at_before": change.at_before,
+                        "before": change.before.hex(),
+                        "at_after": change.at_after,
+                        "after": change.after.hex(),
+                    }
+                    for change in byte_changes(frame, event.frame)
+                ],
+            }
+            for event in departed
+        ],
+        "effects": [{"effect": type(effect).__name__, **_effect(effect)} for effect in verdict.effects],
+        "trace": trace_json(verdict.trace),
+    }

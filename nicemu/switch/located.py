@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The parts of a JSON document, each with its place, so that every fault names where it is."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nicemu.errors import NicemuError, UsageError
+
+
+class _LocatedError(UsageError):
+    """A fault that says already where it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """A value of a document: `place` is the path to it, $ for the whole document of the file `file`."""
+
+    value: Any
+    file: str
+    place: str = "$"
+
+    def fault(self, sentence: str) -> UsageError:
+        """Return the error of a fault here; the sentence goes on where the place ends."""
+        return _LocatedError(f"{self.file}: {self.place} {sentence}")
+
+    @contextmanager
+    def at(self) -> Iterator[None]:
+        """Have errors that are raised inside say that they are here."""
+        try:
+            yield
+        except _LocatedError:
+            raise
+        except NicemuError as error:
+            raise _LocatedError(f"{self.file}: {self.place}: {error}") from None
+
+    def members(self, needed: Sequence[str] = (), optional: Sequence[str] | None = ()) -> dict[str, Located]:
+        """Return the members of an object, which are these; with `optional` None there may be any others."""
+        if not isinstance(self.value, dict):
+            raise self.fault(f"is {_described(self.value)}; an object was expected")
+        found = {name: Located(item, self.file, f"{self.place}.{name}") for name, item in self.value.items()}
+        if optional is not None:
+            known = [*needed, *optional]
+            for name in found.keys() - set(known):
+                raise found[name].fault(f"is unknown; there may be {', '.join(known) or 'nothing'}")
+        for name in needed:
+            if name not in found:
+                raise self.fault(f"lacks {name}")
+        return found
+
+    def items(self) -> list[Located]:
+        """Return the items of a list."""
+        if not isinstance(self.value, list):
+            raise self.fault(f"is {_described(self.value)}; a list was expected")
+        return [Located(item, self.file, f"{self.place}[{index}]") for index, item in enumerate(self.value)]
+
+    def word(self) -> str:
+        """Return a text."""
+        if not isinstance(self.value, str):
+            raise self.fault(f"is {_described(self.value)}; a name was expected")
+        return self.value
+
+    def number(self) -> int:
+        """Return a number from 0 up."""
+        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < 0:
+            raise self.fault(f"is {_described(self.value)}; a number from 0 up was expected")
+        return self.value
+
+    def number_or_text(self) -> int | str:
+        """Return what may stand for a number, as on the command line."""
+        if not isinstance(self.value, int | str) or isinstance(self.value, bool):
+            raise self.fault(f"is {_described(self.value)}; a number or a text was expected")
+        return self.value
+
+
+def read_document(path: Path) -> Located:
+    """Return the document in a JSON file. Raises: UsageError with line and column."""
+    try:
+        return Located(json.loads(path.read_text(encoding="utf-8")), str(path))
+    except json.JSONDecodeError as error:
+        raise UsageError(f"{path}:{error.lineno}:{error.colno}: this is no JSON: {error.msg}") from None
+    except RecursionError:
+        raise UsageError(f"{path} is nested too deeply; a document of a few levels was expected") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def _described(value: Any) -> str:  # noqa: ANN401 - whatever JSON has
+    if isinstance(value, dict | list):
+        return "an object" if isinstance(value, dict) else "a list"
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

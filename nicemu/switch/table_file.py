@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A JSON file of what a controller puts into a program: entries, and the state of its extern objects.
+
+docs/p4.md has its form. A list alone is its `tables`, as `nicemu table list --json` prints them. Names and
+values are written as on the command line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nicemu.control import parse_match, parse_value
+from nicemu.pipeline import (
+    ActionInfo,
+    ActionSet,
+    CloneSession,
+    Engine,
+    Group,
+    KeyInfo,
+    Match,
+    Member,
+    Replica,
+    TableEntry,
+    TableInfo,
+    full_name,
+    ir,
+)
+
+from .located import Located, read_document
+
+
+def put_tables(engine: Engine, path: Path) -> int:
+    """Put what a file holds into the running program, in its order; return how many entries there were.
+
+    Raises: UsageError with the file and the place in it; what stands before that has been put.
+    """
+    document = read_document(path)
+    if isinstance(document.value, list):
+        document = Located({"tables": document.value}, document.file)
+    return _TableFile(engine).put(document)
+
+
+class _TableFile:
+    """What is put where; the parts take effect in the order in which they need each other."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._tables = {table.name: table for table in engine.tables()}
+        self._entries = 0
+        self._parts: Mapping[str, Callable[[Located], None]] = {
+            "action_profiles": self._profile,
+            "tables": self._table,
+            "value_sets": self._value_set,
+            "registers": self._register,
+            "multicast_groups": self._group,
+            "clone_sessions": self._session,
+        }
+
+    def put(self, document: Located) -> int:
+        given = document.members((), tuple(self._parts))
+        for part, put in self._parts.items():
+            for item in given[part].items() if part in given else ():
+                put(item)
+        return self._entries
+
+    # Tables
+
+    def _table(self, item: Located) -> None:
+        given = item.members(("table",), ("entries", "default", "size"))
+        table = self._tables[_name(given["table"], self._tables, "the program: table")]
+        for entry in given["entries"].items() if "entries" in given else ():
+            self._entry(table, entry)
+        if "default" in given:
+            call = self._call(table.actions, table.name, given["default"])
+            with given["default"].at():
+                if (call.action, call.parameters) != (table.default_action, table.default_parameters):
+                    self._engine.set_default(table.name, call.action, call.parameters)
+
+    def _entry(self, table: TableInfo, item: Located) -> None:
+        chosen = ("action", "member", "group", "actions")
+        given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", "hits"))
+        if "const" in given and given["const"].value:  # the program has it by itself
+            return
+        names = [name for name in chosen if name in given]
+        if len(names) != 1:
+            raise item.fault(f"has {' and '.join(names) or 'none'} of {', '.join(chosen)}; one was expected")
+        call = ir.ActionCall("")
+        choice: Member | Group | ActionSet | None = None
+        if "action" in given:
+            call = self._call(table.actions, table.name, given["action"])
+        elif "actions" in given:
+            calls = given["actions"].items()
+            choice = ActionSet(
+                tuple((self._call(table.actions, table.name, one), _weight(one)) for one in calls)
+            )
+        else:
+            choice = Member(given["member"].number()) if "member" in given else Group(given["group"].number())
+        entry = TableEntry(
+            self._matches(table.keys, given["keys"]),
+            call.action,
+            call.parameters,
+            _number(given, "priority"),
+            choice,
+            _number(given, "idle_timeout_ns"),
+        )
+        with item.at():
+            self._engine.insert(table.name, entry)
+        self._entries += 1
+
+    def _matches(self, keys: Sequence[KeyInfo], item: Located) -> tuple[Match, ...]:
+        given = {
+            _name(part, [key.name for key in keys], "key", word): part
+            for word, part in item.members((), None).items()
+        }
+        matches = []
+        for key in keys:
+            part = given.get(key.name)
+            if part is None and key.match_kind == "exact":
+                raise item.fault(f"lacks {key.name}, an exact key")
+            with (part or item).at():
+                value = part.number_or_text() if part else "*"
+                matches.append(parse_match(value, key.match_kind, key.width, key.name))
+        return tuple(matches)
+
+    def _call(self, actions: Sequence[ActionInfo], owner: str, item: Located) -> ir.ActionCall:
+        if isinstance(item.value, str):
+            item = Located({"name": item.value}, item.file, item.place)
+        given = item.members(("name",), ("parameters", "weight"))
+        known = {action.name: action for action in actions}
+        action = known[_name(given["name"], known, f"{owner}: action")]
+        names = [param.name for param in action.params]
+        held = given["parameters"].members(names) if "parameters" in given else {}
+        if names and not held:
+            raise item.fault(f"lacks parameters, of which {action.name} has {', '.join(names)}")
+        numbers = []
+        for param in action.params:
+            with held[param.name].at():
+                numbers.append(parse_value(held[param.name].number_or_text(), param.width, param.name))
+        return ir.ActionCall(action.name, tuple(numbers))
+
+    # What is no table
+
+    def _profile(self, item: Located) -> None:
+        given = item.members(("profile",), ("members", "groups"))
+        with given["profile"].at():
+            profile = self._engine.objects.profile(given["profile"].word())
+        actions = {
+            action.name: action
+            for table in self._tables.values()
+            for action in table.actions
+            if action.name in profile.actions
+        }
+        for member in given["members"].items() if "members" in given else ():
+            parts = member.members(("member", "action"))
+            call = self._call(tuple(actions.values()), profile.name, parts["action"])
+            with member.at():
+                profile.insert_member(parts["member"].number(), call)
+        for group in given["groups"].items() if "groups" in given else ():
+            parts = group.members(("group", "members"))
+            held = [one.members(("member",), ("weight",)) for one in parts["members"].items()]
+            weighted = tuple((one["member"].number(), _number(one, "weight", 1)) for one in held)
+            with group.at():
+                profile.insert_group(parts["group"].number(), weighted)
+
+    def _value_set(self, item: Located) -> None:
+        given = item.members(("value_set", "members"))
+        with given["value_set"].at():
+            found = self._engine.objects.value_set(given["value_set"].word())
+        members = [self._member_of(found.keys, member) for member in given["members"].items()]
+        with item.at():
+            found.replace(members)
+
+    def _member_of(self, keys: Sequence[KeyInfo], item: Located) -> tuple[Match, ...]:
+        """Return a member of a value set; one of a single field may be written without its name."""
+        if len(keys) == 1 and not isinstance(item.value, dict):
+            item = Located({keys[0].name: item.value}, item.file, item.place)
+        return self._matches(keys, item)
+
+    def _register(self, item: Located) -> None:
+        given = item.members(("register", "values"))
+        with given["register"].at():
+            register = self._engine.objects.register(given["register"].word())
+        for word, value in given["values"].members((), None).items():
+            with value.at():
+                index = register.checked(parse_value(word, 32, "index"))
+                register.write(index, _stored(register.type, value))
+
+    def _group(self, item: Located) -> None:
+        given = item.members(("group", "replicas"))
+        self._engine.objects.multicast_groups[given["group"].number()] = _replicas(given["replicas"])
+
+    def _session(self, item: Located) -> None:
+        given = item.members(("session", "replicas"), ("truncate_bytes",))
+        session = CloneSession(_replicas(given["replicas"]), _number(given, "truncate_bytes"))
+        self._engine.objects.clone_sessions[given["session"].number()] = session
+
+
+def _replicas(item: Located) -> tuple[Replica, ...]:
+    given = [replica.members(("port",), ("rid",)) for replica in item.items()]
+    return tuple(Replica(replica["port"].number(), _number(replica, "rid")) for replica in given)
+
+
+def _stored(kind: ir.Type, item: Located) -> Any:  # noqa: ANN401 - what a register holds
+    if isinstance(kind, ir.Bits) and not kind.signed:
+        return parse_value(item.number_or_text(), kind.width, "the value")
+    if isinstance(kind, ir.Bool) and isinstance(item.value, bool):
+        return int(item.value)
+    if isinstance(kind, ir.Bits) and type(item.value) is int:
+        lowest = -(1 << kind.width - 1)
+        if lowest <= item.value < -lowest:
+            return item.value
+    raise item.fault(f"is no value of {kind} that can be written here")
+
+
+def _name(item: Located, known: Iterable[str], subject: str, word: str | None = None) -> str:
+    with item.at():
+        return full_name(item.word() if word is None else word, known, subject)
+
+
+def _weight(item: Located) -> int:
+    return _number(item.members((), None), "weight", 1) if isinstance(item.value, dict) else 1
+
+
+def _number(given: Mapping[str, Located], name: str, default: int = 0) -> int:
+    return given[name].number() if name in given else default

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The commands that docs/p4.md shows on a console are run, and print what the page says."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nicemu.p4 import compile_text
+from nicemu.pipeline import Engine
+from nicemu.switch import put_tables
+from tests.conformance.pages import BLOCKS, ROOT, Block, place
+
+PAGE = "docs/p4.md"
+CONSOLE = [block for block in BLOCKS if block.page == PAGE and block.language == "console"]
+JSON = [block for block in BLOCKS if block.page == PAGE and block.language == "json"]
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The files that the commands name: programs of the page, and the tables below the file's name."""
+    for block in BLOCKS:
+        if block.page == PAGE and block.name:
+            (tmp_path / block.name).write_text(block.text)
+    (tmp_path / "sessions.json").write_text(JSON[0].text)
+    return tmp_path
+
+
+def commands(block: Block) -> list[tuple[str, str]]:
+    """Return the commands of a block, each with its output: `$ ` begins one and `> ` goes on with it."""
+    found = []
+    for part in re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]:
+        lines = part.splitlines()
+        count = 1 + sum(line.startswith("> ") for line in lines)
+        command = "\n".join([lines[0], *(line.removeprefix("> ") for line in lines[1:count])])
+        found.append((command, "".join(f"{line}\n" for line in lines[count:])))
+    return found
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("block", CONSOLE, ids=place)
+def test_a_command_on_a_console_prints_what_the_page_says(block: Block, folder: Path) -> None:
+    nicemu = f"{sys.executable} -m nicemu "
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    for command, output in commands(block):
+        assert command.startswith("nicemu ")
+        script = nicemu + command.removeprefix("nicemu ")
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=120,
+        )
+        assert (done.stderr, done.stdout) == ("", output)
+
+
+def test_the_second_file_of_tables_fits_the_program_with_the_clone_session(tmp_path: Path) -> None:
+    program = next(block.text for block in BLOCKS if block.page == PAGE and "MIRROR = '''" in block.text)
+    engine = Engine()
+    engine.load(compile_text(program.split("'''")[1]).program)
+    path = tmp_path / "tables.json"
+    path.write_text(JSON[1].text)
+    assert put_tables(engine, path) == 0
+    assert engine.objects.register("seen").values == {0: 1, 15: 255}
+    assert (list(engine.objects.multicast_groups), list(engine.objects.clone_sessions)) == ([1], [5])

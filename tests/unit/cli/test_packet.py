@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from nicemu.capture import PcapWriter
+
+Cli = Callable[..., Result]
+PROGRAM = """
+#include <core.p4>
+#include <nicemu.p4>
+header byte_t { bit<8> kind; bit<8> value; }
+struct headers_t { byte_t h; byte_t g; }
+struct metadata_t { }
+parser P(packet_in b, out headers_t headers, inout metadata_t m, inout nic_metadata_t nic) {
+    state start { b.extract(headers.h); transition accept; }
+}
+control C(inout headers_t headers, inout metadata_t m, inout nic_metadata_t nic) {
+    TriggerCounter() hits;
+    action count(bit<32> counter) { hits.add(counter, 1); }
+    table t { key = { headers.h.kind: exact; } actions = { count; NoAction; } }
+    apply {
+        t.apply();
+        headers.h.value = 7;
+        if (headers.h.kind == 9) { headers.g = { 0xaa, 0xbb }; }
+        if (headers.h.kind == 8) { drop_packet(); } else { send_to_port(nic.ingress_port); }
+    }
+}
+control D(packet_out b, in headers_t headers, in metadata_t m, in nic_metadata_t nic) {
+    apply { b.emit(headers); }
+}
+SmartNic(P(), C(), D()) main;
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> str:
+    path = tmp_path / "program.p4"
+    path.write_text(PROGRAM)
+    return str(path)
+
+
+@pytest.fixture
+def capture(tmp_path: Path) -> str:
+    path = tmp_path / "two.pcap"
+    with open(path, "wb") as file:
+        writer = PcapWriter(file)
+        writer.write(1, bytes.fromhex("0105"))
+        writer.write(2, bytes.fromhex("0906ff"))
+    return str(path)
+
+
+def test_a_packet_is_told_step_by_step_to_the_bytes_that_leave(nicemu: Cli, program: str) -> None:
+    result = nicemu("packet", program, "--hex", "0x01 05:ff", "--port", "3")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert lines[0] == "program: 3 bytes on port 3"
+    assert "    table C.t (headers.h.kind=0x1): miss" in lines
+    assert "    headers.h.value = 0x5 -> 0x7" in lines
+    assert lines[-5:] == [
+        "    emit headers.h",
+        "      kind = 0x1, value = 0x7",
+        "leaves by port 3, 3 bytes",
+        "  - 0001  05",
+        "  + 0001  07",
+    ]
+
+
+def test_a_packet_of_a_capture_is_chosen_as_wireshark_numbers_them(
+    nicemu: Cli, program: str, capture: str
+) -> None:
+    lines = nicemu("packet", program, "--pcap", capture, "--index", "2").stdout.splitlines()
+    assert lines[0] == "program: 3 bytes on port 0"
+    assert lines[-3:] == ["leaves by port 0, 5 bytes", "  - 0001  06", "  + 0001  07 aa bb"]
+    beyond = nicemu("packet", program, "--pcap", capture, "--index", "3")
+    assert (beyond.exit_code, beyond.stderr) == (
+        1,
+        f"Error: {capture} has 2 packets; --index 3 is none of them\n",
+    )
+
+
+def test_entries_of_a_file_are_met_and_effects_are_told(nicemu: Cli, program: str, tmp_path: Path) -> None:
+    tables = tmp_path / "tables.json"
+    action = {"name": "count", "parameters": {"counter": 21}}
+    tables.write_text(json.dumps([{"table": "t", "entries": [{"keys": {"kind": 1}, "action": action}]}]))
+    lines = nicemu("packet", program, "--hex", "0105", "--tables", str(tables)).stdout.splitlines()
+    assert "    table C.t (headers.h.kind=0x1): hit, entry 0x1" in lines
+    assert lines[-1] == "then CounterAdd(counter=0x15, value=0x1)"
+
+
+def test_a_drop_tells_its_reason(nicemu: Cli, program: str) -> None:
+    assert nicemu("packet", program, "--hex", "0805").stdout.splitlines()[-1] == "dropped: pipeline.dropped"
+    assert nicemu("packet", program, "--hex", "08").stdout.splitlines()[-2:] == [
+        "    reject: PacketTooShort at byte 0",
+        "dropped: parser.too_short",
+    ]
+
+
+def test_the_json_has_the_same_events(nicemu: Cli, program: str) -> None:
+    told = json.loads(nicemu("packet", program, "--hex", "0105", "--port", "3", "--json").stdout)
+    assert (told["program"], told["port"], told["frame"], told["disposition"]) == (
+        "program",
+        3,
+        "0105",
+        "port",
+    )
+    assert told["departures"] == [
+        {
+            "where": "port",
+            "port": 3,
+            "frame": "0107",
+            "changes": [{"at_before": 1, "before": "05", "at_after": 1, "after": "07"}],
+        }
+    ]
+    assert {"event": "assigned", "place": "headers.h.value", "old": 5, "new": 7} in told["trace"]
+
+
+@pytest.mark.parametrize("words", [(), ("--hex", "00", "--pcap", "file")])
+def test_one_packet_has_to_be_named(nicemu: Cli, program: str, words: tuple[str, ...]) -> None:
+    result = nicemu("packet", program, *words)
+    assert (result.exit_code, "one of --hex BYTES and --pcap FILE" in result.stderr) == (2, True)
+
+
+def test_what_is_no_hexadecimal_is_refused(nicemu: Cli, program: str) -> None:
+    result = nicemu("packet", program, "--hex", "0g")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: --hex 0g: two hexadecimal digits a byte were expected\n",
+    )
