@@ -20,6 +20,7 @@ COMMANDS = {
     "compile": LazyCommand("nicemu.cli.programs:compile_", "Compile a P4 program; print its IR or P4Info."),
     "stf": LazyCommand("nicemu.cli.stf:stf", "Run packet tests of P4 programs: scripts in STF."),
     "packet": LazyCommand("nicemu.cli.packet:packet", "Tell every step of a P4 program on one packet."),
+    "switch": LazyCommand("nicemu.cli.switch:switch", "Run captures or interfaces through a P4 program."),
     "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),
     "table": LazyCommand("nicemu.cli.table:table", "List, add, modify and delete table entries."),
     "explore": LazyCommand(

@@ -6,13 +6,10 @@
 
 from __future__ import annotations
 
-import os
 import select
-import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -20,6 +17,7 @@ import click
 
 from nicemu.errors import UsageError
 
+from .interruption import until_interrupted
 from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 from .wire_serve import serve
@@ -73,7 +71,7 @@ def capture(
         raise UsageError("nothing to do with what is captured: --out FILE, --print, or both")
     if to_stdout and (prints or as_json):
         raise UsageError("the capture goes to stdout, so nothing else can be printed there")
-    with ExitStack() as stack, _until_interrupted() as interrupted:
+    with ExitStack() as stack, until_interrupted() as interrupted:
         source = _source(first, second)
         stack.callback(source.close)
         run = _Run(source, prints, count, stack, out)
@@ -218,17 +216,3 @@ def _writer(file: BinaryIO) -> PcapngWriter:
     from nicemu.capture import PcapngWriter
 
     return PcapngWriter(file)
-
-
-@contextmanager
-def _until_interrupted() -> Iterator[int]:
-    """Have Ctrl-C and SIGTERM make a descriptor readable, which is given, instead of ending this process."""
-    ended = os.eventfd(0, os.EFD_CLOEXEC)
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: os.eventfd_write(ended, 1)) for number in numbers]
-    try:
-        yield ended
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-        os.close(ended)

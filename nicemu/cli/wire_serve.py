@@ -12,6 +12,7 @@ import click
 
 from nicemu.errors import ProtocolError, UsageError
 
+from .interruption import until_interrupted
 from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 
@@ -78,12 +79,12 @@ def serve(
     from nicemu.rdma import load_engine
     from nicemu.testing import PERFTEST_PROGRAMS, PeerServer, PerftestServer, RpingServer
 
-    from .wire import _port, _until_interrupted
+    from .wire import _port
 
     if program not in PERFTEST_PROGRAMS:
         raise UsageError(f"{program!r} is no program that is served; they are {', '.join(PERFTEST_PROGRAMS)}")
     with ExitStack() as stack:
-        interrupted = stack.enter_context(_until_interrupted())
+        interrupted = stack.enter_context(until_interrupted())
         opened = _port(port)
         stack.callback(opened.close)
         click.echo("loading the engine (the first time compiles it, for some minutes)", err=True)

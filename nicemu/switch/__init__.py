@@ -4,7 +4,35 @@
 The engine is the pipeline's, tables come from a file or over P4Runtime.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 from .byte_changes import ByteChange, byte_changes, change_lines
+from .captures import switch_captures
+from .forwarding import HOST, Forwarder, Summary
+from .shared_engine import SharedEngine
 from .table_file import put_tables
 
-__all__ = ["ByteChange", "byte_changes", "change_lines", "put_tables"]
+if TYPE_CHECKING:
+    from .live import open_port, switch_live
+
+__all__ = [
+    "HOST",
+    "ByteChange",
+    "Forwarder",
+    "SharedEngine",
+    "Summary",
+    "byte_changes",
+    "change_lines",
+    "open_port",
+    "put_tables",
+    "switch_captures",
+    "switch_live",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Load what needs ports when it is used: they take long to import."""
+    if name not in ("open_port", "switch_live"):
+        raise AttributeError(f"nicemu.switch has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(".live", __name__), name)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu switch`: a P4 program as a switch, between capture files or between interfaces."""
+
+from __future__ import annotations
+
+import re
+import select
+import sys
+import threading
+import time
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from .interruption import until_interrupted
+from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program
+from .show import JSON_OPTION, print_json
+
+if TYPE_CHECKING:
+    from nicemu.pipeline import Engine
+    from nicemu.switch import Summary
+
+PROGRESS_S = 1.0
+_OF_PORT = re.compile(r"([0-9]{1,5}|host)=(.+)", re.DOTALL)
+_DEVICE_ID = 1
+
+
+@click.command()
+@click.argument("program", type=click.Path(path_type=Path))
+@click.option(
+    "--in", "inputs", metavar="[PORT=]FILE", multiple=True, help="A capture that comes in on a port."
+)
+@click.option(
+    "--out",
+    "outputs",
+    metavar="[PORT=]FILE",
+    multiple=True,
+    help="Where what leaves by PORT, a number or host, is written; without PORT=, all the rest.",
+)
+@click.option("--port", type=click.IntRange(0, 0xFFFF), default=0, help="The port of an --in without one.")
+@click.option(
+    "--interface",
+    "interfaces",
+    metavar="PORT=NAME",
+    multiple=True,
+    help="An interface of this machine as a port: NAME, xdp:NAME, tap:NAME.",
+)
+@click.option("--for", "seconds", type=click.FloatRange(min=0), help="How many seconds, with --interface.")
+@click.option(
+    "--p4runtime",
+    metavar="ADDRESS",
+    help="Serve P4Runtime at unix:/PATH or 127.0.0.1:PORT, with --interface.",
+)
+@TABLES_OPTION
+@INCLUDE_OPTION
+@JSON_OPTION
+def switch(
+    program: Path,
+    inputs: tuple[str, ...],
+    outputs: tuple[str, ...],
+    port: int,
+    interfaces: tuple[str, ...],
+    seconds: float | None,
+    p4runtime: str | None,
+    tables: Path | None,
+    includes: tuple[Path, ...],
+    as_json: bool,
+) -> None:
+    """Run packets through PROGRAM, from captures to captures, or between interfaces until Ctrl-C.
+
+    \b
+    nicemu switch router.p4 --tables routes.json --in in.pcap --out out.pcap
+    nicemu switch router.p4 --in 0=a.pcap --in 1=b.pcap --out 2=c.pcap --out host=host.pcap
+    nicemu switch router.p4 --interface 0=veth0 --interface 1=veth1
+
+    Captures are pcap or pcapng. Interfaces need root. It says what became of the packets.
+    """
+    if bool(inputs) == bool(interfaces):
+        raise click.UsageError("either --in FILE or --interface PORT=NAME says where packets come from")
+    if inputs and (seconds is not None or p4runtime is not None):
+        raise click.UsageError("--for and --p4runtime are for interfaces; captures end by themselves")
+    if interfaces and outputs:
+        raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
+    sources = _by_port(inputs, "--in", str(port)) if inputs else _by_port(interfaces, "--interface", None)
+    compiled = compiled_program(program, includes)
+    from nicemu.pipeline import Engine
+    from nicemu.switch import put_tables
+
+    engine = Engine()
+    engine.load(compiled.program)
+    if tables is not None:
+        put_tables(engine, tables)
+    begun = time.monotonic()
+    if inputs:
+        summary = _captures(engine, sources, _by_port(outputs, "--out", ""))
+    else:
+        summary = _live(engine, sources, seconds, p4runtime)
+    _tell(summary, time.monotonic() - begun, as_json)
+
+
+def _by_port(texts: tuple[str, ...], option: str, alone: str | None) -> dict[str, str]:
+    """Return what is given for each port; what has no port is for `alone`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        match = _OF_PORT.fullmatch(text)
+        if (match is None and alone is None) or (match and match[1] == "host" and option != "--out"):
+            raise click.UsageError(f"{option} {text}: PORT=NAME was expected, with the number of a port")
+        port, name = (match[1], match[2]) if match else (alone or "", text)
+        port = str(int(port)) if port.isdigit() else port
+        if port in found:
+            raise click.UsageError(
+                f"{option} {text}: {f'port {port}' if port else 'the rest'} has {found[port]}"
+            )
+        found[port] = name
+    return found
+
+
+class _Progress:
+    """One line on a terminal that says how far things are, once a second."""
+
+    def __init__(self) -> None:
+        self._shown = sys.stderr.isatty()
+        self._told = time.monotonic()
+
+    def tell(self, summary: Summary) -> None:
+        now = time.monotonic()
+        if self._shown and now - self._told >= PROGRESS_S:
+            self._told = now
+            click.echo(f"\r{summary.packets:,} packets", err=True, nl=False)
+
+    def end(self) -> None:
+        if self._shown:
+            click.echo("\r", err=True, nl=False)
+
+
+def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str]) -> Summary:
+    from nicemu.switch import Forwarder, switch_captures
+
+    progress = _Progress()
+    files: dict[int | str | None, Path] = {
+        int(port) if port.isdigit() else port or None: Path(name) for port, name in outputs.items()
+    }
+    with until_interrupted() as interrupted:
+
+        def go_on(summary: Summary) -> bool:
+            progress.tell(summary)
+            return not select.select([interrupted], [], [], 0)[0]
+
+        summary = switch_captures(
+            Forwarder(engine), {int(port): Path(name) for port, name in sources.items()}, files, go_on
+        )
+    progress.end()
+    return summary
+
+
+def _live(engine: Engine, sources: dict[str, str], seconds: float | None, address: str | None) -> Summary:
+    from nicemu.control import P4RuntimeServer
+    from nicemu.switch import Forwarder, SharedEngine, open_port, switch_live
+
+    progress, lock = _Progress(), threading.Lock()
+    with ExitStack() as stack:
+        interrupted = stack.enter_context(until_interrupted())
+        ports = {}
+        for number, name in sources.items():
+            ports[int(number)] = open_port(name)
+            stack.callback(ports[int(number)].close)
+        if address is not None:
+            server = P4RuntimeServer({_DEVICE_ID: SharedEngine(engine, lock)}, address)
+            stack.callback(server.stop)
+            click.echo(f"P4Runtime at {server.start()}, device {_DEVICE_ID}", err=True)
+        named = ", ".join(f"{number} {port.address}" for number, port in ports.items())
+        click.echo(f"ports {named}", err=True)
+        summary = switch_live(Forwarder(engine), ports, interrupted, seconds, lock, progress.tell)
+    progress.end()
+    return summary
+
+
+def _tell(summary: Summary, seconds: float, as_json: bool) -> None:
+    rate = summary.packets / seconds if seconds else 0.0
+    out = {
+        str(to): count for to, count in sorted(summary.out.items(), key=lambda item: str(item[0]).zfill(5))
+    }
+    if as_json:
+        print_json(
+            {
+                "packets": summary.packets,
+                "bytes": summary.bytes,
+                "out": out,
+                "with_firmware": summary.with_firmware,
+                "dropped": dict(sorted(summary.dropped.items())),
+                "seconds": round(seconds, 6),
+                "packets_per_second": round(rate),
+            }
+        )
+        return
+    click.echo(f"{summary.packets:,} packets in, {summary.bytes:,} bytes; {rate:,.0f} a second")
+    for to, count in out.items():
+        click.echo(f"  out {to if to == 'host' else f'port {to}'}: {count:,}")
+    if summary.with_firmware:
+        click.echo(f"  left to the firmware: {summary.with_firmware:,}")
+    for reason, count in sorted(summary.dropped.items()):
+        click.echo(f"  dropped, {reason}: {count:,}")

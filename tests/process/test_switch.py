@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu switch` between interfaces of a network namespace made for the test, under a controller."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from nicemu.control import P4RuntimeClient, Update
+from nicemu.fabric import PacketPort
+from tests.network_namespace import enter_network_namespace, until_up
+
+pytestmark = pytest.mark.process
+
+PROGRAM = """
+#include <core.p4>
+#include <v1model.p4>
+header ethernet_t { bit<48> destination; bit<48> source; bit<16> ethertype; }
+struct headers_t { ethernet_t ethernet; }
+struct metadata_t { }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(h.ethernet); transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    action forward(bit<9> port) { s.egress_spec = port; }
+    action drop() { mark_to_drop(s); }
+    table bridge {
+        key = { h.ethernet.destination: exact; }
+        actions = { forward; drop; }
+        default_action = drop;
+    }
+    apply { bridge.apply(); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+TABLES = [
+    {
+        "table": "bridge",
+        "entries": [
+            {
+                "keys": {"destination": "02:00:00:00:00:01"},
+                "action": {"name": "forward", "parameters": {"port": 1}},
+            }
+        ],
+    }
+]
+TIMEOUT_S = 60.0
+
+
+def frame(last_of_destination: int, text: bytes) -> bytes:
+    return bytes([2, 0, 0, 0, 0, last_of_destination, 2, 0, 0, 0, 0, 9, 0x88, 0xB5]) + text.ljust(50, b".")
+
+
+def received(port: PacketPort) -> bytes:
+    """Return the next frame that comes at a port."""
+    file = port.fileno()
+    assert file is not None
+    assert select.select([file], [], [], TIMEOUT_S)[0], "no frame came"
+    (found,) = port.receive(1)
+    return found
+
+
+def in_a_namespace(what: Callable[[], None]) -> None:
+    pairs = [("near0", "far0"), ("near1", "far1")]
+    commands = ["link set lo up"]
+    for near, far in pairs:
+        commands.append(f"link add {near} type veth peer name {far}")
+        commands += [f"link set {name} addrgenmode none up" for name in (near, far)]
+    with ThreadPoolExecutor(1) as thread:
+        problem = thread.submit(enter_network_namespace, commands).result(60)
+        if problem:
+            pytest.skip(problem)
+        thread.submit(what).result(300)
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start the command and wait until it says that its ports are open."""
+    (folder / "bridge.p4").write_text(PROGRAM)
+    (folder / "tables.json").write_text(json.dumps(TABLES))
+    command = [sys.executable, "-m", "nicemu", "switch", "bridge.p4", "--tables", "tables.json", *words]
+    root = str(Path(__file__).parents[2])
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": root},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("ports "):
+            assert line == "ports 0 packet:near0, 1 packet:near1\n"
+            return process
+    raise AssertionError(f"the switch ended with {process.wait()}")
+
+
+def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/switch.sock"
+
+    def check() -> None:
+        until_up("near0", "near1", "far0", "far1")
+        far0, far1 = PacketPort("far0"), PacketPort("far1")
+        words = ("--interface", "0=near0", "--interface", "1=near1", "--p4runtime", address, "--json")
+        process = started(tmp_path, *words)
+        try:
+            far0.send([frame(7, b"to nobody"), frame(1, b"to one")])
+            assert received(far1) == frame(1, b"to one")
+            with P4RuntimeClient(address) as client:
+                keys, action = {"h.ethernet.destination": "02:00:00:00:00:02"}, {"port": 0}
+                client.write([Update("insert", "I.bridge", keys, "I.forward", action)])
+            far1.send([frame(2, b"back")])
+            assert received(far0) == frame(2, b"back")
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+            far0.close()
+            far1.close()
+        assert process.returncode == 0
+        told = json.loads(output)
+        assert told["packets"] == 3
+        assert told["out"] == {"0": 1, "1": 1}
+        assert told["dropped"] == {"pipeline.dropped": 1}
+
+    in_a_namespace(check)
+
+
+def test_it_ends_by_itself_when_its_time_is_over(tmp_path: Path) -> None:
+    def check() -> None:
+        until_up("near0", "near1")
+        begun = time.monotonic()
+        process = started(tmp_path, "--interface", "0=near0", "--interface", "1=packet:near1", "--for", "0.2")
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+        assert process.returncode == 0
+        assert time.monotonic() - begun >= 0.2
+        assert output.startswith("0 packets in, 0 bytes; ")
+
+    in_a_namespace(check)

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from nicemu.capture import PcapWriter, read_capture
+from tests.unit.switch.conftest import SWITCH
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "switch.p4").write_text(SWITCH)
+    with open(tmp_path / "in.pcap", "wb") as file:
+        writer = PcapWriter(file)
+        for time_ns, text in enumerate(("01aa", "0abb", "02cc", "ff", "", "fd")):
+            writer.write(time_ns, bytes.fromhex(text))
+    return tmp_path
+
+
+def frames(path: Path) -> list[str]:
+    return [frame.data.hex() for frame in read_capture(path)]
+
+
+def test_a_capture_goes_through_a_program_and_the_rest_is_counted(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("switch", "switch.p4", "--in", "in.pcap", "--out", "2=two.pcap", "--out", "out.pcap")
+    assert result.exit_code == 0, result.output
+    assert frames(folder / "two.pcap") == ["02cc"]
+    assert frames(folder / "out.pcap") == ["01aa", "0abb", "", "fd"]
+    first, *rest = result.stdout.splitlines()
+    assert first.startswith("6 packets in, 8 bytes; ")
+    assert rest == [
+        "  out port 0: 1",
+        "  out port 1: 1",
+        "  out port 2: 1",
+        "  out port 10: 1",
+        "  out host: 1",
+        "  dropped, pipeline.dropped: 1",
+    ]
+
+
+def test_the_summary_is_told_as_json(nicemu: Cli, folder: Path) -> None:
+    told = json.loads(nicemu("switch", "switch.p4", "--in", "4=in.pcap", "--json").stdout)
+    assert told["out"] == {"0": 1, "1": 1, "2": 1, "10": 1, "host": 1}
+    assert (told["packets"], told["bytes"], told["dropped"]) == (6, 8, {"pipeline.dropped": 1})
+    assert told["packets_per_second"] > 0
+
+
+def test_groups_come_from_the_file_of_tables(nicemu: Cli, folder: Path) -> None:
+    (folder / "tables.json").write_text(
+        json.dumps({"multicast_groups": [{"group": 1, "replicas": [{"port": 3}, {"port": 4}]}]})
+    )
+    with open(folder / "group.pcap", "wb") as file:
+        PcapWriter(file).write(0, b"\xfe")
+    result = nicemu("switch", "switch.p4", "--in", "group.pcap", "--tables", "tables.json")
+    assert result.stdout.splitlines()[1:] == ["  out port 3: 1", "  out port 4: 1"]
+
+
+def test_a_program_of_a_nic_leaves_packets_to_the_host_and_the_firmware(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("switch", "p4/kvmatch.p4", "--in", "in.pcap")
+    assert result.stdout.splitlines()[1:] == ["  dropped, parser.too_short: 6"]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        ((), "either --in FILE or --interface PORT=NAME"),
+        (("--in", "a", "--interface", "0=b"), "either --in FILE or --interface PORT=NAME"),
+        (("--in", "a", "--for", "1"), "--for and --p4runtime are for interfaces"),
+        (("--in", "a", "--p4runtime", "unix:/x"), "--for and --p4runtime are for interfaces"),
+        (("--interface", "0=a", "--out", "b"), "--out is for captures"),
+        (("--interface", "a"), "--interface a: PORT=NAME was expected"),
+        (("--in", "host=a"), "--in host=a: PORT=NAME was expected"),
+        (("--in", "a", "--in", "0=b"), "--in 0=b: port 0 has a"),
+        (("--in", "a", "--out", "b", "--out", "c"), "--out c: the rest has b"),
+    ],
+)
+def test_what_contradicts_itself_is_refused(
+    nicemu: Cli, folder: Path, words: tuple[str, ...], told: str
+) -> None:
+    result = nicemu("switch", "switch.p4", *words)
+    assert (result.exit_code, told in result.stderr) == (2, True), result.stderr

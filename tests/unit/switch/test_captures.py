@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nicemu.capture import PcapWriter, read_capture
+from nicemu.errors import NicemuError
+from nicemu.pipeline import Engine, Replica
+from nicemu.switch import HOST, Forwarder, switch_captures
+
+S = 1_000_000_000
+
+
+def written(path: Path, *packets: tuple[int, str]) -> Path:
+    with open(path, "wb") as file:
+        writer = PcapWriter(file)
+        for time_ns, text in packets:
+            writer.write(time_ns, bytes.fromhex(text))
+    return path
+
+
+def read(path: Path) -> list[tuple[int, str]]:
+    return [(frame.time_ns, frame.data.hex()) for frame in read_capture(path)]
+
+
+def test_packets_go_from_a_file_to_a_file_with_their_times(engine: Engine, tmp_path: Path) -> None:
+    source = written(tmp_path / "in.pcap", (1 * S, "01aa"), (2 * S, "ff"), (3 * S + 5, "02bb"))
+    summary = switch_captures(Forwarder(engine), {3: source}, {None: tmp_path / "out.pcap"})
+    assert read(tmp_path / "out.pcap") == [(1 * S, "01aa"), (3 * S + 5, "02bb")]
+    assert (summary.packets, summary.bytes) == (3, 5)
+    assert summary.out == {1: 1, 2: 1}
+    assert summary.dropped == {"pipeline.dropped": 1}
+    assert engine.objects.register("times").values == {3: 3_000_000}
+
+
+def test_a_port_may_have_a_file_of_its_own_and_the_host_too(engine: Engine, tmp_path: Path) -> None:
+    engine.objects.multicast_groups[1] = (Replica(1), Replica(7), Replica(510))
+    source = written(tmp_path / "in.pcap", (0, "fe"), (1, "01"), (2, "fd"))
+    outputs: dict[int | str | None, Path] = {
+        1: tmp_path / "one.pcap",
+        HOST: tmp_path / "host.pcap",
+        None: tmp_path / "rest.pcapng",
+    }
+    summary = switch_captures(Forwarder(engine), {0: source}, outputs)
+    assert read(tmp_path / "one.pcap") == [(0, "fe"), (1, "01")]
+    assert read(tmp_path / "host.pcap") == [(0, "fe"), (2, "fd")]
+    assert read(tmp_path / "rest.pcapng") == [(0, "fe")]
+    assert summary.out == {1: 2, 7: 1, HOST: 2}
+
+
+def test_a_pcapng_has_an_interface_for_each_port(engine: Engine, tmp_path: Path) -> None:
+    source = written(tmp_path / "in.pcap", (0, "05"), (1, "04"), (2, "05"))
+    path = tmp_path / "out.pcapng"
+    switch_captures(Forwarder(engine), {0: source}, {None: path})
+    assert [frame.interface for frame in read_capture(path)] == [0, 1, 0]
+    data = path.read_bytes()
+    assert data.index(b"port 5") < data.index(b"port 4")
+
+
+def test_several_files_come_in_by_their_time_each_on_its_port(engine: Engine, tmp_path: Path) -> None:
+    first = written(tmp_path / "a.pcap", (1 * S, "01a1"), (4 * S, "01a4"))
+    second = written(tmp_path / "b.pcap", (2 * S, "01b2"), (3 * S, "01b3"))
+    switch_captures(Forwarder(engine), {0: first, 1: second}, {None: tmp_path / "out.pcap"})
+    assert [text for _, text in read(tmp_path / "out.pcap")] == ["01a1", "01b2", "01b3", "01a4"]
+    assert engine.objects.register("times").values == {0: 4_000_000, 1: 3_000_000}
+
+
+def test_who_is_asked_to_go_on_and_does_not_leaves_whole_files(engine: Engine, tmp_path: Path) -> None:
+    source = written(tmp_path / "in.pcap", *((0, "01") for _ in range(1000)))
+    out = tmp_path / "out.pcap"
+    summary = switch_captures(
+        Forwarder(engine), {0: source}, {None: out}, lambda summary: summary.packets < 300
+    )
+    assert summary.packets == len(read(out)) == 512
+
+
+def test_a_file_is_not_read_and_written(engine: Engine, tmp_path: Path) -> None:
+    source = written(tmp_path / "in.pcap", (0, "01"))
+    with pytest.raises(NicemuError, match=r"in\.pcap is read and written"):
+        switch_captures(Forwarder(engine), {0: source}, {None: source})
+    assert len(read(source)) == 1
+
+
+def test_what_was_written_before_a_fault_of_the_capture_is_complete(engine: Engine, tmp_path: Path) -> None:
+    source = written(tmp_path / "in.pcap", (0, "01"), (1, "02"))
+    source.write_bytes(source.read_bytes()[:-1])
+    with pytest.raises(NicemuError, match="it was cut"):
+        switch_captures(Forwarder(engine), {0: source}, {None: tmp_path / "out.pcap"})
+    assert read(tmp_path / "out.pcap") == [(0, "01")]

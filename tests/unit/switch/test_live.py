@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from nicemu.errors import UsageError
+from nicemu.fabric import loopback_pair
+from nicemu.pipeline import Engine
+from nicemu.switch import Forwarder, SharedEngine, Summary, open_port, switch_live
+
+
+@pytest.fixture
+def ended() -> Iterator[int]:
+    descriptor = os.eventfd(0)
+    yield descriptor
+    os.close(descriptor)
+
+
+def frame(first: int, length: int = 20) -> bytes:
+    return bytes([first]) + bytes(length - 1)
+
+
+def test_frames_pass_between_ports_and_what_cannot_leave_is_counted(engine: Engine, ended: int) -> None:
+    pairs = {number: loopback_pair() for number in (0, 1)}
+    pairs[0][1].send([frame(1), frame(1, 30), frame(9), frame(0xFD), frame(0xFF)])
+    pairs[1][1].send([frame(0)])
+
+    def until_all(summary: Summary) -> None:
+        if summary.packets == 6:
+            os.eventfd_write(ended, 1)
+
+    ports = {number: pair[0] for number, pair in pairs.items()}
+    summary = switch_live(Forwarder(engine), ports, ended, None, threading.Lock(), until_all)
+    assert pairs[1][1].receive() == [frame(1), frame(1, 30)]
+    assert pairs[0][1].receive() == [frame(0)]
+    assert summary.out == {1: 2, 9: 1, "host": 1, 0: 1}
+    assert summary.dropped == {"pipeline.dropped": 1, "switch.no_such_port": 1}
+
+
+def test_a_port_whose_queue_is_full_loses_what_does_not_fit(engine: Engine, ended: int) -> None:
+    (inner, outer), (other, _) = loopback_pair(8), loopback_pair(2)
+    outer.send([frame(1)] * 5)
+    os.eventfd_write(ended, 0)
+
+    def stop(summary: Summary) -> None:
+        os.eventfd_write(ended, 1)
+
+    summary = switch_live(Forwarder(engine), {0: inner, 1: other}, ended, None, threading.Lock(), stop)
+    assert summary.dropped == {"switch.port_full": 3}
+
+
+def test_it_ends_when_its_time_is_over(engine: Engine, ended: int) -> None:
+    inner, _ = loopback_pair()
+    summary = switch_live(Forwarder(engine), {0: inner}, ended, 0, threading.Lock())
+    assert summary.packets == 0
+
+
+def test_an_interface_that_is_not_there_is_refused() -> None:
+    with pytest.raises(UsageError, match="there is no interface 'nowhere0'"):
+        open_port("nowhere0")
+
+
+def test_a_controller_sees_and_changes_the_engine(engine: Engine) -> None:
+    lock = threading.Lock()
+    shared = SharedEngine(engine, lock)
+    assert shared.program is engine.program
+    assert shared.tables() == engine.tables() == []
+    shared.load(engine.program)  # type: ignore[arg-type]
+    assert not lock.locked()
