@@ -17,8 +17,10 @@ COMMANDS = {
     "down": LazyCommand("nicemu.cli.live:down", "Stop the NICs of a topology, or all of them."),
     "status": LazyCommand("nicemu.cli.live:status", "Show the NICs that run."),
     "load": LazyCommand("nicemu.cli.programs:load", "Compile a P4 program and have a NIC run it."),
-    "compile": LazyCommand("nicemu.cli.programs:compile_", "Compile a P4 program; print its IR or P4Info."),
     "stf": LazyCommand("nicemu.cli.stf:stf", "Run packet tests of P4 programs: scripts in STF."),
+    "compile": LazyCommand(
+        "nicemu.cli.programs:compile_", "Compile a P4 program; print its IR, P4Info or graph."
+    ),
     "packet": LazyCommand("nicemu.cli.packet:packet", "Tell every step of a P4 program on one packet."),
     "switch": LazyCommand("nicemu.cli.switch:switch", "Run captures or interfaces through a P4 program."),
     "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),

@@ -53,7 +53,9 @@ def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
 @click.command("compile")
 @click.argument("program", type=click.Path(path_type=Path))
 @click.option(
-    "--emit", type=click.Choice(["ir", "p4info"]), help="Print the program's IR, or its P4Info, as JSON."
+    "--emit",
+    type=click.Choice(["ir", "p4info", "dot"]),
+    help="Print the program's IR or its P4Info as JSON, or parser and controls as a graph for Graphviz.",
 )
 @INCLUDE_OPTION
 def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> None:
@@ -63,6 +65,10 @@ def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> Non
         click.echo(compiled.program.to_json(indent=2))
     elif emit == "p4info":
         click.echo(compiled.p4info.to_json())
+    elif emit == "dot":
+        from nicemu.pipeline import dot_of
+
+        click.echo(dot_of(compiled.program), nl=False)
     else:
         click.echo(f"{compiled.program.name}: {_contents(compiled)}")
 

@@ -14,6 +14,7 @@ from .engine import Engine, TableInfo
 from .externs import ExternFunction, Kind
 from .interpreter import MAX_FRAME_BYTES, reason_of
 from .ir import Program
+from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
 from .meters import Meter, MeterConfig
 from .names import full_name
@@ -81,6 +82,7 @@ __all__ = [
     "Verdict",
     "allocate_ids",
     "arithmetic",
+    "dot_of",
     "full_name",
     "ir",
     "p4info_of",

@@ -56,6 +56,42 @@ def expression_text(node: ir.Expression) -> str:
             return f"{instance}.{name}({_listed(arguments)})" if instance else f"{name}({_listed(arguments)})"
 
 
+def statement_text(node: ir.Statement) -> str:
+    """Return a statement that holds no others."""
+    match node:
+        case ir.Assign(target, value):
+            return f"{expression_text(target)} = {expression_text(value)}"
+        case ir.Reset(variable):
+            return f"{variable} = 0"
+        case ir.If(condition):
+            return f"if ({expression_text(condition)}) ..."
+        case ir.ApplyTable(table):
+            return f"{table}.apply()"
+        case (
+            ir.CallAction(name, arguments)
+            | ir.CallRoutine(name, arguments)
+            | ir.CallFunction(name, arguments)
+        ):
+            return f"{name}({_listed(arguments)})"
+        case ir.CallMethod(instance, method, arguments):
+            return f"{instance}.{method}({_listed(arguments)})"
+        case ir.SetValid(header, valid):
+            return f"{expression_text(header)}.{'setValid' if valid else 'setInvalid'}()"
+        case ir.MoveStack(stack, count, front):
+            return f"{expression_text(stack)}.{'push_front' if front else 'pop_front'}({count})"
+        case ir.Extract(header):
+            return f"extract({expression_text(header)})"
+        case ir.ExtractVarbit(header, bits):
+            return f"extract({expression_text(header)}, {expression_text(bits)})"
+        case ir.Advance(bits):
+            return f"advance({expression_text(bits)})"
+        case ir.Verify(condition, error):
+            return f"verify({expression_text(condition)}, {expression_text(error)})"
+        case ir.Emit(value):
+            return f"emit({expression_text(value)})"
+    return type(node).__name__.lower()
+
+
 def case_text(case: ir.SelectCase, keys: Sequence[ir.Expression]) -> str:
     """Return the keysets of a case of a select with these keys; `default` where everything fits."""
     if all(isinstance(keyset, ir.KeyAny) for keyset in case.keysets):

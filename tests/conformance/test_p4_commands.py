@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from nicemu.capture import PcapWriter
+from nicemu.cli import main
 from nicemu.p4 import compile_text
 from nicemu.pipeline import Engine
 from nicemu.switch import put_tables
-from tests.conformance.pages import BLOCKS, ROOT, Block, place
+from tests.conformance.pages import BLOCKS, ROOT, Block, place, text_of
 
 PAGE = "docs/p4.md"
 CONSOLE = [block for block in BLOCKS if block.page == PAGE and block.language == "console"]
@@ -77,6 +80,24 @@ def test_a_command_on_a_console_prints_what_the_page_says(block: Block, folder: 
 
 def _without_rates(output: str) -> str:
     return re.sub(r"[\d,]+ a second", "N a second", output)
+
+
+def test_the_commands_on_the_command_line_s_page_are_known() -> None:
+    section = text_of(PAGE).split("\n## Command line\n")[1].split("\n## ")[0]
+    (block,) = re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
+    words = [
+        shlex.split(line.split(" | ")[0], comments=True) for line in block.replace("\\\n", "").splitlines()
+    ]
+    assert {line[0] for line in words} == {"nicemu"}
+    for line in words:
+        command: click.Command | None = main
+        for word in line[1:]:
+            if isinstance(command, click.Group):
+                command = command.get_command(click.Context(command), word)
+                assert command is not None, line
+        assert command is not None
+        options = {option for param in command.params for option in param.opts}
+        assert {word for word in line if word.startswith("--")} <= options, line
 
 
 def test_the_second_file_of_tables_fits_the_program_with_the_clone_session(tmp_path: Path) -> None:

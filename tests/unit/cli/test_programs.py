@@ -60,6 +60,12 @@ def test_the_emitted_p4info_names_the_tables(nicemu: Cli) -> None:
     assert [table["name"] for table in told["tables"]] == ["KvMatch.session"]
 
 
+def test_the_emitted_graph_has_parser_and_controls(nicemu: Cli) -> None:
+    told = nicemu("compile", "p4/kvmatch.p4", "--emit", "dot").stdout
+    assert told.startswith('digraph "kvmatch" {\n')
+    assert 'label="control KvMatch"' in told
+
+
 def test_flash_sends_the_whole_path_and_lists_the_handlers(world: World, nicemu: Cli) -> None:
     result = nicemu("flash", "firmware/kv_storage.py", "--nic", "compute0")
     path = programs_root() / "firmware" / "kv_storage.py"
