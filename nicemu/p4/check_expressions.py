@@ -56,7 +56,11 @@ class ExpressionChecker(OperatorChecker):
     # Every kind of expression
 
     def _typed(self, node: syntax.Expression) -> Type:
-        match node:
+        match node:  # what most nodes are stands first
+            case syntax.NameRef():
+                return self._name(node)
+            case syntax.MemberRef():
+                return self._member(node)
             case syntax.Number():
                 kind = ir.Bits(node.width, node.signed) if node.width else INTEGER
                 node.value = node.number
@@ -73,10 +77,6 @@ class ExpressionChecker(OperatorChecker):
             case syntax.StringLiteral():
                 node.value = node.text
                 return TEXT
-            case syntax.NameRef():
-                return self._name(node)
-            case syntax.MemberRef():
-                return self._member(node)
             case syntax.SliceRef():
                 return self._slice(node)
             case syntax.UnaryOp():

@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,12 +50,25 @@ def compile_text(text: str, name: str = "program.p4", include_paths: Sequence[Pa
     return _compile(text, name, None, include_paths)
 
 
+@contextmanager
+def _without_collections() -> Iterator[None]:
+    """Hold Python's search for cycles off: it would walk growing trees again and again, and free nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _compile(text: str, name: str, folder: Path | None, include_paths: Sequence[Path]) -> Compiled:
     reporter = Reporter()
-    try:
-        program = _translate(text, name, folder, include_paths, reporter)
-    except TooManyErrors:
-        program = None
+    with _without_collections():
+        try:
+            program = _translate(text, name, folder, include_paths, reporter)
+        except TooManyErrors:
+            program = None
     if program is None or reporter.failed:
         raise CompileError(reporter.sorted())
     return Compiled(program, p4info_of(program), tuple(reporter.sorted()))

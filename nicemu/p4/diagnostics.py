@@ -7,6 +7,7 @@ import difflib
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from nicemu.errors import ProtocolError
 
@@ -29,8 +30,7 @@ class SourceFile:
     lines: Sequence[str]
 
 
-@dataclass(frozen=True, slots=True)
-class Location:
+class Location(NamedTuple):
     """A place in a file: line and column count from 1, `length` is in characters."""
 
     source: SourceFile

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from nicemu.pipeline import Program, ir
+from nicemu.pipeline import Program, ir, nodes_of
 
 Pass = Callable[[Program], Program]
 
@@ -107,15 +107,9 @@ def _settled(statements: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
     return tuple(result)
 
 
-def _mentioned(node: object) -> Iterator[ir.Type]:
+def _mentioned(program: Program) -> Iterator[ir.Type]:
     """Return the types of extern objects, and of values made in expressions, anywhere in the program."""
-    pending = [node]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, ir.Named | ir.Stack):
-            yield item
-        elif isinstance(item, tuple):
-            pending.extend(item)
-        elif hasattr(item, "__dataclass_fields__"):
-            skipped = ("headers", "unions", "structs") if isinstance(item, Program) else ()
-            pending.extend(getattr(item, name) for name in item.__dataclass_fields__ if name not in skipped)
+    blocks = (program.parser, program.controls, program.actions, program.functions, program.tables)
+    for node in nodes_of((*blocks, program.externs, program.field_lists, program.value_sets)):
+        if isinstance(node, ir.Named | ir.Stack):
+            yield node

@@ -220,8 +220,8 @@ class Preprocessor:
         while at < len(tokens):
             token = tokens[at]
             at += 1
-            macro = self._macros.get(token.text) if token.kind in ("name", "keyword") else None
-            if macro is None or token.text in hidden:
+            macro = self._macros.get(token.text)
+            if macro is None or token.text in hidden or token.kind not in ("name", "keyword"):
                 result.append(token)
                 continue
             body: Sequence[Token] = macro.body

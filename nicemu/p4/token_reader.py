@@ -5,8 +5,8 @@ recover.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from .diagnostics import Location, Reporter
@@ -25,6 +25,16 @@ class SyntaxFault(Exception):  # noqa: N818  control flow: reported already, cau
     """The tokens make no sense here."""
 
 
+class _Levels(list[dict[str, bool]]):
+    """A list with an item for each `with` that is entered; no object is made for one, there are thousands."""
+
+    def __enter__(self) -> None:
+        self.append({})
+
+    def __exit__(self, *_: object) -> None:
+        self.pop()
+
+
 class TokenReader:
     """Tokens read from left to right, with a scope of names known to be types or not."""
 
@@ -32,8 +42,8 @@ class TokenReader:
         self.reporter = reporter
         self._tokens = tokens
         self._at = 0
-        self._scopes: list[dict[str, bool]] = [{}]
-        self._nesting = 0
+        self._scopes, self._levels = _Levels(), _Levels()
+        self._scopes.append({})
 
     # What is next
 
@@ -55,7 +65,8 @@ class TokenReader:
 
     def sees(self, *texts: str) -> bool:
         """Return whether the next token is one of the symbols or keywords `texts`."""
-        return self.next.text in texts and self.next.kind != "string"
+        token = self._tokens[self._at]
+        return token.text in texts and token.kind != "string"
 
     def takes(self, text: str) -> bool:
         """Step over `text` if it is next; return whether it was."""
@@ -97,26 +108,16 @@ class TokenReader:
 
     # Nesting and scopes
 
-    @contextmanager
-    def nested(self) -> Iterator[None]:
+    def nested(self) -> AbstractContextManager[None]:
         """Count one level of nesting. Raises: SyntaxFault where the levels are too many."""
-        self._nesting += 1
-        try:
-            if self._nesting > MAX_NESTING:
-                self.reporter.unsupported(self.next.location, f"nesting deeper than {MAX_NESTING} levels")
-                raise SyntaxFault
-            yield
-        finally:
-            self._nesting -= 1
+        if len(self._levels) >= MAX_NESTING:
+            self.reporter.unsupported(self.next.location, f"nesting deeper than {MAX_NESTING} levels")
+            raise SyntaxFault
+        return self._levels
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
+    def scope(self) -> AbstractContextManager[None]:
         """Names declared inside are forgotten at the end."""
-        self._scopes.append({})
-        try:
-            yield
-        finally:
-            self._scopes.pop()
+        return self._scopes
 
     def declare(self, name: str, is_type: bool) -> None:
         """Remember whether a name is a type in this scope; it hides outer ones."""

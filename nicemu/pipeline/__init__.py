@@ -16,6 +16,7 @@ from .interpreter import MAX_FRAME_BYTES, reason_of
 from .ir import Program
 from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
+from .ir_walk import nodes_of
 from .meters import Meter, MeterConfig
 from .names import full_name
 from .nic_externs import NIC_METADATA
@@ -85,6 +86,7 @@ __all__ = [
     "dot_of",
     "full_name",
     "ir",
+    "nodes_of",
     "p4info_of",
     "reason_of",
     "trace_json",

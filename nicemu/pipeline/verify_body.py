@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from . import ir
+from .ir_walk import nodes_of
 from .verify_expressions import MAX_NESTING, Expressions
 
 MAX_CALLS = 24
@@ -181,18 +182,12 @@ class Bodies(Expressions):
             self._emitted(part.type)
 
 
-def _called(node: object) -> Iterator[str]:
+def _called(root: object) -> Iterator[str]:
     """Return the names of the actions and functions that a piece of the program calls, and "table NAME"."""
-    pending = [node]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, tuple):
-            pending.extend(item)
-            continue
-        match item:
-            case ir.CallAction(name, _) | ir.CallRoutine(name, _) | ir.Call(name, _, _):
-                yield name
-            case ir.ApplyTable(name) | ir.TableApply(name, _, _) | ir.SwitchAction(name, _):
-                yield f"table {name}"
-        for name in getattr(item, "__dataclass_fields__", ()):
-            pending.append(getattr(item, name))
+    for node in nodes_of(root):
+        if isinstance(node, ir.CallAction):
+            yield node.action
+        elif isinstance(node, ir.CallRoutine | ir.Call):
+            yield node.function
+        elif isinstance(node, ir.ApplyTable | ir.TableApply | ir.SwitchAction):
+            yield f"table {node.table}"

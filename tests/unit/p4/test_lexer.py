@@ -44,6 +44,11 @@ def test_comments_are_blanked_and_everything_else_keeps_its_place() -> None:
     assert blanked.split() == ["a", "d", '"//', 'no"', "f"]
 
 
+def test_blanks_make_no_token_however_many_there_are() -> None:
+    blanks = " " * 200_000
+    assert texts(f"{blanks}a{blanks}b{blanks}") == ["a", "b"]
+
+
 def test_an_unknown_character_is_a_token_too() -> None:
     assert [token.kind for token in tokens_of("a ' §", SourceFile("t", [""]), 1)] == [
         "name",
