@@ -140,6 +140,6 @@ def _described(program: str, frame: bytes, port: int, verdict: Verdict) -> dict[
             }
             for event in departed
         ],
-        "effects": [{"effect": type(effect).__name__, **_effect(effect)} for effect in verdict.effects],
+        "effects": trace_json(verdict.effects),
         "trace": trace_json(verdict.trace),
     }

@@ -37,12 +37,16 @@ from .trace import (
     ValidityChanged,
     Verified,
 )
+from .verdict import Effect
 
 _WIDTH = 100
 
 
-def trace_json(events: Iterable[Event]) -> list[dict[str, Any]]:
-    """Return events as JSON has them: each an object whose "event" is its class, as header_extracted."""
+def trace_json(events: Iterable[Event | Effect]) -> list[dict[str, Any]]:
+    """Return events, or a verdict's effects, as JSON has them.
+
+    Each is an object whose "event" is its class, as header_extracted or counter_add.
+    """
     return [{"event": kind_of(type(event)), **_json(event)} for event in events]
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from nicemu.capture import PcapWriter, read_capture
 from nicemu.control import P4RuntimeClient, Update
 from nicemu.fabric import PacketPort
 from tests.network_namespace import enter_network_namespace, until_up
@@ -87,20 +88,22 @@ def in_a_namespace(what: Callable[[], None]) -> None:
         thread.submit(what).result(300)
 
 
-def started(folder: Path, *words: str) -> subprocess.Popen[str]:
-    """Start the command and wait until it says that its ports are open."""
-    (folder / "bridge.p4").write_text(PROGRAM)
-    (folder / "tables.json").write_text(json.dumps(TABLES))
-    command = [sys.executable, "-m", "nicemu", "switch", "bridge.p4", "--tables", "tables.json", *words]
-    root = str(Path(__file__).parents[2])
-    process = subprocess.Popen(
-        command,
+def run_in(folder: Path, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "nicemu", "switch", "bridge.p4", *words],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": root},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+    """Start the command and wait until it says that its ports are open."""
+    (folder / "bridge.p4").write_text(PROGRAM)
+    (folder / "tables.json").write_text(json.dumps(TABLES))
+    process = run_in(folder, "--tables", "tables.json", *words)
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("ports "):
@@ -138,6 +141,31 @@ def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
         assert told["dropped"] == {"pipeline.dropped": 1}
 
     in_a_namespace(check)
+
+
+def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:
+    (tmp_path / "bridge.p4").write_text(PROGRAM)
+    (tmp_path / "tables.json").write_text(json.dumps(TABLES))
+    with open(tmp_path / "in.pcap", "wb") as file:
+        writer = PcapWriter(file)
+        for number in range(400_000):
+            writer.write(number, frame(1, b""))
+    out = tmp_path / "out.pcap"
+    words = ("--tables", "tables.json", "--in", "in.pcap", "--out", "1=out.pcap", "--json")
+    process = run_in(tmp_path, *words)
+    try:
+        end = time.monotonic() + TIMEOUT_S
+        while not out.exists() or out.stat().st_size < 10_000:
+            assert time.monotonic() < end, "nothing is written"
+            select.select([], [], [], 0.01)
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0
+    packets = json.loads(output)["packets"]
+    assert packets < 400_000
+    assert sum(1 for _ in read_capture(out)) == packets
 
 
 def test_it_ends_by_itself_when_its_time_is_over(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ def test_entries_of_a_file_are_met_and_effects_are_told(nicemu: Cli, program: st
     lines = nicemu("packet", program, "--hex", "0105", "--tables", str(tables)).stdout.splitlines()
     assert "    table C.t (headers.h.kind=0x1): hit, entry 0x1" in lines
     assert lines[-1] == "then CounterAdd(counter=0x15, value=0x1)"
+    told = json.loads(nicemu("packet", program, "--hex", "0105", "--tables", str(tables), "--json").stdout)
+    assert told["effects"] == [{"event": "counter_add", "counter": 21, "value": 1}]
 
 
 def test_a_drop_tells_its_reason(nicemu: Cli, program: str) -> None:

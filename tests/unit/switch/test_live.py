@@ -7,9 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
+from nicemu.control import PipelineTarget
 from nicemu.errors import UsageError
 from nicemu.fabric import loopback_pair
-from nicemu.pipeline import Engine
+from nicemu.p4 import compile_program
+from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.programs import find_program
 from nicemu.switch import Forwarder, SharedEngine, Summary, open_port, switch_live
 
 
@@ -69,5 +72,23 @@ def test_a_controller_sees_and_changes_the_engine(engine: Engine) -> None:
     shared = SharedEngine(engine, lock)
     assert shared.program is engine.program
     assert shared.tables() == engine.tables() == []
-    shared.load(engine.program)  # type: ignore[arg-type]
+    assert engine.program is not None
+    shared.load(engine.program)
     assert not lock.locked()
+
+
+def test_every_method_of_a_controller_reaches_the_tables_of_the_engine() -> None:
+    engine = Engine()
+    engine.load(compile_program(find_program("p4/kvmatch.p4")).program)
+    shared: PipelineTarget = SharedEngine(engine, threading.Lock())
+    matches, table = (Exact(5),), "KvMatch.session"
+    shared.insert(table, TableEntry(matches, "NoAction"))
+    shared.modify(table, TableEntry(matches, "KvMatch.fetch_session", (1, 2, 3)))
+    assert (
+        shared.read(table) == engine.read(table) == [TableEntry(matches, "KvMatch.fetch_session", (1, 2, 3))]
+    )
+    assert shared.hits(table, matches) == 0
+    shared.delete(table, matches)
+    assert shared.read(table) == []
+    shared.set_default(table, "KvMatch.fetch_session", (4, 5, 6))
+    assert [info.default_parameters for info in shared.tables()] == [(4, 5, 6)]
