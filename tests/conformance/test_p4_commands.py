@@ -31,7 +31,8 @@ def folder(tmp_path: Path) -> Path:
     for block in BLOCKS:
         if block.page == PAGE and block.name:
             (tmp_path / block.name).write_text(block.text)
-    (tmp_path / "sessions.json").write_text(JSON[0].text)
+    for name, block in zip(("sessions.json", "routes.json"), JSON, strict=False):
+        (tmp_path / name).write_text(block.text)
     make_captures(tmp_path)
     return tmp_path
 
@@ -100,12 +101,12 @@ def test_the_commands_on_the_command_line_s_page_are_known() -> None:
         assert {word for word in line if word.startswith("--")} <= options, line
 
 
-def test_the_second_file_of_tables_fits_the_program_with_the_clone_session(tmp_path: Path) -> None:
+def test_the_last_file_of_tables_fits_the_program_with_the_clone_session(tmp_path: Path) -> None:
     program = next(block.text for block in BLOCKS if block.page == PAGE and "MIRROR = '''" in block.text)
     engine = Engine()
     engine.load(compile_text(program.split("'''")[1]).program)
     path = tmp_path / "tables.json"
-    path.write_text(JSON[1].text)
+    path.write_text(JSON[-1].text)
     assert put_tables(engine, path) == 0
     assert engine.objects.register("seen").values == {0: 1, 15: 255}
     assert (list(engine.objects.multicast_groups), list(engine.objects.clone_sessions)) == ([1], [5])
