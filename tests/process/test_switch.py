@@ -107,18 +107,22 @@ def started(folder: Path, *words: str) -> subprocess.Popen[str]:
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("ports "):
-            assert line == "ports 0 packet:near0, 1 packet:near1\n"
+            assert line.endswith(":near0, 1 packet:near1\n")
             return process
     raise AssertionError(f"the switch ended with {process.wait()}")
 
 
-def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["packet", "xdp"])
+def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
+    tmp_path: Path, kind: str
+) -> None:
     address = f"unix:{tmp_path}/switch.sock"
 
     def check() -> None:
         until_up("near0", "near1", "far0", "far1")
         far0, far1 = PacketPort("far0"), PacketPort("far1")
-        words = ("--interface", "0=near0", "--interface", "1=near1", "--p4runtime", address, "--json")
+        near = ("--interface", f"0={kind}:near0", "--interface", "1=near1")
+        words = (*near, "--p4runtime", address, "--json")
         process = started(tmp_path, *words)
         try:
             far0.send([frame(7, b"to nobody"), frame(1, b"to one")])
