@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from . import syntax
@@ -39,6 +39,22 @@ class ArgumentChecker(ExpressionChecker):
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
         self._records: dict[tuple[str, ...], Family] = {}
+        self._signatures: dict[syntax.Declaration, tuple[list[ParameterSymbol], Type]] = {}
+
+    def _signature(
+        self,
+        method: syntax.MethodDeclaration | syntax.FunctionDeclaration,
+        scope: Scope,
+        type_names: Iterable[str],
+    ) -> tuple[list[ParameterSymbol], Type]:
+        """Return what a method or function takes and returns, its type parameters and `type_names` open."""
+        if method not in self._signatures:
+            outer, self.scope = self.scope, Scope(scope)
+            self.declare_type_variables([*type_names, *method.type_parameters])
+            returns = self.resolve(method.returns) if method.returns else NOTHING
+            self._signatures[method] = self.parameters_of(method.parameters), returns
+            self.scope = outer
+        return self._signatures[method]
 
     def _invoke(
         self,
@@ -48,16 +64,13 @@ class ArgumentChecker(ExpressionChecker):
         bound: dict[str, Type],
     ) -> tuple[Type, tuple[Type, ...]]:
         """Check a call of a method or function; return its type, and its type arguments."""
-        outer = self.scope
         given_types = [self.resolve(ref) for ref in node.type_arguments]
-        self.scope = Scope(scope)
-        self.declare_type_variables([*bound, *method.type_parameters])
+        declared, result = self._signature(method, scope, bound)
         parameters = [
             ParameterSymbol(item.name, substituted(item.type, bound), item.direction, default=item.default)
-            for item in self.parameters_of(method.parameters)
+            for item in declared
         ]
-        returns = substituted(self.resolve(method.returns), bound) if method.returns else NOTHING
-        self.scope = outer
+        returns = substituted(result, bound)
         self.arrange(node, parameters, method.name)
         bindings: dict[str, Type] = {}
         if given_types:

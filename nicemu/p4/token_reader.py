@@ -54,7 +54,8 @@ class TokenReader:
 
     def peek(self, ahead: int = 1) -> Token:
         """Return the token `ahead` places behind the next one."""
-        return self._tokens[min(self._at + ahead, len(self._tokens) - 1)]
+        at = self._at + ahead
+        return self._tokens[at if at < len(self._tokens) else -1]
 
     def take(self) -> Token:
         """Step over the next token and return it."""
