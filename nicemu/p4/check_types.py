@@ -3,8 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from nicemu.pipeline import ARCHITECTURES, Architecture, ir
@@ -68,14 +67,9 @@ class TypeChecker:
 
     # Scopes
 
-    @contextmanager
-    def inner_scope(self) -> Iterator[Scope]:
+    def inner_scope(self) -> _InnerScope:
         """Names declared inside are forgotten at the end."""
-        outer, self.scope = self.scope, Scope(self.scope)
-        try:
-            yield self.scope
-        finally:
-            self.scope = outer
+        return _InnerScope(self)
 
     def declare(self, name: str, symbol: Symbol, at: Location) -> None:
         """Give a name its meaning in the present scope; twice is an error."""
@@ -360,6 +354,23 @@ class TypeChecker:
         """Declare type parameters in the present scope."""
         for name in names:
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
+
+
+class _InnerScope:
+    """A scope for a `with`."""
+
+    __slots__ = ("_checker",)
+
+    def __init__(self, checker: TypeChecker) -> None:
+        self._checker = checker
+
+    def __enter__(self) -> None:
+        self._checker.scope = Scope(self._checker.scope)
+
+    def __exit__(self, *_: object) -> None:
+        outer = self._checker.scope.parent
+        assert outer is not None
+        self._checker.scope = outer
 
 
 def _field_lists(node: syntax.StructDeclaration) -> dict[str, tuple[int, ...]]:

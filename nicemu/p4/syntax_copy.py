@@ -8,6 +8,7 @@ import functools
 from typing import TypeVar
 
 from . import syntax
+from .diagnostics import Location
 
 Node = TypeVar("Node")
 
@@ -20,36 +21,29 @@ def fresh(node: Node) -> Node:
     if isinstance(node, list):
         return [fresh(item) for item in node]  # type: ignore[return-value]
     kind: type = type(node)
-    names = _fields(kind)
+    names, found = _fields(kind)
     if not names:
         return node
     made: Node = object.__new__(type(node))
-    for name, is_found in names:
+    for name in found:
+        setattr(made, name, None)
+    for name in names:
         given = getattr(node, name)
-        if is_found:
-            given = None
-        elif given.__class__ not in _PLAIN:
-            given = fresh(given)
-        setattr(made, name, given)
+        setattr(made, name, given if given.__class__ in _SHARED else fresh(given))
     return made
 
 
-_PLAIN = frozenset({str, int, bool, type(None)})
+_SHARED = frozenset({str, int, bool, type(None), Location})
 
 
 @functools.cache
-def _fields(kind: type) -> tuple[tuple[str, bool], ...]:
-    """Return the fields of a kind of node, and whether the checker fills them in; none for what is shared."""
+def _fields(kind: type) -> tuple[list[str], list[str]]:
+    """Return the fields of a kind of node, and those that the checker fills in; none for what is shared."""
     if kind.__module__ not in _MODULES:
-        return ()
-    of_expression = issubclass(kind, syntax.Expression)
-    return tuple(
-        (
-            field.name,
-            field.name == "symbol" or (of_expression and field.name in _FOUND),
-        )
-        for field in dataclasses.fields(kind)
-    )
+        return [], []
+    filled = _FOUND if issubclass(kind, syntax.Expression) else {"symbol"}
+    names = [field.name for field in dataclasses.fields(kind)]
+    return [name for name in names if name not in filled], [name for name in names if name in filled]
 
 
 _MODULES = frozenset({syntax.__name__, syntax.Expression.__module__, syntax.Statement.__module__})
