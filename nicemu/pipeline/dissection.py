@@ -26,7 +26,7 @@ def dissect(interpreter: Interpreter, program: ir.Program, frame: bytes) -> tupl
 
     It ends where the frame no longer begins with them: what a program emits, its parser need not understand.
     """
-    packet = interpreter.packet(frame, None, trace=False)
+    packet = interpreter.packet(frame, None, None)
     interpreter.parse(packet)
     layouts = Layouts(program)
     fields: list[FieldPlace] = []

@@ -368,10 +368,15 @@ class Interpreter(Evaluator):
         raise _Exited
 
     def _extract(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
+        stacks = [node for node in _path(target) if isinstance(node, ir.StackPlace) and not node.last]
+        self._take(packet, self._located(packet, target), varbit_bits)
+        for node in stacks:
+            self._value(packet, node.stack).next_index += 1
+
+    def _take(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
+        """Read a header at the cursor into a place whose indices are numbers."""
         kind = target.type
         assert isinstance(kind, ir.Named)
-        stacks = [node for node in _path(target) if isinstance(node, ir.StackPlace) and not node.last]
-        target = self._located(packet, target)
         header = self._value(packet, target)
         width_bits = self._layouts.width_bits(kind) + varbit_bits
         if width_bits % 8:
@@ -381,8 +386,6 @@ class Interpreter(Evaluator):
         number, length_bits = self._peek(packet, width_bits // 8)
         header.fields = self._layouts.unpacked_fields(kind, number, length_bits, varbit_bits)
         self._set_valid(packet, ir.SetValid(target, True))
-        for node in stacks:
-            self._value(packet, node.stack).next_index += 1
         packet.cursor_bytes += length_bits // 8
 
     def _advance(self, packet: PacketState, node: ir.Advance) -> None:

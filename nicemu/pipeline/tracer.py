@@ -76,12 +76,12 @@ class Tracer(Interpreter):
         _note(packet, Selected(keys, text, None if case is None else case.state))
         return case
 
-    def _extract(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
-        place, start = self._located(packet, target), packet.cursor_bytes
-        super()._extract(packet, target, varbit_bits)
-        fields = self._plain(target.type, self._value(packet, place))
+    def _take(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
+        start = packet.cursor_bytes
+        super()._take(packet, target, varbit_bits)
+        fields = self._plain(target.type, self._value(packet, target))
         length_bytes = packet.cursor_bytes - start
-        _note(packet, HeaderExtracted(expression_text(place), start, length_bytes, fields))
+        _note(packet, HeaderExtracted(expression_text(target), start, length_bytes, fields))
 
     def _advance(self, packet: PacketState, node: ir.Advance) -> None:
         start = packet.cursor_bytes

@@ -26,6 +26,7 @@ from nicemu.pipeline import (
     Verdict,
     arithmetic,
     ir,
+    trace_lines,
 )
 
 from .commands import (
@@ -130,7 +131,10 @@ class _Run:
             self.seen.setdefault(port, []).append(Seen(port, frame, command.location))
         self.fates.append((command, _fate(verdict, left)))
         if self.trace:
-            lines = [*verdict.trace, *(f"out: port {port}, {hex_bytes(frame)}" for port, frame in left)]
+            lines = [
+                *trace_lines(verdict.trace),
+                *(f"out: port {port}, {hex_bytes(frame)}" for port, frame in left),
+            ]
             self.notes.append(Note(command.location, "\n".join(lines)))
 
     def expect(self, command: Expect) -> None:

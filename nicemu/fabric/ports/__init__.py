@@ -17,9 +17,7 @@ from .loopback import LoopbackPort, loopback_pair
 from .packet_capture import PacketCapture
 from .packet_socket import PacketPort
 from .pcap import PcapPort
-from .pcapng import PcapngWriter
 from .port import MAX_FRAME_BYTES, Port, check_port
-from .port import MAX_FRAME_BYTES, Port
 from .roce_udp import RoceUdpPort, UdpPeer
 from .shared_memory import SharedMemoryPort
 from .switch_model import EcnMarking, PauseThresholds, SwitchModel, SwitchPort

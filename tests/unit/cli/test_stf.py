@@ -85,7 +85,7 @@ def test_json_says_the_same(nicemu: Cli, folder: Path) -> None:
 
 def test_a_trace_tells_what_became_of_each_packet(nicemu: Cli, folder: Path) -> None:
     lines = nicemu("stf", str(folder / "good.p4"), "--trace").stdout.splitlines()
-    assert lines[1:4] == ["  line 1: ", "    ingress, port 0, 2 bytes", "    state start"]
+    assert lines[1:4] == ["  line 1: ", "    ingress, port 0, 2 bytes", "    parser P"]
     assert lines[-1] == "    out: port 1, 01 02"
 
 

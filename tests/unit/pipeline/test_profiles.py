@@ -139,9 +139,9 @@ def test_what_is_in_use_stays() -> None:
     profile.insert_member(1, go(1))
     profile.insert_group(1, ((1, 1),))
     engine.insert("t", TableEntry((Exact(1),), "", choice=Group(1)))
-    for act in (lambda: profile.delete_member(1), lambda: profile.delete_group(1)):
+    for act in (profile.delete_member, profile.delete_group):
         with pytest.raises(ControlError) as raised:
-            act()
+            act(1)
         assert raised.value.code is P4RuntimeCode.FAILED_PRECONDITION
     engine.modify("t", TableEntry((Exact(1),), "", choice=Member(1)))
     profile.delete_group(1)
