@@ -11,6 +11,7 @@ import click
 from .show import NIC_OPTION
 
 if TYPE_CHECKING:
+    from nicemu.bmv2 import Loaded
     from nicemu.p4 import Compiled
 
 INCLUDE_OPTION = click.option(
@@ -38,6 +39,7 @@ TABLES_OPTION = click.option(
 def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
     """Compile PROGRAM, a file of yours or a shipped one (p4/kvmatch.p4), and have a NIC run it.
 
+    PROGRAM is P4-16, or the JSON that p4c-bm2-ss made of it.
     If it does not compile, or the NIC refuses it, the NIC goes on with the program it has.
     """
     compiled = compiled_program(program, includes)
@@ -59,7 +61,7 @@ def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
 )
 @INCLUDE_OPTION
 def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> None:
-    """Compile PROGRAM and say what it has; no NIC is needed."""
+    """Compile PROGRAM, P4-16 or BMv2 JSON, and say what it has; no NIC is needed."""
     compiled = compiled_program(program, includes)
     if emit == "ir":
         click.echo(compiled.program.to_json(indent=2))
@@ -92,13 +94,14 @@ def flash(script: Path, nic: str | None) -> None:
     click.echo(f"{running.name} runs {path.name}: {', '.join(handlers) or 'no handlers'}")
 
 
-def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled:
+def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled | Loaded:
     """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error."""
-    from nicemu.p4 import CompileError, compile_program
+    from nicemu.p4 import CompileError
     from nicemu.programs import find_program
+    from nicemu.run import read_program
 
     try:
-        compiled = compile_program(find_program(program), includes)
+        compiled = read_program(find_program(program), includes)
     except CompileError as error:
         click.echo(str(error), err=True)
         raise click.exceptions.Exit(1) from error
@@ -107,6 +110,6 @@ def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled:
     return compiled
 
 
-def _contents(compiled: Compiled) -> str:
+def _contents(compiled: Compiled | Loaded) -> str:
     counts = {"table": len(compiled.p4info.tables), "action": len(compiled.p4info.actions)}
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .folders import ScratchFolder
     from .live_trace import trace_nics
     from .process import run_nic_process
+    from .program_file import read_program
     from .running import RunningNic, ask, find_nic, known_nics, running_nics, take_down
     from .simulation import SimulatedConnection, Simulation
     from .stage import Chooser, Stage, on_stage
@@ -46,6 +47,7 @@ __all__ = [
     "known_nics",
     "load_topology",
     "on_stage",
+    "read_program",
     "run_nic_process",
     "running_nics",
     "take_down",
@@ -58,6 +60,7 @@ _PLACES = {
     "folders": ("ScratchFolder",),
     "live_trace": ("trace_nics",),
     "process": ("run_nic_process",),
+    "program_file": ("read_program",),
     "running": ("RunningNic", "ask", "find_nic", "known_nics", "running_nics", "take_down"),
     "simulation": ("SimulatedConnection", "Simulation"),
     "stage": ("Chooser", "Stage", "on_stage"),

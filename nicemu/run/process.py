@@ -33,7 +33,6 @@ from nicemu.nic import (
     SmartNic,
     run_datapath,
 )
-from nicemu.p4 import compile_program
 from nicemu.pipeline import Engine
 from nicemu.rdma import load_engine
 from nicemu.wire import FrameBatch
@@ -43,6 +42,7 @@ from .control_socket import ControlSocket
 from .fabrics import VERBS
 from .links import PeerLinks
 from .ports import LivePorts
+from .program_file import read_program
 from .trace import TraceWriter, write_part
 from .watchdog import Watchdog
 
@@ -199,7 +199,7 @@ class NicProcess:
                 self._watch(descriptor, lambda: None)
             for source, roce in self._ports.sources():
                 self._watch(source, self._take_batches if roce else self._take_frames)
-            self.device.pipeline.load(compile_program(Path(self._settings["p4"])).program)
+            self.device.pipeline.load(read_program(Path(self._settings["p4"])).program)
             self.device.load_firmware(self._load(Path(self._settings["firmware"])), self._clock.now_ns())
             self._carry_out()
             self._p4runtime.start()

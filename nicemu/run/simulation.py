@@ -29,7 +29,6 @@ from nicemu.nic import (
     shared_backings,
 )
 from nicemu.nvme import OutsideController
-from nicemu.p4 import compile_program
 from nicemu.pcie import Backing
 from nicemu.pipeline import Engine, Exact, TableEntry
 from nicemu.programs import find_program
@@ -37,6 +36,7 @@ from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES, OutsideTr
 from nicemu.timing import Resource
 
 from .block_io import MemoryBlockIo
+from .program_file import read_program
 from .small_steps import About, SmallSteps
 from .stage import Chooser, enter_stage
 from .stepped_stream import SteppedStream
@@ -181,8 +181,8 @@ class Simulation:
     # Programs
 
     def load_program(self, nic: str, path: str | Path) -> None:
-        """Compile a P4 program and run it on a NIC. Raises: CompileError, ControlError."""
-        self.nics[nic].pipeline.load(compile_program(find_program(path)).program)
+        """Run a program on a NIC, P4 or BMv2 JSON. Raises: CompileError, Bmv2Error, ControlError."""
+        self.nics[nic].pipeline.load(read_program(find_program(path)).program)
 
     def load_firmware(self, nic: str, path: str | Path) -> None:
         """Load a firmware script on a NIC. Raises: FirmwareError."""
