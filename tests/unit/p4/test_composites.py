@@ -140,6 +140,20 @@ def test_one_header_of_a_union_is_valid_at_most(p4: SimpleNamespace, apply: str,
     assert out(p4, "04", apply, **UNION) == expected
 
 
+def test_extracting_a_header_of_a_stacks_next_union_steps_on(p4: SimpleNamespace) -> None:
+    parts = {
+        "types": UNION["types"],
+        "members": "ip_t[2] ips;",
+        "emit": "packet.emit(headers.ips);",
+        "states": """state start {
+            packet.extract(headers.ips.next.v4);
+            packet.extract(headers.ips.next.v6);
+            transition accept;
+        }""",
+    }
+    assert p4.run(bytes.fromhex("01 0203 ff"), **parts).frame.hex() == "010203ff"
+
+
 def test_a_stack_may_hold_unions(p4: SimpleNamespace) -> None:
     parts = UNION | {"members": "ip_t[2] ips;", "emit": "packet.emit(headers.ips);"}
     parts["states"] = """state start { packet.extract(headers.ips.next.v4); transition more; }
