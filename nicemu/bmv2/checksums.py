@@ -34,15 +34,15 @@ def _wanted(item: Json, key: str) -> bool:
 
 
 def _verified(item: Json, scope: Scope) -> Statements:
-    condition, target = _condition(item, scope), _target(item)
+    condition, target = _condition(item, scope), scope.plain.key_of(item["target"])
     found = scope.calculation(item["calculation"])
     name = "verify_checksum_with_payload" if found.with_payload else "verify_checksum"
-    return (ir.CallFunction(name, (condition, found.data, scope.plain.key(target), found.algorithm)),)
+    return (ir.CallFunction(name, (condition, found.data, target, found.algorithm)),)
 
 
 def _updated(item: Json, scope: Scope) -> Statements:
     condition = _condition(item, scope)
-    place = scope.plain.field(_target(item))
+    place = scope.places.field(item["target"])
     found = scope.calculation(item["calculation"])
     name = "update_checksum_with_payload" if found.with_payload else "update_checksum"
     if place.is_plain:
@@ -53,10 +53,6 @@ def _updated(item: Json, scope: Scope) -> Statements:
     call = ir.CallFunction(name, (ir.Constant(1, ir.BOOL), found.data, sum_, found.algorithm))
     stored = Primitives(scope, scope.plain).stored(place, numbers.held(sum_))
     return (ir.If(condition, (call, stored)),)
-
-
-def _target(item: Json) -> Json:
-    return Json({"type": "field", "value": item["target"].value}, f"{item.path}.target", item.name)
 
 
 def _condition(item: Json, scope: Scope) -> ir.Expression:

@@ -114,13 +114,22 @@ class Expressions:
         """Return a field, or what is looked ahead for, as bit<N> with all its bits. Raises: Bmv2Error."""
         if item["type"].value == "lookahead":
             return self.exact(item)
-        pair = item["value"].items()
-        if item["type"].value == "field" and len(pair) == 2 and pair[1].value == VALIDITY:
-            return self.of(item, 1)
-        place = self.field(item)
-        if not place.width_bits:
+        if item["type"].value == "field":
+            return self.key_of(item["value"])
+        return self._whole(item, self.field(item))
+
+    def key_of(self, pair: Json) -> ir.Expression:
+        """Return the field that [header, field] names, likewise."""
+        header, name = pair.items(2)
+        if name.value == VALIDITY:
+            return numbers.of_truth(self.places.validity(self.places.header(header))).bits(1)
+        return self._whole(pair, self.places.field(pair))
+
+    def _whole(self, item: Json, place: FieldPlace) -> ir.Expression:
+        value = self._read(place)
+        if not isinstance(value, Number):
             raise item.fault("is a field of variable length; a number was expected")
-        return self.of(item, place.width_bits)
+        return value.bits(place.width_bits)
 
     # Values
 

@@ -171,8 +171,7 @@ class Tables:
         else:
             names = target.items(2)
             name = f"{names[0].text()}.{names[1].text()}"
-            field = Json({"type": "field", "value": target.value}, item.path, item.name)
-            compared = self._scope.plain.key(field)
+            compared = self._scope.plain.key_of(target)
             mask = item.get("mask")
             if mask is not None:
                 assert isinstance(compared.type, ir.Bits)

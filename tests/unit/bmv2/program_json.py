@@ -324,8 +324,8 @@ def program(**parts: object) -> Node:
     return {**base, **parts}
 
 
-def load(document: Node) -> Loaded:
-    return load_bmv2_text(json.dumps(document), "test.json")
+def load(document: Node, name: str = "test.json") -> Loaded:
+    return load_bmv2_text(json.dumps(document), name)
 
 
 def engine_of(document: Node) -> Engine:
