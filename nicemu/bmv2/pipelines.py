@@ -135,7 +135,7 @@ class Pipelines:
         seen, unseen = set(), set()
         for item in pipelines:
             for table in item.list("tables"):
-                names = {name.value for name in table["actions"].items()}
+                names = {name.text() for name in table["actions"].items()}
                 if table.path in self._made_up:
                     action = self._actions.item(table["default_entry"]["action_id"])
                     if "." not in action["name"].text():

@@ -153,7 +153,7 @@ class Scope:
     def _record(self, name: str, inputs: list[Json]) -> ir.Expression:
         """Return a struct of values, whose fields have the names of theirs."""
         labels = [
-            item["value"].items()[-1].text() if item["type"].value == "field" else "value" for item in inputs
+            item["value"].items(2)[1].text() if item["type"].value == "field" else "value" for item in inputs
         ]
         return self.tuple_of(name, tuple(self._hashed(item) for item in inputs), labels)
 

@@ -50,6 +50,7 @@ struct metadata_t { bit<8> depth; bit<16> mark; bool low; }
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     state start {
         b.extract(h.eth);
+        m.mark = 0xf0;
         transition select(h.eth.kind) { 0x08: ip; 0x40 &&& 0xf0: labels; default: accept; }
     }
     state labels {
@@ -127,7 +128,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
 }
 control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     apply {
-        if (m.low || s.parser_error == error.BadVersion) {
+        if (m.low || s.parser_error == error.BadVersion || !h.ip.isValid()) {
             h.eth.src = h.eth.src ^ m.mark;
         }
         h.eth.dst[15:8] = m.depth;
@@ -264,7 +265,7 @@ def _states() -> list[Node]:
             "start",
             extract("eth"),
             operation("set", DEPTH, hexstr(0)),
-            operation("set", MARK, hexstr(0)),
+            operation("set", MARK, hexstr(0xF0)),
             operation("set", LOW, wrapped(expression("b2d", None, boolean(False)))),
             keys=[field("eth", "kind")],
             transitions=[transition("0x08", "ip"), transition("0x40", "labels", "0xf0")],
@@ -411,8 +412,12 @@ def _ingress(actions: list[Node]) -> Node:
 def _egress(actions: list[Node]) -> Node:
     is_marked = expression(
         "or",
-        expression("d2b", None, LOW),
-        expression("==", field("standard_metadata", "parser_error"), hexstr(7)),
+        expression(
+            "or",
+            expression("d2b", None, LOW),
+            expression("==", field("standard_metadata", "parser_error"), hexstr(7)),
+        ),
+        expression("not", None, valid("ip")),
     )
     return pipeline(
         1,

@@ -111,70 +111,98 @@ def truth(node: Node, fields: dict[str, int]) -> bool:
     }[op]
 
 
-LEAVES = st.one_of(
-    st.sampled_from(sorted(WIDTHS)).map(lambda name: field("h", name)),
-    st.integers(-300, 70000).map(hexstr),
-)
-AMOUNTS = st.one_of(
-    st.integers(0, 20).map(hexstr), st.sampled_from(("five", "three")).map(lambda name: field("h", name))
-)
+NAMES = sorted(WIDTHS)
+ARITHMETIC = ("+", "-", "*", "&", "|", "^", "/", "%")
+COMPARED = ("==", "!=", "<", "<=", ">", ">=")
 
 
-def grown(numbers: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
-    """Return expressions with one operator more."""
-    tests = st.one_of(
-        st.builds(expression, st.sampled_from(("==", "!=", "<", "<=", ">", ">=")), numbers, numbers),
-        numbers.map(lambda item: expression("d2b", None, item)),
-        st.booleans().map(boolean),
-    )
-    tests = st.one_of(
-        tests,
-        st.builds(expression, st.sampled_from(("and", "or")), tests, tests),
-        tests.map(lambda item: expression("not", None, item)),
-    )
-    return st.one_of(
-        st.builds(expression, st.sampled_from(("+", "-", "*", "&", "|", "^", "/", "%")), numbers, numbers),
-        st.builds(expression, st.sampled_from(("<<", ">>")), numbers, AMOUNTS),
-        st.builds(
-            lambda op, item, width: expression(op, item, hexstr(width)),
-            st.sampled_from(("two_comp_mod", "sat_cast", "usat_cast")),
-            numbers,
-            st.integers(1, 40),
-        ),
-        st.builds(masked, numbers, st.integers(1, 40)),
-        st.builds(lambda left, mask: expression("&", left, hexstr(mask)), numbers, st.integers(0, 1 << 20)),
-        numbers.map(lambda item: expression("~", None, item)),
-        numbers.map(lambda item: expression("-", None, item)),
-        tests.map(lambda item: expression("b2d", None, item)),
-        st.builds(lambda test, yes, no: expression("?", yes, no, cond=test), tests, numbers, numbers),
-    )
+@st.composite
+def numbers(draw: st.DrawFn, depth: int) -> Node:
+    """Return an expression with so many operators inside one another."""
+    if depth == 0:
+        if draw(st.booleans()):
+            return field("h", draw(st.sampled_from(NAMES)))
+        return hexstr(draw(st.sampled_from((-129, -1, 0, 1, 3, 127, 128, 255, 256, 0xFF00, 70000))))
+    left = draw(numbers(depth - 1))
+    match draw(st.integers(0, 8)):
+        case 0 | 1 | 2:
+            right = draw(numbers(draw(st.integers(0, depth - 1))))
+            sides = (left, right) if draw(st.booleans()) else (right, left)
+            return expression(draw(st.sampled_from(ARITHMETIC)), *sides)
+        case 3:
+            amount = draw(st.sampled_from((hexstr(0), hexstr(3), hexstr(20), field("h", "five"))))
+            return expression(draw(st.sampled_from(("<<", ">>"))), left, amount)
+        case 4:
+            op = draw(st.sampled_from(("two_comp_mod", "sat_cast", "usat_cast")))
+            return expression(op, left, hexstr(draw(st.sampled_from((1, 4, 8, 9, 32)))))
+        case 5:
+            return masked(left, draw(st.sampled_from((1, 4, 8, 9, 32))))
+        case 6:
+            return expression(draw(st.sampled_from(("~", "-"))), None, left)
+        case 7:
+            return expression("b2d", None, draw(truths(left, depth)))
+    test = draw(truths(draw(numbers(0)), depth))
+    return expression("?", left, draw(numbers(draw(st.integers(0, depth - 1)))), cond=test)
+
+
+@st.composite
+def truths(draw: st.DrawFn, left: Node, depth: int) -> Node:
+    """Return a bool that depends on a number."""
+    match draw(st.integers(0, 4)):
+        case 0 | 1:
+            right = draw(numbers(draw(st.integers(0, depth - 1))))
+            return expression(draw(st.sampled_from(COMPARED)), left, right)
+        case 2:
+            return expression("d2b", None, left)
+        case 3:
+            return expression("not", None, expression("d2b", None, left))
+    other = draw(st.one_of(st.booleans().map(boolean), truths(field("h", "kind"), depth)))
+    return expression(draw(st.sampled_from(("and", "or"))), expression("d2b", None, left), other)
+
+
+TARGETS = {"value": (8, False), "wide": (40, False), "signed": (40, True)}
+BYTES = st.sampled_from((0, 1, 3, 0x7F, 0x80, 0xFF, 0x55))
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    value=st.recursive(LEAVES, grown, max_leaves=12),
-    frame=st.binary(min_size=4, max_size=4),
-    target=st.sampled_from(sorted(WIDTHS)),
+    values=st.lists(st.integers(0, 3).flatmap(numbers), min_size=3, max_size=3),
+    arrivals=st.lists(st.tuples(BYTES, BYTES, BYTES, BYTES).map(bytes), min_size=4, max_size=4),
 )
-def test_an_expression_is_what_unbounded_integers_make_of_it(value: Node, frame: bytes, target: str) -> None:
-    held = {
-        "kind": frame[0],
-        "value": frame[1],
-        "small": frame[2] - 256 * (frame[2] > 127),
-        "five": frame[3] >> 3,
-        "three": frame[3] & 7,
-    }
-    document = program(actions=[action(0, "C.a", assign(field("h", target), wrapped(value)))])
-    packet = send(engine_of(document), frame.hex()).frame
-    found = {
-        "kind": packet[0],
-        "value": packet[1],
-        "small": packet[2],
-        "five": packet[3] >> 3,
-        "three": packet[3] & 7,
-    }
-    width = WIDTHS[target][0]
-    assert found[target] == bits(value, held) & ((1 << width) - 1)
+def test_an_expression_is_what_unbounded_integers_make_of_it(
+    values: list[Node], arrivals: list[bytes]
+) -> None:
+    """Three expressions are stored in fields of 8, 40 and 40 signed bits, and the fields sent out."""
+    document = program(
+        actions=[
+            action(
+                0,
+                "C.a",
+                primitive("add_header", named("header", "out")),
+                *(
+                    assign(field("out", name), wrapped(value))
+                    for name, value in zip(TARGETS, values, strict=True)
+                ),
+            )
+        ]
+    )
+    columns = [[name, width, signed] for name, (width, signed) in TARGETS.items()]
+    document["header_types"].append({"name": "out_t", "id": 9, "fields": columns})
+    document["headers"].append({"name": "out", "id": 70, "header_type": "out_t", "metadata": False})
+    document["deparsers"][0]["order"] = ["out"]
+    engine = engine_of(document)
+    for frame in arrivals:
+        held = {
+            "kind": frame[0],
+            "value": frame[1],
+            "small": frame[2] - 256 * (frame[2] > 127),
+            "five": frame[3] >> 3,
+            "three": frame[3] & 7,
+        }
+        wanted = 0
+        for value, (width, _) in zip(values, TARGETS.values(), strict=True):
+            wanted = wanted << width | bits(value, held) & ((1 << width) - 1)
+        assert send(engine, frame.hex()).frame == wanted.to_bytes(11, "big")
 
 
 @pytest.mark.parametrize(
@@ -182,6 +210,14 @@ def test_an_expression_is_what_unbounded_integers_make_of_it(value: Node, frame:
     [
         (expression("two_comp_mod", hexstr(257), hexstr(8)), 1),
         (expression("two_comp_mod", hexstr(-129), hexstr(8)), 127),
+        (expression("two_comp_mod", expression("-", None, field("h", "value")), hexstr(4)), 0xF8),
+        (
+            expression(
+                "b2d", None, expression(">", expression("/", field("h", "small"), hexstr(-1)), hexstr(0))
+            ),
+            1,
+        ),
+        (expression(">>", expression("-", field("h", "small"), hexstr(128)), field("h", "three")), 0xF0),
         (expression("sat_cast", hexstr(200), hexstr(8)), 127),
         (expression("sat_cast", hexstr(-200), hexstr(8)), 0x80),
         (expression("usat_cast", expression("-", field("h", "kind"), hexstr(9)), hexstr(8)), 0),
