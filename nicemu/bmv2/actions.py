@@ -21,7 +21,6 @@ from .primitives import Primitives
 from .scope import Scope
 
 NO_ACTION = "NoAction"
-MAX_PRIMITIVES = 1 << 16
 _COPY = "$copy"
 _JUMPS = ("_jump", "_jump_if_zero")
 
@@ -50,6 +49,7 @@ class Actions:
         self._scope = scope
         self._items: dict[int, Json] = {}
         self._named: dict[str, _Named] = {}
+        self._uses: dict[tuple[str, Statements], Use] = {}
         for item in document.list("actions"):
             number = item["id"].number()
             if number in self._items:
@@ -75,10 +75,11 @@ class Actions:
 
     def use(self, item: Json, before: Statements = ()) -> Use:
         """Return a copy of an action that does `before` first."""
-        name = item["name"].text()
-        data = self._declared(item)
-        body = (*before, *self.body(item, data))
-        return self._copy(name, body)
+        if (item.path, before) not in self._uses:
+            data = self._declared(item)
+            body = (*before, *self.body(item, data))
+            self._uses[item.path, before] = self._copy(item["name"].text(), body)
+        return self._uses[item.path, before]
 
     def no_action(self) -> Use:
         """Return an action that does nothing."""

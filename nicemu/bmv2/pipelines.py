@@ -6,6 +6,7 @@ Source: p4lang/behavioral-model, "BMv2 JSON input format", "pipelines".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from nicemu.pipeline import ir
@@ -131,19 +132,24 @@ class Pipelines:
         return (ir.CallAction(use.name, self._actions.reference(use)),)
 
     def _unseen_actions(self, pipelines: list[Json]) -> set[str]:
-        """Return the actions that p4c made up: those of made-up tables alone whose name is in no control."""
-        seen, unseen = set(), set()
+        """Return the actions that p4c made up: each is that of one made-up table, and its name in no
+        control.
+        """
+        seen: set[str] = set()
+        unseen: Counter[str] = Counter()
         for item in pipelines:
             for table in item.list("tables"):
                 names = {name.text() for name in table["actions"].items()}
                 if table.path in self._made_up:
                     action = self._actions.item(table["default_entry"]["action_id"])
                     if "." not in action["name"].text():
-                        unseen.add(action.path)
+                        unseen[action.path] += 1
                 else:
                     seen |= names
         by_path = {action.path: action for action in self._actions.items()}
-        return {path for path in unseen if by_path[path]["name"].value not in seen}
+        return {
+            path for path, count in unseen.items() if count == 1 and by_path[path]["name"].text() not in seen
+        }
 
     def _is_unused(self, action: Json, pipelines: list[Json]) -> bool:
         """Return whether no table and no call uses an action of this name."""

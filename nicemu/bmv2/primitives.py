@@ -20,7 +20,6 @@ from .scope import Scope
 
 _CLONE_TYPES = V1MODEL.enums["CloneType"]
 _WORD = ir.Bits(32)
-MAX_PARAMETERS = 16
 
 
 class Primitives:

@@ -20,6 +20,8 @@ from .places import V1MODEL, VALIDITY, FieldPlace, Names, Places
 _COUNTS_BOTH = V1MODEL.enums["CounterType"].index("packets_and_bytes")
 ALGORITHMS = V1MODEL.enums["HashAlgorithm"]
 MAX_SIZE = 1 << 28
+MAX_INPUTS = 256
+"""Items that a calculation or a learn list may have, each of which every use of it repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,8 @@ class Scope:
             raise item.fault(f"is {item.text()}, which is none of calculations")
         algorithm = ALGORITHMS.index(declared["algo"].choice(ALGORITHMS))
         inputs = declared["input"].items()
+        if len(inputs) > MAX_INPUTS:
+            raise declared["input"].fault(f"has {len(inputs)} items; {MAX_INPUTS} are allowed")
         with_payload = bool(inputs) and inputs[-1]["type"].value == "payload"
         if with_payload:
             inputs.pop()
@@ -107,7 +111,10 @@ class Scope:
         declared = self._learn_lists.get(_constant(number, self.plain))
         if declared is None:
             raise number.fault("is the number of none of learn_lists")
-        return self._record(declared["name"].text(), declared["elements"].items())
+        elements = declared["elements"].items()
+        if len(elements) > MAX_INPUTS:
+            raise declared["elements"].fault(f"has {len(elements)} items; {MAX_INPUTS} are allowed")
+        return self._record(declared["name"].text(), elements)
 
     def field_list(self, number: Json | None) -> ir.Constant:
         """Return the index of a field list; without a number, that of a list of nothing."""
