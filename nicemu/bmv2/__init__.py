@@ -6,6 +6,6 @@ in the file, with "not supported by nicemu yet".
 """
 
 from .document import Bmv2Error
-from .loader import Loaded, is_bmv2, load_bmv2, load_bmv2_text
+from .loader import Loaded, is_bmv2, is_bmv2_text, load_bmv2, load_bmv2_text
 
-__all__ = ["Bmv2Error", "Loaded", "is_bmv2", "load_bmv2", "load_bmv2_text"]
+__all__ = ["Bmv2Error", "Loaded", "is_bmv2", "is_bmv2_text", "load_bmv2", "load_bmv2_text"]

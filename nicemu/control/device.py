@@ -12,12 +12,12 @@ import threading
 from collections.abc import Callable, Iterator
 
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode
-from nicemu.pipeline import TableEntry
+from nicemu.pipeline import Program, TableEntry
 
 from .arbitration import Arbitration, Notice
 from .entry_message import call_of_message, entry_message, fill_action, matches_of_message
 from .messages import Message, messages
-from .pipeline_config import Metadata, PipelineConfig
+from .pipeline_config import Metadata, PipelineConfig, ProgramReader
 from .schema import Schema, TableSchema
 from .stream import Session, arbitration_message, election_id_of
 from .target import PipelineTarget
@@ -33,9 +33,11 @@ Outcomes = list[ControlError | None]
 class Device:
     """One target under P4Runtime. One call at a time reaches the target, from whichever thread."""
 
-    def __init__(self, device_id: int, target: PipelineTarget) -> None:
+    def __init__(
+        self, device_id: int, target: PipelineTarget, reader: ProgramReader = Program.from_json
+    ) -> None:
         self.device_id = device_id
-        self._config = PipelineConfig(target)
+        self._config = PipelineConfig(target, reader)
         self._arbitration = Arbitration(device_id)
         self._lock = threading.RLock()
 

@@ -23,6 +23,7 @@ from typing import Any
 import grpc
 
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
+from nicemu.pipeline import Program
 
 from .device import Device, Outcomes
 from .messages import (
@@ -35,6 +36,7 @@ from .messages import (
     parse,
     serialize,
 )
+from .pipeline_config import ProgramReader
 from .status_details import DEFAULT_MAX_DETAILS_BYTES, MAX_DETAILS_BYTES, MAX_DETAILS_KEY, batch_status
 from .stream import Session, serve_requests
 from .target import PipelineTarget
@@ -54,16 +56,24 @@ class P4RuntimeServer:
     """P4Runtime for `targets`, by device id, at "unix:/path/to/socket" or "127.0.0.1:port" (0: any port).
 
     Whoever can connect controls the NIC: a socket file is for its owner alone, and an address that is not
-    of the loopback interface is refused unless `allow_remote`.
+    of the loopback interface is refused unless `allow_remote`. `reader` says what a p4_device_config may
+    hold.
     """
 
     def __init__(
-        self, targets: Mapping[int, PipelineTarget], address: str, *, allow_remote: bool = False
+        self,
+        targets: Mapping[int, PipelineTarget],
+        address: str,
+        *,
+        allow_remote: bool = False,
+        reader: ProgramReader = Program.from_json,
     ) -> None:
         if not targets:
             raise UsageError("no target given; a P4Runtime server needs at least one device")
         self._address = _checked_address(address, allow_remote)
-        self._devices = {device_id: Device(device_id, target) for device_id, target in targets.items()}
+        self._devices = {
+            device_id: Device(device_id, target, reader) for device_id, target in targets.items()
+        }
         self._readers: set[threading.Thread] = set()
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
         self._workers: ThreadPoolExecutor | None = None

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The forwarding pipeline config of one device: checked, saved, committed, read back.
 
-`p4_device_config` is the program's IR as JSON. A saved program that is not committed yet has an engine of
-its own, which takes the reads and writes that refer to it; committing moves its entries to the target.
+`p4_device_config` is the program's IR as JSON, or what else `reader` takes. A saved program that is not
+committed yet has an engine of its own, which takes the reads and writes that refer to it; committing moves
+its entries to the target.
 Source: P4Runtime Specification 1.4, "SetForwardingPipelineConfig RPC", "GetForwardingPipelineConfig RPC".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -22,6 +23,9 @@ from .target import PipelineTarget
 
 _ALL, _COOKIE_ONLY, _P4INFO, _DEVICE_CONFIG = range(4)
 _ACTIONS = ("UNSPECIFIED", "VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "COMMIT", "RECONCILE_AND_COMMIT")
+
+ProgramReader: TypeAlias = Callable[[bytes], Program]
+"""Returns the program in a p4_device_config. Raises: ControlError."""
 
 Place: TypeAlias = tuple[str, tuple[Match, ...], int]
 """Table, matches and priority of an entry."""
@@ -53,8 +57,9 @@ class _Saved:
 class PipelineConfig:
     """What one target runs, and what waits to be committed. Callers serialise the calls."""
 
-    def __init__(self, target: PipelineTarget) -> None:
+    def __init__(self, target: PipelineTarget, reader: ProgramReader = Program.from_json) -> None:
         self._target = target
+        self._reader = reader
         self._committed: _Checked | None = None
         self._saved: _Saved | None = None
         self._metadata: dict[Place, Metadata] = {}
@@ -141,7 +146,7 @@ class PipelineConfig:
         """Return the program of a config; a config without p4info gets the program's own."""
         if not request.HasField("config") or not request.config.p4_device_config:
             raise _illegal("the config has no p4_device_config; the program's IR as JSON was expected")
-        program = Program.from_json(request.config.p4_device_config)
+        program = self._reader(request.config.p4_device_config)
         own = p4info_of(program)
         config = messages().ForwardingPipelineConfig()
         config.CopyFrom(request.config)

@@ -42,7 +42,7 @@ from .control_socket import ControlSocket
 from .fabrics import VERBS
 from .links import PeerLinks
 from .ports import LivePorts
-from .program_file import read_program
+from .program_file import program_of, read_program
 from .trace import TraceWriter, write_part
 from .watchdog import Watchdog
 
@@ -142,7 +142,9 @@ class NicProcess:
             self.stop,
         )
         target = OnControlThread(self.device.pipeline, self._call)
-        self._p4runtime = P4RuntimeServer({1: target}, f"unix:{self._folder / f'{name}.p4rt'}")
+        self._p4runtime = P4RuntimeServer(
+            {1: target}, f"unix:{self._folder / f'{name}.p4rt'}", reader=program_of
+        )
 
     # Threads
 

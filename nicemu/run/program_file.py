@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files that hold a program for the pipeline, in whichever language."""
+"""Programs for the pipeline, in whichever language."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from nicemu.bmv2 import Loaded, is_bmv2, load_bmv2
+from nicemu.bmv2 import Bmv2Error, Loaded, is_bmv2, is_bmv2_text, load_bmv2, load_bmv2_text
+from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.p4 import Compiled, compile_program
+from nicemu.pipeline import Program
 
 
 def read_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled | Loaded:
@@ -16,3 +18,13 @@ def read_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled | L
     Raises: CompileError, Bmv2Error; UsageError if the file cannot be read.
     """
     return load_bmv2(path) if is_bmv2(path) else compile_program(path, include_paths)
+
+
+def program_of(text: bytes) -> Program:
+    """Return the program that a controller brings: IR as JSON, or BMv2 JSON. Raises: ControlError."""
+    if not is_bmv2_text(text):
+        return Program.from_json(text)
+    try:
+        return load_bmv2_text(text, "p4_device_config").program
+    except Bmv2Error as error:
+        raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, str(error)) from None

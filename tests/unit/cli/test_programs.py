@@ -12,6 +12,7 @@ from click.testing import Result
 from nicemu.errors import NicemuError
 from nicemu.pipeline import Program
 from nicemu.programs import programs_root
+from tests.unit.bmv2.router_json import router_json
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import World
@@ -53,6 +54,19 @@ def test_a_shipped_program_is_found_by_its_name(
 def test_the_emitted_ir_is_the_program(nicemu: Cli) -> None:
     program = Program.from_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
     assert [table.name for table in program.tables] == ["KvMatch.session"]
+
+
+def test_bmv2_json_is_a_program_too(nicemu: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "router.json"
+    path.write_text(json.dumps(router_json()))
+    assert nicemu("compile", str(path)).stdout == "router: 3 tables, 5 actions\n"
+    told = json.loads(nicemu("compile", str(path), "--emit", "p4info").stdout)
+    assert [table["name"] for table in told["tables"]] == ["I.acl", "I.known", "I.route"]
+    program = Program.from_json(nicemu("compile", str(path), "--emit", "ir").stdout)
+    assert program.architecture == "v1model"
+    path.write_text('{"__meta__": {"version": [2, 23]}}')
+    result = nicemu("compile", str(path))
+    assert (result.exit_code, result.stderr) == (1, "Error: router.json: $ has no parsers\n")
 
 
 def test_the_emitted_p4info_names_the_tables(nicemu: Cli) -> None:

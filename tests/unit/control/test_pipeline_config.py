@@ -68,6 +68,16 @@ def test_a_p4info_of_another_program_is_refused(engine: Engine, routing: Program
         PipelineConfig(engine).set(message)
 
 
+def test_what_a_config_holds_is_the_readers_business(engine: Engine, wider_routing: Program) -> None:
+    config = PipelineConfig(
+        engine, lambda text: wider_routing if text == b"wider" else Program.from_json(text)
+    )
+    given = {"p4_device_config": b"wider"}
+    config.set(messages().SetForwardingPipelineConfigRequest(action=COMMIT_NEW, config=given))
+    assert engine.program == wider_routing
+    assert config.get(DEVICE_CONFIG).config.p4_device_config == b"wider"
+
+
 def test_an_action_that_is_none_is_refused(engine: Engine, routing: Program) -> None:
     for action in (0, 6, -1):
         with pytest.raises(ControlError, match="VERIFY_AND_SAVE"):
