@@ -11,7 +11,7 @@ from nicemu.pipeline import ir
 from .document import Json
 from .expressions import Expressions
 from .graph import Statements
-from .places import Names
+from .layouts import Names
 from .primitives import Primitives
 from .scope import Scope
 

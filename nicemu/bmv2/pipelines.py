@@ -36,6 +36,7 @@ class Pipelines:
             table for item in listed for table in item.list("tables") if is_made_up(table, self._actions)
         ]
         self._made_up = {table.path for table in made_up}
+        self._listed: set[str] = set()
         self._unseen = self._unseen_actions(listed)
         self._calls: dict[str, Use] = {}
         for item in self._pipelines:
@@ -49,9 +50,10 @@ class Pipelines:
                     self._call(table["default_entry"]["action_id"])
             for call in item.list("action_calls"):
                 self._call(call["action_id"])
+        used = {use.name for use in self._calls.values()} | self._listed
         for action in self._actions.items():
-            if action.path not in self._unseen and self._is_unused(action, listed):
-                self._actions.use(action)
+            if action.path not in self._unseen and action["name"].text() not in used:
+                self._actions.use(action)  # nothing runs it, and the control plane sees it all the same
 
     @property
     def actions(self) -> tuple[ir.Action, ...]:
@@ -135,28 +137,19 @@ class Pipelines:
         """Return the actions that p4c made up: each is that of one made-up table, and its name in no
         control.
         """
-        seen: set[str] = set()
-        unseen: Counter[str] = Counter()
+        made: Counter[str] = Counter()
         for item in pipelines:
             for table in item.list("tables"):
-                names = {name.text() for name in table["actions"].items()}
                 if table.path in self._made_up:
-                    action = self._actions.item(table["default_entry"]["action_id"])
-                    if "." not in action["name"].text():
-                        unseen[action.path] += 1
+                    made[self._actions.item(table["default_entry"]["action_id"]).path] += 1
                 else:
-                    seen |= names
-        by_path = {action.path: action for action in self._actions.items()}
+                    self._listed |= {name.text() for name in table["actions"].items()}
+            for call in item.list("action_calls"):
+                self._listed.add(self._actions.item(call["action_id"])["name"].text())
         return {
-            path for path, count in unseen.items() if count == 1 and by_path[path]["name"].text() not in seen
+            action.path
+            for action in self._actions.items()
+            if made[action.path] == 1
+            and "." not in action["name"].text()
+            and action["name"].text() not in self._listed
         }
-
-    def _is_unused(self, action: Json, pipelines: list[Json]) -> bool:
-        """Return whether no table and no call uses an action of this name."""
-        name = action["name"].value
-        return not any(use.name == name for use in self._calls.values()) and not any(
-            name == listed.value
-            for item in pipelines
-            for table in item.list("tables")
-            for listed in table["actions"].items()
-        )

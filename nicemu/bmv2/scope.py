@@ -15,7 +15,8 @@ from nicemu.pipeline import ir
 from .document import Json
 from .errors import ErrorNumbers
 from .expressions import Expressions
-from .places import V1MODEL, VALIDITY, FieldPlace, Names, Places
+from .layouts import Names
+from .places import V1MODEL, VALIDITY, FieldPlace, Places
 
 _COUNTS_BOTH = V1MODEL.enums["CounterType"].index("packets_and_bytes")
 ALGORITHMS = V1MODEL.enums["HashAlgorithm"]
@@ -153,7 +154,7 @@ class Scope:
             self.externs.append(ir.ExternInstance(name, "action_profile", (size,)))
             return name, ()
         algorithm = ALGORITHMS.index(selector["algo"].choice(ALGORITHMS))
-        keys = tuple(self.plain.exact(key) for key in selector["input"].items())
+        keys = tuple(self.plain.key(key) for key in selector["input"].items())
         self.externs.append(ir.ExternInstance(name, "action_selector", (algorithm, size, 32)))
         return name, keys
 
