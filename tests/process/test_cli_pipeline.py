@@ -13,8 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nicemu.cli import main
-from nicemu.control import P4RuntimeServer
-from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.control import P4RuntimeClient, P4RuntimeServer
+from nicemu.pipeline import Engine, Exact, Lpm, TableEntry, p4info_of
+from nicemu.run import read_program
+from nicemu.run.program_file import program_of
+from tests.unit.bmv2.router_json import router_json
 
 pytestmark = pytest.mark.process
 
@@ -47,10 +50,10 @@ SmartNic(P(), R(), D()) main;
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """The pipeline of the NIC that the commands find."""
     engine = Engine()
-    server = P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock")
+    server = P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock", reader=program_of)
     nic = types.SimpleNamespace(name="compute0", p4runtime=server.start())
     run = types.ModuleType("nicemu.run")
-    run.__dict__.update(find_nic=lambda name: nic)
+    run.__dict__.update(find_nic=lambda name: nic, read_program=read_program)
     monkeypatch.setitem(sys.modules, "nicemu.run", run)
     yield engine
     server.stop()
@@ -71,6 +74,23 @@ def test_a_loaded_program_runs_and_takes_entries(engine: Engine, nicemu: Cli) ->
     deleted = nicemu("table", "delete", "session", ENTRY[0])
     assert (deleted.exit_code, deleted.output) == (0, "")
     assert list(engine.read("KvMatch.session")) == []
+
+
+def test_bmv2_json_is_loaded_and_takes_entries(engine: Engine, nicemu: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "router.json"
+    path.write_text(json.dumps(router_json()))
+    assert nicemu("load", str(path)).stdout == "compute0 runs router: 3 tables, 5 actions\n"
+    added = nicemu("table", "add", "route", "forward", "h.ip.dst=0x0100/8", "dst=2", "port=5")
+    assert (added.exit_code, added.output) == (0, "")
+    assert list(engine.read("route")) == [TableEntry((Lpm(0x0100, 8),), "I.forward", (2, 5))]
+
+
+def test_a_controller_brings_bmv2_json_as_it_is(engine: Engine, tmp_path: Path) -> None:
+    text = json.dumps(router_json())
+    with P4RuntimeClient(f"unix:{tmp_path}/nic.sock") as client:
+        client.load(text, p4info_of(program_of(text.encode())))
+    assert engine.program is not None
+    assert [table.name for table in engine.program.tables] == ["I.route", "I.acl", "I.known"]
 
 
 def test_a_program_with_errors_leaves_the_running_one(engine: Engine, nicemu: Cli, tmp_path: Path) -> None:

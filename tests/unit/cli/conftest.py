@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 
 from nicemu.cli import main
 from nicemu.errors import NicemuError, UsageError
+from nicemu.run import read_program
 
 
 @dataclass
@@ -105,6 +106,7 @@ def world(monkeypatch: pytest.MonkeyPatch) -> World:
     module = types.ModuleType("nicemu.run")
     for name in ("bring_up", "take_down", "known_nics", "find_nic", "ask"):
         setattr(module, name, getattr(world, name))
+    module.__dict__.update(read_program=read_program)
     monkeypatch.setitem(sys.modules, "nicemu.run", module)
     return world
 

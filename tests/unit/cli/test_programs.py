@@ -41,6 +41,7 @@ def test_a_program_that_does_not_compile_reaches_no_nic(world: World, nicemu: Cl
     world.nics = []
     result = nicemu("load", str(broken))
     assert result.exit_code == 1
+    assert "broken.p4:3:13: error:" in result.stderr
     assert "no NIC" not in result.stderr
 
 
