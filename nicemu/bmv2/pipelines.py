@@ -15,7 +15,7 @@ from .actions import Actions, Use, branch
 from .document import Json
 from .graph import COUNTED, Statements, Step, statements_of
 from .scope import Scope
-from .tables import Tables, is_made_up
+from .tables import MISS, Tables, is_made_up
 
 ROLES = ("ingress", "egress")
 
@@ -97,11 +97,10 @@ class Pipelines:
     def _table_step(self, item: Json) -> Step:
         if item.path not in self._made_up:
             return self._tables.step(item)
-        base = item.get("base_default_next")
-        targets = [target.value for _, target in item["next_tables"].members()]
-        following = targets[0] if targets else None if base is None else base.text()
-        if following is not None and not isinstance(following, str):
-            raise item["next_tables"].fault("was expected to name what comes next")
+        ways = dict(item["next_tables"].members())
+        base = Json(item.value.get("base_default_next"), f"{item.path}.base_default_next", item.name)
+        way = ways.get(MISS, ways.get(item["actions"].items()[0].text(), base))
+        following = None if way.value is None else way.text()
         own = self._called(item["default_entry"]["action_id"])
         return Step((following,), lambda go_on: (*own, *go_on(following)))
 

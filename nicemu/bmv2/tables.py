@@ -20,7 +20,7 @@ from .primitives import Primitives
 from .scope import Scope
 
 MAX_TABLE_SIZE = 1 << 24
-_HIT, _MISS = "__HIT__", "__MISS__"
+HIT, MISS = "__HIT__", "__MISS__"
 _KINDS = ("exact", "lpm", "ternary", "range", "valid")
 _MADE_UP = "tbl_"
 
@@ -81,14 +81,14 @@ class Tables:
         name = item["name"].text()
         base = _name_of(item.get("base_default_next"))
         table = self._tables[name]
-        known = {use.name for use in table.uses} | {_HIT, _MISS}
+        known = {use.name for use in table.uses} | {HIT, MISS}
         ways = {}
         for label, target in item["next_tables"].members():
             if label not in known:
                 raise target.fault(f"is for {label}, which is no action of the table")
             ways[label] = None if target.value is None else target.text()
-        if _HIT in ways or _MISS in ways:
-            hit, miss = ways.get(_HIT, base), ways.get(_MISS, base)
+        if HIT in ways or MISS in ways:
+            hit, miss = ways.get(HIT, base), ways.get(MISS, base)
             applied = ir.TableApply(name)
             return Step(
                 (hit, miss),

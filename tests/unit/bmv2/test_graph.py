@@ -195,6 +195,18 @@ def test_an_action_that_next_tables_leaves_out_goes_on_as_base_default_next_says
     assert values(engine) == ["ff", "03", "ff"]
 
 
+def test_a_table_without_keys_never_matches() -> None:
+    one = action(0, "C.one", set_port(5))
+    late = action(1, "late", assign(field("h", "value"), hexstr(4)))
+    for following in ({"__HIT__": None, "__MISS__": "tbl_late"}, {"C.one": "tbl_late"}, {}):
+        first = {**made_up(0, one), "next_tables": following, "base_default_next": "tbl_late"}
+        document = program(
+            actions=[one, late],
+            pipelines=[pipeline(0, "ingress", "tbl_one", [first, made_up(1, late)]), pipeline(1, "egress")],
+        )
+        assert outcome(document, "00 00 0000") == [(5, "00040000")]
+
+
 def test_actions_can_be_called_without_a_table() -> None:
     one = action(0, "C.one", set_port(5))
     ingress = {
