@@ -20,6 +20,12 @@ from .places import V1MODEL, VALIDITY, FieldPlace, Places
 
 _COUNTS_BOTH = V1MODEL.enums["CounterType"].index("packets_and_bytes")
 ALGORITHMS = V1MODEL.enums["HashAlgorithm"]
+_GIVEN_ANEW = [
+    ir.Member(ir.Name(V1MODEL.place, ir.Named(V1MODEL.metadata.name)), part.name, part.type)
+    for part in V1MODEL.metadata.fields
+    if part.name in ("instance_type", "packet_length")
+]
+"""What simple_switch says of every copy itself, whatever its field list holds."""
 MAX_SIZE = 1 << 28
 MAX_INPUTS = 256
 """Items that a calculation or a learn list may have, each of which every use of it repeats."""
@@ -125,6 +131,7 @@ class Scope:
                 raise number.fault(f"is {index}; field lists up to 255 are taken")
             elements = self._field_lists[index]["elements"].items()
             places = [self.plain.field(element).expression for element in elements]
+            places = [place for place in places if place not in _GIVEN_ANEW]
             self._used_lists[index] = ir.FieldList(index, tuple(dict.fromkeys(places)))
             return ir.Constant(index, ir.Bits(8))
         if number is not None and index:

@@ -275,6 +275,28 @@ def test_packets_come_again_with_the_fields_of_their_list(op: str) -> None:
         assert outcome(document, "00 00 00 00") == [(0, "06550000")]
 
 
+def test_what_a_copy_is_stands_above_its_field_list() -> None:
+    """Programs before 2021 list all of standard_metadata."""
+    standard = [
+        field("standard_metadata", name) for name in ("ingress_port", "instance_type", "packet_length")
+    ]
+    test = expression("==", field("standard_metadata", "instance_type"), hexstr(0))
+    again = action(0, "C.again", primitive("resubmit", hexstr(1)))
+    seen = action(1, "C.seen", *SEEN)
+    first = {"name": "first", "id": 0, "expression": test, "true_next": "tbl_again", "false_next": "tbl_seen"}
+    document = program(
+        actions=[again, seen],
+        field_lists=[{"id": 1, "name": "fl", "elements": [*standard, KEPT]}],
+        pipelines=[
+            pipeline(0, "ingress", "first", [made_up(0, again), made_up(1, seen)], [first]),
+            pipeline(1, "egress"),
+        ],
+    )
+    assert outcome(document, "00 00 00 00") == [(0, "06000000")]
+    [kept] = load(document).program.field_lists
+    assert len(kept.fields) == 2
+
+
 def test_a_field_list_may_hold_nothing_or_be_left_out() -> None:
     for given in ([], [hexstr(0)], [hexstr(1)]):
         late = in_egress(
