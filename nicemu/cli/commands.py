@@ -24,6 +24,7 @@ COMMANDS = {
     "packet": LazyCommand("nicemu.cli.packet:packet", "Tell every step of a P4 program on one packet."),
     "switch": LazyCommand("nicemu.cli.switch:switch", "Run captures or interfaces through a P4 program."),
     "flash": LazyCommand("nicemu.cli.programs:flash", "Put a firmware script on a NIC."),
+    "p4": LazyCommand("nicemu.cli.p4:p4", "Read and write counters, meters, registers, mirrors, multicast."),
     "table": LazyCommand("nicemu.cli.table:table", "List, add, modify and delete table entries."),
     "explore": LazyCommand(
         "nicemu.cli.explore:explore", "Run a test under many orders of what can happen in the stepper."

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nicemu.control import P4RuntimeClient, ReadEntry, TableSchema
-    from nicemu.pipeline import Match
+    from nicemu.pipeline import Choice, Match
 
 PRIORITY_OPTION = click.option(
     "--priority",
@@ -66,7 +66,7 @@ def list_entries(name: str | None, nic: str | None, as_json: bool) -> None:
 @PRIORITY_OPTION
 @NIC_OPTION
 def add(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
-    """Add an entry to TABLE that runs ACTION.
+    """Add an entry to TABLE that runs ACTION; in a table with an action profile, member=N or group=N.
 
     Keys and parameters go by their names, or by the end of them: session for headers.kv.session.
     """
@@ -112,9 +112,24 @@ def _write(
 
     with _client(nic) as client:
         schema = _named(name, client.tables(), "the program", "table")
+        choice = _choice(action)
+        if choice is not None:
+            keys, _ = _divided(given, [key.name for key in schema.keys], [])
+            client.write([Update(kind, schema.name, keys, priority=priority, choice=choice)])
+            return
         parameters = _named(action, schema.actions, f"table {schema.name}", "action").params
         keys, values = _divided(given, [key.name for key in schema.keys], [item.name for item in parameters])
         client.write([Update(kind, schema.name, keys, action, values, priority)])
+
+
+def _choice(word: str) -> Choice | None:
+    """Return the member or group of an action profile that stands for an action, if one does."""
+    from nicemu.pipeline import Group, Member
+
+    name, _, number = word.partition("=")
+    if name not in ("member", "group") or not number.isascii() or not number.isdigit():
+        return None
+    return Member(int(number)) if name == "member" else Group(int(number))
 
 
 def _settings(words: Iterable[str]) -> dict[str, str]:
@@ -201,13 +216,30 @@ def _entry_json(schema: TableSchema, item: ReadEntry) -> dict[str, object]:
     return {
         "keys": {key.name: _match_text(match, key.width) for key, match in pairs},
         "priority": item.entry.priority,
-        "action": {"name": item.entry.action, "parameters": _parameters(schema, item)},
+        "action": _action_json(schema, item),
         "const": item.const,
         "hits": item.hits,
     }
 
 
+def _action_json(schema: TableSchema, item: ReadEntry) -> dict[str, object]:
+    from nicemu.pipeline import ActionSet, Group, Member
+
+    match item.entry.choice:
+        case Member(number):
+            return {"member": number}
+        case Group(number):
+            return {"group": number}
+        case ActionSet(actions):
+            return {"set": [{"name": call.action, "weight": weight} for call, weight in actions]}
+        case _:
+            return {"name": item.entry.action, "parameters": _parameters(schema, item)}
+
+
 def _call_text(schema: TableSchema, item: ReadEntry) -> str:
+    if item.entry.choice is not None:
+        ((kind, value),) = _action_json(schema, item).items()
+        return f"{kind} {value}" if isinstance(value, int) else "a set of actions"
     settings = ", ".join(f"{name}={text}" for name, text in _parameters(schema, item).items())
     return f"{item.entry.action}({settings})"
 

@@ -9,17 +9,27 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
     from .p4runtime_server import P4RuntimeServer
     from .schema import TableSchema
+    from .stream_client import IdleEntry, Received, ReceivedDigests, ReceivedIdle, ReceivedPacket
     from .target import PipelineTarget
     from .value_text import parse_match, parse_value
 
 _HOMES = {
+    "IdleEntry": "stream_client",
+    "ObjectClient": "object_client",
+    "ObjectInfo": "object_client",
     "P4RuntimeClient": "p4runtime_client",
     "P4RuntimeServer": "p4runtime_server",
     "PipelineTarget": "target",
+    "Place": "object_client",
     "ReadEntry": "p4runtime_client",
+    "Received": "stream_client",
+    "ReceivedDigests": "stream_client",
+    "ReceivedIdle": "stream_client",
+    "ReceivedPacket": "stream_client",
     "TableSchema": "schema",
     "Update": "p4runtime_client",
     "parse_match": "value_text",
@@ -27,10 +37,18 @@ _HOMES = {
 }
 
 __all__ = [
+    "IdleEntry",
+    "ObjectClient",
+    "ObjectInfo",
     "P4RuntimeClient",
     "P4RuntimeServer",
     "PipelineTarget",
+    "Place",
     "ReadEntry",
+    "Received",
+    "ReceivedDigests",
+    "ReceivedIdle",
+    "ReceivedPacket",
     "TableSchema",
     "Update",
     "parse_match",

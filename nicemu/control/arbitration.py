@@ -97,6 +97,10 @@ class Arbitration:
         state.primary = None
         return self._tell(role, list(state.sessions))
 
+    def primaries(self) -> list[Hashable]:
+        """Return the primary session of every role that has one."""
+        return [state.primary for state in self._roles.values() if state.primary is not None]
+
     def require_primary(self, role: str, election_id: int | None) -> None:
         """Return if a request with this role and election id comes from the role's primary.
 

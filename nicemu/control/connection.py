@@ -77,6 +77,20 @@ class Connection:
                 f"{highest.high << 64 | highest.low} is the highest that the server has seen",
             )
 
+    def send(self, message: Message) -> None:
+        """Send a message on the stream."""
+        self._requests.put(serialize(message))
+
+    def receive(self, timeout_s: float | None) -> Message | None:
+        """Return the next message of the stream; None if none comes in time. Raises: ControlError."""
+        try:
+            reply = self._replies.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+        if isinstance(reply, grpc.RpcError):
+            raise self._control_error(reply)
+        return reply
+
     def call(self, method: str, request: Message) -> Message:
         """Return the response of a method. Raises: ControlError."""
         call = self._channel.unary_unary(f"/{SERVICE}/{method}")

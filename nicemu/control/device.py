@@ -2,32 +2,41 @@
 """One device of the server: its clients' arbitration, its pipeline config, reads and writes of its entities.
 
 No gRPC in here: messages in, messages out, ControlError for what is refused.
-Source: P4Runtime Specification 1.4, "Write RPC", "Read RPC", "P4 Entity Messages".
+Source: P4Runtime Specification 1.4, "Write RPC", "Read RPC", "P4Entity Messages".
 """
 
 from __future__ import annotations
 
-import logging
+import contextlib
+import gc
 import threading
 from collections.abc import Callable, Iterator
+from itertools import chain
 
-from nicemu.errors import ControlError, NicemuError, P4RuntimeCode
-from nicemu.pipeline import Program, TableEntry
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import Engine, Program
 
 from .arbitration import Arbitration, Notice
-from .entry_message import call_of_message, entry_message, fill_action, matches_of_message
-from .messages import Message, messages
-from .pipeline_config import Metadata, PipelineConfig, ProgramReader
-from .schema import Schema, TableSchema
-from .stream import Session, arbitration_message, election_id_of
+from .changes import Change, Outcomes, apply_all, apply_each, guarded, refusal
+from .entities import change_of, query_of
+from .messages import DELETE, Message
+from .pipeline_config import PipelineConfig, ProgramReader
+from .reports import Reports
+from .schema import Schema
+from .stream import Session, arbitration_message, election_id_of, role_of
 from .target import PipelineTarget
 
-MAX_METADATA_BYTES = 256
-"""Longest `metadata` that one entry keeps."""
-_INSERT, _MODIFY, _DELETE = 1, 2, 3
-
-Outcomes = list[ControlError | None]
-"""What became of each part of a batch; None is success."""
+MAX_ATOMIC_UPDATES = 65_536
+"""Updates of a batch that is done as a whole or not at all; no frame passes meanwhile."""
+MAX_UPDATES = 262_144
+"""Updates of any batch."""
+MAX_QUERIES = 16_384
+"""Entities that one ReadRequest may ask for."""
+MAX_TAKEN = 1 << 21
+"""Entries and places that one ReadRequest may take from the engine."""
+UPDATES_PER_TURN = 1_000
+"""Updates of other batches between which frames may pass."""
+_CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC = range(3)
 
 
 class Device:
@@ -37,9 +46,12 @@ class Device:
         self, device_id: int, target: PipelineTarget, reader: ProgramReader = Program.from_json
     ) -> None:
         self.device_id = device_id
+        self._target = target
         self._config = PipelineConfig(target, reader)
         self._arbitration = Arbitration(device_id)
         self._lock = threading.RLock()
+        self.reports = Reports(target)
+        """What the pipeline tells the primaries by itself."""
 
     # Arbitration
 
@@ -55,11 +67,12 @@ class Device:
                 P4RuntimeCode.INVALID_ARGUMENT,
                 f"the role's name has {len(update.role.name)} characters; 100 are allowed",
             )
+        role = role_of(update.role.name, update.role.id)
         with self._lock:
             if session.closed:
                 return
             session.device_id = self.device_id
-            self._tell(self._arbitration.announce(session, update.role.name, election_id_of(update)))
+            self._tell(self._arbitration.announce(session, role, election_id_of(update)))
 
     def leave(self, session: Session) -> None:
         """Forget a session whose stream has ended, if this device knows it, and take nothing more from it."""
@@ -71,14 +84,38 @@ class Device:
         for notice in notices:
             assert isinstance(notice.session, Session)
             notice.session.send(arbitration_message(self.device_id, notice))
+        sessions = [session for session in self._arbitration.primaries() if isinstance(session, Session)]
+        self.reports.tell(sessions)
+
+    # Stream
+
+    def packet_out(self, session: Session, packet: Message) -> None:
+        """Take a PacketOut. Raises: ControlError, and the packet is dropped."""
+        with self._lock:
+            self._require_primary(session)
+            frame = self.reports.frame_of(packet)
+        self._target.inject(frame)
+
+    def acknowledge(self, session: Session, acknowledgement: Message) -> None:
+        """Take a DigestListAck. Raises: ControlError."""
+        with self._lock:
+            self._require_primary(session)
+            self.reports.acknowledge(acknowledgement)
+
+    def _require_primary(self, session: Session) -> None:
+        if session not in self._arbitration.primaries():
+            raise ControlError(
+                P4RuntimeCode.PERMISSION_DENIED, f"this stream is not a primary of device {self.device_id}"
+            )
 
     # Pipeline config
 
     def set_config(self, request: Message) -> None:
         """Answer SetForwardingPipelineConfig. Raises: ControlError, and the old program goes on."""
         with self._lock:
-            self._arbitration.require_primary(request.role, election_id_of(request))
+            self._arbitration.require_primary(role_of(request.role, request.role_id), election_id_of(request))
             self._config.set(request)
+        self.reports.wake()
 
     def get_config(self, request: Message) -> Message:
         """Answer GetForwardingPipelineConfig. Raises: ControlError."""
@@ -88,197 +125,99 @@ class Device:
     # Write
 
     def write(self, request: Message) -> Outcomes:
-        """Apply the updates of a WriteRequest, each for itself, and return what became of them.
+        """Apply the updates of a WriteRequest in order, and return what became of them.
 
         Raises: ControlError for the request as a whole; then no update was tried.
         """
         with self._lock:
-            self._arbitration.require_primary(request.role, election_id_of(request))
-            if request.atomicity != 0:
+            self._arbitration.require_primary(role_of(request.role, request.role_id), election_id_of(request))
+            schema, target = self._config.schema(), self._config.target
+            if request.atomicity not in (_CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC):
                 raise ControlError(
-                    P4RuntimeCode.UNIMPLEMENTED,
-                    f"atomicity {request.atomicity} is not implemented; CONTINUE_ON_ERROR (0) is",
+                    P4RuntimeCode.INVALID_ARGUMENT,
+                    f"atomicity {request.atomicity} found; 0 to {_DATAPLANE_ATOMIC} was expected",
                 )
-            schema = self._config.schema()
-            return [_outcome(self._update, update, schema) for update in request.updates]
-
-    def _update(self, update: Message, schema: Schema) -> None:
-        if update.type not in (_INSERT, _MODIFY, _DELETE):
-            raise _illegal(f"update type is {update.type}; INSERT (1), MODIFY (2) or DELETE (3) was expected")
-        message = _table_entry_of(update.entity)
-        table = schema.table_of_id(message.table_id)
-        if message.is_default_action:
-            self._update_default(update.type, message, table)
-            return
-        matches = matches_of_message(message, table)
-        place = (table.name, matches, message.priority)
-        if update.type == _DELETE:
-            if message.is_const:
-                raise _illegal(f"table {table.name}: is_const is for the program to say; leave it out")
-            self._config.target.delete(table.name, matches, message.priority)
-            self._config.metadata.pop(place, None)
-            return
-        _refuse_unsupported(message, table)
-        if update.type == _INSERT and not table.keys:
-            raise _illegal(f"table {table.name} has no keys: it has a default action, and no entries")
-        if update.type == _MODIFY and not message.HasField("action"):
-            self._entry_at(table, matches, message.priority)
-        else:
-            action, parameters = call_of_message(message.action, table, default=False)
-            entry = TableEntry(matches, action, parameters, message.priority)
-            if update.type == _INSERT:
-                self._config.target.insert(table.name, entry)
+            _refuse_more(len(request.updates), MAX_UPDATES, "updates in one WriteRequest")
+            if request.atomicity == _CONTINUE_ON_ERROR:
+                with _garbage_waits():
+                    outcomes = list(chain.from_iterable(_in_turns(request.updates, schema, target)))
             else:
-                self._config.target.modify(table.name, entry)
-        self._config.metadata.pop(place, None)
-        if message.controller_metadata or message.metadata:
-            self._config.metadata[place] = Metadata(message.controller_metadata, message.metadata)
+                _refuse_more(len(request.updates), MAX_ATOMIC_UPDATES, "updates to be done as a whole")
+                with _garbage_waits():
+                    changes = _understood(request.updates, schema)
+                    outcomes = target.run(lambda engine: apply_all(engine, changes))
+            if schema.digests:
+                self._stop_digests(request, outcomes)
+            return outcomes
 
-    def _update_default(self, update_type: int, message: Message, table: TableSchema) -> None:
-        if update_type != _MODIFY:
-            raise _illegal(
-                f"table {table.name}: the default entry is always there; MODIFY it, do not INSERT or DELETE"
-            )
-        if message.match or message.priority:
-            raise _illegal(f"table {table.name}: the default entry has neither match nor priority")
-        _refuse_unsupported(message, table)
-        if message.HasField("action"):
-            action, parameters = call_of_message(message.action, table, default=True)
-        else:
-            specs = {spec.name: spec for spec in self._config.program().tables}
-            initial = specs[table.name].default_action
-            action, parameters = initial.action, initial.parameters
-        self._config.target.set_default(table.name, action, parameters)
-
-    def _entry_at(self, table: TableSchema, matches: tuple[object, ...], priority: int) -> TableEntry:
-        for entry in self._config.target.read(table.name):
-            if entry.matches == matches and entry.priority == priority:
-                return entry
-        raise ControlError(
-            P4RuntimeCode.NOT_FOUND, f"table {table.name} has no entry of this match and priority"
-        )
+    def _stop_digests(self, request: Message, outcomes: Outcomes) -> None:
+        for update, error in zip(request.updates, outcomes, strict=True):
+            if update.type == DELETE and error is None and update.entity.HasField("digest_entry"):
+                self.reports.stop_digest(update.entity.digest_entry.digest_id)
 
     # Read
 
-    def read(self, request: Message) -> tuple[list[Message], Outcomes]:
+    def read(self, request: Message) -> tuple[Iterator[Message], Outcomes]:
         """Return the entities that a ReadRequest asks for, and what became of each part of it.
 
         Raises: ControlError for the request as a whole.
         """
         with self._lock:
-            schema = self._config.schema()
-            found: list[Message] = []
+            schema, target = self._config.schema(), self._config.target
+            _refuse_more(len(request.entities), MAX_QUERIES, "entities asked for in one ReadRequest")
+            found: list[Iterator[Message]] = []
+            taken = 0
 
-            def read_part(wanted: Message, schema: Schema) -> None:
-                found.extend(list(self._read(wanted, schema)))
+            def read_part(wanted: Message) -> None:
+                nonlocal taken
+                query = query_of(wanted, schema)
+                seen = target.run(query.take)
+                taken += query.weigh(seen)
+                _refuse_more(taken, MAX_TAKEN, "entries asked for in one ReadRequest")
+                found.append(query.render(seen))
 
-            return found, [_outcome(read_part, wanted, schema) for wanted in request.entities]
-
-    def _read(self, wanted: Message, schema: Schema) -> Iterator[Message]:
-        if wanted.WhichOneof("entity") == "direct_counter_entry":
-            query = messages().TableEntry()
-            query.CopyFrom(wanted.direct_counter_entry.table_entry)
-            query.counter_data.SetInParent()
-            query.ClearField("action")
-            for message in self._read_table_entries(query, schema):
-                entity = messages().Entity()
-                counter = entity.direct_counter_entry
-                counter.data.CopyFrom(message.counter_data)
-                message.ClearField("counter_data")
-                message.ClearField("action")
-                counter.table_entry.CopyFrom(message)
-                yield entity
-            return
-        for message in self._read_table_entries(_table_entry_of(wanted), schema):
-            entity = messages().Entity()
-            entity.table_entry.CopyFrom(message)
-            yield entity
-
-    def _read_table_entries(self, query: Message, schema: Schema) -> Iterator[Message]:
-        if query.table_id == 0 and (query.match or query.HasField("action")):
-            raise _illegal("the query names a match or an action but no table; set table_id too")
-        tables = schema.tables if query.table_id == 0 else (schema.table_of_id(query.table_id),)
-        if query.is_default_action:
-            for table in tables:
-                yield self._default_message(table)
-            return
-        for table in tables:
-            matches = matches_of_message(query, table) if query.match else None
-            action = (
-                table.action_of_id(query.action.action.action_id).name if query.HasField("action") else None
-            )
-            for entry in self._config.target.read(table.name):
-                stored = self._config.metadata.get((table.name, entry.matches, entry.priority), Metadata())
-                if (
-                    (matches is None or entry.matches == matches)
-                    and (action is None or entry.action == action)
-                    and query.priority in (0, entry.priority)
-                    and query.controller_metadata in (0, stored.controller_metadata)
-                    and query.metadata in (b"", stored.metadata)
-                ):
-                    yield self._entry_message(entry, table, stored, query.HasField("counter_data"))
-
-    def _entry_message(
-        self, entry: TableEntry, table: TableSchema, stored: Metadata, with_hits: bool
-    ) -> Message:
-        message = entry_message(entry, table)
-        message.controller_metadata, message.metadata = stored.controller_metadata, stored.metadata
-        message.is_const = table.description.const_entries
-        if with_hits:
-            message.counter_data.packet_count = self._config.target.hits(
-                table.name, entry.matches, entry.priority
-            )
-        return message
-
-    def _default_message(self, table: TableSchema) -> Message:
-        info = next(info for info in self._config.target.tables() if info.name == table.name)
-        message = messages().TableEntry(table_id=table.id, is_default_action=True)
-        message.is_const = table.description.const_default_action_id != 0
-        fill_action(message, info.default_action, info.default_parameters, table)
-        return message
+            outcomes = [guarded(read_part, wanted) for wanted in request.entities]
+            return chain.from_iterable(found), outcomes
 
 
-def _outcome(
-    perform: Callable[[Message, Schema], None], part: Message, schema: Schema
-) -> ControlError | None:
-    try:
-        perform(part, schema)
-    except ControlError as error:
-        return error
-    except NicemuError as error:
-        return ControlError(P4RuntimeCode.INVALID_ARGUMENT, str(error))
-    except Exception:
-        logging.getLogger(__name__).exception("fault while serving one part of a batch")
-        return ControlError(P4RuntimeCode.INTERNAL, "the server failed; its log has the reason")
-    return None
-
-
-def _table_entry_of(entity: Message) -> Message:
-    form = entity.WhichOneof("entity")
-    if form is None:
-        raise _illegal("the entity is empty; a table_entry was expected")
-    if form != "table_entry":
+def _refuse_more(found: int, allowed: int, what: str) -> None:
+    if found > allowed:
         raise ControlError(
-            P4RuntimeCode.UNIMPLEMENTED,
-            f"{form} is not implemented; write and read table_entry, or read direct_counter_entry",
-        )
-    return entity.table_entry
-
-
-def _refuse_unsupported(message: Message, table: TableSchema) -> None:
-    for field in ("meter_config", "meter_counter_data", "counter_data", "time_since_last_hit"):
-        if message.HasField(field):
-            raise _illegal(f"table {table.name}: {field} cannot be written; leave it out")
-    if message.idle_timeout_ns:
-        raise _illegal(f"table {table.name} has no idle timeout; leave idle_timeout_ns out")
-    if message.is_const:
-        raise _illegal(f"table {table.name}: is_const is for the program to say; leave it out")
-    if len(message.metadata) > MAX_METADATA_BYTES:
-        raise _illegal(
-            f"table {table.name}: metadata has {len(message.metadata)} bytes; "
-            f"{MAX_METADATA_BYTES} are allowed"
+            P4RuntimeCode.RESOURCE_EXHAUSTED,
+            f"{found} {what} found; {allowed} are allowed, so make it several",
         )
 
 
-def _illegal(sentence: str) -> ControlError:
-    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, sentence)
+@contextlib.contextmanager
+def _garbage_waits() -> Iterator[None]:
+    """Keep the collector from looking again and again through what a batch makes, nearly all of which stays:
+    that would cost a third of the batch's time.
+    """
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+def _in_turns(updates: Message, schema: Schema, target: PipelineTarget) -> Iterator[Outcomes]:
+    """Apply updates a turn at a time, each for itself."""
+    for start in range(0, len(updates), UPDATES_PER_TURN):
+        yield target.run(_each(_understood(updates[start : start + UPDATES_PER_TURN], schema)))
+
+
+def _each(changes: list[Change | ControlError]) -> Callable[[Engine], Outcomes]:
+    return lambda engine: apply_each(engine, changes)
+
+
+def _understood(updates: Message, schema: Schema) -> list[Change | ControlError]:
+    """Return the change that each update means, or why it means none."""
+    changes: list[Change | ControlError] = []
+    for update in updates:
+        try:
+            changes.append(change_of(update, schema))
+        except Exception as error:
+            changes.append(refusal(error))
+    return changes

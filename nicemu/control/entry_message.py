@@ -8,12 +8,30 @@ Source: P4Runtime Specification 1.4, "TableEntry", "Match Format", "Action Speci
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias, cast
+
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Exact, KeyInfo, Lpm, Match, Optional, Range, TableEntry, Ternary
+from nicemu.pipeline import (
+    ActionSet,
+    Choice,
+    Exact,
+    Group,
+    KeyInfo,
+    Lpm,
+    Match,
+    Member,
+    Optional,
+    Range,
+    TableEntry,
+    Ternary,
+    ir,
+)
 
 from .byte_string import decode_bytes, encode_bytes
+from .changes import illegal, unimplemented
 from .messages import Message, messages
-from .schema import TableSchema
+from .schema import ActionSchema, TableSchema
 from .value_text import match_anything
 
 
@@ -24,80 +42,129 @@ def matches_of_message(message: Message, table: TableSchema) -> tuple[Match, ...
     of the wrong kind, a missing exact field, or a match that should have been left out; OUT_OF_RANGE for
     a value that is too wide.
     """
-    keys = {key.id: key for key in table.keys}
-    given: dict[int, Match] = {}
-    for field in message.match:
-        key = keys.get(field.field_id)
-        if key is None:
-            have = ", ".join(f"{key.id} ({key.name})" for key in table.keys)
+    return matches_of_fields(message.match, table.keys_by_id, table.owner)
+
+
+def matches_of_fields(
+    fields: Iterable[Message], keys: Mapping[int, tuple[int, KeyInfo]], owner: str
+) -> tuple[Match, ...]:
+    """Return the match of every key; `keys` has each with its place by its id. Raises: ControlError, as
+    above.
+    """
+    given: list[Match | None] = [None] * len(keys)
+    for field in fields:
+        found = keys.get(field.field_id)
+        if found is None:
+            have = ", ".join(f"{key.id} ({key.name})" for _, key in keys.values())
             raise ControlError(
-                P4RuntimeCode.NOT_FOUND,
-                f"table {table.name} has no key of id {field.field_id}; it has {have or 'none'}",
+                P4RuntimeCode.NOT_FOUND, f"{owner} has no key of id {field.field_id}; it has {have or 'none'}"
             )
-        if key.id in given:
-            raise _illegal(f"table {table.name}: key {key.name} is given twice")
-        given[key.id] = _match_of_field(field, key, table)
-    return tuple(
-        given.get(key.id) or match_anything(key.match_kind, key.width, f"table {table.name}: key {key.name}")
-        for key in table.keys
-    )
+        place, key = found
+        if given[place] is not None:
+            raise illegal(f"{owner}: key {key.name} is given twice")
+        data = field.exact.value if key.match_kind == "exact" else b""
+        value = int.from_bytes(data, "big")
+        given[place] = Exact(value) if data and not value >> key.width else _match_of_field(field, key, owner)
+    if None in given:
+        for place, key in keys.values():
+            if given[place] is None:
+                given[place] = match_anything(key.match_kind, key.width, f"{owner}: key {key.name}")
+    return cast("tuple[Match, ...]", tuple(given))
 
 
-def call_of_message(message: Message, table: TableSchema, *, default: bool) -> tuple[str, tuple[int, ...]]:
-    """Return the action and its data, in the order of its parameters, that a TableAction message names.
+Call: TypeAlias = tuple[str, tuple[int, ...], Choice | None]
+"""An action's name and data; or "", nothing, and what stands for them in a table with an action profile."""
+
+
+def call_of_message(message: Message, table: TableSchema, *, default: bool) -> Call:
+    """Return what a TableAction message names: an action with its data, in the order of its parameters, or
+    a member, group or set of actions of the table's profile.
 
     `default` says that it is to be the table's default action.
     Raises: ControlError: INVALID_ARGUMENT for an action that the table does not have, for data missing or
-    given twice; PERMISSION_DENIED for an action that may not stand here; UNIMPLEMENTED for members and
-    groups of action profiles.
+    given twice, for an action where the table has a profile, or the other way round; PERMISSION_DENIED for an
+    action that may not stand here; UNIMPLEMENTED for ports that are to be watched.
     """
     form = message.WhichOneof("type")
     if form is None:
-        raise _illegal(f"table {table.name}: the entry has no action")
-    if form != "action":
-        raise ControlError(
-            P4RuntimeCode.UNIMPLEMENTED,
-            f"table {table.name}: {form} given; tables here take an action, no profiles",
-        )
-    action = table.action_of_id(message.action.action_id)
+        raise illegal(f"{table.owner}: the entry has no action")
+    has_profile = table.has_profile and not default
+    if (form == "action") is has_profile:
+        wanted = "a member, group or set of its action profile" if has_profile else "an action"
+        raise illegal(f"{table.owner}: {form} given; its entries take {wanted}")
+    if form == "action_profile_member_id":
+        return "", (), Member(message.action_profile_member_id)
+    if form == "action_profile_group_id":
+        return "", (), Group(message.action_profile_group_id)
+    if form == "action_profile_action_set":
+        return "", (), _set_of_message(message.action_profile_action_set, table)
+    call = message.action
+    action = table.action_of_id(call.action_id)
     if table.scopes[action.id] == ("table_only" if default else "default_only"):
         place = "may stand in entries only" if default else "may be the default action only"
-        raise ControlError(
-            P4RuntimeCode.PERMISSION_DENIED, f"table {table.name}: action {action.name} {place}"
-        )
-    parameters = {parameter.id: parameter for parameter in action.params}
-    given: dict[int, int] = {}
-    for param in message.action.params:
-        parameter = parameters.get(param.param_id)
-        if parameter is None:
+        raise ControlError(P4RuntimeCode.PERMISSION_DENIED, f"{table.owner}: action {action.name} {place}")
+    return action.name, parameters_of_message(call, action), None
+
+
+def parameters_of_message(message: Message, action: ActionSchema) -> tuple[int, ...]:
+    """Return the data of an Action message, in the order of the action's parameters.
+
+    Raises: ControlError: INVALID_ARGUMENT for data missing, unknown or given twice, OUT_OF_RANGE for a value
+    that is too wide.
+    """
+    given: list[int | None] = [None] * len(action.params)
+    for param in message.params:
+        found = action.by_id.get(param.param_id)
+        if found is None:
             have = ", ".join(f"{item.id} ({item.name})" for item in action.params)
-            raise _illegal(
+            raise illegal(
                 f"action {action.name} has no parameter of id {param.param_id}; it has {have or 'none'}"
             )
-        if parameter.id in given:
-            raise _illegal(f"action {action.name}: parameter {parameter.name} is given twice")
-        what = f"action {action.name}: parameter {parameter.name}"
-        given[parameter.id] = decode_bytes(param.value, parameter.width, what)
-    missing = [parameter.name for parameter in action.params if parameter.id not in given]
-    if missing:
-        raise _illegal(f"action {action.name}: no value for parameter {', '.join(missing)}")
-    return action.name, tuple(given[parameter.id] for parameter in action.params)
+        place, width = found
+        data = param.value
+        number = int.from_bytes(data, "big")
+        if given[place] is not None or not data or number >> width:
+            what = f"action {action.name}: parameter {action.params[place].name}"
+            decode_bytes(data, width, what)
+            raise illegal(f"{what} is given twice")
+        given[place] = number
+    if None in given:
+        missing = [item.name for item, value in zip(action.params, given, strict=True) if value is None]
+        raise illegal(f"action {action.name}: no value for parameter {', '.join(missing)}")
+    return cast("tuple[int, ...]", tuple(given))
+
+
+def _set_of_message(message: Message, table: TableSchema) -> ActionSet:
+    if message.action_selection_mode or message.size_semantics or message.HasField("group_action"):
+        raise unimplemented(
+            f"{table.owner}: sets are chosen from by the selector's hash, and sized by their weights; leave "
+            "group_action, action_selection_mode and size_semantics out"
+        )
+    actions = []
+    for item in message.action_profile_actions:
+        if item.watch or item.watch_port:
+            raise unimplemented(f"{table.owner}: ports are not watched; leave watch_port out")
+        action = table.action_of_id(item.action.action_id)
+        call = ir.ActionCall(action.name, parameters_of_message(item.action, action))
+        actions.append((call, item.weight))
+    return ActionSet(tuple(actions))
 
 
 def entry_message(entry: TableEntry, table: TableSchema) -> Message:
     """Return the TableEntry message of an entry."""
     message = messages().TableEntry(table_id=table.id, priority=entry.priority)
-    add_matches(message, entry.matches, table)
-    fill_action(message, entry.action, entry.parameters, table)
+    message.idle_timeout_ns = entry.idle_timeout_ns
+    add_matches(message.match, entry.matches, table.keys)
+    fill_action(message.action, entry, table)
     return message
 
 
-def add_matches(message: Message, matches: tuple[Match, ...], table: TableSchema) -> None:
+def add_matches(fields: Message, matches: Iterable[Match], keys: Iterable[KeyInfo]) -> None:
     """Add a FieldMatch for every match that does not accept everything."""
-    for key, match in zip(table.keys, matches, strict=True):
+    for key, match in zip(keys, matches, strict=True):
         if key.match_kind != "exact" and match == match_anything(key.match_kind, key.width, key.name):
             continue
-        field = message.match.add(field_id=key.id)
+        field = fields.add(field_id=key.id)
         match match:
             case Exact(value):
                 field.exact.value = encode_bytes(value)
@@ -111,20 +178,34 @@ def add_matches(message: Message, matches: tuple[Match, ...], table: TableSchema
                 field.optional.value = encode_bytes(maybe or 0)
 
 
-def fill_action(message: Message, action_name: str, parameters: tuple[int, ...], table: TableSchema) -> None:
-    """Set the action of a TableEntry message."""
-    action = next(item for item in table.actions if item.name == action_name)
-    message.action.action.action_id = action.id
+def fill_action(message: Message, entry: TableEntry | ir.ActionCall, table: TableSchema) -> None:
+    """Set a TableAction message to what an entry, or a table's default, runs."""
+    match entry:
+        case TableEntry(choice=Member(number)):
+            message.action_profile_member_id = number
+        case TableEntry(choice=Group(number)):
+            message.action_profile_group_id = number
+        case TableEntry(choice=ActionSet(actions)):
+            message.action_profile_action_set.SetInParent()
+            for call, weight in actions:
+                item = message.action_profile_action_set.action_profile_actions.add(weight=weight)
+                fill_call(item.action, call.parameters, table.action_named(call.action))
+        case _:
+            fill_call(message.action, entry.parameters, table.action_named(entry.action))
+
+
+def fill_call(message: Message, parameters: Iterable[int], action: ActionSchema) -> None:
+    """Set an Action message."""
+    message.action_id = action.id
     for parameter, value in zip(action.params, parameters, strict=True):
-        message.action.action.params.add(param_id=parameter.id, value=encode_bytes(value))
+        message.params.add(param_id=parameter.id, value=encode_bytes(value))
 
 
-def _match_of_field(field: Message, key: KeyInfo, table: TableSchema) -> Match:
-    what = f"table {table.name}: key {key.name}"
-    form = field.WhichOneof("field_match_type")
+def _match_of_field(field: Message, key: KeyInfo, owner: str) -> Match:
+    width, form = key.width, field.WhichOneof("field_match_type")
     if form != key.match_kind:
-        raise _illegal(f"{what} is {key.match_kind}; {form or 'no'} match was given")
-    width = key.width
+        raise illegal(f"{owner}: key {key.name} is {key.match_kind}; {form or 'no'} match was given")
+    what = f"{owner}: key {key.name}"
     if form == "exact":
         return Exact(decode_bytes(field.exact.value, width, what))
     if form == "lpm":
@@ -138,9 +219,5 @@ def _match_of_field(field: Message, key: KeyInfo, table: TableSchema) -> Match:
         low = decode_bytes(field.range.low, width, what)
         match = Range(low, decode_bytes(field.range.high, width, what))
     if match == match_anything(key.match_kind, width, what):
-        raise _illegal(f"{what}: the match accepts every value; leave the field out instead")
+        raise illegal(f"{what}: the match accepts every value; leave the field out instead")
     return match
-
-
-def _illegal(sentence: str) -> ControlError:
-    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, sentence)

@@ -1,58 +1,89 @@
 # SPDX-License-Identifier: Apache-2.0
 """P4Info as P4Runtime's message, to and from the pipeline's own description.
 
-Every table gets a direct counter of packets in the message: the hits of its entries, which Read can ask for.
 Source: P4Runtime Specification 1.4, "The P4Info Message"; p4info.proto.
 """
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from collections.abc import Iterable
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import P4Info, allocate_ids
+from nicemu.pipeline import (
+    ActionInfo,
+    ActionRefInfo,
+    CounterInfo,
+    Described,
+    DigestInfo,
+    DirectCounterInfo,
+    DirectMeterInfo,
+    KeyInfo,
+    MeterInfo,
+    P4Info,
+    PacketMetadataInfo,
+    ParameterInfo,
+    ProfileInfo,
+    RegisterInfo,
+    TableDescription,
+    ValueSetInfo,
+)
 
 from .messages import Message, messages
+from .type_message import fill_type, fill_type_info, layouts_of_message, type_of_message
 
 _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
-"""MatchField.MatchType. Its OPTIONAL (6) has no counterpart in the pipeline."""
+"""MatchField.MatchType."""
 _MATCH_KINDS = {number: kind for kind, number in _MATCH_TYPES.items()}
 _SCOPES = ("both", "table_only", "default_only")
 """ActionRef.Scope, by number."""
-_DIRECT_COUNTER_PREFIX = 0x13
-_PACKETS = 2
-"""CounterSpec.Unit."""
+_UNITS = ("", "bytes", "packets", "both")
+"""CounterSpec.Unit and MeterSpec.Unit, by number."""
 
 
 def info_message(p4info: P4Info) -> Message:
     """Return the P4Info message of a program's description."""
     message = messages().P4Info()
     message.pkg_info.name, message.pkg_info.arch = p4info.program, p4info.architecture
-    counter_ids = allocate_ids(_DIRECT_COUNTER_PREFIX, {table.name: 0 for table in p4info.tables})
     for table in p4info.tables:
-        item = message.tables.add(
-            size=table.size,
-            is_const_table=table.const_entries,
-            const_default_action_id=table.const_default_action_id,
-            direct_resource_ids=[counter_ids[table.name]],
-        )
-        _fill_preamble(item.preamble, table.id, table.name, table.alias)
-        for key in table.keys:
-            item.match_fields.add(
-                id=key.id, name=key.name, bitwidth=key.width, match_type=_MATCH_TYPES[key.match_kind]
-            )
-        for ref in table.actions:
-            item.action_refs.add(id=ref.id, scope=_SCOPES.index(ref.scope))
+        _fill_table(_added(message.tables, table), table)
     for action in p4info.actions:
-        item = message.actions.add()
-        _fill_preamble(item.preamble, action.id, action.name, action.alias)
+        item = _added(message.actions, action)
         for param in action.params:
             item.params.add(id=param.id, name=param.name, bitwidth=param.width)
-    for table in p4info.tables:
-        counter = message.direct_counters.add(direct_table_id=table.id)
-        _fill_preamble(counter.preamble, counter_ids[table.name], table.name, table.alias)
-        counter.spec.unit = _PACKETS
+    for profile in p4info.profiles:
+        item = _added(message.action_profiles, profile)
+        item.table_ids.extend(profile.table_ids)
+        item.with_selector, item.size = profile.with_selector, profile.size
+        item.max_group_size = profile.max_group_size
+        if profile.with_selector:
+            item.sum_of_weights.SetInParent()
+    for counter in p4info.counters:
+        item = _added(message.counters, counter)
+        item.spec.unit, item.size = _UNITS.index(counter.unit), counter.size
+    for direct_counter in p4info.direct_counters:
+        item = _added(message.direct_counters, direct_counter)
+        item.spec.unit, item.direct_table_id = _UNITS.index(direct_counter.unit), direct_counter.table_id
+    for meter in p4info.meters:
+        item = _added(message.meters, meter)
+        item.spec.unit, item.size = _UNITS.index(meter.unit), meter.size
+    for direct_meter in p4info.direct_meters:
+        item = _added(message.direct_meters, direct_meter)
+        item.spec.unit, item.direct_table_id = _UNITS.index(direct_meter.unit), direct_meter.table_id
+    for register in p4info.registers:
+        item = _added(message.registers, register)
+        item.size = register.size
+        fill_type(item.type_spec, register.type, p4info.types)
+    for digest in p4info.digests:
+        fill_type(_added(message.digests, digest).type_spec, digest.type, p4info.types)
+    for value_set in p4info.value_sets:
+        item = _added(message.value_sets, value_set)
+        item.size = value_set.size
+        _fill_keys(item.match, value_set.keys)
+    for header in p4info.packet_metadata:
+        item = _added(message.controller_packet_metadata, header)
+        for field in header.metadata:
+            item.metadata.add(id=field.id, name=field.name, bitwidth=field.width)
+    fill_type_info(message.type_info, p4info.types)
     return message
 
 
@@ -62,71 +93,129 @@ def p4info_of_message(message: Message) -> P4Info:
     Raises: ControlError(INVALID_ARGUMENT) for ids that occur twice or refer to nothing, and for kinds of
     match that the pipeline does not have.
     """
-    actions: dict[int, str] = {}
-    for action in message.actions:
-        _add_once(actions, action.preamble, "action")
-    tables: dict[int, str] = {}
-    for table in message.tables:
-        _add_once(tables, table.preamble, "table")
-    document = {
-        "program": message.pkg_info.name,
-        "architecture": message.pkg_info.arch,
-        "tables": [_table_document(table, actions) for table in message.tables],
-        "actions": [
-            _preamble_document(action.preamble)
-            | {
-                "params": [
-                    {"name": item.name, "id": item.id, "width": item.bitwidth} for item in action.params
-                ]
-            }
-            for action in message.actions
-        ],
-    }
-    return P4Info.from_json(json.dumps(document))
+    actions = _names(message.actions, "action")
+    _names(message.tables, "table")
+    return P4Info(
+        message.pkg_info.name,
+        message.pkg_info.arch,
+        tuple(_table_of(table, actions) for table in message.tables),
+        tuple(
+            ActionInfo(
+                *_preamble(item),
+                tuple(ParameterInfo(param.name, param.id, param.bitwidth) for param in item.params),
+            )
+            for item in message.actions
+        ),
+        tuple(
+            ProfileInfo(
+                *_preamble(item), tuple(item.table_ids), item.with_selector, item.size, item.max_group_size
+            )
+            for item in message.action_profiles
+        ),
+        tuple(CounterInfo(*_preamble(item), _unit(item), item.size) for item in message.counters),
+        tuple(
+            DirectCounterInfo(*_preamble(item), _unit(item), item.direct_table_id)
+            for item in message.direct_counters
+        ),
+        tuple(MeterInfo(*_preamble(item), _unit(item), item.size) for item in message.meters),
+        tuple(
+            DirectMeterInfo(*_preamble(item), _unit(item), item.direct_table_id)
+            for item in message.direct_meters
+        ),
+        tuple(
+            RegisterInfo(*_preamble(item), item.size, type_of_message(item.type_spec))
+            for item in message.registers
+        ),
+        tuple(DigestInfo(*_preamble(item), type_of_message(item.type_spec)) for item in message.digests),
+        tuple(
+            ValueSetInfo(*_preamble(item), _keys_of(item.match, f"value set {item.preamble.name}"), item.size)
+            for item in message.value_sets
+        ),
+        tuple(
+            PacketMetadataInfo(
+                *_preamble(item),
+                tuple(ParameterInfo(part.name, part.id, part.bitwidth) for part in item.metadata),
+            )
+            for item in message.controller_packet_metadata
+        ),
+        layouts_of_message(message.type_info),
+    )
 
 
-def _table_document(table: Message, actions: dict[int, str]) -> dict[str, Any]:
+def _fill_table(item: Message, table: TableDescription) -> None:
+    item.size, item.is_const_table = table.size, table.const_entries
+    item.has_initial_entries = table.initial_entries
+    item.const_default_action_id = table.const_default_action_id
+    item.implementation_id = table.implementation_id
+    item.direct_resource_ids.extend(table.direct_resource_ids)
+    item.idle_timeout_behavior = int(table.idle_timeout)
+    _fill_keys(item.match_fields, table.keys)
+    for ref in table.actions:
+        item.action_refs.add(id=ref.id, scope=_SCOPES.index(ref.scope))
+
+
+def _fill_keys(fields: Message, keys: Iterable[KeyInfo]) -> None:
+    for key in keys:
+        fields.add(id=key.id, name=key.name, bitwidth=key.width, match_type=_MATCH_TYPES[key.match_kind])
+
+
+def _keys_of(fields: Iterable[Message], owner: str) -> tuple[KeyInfo, ...]:
+    found = []
+    for field in fields:
+        if field.match_type not in _MATCH_KINDS:
+            kinds = ", ".join(f"{kind} ({number})" for kind, number in _MATCH_TYPES.items())
+            kind = field.other_match_type or field.match_type
+            raise _illegal(f"{owner}: key {field.name} has match type {kind}; the pipeline has {kinds}")
+        found.append(KeyInfo(field.name, field.id, field.bitwidth, _MATCH_KINDS[field.match_type]))
+    return tuple(found)
+
+
+def _table_of(table: Message, actions: dict[int, str]) -> TableDescription:
     name = table.preamble.name
     for ref in table.action_refs:
         if ref.id not in actions:
             raise _illegal(f"table {name} refers to an action of id {ref.id}, which p4info does not have")
-    for field in table.match_fields:
-        if field.match_type not in _MATCH_KINDS:
-            kinds = ", ".join(f"{kind} ({number})" for kind, number in _MATCH_TYPES.items())
-            found = field.other_match_type or field.match_type
-            raise _illegal(f"table {name}: key {field.name} has match type {found}; the pipeline has {kinds}")
-    return _preamble_document(table.preamble) | {
-        "size": table.size,
-        "keys": [
-            {
-                "name": key.name,
-                "id": key.id,
-                "width": key.bitwidth,
-                "match_kind": _MATCH_KINDS[key.match_type],
-            }
-            for key in table.match_fields
-        ],
-        "actions": [
-            {"name": actions[ref.id], "id": ref.id, "scope": _SCOPES[ref.scope if 0 <= ref.scope < 3 else 0]}
+    return TableDescription(
+        *_preamble(table),
+        table.size,
+        _keys_of(table.match_fields, f"table {name}"),
+        tuple(
+            ActionRefInfo(actions[ref.id], ref.id, _SCOPES[ref.scope if 0 <= ref.scope < len(_SCOPES) else 0])
             for ref in table.action_refs
-        ],
-        "const_entries": table.is_const_table,
-        "const_default_action_id": table.const_default_action_id,
-    }
+        ),
+        table.is_const_table,
+        table.const_default_action_id,
+        table.implementation_id,
+        tuple(table.direct_resource_ids),
+        bool(table.idle_timeout_behavior),
+        table.has_initial_entries,
+    )
 
 
-def _preamble_document(preamble: Message) -> dict[str, Any]:
-    return {"name": preamble.name, "alias": preamble.alias, "id": preamble.id}
+def _unit(item: Message) -> str:
+    return _UNITS[item.spec.unit] if 0 <= item.spec.unit < len(_UNITS) else ""
 
 
-def _fill_preamble(preamble: Message, item_id: int, name: str, alias: str) -> None:
-    preamble.id, preamble.name, preamble.alias = item_id, name, alias
+def _preamble(item: Message) -> tuple[str, str, int]:
+    return item.preamble.name, item.preamble.alias, item.preamble.id
 
 
-def _add_once(seen: dict[int, str], preamble: Message, kind: str) -> None:
-    if preamble.id in seen:
-        raise _illegal(f"{kind} id {preamble.id} occurs twice: {seen[preamble.id]}, {preamble.name}")
-    seen[preamble.id] = preamble.name
+def _added(items: Message, described: Described) -> Message:
+    item = items.add()
+    item.preamble.name, item.preamble.alias = described.name, described.alias
+    item.preamble.id = described.id
+    return item
+
+
+def _names(items: Iterable[Message], kind: str) -> dict[int, str]:
+    seen: dict[int, str] = {}
+    for item in items:
+        if item.preamble.id in seen:
+            raise _illegal(
+                f"{kind} id {item.preamble.id} occurs twice: {seen[item.preamble.id]}, {item.preamble.name}"
+            )
+        seen[item.preamble.id] = item.preamble.name
+    return seen
 
 
 def _illegal(sentence: str) -> ControlError:

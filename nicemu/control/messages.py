@@ -24,18 +24,21 @@ API_VERSION = "1.4.0"
 """Version of P4Runtime that the server says it implements (Capabilities)."""
 MAX_MESSAGE_BYTES = 64 << 20
 """Longest message that server and client receive or send."""
+INSERT, MODIFY, DELETE = 1, 2, 3
+"""Update.Type."""
 ERROR_TYPE_URL = "type.googleapis.com/p4.v1.Error"
 STATUS_DETAILS = "grpc-status-details-bin"
 """Trailing metadata that carries a serialized google.rpc.Status."""
 
 _NAMES = {
     "p4.v1": (
+        "P4Data "
         "CapabilitiesRequest CapabilitiesResponse Entity Error ForwardingPipelineConfig "
         "GetForwardingPipelineConfigRequest GetForwardingPipelineConfigResponse ReadRequest ReadResponse "
         "SetForwardingPipelineConfigRequest SetForwardingPipelineConfigResponse StreamMessageRequest "
         "StreamMessageResponse TableEntry Uint128 Update WriteRequest WriteResponse"
     ),
-    "p4.config.v1": "P4Info",
+    "p4.config.v1": "P4DataTypeSpec P4Info P4TypeInfo",
     "google.rpc": "Status",
 }
 

@@ -9,20 +9,22 @@ Source: P4Runtime Specification 1.4.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Match, P4Info, Program, TableEntry, p4info_of
+from nicemu.pipeline import Choice, DigestConfig, Match, P4Info, Program, TableEntry, p4info_of
 
 from .byte_string import encode_bytes
 from .connection import BatchError, Connection
-from .entry_message import add_matches, call_of_message, matches_of_message
+from .entry_message import add_matches, call_of_message, fill_action, matches_of_message
 from .info_message import info_message, p4info_of_message
 from .messages import Message, messages
+from .object_client import ObjectClient
 from .schema import Schema, TableSchema, parameter_of
 from .stream import uint128
+from .stream_client import Received, ReceivedDigests, acknowledgement, packet_out_message, received
 from .value_text import match_anything, parse_match, parse_value
 
 UPDATES_PER_REQUEST = 1_000
@@ -38,6 +40,7 @@ class Update:
     """One change of a table: `kind` is insert, modify or delete.
 
     `default` means the table's default entry, which can only be modified; without an action that resets it.
+    In a table with an action profile `choice`, a member, group or set, stands for the action.
     """
 
     kind: str
@@ -47,6 +50,8 @@ class Update:
     params: Mapping[str, int | str] = field(default_factory=dict)
     priority: int = 0
     default: bool = False
+    choice: Choice | None = None
+    idle_timeout_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,7 +257,65 @@ class P4RuntimeClient:
             found += [_read_entry(entity.table_entry, schema) for entity in response.entities]
         return found
 
+    # Objects
+
+    @property
+    def objects(self) -> ObjectClient:
+        """The counters, meters, registers and so on of the running program."""
+        return ObjectClient(self._schema_now, self._write_one, self._read_all)
+
+    def send_digests(self, name: str, config: DigestConfig | None, *, change: bool = False) -> None:
+        """Have digests of a name sent to this client, or `change` how, or with None stop that.
+
+        Raises: ControlError.
+        """
+        update = messages().Update(type=3 if config is None else 2 if change else 1)
+        entry = update.entity.digest_entry
+        entry.digest_id = self._schema_now().named("digest", name).id
+        if config is not None:
+            entry.config.max_timeout_ns, entry.config.max_list_size = (
+                config.max_timeout_ns,
+                config.max_list_size,
+            )
+            entry.config.ack_timeout_ns = config.ack_timeout_ns
+        self._write_one(update)
+
+    # Stream
+
+    def receive(self, timeout_s: float | None = None) -> Received | None:
+        """Return the next packet, list of digests or list of idle entries; None if none comes in time.
+
+        Raises: ControlError if the stream has ended, or for a packet that was sent and dropped.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            message = self._connected().receive(left_s)
+            if message is None:
+                return None
+            found = received(message, self._schema_now())
+            if found is not None:
+                return found
+
+    def send_packet(self, payload: bytes, metadata: Mapping[str, int | str] | None = None) -> None:
+        """Send a packet into the program, with the fields of its packet_out header."""
+        self._connected().send(packet_out_message(payload, metadata or {}, self._schema_now()))
+
+    def acknowledge(self, digests: ReceivedDigests) -> None:
+        """Say that a list of digests has been taken."""
+        self._connected().send(acknowledgement(digests, self._schema_now()))
+
     # Requests
+
+    def _write_one(self, update: Message) -> None:
+        request = messages().WriteRequest(device_id=self._device_id, updates=[update])
+        request.election_id.CopyFrom(uint128(self._election_id))
+        self._connected().call("Write", request)
+
+    def _read_all(self, entity: Message) -> Iterator[Message]:
+        request = messages().ReadRequest(device_id=self._device_id, entities=[entity])
+        for response in self._connected().call_for_stream("Read", request):
+            yield from response.entities
 
     def _update_message(self, update: Update) -> Message:
         if update.kind not in _TYPES:
@@ -262,8 +325,11 @@ class P4RuntimeClient:
         entry = message.entity.table_entry
         entry.table_id, entry.priority, entry.is_default_action = table.id, update.priority, update.default
         if not update.default:
-            add_matches(entry, _matches(update.keys, table), table)
-        if update.action is not None:
+            add_matches(entry.match, _matches(update.keys, table), table.keys)
+        entry.idle_timeout_ns = update.idle_timeout_ns
+        if update.choice is not None:
+            fill_action(entry.action, TableEntry((), "", choice=update.choice), table)
+        elif update.action is not None:
             action = table.action(update.action)
             entry.action.action.action_id = action.id
             for name, value in update.params.items():
@@ -320,7 +386,7 @@ def _read_entry(message: Message, schema: Schema) -> ReadEntry:
     table = schema.table_of_id(message.table_id)
     default = bool(message.is_default_action)
     matches = () if default else matches_of_message(message, table)
-    action, parameters = call_of_message(message.action, table, default=default)
+    action, parameters, choice = call_of_message(message.action, table, default=default)
     hits = int(message.counter_data.packet_count) if message.HasField("counter_data") else None
-    entry = TableEntry(matches, action, parameters, message.priority)
+    entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns)
     return ReadEntry(table.name, entry, default, bool(message.is_const), hits)

@@ -15,8 +15,10 @@ import os
 import socket
 import stat
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,8 @@ import grpc
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
 from nicemu.pipeline import Program
 
-from .device import Device, Outcomes
+from .changes import Outcomes
+from .device import Device
 from .messages import (
     API_VERSION,
     MAX_MESSAGE_BYTES,
@@ -79,6 +82,8 @@ class P4RuntimeServer:
         self._workers: ThreadPoolExecutor | None = None
         self._server: grpc.Server | None = None
         self._socket_path: Path | None = None
+        self._stopping = False
+        self._tellers: list[threading.Thread] = []
 
     def start(self) -> str:
         """Bind, serve, and return the bound address as a client takes it.
@@ -106,7 +111,13 @@ class P4RuntimeServer:
             server.stop(None).wait()
             workers.shutdown()
             raise
-        self._server, self._workers = server, workers
+        self._server, self._workers, self._stopping = server, workers, False
+        for device in self._devices.values():
+            teller = threading.Thread(
+                target=self._report, args=(device,), name="p4runtime-reports", daemon=True
+            )
+            self._tellers.append(teller)
+            teller.start()
         return bound
 
     def stop(self) -> None:
@@ -116,10 +127,15 @@ class P4RuntimeServer:
         """
         if self._server is None or self._workers is None:
             return
+        self._stopping = True
         self._server.stop(None).wait()
         self._workers.shutdown(wait=True)
         for reader in list(self._readers):
             reader.join()
+        for device in self._devices.values():
+            device.reports.wake()
+        while self._tellers:
+            self._tellers.pop().join()
         self._server = self._workers = None
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
@@ -131,6 +147,22 @@ class P4RuntimeServer:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+
+    def _report(self, device: Device) -> None:
+        """Tell a device's primaries what its pipeline says, until the server stops."""
+        reports = device.reports
+        while not self._stopping:
+            now_ns = time.time_ns()
+            deadline_ns = reports.next_deadline_ns(now_ns)
+            report = reports.wait(None if deadline_ns is None else max(0, deadline_ns - now_ns) / 1e9)
+            try:
+                if report is not None:
+                    reports.on_report(report, time.time_ns())
+                reports.on_timer(time.time_ns())
+            except NicemuError:
+                continue  # a NIC that stops takes no calls any more
+            except Exception:
+                logging.getLogger(__name__).exception("fault while telling controllers")
 
     def _bind(self, server: grpc.Server) -> str:
         if not self._address.startswith("unix:"):
@@ -179,9 +211,9 @@ class P4RuntimeServer:
         with _refusals(context):
             request = parse("ReadRequest", data)
             entities, outcomes = self._device(request.device_id).read(request)
-        for start in range(0, len(entities), ENTITIES_PER_RESPONSE):
+        while some := list(islice(entities, ENTITIES_PER_RESPONSE)):
             response = messages().ReadResponse()
-            response.entities.extend(entities[start : start + ENTITIES_PER_RESPONSE])
+            response.entities.extend(some)
             yield serialize(response)
         _report(outcomes, "entity", context)
 
@@ -230,16 +262,32 @@ class P4RuntimeServer:
             self._streams.release()
 
     def _serve_stream(self, session: Session, requests: Iterator[bytes]) -> None:
-        serve_requests(session, requests, self._announce)
+        serve_requests(session, requests, self)
         self._readers.discard(threading.current_thread())
 
-    def _announce(self, session: Session, update: Message) -> None:
+    def announce(self, session: Session, update: Message) -> None:
+        """Take a stream's MasterArbitrationUpdate. Raises: ControlError."""
         if session.device_id not in (None, update.device_id):
             raise ControlError(
                 P4RuntimeCode.FAILED_PRECONDITION,
                 f"this stream is for device {session.device_id}; open another for device {update.device_id}",
             )
         self._device(update.device_id).announce(session, update)
+
+    def packet_out(self, session: Session, packet: Message) -> None:
+        """Take a stream's PacketOut. Raises: ControlError."""
+        self._device_of(session).packet_out(session, packet)
+
+    def acknowledge(self, session: Session, acknowledgement: Message) -> None:
+        """Take a stream's DigestListAck. Raises: ControlError."""
+        self._device_of(session).acknowledge(session, acknowledgement)
+
+    def _device_of(self, session: Session) -> Device:
+        if session.device_id is None:
+            raise ControlError(
+                P4RuntimeCode.FAILED_PRECONDITION, "this stream has no device yet; arbitration comes first"
+            )
+        return self._device(session.device_id)
 
     def _device(self, device_id: int) -> Device:
         device = self._devices.get(device_id)

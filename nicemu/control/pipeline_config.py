@@ -2,22 +2,23 @@
 """The forwarding pipeline config of one device: checked, saved, committed, read back.
 
 `p4_device_config` is the program's IR as JSON, or what else `reader` takes. A saved program that is not
-committed yet has an engine of its own, which takes the reads and writes that refer to it; committing moves
-its entries to the target.
+committed yet has an engine of its own, which takes the reads and writes that refer to it; committing gives
+what it holds to the target.
 Source: P4Runtime Specification 1.4, "SetForwardingPipelineConfig RPC", "GetForwardingPipelineConfig RPC".
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Engine, Match, Program, TableEntry, p4info_of
+from nicemu.pipeline import Engine, Program, p4info_of
 
 from .info_message import info_message, p4info_of_message
 from .messages import Message, messages
+from .pipeline_state import begin_idle_times, engine_of, take_over
 from .schema import Schema, difference
 from .target import PipelineTarget
 
@@ -26,17 +27,6 @@ _ACTIONS = ("UNSPECIFIED", "VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "CO
 
 ProgramReader: TypeAlias = Callable[[bytes], Program]
 """Returns the program in a p4_device_config. Raises: ControlError."""
-
-Place: TypeAlias = tuple[str, tuple[Match, ...], int]
-"""Table, matches and priority of an entry."""
-
-
-@dataclass(frozen=True, slots=True)
-class Metadata:
-    """What a client wants to find again with an entry."""
-
-    controller_metadata: int = 0
-    metadata: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +41,6 @@ class _Checked:
 class _Saved:
     checked: _Checked
     engine: Engine
-    metadata: dict[Place, Metadata] = field(default_factory=dict)
 
 
 class PipelineConfig:
@@ -62,18 +51,12 @@ class PipelineConfig:
         self._reader = reader
         self._committed: _Checked | None = None
         self._saved: _Saved | None = None
-        self._metadata: dict[Place, Metadata] = {}
         self._schema: tuple[Program, Schema] | None = None
 
     @property
     def target(self) -> PipelineTarget:
         """The pipeline that reads and writes refer to: that of the saved program, else the real one."""
         return self._saved.engine if self._saved else self._target
-
-    @property
-    def metadata(self) -> dict[Place, Metadata]:
-        """What clients have stored with the entries of `target`; entries without any are not in it."""
-        return self._saved.metadata if self._saved else self._metadata
 
     def schema(self) -> Schema:
         """Return the tables of the program that reads and writes refer to.
@@ -106,9 +89,10 @@ class PipelineConfig:
                 self._check(request)
             case "VERIFY_AND_SAVE":
                 checked = self._check(request)
-                self._saved = _Saved(checked, _engine_of(checked.program))
+                self._saved = _Saved(checked, engine_of(checked.program))
             case "VERIFY_AND_COMMIT":
-                self._commit(self._check(request), None, {})
+                checked = self._check(request)
+                self._commit(checked, engine_of(checked.program))
             case "COMMIT":
                 if request.HasField("config"):
                     raise _illegal("COMMIT takes no config: it realises the one that VERIFY_AND_SAVE brought")
@@ -116,10 +100,10 @@ class PipelineConfig:
                     raise ControlError(
                         P4RuntimeCode.NOT_FOUND, "nothing is saved to commit; VERIFY_AND_SAVE comes first"
                     )
-                self._commit(self._saved.checked, self._saved.engine, self._saved.metadata)
+                self._commit(self._saved.checked, self._saved.engine)
             case "RECONCILE_AND_COMMIT":
                 checked = self._check(request)
-                self._commit(checked, self._reconciled(checked.program), self._metadata)
+                self._commit(checked, engine_of(checked.program), keeps=True)
             case _:
                 raise _illegal(f"action is {name}; one of {', '.join(_ACTIONS[1:])} was expected")
 
@@ -158,59 +142,25 @@ class PipelineConfig:
             config.p4info.CopyFrom(info_message(own))
         return _Checked(program, config)
 
-    def _commit(self, checked: _Checked, staged: Engine | None, metadata: dict[Place, Metadata]) -> None:
-        self._target.load(checked.program)
-        running = self._target.program
-        self._committed = _Checked(running if running is not None else checked.program, checked.config)
-        self._saved, self._metadata = None, metadata
-        if staged is not None:
-            copy_entries(staged, self._target)
+    def _commit(self, checked: _Checked, staged: Engine, *, keeps: bool = False) -> None:
+        """Have the target run what `staged` runs, with what that holds; or what the target holds, if it
+        `keeps` it.
+        """
 
-    def _reconciled(self, program: Program) -> Engine:
-        """Return an engine that runs `program` with the target's present entries. Raises: ControlError."""
-        staged = _engine_of(program)
-        try:
-            copy_entries(self._target, staged)
-        except ControlError as error:
-            raise _illegal(f"the present entries do not fit the new program: {error}") from None
-        return staged
+        def change_over(engine: Engine) -> None:
+            staged.tick(engine.now_ns)
+            if keeps:
+                try:
+                    take_over(engine, staged)
+                except ControlError as error:
+                    raise _illegal(f"the present state does not fit the new program: {error}") from None
+            else:
+                begin_idle_times(staged)
+            engine.adopt(staged)
 
-
-def copy_entries(source: PipelineTarget, destination: PipelineTarget) -> None:
-    """Give `destination` the entries of `source`, and no others, and the default actions chosen at run time.
-
-    Const entries are the program's own and stay; a table that `destination` lacks may go if it is empty.
-    Raises: ControlError if something does not fit; `destination` may then have some of the entries.
-    """
-    old, new = source.program, destination.program
-    assert new is not None
-    new_tables = {table.name: table for table in new.tables}
-    chosen = {info.name: (info.default_action, info.default_parameters) for info in source.tables()}
-    for table in old.tables if old else ():
-        default = (table.default_action.action, table.default_action.parameters)
-        if chosen[table.name] != default:
-            destination.set_default(table.name, *chosen[table.name])
-        entries = [] if table.const_entries else source.read(table.name)
-        if entries or (table.name in new_tables and not new_tables[table.name].const_entries):
-            _copy_table(table.name, entries, destination)
-
-
-def _copy_table(table: str, entries: Sequence[TableEntry], destination: PipelineTarget) -> None:
-    wanted = {(entry.matches, entry.priority): entry for entry in entries}
-    present = {(entry.matches, entry.priority): entry for entry in destination.read(table)}
-    for matches, priority in present.keys() - wanted.keys():
-        destination.delete(table, matches, priority)
-    for place, entry in wanted.items():
-        if place not in present:
-            destination.insert(table, entry)
-        elif present[place] != entry:
-            destination.modify(table, entry)
-
-
-def _engine_of(program: Program) -> Engine:
-    engine = Engine()
-    engine.load(program)
-    return engine
+        self._target.run(change_over)
+        self._committed = checked
+        self._saved = None
 
 
 def _illegal(sentence: str) -> ControlError:

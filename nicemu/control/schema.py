@@ -9,40 +9,72 @@ Source: P4Runtime Specification 1.4, "P4Info Objects".
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription
+from nicemu.pipeline import ActionInfo, Described, KeyInfo, P4Info, ParameterInfo, Prefix, TableDescription
+
+_NUMBERED = {
+    "action profile": "profiles",
+    "counter": "counters",
+    "direct meter": "direct_meters",
+    "meter": "meters",
+    "register": "registers",
+    "value set": "value_sets",
+}
+"""What must have the same names and ids on both sides, and where it stands in a P4Info."""
+
+
+class ActionSchema:
+    """One action, with the place of each parameter by its id."""
+
+    def __init__(self, description: ActionInfo) -> None:
+        self.name = description.name
+        self.id = description.id
+        self.params = description.params
+        self.by_id = {item.id: (place, item.width) for place, item in enumerate(self.params)}
 
 
 class TableSchema:
     """One table, with its actions looked up."""
 
-    def __init__(self, description: TableDescription, actions: dict[int, ActionInfo]) -> None:
+    def __init__(self, description: TableDescription, actions: dict[int, ActionSchema]) -> None:
         self.description = description
         self.name = description.name
         self.id = description.id
         self.keys = description.keys
+        self.owner = f"table {self.name}"
+        self.has_profile = description.implementation_id != 0
+        self.keys_by_id = {key.id: (place, key) for place, key in enumerate(self.keys)}
+        self.has_meter = any(
+            number >> 24 == Prefix.DIRECT_METER for number in description.direct_resource_ids
+        )
         self.scopes = {ref.id: ref.scope for ref in description.actions}
         self.actions = tuple(actions[ref.id] for ref in description.actions)
+        self._actions_by_name = {action.name: action for action in self.actions}
+        self._actions_by_id = {action.id: action for action in self.actions}
         self.has_priority = any(key.match_kind in ("ternary", "range", "optional") for key in self.keys)
 
     def key(self, name: str) -> KeyInfo:
         """Return the key of that name. Raises: ControlError(NOT_FOUND)."""
         return _find(name, self.keys, f"table {self.name}", "key")
 
-    def action(self, name: str) -> ActionInfo:
+    def action(self, name: str) -> ActionSchema:
         """Return the action of that name. Raises: ControlError(NOT_FOUND)."""
         return _find(name, self.actions, f"table {self.name}", "action")
 
-    def action_of_id(self, action_id: int) -> ActionInfo:
+    def action_named(self, full_name: str) -> ActionSchema:
+        """Return the action of exactly that name, which the table has."""
+        return self._actions_by_name[full_name]
+
+    def action_of_id(self, action_id: int) -> ActionSchema:
         """Return the action of that id.
 
         Raises: ControlError(INVALID_ARGUMENT), as the specification wants.
         """
-        for action in self.actions:
-            if action.id == action_id:
-                return action
+        action = self._actions_by_id.get(action_id)
+        if action is not None:
+            return action
         have = ", ".join(f"{action.name} ({action.id})" for action in self.actions)
         raise ControlError(
             P4RuntimeCode.INVALID_ARGUMENT,
@@ -55,13 +87,62 @@ class Schema:
 
     def __init__(self, p4info: P4Info) -> None:
         self.p4info = p4info
-        actions = {action.id: action for action in p4info.actions}
+        actions = {action.id: ActionSchema(action) for action in p4info.actions}
         self.tables = tuple(TableSchema(description, actions) for description in p4info.tables)
         self._by_id = {table.id: table for table in self.tables}
+        self.layouts = {layout.name: layout for layout in p4info.types}
+        self.digests = {digest.name: digest for digest in p4info.digests}
+        self.packet_headers = {header.name: header for header in p4info.packet_metadata}
+        self._actions = actions
+        self._actions_by_name = {action.name: action for action in actions.values()}
+        self._groups_of = {
+            "action profile": p4info.profiles,
+            "counter": p4info.counters,
+            "meter": p4info.meters,
+            "register": p4info.registers,
+            "value set": p4info.value_sets,
+            "digest": p4info.digests,
+        }
 
     def table(self, name: str) -> TableSchema:
         """Return the table of that name. Raises: ControlError(NOT_FOUND)."""
         return _find(name, self.tables, "the program", "table")
+
+    def items(self, noun: str, item_id: int) -> Sequence[Any]:
+        """Return what has an id, or everything of this kind for 0: an action profile, counter, meter,
+        register, value set or digest. Raises: ControlError(NOT_FOUND).
+        """
+        return self._groups_of[noun] if item_id == 0 else [self.item(noun, item_id)]
+
+    def item(self, noun: str, item_id: int) -> Any:  # noqa: ANN401 - as many types as nouns
+        """Return what has an id, likewise. Raises: ControlError(NOT_FOUND)."""
+        for item in self._groups_of[noun]:
+            if item.id == item_id:
+                return item
+        have = ", ".join(f"{item.name} ({item.id})" for item in self._groups_of[noun])
+        raise ControlError(
+            P4RuntimeCode.NOT_FOUND,
+            f"there is no {noun} of id {item_id}; the program has {have or 'none'}",
+        )
+
+    def named(self, noun: str, name: str) -> Any:  # noqa: ANN401 - as many types as nouns
+        """Return what has a name, or ends in it. Raises: ControlError(NOT_FOUND)."""
+        return _find(name, self._groups_of[noun], "the program", noun)
+
+    def action_of_id(self, action_id: int) -> ActionSchema:
+        """Return the action of that id, whatever table has it. Raises: ControlError(INVALID_ARGUMENT)."""
+        action = self._actions.get(action_id)
+        if action is None:
+            raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"the program has no action of id {action_id}")
+        return action
+
+    def action(self, name: str) -> ActionSchema:
+        """Return the action of that name. Raises: ControlError(NOT_FOUND)."""
+        return _find(name, tuple(self._actions.values()), "the program", "action")
+
+    def action_named(self, full_name: str) -> ActionSchema:
+        """Return the action of exactly that name, which the program has."""
+        return self._actions_by_name[full_name]
 
     def table_of_id(self, table_id: int) -> TableSchema:
         """Return the table of that id. Raises: ControlError(NOT_FOUND)."""
@@ -75,7 +156,7 @@ class Schema:
         return table
 
 
-def parameter_of(action: ActionInfo, name: str) -> ParameterInfo:
+def parameter_of(action: ActionSchema, name: str) -> ParameterInfo:
     """Return the parameter of that name. Raises: ControlError(NOT_FOUND)."""
     return _find(name, action.params, f"action {action.name}", "parameter")
 
@@ -86,10 +167,13 @@ def difference(given: P4Info, own: P4Info) -> str | None:
     Names of keys and parameters, sizes, aliases and the like do not change what a request means, and may
     differ.
     """
-    sides = (
+    sides = [
         ("table", _table_facts(given), _table_facts(own)),
         ("action", _action_facts(given), _action_facts(own)),
-    )
+    ]
+    sides += [
+        (kind, _ids(getattr(given, place)), _ids(getattr(own, place))) for kind, place in _NUMBERED.items()
+    ]
     for kind, theirs, ours in sides:
         for name in sorted(theirs.keys() | ours.keys()):
             if name not in ours or name not in theirs:
@@ -119,6 +203,10 @@ def _action_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
         }
         for action in p4info.actions
     }
+
+
+def _ids(items: Iterable[Described]) -> dict[str, dict[str, object]]:
+    return {item.name: {"id": item.id} for item in items}
 
 
 class _Named(Protocol):

@@ -24,6 +24,7 @@ MAX_DETAILS_KEY = "nicemu-max-status-bytes"
 """Request metadata in which a client names its bound."""
 
 _LONGEST_SENTENCES = (2_000, 200, 60, 0)
+_SHORTEST_DETAIL_BYTES = len(ERROR_TYPE_URL)
 
 
 def batch_status(errors: Sequence[ControlError | None], noun: str, max_bytes: int) -> Message:
@@ -36,6 +37,8 @@ def batch_status(errors: Sequence[ControlError | None], noun: str, max_bytes: in
     assert first is not None
     text = f"{len(failed)} of {len(errors)} {noun}s failed; {noun} {failed[0]}: {first.code.name}: {first}"
     status = messages().Status(code=int(P4RuntimeCode.UNKNOWN), message=text[:400])
+    if len(errors) * _SHORTEST_DETAIL_BYTES > max_bytes:
+        return status
     for longest in _LONGEST_SENTENCES:
         del status.details[:]
         for error in errors:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One StreamChannel: arbitration messages in, notices out, until either side ends it.
+"""One StreamChannel: a client's messages in, the server's out, until either side ends it.
 
 Source: P4Runtime Specification 1.4, "P4Runtime Stream Messages" and "Stream Error Reporting".
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import logging
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Protocol
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -40,6 +41,13 @@ class Session:
             return
         self._waiting.put(message)
 
+    def offer(self, message: Message) -> bool:
+        """Queue a message that may be lost; return False if too many are unread."""
+        if self._waiting.qsize() >= MAX_WAITING_MESSAGES:
+            return False
+        self._waiting.put(message)
+        return True
+
     def finish(self, error: ControlError | None = None) -> None:
         """End the stream once everything queued is sent; the first reason given stays."""
         if self.end is None:
@@ -52,11 +60,20 @@ class Session:
             yield message
 
 
-Announce = Callable[[Session, Message], None]
-"""Takes a MasterArbitrationUpdate. Raises: ControlError, which ends the stream."""
+class Receiver(Protocol):
+    """Who takes a stream's messages. Each of them raises ControlError for what it refuses."""
+
+    def announce(self, session: Session, update: Message) -> None:
+        """Take a MasterArbitrationUpdate; refusing it ends the stream."""
+
+    def packet_out(self, session: Session, packet: Message) -> None:
+        """Take a PacketOut; refusing it is answered with a stream error."""
+
+    def acknowledge(self, session: Session, acknowledgement: Message) -> None:
+        """Take a DigestListAck, likewise."""
 
 
-def serve_requests(session: Session, requests: Iterator[bytes], announce: Announce) -> None:
+def serve_requests(session: Session, requests: Iterator[bytes], receiver: Receiver) -> None:
     """Take a client's messages until it ends the stream, then finish the session. Never raises."""
     while session.end is None:
         try:
@@ -65,7 +82,7 @@ def serve_requests(session: Session, requests: Iterator[bytes], announce: Announ
             session.finish()
             return
         try:
-            _serve_request(session, parse("StreamMessageRequest", data), announce)
+            _serve_request(session, parse("StreamMessageRequest", data), receiver)
         except ControlError as error:
             session.finish(error)
             return
@@ -101,22 +118,40 @@ def election_id_of(message: Message) -> int | None:
     return int(message.election_id.high) << 64 | int(message.election_id.low)
 
 
-def _serve_request(session: Session, request: Message, announce: Announce) -> None:
+def role_of(name: str, number: int) -> str:
+    """Return the role that a message names; its deprecated number stands for a name where there is none."""
+    return name or (str(number) if number else "")
+
+
+def _serve_request(session: Session, request: Message, receiver: Receiver) -> None:
     form = request.WhichOneof("update")
-    if form == "arbitration":
-        announce(session, request.arbitration)
-        return
+    try:
+        if form == "arbitration":
+            receiver.announce(session, request.arbitration)
+        elif form == "packet":
+            receiver.packet_out(session, request.packet)
+        elif form == "digest_ack":
+            receiver.acknowledge(session, request.digest_ack)
+        elif form is None:
+            raise ControlError(
+                P4RuntimeCode.INVALID_ARGUMENT, "the message has no `update`; arbitration was expected"
+            )
+        else:
+            raise ControlError(P4RuntimeCode.UNIMPLEMENTED, f"{form} messages are not implemented")
+    except ControlError as refusal:
+        if form == "arbitration":
+            raise
+        session.send(_stream_error(form, request, refusal))
+
+
+def _stream_error(form: str | None, request: Message, refusal: ControlError) -> Message:
     response = messages().StreamMessageResponse()
     error = response.error
-    error.canonical_code = int(P4RuntimeCode.UNIMPLEMENTED)
-    error.message = f"{form} messages are not implemented; the stream carries arbitration only"
+    error.canonical_code, error.message = int(refusal.code), str(refusal)
     if form == "packet":
-        error.packet_out.SetInParent()
+        error.packet_out.packet_out.CopyFrom(request.packet)
     elif form == "digest_ack":
         error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
     else:
         error.other.SetInParent()
-        if form is None:
-            error.canonical_code = int(P4RuntimeCode.INVALID_ARGUMENT)
-            error.message = "the message has no `update`; arbitration was expected"
-    session.send(response)
+    return response

@@ -8,7 +8,6 @@ traced and what no kernel can. Packets and bytes that entries have counted are t
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -23,12 +22,9 @@ from nicemu.pipeline import (
     Effect,
     Engine,
     EventPosted,
-    Match,
     Objects,
     Program,
     RegisterArray,
-    Row,
-    TableEntry,
     TableInfo,
     Verdict,
     reason_of,
@@ -139,11 +135,13 @@ class Kernel:
             state = objects.states[instance.name]
             if isinstance(state, CounterArray):
                 counters = KernelCounters(state.name, state.size)
+                counters.counts.update(state.counts)
                 objects.states[instance.name] = counters
                 self._arrays.append(counters.memory)
                 self.context[self._effects_at + 1 + number] = counters.memory.address
             elif isinstance(state, RegisterArray):
                 registers = KernelRegisters(state.name, state.size, state.type)
+                registers.values.update(state.values)
                 objects.states[instance.name] = registers
                 self._arrays.append(registers.memory)
                 self.context[self._effects_at + 1 + number] = registers.memory.address
@@ -173,6 +171,16 @@ class CompiledEngine(Engine):
     def load(self, program: Program) -> None:
         """Run `program` from the next frame on. Raises: ControlError."""
         super().load(program)
+        self._compile(program)
+
+    def adopt(self, other: Engine) -> None:
+        """Run the program of another engine, with everything that its tables and objects hold."""
+        super().adopt(other)
+        if self.program is not None:
+            self._compile(self.program)
+
+    def _compile(self, program: Program) -> None:
+        """Make the kernel of the program that runs, where there can be one, as full as tables and objects."""
         old, self.kernel = self.kernel, None
         if old is not None:
             old.close()
@@ -182,11 +190,12 @@ class CompiledEngine(Engine):
             self.interpreted_because = str(reason)
             return
         kernel.hold(self.objects)
-        for table in kernel.tables.values():
-            for entry in super().read(table.spec.name):
-                table.insert(entry)
-            table.set_default(table.spec.default_action)
-            kernel.settle(table)
+        for twin in kernel.tables.values():
+            table = self.table(twin.spec.name)
+            twin.refill(table.rows())
+            twin.settle = kernel.settle
+            twin.set_default(table.default)
+            table.follower = twin
         self.kernel, self.interpreted_because = kernel, ""
         self._room = np.zeros(kernel.headroom_bytes + MAX_FRAME_BYTES + 64, np.uint8)
 
@@ -201,11 +210,12 @@ class CompiledEngine(Engine):
         ctypes.memmove(room, bytes(frame), len(frame))
         packet["address"], packet["length"], packet["port"] = room, len(frame), ingress_port & 0xFFFFFFFF
         packet["now_ns"] = now_ns
+        self.tick(now_ns)
         kernel.run(self._one)
         verdict = self._verdict(packet, bytes(frame))
         if verdict.disposition is Disposition.DROP:
             self.drops[verdict.drop_reason] += 1
-        return verdict
+        return self._reported(verdict)
 
     def _verdict(self, packet: Any, frame: bytes) -> Verdict:  # noqa: ANN401
         kernel = self.kernel
@@ -220,69 +230,15 @@ class CompiledEngine(Engine):
 
     # Tables
 
-    def insert(self, table: str, entry: TableEntry) -> None:
-        """Add an entry. Raises: ControlError."""
-        super().insert(table, entry)
-        twin = self._twin(table)
-        if twin is not None:
-            twin.insert(self._row(table, entry.matches, entry.priority).entry)
-
-    def modify(self, table: str, entry: TableEntry) -> None:
-        """Change the action of an entry. Raises: ControlError."""
-        super().modify(table, entry)
-        twin = self._twin(table)
-        if twin is not None:
-            twin.modify(self._row(table, entry.matches, entry.priority).entry)
-
-    def delete(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> None:
-        """Remove an entry. Raises: ControlError."""
-        super().delete(table, matches, priority)
-        twin = self._twin(table)
-        if twin is not None:
-            twin.delete(tuple(matches), priority)
-
-    def set_default(self, table: str, action: str, params: Iterable[int] = ()) -> None:
-        """Choose the action of a miss. Raises: ControlError."""
-        super().set_default(table, action, params)
-        twin = self._twin(table)
-        if twin is not None and self.kernel is not None:
-            twin.set_default(self._table(table).default)
-            self.kernel.settle(twin)
-
-    def row(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> Row:
-        """Return an entry with its counts. Raises: ControlError(NOT_FOUND)."""
-        row = self._row(table, matches, priority)
-        twin = self._twin(table)
-        counted = twin.counted(row) if twin is not None else None
-        if counted is None:
-            return row
-        return replace(
-            row,
-            hits=row.hits + counted.packets,
-            bytes=row.bytes + counted.bytes,
-            last_hit_ns=max(row.last_hit_ns, counted.hit_ns),
-        )
-
-    def hits(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> int:
-        """Return how many packets an entry has matched. Raises: ControlError(NOT_FOUND)."""
-        return self.row(table, matches, priority).hits
-
     def tables(self) -> list[TableInfo]:
         """Return every table of the running program."""
         return [self._with_counts(info) for info in super().tables()]
 
     def _with_counts(self, info: TableInfo) -> TableInfo:
-        twin = self._twin(info.name)
-        if twin is None or self.kernel is None:
+        if self.kernel is None:
             return info
-        hits, misses = self.kernel.counts(twin)
+        hits, misses = self.kernel.counts(self.kernel.tables[info.name])
         return replace(info, hits=info.hits + hits, misses=info.misses + misses)
-
-    def _row(self, table: str, matches: Sequence[Match], priority: int) -> Row:
-        return super().row(table, tuple(matches), priority)
-
-    def _twin(self, table: str) -> KernelTable | None:
-        return self.kernel.tables[self._table(table).spec.name] if self.kernel is not None else None
 
 
 _REASONS = {0: "pipeline.dropped", STUCK: "pipeline.too_many_turns", ASSERTION: "pipeline.assertion"}

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from nicemu.lookup import Entry, ExactTable, LpmTable, Table, TernaryTable
+from nicemu.lookup import ExactTable, LpmTable, Table, TernaryTable
 from nicemu.pipeline import (
     Exact,
     Lpm,
@@ -38,6 +38,8 @@ class KernelTable:
 
     def __init__(self, program: Program, spec: ir.Table, compiled: bool = True) -> None:
         self.spec = spec
+        self.settle: Callable[[KernelTable], None] = lambda table: None
+        """Has a kernel see where the default action lies."""
         self._actions = {action.name: action for action in program.actions}
         self._numbers = {action.name: number for number, action in enumerate(program.actions)}
         self._rows: dict[tuple[tuple[Match, ...], int], int] = {}
@@ -63,21 +65,33 @@ class KernelTable:
         """The address that lookups are given, 0 for a table without keys."""
         return int(self.table.state) if self.table is not None else 0
 
-    def insert(self, entry: TableEntry, now_ns: int = 0) -> None:
+    def insert(self, row: Row) -> None:
         """Add an entry that the engine's table has taken."""
-        number = self._insert(entry, self._call(entry.action, entry.parameters), now_ns)
+        entry = row.entry
+        number = self._insert(entry, self._call(entry.action, entry.parameters), row.last_hit_ns)
         self._rows[entry.matches, entry.priority] = number
 
-    def modify(self, entry: TableEntry) -> None:
+    def refill(self, rows: Sequence[Row]) -> None:
+        """Hold these entries alone, in this order."""
+        for number in self._rows.values():
+            assert self.table is not None
+            self.table.delete(number)
+        self._rows = {}
+        for row in rows:
+            self.insert(row)
+
+    def modify(self, row: Row) -> None:
         """Give an entry another action."""
         assert self.table is not None
+        entry = row.entry
         action, data = self._call(entry.action, entry.parameters)
         self.table.modify(self._rows[entry.matches, entry.priority], action, data)
 
-    def delete(self, matches: tuple[Match, ...], priority: int) -> None:
-        """Remove an entry."""
+    def delete(self, row: Row) -> None:
+        """Remove an entry; its row has what was counted."""
+        self.gather(row)
         assert self.table is not None
-        self.table.delete(self._rows.pop((matches, priority)))
+        self.table.delete(self._rows.pop((row.entry.matches, row.entry.priority)))
 
     def set_default(self, call: ir.ActionCall) -> None:
         """Choose the default action. The record of the one before stays, as a packet may still read it."""
@@ -88,11 +102,19 @@ class KernelTable:
         record[self.parameters_at // 8 : self.parameters_at // 8 + len(data)] = data  # type: ignore[assignment]
         self._defaults = [*self._defaults[-1:], record]
         self.default = ctypes.addressof(record)
+        self.settle(self)
 
-    def counted(self, row: Row) -> Entry | None:
-        """Return what an entry's record has counted."""
+    def gather(self, row: Row) -> None:
+        """Give a row the packets that were counted for it here."""
         number = self._rows.get((row.entry.matches, row.entry.priority))
-        return self.table.entry(number) if self.table is not None and number is not None else None
+        if self.table is None or number is None:
+            return
+        counted = self.table.entry(number)
+        if counted.packets:
+            self.table.set_counters(number, 0, 0)
+            row.hits += counted.packets
+            row.bytes += counted.bytes
+            row.last_hit_ns = max(row.last_hit_ns, counted.hit_ns)
 
     def close(self) -> None:
         """Give the memory back."""

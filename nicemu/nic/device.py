@@ -100,7 +100,7 @@ class SmartNic:
         reach = controller.reach if controller is not None else None
         self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng, reach)
         self.drops: Counter[str] = Counter()
-        self.pipeline = Engine()
+        self.pipeline = Engine(drops=self.drops)
         self.scheduler = Scheduler(self._task_ended, guard)
         self.card = FirmwareCard(self)
         self.nic = Nic(self.card)

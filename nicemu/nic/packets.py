@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nicemu.firmware import Event
-from nicemu.pipeline import HOST_PORT, CounterAdd, Disposition, EventPosted
+from nicemu.pipeline import HOST_PORT, CounterAdd, Disposition, EventPosted, Verdict
 from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
 
 from .datapath import DOWN_ADD
@@ -30,9 +30,17 @@ class PacketPath:
             if error.reason in ("udp.checksum", "ip.checksum"):
                 device.drops[error.reason] += 1
                 return
-        verdict = device.pipeline.process(frame, 0)
+        self._carry_out(device.pipeline.process(frame, 0, now_ns=device.now_ns), len(frame))
+
+    def inject(self, frame: bytes) -> None:
+        """Give a controller's frame to the pipeline and carry its verdict out."""
+        device = self._device
+        self._carry_out(device.pipeline.process(frame, HOST_PORT, now_ns=device.now_ns), len(frame))
+
+    def _carry_out(self, verdict: Verdict, length_bytes: int) -> None:
+        device = self._device
         device.trace(
-            "pipeline", verdict.disposition.value, {"bytes": len(frame), "reason": verdict.drop_reason}
+            "pipeline", verdict.disposition.value, {"bytes": length_bytes, "reason": verdict.drop_reason}
         )
         for effect in verdict.effects:
             if isinstance(effect, CounterAdd):
@@ -45,9 +53,7 @@ class PacketPath:
             device.to_host(verdict.frame, (0,))
         elif verdict.disposition is Disposition.PORT:
             device.send_frame(verdict.frame)
-        elif verdict.disposition is Disposition.DROP:
-            device.drops[verdict.drop_reason] += 1
-        elif not posted:
+        elif verdict.disposition is Disposition.FIRMWARE and not posted:
             device.drops["pipeline.held_without_event"] += 1
         for port, copy in verdict.copies:
             if port == HOST_PORT:

@@ -138,7 +138,7 @@ class Checker(TableChecker):
 
     def _action(self, node: syntax.ActionDeclaration) -> ActionSymbol:
         name = control_name(node, self.block.name if self.block else "")
-        symbol = ActionSymbol(name, node, self.parameters_of(node.parameters), self._id(node))
+        symbol = ActionSymbol(name, node, self.parameters_of(node.parameters), self.chosen_id(node))
         directionless = False
         with self.inner_scope():
             for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
@@ -146,7 +146,7 @@ class Checker(TableChecker):
                 role = "an in parameter" if parameter.direction == "in" else "action data"
                 prefix = f"{self.block.name}.{node.name}" if self.block else node.name
                 parameter.variable = self.place_of(parameter.name, parameter.type, writable, role, prefix)
-                parameter.id = self._id(written)
+                parameter.id = self.chosen_id(written)
                 self.declare(parameter.name, parameter.variable, written.at)
                 if directionless and parameter.direction:
                     self.reporter.error(written.at, "a parameter with a direction follows action data")
@@ -239,7 +239,7 @@ class Checker(TableChecker):
                 self._action(node)
             case syntax.TableDeclaration():
                 assert self.block is not None
-                table = TableSymbol(control_name(node, self.block.name), node, id=self._id(node))
+                table = TableSymbol(control_name(node, self.block.name), node, id=self.chosen_id(node))
                 self.table_body(table)
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
@@ -263,7 +263,7 @@ class Checker(TableChecker):
             for name, part in parts.items()
         }
         name = control_name(node, self.block.name)
-        symbol = ValueSetSymbol(name, kind, size or 1, fields, self._id(node))
+        symbol = ValueSetSymbol(name, kind, size or 1, fields, self.chosen_id(node))
         self.declare(node.name, symbol, node.at)
         self.block.value_sets.append(symbol)
 
@@ -382,21 +382,6 @@ class Checker(TableChecker):
             self.reporter.error(
                 at, f"{found} is not the architecture's", f"#include <{self.architecture.include}>"
             )
-
-    def _id(self, node: syntax.Declaration) -> int:
-        """Return the number in @id(...), 0 without one."""
-        for annotation in node.annotations:
-            if annotation.name != "id":
-                continue
-            try:
-                number = int("".join(annotation.tokens), 0)
-            except ValueError:
-                number = 0
-            if not 0 < number < 1 << 32:
-                self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
-                return 0
-            return number
-        return 0
 
 
 def _stand_in(parameter: ParameterSymbol) -> ConstantSymbol | Instance:

@@ -106,9 +106,25 @@ class DeclarationChecker(CallChecker):
 
     def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:
         """Return the extern object that a declaration or constructor makes, known by its full name."""
-        made = Instance(name, kind, self._constructor(node, kind))
+        number = self.chosen_id(node) if isinstance(node, syntax.Instantiation) else 0
+        made = Instance(name, kind, self._constructor(node, kind), number)
         (self.block.instances if self.block is not None else self.instances).append(made)
         return made
+
+    def chosen_id(self, node: syntax.Declaration) -> int:
+        """Return the number in @id(...), 0 without one."""
+        for annotation in node.annotations:
+            if annotation.name != "id":
+                continue
+            try:
+                number = int("".join(annotation.tokens), 0)
+            except ValueError:
+                number = 0
+            if not 0 < number < 1 << 32:
+                self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
+                return 0
+            return number
+        return 0
 
     def _block_instance(self, node: syntax.Instantiation, kind: BlockType) -> None:
         assert isinstance(self.block, BlockSymbol)

@@ -219,6 +219,7 @@ class TypeChecker:
                 self._fields(node),
                 field_lists=_field_lists(node),
                 match_kinds=self._match_kinds(node),
+                controller=self._controller(node),
             )
             if self._small_enough(made, node.at) == UNKNOWN:
                 self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
@@ -337,6 +338,26 @@ class TypeChecker:
             self.reporter.error(member.value.at, f"{_short(value)} does not fit {underlying}")
             return 0
         return value
+
+    def _controller(self, node: syntax.StructDeclaration) -> str:
+        """Return what @controller_header says, "" without it."""
+        for annotation in node.annotations:
+            if annotation.name != "controller_header":
+                continue
+            name = "".join(annotation.tokens).strip('"')
+            if name not in ir.CONTROLLER_HEADERS or node.kind != "header":
+                allowed = " or ".join(f'"{item}"' for item in ir.CONTROLLER_HEADERS)
+                self.reporter.error(annotation.at, f"@controller_header needs a header, and {allowed}")
+                return ""
+            flat = all(scalar_of(kind) is not None for kind in self._fields(node).values())
+            if not flat:
+                self.reporter.error(annotation.at, f"a header for {name} holds numbers only")
+                return ""
+            if any(made.controller == name for made in self.declared.composites):
+                self.reporter.error(annotation.at, f"two headers are the controller's {name}")
+                return ""
+            return name
+        return ""
 
     def parameters_of(self, nodes: Sequence[syntax.ParameterDeclaration]) -> list[ParameterSymbol]:
         """Return the parameters of an action, method or block, their types resolved."""

@@ -148,6 +148,7 @@ class _Lowering(StatementLowering):
             symbol.name,
             instance.arguments,
             tuple(self._types.of(argument) for argument in instance.type.arguments),
+            instance.id,
         )
 
     def _locals(self, block: BlockSymbol) -> Iterator[ir.Statement]:

@@ -45,7 +45,7 @@ class TypeTable:
             self._names[kind] = name
             match kind.kind:
                 case "header":
-                    self.layouts.append(ir.HeaderType(name, fields))
+                    self.layouts.append(ir.HeaderType(name, fields, kind.controller))
                 case "header_union":
                     self.layouts.append(ir.UnionType(name, fields))
                 case _:

@@ -56,11 +56,12 @@ def drop_unreachable_states(program: Program) -> Program:
 
 
 def drop_unused_types(program: Program) -> Program:
-    """Leave out headers and structs that no variable and no extern holds."""
+    """Leave out headers and structs that no variable and no extern holds, and that are no controller's."""
     layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
     by_name = {item.name: item for item in layouts}
     used: set[str] = set()
     pending = [*(variable.type for variable in program.variables), *_mentioned(program)]
+    pending += [ir.Named(header.name) for header in program.headers if header.controller]
     while pending:
         kind = pending.pop()
         name = kind.element if isinstance(kind, ir.Stack) else kind.name if isinstance(kind, ir.Named) else ""

@@ -128,6 +128,7 @@ class Instance:
     name: str
     type: ExternType
     arguments: tuple[int | str, ...] = ()
+    id: int = 0
 
 
 @dataclass(slots=True, eq=False)

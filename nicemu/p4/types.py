@@ -78,6 +78,8 @@ class CompositeType:
     """The field lists that fields are in, by @field_list."""
     match_kinds: Mapping[str, str] = field(default_factory=dict)
     """How fields are compared in a value set, by @match."""
+    controller: str = ""
+    """What @controller_header says of a header."""
     size: int = field(init=False)
     """Numbers that a value holds; types whose fields double at each level are refused by it."""
 

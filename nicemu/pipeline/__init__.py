@@ -8,28 +8,60 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 from . import arithmetic, ir
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
-from .arrays import Count, CounterArray, RegisterArray
+from .arrays import Count, CounterArray, MeterArray, RegisterArray
+from .describe import p4info_of
 from .dissection import FieldPlace
-from .engine import Engine, TableInfo
+from .engine import Engine, Listener, TableInfo
 from .externs import ExternFunction, Kind
 from .interpreter import MAX_FRAME_BYTES, reason_of
 from .ir import Program
 from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
 from .ir_walk import nodes_of
+from .matches import Exact, Lpm, Match, Optional, Range, Ternary, shown, width_of
 from .meters import Meter, MeterConfig
 from .names import full_name
 from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
-from .p4info import ActionInfo, KeyInfo, P4Info, ParameterInfo, TableDescription, allocate_ids, p4info_of
-from .profiles import ActionProfile, ActionSet, Group, Member
-from .tables import Exact, Lpm, Match, Optional, Range, Row, TableEntry, Ternary, width_of
+from .p4info import (
+    ActionInfo,
+    ActionRefInfo,
+    CounterInfo,
+    Described,
+    DigestInfo,
+    DirectCounterInfo,
+    DirectMeterInfo,
+    KeyInfo,
+    MeterInfo,
+    P4Info,
+    PacketMetadataInfo,
+    ParameterInfo,
+    ProfileInfo,
+    RegisterInfo,
+    TableDescription,
+    ValueSetInfo,
+)
+from .p4info_ids import Prefix, allocate_ids
+from .profiles import ActionProfile, ActionSet, Choice, Group, Member
+from .tables import Row, Table, TableEntry
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
 from .v1switch import HOST_PORT
 from .value_sets import ValueSet
-from .values import Layouts
-from .verdict import CounterAdd, DigestPosted, Disposition, Effect, EventPosted, LogMessage, Verdict
+from .values import HeaderValue, Layouts, Value, Varbits
+from .verdict import (
+    CounterAdd,
+    DigestConfig,
+    DigestPosted,
+    DigestReport,
+    Disposition,
+    Effect,
+    EventPosted,
+    LogMessage,
+    PacketIn,
+    Report,
+    Verdict,
+)
 from .verify import verify
 
 __all__ = [
@@ -40,14 +72,23 @@ __all__ = [
     "NIC_METADATA",
     "ActionInfo",
     "ActionProfile",
+    "ActionRefInfo",
     "ActionSet",
     "Architecture",
+    "Choice",
     "CloneSession",
     "Count",
     "CounterAdd",
     "CounterArray",
+    "CounterInfo",
     "Departed",
+    "Described",
+    "DigestConfig",
+    "DigestInfo",
     "DigestPosted",
+    "DigestReport",
+    "DirectCounterInfo",
+    "DirectMeterInfo",
     "Disposition",
     "Effect",
     "Engine",
@@ -57,29 +98,43 @@ __all__ = [
     "ExternFunction",
     "FieldPlace",
     "Group",
+    "HeaderValue",
     "KeyInfo",
     "Kind",
     "Layouts",
+    "Listener",
     "LogMessage",
     "Lpm",
     "Match",
     "Member",
     "Meter",
+    "MeterArray",
     "MeterConfig",
+    "MeterInfo",
     "Objects",
     "Optional",
     "P4Info",
+    "PacketIn",
+    "PacketMetadataInfo",
     "ParameterInfo",
+    "Prefix",
+    "ProfileInfo",
     "Program",
     "Range",
     "RegisterArray",
+    "RegisterInfo",
     "Replica",
+    "Report",
     "Row",
+    "Table",
     "TableDescription",
     "TableEntry",
     "TableInfo",
     "Ternary",
+    "Value",
     "ValueSet",
+    "ValueSetInfo",
+    "Varbits",
     "Verdict",
     "allocate_ids",
     "arithmetic",
@@ -89,6 +144,7 @@ __all__ = [
     "nodes_of",
     "p4info_of",
     "reason_of",
+    "shown",
     "trace_json",
     "trace_lines",
     "value_text",

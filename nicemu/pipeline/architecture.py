@@ -41,6 +41,7 @@ class Architecture:
     The parameters of every block but packets are, in order, the headers, the program's metadata and
     `metadata`, the architecture's, which lies in the variable `place`; a block may leave out the last ones.
     `enums` are the members that the engine knows by their position. `run` takes a frame through the program.
+    Where `counts_every_table`, tables without a direct counter show one to the controller all the same.
     """
 
     name: str
@@ -53,3 +54,4 @@ class Architecture:
     objects: Mapping[str, ExternType]
     run: Callable[[Interpreter, Arrival], Verdict]
     enums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    counts_every_table: bool = False

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
-from .meters import Meter, MeterConfig
+from .meters import GREEN, Meter, MeterConfig
 from .values import Value
 
 MAX_PLACES = 1 << 28
@@ -53,22 +53,29 @@ class Array:
 
 @dataclass(slots=True, eq=False)
 class CounterArray(Array):
-    """Counts by index; one that is outside is not counted."""
+    """Counts by index; one that is outside is not counted. `others` is what all others stand at."""
 
     counts: dict[int, Count] = field(default_factory=dict)
+    others: Count = field(default_factory=Count)
 
     def count(self, index: int, length_bytes: int) -> None:
         """Count a packet at an index."""
         if 0 <= index < self.size:
-            self.counts.setdefault(index, Count()).add(length_bytes)
+            if index not in self.counts:
+                self.counts[index] = replace(self.others)
+            self.counts[index].add(length_bytes)
 
 
 @dataclass(slots=True, eq=False)
 class MeterArray(Array):
-    """Meters by index; one that is outside, or not configured, is green. `in_bytes` says what is metered."""
+    """Meters by index; one that is outside, or not configured, is green. `in_bytes` says what is metered.
+
+    `others` is how all others are configured.
+    """
 
     in_bytes: bool
     meters: dict[int, Meter] = field(default_factory=dict)
+    others: MeterConfig | None = None
 
     def configure(self, index: int, config: MeterConfig | None, now_ns: int) -> None:
         """Give the meter at an index its rates, with full buckets."""
@@ -77,15 +84,27 @@ class MeterArray(Array):
     def mark(self, index: int, length_bytes: int, now_ns: int) -> int:
         """Return the colour of a packet at an index."""
         meter = self.meters.get(index)
-        return meter.mark(length_bytes if self.in_bytes else 1, now_ns) if meter is not None else 0
+        if meter is None:
+            if self.others is None or not 0 <= index < self.size:
+                return GREEN
+            meter = self.meters[index] = Meter()
+            meter.configure(self.others, now_ns)
+        return meter.mark(length_bytes if self.in_bytes else 1, now_ns)
 
 
 @dataclass(slots=True, eq=False)
 class RegisterArray(Array):
-    """Values by index; one that was never written is the zero of `type`."""
+    """Values by index; one that was never written is `others`, the zero of `type` where that is None."""
 
     type: ir.Type
     values: dict[int, Value] = field(default_factory=dict)
+    others: Value = None
+
+    def read(self, index: int, zero: Value) -> Value:
+        """Return a value; outside it is `zero`."""
+        if not 0 <= index < self.size:
+            return zero
+        return self.values.get(index, zero if self.others is None else self.others)
 
     def write(self, index: int, value: Value) -> None:
         """Store a value; outside nothing changes."""

@@ -4,24 +4,30 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import TypeAlias, TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
 from .architecture import Arrival
 from .architectures import ARCHITECTURES
+from .describe import p4info_of
 from .dissection import FieldPlace, dissect
 from .interpreter import MAX_FRAME_BYTES, Interpreter
+from .matches import Match, width_of
 from .names import full_name
 from .objects import Objects
-from .p4info import ActionInfo, KeyInfo, P4Info, p4info_of
-from .tables import Match, Row, Table, TableEntry
+from .p4info import ActionInfo, KeyInfo, P4Info
+from .tables import Row, Table, TableEntry
 from .trace import Dropped
 from .tracer import Tracer
-from .verdict import Disposition, Verdict
+from .v1switch import HOST_PORT
+from .verdict import DigestPosted, DigestReport, Disposition, PacketIn, Report, Verdict
 from .verify import action_widths, verify
+
+PACKET_IN = "packet_in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +54,29 @@ class _Loaded:
     objects: Objects
     interpreter: Interpreter
     tracer: Tracer
+    packet_in_bytes: int
+    """Bytes of the header that frames for the controller begin with; 0 if the program has none."""
+
+
+Result = TypeVar("Result")
+Listener: TypeAlias = Callable[[Report], bool]
+"""Takes a report at once and returns True, or False if there is no room."""
 
 
 class Engine:
     """One pipeline. Without a program every frame goes to the host.
 
-    `seed` is where the chance of a program starts that asks for some.
+    `seed` is where the chance of a program starts that asks for some; `drops` is where frames that go nowhere
+    are counted, by their reasons.
     """
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, drops: Counter[str] | None = None) -> None:
         self._seed = seed
         self._loaded: _Loaded | None = None
-        self.drops: Counter[str] = Counter()
+        self._listener: Listener | None = None
+        self.drops: Counter[str] = Counter() if drops is None else drops
+        self.now_ns = 0
+        """The time of the last frame, or of `tick`."""
 
     @property
     def program(self) -> ir.Program | None:
@@ -85,6 +102,18 @@ class Engine:
         Raises: ControlError(INVALID_ARGUMENT) if the program is at fault; the old one goes on, tables and
         all.
         """
+        self._loaded = self._made(program)
+
+    def adopt(self, other: Engine) -> None:
+        """Run the program of another engine, with everything that its tables and objects hold.
+
+        That engine is not to be used any more.
+        """
+        self._loaded = other._loaded
+        if self._loaded is not None:
+            self._loaded.objects.random.seed(self._seed)
+
+    def _made(self, program: ir.Program) -> _Loaded:
         verify(program)
         actions = {action.name: action for action in program.actions}
         architecture = ARCHITECTURES[program.architecture]
@@ -94,9 +123,38 @@ class Engine:
             for table in program.tables
         }
         given = (program, architecture, tables, objects)
-        self._loaded = _Loaded(
-            program, p4info_of(program), tables, objects, Interpreter(*given), Tracer(*given)
+        controllers = {header.controller: header for header in program.headers}
+        packet_in = controllers.get(PACKET_IN)
+        width_bits = sum(width_of(part.type) for part in packet_in.fields) if packet_in else 0
+        return _Loaded(
+            program,
+            p4info_of(program),
+            tables,
+            objects,
+            Interpreter(*given),
+            Tracer(*given),
+            width_bits // 8,
         )
+
+    # The control plane's way in
+
+    def run(self, work: Callable[[Engine], Result]) -> Result:
+        """Return what `work` makes of this engine."""
+        return work(self)
+
+    def listen(self, listener: Listener | None) -> None:
+        """Tell `listener` from now on what goes to the controller; None where there is no controller."""
+        self._listener = listener
+
+    def inject(self, frame: bytes) -> None:
+        """Take a frame from the controller. Where it goes is not said; its reports are made."""
+        self.process(frame, HOST_PORT, now_ns=self.now_ns)
+
+    def tick(self, now_ns: int) -> None:
+        """Say what time it is."""
+        self.now_ns = max(self.now_ns, now_ns)
+
+    # Packets
 
     def process(
         self, frame: bytes | memoryview, ingress_port: int, trace: bool = False, now_ns: int = 0
@@ -105,6 +163,7 @@ class Engine:
 
         Never raises because of the bytes of the frame.
         """
+        self.tick(now_ns)
         if len(frame) > MAX_FRAME_BYTES:
             self.drops["pipeline.oversized"] += 1
             told = (Dropped("pipeline.oversized"),) if trace else ()
@@ -119,7 +178,42 @@ class Engine:
         )
         if verdict.disposition is Disposition.DROP:
             self.drops[verdict.drop_reason] += 1
-        return verdict
+        return self._reported(verdict)
+
+    def _reported(self, verdict: Verdict) -> Verdict:
+        """Tell the listener what goes to the controller; return the verdict on what is left."""
+        assert self._loaded is not None
+        for effect in verdict.effects:
+            if isinstance(effect, DigestPosted) and effect.name in self._loaded.objects.digests:
+                self._report(DigestReport(effect, self._loaded.objects.digests[effect.name]))
+        shortest = self._loaded.packet_in_bytes
+        if not shortest or not (
+            verdict.disposition is Disposition.HOST or any(port == HOST_PORT for port, _ in verdict.copies)
+        ):
+            return verdict
+        leaving = list(verdict.copies)
+        if verdict.disposition is Disposition.HOST:
+            leaving.insert(0, (HOST_PORT, verdict.frame))
+        elif verdict.disposition is Disposition.PORT:
+            leaving.insert(0, (verdict.port, verdict.frame))
+        for _, frame in (item for item in leaving if item[0] == HOST_PORT):
+            if len(frame) < shortest:
+                self.drops["pipeline.no_packet_in_header"] += 1
+            else:
+                self._report(PacketIn(frame))
+        left = [item for item in leaving if item[0] != HOST_PORT]
+        if not left:
+            return replace(verdict, disposition=Disposition.CONTROLLER, copies=())
+        (port, frame), *copies = left
+        return replace(verdict, disposition=Disposition.PORT, port=port, frame=frame, copies=tuple(copies))
+
+    def _report(self, report: Report) -> None:
+        if self._listener is None:
+            self.drops["pipeline.no_controller"] += 1
+        elif not self._listener(report):
+            self.drops["pipeline.controller_queue_full"] += 1
+
+    # Tables
 
     def dissect(self, frame: bytes) -> tuple[FieldPlace, ...]:
         """Return the fields of a frame that has left, as far as the program's own parser understands it."""
@@ -154,44 +248,49 @@ class Engine:
         """Add an entry; `table` and the entry's action by full name or unique suffix. Raises:
         ControlError.
         """
-        found = self._table(table)
-        found.insert(_resolved(found, entry))
+        found = self.table(table)
+        found.insert(_resolved(found, entry), self.now_ns)
 
     def modify(self, table: str, entry: TableEntry) -> None:
         """Change the action of an entry. Raises: ControlError."""
-        found = self._table(table)
+        found = self.table(table)
         found.modify(_resolved(found, entry))
 
     def delete(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> None:
         """Remove an entry. Raises: ControlError."""
-        self._table(table).delete(tuple(matches), priority)
+        self.table(table).delete(tuple(matches), priority)
 
     def read(self, table: str) -> list[TableEntry]:
         """Return the entries of a table in the order in which they came. Raises: ControlError(NOT_FOUND)."""
-        return self._table(table).read()
+        return self.table(table).read()
 
     def hits(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> int:
         """Return how many packets an entry has matched. Raises: ControlError(NOT_FOUND)."""
-        return self._table(table).row(tuple(matches), priority).hits
+        return self.table(table).row(tuple(matches), priority).hits
 
     def row(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> Row:
         """Return an entry with its counts and meter. Raises: ControlError(NOT_FOUND)."""
-        return self._table(table).row(tuple(matches), priority)
+        return self.table(table).row(tuple(matches), priority)
 
     def idle(self, now_ns: int) -> list[tuple[str, TableEntry]]:
-        """Return the entries whose idle timeout has passed, each with its table's name."""
+        """Return the entries whose idle timeout has passed, each with its table's name, once until a packet
+        matches it.
+        """
         tables = self._loaded.tables.values() if self._loaded else ()
         return [(table.spec.name, entry) for table in tables for entry in table.idle(now_ns)]
 
     def set_default(self, table: str, action: str, params: Iterable[int] = ()) -> None:
         """Choose the action of a miss. Raises: ControlError."""
-        found = self._table(table)
+        found = self.table(table)
         found.set_default(
             full_name(action, found.default_actions, f"table {found.spec.name}: action"), tuple(params)
         )
 
-    def _table(self, name: str) -> Table:
+    def table(self, name: str) -> Table:
+        """Return a table by its full name or unique suffix. Raises: ControlError(NOT_FOUND)."""
         loaded = self._running()
+        if name in loaded.tables:
+            return loaded.tables[name]
         return loaded.tables[full_name(name, loaded.tables, f"program {loaded.program.name}: table")]
 
     def _running(self) -> _Loaded:

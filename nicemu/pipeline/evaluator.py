@@ -14,8 +14,8 @@ from . import ir
 from .architecture import Architecture
 from .arithmetic import binary, cast, unary
 from .externs import ExternCall, ExternFunction
+from .matches import width_of
 from .objects import Objects
-from .tables import width_of
 from .trace import Event
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, as_unsigned, copied, equal
 

@@ -18,9 +18,10 @@ from .architecture import Architecture
 from .arithmetic import cast
 from .checksums import digest
 from .evaluator import Evaluator, PacketState, Rejected
+from .matches import width_of
 from .objects import Objects
 from .profiles import ActionProfile
-from .tables import Row, Table, TableEntry, width_of
+from .tables import Row, Table, TableEntry
 from .trace import Event
 from .values import UnionValue, Value, as_unsigned, copied
 

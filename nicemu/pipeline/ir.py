@@ -69,6 +69,7 @@ from .ir_statements import (
 )
 from .ir_types import (
     BOOL,
+    CONTROLLER_HEADERS,
     ERROR,
     MAX_STACK_SIZE,
     MAX_VALUES,
@@ -93,6 +94,7 @@ from .ir_types import (
 __all__ = [
     "ACCEPT",
     "BOOL",
+    "CONTROLLER_HEADERS",
     "CORE_ERRORS",
     "ERROR",
     "HEADERS",
@@ -418,12 +420,16 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class ExternInstance:
-    """An extern object: `extern` is its type, `arguments` what its constructor was given."""
+    """An extern object: `extern` is its type, `arguments` what its constructor was given.
+
+    `id` is 0 unless the program chose it with @id.
+    """
 
     name: str
     extern: str
     arguments: tuple[int | str, ...] = ()
     types: tuple[Type, ...] = ()
+    id: int = 0
 
 
 @dataclass(frozen=True, slots=True)

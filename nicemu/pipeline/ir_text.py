@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from . import ir
-from .tables import width_of
+from .matches import width_of
 
 
 def expression_text(node: ir.Expression) -> str:

@@ -103,11 +103,13 @@ class Field:
 class HeaderType:
     """A header: fields in wire order, and a validity bit. It is whole bytes long.
 
-    Fields are scalars and structs of such; one field may be a varbit.
+    Fields are scalars and structs of such; one field may be a varbit. `controller` is "packet_in" or
+    "packet_out" where packets to or from a controller begin with this header.
     """
 
     name: str
     fields: tuple[Field, ...]
+    controller: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,5 +127,8 @@ class StructType:
     name: str
     fields: tuple[Field, ...]
 
+
+CONTROLLER_HEADERS = ("packet_in", "packet_out")
+"""What a header may be to a controller: what its packets begin with, to it and from it."""
 
 Layout: TypeAlias = HeaderType | UnionType | StructType

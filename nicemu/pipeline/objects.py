@@ -14,6 +14,7 @@ from .externs import ExternType
 from .names import full_name
 from .profiles import ActionProfile
 from .value_sets import ValueSet
+from .verdict import DigestConfig
 
 _State = TypeVar("_State", CounterArray, MeterArray, RegisterArray, ActionProfile)
 
@@ -28,10 +29,14 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class CloneSession:
-    """Where the copies of a clone session go; `truncate_bytes` 0 leaves them whole."""
+    """Where the copies of a clone session go; `truncate_bytes` 0 leaves them whole.
+
+    `class_of_service` is kept for the controller; there are no queues that it could choose.
+    """
 
     replicas: tuple[Replica, ...]
     truncate_bytes: int = 0
+    class_of_service: int = 0
 
 
 class Objects:
@@ -44,7 +49,11 @@ class Objects:
         }
         self.value_sets = {item.name: ValueSet(item) for item in program.value_sets}
         self.multicast_groups: dict[int, tuple[Replica, ...]] = {}
+        self.group_notes: dict[int, bytes] = {}
+        """What the controller keeps with a multicast group."""
         self.clone_sessions: dict[int, CloneSession] = {}
+        self.digests: dict[str, DigestConfig] = {}
+        """The digests that the controller wants."""
         self.random = random.Random(seed)
 
     def counter(self, name: str) -> CounterArray:

@@ -53,8 +53,11 @@ class ActionProfile:
     algorithm: int | None = None
     members: dict[int, ir.ActionCall] = field(default_factory=dict)
     groups: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+    max_sizes: dict[int, int] = field(default_factory=dict)
+    """How heavy each group may be, 0 for as heavy as there is room."""
     actions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _uses: Counter[Choice] = field(default_factory=Counter)
+    _one_shots: int = 0
 
     def insert_member(self, member: int, call: ir.ActionCall) -> None:
         """Add a member. Raises: ControlError."""
@@ -82,26 +85,44 @@ class ActionProfile:
             )
         del self.members[member]
 
-    def insert_group(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+    def insert_group(self, group: int, members: tuple[tuple[int, int], ...], max_size: int = 0) -> None:
         """Add a group of (member, weight). Raises: ControlError."""
         if group in self.groups:
             raise self._error(P4RuntimeCode.ALREADY_EXISTS, f"has a group {group} already; modify it")
-        self._set_group(group, members)
+        self._set_group(group, members, max_size)
+        self.max_sizes[group] = max_size
 
-    def modify_group(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
-        """Replace what a group holds. Raises: ControlError."""
+    def modify_group(
+        self, group: int, members: tuple[tuple[int, int], ...], max_size: int | None = None
+    ) -> None:
+        """Replace what a group holds; its `max_size` cannot be changed. Raises: ControlError."""
         self._group(group)
-        self._set_group(group, members)
+        present = self.max_sizes[group]
+        if max_size not in (None, present):
+            raise self._error(
+                P4RuntimeCode.INVALID_ARGUMENT,
+                f"group {group} was made with max_size {present}; {max_size} given",
+            )
+        self._set_group(group, members, present)
 
     def delete_group(self, group: int) -> None:
         """Remove a group that no entry uses. Raises: ControlError."""
         self._group(group)
         if self._uses[Group(group)]:
             raise self._error(P4RuntimeCode.FAILED_PRECONDITION, f"uses group {group} in an entry")
-        del self.groups[group]
+        del self.groups[group], self.max_sizes[group]
 
     def use(self, choice: Choice) -> None:
-        """Note that an entry names a member, group or set. Raises: ControlError if there is no such thing."""
+        """Note that an entry names a member, group or set. Raises: ControlError if there is no such thing,
+        or if other entries have chosen the other way: in one shot, or by members and groups.
+        """
+        one_shot = isinstance(choice, ActionSet)
+        others = self._uses.total() - self._one_shots if one_shot else self._one_shots
+        if others:
+            raise self._error(
+                P4RuntimeCode.INVALID_ARGUMENT,
+                "is used with sets of actions, and with members or groups; choose one of both ways",
+            )
         match choice:
             case Member(member):
                 self._member(member)
@@ -110,14 +131,22 @@ class ActionProfile:
             case ActionSet(actions):
                 if self.algorithm is None:
                     raise self._error(P4RuntimeCode.INVALID_ARGUMENT, "has no selector; sets need one")
+                if sum(weight for _, weight in actions) > self.size:
+                    raise self._error(
+                        P4RuntimeCode.RESOURCE_EXHAUSTED, f"is full: its size is {self.size} weights"
+                    )
                 for call, weight in actions:
                     self._check_weight(weight)
                     self.check_call(call)
         self._uses[choice] += 1
+        self._one_shots += one_shot
 
     def release(self, choice: Choice) -> None:
         """Note that an entry names it no more."""
         self._uses[choice] -= 1
+        self._one_shots -= isinstance(choice, ActionSet)
+        if not self._uses[choice]:
+            del self._uses[choice]
 
     def call_of(self, choice: Choice, hash_value: int) -> ir.ActionCall | None:
         """Return the action of an entry for a packet with this hash; None for a group without members."""
@@ -155,7 +184,7 @@ class ActionProfile:
                     P4RuntimeCode.OUT_OF_RANGE, f"{call.action}: {number:#x} does not fit bit<{width}>"
                 )
 
-    def _set_group(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+    def _set_group(self, group: int, members: tuple[tuple[int, int], ...], max_size: int) -> None:
         if self.algorithm is None:
             raise self._error(P4RuntimeCode.INVALID_ARGUMENT, "is no selector; it has no groups")
         for member, weight in members:
@@ -165,6 +194,11 @@ class ActionProfile:
             raise self._error(P4RuntimeCode.INVALID_ARGUMENT, f"group {group} names a member twice")
         others = sum(weight for key, held in self.groups.items() if key != group for _, weight in held)
         weight = sum(weight for _, weight in members)
+        if max_size and weight > max_size:
+            raise self._error(
+                P4RuntimeCode.RESOURCE_EXHAUSTED,
+                f"group {group} would weigh {weight}; its max_size is {max_size}",
+            )
         if others + weight > self.size:
             raise self._error(
                 P4RuntimeCode.RESOURCE_EXHAUSTED,

@@ -52,5 +52,6 @@ NIC = Architecture(
     FUNCTIONS,
     OBJECTS,
     run,
+    counts_every_table=True,
 )
 """The SmartNIC architecture of p4/include/nicemu.p4."""

@@ -3,70 +3,34 @@
 
 Exact tables are one dict; a table with an lpm key is one dict a prefix length, longest first; only tables
 with a ternary, range or optional key compare entry by entry, larger priority first.
-Source: P4Runtime Specification 1.4, "TableEntry" and "Match Format"; P4-16 1.2.5, "Match-Action Tables".
+Source: P4Runtime Specification 1.4, "TableEntry"; P4-16 1.2.5, "Match-Action Tables".
 """
 
 from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TypeAlias
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol, TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .matches import (
+    MATCH_CLASS,
+    Exact,
+    Lpm,
+    Match,
+    check_match,
+    distance_bits,
+    match_of,
+    matches,
+    shown,
+    width_of,
+)
 from .meters import Meter
 from .profiles import ActionProfile, Choice
-
-
-@dataclass(frozen=True, slots=True)
-class Exact:
-    """Matches one value."""
-
-    value: int
-
-
-@dataclass(frozen=True, slots=True)
-class Lpm:
-    """Matches the first `prefix_len` bits of `value`; the other bits must be 0."""
-
-    value: int
-    prefix_len: int
-
-
-@dataclass(frozen=True, slots=True)
-class Ternary:
-    """Matches the bits of `value` that `mask` selects; the other bits must be 0."""
-
-    value: int
-    mask: int
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Matches `low` up to and including `high`."""
-
-    low: int
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
-class Optional:
-    """Matches one value, or any where it is None."""
-
-    value: int | None
-
-
-Match: TypeAlias = Exact | Lpm | Ternary | Range | Optional
-MATCH_CLASS = {
-    ir.MatchKind.EXACT: Exact,
-    ir.MatchKind.LPM: Lpm,
-    ir.MatchKind.TERNARY: Ternary,
-    ir.MatchKind.RANGE: Range,
-    ir.MatchKind.OPTIONAL: Optional,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +39,7 @@ class TableEntry:
 
     `priority` is 0 in exact and lpm tables, and above 0 in tables with a ternary, range or optional key,
     where the larger wins. In a table with an action profile `choice` stands for the action, which is "" then.
-    `idle_timeout_ns` 0 lets the entry stay without packets.
+    `idle_timeout_ns` 0 lets the entry stay without packets. `note` is the controller's, whatever it is.
     """
 
     matches: tuple[Match, ...]
@@ -84,6 +48,7 @@ class TableEntry:
     priority: int = 0
     choice: Choice | None = None
     idle_timeout_ns: int = 0
+    note: Hashable = None
 
 
 _Place: TypeAlias = tuple[tuple[Match, ...], int]
@@ -91,13 +56,41 @@ _Place: TypeAlias = tuple[tuple[Match, ...], int]
 
 @dataclass(slots=True, eq=False)
 class Row:
-    """An entry in its table, with the packets and bytes that matched it, and when one last did."""
+    """An entry in its table, with the packets and bytes that matched it, and when one last did.
+
+    `number` says when it came, among all entries of its table; `told_ns` is the last hit before the idle
+    time that the controller has been told of.
+    """
 
     entry: TableEntry
     hits: int = 0
     bytes: int = 0
     last_hit_ns: int = 0
     meter: Meter = field(default_factory=Meter)
+    number: int = 0
+    told_ns: int = -1
+
+
+class Follower(Protocol):
+    """What holds a table's entries, too, and counts some of their packets: a kernel's table."""
+
+    def insert(self, row: Row) -> None:
+        """Hold an entry that the table has taken."""
+
+    def modify(self, row: Row) -> None:
+        """Take over an entry's action."""
+
+    def delete(self, row: Row) -> None:
+        """Hold an entry no longer."""
+
+    def set_default(self, call: ir.ActionCall) -> None:
+        """Take over the default action."""
+
+    def refill(self, rows: Sequence[Row]) -> None:
+        """Hold these entries alone, in this order."""
+
+    def gather(self, row: Row) -> None:
+        """Give a row the packets that were counted for it here."""
 
 
 class Table:
@@ -127,47 +120,88 @@ class Table:
         self.misses = 0
         kinds = [key.match_kind for key in spec.keys]
         self.has_priority = any(kind.has_priority for kind in kinds)
+        self._all_exact = all(kind is ir.MatchKind.EXACT for kind in kinds)
         self._lpm_key = kinds.index(ir.MatchKind.LPM) if ir.MatchKind.LPM in kinds else None
         self._rows: dict[_Place, Row] = {}
         self._exact: dict[tuple[int, ...], Row] = {}
         self._prefixes: dict[int, dict[tuple[int, ...], Row]] = {}
         self._by_priority: list[Row] = []
+        self._timed: dict[_Place, Row] = {}
+        self._next_idle_ns = 0
+        self._last_number = 0
+        self._ordered = True
+        self.follower: Follower | None = None
         self._check_call(self.default.action, self.default.parameters, default_actions)
         for entry in spec.entries:
             matches = tuple(
-                _of_keyset(keyset, key.match_kind, width)
+                match_of(keyset, key.match_kind, width)
                 for keyset, key, width in zip(entry.keysets, spec.keys, self.widths, strict=True)
             )
             self._insert(TableEntry(matches, entry.call.action, entry.call.parameters, entry.priority))
 
     # Control plane
 
-    def insert(self, entry: TableEntry) -> None:
+    def insert(self, entry: TableEntry, now_ns: int = 0) -> Row:
         """Add an entry.
 
         Raises: ControlError: PERMISSION_DENIED for a table of const entries, INVALID_ARGUMENT or OUT_OF_RANGE
         for an illegal entry, ALREADY_EXISTS, RESOURCE_EXHAUSTED for a full table.
         """
         self._refuse_const()
-        self._insert(entry)
+        return self._insert(entry, now_ns)
 
-    def modify(self, entry: TableEntry) -> None:
+    def modify(self, entry: TableEntry) -> Row:
         """Give an existing entry another action or other action data; it keeps its hits. Raises:
         ControlError.
         """
         self._refuse_const()
         self._check(entry)
         row = self._row_of(entry.matches, entry.priority)
-        self._use(entry)
         self._release(row.entry)
-        row.entry = entry
+        try:
+            self._use(entry)
+        except ControlError:
+            self._use(row.entry)
+            raise
+        row.entry, row.told_ns = entry, -1
+        self._watch(row)
+        if self.follower is not None:
+            self.follower.modify(row)
+        return row
 
     def delete(self, matches: tuple[Match, ...], priority: int = 0) -> None:
         """Remove an entry. Raises: ControlError(NOT_FOUND) if there is none."""
         self._refuse_const()
         self._check_matches(matches, priority)
-        row = self._row_of(matches, priority)
+        self._remove(self._row_of(matches, priority))
+
+    def remember(self, matches: tuple[Match, ...], priority: int = 0) -> Callable[[], None]:
+        """Return what puts an entry back as it is now, or takes it away again if there is none."""
+        present = self._rows.get((matches, priority))
+        if present is not None and self.follower is not None:
+            self.follower.gather(present)
+        kept = replace(present, meter=replace(present.meter)) if present is not None else None
+
+        def put_back() -> None:
+            row = self._rows.get((matches, priority))
+            if row is not None:
+                self._remove(row)
+            if kept is not None:
+                self._use(kept.entry)
+                self._rows[matches, priority] = kept
+                self._index(kept)
+                self._ordered = False
+                if self.follower is not None:
+                    self.follower.refill(self.rows())
+
+        return put_back
+
+    def _remove(self, row: Row) -> None:
+        matches, priority = row.entry.matches, row.entry.priority
         del self._rows[matches, priority]
+        if self.follower is not None:
+            self.follower.delete(row)
+        self._timed.pop((matches, priority), None)
         self._release(row.entry)
         if self.has_priority:
             self._by_priority.remove(row)
@@ -181,12 +215,25 @@ class Table:
 
     def read(self) -> list[TableEntry]:
         """Return all entries in the order in which they were inserted."""
-        return [row.entry for row in self._rows.values()]
+        return [row.entry for row in self.rows()]
+
+    def rows(self) -> list[Row]:
+        """Return all entries with their counts, in the order in which they were inserted."""
+        if not self._ordered:
+            self._rows = dict(sorted(self._rows.items(), key=lambda item: item[1].number))
+            self._ordered = True
+        rows = list(self._rows.values())
+        for row in rows if self.follower is not None else ():
+            self.follower.gather(row)  # type: ignore[union-attr]
+        return rows
 
     def row(self, matches: tuple[Match, ...], priority: int = 0) -> Row:
         """Return the entry at `matches` with its hits. Raises: ControlError(NOT_FOUND)."""
         self._check_matches(matches, priority)
-        return self._row_of(matches, priority)
+        row = self._row_of(matches, priority)
+        if self.follower is not None:
+            self.follower.gather(row)
+        return row
 
     def set_default(self, action: str, parameters: tuple[int, ...]) -> None:
         """Choose what a miss runs. Raises: ControlError."""
@@ -197,6 +244,8 @@ class Table:
             )
         self._check_call(action, parameters, self.default_actions)
         self.default = ir.ActionCall(action, parameters)
+        if self.follower is not None:
+            self.follower.set_default(self.default)
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -222,7 +271,7 @@ class Table:
         """
 
         def distance(entry: TableEntry) -> tuple[int, int]:
-            bits = [*map(_distance_bits, entry.matches, values, self.widths)]
+            bits = [*map(distance_bits, entry.matches, values, self.widths)]
             return len(bits) - bits.count(0), sum(bits)
 
         nearest = heapq.nsmallest(count, (row.entry for row in self._rows.values()), key=distance)
@@ -241,12 +290,25 @@ class Table:
         ]
 
     def idle(self, now_ns: int) -> list[TableEntry]:
-        """Return the entries that no packet has matched for as long as their idle timeout."""
-        return [
-            row.entry
-            for row in self._rows.values()
-            if row.entry.idle_timeout_ns and now_ns - row.last_hit_ns >= row.entry.idle_timeout_ns
-        ]
+        """Return the entries that no packet has matched for as long as their idle timeout, each once until a
+        packet matches it.
+        """
+        if now_ns < self._next_idle_ns:
+            return []
+        found, deadlines = [], []
+        for row in self._timed.values():
+            if self.follower is not None:
+                self.follower.gather(row)
+            deadline_ns = row.last_hit_ns + row.entry.idle_timeout_ns
+            if row.told_ns == row.last_hit_ns:
+                deadline_ns = now_ns + row.entry.idle_timeout_ns
+            elif now_ns >= deadline_ns:
+                row.told_ns = row.last_hit_ns
+                found.append(row.entry)
+                deadline_ns = now_ns + row.entry.idle_timeout_ns
+            deadlines.append(deadline_ns)
+        self._next_idle_ns = min(deadlines, default=now_ns)
+        return found
 
     def _find(self, values: tuple[int, ...]) -> Row | None:
         if self.has_priority:
@@ -264,24 +326,38 @@ class Table:
                 return found
         return None
 
-    def _insert(self, entry: TableEntry) -> None:
+    def _insert(self, entry: TableEntry, now_ns: int = 0) -> Row:
         self._check(entry)
-        place = (entry.matches, entry.priority)
-        if place in self._rows:
-            raise ControlError(
-                P4RuntimeCode.ALREADY_EXISTS,
-                f"table {self.spec.name} has an entry for {shown(entry.matches)} already; modify it",
-            )
-        if len(self._rows) >= self.spec.size:
+        place, rows = (entry.matches, entry.priority), self._rows
+        if len(rows) >= self.spec.size and place not in rows:
             raise ControlError(
                 P4RuntimeCode.RESOURCE_EXHAUSTED,
                 f"table {self.spec.name} is full: its size is {self.spec.size} entries; delete one, "
                 "or give the table a larger `size` in the program",
             )
-        self._use(entry)
-        row = self._rows[place] = Row(entry)
+        row = Row(entry, last_hit_ns=now_ns, number=self._last_number + 1)
+        if rows.setdefault(place, row) is not row:
+            raise ControlError(
+                P4RuntimeCode.ALREADY_EXISTS,
+                f"table {self.spec.name} has an entry for {shown(entry.matches)} already; modify it",
+            )
+        try:
+            self._use(entry)
+        except ControlError:
+            del rows[place]
+            raise
+        self._last_number += 1
+        self._index(row)
+        if self.follower is not None:
+            self.follower.insert(row)
+        return row
+
+    def _index(self, row: Row) -> None:
+        entry = row.entry
+        if entry.idle_timeout_ns:
+            self._watch(row)
         if self.has_priority:
-            bisect.insort(self._by_priority, row, key=lambda other: -other.entry.priority)
+            bisect.insort(self._by_priority, row, key=lambda other: (-other.entry.priority, other.number))
         elif self._lpm_key is None:
             self._exact[_values(entry.matches)] = row
         else:
@@ -290,6 +366,14 @@ class Table:
                 self._prefixes[prefix_len] = {}
                 self._prefixes = dict(sorted(self._prefixes.items(), reverse=True))
             self._prefixes[prefix_len][_values(entry.matches)] = row
+
+    def _watch(self, row: Row) -> None:
+        place = (row.entry.matches, row.entry.priority)
+        if row.entry.idle_timeout_ns:
+            self._timed[place] = row
+            self._next_idle_ns = 0
+        else:
+            self._timed.pop(place, None)
 
     def _use(self, entry: TableEntry) -> None:
         if self.profile is not None and entry.choice is not None:
@@ -326,6 +410,12 @@ class Table:
             self._check_call(entry.action, entry.parameters, self.actions)
 
     def _check_matches(self, matches: tuple[Match, ...], priority: int) -> None:
+        if self._all_exact and priority == 0 and len(matches) == len(self.widths):
+            for match, width in zip(matches, self.widths, strict=True):
+                if type(match) is not Exact or match.value >> width:
+                    break
+            else:
+                return
         keys = self.spec.keys
         if len(matches) != len(keys):
             raise self._illegal(f"{len(matches)} matches given; it has {len(keys)} keys ({_named(keys)})")
@@ -364,118 +454,7 @@ class Table:
                 )
 
     def _illegal(self, sentence: str) -> ControlError:
-        return _illegal(f"table {self.spec.name}", sentence)
-
-
-def check_match(owner: str, match: Match, key: str, width: int) -> None:
-    """Raise ControlError unless a match is one of a key of `width` bits; `owner` is who has the key."""
-    largest = (1 << width) - 1
-    match match:
-        case Exact(value) | Lpm(value, _):
-            numbers = [value]
-        case Ternary(value, mask):
-            numbers = [value, mask]
-        case Range(low, high):
-            numbers = [low, high]
-        case Optional(wanted):
-            numbers = [] if wanted is None else [wanted]
-    for number in numbers:
-        if not 0 <= number <= largest:
-            raise ControlError(
-                P4RuntimeCode.OUT_OF_RANGE,
-                f"{owner}: key {key} is bit<{width}>; {number:#x} does not fit",
-            )
-    match match:
-        case Lpm(_, prefix_len) if not 0 <= prefix_len <= width:
-            raise _illegal(owner, f"key {key}: prefix length {prefix_len} given; 0 to {width} was expected")
-        case Lpm(value, prefix_len) if value & ((1 << (width - prefix_len)) - 1):
-            raise _illegal(owner, f"key {key}: {value:#x} has bits set behind its prefix of {prefix_len}")
-        case Ternary(value, mask) if value & ~mask:
-            raise _illegal(owner, f"key {key}: {value:#x} has bits set outside its mask {mask:#x}")
-        case Range(low, high) if low > high:
-            raise _illegal(owner, f"key {key}: the range {low:#x}..{high:#x} is empty")
-
-
-def _illegal(owner: str, sentence: str) -> ControlError:
-    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"{owner}: {sentence}")
-
-
-def matches(match: Match, value: int, width: int) -> bool:
-    """Return whether `match` accepts `value`, a key of `width` bits."""
-    match match:
-        case Exact(wanted):
-            return value == wanted
-        case Lpm(wanted, prefix_len):
-            return value >> (width - prefix_len) == wanted >> (width - prefix_len)
-        case Ternary(wanted, mask):
-            return value & mask == wanted
-        case Range(low, high):
-            return low <= value <= high
-        case Optional(maybe):
-            return maybe is None or value == maybe
-
-
-def _distance_bits(match: Match, value: int, width: int) -> int:
-    """Return how many bits of a key's value would have to change for `match`, about so many for a range."""
-    match match:
-        case Exact(wanted):
-            return (value ^ wanted).bit_count()
-        case Lpm(wanted, prefix_len):
-            return ((value ^ wanted) >> (width - prefix_len)).bit_count()
-        case Ternary(wanted, mask):
-            return ((value ^ wanted) & mask).bit_count()
-        case Range(low, high):
-            return max(low - value, value - high, 0).bit_length()
-        case Optional(maybe):
-            return 0 if maybe is None else (value ^ maybe).bit_count()
-
-
-def width_of(scalar: ir.Type) -> int:
-    """Return the width in bits of a scalar as a key or action parameter: 1 for bool, 32 for error."""
-    if isinstance(scalar, ir.Bits):
-        return scalar.width
-    return 1 if isinstance(scalar, ir.Bool) else 32
-
-
-def shown(matches: tuple[Match, ...]) -> str:
-    """Return matches as people write them: 0x1, 0x0a000000/8, 0x1&&&0xff, 0x1..0x7, *."""
-    texts = []
-    for match in matches:
-        match match:
-            case Exact(value):
-                texts.append(f"{value:#x}")
-            case Lpm(value, prefix_len):
-                texts.append(f"{value:#x}/{prefix_len}")
-            case Ternary(value, mask):
-                texts.append(f"{value:#x}&&&{mask:#x}")
-            case Range(low, high):
-                texts.append(f"{low:#x}..{high:#x}")
-            case Optional(maybe):
-                texts.append("*" if maybe is None else f"{maybe:#x}")
-    return ", ".join(texts)
-
-
-def _of_keyset(keyset: ir.Keyset, kind: ir.MatchKind, width: int) -> Match:
-    """Return the match that an entry written in the program means; `verify` has refused what cannot be
-    meant.
-    """
-    ones = (1 << width) - 1
-    match keyset:
-        case ir.KeyAny():
-            value, mask, low, high = 0, 0, 0, ones
-        case ir.KeyMask(value, mask):
-            low = high = value
-        case ir.KeyRange(low, high):
-            value, mask = low, ones
-        case ir.KeyInSet():
-            raise AssertionError("verify lets no value set stand in a table")
-    if kind is ir.MatchKind.LPM:
-        return Lpm(value & mask, mask.bit_count())
-    if kind is ir.MatchKind.TERNARY:
-        return Ternary(value & mask, mask)
-    if kind is ir.MatchKind.OPTIONAL:
-        return Optional(value if mask else None)
-    return Range(low, high) if kind is ir.MatchKind.RANGE else Exact(value)
+        return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"table {self.spec.name}: {sentence}")
 
 
 def _values(matches: tuple[Match, ...]) -> tuple[int, ...]:

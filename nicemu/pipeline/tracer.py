@@ -11,8 +11,9 @@ from .evaluator import PacketState, Rejected
 from .externs import ExternCall, ExternFunction
 from .interpreter import Interpreter
 from .ir_text import case_text, expression_text
+from .matches import shown
 from .profiles import Group, Member
-from .tables import Row, Table, TableEntry, shown
+from .tables import Row, Table, TableEntry
 from .trace import (
     Advanced,
     Assigned,

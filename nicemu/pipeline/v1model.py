@@ -97,10 +97,14 @@ def _random(call: ExternCall) -> None:
     call.arguments[0] = wrap(drawn, call.types[0])
 
 
+def digest_name(kind: ir.Type) -> str:
+    """Return the name under which data of a type goes to the controller."""
+    return kind.name if isinstance(kind, ir.Named) else "digest"
+
+
 def _digest(call: ExternCall) -> None:
     length_bits, number = call.bits(1)
-    kind = call.types[1]
-    name = kind.name if isinstance(kind, ir.Named) else "digest"
+    name = digest_name(call.types[1])
     _outcome(call).effects.append(DigestPosted(name, call.arguments[0], length_bits, number))
 
 
@@ -215,8 +219,7 @@ def _execute_meter(call: ExternCall) -> None:
 
 def _read(call: ExternCall) -> None:
     array: RegisterArray = call.state
-    zero = call.layouts.zero(array.type)
-    call.arguments[0] = array.values.get(call.arguments[1], zero)
+    call.arguments[0] = array.read(call.arguments[1], call.layouts.zero(array.type))
 
 
 def _write(call: ExternCall) -> None:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .matches import MATCH_CLASS, Match, check_match, matches, width_of
 from .p4info import KeyInfo
-from .tables import MATCH_CLASS, Match, check_match, matches, width_of
 
 
 @dataclass(slots=True, eq=False)

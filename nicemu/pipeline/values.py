@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from . import ir
 from .arithmetic import cast
-from .tables import width_of
+from .matches import width_of
 
 
 class Varbits(NamedTuple):

@@ -13,12 +13,15 @@ from .trace import Event
 
 
 class Disposition(enum.Enum):
-    """Where a frame goes; FIRMWARE means that it stays with the firmware event that it caused."""
+    """Where a frame goes; FIRMWARE means that it stays with the firmware event that it caused, CONTROLLER
+    that it went to the controller.
+    """
 
     PORT = "port"
     HOST = "host"
     DROP = "drop"
     FIRMWARE = "firmware"
+    CONTROLLER = "controller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +48,36 @@ class DigestPosted:
     receiver: int
     length_bits: int
     number: int
+
+
+@dataclass(frozen=True, slots=True)
+class DigestConfig:
+    """How digests of one name go to the controller: gathered for so long, so many in a list, and not again
+    within the third time unless the list is acknowledged. `max_list_size` 0 is no limit.
+    """
+
+    max_timeout_ns: int = 0
+    max_list_size: int = 0
+    ack_timeout_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DigestReport:
+    """A digest that the controller wants, and how."""
+
+    digest: DigestPosted
+    config: DigestConfig
+
+
+@dataclass(frozen=True, slots=True)
+class PacketIn:
+    """A frame for the controller, which begins with the program's packet_in header."""
+
+    frame: bytes
+
+
+Report: TypeAlias = DigestReport | PacketIn
+"""What goes to the controller by itself."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from . import ir
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
 from .externs import Kind
-from .tables import Table, width_of
+from .matches import width_of
+from .tables import Table
 from .verify_body import Bodies
 from .verify_expressions import Faults, is_scalar
 
@@ -136,6 +137,9 @@ def _check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> 
     structs = {struct.name: struct for struct in program.structs if struct.name in sizes}
     for header in program.headers:
         _check_header(header, structs, faults)
+    for name in ir.CONTROLLER_HEADERS:
+        if sum(header.controller == name for header in program.headers) > 1:
+            faults.raise_(name, "is the controller's name of two headers")
     headers = {header.name for header in program.headers}
     for union in program.unions:
         for part in union.fields:
@@ -198,6 +202,17 @@ def _check_header(header: ir.HeaderType, structs: dict[str, ir.StructType], faul
         faults.raise_(
             header.name, f"is {width_bits} bits; whole bytes were expected, {MAX_HEADER_BYTES} at most"
         )
+    if header.controller:
+        _check_controller(header, faults)
+
+
+def _check_controller(header: ir.HeaderType, faults: Faults) -> None:
+    if header.controller not in ir.CONTROLLER_HEADERS:
+        expected = " or ".join(ir.CONTROLLER_HEADERS)
+        faults.raise_(header.name, f"is the controller's {header.controller}; {expected} was expected")
+    for part in header.fields:
+        if not isinstance(part.type, ir.Bits | ir.Bool):
+            faults.raise_(header.name, f"is a controller's and has a field of type {part.type}")
 
 
 def _check_instance(

@@ -13,7 +13,7 @@ from .architecture import Architecture
 from .arithmetic import BINARY, COMPARISONS, CONCATENATION, LOGICAL, SHIFTS, UNARY, bounds
 from .externs import Argument, ExternFunction, Kind
 from .ir_json import fault
-from .tables import width_of
+from .matches import width_of
 
 MAX_NESTING = 120
 """Statements and expressions that may stand inside one another; it bounds the interpreter's recursion."""

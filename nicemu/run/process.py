@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 from nicemu.abi import EventLog, Limits, file_writer
 from nicemu.clock import PATIENCE, WallClock
 from nicemu.control import P4RuntimeServer
-from nicemu.errors import NicemuError
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode
 from nicemu.fabric import QemuFabric, QemuNamespace, VerbsTransport, load_ports
 from nicemu.firmware import Registry, load_firmware
 from nicemu.hot import JIT
@@ -33,7 +33,7 @@ from nicemu.nic import (
     SmartNic,
     run_datapath,
 )
-from nicemu.pipeline import Engine
+from nicemu.pipeline import Engine, Listener, Program
 from nicemu.rdma import load_engine
 from nicemu.wire import FrameBatch
 
@@ -53,22 +53,39 @@ INTERPRETED_NAP_US = round(5_000 * PATIENCE)
 
 
 class OnControlThread:
-    """A pipeline as P4Runtime's threads may use it: each call is handed to the control thread and waited
+    """A NIC's pipeline as P4Runtime's threads may use it: work is handed to the control thread and waited
     for.
     """
 
-    def __init__(self, engine: Engine, call: Callable[[Callable[[], Any]], Any]) -> None:
-        self._engine = engine
+    def __init__(
+        self, device: SmartNic, call: Callable[[Callable[[], Any]], Any], now_ns: Callable[[], int]
+    ) -> None:
+        self._device = device
         self._call = call
+        self._now_ns = now_ns
 
     @property
-    def program(self) -> Any:  # noqa: ANN401
+    def program(self) -> Program | None:
         """The program that runs."""
-        return self._engine.program
+        return self._device.pipeline.program
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        method = getattr(self._engine, name)
-        return lambda *operands, **named: self._call(lambda: method(*operands, **named))
+    def run(self, work: Callable[[Engine], Result]) -> Result:
+        """Return what `work` makes of the engine, between two frames."""
+
+        def on_control_thread() -> Result:
+            self._device.pipeline.tick(self._now_ns())
+            return work(self._device.pipeline)
+
+        result: Result = self._call(on_control_thread)
+        return result
+
+    def listen(self, listener: Listener | None) -> None:
+        """Tell `listener`, on the control thread, what goes to the controller."""
+        self._device.pipeline.listen(listener)
+
+    def inject(self, frame: bytes) -> None:
+        """Take a frame from the controller, and do with it what the program says."""
+        self._call(lambda: self._device.packets.inject(frame))
 
 
 class NicProcess:
@@ -106,6 +123,7 @@ class NicProcess:
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = queue.SimpleQueue()
         self._wake_fd = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
         self._stopping = False
+        self._closed = False
         self._ports = LivePorts(self.config, settings)
         on_port = self._ports.add_shared if settings["fabric"] == "shm" else None
         self._links = PeerLinks(
@@ -141,7 +159,7 @@ class NicProcess:
             self._ports,
             self.stop,
         )
-        target = OnControlThread(self.device.pipeline, self._call)
+        target = OnControlThread(self.device, self._call, self._clock.now_ns)
         self._p4runtime = P4RuntimeServer(
             {1: target}, f"unix:{self._folder / f'{name}.p4rt'}", reader=program_of
         )
@@ -152,8 +170,18 @@ class NicProcess:
         """Run `function` on the control thread and return its result (or raise what it raised)."""
         future: Future[Result] = Future()
         self._calls.put((function, future))
-        os.eventfd_write(self._wake_fd, 1)
+        if self._closed:
+            self._refuse_calls()
+        else:
+            os.eventfd_write(self._wake_fd, 1)
         return future.result(CALL_TIMEOUT_S)
+
+    def _refuse_calls(self) -> None:
+        """Answer calls that nobody will run any more."""
+        with suppress(queue.Empty):
+            while True:
+                _, future = self._calls.get_nowait()
+                future.set_exception(ControlError(P4RuntimeCode.UNAVAILABLE, "the NIC is stopping"))
 
     def _run_calls(self) -> None:
         with suppress(BlockingIOError):
@@ -307,6 +335,8 @@ class NicProcess:
 
     def close(self) -> None:
         """Give everything back."""
+        self._closed = True
+        self._refuse_calls()
         self._p4runtime.stop()
         for disk in self._disks.values():
             disk.close()

@@ -4,9 +4,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable
+from typing import TypeVar
 
-from nicemu.pipeline import Engine, Match, Program, TableEntry, TableInfo
+from nicemu.pipeline import Engine, Listener, Program
+
+Result = TypeVar("Result")
 
 
 class SharedEngine:
@@ -21,42 +24,17 @@ class SharedEngine:
         with self._lock:
             return self._engine.program
 
-    def load(self, program: Program) -> None:
-        """Run another program. Raises: ControlError, and the old one goes on."""
+    def run(self, work: Callable[[Engine], Result]) -> Result:
+        """Return what `work` makes of the engine, between two packets."""
         with self._lock:
-            self._engine.load(program)
+            return self._engine.run(work)
 
-    def tables(self) -> list[TableInfo]:
-        """Return every table."""
+    def listen(self, listener: Listener | None) -> None:
+        """Tell `listener` from now on what goes to the controller."""
         with self._lock:
-            return self._engine.tables()
+            self._engine.listen(listener)
 
-    def insert(self, table: str, entry: TableEntry) -> None:
-        """Add an entry. Raises: ControlError."""
+    def inject(self, frame: bytes) -> None:
+        """Take a frame from the controller; it leaves by no interface."""
         with self._lock:
-            self._engine.insert(table, entry)
-
-    def modify(self, table: str, entry: TableEntry) -> None:
-        """Change an entry. Raises: ControlError."""
-        with self._lock:
-            self._engine.modify(table, entry)
-
-    def delete(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> None:
-        """Remove an entry. Raises: ControlError."""
-        with self._lock:
-            self._engine.delete(table, matches, priority)
-
-    def read(self, table: str) -> list[TableEntry]:
-        """Return the entries of a table. Raises: ControlError."""
-        with self._lock:
-            return self._engine.read(table)
-
-    def hits(self, table: str, matches: tuple[Match, ...], priority: int = 0) -> int:
-        """Return how many packets an entry has matched. Raises: ControlError."""
-        with self._lock:
-            return self._engine.hits(table, matches, priority)
-
-    def set_default(self, table: str, action: str, params: Iterable[int] = ()) -> None:
-        """Choose the action of a miss. Raises: ControlError."""
-        with self._lock:
-            self._engine.set_default(table, action, params)
+            self._engine.inject(frame)

@@ -6,12 +6,13 @@ from typing import TypeAlias
 
 import pytest
 
-from nicemu.control.device import MAX_METADATA_BYTES, Device
+from nicemu.control.device import Device
 from nicemu.control.messages import Message, messages
 from nicemu.control.schema import Schema
 from nicemu.control.stream import Session, uint128
+from nicemu.control.table_entity import MAX_METADATA_BYTES
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Engine, Exact, Lpm, TableEntry
+from nicemu.pipeline import Engine, Exact, Lpm, Table, TableEntry
 
 INSERT, MODIFY, DELETE = 1, 2, 3
 NOT_FOUND, INVALID, DENIED = (
@@ -115,10 +116,10 @@ def test_who_is_not_primary_may_not_write(
     assert engine.read("R.route") == []
 
 
-def test_other_atomicities_than_continue_on_error_are_unimplemented(device: Device) -> None:
-    with pytest.raises(ControlError, match="atomicity 2") as refused:
-        device.write(messages().WriteRequest(election_id=uint128(9), atomicity=2))
-    assert refused.value.code is P4RuntimeCode.UNIMPLEMENTED
+def test_an_atomicity_that_is_none_is_refused(device: Device) -> None:
+    with pytest.raises(ControlError, match="atomicity 3") as refused:
+        device.write(messages().WriteRequest(election_id=uint128(9), atomicity=3))
+    assert refused.value.code is INVALID
 
 
 def test_without_a_program_there_is_nothing_to_write_or_read() -> None:
@@ -133,8 +134,9 @@ def test_without_a_program_there_is_nothing_to_write_or_read() -> None:
 @pytest.mark.parametrize(
     ("fields", "sentence"),
     [
-        ({"meter_config": {"cir": 1}}, "meter_config cannot be written"),
-        ({"counter_data": {"packet_count": 1}}, "counter_data cannot be written"),
+        ({"meter_config": {"cir": 1}}, "has no direct meter"),
+        ({"time_since_last_hit": {}}, "time_since_last_hit cannot be written"),
+        ({"counter_data": {"packet_count": -1}}, "a count is not negative"),
         ({"idle_timeout_ns": 5}, "has no idle timeout"),
         ({"is_const": True}, "is_const is for the program to say"),
         ({"metadata": bytes(MAX_METADATA_BYTES + 1)}, "257 bytes; 256 are allowed"),
@@ -277,23 +279,25 @@ def test_one_bad_part_of_a_read_does_not_hide_the_others(
     request.entities.add().table_entry.CopyFrom(messages().TableEntry(match=[{"field_id": 1}]))
     entities, outcomes = device.read(request)
     codes = [error.code if error else None for error in outcomes]
-    assert codes == [NOT_FOUND, P4RuntimeCode.UNIMPLEMENTED, INVALID, None, INVALID]
-    assert len(entities) == 1
+    assert codes == [NOT_FOUND, NOT_FOUND, INVALID, None, INVALID]
+    assert len(list(entities)) == 1
 
 
 def test_updates_without_type_entity_or_known_table_are_refused(device: Device) -> None:
     request = messages().WriteRequest(election_id=uint128(9))
     request.updates.add()
     request.updates.add(type=1)
-    request.updates.add(type=1).entity.counter_entry.counter_id = 1
+    request.updates.add(type=1).entity.extern_entry.extern_id = 1
     request.updates.add(type=1).entity.table_entry.table_id = 5
     codes = [error.code if error else None for error in device.write(request)]
     assert codes == [INVALID, INVALID, P4RuntimeCode.UNIMPLEMENTED, NOT_FOUND]
 
 
 class BrokenEngine(Engine):
-    def insert(self, table: str, entry: TableEntry) -> None:
-        raise ZeroDivisionError
+    def table(self, name: str) -> Table:
+        if name == "R.route":
+            raise ZeroDivisionError
+        return super().table(name)
 
 
 def test_a_fault_of_the_target_is_an_internal_error_of_one_update(
@@ -303,7 +307,7 @@ def test_a_fault_of_the_target_is_an_internal_error_of_one_update(
     device.announce(
         Session(), messages().StreamMessageRequest(arbitration={"election_id": {"low": 9}}).arbitration
     )
-    assert write(device, (INSERT, entry("route")), (DELETE, entry("route"))) == [
+    assert write(device, (INSERT, entry("route")), (DELETE, entry("acl", priority=1))) == [
         P4RuntimeCode.INTERNAL,
         NOT_FOUND,
     ]

@@ -15,6 +15,19 @@ def test_a_description_survives_the_message(routing: Program) -> None:
     assert p4info_of_message(info_message(p4info_of(routing))) == p4info_of(routing)
 
 
+def test_everything_of_a_switch_survives_the_message(switch: Program) -> None:
+    own = p4info_of(switch)
+    message = info_message(own)
+    assert p4info_of_message(message) == own
+    assert message.registers[1].type_spec.struct.name == "pair_t"
+    assert message.type_info.structs["learn_t"].members[1].type_spec.bitstring.bit.bitwidth == 9
+    assert [(item.match[0].bitwidth, item.size) for item in message.value_sets] == [(8, 4)]
+    assert [meter.spec.unit for meter in message.meters] == [1]
+    assert [counter.spec.unit for counter in message.counters] == [3]
+    assert [profile.with_selector for profile in message.action_profiles] == [False, True]
+    assert message.action_profiles[1].HasField("sum_of_weights")
+
+
 def test_a_table_shows_its_kinds_of_match_scopes_and_constness(routing: Program) -> None:
     message = info_message(p4info_of(routing))
     tables = {table.preamble.name: table for table in message.tables}
@@ -26,7 +39,7 @@ def test_a_table_shows_its_kinds_of_match_scopes_and_constness(routing: Program)
     assert tables["R.route"].preamble.alias == "route"
 
 
-def test_every_table_has_a_direct_counter_of_packets(routing: Program) -> None:
+def test_every_table_of_a_nic_has_a_direct_counter(routing: Program) -> None:
     message = info_message(p4info_of(routing))
     owners = {counter.preamble.id: counter.direct_table_id for counter in message.direct_counters}
     assert {table.direct_resource_ids[0]: table.preamble.id for table in message.tables} == owners

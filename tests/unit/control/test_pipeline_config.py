@@ -96,8 +96,8 @@ def test_what_is_written_between_save_and_commit_comes_into_force_with_commit(
     engine.insert("R.session", TableEntry((Exact(1), Exact(1)), "R.send", (1,)))
     config = PipelineConfig(engine)
     config.set(request(SAVE, wider_routing, cookie=5))
-    config.target.insert("R.route", ROUTE)
-    config.target.set_default("R.acl", "R.send", (7,))
+    config.target.run(lambda staged: staged.insert("R.route", ROUTE))
+    config.target.run(lambda staged: staged.set_default("R.acl", "R.send", (7,)))
     assert engine.program is routing
     assert engine.read("R.route") == []
     assert config.program() == wider_routing
@@ -126,7 +126,7 @@ def test_reconcile_is_refused_where_an_entry_does_not_fit(engine: Engine, routin
     tables = tuple(replace(item, size=1) if item.name == "R.session" else item for item in routing.tables)
     smaller = replace(routing, tables=tables)
     with pytest.raises(
-        ControlError, match=r"do not fit the new program: table R\.session is full"
+        ControlError, match=r"does not fit the new program: table R\.session is full"
     ) as refused:
         PipelineConfig(engine).set(request(RECONCILE, smaller))
     assert refused.value.code is P4RuntimeCode.INVALID_ARGUMENT

@@ -10,26 +10,36 @@ from nicemu.control.stream import (
     Session,
     arbitration_message,
     election_id_of,
+    role_of,
     serve_requests,
     uint128,
 )
 from nicemu.errors import ControlError, P4RuntimeCode
 
 
+class Recorder:
+    """Takes every message, or refuses every one."""
+
+    def __init__(self, refusal: Exception | None = None) -> None:
+        self.taken: list[Message] = []
+        self._refusal = refusal
+
+    def announce(self, session: Session, update: Message) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        self.taken.append(update)
+
+    packet_out = acknowledge = announce
+
+
 def serve(
     *requests: bytes | Message, refuse: Exception | None = None
 ) -> tuple[Session, list[Message], list[Message]]:
-    """Return the session, what it would send, and the arbitration messages that it passed on."""
-    session, announced = Session(), []
-
-    def announce(_: Session, update: Message) -> None:
-        if refuse is not None:
-            raise refuse
-        announced.append(update)
-
+    """Return the session, what it would send, and the messages that it passed on."""
+    session, receiver = Session(), Recorder(refuse)
     data = [item if isinstance(item, bytes) else serialize(item) for item in requests]
-    serve_requests(session, iter(data), announce)
-    return session, list(session.outgoing()), announced
+    serve_requests(session, iter(data), receiver)
+    return session, list(session.outgoing()), receiver.taken
 
 
 def test_arbitration_messages_are_passed_on_until_the_client_ends() -> None:
@@ -65,31 +75,45 @@ def test_a_call_that_vanishes_ends_the_stream_quietly() -> None:
         raise ConnectionError
 
     session = Session()
-    serve_requests(session, requests(), lambda _, update: None)
+    serve_requests(session, requests(), Recorder())
     (error,) = session.outgoing()
     assert error.error.canonical_code == P4RuntimeCode.INVALID_ARGUMENT
     assert session.end is None
 
 
-def test_messages_that_are_not_implemented_are_answered_on_the_stream() -> None:
+def test_packets_and_acknowledgements_are_passed_on() -> None:
+    packet = messages().StreamMessageRequest(packet={"payload": b"frame"})
+    acknowledgement = messages().StreamMessageRequest(digest_ack={"digest_id": 3, "list_id": 4})
+    session, sent, taken = serve(packet, acknowledgement)
+    assert (taken, sent) == ([packet.packet, acknowledgement.digest_ack], [])
+    assert session.end is None
+
+
+def test_what_is_refused_is_answered_on_the_stream_which_goes_on() -> None:
     packet = messages().StreamMessageRequest(packet={"payload": b"frame"})
     acknowledgement = messages().StreamMessageRequest(digest_ack={"digest_id": 3, "list_id": 4})
     other = messages().StreamMessageRequest(other={"type_url": "x"})
-    session, sent, _ = serve(packet, acknowledgement, other, b"")
+    refusal = ControlError(P4RuntimeCode.NOT_FOUND, "no such digest")
+    session, sent, _ = serve(packet, acknowledgement, other, b"", refuse=refusal)
     assert [message.error.WhichOneof("details") for message in sent] == [
         "packet_out",
         "digest_list_ack",
         "other",
         "other",
     ]
-    assert [message.error.canonical_code for message in sent] == [12, 12, 12, 3]
+    assert [message.error.canonical_code for message in sent] == [5, 5, 12, 3]
+    assert sent[0].error.packet_out.packet_out.payload == b"frame"
     assert sent[1].error.digest_list_ack.digest_list_ack.list_id == 4
     assert session.end is None
 
 
+def test_a_role_goes_by_its_name_or_else_its_number() -> None:
+    assert [role_of("stats", 3), role_of("", 3), role_of("", 0)] == ["stats", "3", ""]
+
+
 def test_a_client_that_reads_nothing_loses_its_stream() -> None:
-    packet = serialize(messages().StreamMessageRequest(packet={}))
-    session, sent, _ = serve(*[packet] * (MAX_WAITING_MESSAGES + 50))
+    unheard = serialize(messages().StreamMessageRequest(other={}))
+    session, sent, _ = serve(*[unheard] * (MAX_WAITING_MESSAGES + 50))
     assert len(sent) == MAX_WAITING_MESSAGES
     assert session.end is not None
     assert session.end.code is P4RuntimeCode.RESOURCE_EXHAUSTED

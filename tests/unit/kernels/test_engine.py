@@ -119,6 +119,30 @@ def test_packets_bytes_and_the_last_hit_are_counted_for_each_entry() -> None:
     assert (info.hits, info.misses) == (3, 1)
 
 
+def test_what_a_controller_does_to_a_table_itself_reaches_the_kernel() -> None:
+    engine = loaded("t.apply();", table("exact"))
+    held = engine.table("t")
+    put_back = held.remember((Exact(5),))
+    held.insert(TableEntry((Exact(5),), "C.go", (7,)))
+    assert port(engine, 5) == 7
+    assert held.row((Exact(5),)).hits == 1
+    put_back()
+    assert port(engine, 5) is None
+    held.set_default("C.go", (3,))
+    assert port(engine, 5) == 3
+
+
+def test_another_engines_program_comes_with_what_it_holds() -> None:
+    first, second = loaded("t.apply();", table("ternary")), Engine()
+    assert first.program is not None
+    second.load(first.program)
+    for number, priority in ((1, 4), (2, 9), (3, 5)):
+        second.insert("t", TableEntry((Ternary(0, 0),), "go", (number,), priority))
+    first.adopt(second)
+    assert first.interpreted_because == ""
+    assert port(first, 5) == 2
+
+
 def test_effects_come_in_the_order_of_the_calls_however_wide_they_are() -> None:
     wide = (1 << 99) + 5
     engine = loaded(

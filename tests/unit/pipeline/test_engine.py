@@ -116,3 +116,20 @@ SIZES = st.one_of(st.binary(max_size=80), st.integers(0, 9300).map(bytes))
 def test_no_bytes_make_the_engine_raise(hand_made: SimpleNamespace, frame: bytes, port: int) -> None:
     verdict = hand_made.engine().process(frame, port, trace=True)
     assert (verdict.disposition is Disposition.DROP) == (verdict.drop_reason != "")
+
+
+def test_an_engine_takes_another_s_program_with_all_that_it_holds(hand: SimpleNamespace) -> None:
+    engine, staged = hand.engine(), hand.engine()
+    staged.insert("forward", TableEntry((Exact(7),), "send", (3,)))
+    engine.adopt(staged)
+    assert engine.read("forward") == [TableEntry((Exact(7),), "C.send", (3,))]
+
+
+def test_time_goes_forward_with_frames_and_ticks(hand: SimpleNamespace) -> None:
+    engine = hand.engine()
+    engine.process(b"", 0, now_ns=5)
+    engine.tick(3)
+    assert engine.now_ns == 5
+    engine.tick(9)
+    engine.insert("forward", TableEntry((Exact(7),), "send", (3,)))
+    assert engine.row("forward", (Exact(7),)).last_hit_ns == 9

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, Exact, Lpm, Match, Optional, Range, TableEntry, Ternary, ir
-from nicemu.pipeline.tables import Table, matches
+from nicemu.pipeline.matches import matches
+from nicemu.pipeline.tables import Table
 
 EXACT, LPM, TERNARY, RANGE, OPTIONAL = ir.MatchKind
 ACTIONS: dict[str, tuple[int, ...]] = {"C.send": (16,), "C.drop": ()}
@@ -241,3 +242,44 @@ def test_set_default_chooses_what_a_miss_runs(hand: SimpleNamespace) -> None:
     engine.set_default("forward", "send", (3,))
     assert engine.process(bytes(4), 0).port == 3
     refusal(P4RuntimeCode.INVALID_ARGUMENT, "takes 1 parameters", engine.set_default, "forward", "send", ())
+
+
+def test_what_is_remembered_of_an_entry_comes_back_in_its_place_with_its_counts(
+    hand: SimpleNamespace,
+) -> None:
+    table = made(hand, ("number", TERNARY))
+    for port, mask in ((1, 0), (2, 1), (3, 2)):
+        table.insert(send(port, Ternary(0, mask), priority=5))
+    table.lookup((0,), 60)
+    first, absent = (Ternary(0, 0),), (Ternary(4, 4),)
+    undos = [table.remember(first, 5), table.remember(absent, 5)]
+    table.delete(first, 5)
+    table.insert(send(9, *absent, priority=5))
+    assert port_for(table, 0) == 2
+    for undo in undos:
+        undo()
+    assert [row.entry.parameters[0] for row in table.rows()] == [1, 2, 3]
+    assert (table.row(first, 5).hits, table.row(first, 5).bytes) == (1, 60)
+    assert port_for(table, 0) == 1
+
+
+def test_an_entry_is_idle_once_its_timeout_has_passed_since_it_came_or_was_hit(hand: SimpleNamespace) -> None:
+    table = made(hand, ("number", EXACT), idle_timeout=True)
+    entry = TableEntry((Exact(7),), "C.drop", idle_timeout_ns=100)
+    table.insert(entry, 50)
+    assert [table.idle(now_ns) for now_ns in (149, 150, 500)] == [[], [entry], []]
+    table.lookup((7,), 60, 600)
+    assert [table.idle(now_ns) for now_ns in (699, 700)] == [[], [entry]]
+
+
+def test_a_modified_or_inserted_entry_is_told_of_in_its_turn(hand: SimpleNamespace) -> None:
+    table = made(hand, ("number", EXACT), idle_timeout=True)
+    slow = TableEntry((Exact(7),), "C.drop", idle_timeout_ns=1_000)
+    table.insert(slow, 0)
+    assert table.idle(10) == []
+    quick = TableEntry((Exact(8),), "C.drop", idle_timeout_ns=20)
+    table.insert(quick, 10)
+    assert table.idle(30) == [quick]
+    table.modify(TableEntry((Exact(8),), "C.drop"))
+    table.modify(TableEntry((Exact(7),), "C.drop", idle_timeout_ns=40))
+    assert [entry.matches for entry in table.idle(50)] == [(Exact(7),)]

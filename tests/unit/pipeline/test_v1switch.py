@@ -13,13 +13,18 @@ from nicemu.errors import ControlError
 from nicemu.p4 import compile_text
 from nicemu.pipeline import (
     CloneSession,
+    DigestConfig,
     DigestPosted,
+    DigestReport,
     Disposition,
     Engine,
     Exact,
+    Listener,
     LogMessage,
+    PacketIn,
     Program,
     Replica,
+    Report,
     TableEntry,
     Verdict,
 )
@@ -374,3 +379,65 @@ def test_tables_of_ingress_and_egress_are_the_controllers() -> None:
     )
     engine.insert("t", TableEntry((Exact(1),), "go", (12,)))
     assert send(engine).port == 12
+
+
+PACKET_IN = '@controller_header("packet_in") header in_t { bit<16> port; }'
+
+
+def noting(told: list[Report]) -> Listener:
+    """Return a listener that takes everything."""
+
+    def note(report: Report) -> bool:
+        told.append(report)
+        return True
+
+    return note
+
+
+def punting(ingress: str) -> tuple[Engine, list[Report]]:
+    engine = switch(outside=PACKET_IN, ingress=ingress)
+    told: list[Report] = []
+    engine.listen(noting(told))
+    return engine, told
+
+
+def test_what_leaves_by_the_host_s_port_is_the_controller_s_where_a_program_has_a_header_for_it() -> None:
+    engine, told = punting("s.egress_spec = 510;")
+    verdict = send(engine)
+    assert (verdict.disposition, verdict.copies) == (Disposition.CONTROLLER, ())
+    assert told == [PacketIn(bytes.fromhex("01020000ff"))]
+    engine.listen(None)
+    send(engine)
+    assert engine.drops["pipeline.no_controller"] == 1
+
+
+def test_copies_for_the_controller_leave_the_others_as_they_are() -> None:
+    engine, told = punting("s.mcast_grp = 1;")
+    engine.objects.multicast_groups[1] = (Replica(510), Replica(4), Replica(510), Replica(5))
+    verdict = send(engine)
+    assert (verdict.disposition, verdict.port) == (Disposition.PORT, 4)
+    assert [port for port, _ in verdict.copies] == [5]
+    assert len(told) == 2
+
+
+def test_a_frame_too_short_for_the_controller_s_header_is_dropped() -> None:
+    engine, told = punting("s.egress_spec = 510; truncate(1);")
+    assert send(engine).disposition is Disposition.CONTROLLER
+    assert (told, engine.drops["pipeline.no_packet_in_header"]) == ([], 1)
+
+
+def test_digests_are_reported_once_the_controller_wants_them() -> None:
+    engine = switch(outside="struct d_t { bit<8> kind; }", ingress="digest<d_t>(1, { h.h.kind });")
+    told: list[Report] = []
+    engine.listen(noting(told))
+    send(engine)
+    engine.objects.digests["d_t"] = DigestConfig(max_list_size=3)
+    send(engine)
+    assert told == [DigestReport(DigestPosted("d_t", 1, 8, 1), DigestConfig(max_list_size=3))]
+
+
+def test_reports_that_nobody_has_room_for_are_counted() -> None:
+    engine, _ = punting("s.egress_spec = 510;")
+    engine.listen(lambda report: False)
+    send(engine)
+    assert engine.drops["pipeline.controller_queue_full"] == 1

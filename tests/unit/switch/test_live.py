@@ -11,7 +11,7 @@ from nicemu.control import PipelineTarget
 from nicemu.errors import UsageError
 from nicemu.fabric import loopback_pair
 from nicemu.p4 import compile_program
-from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.pipeline import Engine
 from nicemu.programs import find_program
 from nicemu.switch import Forwarder, SharedEngine, Summary, open_port, switch_live
 
@@ -67,28 +67,11 @@ def test_an_interface_that_is_not_there_is_refused() -> None:
         open_port("nowhere0")
 
 
-def test_a_controller_sees_and_changes_the_engine(engine: Engine) -> None:
-    lock = threading.Lock()
-    shared = SharedEngine(engine, lock)
-    assert shared.program is engine.program
-    assert shared.tables() == engine.tables() == []
-    assert engine.program is not None
-    shared.load(engine.program)
-    assert not lock.locked()
-
-
-def test_every_method_of_a_controller_reaches_the_tables_of_the_engine() -> None:
+def test_a_controllers_work_is_done_on_the_engine_and_its_packets_enter_the_program() -> None:
     engine = Engine()
     engine.load(compile_program(find_program("p4/kvmatch.p4")).program)
     shared: PipelineTarget = SharedEngine(engine, threading.Lock())
-    matches, table = (Exact(5),), "KvMatch.session"
-    shared.insert(table, TableEntry(matches, "NoAction"))
-    shared.modify(table, TableEntry(matches, "KvMatch.fetch_session", (1, 2, 3)))
-    assert (
-        shared.read(table) == engine.read(table) == [TableEntry(matches, "KvMatch.fetch_session", (1, 2, 3))]
-    )
-    assert shared.hits(table, matches) == 0
-    shared.delete(table, matches)
-    assert shared.read(table) == []
-    shared.set_default(table, "KvMatch.fetch_session", (4, 5, 6))
-    assert [info.default_parameters for info in shared.tables()] == [(4, 5, 6)]
+    assert shared.run(lambda found: found) is engine
+    assert shared.program is engine.program
+    shared.inject(b"")
+    assert engine.drops == {"parser.too_short": 1}

@@ -131,7 +131,6 @@ def test_members_and_groups_come_before_the_entries_that_name_them(engine: Engin
                 "entries": [
                     {"keys": {"a": 1}, "member": 5},
                     {"keys": {"a": 2}, "group": 9},
-                    {"keys": {"a": 3}, "actions": [{**SEND_4, "weight": 2}, "NoAction"]},
                 ],
             }
         ],
@@ -143,15 +142,18 @@ def test_members_and_groups_come_before_the_entries_that_name_them(engine: Engin
             }
         ],
     }
-    assert put(engine, tmp_path, document) == 3
+    assert put(engine, tmp_path, document) == 2
     send, none = ir.ActionCall("I.send", (4,)), ir.ActionCall("NoAction")
-    assert [item.choice for item in engine.read("balance")] == [
-        Member(5),
-        Group(9),
-        ActionSet(((send, 2), (none, 1))),
-    ]
+    assert [item.choice for item in engine.read("balance")] == [Member(5), Group(9)]
     profile = engine.objects.profile("choice")
     assert (profile.members, profile.groups) == ({5: send, 6: none}, {9: ((5, 2), (6, 1))})
+
+
+def test_an_entry_may_bring_a_set_of_actions(engine: Engine, tmp_path: Path) -> None:
+    entries = [{"keys": {"a": 3}, "actions": [{**SEND_4, "weight": 2}, "NoAction"]}]
+    assert put(engine, tmp_path, {"tables": [{"table": "balance", "entries": entries}]}) == 1
+    send, none = ir.ActionCall("I.send", (4,)), ir.ActionCall("NoAction")
+    assert [item.choice for item in engine.read("balance")] == [ActionSet(((send, 2), (none, 1)))]
 
 
 def test_value_sets_registers_groups_and_sessions_are_put(engine: Engine, tmp_path: Path) -> None:

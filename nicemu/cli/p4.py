@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu p4`: the objects of the program that a NIC runs, over P4Runtime, in the program's words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from nicemu.errors import UsageError
+
+from .show import JSON_OPTION, NIC_OPTION, print_json, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from nicemu.control import ObjectClient, Place
+    from nicemu.pipeline import Replica
+
+EVERYWHERE = "*"
+"""The index that means every place of an array."""
+DELETE_OPTION = click.option("--delete", is_flag=True, help="Remove it.")
+_PAIR = re.compile(r"([0-9]+)(?::([0-9]+))?")
+
+
+@click.group()
+def p4() -> None:
+    """Counters, meters, registers, action profiles, mirrors and multicast of the program that a NIC runs.
+
+    Names are the program's, or the end of them. These counters are those of P4: for trigger counters see
+    `nicemu counter`.
+    """
+
+
+@p4.command("list")
+@NIC_OPTION
+@JSON_OPTION
+def list_objects(nic: str | None, as_json: bool) -> None:
+    """List the objects of the program, with how much each holds."""
+    with _objects(nic) as objects:
+        found = objects.all()
+    if as_json:
+        print_json([{"kind": item.kind, "name": item.name, "size": item.size} for item in found])
+    else:
+        print_table(["kind", "name", "size"], [[item.kind, item.name, item.size or None] for item in found])
+
+
+@p4.command("read")
+@click.argument("name")
+@click.argument("index", type=click.IntRange(min=0), required=False)
+@NIC_OPTION
+@JSON_OPTION
+def read(name: str, index: int | None, nic: str | None, as_json: bool) -> None:
+    """Read counter, meter, register or value set NAME, at INDEX or everywhere."""
+    with _objects(nic) as objects:
+        found = objects.find(name, ("counter", "meter", "register", "value set"))
+        if found.kind == "value set":
+            members = [_texts(member) for member in objects.value_set(found.name)]
+            if as_json:
+                print_json(members)
+            else:
+                print_table(["member"], [[", ".join(member)] for member in members], found.name)
+            return
+        places = objects.read(found.name, index)
+    if as_json:
+        print_json([{"index": place.index, "value": place.value} for place in places])
+    else:
+        print_table(*_columns(places), found.name)
+
+
+@p4.command("write")
+@click.argument("name")
+@click.argument("index")
+@click.argument("values", nargs=-1, metavar="[VALUE | FIELD=VALUE...]")
+@NIC_OPTION
+def write(name: str, index: str, values: tuple[str, ...], nic: str | None) -> None:
+    """Write register, counter or meter NAME at INDEX, or with * everywhere.
+
+    A register takes a number, or the fields of its struct; a counter packets=N and bytes=N, which are 0 if
+    left out; a meter cir, cburst, pir and pburst in its units (a second), or nothing, which is always green.
+    """
+    from nicemu.pipeline import MeterConfig
+
+    place = _index(index)
+    with _objects(nic) as objects:
+        found = objects.find(name)
+        if found.kind == "register":
+            if len(values) == 1 and "=" not in values[0]:
+                objects.write_register(found.name, place, values[0])
+            else:
+                objects.write_register(found.name, place, _settings(values))
+        elif found.kind == "counter":
+            counts = _numbers(values, ("packets", "bytes"))
+            objects.write_counter(found.name, place, counts.get("packets", 0), counts.get("bytes", 0))
+        else:
+            rates = _numbers(values, ("cir", "cburst", "pir", "pburst"))
+            if rates and len(rates) < 4:
+                raise UsageError("a meter has cir, cburst, pir and pburst; write all of them, or none")
+            config = (
+                MeterConfig(rates["cir"], rates["cburst"], rates["pir"], rates["pburst"]) if rates else None
+            )
+            objects.write_meter(found.name, place, config)
+
+
+@p4.command("value-set")
+@click.argument("name")
+@click.argument("members", nargs=-1, metavar="[VALUE[,VALUE]...]")
+@NIC_OPTION
+def value_set(name: str, members: tuple[str, ...], nic: str | None) -> None:
+    """Give value set NAME these members, with a comma between the values of one; none empties it."""
+    with _objects(nic) as objects:
+        found = objects.find(name, ("value set",))
+        objects.set_value_set(found.name, [member.split(",") for member in members])
+
+
+@p4.command("mirror")
+@click.argument("session", type=click.IntRange(min=1), required=False)
+@click.argument("ports", nargs=-1, metavar="[PORT[:INSTANCE]...]")
+@click.option(
+    "--truncate", type=click.IntRange(min=0), default=0, metavar="BYTES", help="Cut copies to this."
+)
+@DELETE_OPTION
+@NIC_OPTION
+@JSON_OPTION
+def mirror(
+    session: int | None, ports: tuple[str, ...], truncate: int, delete: bool, nic: str | None, as_json: bool
+) -> None:
+    """List clone sessions, or have copies of clone SESSION go to these ports."""
+    from nicemu.pipeline import CloneSession
+
+    with _objects(nic) as objects:
+        if session is None:
+            rows = [
+                {"session": number, "ports": _port_texts(held.replicas), "truncate": held.truncate_bytes}
+                for number, held in objects.clone_sessions().items()
+            ]
+            _print_rows(rows, as_json, ("session", "ports", "truncate"))
+        elif delete:
+            objects.delete_clone_session(session)
+        else:
+            objects.set_clone_session(session, CloneSession(_replicas(ports), truncate))
+
+
+@p4.command("multicast")
+@click.argument("group", type=click.IntRange(min=1), required=False)
+@click.argument("ports", nargs=-1, metavar="[PORT[:INSTANCE]...]")
+@DELETE_OPTION
+@NIC_OPTION
+@JSON_OPTION
+def multicast(
+    group: int | None, ports: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
+) -> None:
+    """List multicast groups, or have multicast GROUP go to these ports."""
+    with _objects(nic) as objects:
+        if group is None:
+            rows = [
+                {"group": number, "ports": _port_texts(replicas)}
+                for number, replicas in objects.multicast_groups().items()
+            ]
+            _print_rows(rows, as_json, ("group", "ports"))
+        elif delete:
+            objects.delete_multicast_group(group)
+        else:
+            objects.set_multicast_group(group, _replicas(ports))
+
+
+@p4.command("member")
+@click.argument("profile")
+@click.argument("number", type=click.IntRange(min=1), required=False)
+@click.argument("action", required=False)
+@click.argument("settings", nargs=-1, metavar="[PARAM=VALUE...]")
+@DELETE_OPTION
+@NIC_OPTION
+@JSON_OPTION
+def member(
+    profile: str,
+    number: int | None,
+    action: str | None,
+    settings: tuple[str, ...],
+    delete: bool,
+    nic: str | None,
+    as_json: bool,
+) -> None:
+    """List the members of action profile PROFILE, or have member NUMBER run ACTION."""
+    with _objects(nic) as objects:
+        name = objects.find(profile, ("action profile",)).name
+        if number is None:
+            rows = [
+                {"member": key, "action": call.action, "parameters": list(call.parameters)}
+                for key, call in objects.members(name).items()
+            ]
+            _print_rows(rows, as_json, ("member", "action", "parameters"))
+        elif delete:
+            objects.delete_member(name, number)
+        elif action is None:
+            raise click.UsageError(f"member {number} needs an action, or --delete")
+        else:
+            objects.set_member(name, number, action, _settings(settings))
+
+
+@p4.command("group")
+@click.argument("profile")
+@click.argument("number", type=click.IntRange(min=1), required=False)
+@click.argument("members", nargs=-1, metavar="[MEMBER[:WEIGHT]...]")
+@DELETE_OPTION
+@NIC_OPTION
+@JSON_OPTION
+def group(
+    profile: str, number: int | None, members: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
+) -> None:
+    """List the groups of selector PROFILE, or have group NUMBER hold these members."""
+    with _objects(nic) as objects:
+        name = objects.find(profile, ("action profile",)).name
+        if number is None:
+            rows = [
+                {"group": key, "members": [f"{one}:{weight}" for one, weight in held]}
+                for key, held in objects.groups(name).items()
+            ]
+            _print_rows(rows, as_json, ("group", "members"))
+        elif delete:
+            objects.delete_group(name, number)
+        else:
+            objects.set_group(name, number, [_pair(word, 1) for word in members])
+
+
+@contextmanager
+def _objects(nic: str | None) -> Iterator[ObjectClient]:
+    from nicemu.control import P4RuntimeClient
+    from nicemu.run import find_nic
+
+    with P4RuntimeClient(find_nic(nic).p4runtime) as client:
+        yield client.objects
+
+
+def _index(text: str) -> int | None:
+    if text == EVERYWHERE:
+        return None
+    if not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise click.UsageError(f"index {text!r} found; a number, or * for every place, was expected")
+    return int(text)
+
+
+def _settings(words: Iterable[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not (name and equals and value) or name in found:
+            raise click.UsageError(f"{word!r} found; NAME=VALUE was expected, each name once")
+        found[name] = value
+    return found
+
+
+def _numbers(words: Iterable[str], names: tuple[str, ...]) -> dict[str, int]:
+    from nicemu.control import parse_value
+
+    given = _settings(words)
+    unknown = [name for name in given if name not in names]
+    if unknown:
+        raise UsageError(f"{unknown[0]} found; {', '.join(names)} were expected")
+    return {name: parse_value(text, 63, name) for name, text in given.items()}
+
+
+def _pair(word: str, second: int) -> tuple[int, int]:
+    match = _PAIR.fullmatch(word)
+    if match is None or len(word) > 20:
+        raise click.UsageError(f"{word!r} found; NUMBER or NUMBER:NUMBER was expected")
+    return int(match[1]), int(match[2] or second)
+
+
+def _replicas(words: Iterable[str]) -> tuple[Replica, ...]:
+    from nicemu.pipeline import Replica
+
+    return tuple(Replica(*_pair(word, 0)) for word in words)
+
+
+def _port_texts(replicas: Iterable[Replica]) -> list[str]:
+    return [f"{item.port}:{item.rid}" if item.rid else str(item.port) for item in replicas]
+
+
+def _texts(member: Iterable[Any]) -> list[str]:
+    from nicemu.pipeline import shown
+
+    return [shown((match,)) for match in member]
+
+
+def _columns(places: list[Place]) -> tuple[list[str], list[list[object]]]:
+    """Return the columns and rows of what an array holds."""
+    fields = next((list(place.value) for place in places if isinstance(place.value, Mapping)), None)
+    if fields is None:
+        return ["index", "value"], [[place.index, place.value] for place in places]
+    rows: list[list[object]] = []
+    for place in places:
+        values = place.value if isinstance(place.value, Mapping) else {}
+        rows.append([place.index, *(values.get(name) for name in fields)])
+    return ["index", *fields], rows
+
+
+def _print_rows(rows: list[dict[str, object]], as_json: bool, columns: tuple[str, ...]) -> None:
+    if as_json:
+        print_json(rows)
+        return
+    print_table(columns, [[_cell(row[name]) for name in columns] for row in rows])
+
+
+def _cell(value: object) -> object:
+    return ", ".join(map(str, value)) if isinstance(value, list) else value

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What counters hold and how meters are configured, as P4Runtime's messages, and back.
+
+Source: P4Runtime Specification 1.4, "CounterEntry & DirectCounterEntry", "MeterEntry & DirectMeterEntry".
+"""
+
+from __future__ import annotations
+
+from nicemu.pipeline import Count, MeterConfig
+
+from .changes import illegal
+from .messages import Message
+
+
+def count_of_message(message: Message, what: str) -> Count:
+    """Return what a CounterData says. Raises: ControlError(INVALID_ARGUMENT) for numbers below 0."""
+    if message.packet_count < 0 or message.byte_count < 0:
+        raise illegal(
+            f"{what}: {message.packet_count} packets, {message.byte_count} bytes; a count is not negative"
+        )
+    return Count(message.packet_count, message.byte_count)
+
+
+def fill_count(message: Message, packets: int, length_bytes: int) -> None:
+    """Set a CounterData."""
+    message.packet_count, message.byte_count = packets, length_bytes
+
+
+def meter_of_message(message: Message, what: str) -> MeterConfig:
+    """Return what a MeterConfig says.
+
+    Raises: ControlError(INVALID_ARGUMENT) for numbers below 0, a committed rate above the peak rate, and an
+    excess burst, which meters of this type do not have.
+    """
+    numbers = (message.cir, message.cburst, message.pir, message.pburst)
+    if min(numbers) < 0 or message.eburst:
+        raise illegal(f"{what}: rates and bursts are not negative, and a two-rate meter has no eburst")
+    if message.pir < message.cir:
+        raise illegal(f"{what}: the peak rate {message.pir} is below the committed rate {message.cir}")
+    return MeterConfig(*numbers)
+
+
+def fill_meter(message: Message, config: MeterConfig) -> None:
+    """Set a MeterConfig."""
+    message.cir, message.cburst = int(config.committed_rate), config.committed_burst
+    message.pir, message.pburst = int(config.peak_rate), config.peak_burst

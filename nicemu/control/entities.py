@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What P4Runtime has entities for, and the file that knows each.
+
+Source: P4Runtime Specification 1.4, "P4 Entity Messages".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from .array_entity import (
+    counter_change,
+    counter_query,
+    meter_change,
+    meter_query,
+    register_change,
+    register_query,
+)
+from .changes import Change, Query, illegal, unimplemented
+from .messages import DELETE, INSERT, MODIFY, Message
+from .profile_entity import group_change, group_query, member_change, member_query
+from .replication_entity import replication_change, replication_query
+from .schema import Schema
+from .setting_entity import digest_change, digest_query, value_set_change, value_set_query
+from .table_entity import (
+    direct_counter_change,
+    direct_counter_query,
+    direct_meter_change,
+    direct_meter_query,
+    entry_change,
+    entry_query,
+)
+
+_Changer: TypeAlias = Callable[[int, Message, Schema], Change]
+_Asker: TypeAlias = Callable[[Message, Schema], Query]
+
+_ENTITIES: dict[str, tuple[_Changer, _Asker]] = {
+    "table_entry": (entry_change, entry_query),
+    "direct_counter_entry": (direct_counter_change, direct_counter_query),
+    "direct_meter_entry": (direct_meter_change, direct_meter_query),
+    "action_profile_member": (member_change, member_query),
+    "action_profile_group": (group_change, group_query),
+    "counter_entry": (counter_change, counter_query),
+    "meter_entry": (meter_change, meter_query),
+    "register_entry": (register_change, register_query),
+    "packet_replication_engine_entry": (replication_change, replication_query),
+    "value_set_entry": (value_set_change, value_set_query),
+    "digest_entry": (digest_change, digest_query),
+}
+
+
+def change_of(update: Message, schema: Schema) -> Change:
+    """Return the change that an Update means. Raises: ControlError."""
+    if update.type not in (INSERT, MODIFY, DELETE):
+        raise illegal(f"update type is {update.type}; INSERT (1), MODIFY (2) or DELETE (3) was expected")
+    entity = update.entity
+    form = _form_of(entity)
+    return _ENTITIES[form][0](update.type, getattr(entity, form), schema)
+
+
+def query_of(entity: Message, schema: Schema) -> Query:
+    """Return the query that an Entity in a ReadRequest means. Raises: ControlError."""
+    form = _form_of(entity)
+    return _ENTITIES[form][1](getattr(entity, form), schema)
+
+
+def _form_of(entity: Message) -> str:
+    form = entity.WhichOneof("entity")
+    if form is None:
+        raise illegal(f"the entity is empty; one of {', '.join(_ENTITIES)} was expected")
+    if form not in _ENTITIES:
+        raise unimplemented(f"{form} is not implemented; there is {', '.join(_ENTITIES)}")
+    known: str = form
+    return known

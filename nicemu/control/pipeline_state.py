@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a controller has put into a pipeline, taken over into one that runs another program.
+
+Source: P4Runtime Specification 1.4, "SetForwardingPipelineConfig RPC" (RECONCILE_AND_COMMIT).
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import (
+    ActionProfile,
+    Count,
+    CounterArray,
+    Engine,
+    MeterArray,
+    Program,
+    RegisterArray,
+    Table,
+)
+
+_ARRAYS = (CounterArray, MeterArray, RegisterArray)
+
+
+def take_over(source: Engine, destination: Engine) -> None:
+    """Give `destination` what `source` holds: entries with their counts, default actions chosen at run time,
+    members and groups, counters, meters, registers, value sets, replication, and which digests are sent.
+
+    Const entries are the program's own and stay. What `destination` lacks may go if it holds nothing.
+    Raises: ControlError if something does not fit; `destination` may then have some of it.
+    """
+    old, new = source.program, destination.program
+    assert new is not None
+    if old is None:
+        return
+    _take_objects(source, destination)
+    for spec in old.tables:
+        table = source.table(spec.name)
+        if spec.name not in {other.name for other in new.tables}:
+            if (len(table) and not spec.const_entries) or table.default != spec.default_action:
+                raise _lost(f"table {spec.name} with {len(table)} entries")
+            continue
+        _take_table(table, destination.table(spec.name), destination)
+
+
+def begin_idle_times(engine: Engine) -> None:
+    """Have the entries of an engine that takes over now be idle from now on."""
+    for info in engine.tables():
+        for row in engine.table(info.name).rows():
+            row.last_hit_ns = engine.now_ns
+
+
+def _take_table(table: Table, taken: Table, destination: Engine) -> None:
+    if table.default != table.spec.default_action:
+        taken.set_default(table.default.action, table.default.parameters)
+    if table.spec.const_entries and taken.spec.const_entries:
+        return
+    rows = [] if table.spec.const_entries else table.rows()
+    if taken.spec.const_entries and not rows:
+        return
+    for row in taken.rows():
+        taken.delete(row.entry.matches, row.entry.priority)
+    for row in rows:
+        copy = taken.insert(row.entry, destination.now_ns)
+        copy.hits, copy.bytes, copy.last_hit_ns = row.hits, row.bytes, row.last_hit_ns
+        copy.meter = replace(row.meter)
+
+
+def _take_objects(source: Engine, destination: Engine) -> None:
+    old, new = source.objects, destination.objects
+    for name, state in old.states.items():
+        taken = new.states.get(name)
+        if isinstance(state, _ARRAYS):
+            _take_array(state, taken)
+        elif isinstance(state, ActionProfile):
+            _take_profile(state, taken)
+    for name, value_set in old.value_sets.items():
+        if name in new.value_sets:
+            new.value_sets[name].replace(value_set.members)
+        elif value_set.members:
+            raise _lost(f"value set {name} with {len(value_set.members)} members")
+    new.multicast_groups.update(old.multicast_groups)
+    new.group_notes.update(old.group_notes)
+    new.clone_sessions.update(old.clone_sessions)
+    shown = {digest.name for digest in destination.p4info.digests} if destination.p4info else set[str]()
+    new.digests.update({name: config for name, config in old.digests.items() if name in shown})
+
+
+def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object) -> None:
+    """Take an array over where the new one is the same; what only packets have written may go."""
+    same = type(taken) is type(array) and taken.size == array.size
+    match array, taken:
+        case CounterArray(), CounterArray() if same:
+            taken.counts = {place: replace(count) for place, count in array.counts.items()}
+            taken.others = Count(array.others.packets, array.others.bytes)
+        case MeterArray(), MeterArray() if same and array.in_bytes == taken.in_bytes:
+            taken.meters = {place: replace(meter) for place, meter in array.meters.items()}
+            taken.others = array.others
+        case RegisterArray(), RegisterArray() if same and array.type == taken.type:
+            taken.values, taken.others = dict(array.values), array.others
+        case MeterArray(), _ if array.others or any(meter.config for meter in array.meters.values()):
+            raise _lost(f"meter {array.name}, which is configured,")
+        case _:
+            pass
+
+
+def _take_profile(profile: ActionProfile, taken: object) -> None:
+    if not isinstance(taken, ActionProfile):
+        if profile.members:
+            raise _lost(f"action profile {profile.name} with {len(profile.members)} members")
+        return
+    for number, call in profile.members.items():
+        taken.insert_member(number, call)
+    for number, members in profile.groups.items():
+        taken.insert_group(number, members, profile.max_sizes[number])
+
+
+def _lost(what: str) -> ControlError:
+    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"{what} has no place there")
+
+
+def engine_of(program: Program) -> Engine:
+    """Return an engine of its own that runs a program. Raises: ControlError."""
+    engine = Engine()
+    engine.load(program)
+    return engine

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ActionProfileMember and ActionProfileGroup: updates as changes, reads as queries.
+
+Source: P4Runtime Specification 1.4, "ActionProfileMember & ActionProfileGroup".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from nicemu.pipeline import ActionProfile, Engine, ProfileInfo, ir
+
+from .changes import Change, Query, Undo, illegal, unimplemented
+from .entry_message import fill_call, parameters_of_message
+from .messages import DELETE, INSERT, Message, messages
+from .schema import Schema
+
+
+@dataclass(slots=True)
+class ChangeMember:
+    """Add a member, give it another action, or remove it."""
+
+    update_type: int
+    profile: str
+    member: int
+    call: ir.ActionCall
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        profile = _profile(engine, self.profile)
+        if self.update_type == DELETE:
+            profile.delete_member(self.member)
+        elif self.update_type == INSERT:
+            profile.insert_member(self.member, self.call)
+        else:
+            profile.modify_member(self.member, self.call)
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        members = _profile(engine, self.profile).members
+        present = members.get(self.member)
+
+        def put_back() -> None:
+            members.pop(self.member, None)
+            if present is not None:
+                members[self.member] = present
+
+        return put_back
+
+
+@dataclass(slots=True)
+class ChangeGroup:
+    """Add a group of members with their weights, change or remove it."""
+
+    update_type: int
+    profile: str
+    group: int
+    members: tuple[tuple[int, int], ...]
+    max_size: int
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        profile = _profile(engine, self.profile)
+        if self.update_type == DELETE:
+            profile.delete_group(self.group)
+        elif self.update_type == INSERT:
+            profile.insert_group(self.group, self.members, self.max_size)
+        else:
+            profile.modify_group(self.group, self.members, self.max_size)
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        profile = _profile(engine, self.profile)
+        present, max_size = profile.groups.get(self.group), profile.max_sizes.get(self.group, 0)
+
+        def put_back() -> None:
+            profile.groups.pop(self.group, None)
+            profile.max_sizes.pop(self.group, None)
+            if present is not None:
+                profile.groups[self.group], profile.max_sizes[self.group] = present, max_size
+
+        return put_back
+
+
+def member_change(update_type: int, message: Message, schema: Schema) -> Change:
+    """Return the change that an update of an ActionProfileMember means. Raises: ControlError."""
+    profile: ProfileInfo = schema.item("action profile", message.action_profile_id)
+    _check_id(message.member_id, f"action profile {profile.name}: member_id")
+    call = ir.ActionCall("")
+    if update_type != DELETE:
+        if not message.HasField("action"):
+            raise illegal(f"action profile {profile.name}: member {message.member_id} has no action")
+        action = schema.action_of_id(message.action.action_id)
+        call = ir.ActionCall(action.name, parameters_of_message(message.action, action))
+    return ChangeMember(update_type, profile.name, message.member_id, call)
+
+
+def group_change(update_type: int, message: Message, schema: Schema) -> Change:
+    """Return the change that an update of an ActionProfileGroup means. Raises: ControlError."""
+    profile: ProfileInfo = schema.item("action profile", message.action_profile_id)
+    what = f"action profile {profile.name}"
+    _check_id(message.group_id, f"{what}: group_id")
+    members = []
+    if update_type != DELETE:
+        if message.max_size < 0:
+            raise illegal(f"{what}: max_size is {message.max_size}; 0 or more was expected")
+        for member in message.members:
+            if member.watch or member.watch_port:
+                raise unimplemented(f"{what}: ports are not watched; leave watch_port out")
+            members.append((member.member_id, member.weight))
+    return ChangeGroup(update_type, profile.name, message.group_id, tuple(members), message.max_size)
+
+
+def member_query(message: Message, schema: Schema) -> Query:
+    """Return the query that an ActionProfileMember in a ReadRequest means. Raises: ControlError."""
+    profiles: list[ProfileInfo] = list(schema.items("action profile", message.action_profile_id))
+    wanted = message.member_id
+
+    def take(engine: Engine) -> list[tuple[ProfileInfo, dict[int, ir.ActionCall]]]:
+        return [(info, dict(_profile(engine, info.name).members)) for info in profiles]
+
+    def render(seen: list[tuple[ProfileInfo, dict[int, ir.ActionCall]]]) -> Iterator[Message]:
+        for info, members in seen:
+            for number, call in members.items():
+                if wanted in (0, number):
+                    entity = messages().Entity()
+                    member = entity.action_profile_member
+                    member.action_profile_id, member.member_id = info.id, number
+                    fill_call(member.action, call.parameters, schema.action_named(call.action))
+                    yield entity
+
+    return Query(take, render)
+
+
+def group_query(message: Message, schema: Schema) -> Query:
+    """Return the query that an ActionProfileGroup in a ReadRequest means. Raises: ControlError."""
+    profiles: list[ProfileInfo] = list(schema.items("action profile", message.action_profile_id))
+    wanted = message.group_id
+
+    def take(engine: Engine) -> list[tuple[ProfileInfo, int, int, tuple[tuple[int, int], ...]]]:
+        return [
+            (info, number, profile.max_sizes[number], members)
+            for info in profiles
+            for profile in [_profile(engine, info.name)]
+            for number, members in profile.groups.items()
+            if wanted in (0, number)
+        ]
+
+    def render(
+        seen: list[tuple[ProfileInfo, int, int, tuple[tuple[int, int], ...]]],
+    ) -> Iterator[Message]:
+        for info, number, max_size, members in seen:
+            entity = messages().Entity()
+            group = entity.action_profile_group
+            group.action_profile_id, group.group_id, group.max_size = info.id, number, max_size
+            for member, weight in members:
+                group.members.add(member_id=member, weight=weight)
+            yield entity
+
+    return Query(take, render)
+
+
+def _profile(engine: Engine, name: str) -> ActionProfile:
+    profile: ActionProfile = engine.objects.states[name]
+    return profile
+
+
+def _check_id(number: int, what: str) -> None:
+    if number == 0:
+        raise illegal(f"{what} is 0, which stands for all; write a number above 0")

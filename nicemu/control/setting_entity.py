@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""ValueSetEntry, and DigestEntry, which says how digests are to be sent: updates and reads.
+
+Source: P4Runtime Specification 1.4, "ValueSetEntry", "DigestEntry".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import DigestConfig, DigestInfo, Engine, Match, ValueSetInfo
+
+from .changes import Change, Query, Undo, illegal
+from .entry_message import add_matches, matches_of_fields
+from .messages import DELETE, INSERT, MODIFY, Message, messages
+from .schema import Schema
+
+Members: TypeAlias = tuple[tuple[Match, ...], ...]
+
+
+@dataclass(slots=True)
+class SetMembers:
+    """Give a value set its members."""
+
+    name: str
+    members: Members
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        engine.objects.value_sets[self.name].replace(self.members)
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        value_set = engine.objects.value_sets[self.name]
+        present = list(value_set.members)
+        return lambda: value_set.replace(present)
+
+
+@dataclass(slots=True)
+class ChangeDigest:
+    """Have digests of a name sent, sent in another way, or sent no more."""
+
+    update_type: int
+    name: str
+    config: DigestConfig
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        digests = engine.objects.digests
+        if self.update_type == INSERT and self.name in digests:
+            raise ControlError(P4RuntimeCode.ALREADY_EXISTS, f"digest {self.name} is sent already; modify it")
+        if self.update_type != INSERT and self.name not in digests:
+            raise ControlError(P4RuntimeCode.NOT_FOUND, f"digest {self.name} is not sent; insert it first")
+        if self.update_type == DELETE:
+            del digests[self.name]
+        else:
+            digests[self.name] = self.config
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        digests = engine.objects.digests
+        present = digests.get(self.name)
+
+        def put_back() -> None:
+            digests.pop(self.name, None)
+            if present is not None:
+                digests[self.name] = present
+
+        return put_back
+
+
+def value_set_change(update_type: int, message: Message, schema: Schema) -> Change:
+    """Return the change that an update of a ValueSetEntry means. Raises: ControlError."""
+    if update_type != MODIFY:
+        raise illegal("a value set is always there; MODIFY it, do not INSERT or DELETE")
+    info: ValueSetInfo = schema.item("value set", message.value_set_id)
+    keys = {key.id: (place, key) for place, key in enumerate(info.keys)}
+    owner = f"value set {info.name}"
+    members = tuple(matches_of_fields(member.match, keys, owner) for member in message.members)
+    if len(set(members)) != len(members):
+        raise ControlError(P4RuntimeCode.ALREADY_EXISTS, f"{owner}: a member is given twice")
+    return SetMembers(info.name, members)
+
+
+def value_set_query(message: Message, schema: Schema) -> Query:
+    """Return the query that a ValueSetEntry in a ReadRequest means. Raises: ControlError."""
+    infos: list[ValueSetInfo] = list(schema.items("value set", message.value_set_id))
+
+    def take(engine: Engine) -> list[tuple[ValueSetInfo, Members]]:
+        return [(info, tuple(engine.objects.value_sets[info.name].members)) for info in infos]
+
+    def render(seen: list[tuple[ValueSetInfo, Members]]) -> Iterator[Message]:
+        for info, members in seen:
+            entity = messages().Entity()
+            entity.value_set_entry.value_set_id = info.id
+            for member in members:
+                add_matches(entity.value_set_entry.members.add().match, member, info.keys)
+            yield entity
+
+    return Query(take, render)
+
+
+def digest_change(update_type: int, message: Message, schema: Schema) -> Change:
+    """Return the change that an update of a DigestEntry means. Raises: ControlError."""
+    info: DigestInfo = schema.item("digest", message.digest_id)
+    config = message.config
+    numbers = (config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns)
+    if min(numbers) < 0:
+        raise illegal(f"digest {info.name}: {numbers} found; times and sizes are not negative")
+    return ChangeDigest(update_type, info.name, DigestConfig(*numbers))
+
+
+def digest_query(message: Message, schema: Schema) -> Query:
+    """Return the query that a DigestEntry in a ReadRequest means. Raises: ControlError."""
+    names = {info.name: info.id for info in schema.items("digest", message.digest_id)}
+
+    def take(engine: Engine) -> list[tuple[str, DigestConfig]]:
+        return [item for item in engine.objects.digests.items() if item[0] in names]
+
+    def render(seen: list[tuple[str, DigestConfig]]) -> Iterator[Message]:
+        for name, given in seen:
+            entity = messages().Entity()
+            entry = entity.digest_entry
+            entry.digest_id = names[name]
+            entry.config.max_timeout_ns, entry.config.max_list_size = (
+                given.max_timeout_ns,
+                given.max_list_size,
+            )
+            entry.config.ack_timeout_ns = given.ack_timeout_ns
+            yield entity
+
+    return Query(take, render)

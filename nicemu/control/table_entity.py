@@ -1,0 +1,391 @@
+# SPDX-License-Identifier: Apache-2.0
+"""TableEntry, DirectCounterEntry and DirectMeterEntry: updates as changes, reads as queries.
+
+Every entry counts packets and bytes, whether or not its table declares a direct counter.
+Source: P4Runtime Specification 1.4, "TableEntry", "Direct Resources", "Idle-timeout".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import Count, Engine, Match, MeterConfig, Row, TableEntry, ir
+
+from .changes import Change, Query, Undo, illegal, unimplemented
+from .count_message import count_of_message, fill_count, fill_meter, meter_of_message
+from .entry_message import Call, call_of_message, entry_message, fill_action, matches_of_message
+from .messages import DELETE, INSERT, MODIFY, Message, messages
+from .schema import Schema, TableSchema
+
+MAX_METADATA_BYTES = 256
+"""Longest `metadata` that one entry keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """What a client wants to find again with an entry."""
+
+    controller_metadata: int = 0
+    metadata: bytes = b""
+
+
+# Changes
+
+
+@dataclass(slots=True)
+class _OfEntry:
+    """A change of one entry."""
+
+    table: str
+    matches: tuple[Match, ...]
+    priority: int
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        return engine.table(self.table).remember(self.matches, self.priority)
+
+    def row(self, engine: Engine) -> Row:
+        return engine.table(self.table).row(self.matches, self.priority)
+
+
+@dataclass(slots=True)
+class InsertEntry:
+    """Add an entry, with what its counter stands at and how its meter is configured."""
+
+    table: str
+    entry: TableEntry
+    count: Count | None = None
+    meter: MeterConfig | None = None
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        row = engine.table(self.table).insert(self.entry, engine.now_ns)
+        if self.count is not None:
+            row.hits, row.bytes = self.count.packets, self.count.bytes
+        if self.meter is not None:
+            row.meter.configure(self.meter, engine.now_ns)
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        return engine.table(self.table).remember(self.entry.matches, self.entry.priority)
+
+
+@dataclass(slots=True)
+class ModifyEntry(_OfEntry):
+    """Give an entry a new state; without `has_action` it keeps its action, without `count` its count."""
+
+    entry: TableEntry
+    has_action: bool
+    count: Count | None = None
+    meter: MeterConfig | None = None
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        entry = self.entry
+        if not self.has_action:
+            old = self.row(engine).entry
+            entry = replace(entry, action=old.action, parameters=old.parameters, choice=old.choice)
+        row = engine.table(self.table).modify(entry)
+        if self.count is not None:
+            row.hits, row.bytes = self.count.packets, self.count.bytes
+        if row.meter.config != self.meter:
+            row.meter.configure(self.meter, engine.now_ns)
+
+
+@dataclass(slots=True)
+class DeleteEntry(_OfEntry):
+    """Remove an entry."""
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        engine.table(self.table).delete(self.matches, self.priority)
+
+
+@dataclass(slots=True)
+class SetDefault:
+    """Choose what a miss runs; None is what the program says."""
+
+    table: str
+    call: tuple[str, tuple[int, ...]] | None
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        table = engine.table(self.table)
+        initial = table.spec.default_action
+        table.set_default(*(self.call or (initial.action, initial.parameters)))
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        table = engine.table(self.table)
+        present = table.default
+
+        def put_back() -> None:
+            table.default = present
+
+        return put_back
+
+
+@dataclass(slots=True)
+class SetCount(_OfEntry):
+    """Say what an entry's counter stands at; without a count only the entry must be there."""
+
+    count: Count | None
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        row = self.row(engine)
+        if self.count is not None:
+            row.hits, row.bytes = self.count.packets, self.count.bytes
+
+
+@dataclass(slots=True)
+class SetMeter(_OfEntry):
+    """Configure an entry's meter."""
+
+    meter: MeterConfig | None
+
+    def apply(self, engine: Engine) -> None:
+        """Make the change. Raises: ControlError."""
+        self.row(engine).meter.configure(self.meter, engine.now_ns)
+
+
+def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
+    """Return the change that an update of a TableEntry means. Raises: ControlError."""
+    table = schema.table_of_id(message.table_id)
+    if message.is_default_action:
+        return _default_change(update_type, message, table)
+    matches = matches_of_message(message, table)
+    if update_type == DELETE:
+        return DeleteEntry(table.name, matches, message.priority)
+    _check(message, table)
+    count = count_of_message(message.counter_data, table.owner) if message.HasField("counter_data") else None
+    meter = meter_of_message(message.meter_config, table.owner) if message.HasField("meter_config") else None
+    call: Call = ("", (), None)
+    has_action = update_type == INSERT or message.HasField("action")
+    if has_action:
+        if not table.keys:
+            raise illegal(f"{table.owner} has no keys: it has a default action, and no entries")
+        call = call_of_message(message.action, table, default=False)
+    action, parameters, choice = call
+    note = None
+    if message.metadata or message.controller_metadata:
+        note = Metadata(message.controller_metadata, message.metadata)
+    entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns, note)
+    if update_type == INSERT:
+        return InsertEntry(table.name, entry, count, meter)
+    return ModifyEntry(table.name, matches, entry.priority, entry, has_action, count, meter)
+
+
+def direct_counter_change(update_type: int, message: Message, schema: Schema) -> Change:
+    """Return the change that an update of a DirectCounterEntry means. Raises: ControlError."""
+    table = _modified(update_type, message, schema, "direct_counter_entry")
+    entry = message.table_entry
+    count = count_of_message(message.data, table.owner) if message.HasField("data") else None
+    return SetCount(table.name, matches_of_message(entry, table), entry.priority, count)
+
+
+def direct_meter_change(update_type: int, message: Message, schema: Schema) -> Change:
+    """Return the change that an update of a DirectMeterEntry means. Raises: ControlError."""
+    table = _modified(update_type, message, schema, "direct_meter_entry")
+    _require_meter(table)
+    if message.HasField("counter_data"):
+        raise unimplemented("meters do not count by colour; leave counter_data out")
+    entry = message.table_entry
+    meter = meter_of_message(message.config, table.owner) if message.HasField("config") else None
+    return SetMeter(table.name, matches_of_message(entry, table), entry.priority, meter)
+
+
+def _modified(update_type: int, message: Message, schema: Schema, noun: str) -> TableSchema:
+    if update_type != MODIFY:
+        raise illegal(f"a {noun} is there as long as its table entry; MODIFY it, do not INSERT or DELETE")
+    if message.table_entry.is_default_action:
+        raise unimplemented(f"misses have no {noun}; name an entry of the table")
+    return schema.table_of_id(message.table_entry.table_id)
+
+
+def _default_change(update_type: int, message: Message, table: TableSchema) -> Change:
+    if update_type != MODIFY:
+        raise illegal(f"{table.owner}: the default entry is always there; MODIFY it, do not INSERT or DELETE")
+    if message.match or message.priority:
+        raise illegal(f"{table.owner}: the default entry has neither match nor priority")
+    if message.idle_timeout_ns or message.metadata or message.controller_metadata:
+        raise illegal(f"{table.owner}: the default entry has neither idle timeout nor metadata")
+    if message.HasField("counter_data") or message.HasField("meter_config"):
+        raise unimplemented(f"{table.owner}: misses have no direct counter and no meter")
+    _check(message, table)
+    if not message.HasField("action"):
+        return SetDefault(table.name, None)
+    return SetDefault(table.name, call_of_message(message.action, table, default=True)[:2])
+
+
+def _check(message: Message, table: TableSchema) -> None:
+    """Refuse what an entry of this table cannot be given."""
+    if message.HasField("meter_config"):
+        _require_meter(table)
+    if message.HasField("meter_counter_data"):
+        raise unimplemented(f"{table.owner}: meters do not count by colour; leave meter_counter_data out")
+    if message.HasField("time_since_last_hit"):
+        raise illegal(f"{table.owner}: time_since_last_hit cannot be written; leave it out")
+    if message.idle_timeout_ns and not table.description.idle_timeout:
+        raise illegal(f"{table.owner} has no idle timeout; leave idle_timeout_ns out")
+    if message.idle_timeout_ns < 0:
+        raise illegal(f"{table.owner}: idle_timeout_ns is {message.idle_timeout_ns}; 0 or more was expected")
+    if message.is_const:
+        raise illegal(f"{table.owner}: is_const is for the program to say; leave it out")
+    if len(message.metadata) > MAX_METADATA_BYTES:
+        raise illegal(
+            f"{table.owner}: metadata has {len(message.metadata)} bytes; {MAX_METADATA_BYTES} are allowed"
+        )
+
+
+def _require_meter(table: TableSchema) -> None:
+    if not table.has_meter:
+        raise illegal(f"{table.owner} has no direct meter")
+
+
+# Queries
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A table as it was: entries with packets, bytes, idle time and meter, or its default action."""
+
+    table: TableSchema
+    entries: list[tuple[TableEntry, int, int, int, MeterConfig | None]]
+    default: ir.ActionCall | None = None
+
+
+def entry_query(message: Message, schema: Schema) -> Query:
+    """Return the query that a TableEntry in a ReadRequest means. Raises: ControlError."""
+
+    def render(seen: list[_Seen]) -> Iterator[Message]:
+        for entry in _entry_messages(seen, message):
+            yield messages().Entity(table_entry=entry)
+
+    return Query(_take(message, schema), render, _weigh)
+
+
+def direct_counter_query(message: Message, schema: Schema) -> Query:
+    """Return the query that a DirectCounterEntry in a ReadRequest means. Raises: ControlError."""
+    return _direct_query("direct_counter_entry", message, schema)
+
+
+def direct_meter_query(message: Message, schema: Schema) -> Query:
+    """Return the query that a DirectMeterEntry in a ReadRequest means. Raises: ControlError."""
+    if message.HasField("counter_data"):
+        raise unimplemented("meters do not count by colour; leave counter_data out")
+    if message.table_entry.table_id:
+        _require_meter(schema.table_of_id(message.table_entry.table_id))
+    return _direct_query("direct_meter_entry", message, schema)
+
+
+def _direct_query(form: str, message: Message, schema: Schema) -> Query:
+    wanted = messages().TableEntry()
+    wanted.CopyFrom(message.table_entry)
+    if wanted.is_default_action:
+        raise unimplemented(f"misses have no {form}; name an entry of the table")
+    wanted.ClearField("action")
+
+    def render(seen: list[_Seen]) -> Iterator[Message]:
+        for part in seen:
+            if form == "direct_meter_entry" and not part.table.has_meter:
+                continue
+            for entry, packets, length_bytes, _, meter in part.entries:
+                entity = messages().Entity()
+                answer = getattr(entity, form)
+                answer.table_entry.CopyFrom(entry_message(entry, part.table))
+                answer.table_entry.ClearField("action")
+                if form == "direct_counter_entry":
+                    fill_count(answer.data, packets, length_bytes)
+                elif meter is not None:
+                    fill_meter(answer.config, meter)
+                yield entity
+
+    return Query(_take(wanted, schema, must_find=True), render, _weigh)
+
+
+def _weigh(seen: list[_Seen]) -> int:
+    return sum(len(part.entries) for part in seen)
+
+
+def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callable[[Engine], list[_Seen]]:
+    """Return what takes the entries that a TableEntry asks for; `must_find` refuses a match without one."""
+    if query.table_id == 0 and (query.match or query.HasField("action")):
+        raise illegal("the query names a match or an action but no table; set table_id too")
+    tables = schema.tables if query.table_id == 0 else (schema.table_of_id(query.table_id),)
+    if query.HasField("time_since_last_hit") and query.table_id and not tables[0].description.idle_timeout:
+        raise illegal(f"{tables[0].owner} has no idle timeout; leave time_since_last_hit out")
+    matches = matches_of_message(query, tables[0]) if query.match else None
+    chosen = query.action.action.action_id if query.action.HasField("action") else 0
+    action = tables[0].action_of_id(chosen).name if chosen else None
+    named = matches is not None and (not tables[0].has_priority or query.priority != 0)
+
+    def wanted(entry: TableEntry) -> bool:
+        note = entry.note if isinstance(entry.note, Metadata) else Metadata()
+        return (
+            (matches is None or entry.matches == matches)
+            and (action is None or entry.action == action)
+            and query.priority in (0, entry.priority)
+            and query.controller_metadata in (0, note.controller_metadata)
+            and query.metadata in (b"", note.metadata)
+        )
+
+    def rows_of(engine: Engine, table: TableSchema) -> list[Row]:
+        if named and matches is not None:
+            try:
+                found = [engine.table(table.name).row(matches, query.priority)]
+            except ControlError as error:
+                if must_find or error.code is not P4RuntimeCode.NOT_FOUND:
+                    raise
+                return []
+        else:
+            found = engine.table(table.name).rows()
+        rows = [row for row in found if wanted(row.entry)]
+        if must_find and matches is not None and not rows:
+            raise ControlError(P4RuntimeCode.NOT_FOUND, f"{table.owner} has no entry of this match")
+        return rows
+
+    def take(engine: Engine) -> list[_Seen]:
+        if query.is_default_action:
+            return [_Seen(table, [], engine.table(table.name).default) for table in tables]
+        now_ns = engine.now_ns
+        return [
+            _Seen(
+                table,
+                [
+                    (row.entry, row.hits, row.bytes, max(now_ns - row.last_hit_ns, 0), row.meter.config)
+                    for row in rows_of(engine, table)
+                ],
+            )
+            for table in tables
+        ]
+
+    return take
+
+
+def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
+    counter, meter, hit = (
+        query.HasField(name) for name in ("counter_data", "meter_config", "time_since_last_hit")
+    )
+    for part in seen:
+        table = part.table
+        if part.default is not None:
+            message = messages().TableEntry(table_id=table.id, is_default_action=True)
+            message.is_const = table.description.const_default_action_id != 0
+            fill_action(message.action, part.default, table)
+            yield message
+        for entry, packets, length_bytes, idle_ns, config in part.entries:
+            message = entry_message(entry, table)
+            if isinstance(entry.note, Metadata):
+                message.controller_metadata = entry.note.controller_metadata
+                message.metadata = entry.note.metadata
+            message.is_const = table.description.const_entries
+            if counter:
+                fill_count(message.counter_data, packets, length_bytes)
+            if meter and config is not None:
+                fill_meter(message.meter_config, config)
+            if hit and table.description.idle_timeout:
+                message.time_since_last_hit.elapsed_ns = idle_ns
+            yield message

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Types of registers and digests as P4Info's messages, and back.
+
+A type that the pipeline does not know by itself, such as an enum of another compiler's P4Info, comes back as
+a name without a layout.
+Source: P4Runtime Specification 1.4, "P4DataTypeSpec"; p4types.proto.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nicemu.pipeline import ir
+
+from .messages import Message
+
+_NAMED = ("struct", "header", "header_union", "enum", "serializable_enum", "new_type")
+
+
+def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[ir.Layout]) -> None:
+    """Set a P4DataTypeSpec; `layouts` are the headers, unions and structs that there are."""
+    forms = {layout.name: _form_of(layout) for layout in layouts}
+    match kind:
+        case ir.Bits() | ir.Varbit():
+            _fill_bitstring(spec.bitstring, kind)
+        case ir.Bool():
+            spec.bool.SetInParent()
+        case ir.Named(name):
+            getattr(spec, forms[name]).name = name
+        case ir.Stack(element, size):
+            if forms[element] == "header":
+                spec.header_stack.header.name, spec.header_stack.size = element, size
+            else:
+                stack = spec.header_union_stack
+                stack.header_union.name, stack.size = element, size
+        case _:
+            spec.error.SetInParent()
+
+
+def fill_type_info(message: Message, layouts: Sequence[ir.Layout]) -> None:
+    """Set a P4TypeInfo."""
+    for layout in layouts:
+        match layout:
+            case ir.HeaderType():
+                header = message.headers[layout.name]
+                for name, kind in _flat(layout, layouts):
+                    _fill_bitstring(header.members.add(name=name).type_spec, kind)
+            case ir.UnionType():
+                for part in layout.fields:
+                    assert isinstance(part.type, ir.Named)
+                    member = message.header_unions[layout.name].members.add(name=part.name)
+                    member.header.name = part.type.name
+            case _:
+                struct = message.structs[layout.name]
+                for part in layout.fields:
+                    fill_type(struct.members.add(name=part.name).type_spec, part.type, layouts)
+
+
+def type_of_message(spec: Message) -> ir.Type:
+    """Return the type that a P4DataTypeSpec means."""
+    form = spec.WhichOneof("type_spec")
+    if form == "bitstring":
+        return _bits_of(spec.bitstring)
+    if form == "bool":
+        return ir.BOOL
+    if form == "error":
+        return ir.ERROR
+    if form == "header_stack":
+        return ir.Stack(spec.header_stack.header.name, spec.header_stack.size)
+    if form == "header_union_stack":
+        return ir.Stack(spec.header_union_stack.header_union.name, spec.header_union_stack.size)
+    return ir.Named(getattr(spec, form).name if form in _NAMED else form or "")
+
+
+def layouts_of_message(message: Message) -> tuple[ir.Layout, ...]:
+    """Return the headers, unions and structs of a P4TypeInfo, by name."""
+    found: list[ir.Layout] = []
+    for name, header in message.headers.items():
+        fields = tuple(ir.Field(part.name, _bits_of(part.type_spec)) for part in header.members)
+        found.append(ir.HeaderType(name, fields))
+    for name, union in message.header_unions.items():
+        members = tuple(ir.Field(part.name, ir.Named(part.header.name)) for part in union.members)
+        found.append(ir.UnionType(name, members))
+    for name, struct in message.structs.items():
+        parts = tuple(ir.Field(part.name, type_of_message(part.type_spec)) for part in struct.members)
+        found.append(ir.StructType(name, parts))
+    return tuple(sorted(found, key=lambda layout: layout.name))
+
+
+def _flat(layout: ir.Layout, layouts: Sequence[ir.Layout]) -> Iterator[tuple[str, ir.Type]]:
+    """Yield the numbers of a header; those of a struct in it have a dot in their names."""
+    known = {other.name: other for other in layouts}
+    for part in layout.fields:
+        if isinstance(part.type, ir.Named):
+            for name, kind in _flat(known[part.type.name], layouts):
+                yield f"{part.name}.{name}", kind
+        else:
+            yield part.name, part.type
+
+
+def _fill_bitstring(message: Message, kind: ir.Type) -> None:
+    match kind:
+        case ir.Varbit(width):
+            message.varbit.max_bitwidth = width
+        case ir.Bits(width, signed=True):
+            message.int.bitwidth = width
+        case ir.Bits(width):
+            message.bit.bitwidth = width
+        case _:
+            message.bit.bitwidth = 1
+
+
+def _bits_of(message: Message) -> ir.Type:
+    form = message.WhichOneof("type_spec")
+    if form == "varbit":
+        return ir.Varbit(message.varbit.max_bitwidth)
+    return ir.Bits(message.int.bitwidth, True) if form == "int" else ir.Bits(message.bit.bitwidth)
+
+
+def _form_of(layout: ir.Layout) -> str:
+    match layout:
+        case ir.HeaderType():
+            return "header"
+        case ir.UnionType():
+            return "header_union"
+        case _:
+            return "struct"

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From a program's IR to its P4Info.
+
+Source: P4Runtime Specification 1.4, "P4Info Objects"; names and ids as p4lang/p4c gives them: a digest has
+the name of its struct, a controller's header that of its annotation and the id of its type.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from . import ir
+from .architectures import ARCHITECTURES
+from .matches import width_of
+from .p4info import (
+    ActionInfo,
+    ActionRefInfo,
+    CounterInfo,
+    DigestInfo,
+    DirectCounterInfo,
+    DirectMeterInfo,
+    KeyInfo,
+    MeterInfo,
+    P4Info,
+    PacketMetadataInfo,
+    ParameterInfo,
+    ProfileInfo,
+    RegisterInfo,
+    TableDescription,
+    ValueSetInfo,
+)
+from .p4info_ids import Prefix, aliases_of, allocate_ids
+from .v1model import digest_name
+
+_COUNTER_UNITS = ("packets", "bytes", "both")
+_METER_UNITS = ("packets", "bytes")
+_PROFILES = ("action_profile", "action_selector")
+
+
+def p4info_of(program: ir.Program) -> P4Info:
+    """Return the P4Info of a program; equal programs give equal ids."""
+    return _Description(program).p4info()
+
+
+class _Description:
+    def __init__(self, program: ir.Program) -> None:
+        self._program = program
+        self._instances: dict[str, list[ir.ExternInstance]] = {}
+        for instance in sorted(program.externs, key=lambda item: item.name):
+            self._instances.setdefault(instance.extern, []).append(instance)
+        self._tables = sorted(program.tables, key=lambda item: item.name)
+        self._digests = dict(sorted((digest_name(kind), kind) for kind in _digested(program)))
+        self._controllers = {header.name: header for header in program.headers if header.controller}
+        chosen = {item.name: item.id for item in program.externs}
+        own_counters = ARCHITECTURES[program.architecture].counts_every_table
+        self._counters = {item.name: item.counter or item.name * own_counters for item in program.tables}
+        wanted = {
+            Prefix.ACTION: {item.name: item.id for item in program.actions},
+            Prefix.TABLE: {item.name: item.id for item in program.tables},
+            Prefix.CONTROLLER_HEADER: dict.fromkeys(self._controllers, 0),
+            Prefix.DIRECT_COUNTER: {name: chosen.get(name, 0) for name in self._counters.values() if name},
+            Prefix.DIGEST: dict.fromkeys(self._digests, 0),
+            Prefix.VALUE_SET: {item.name: item.id for item in program.value_sets},
+        }
+        for prefix, kinds in (
+            (Prefix.ACTION_PROFILE, _PROFILES),
+            (Prefix.COUNTER, ("counter",)),
+            (Prefix.METER, ("meter",)),
+            (Prefix.DIRECT_METER, ("direct_meter",)),
+            (Prefix.REGISTER, ("register",)),
+        ):
+            wanted[prefix] = {item.name: item.id for item in self._of(*kinds)}
+        self._ids = {prefix: allocate_ids(prefix, names) for prefix, names in wanted.items()}
+        self._aliases = aliases_of(name for names in wanted.values() for name in names)
+
+    def p4info(self) -> P4Info:
+        registers = tuple(
+            RegisterInfo(*self._named(Prefix.REGISTER, item.name), int(item.arguments[0]), item.types[0])
+            for item in self._of("register")
+        )
+        digests = tuple(
+            DigestInfo(*self._named(Prefix.DIGEST, name), kind) for name, kind in self._digests.items()
+        )
+        return P4Info(
+            self._program.name,
+            self._program.architecture,
+            tuple(map(self._table, self._tables)),
+            tuple(
+                ActionInfo(*self._named(Prefix.ACTION, action.name), _parameters_of(action))
+                for action in sorted(self._program.actions, key=lambda item: item.name)
+            ),
+            tuple(map(self._profile, self._of(*_PROFILES))),
+            tuple(
+                CounterInfo(
+                    *self._named(Prefix.COUNTER, item.name),
+                    _COUNTER_UNITS[int(item.arguments[1])],
+                    int(item.arguments[0]),
+                )
+                for item in self._of("counter")
+            ),
+            tuple(self._direct_counters()),
+            tuple(
+                MeterInfo(
+                    *self._named(Prefix.METER, item.name),
+                    _METER_UNITS[int(item.arguments[1])],
+                    int(item.arguments[0]),
+                )
+                for item in self._of("meter")
+            ),
+            tuple(self._direct_meters()),
+            registers,
+            digests,
+            tuple(map(self._value_set, sorted(self._program.value_sets, key=lambda item: item.name))),
+            tuple(map(self._packet_metadata, self._controllers.values())),
+            self._layouts([*(item.type for item in registers), *(item.type for item in digests)]),
+        )
+
+    def _of(self, *externs: str) -> list[ir.ExternInstance]:
+        found = [item for extern in externs for item in self._instances.get(extern, ())]
+        return sorted(found, key=lambda item: item.name)
+
+    def _named(self, prefix: Prefix, name: str) -> tuple[str, str, int]:
+        return name, self._aliases[name], self._ids[prefix][name]
+
+    def _table(self, table: ir.Table) -> TableDescription:
+        actions = self._ids[Prefix.ACTION]
+        owned = ((Prefix.DIRECT_COUNTER, self._counters[table.name]), (Prefix.DIRECT_METER, table.meter))
+        return TableDescription(
+            *self._named(Prefix.TABLE, table.name),
+            table.size,
+            tuple(
+                KeyInfo(key.name, key.id or place, width_of(key.expression.type), key.match_kind.value)
+                for place, key in enumerate(table.keys, start=1)
+            ),
+            tuple(ActionRefInfo(ref.action, actions[ref.action], _scope_of(ref)) for ref in table.actions),
+            table.const_entries,
+            actions[table.default_action.action] if table.const_default else 0,
+            self._ids[Prefix.ACTION_PROFILE].get(table.profile, 0),
+            tuple(self._ids[prefix][name] for prefix, name in owned if name),
+            table.idle_timeout,
+            bool(table.entries),
+        )
+
+    def _profile(self, instance: ir.ExternInstance) -> ProfileInfo:
+        with_selector = instance.extern == "action_selector"
+        tables = self._ids[Prefix.TABLE]
+        return ProfileInfo(
+            *self._named(Prefix.ACTION_PROFILE, instance.name),
+            tuple(tables[table.name] for table in self._tables if table.profile == instance.name),
+            with_selector,
+            int(instance.arguments[1 if with_selector else 0]),
+        )
+
+    def _direct_counters(self) -> Iterator[DirectCounterInfo]:
+        units = {item.name: _COUNTER_UNITS[int(item.arguments[0])] for item in self._of("direct_counter")}
+        owners = {name: table for table, name in self._counters.items() if name}
+        for name in sorted(owners):
+            table_id = self._ids[Prefix.TABLE][owners[name]]
+            named = self._named(Prefix.DIRECT_COUNTER, name)
+            yield DirectCounterInfo(*named, units.get(name, "both"), table_id)
+
+    def _direct_meters(self) -> Iterator[DirectMeterInfo]:
+        owners = {table.meter: table.name for table in self._tables if table.meter}
+        for item in self._of("direct_meter"):
+            table_id = self._ids[Prefix.TABLE].get(owners.get(item.name, ""), 0)
+            unit = _METER_UNITS[int(item.arguments[0])]
+            yield DirectMeterInfo(*self._named(Prefix.DIRECT_METER, item.name), unit, table_id)
+
+    def _value_set(self, value_set: ir.ValueSet) -> ValueSetInfo:
+        fields = enumerate(value_set.fields, start=1)
+        return ValueSetInfo(
+            *self._named(Prefix.VALUE_SET, value_set.name),
+            tuple(
+                KeyInfo(part.name, place, width_of(part.type), part.match_kind.value)
+                for place, part in fields
+            ),
+            value_set.size,
+        )
+
+    def _packet_metadata(self, header: ir.HeaderType) -> PacketMetadataInfo:
+        fields = enumerate(header.fields, start=1)
+        return PacketMetadataInfo(
+            header.controller,
+            header.controller,
+            self._ids[Prefix.CONTROLLER_HEADER][header.name],
+            tuple(ParameterInfo(part.name, place, width_of(part.type)) for place, part in fields),
+        )
+
+    def _layouts(self, kinds: list[ir.Type]) -> tuple[ir.Layout, ...]:
+        """Return the types that are named, and those that these name, by name."""
+        program = self._program
+        layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
+        known = {item.name: item for item in layouts}
+        pending, done = list(kinds), set[str]()
+        while pending:
+            kind = pending.pop(0)
+            name = kind.element if isinstance(kind, ir.Stack) else getattr(kind, "name", "")
+            if name and name not in done:
+                done.add(name)
+                pending.extend(part.type for part in known[name].fields)
+        return tuple(known[name] for name in sorted(done))
+
+
+def _digested(program: ir.Program) -> Iterator[ir.Type]:
+    """Yield the types of the data of digests, anywhere in the program."""
+    pending: list[object] = [program.parser, program.controls, program.actions, program.functions]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, ir.CallFunction) and item.function == "digest":
+            yield item.arguments[1].type
+        elif isinstance(item, tuple):
+            pending.extend(item)
+        elif hasattr(item, "__dataclass_fields__"):
+            pending.extend(getattr(item, name) for name in item.__dataclass_fields__)
+
+
+def _parameters_of(action: ir.Action) -> tuple[ParameterInfo, ...]:
+    data = [item for item in action.parameters if item.direction is ir.Direction.NONE]
+    return tuple(
+        ParameterInfo(item.name, item.id or place, width_of(item.type))
+        for place, item in enumerate(data, start=1)
+    )
+
+
+def _scope_of(ref: ir.ActionRef) -> str:
+    return "default_only" if ref.default_only else "table_only" if ref.table_only else "both"

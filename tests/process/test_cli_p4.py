@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`nicemu p4`, and `nicemu table` with members and groups, against a real P4Runtime server."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from nicemu.cli import main
+from nicemu.control import P4RuntimeServer
+from nicemu.p4 import compile_program
+from nicemu.pipeline import CloneSession, Engine, Program, Replica
+
+pytestmark = pytest.mark.process
+
+Cli = Callable[..., Result]
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    path = Path(__file__).parents[1] / "unit" / "control" / "switch.p4"
+    return compile_program(path).program
+
+
+@pytest.fixture
+def engine(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """The pipeline of the NIC that the commands find; it runs switch.p4."""
+    engine = Engine()
+    engine.load(program)
+    server = P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock")
+    nic = types.SimpleNamespace(name="compute0", p4runtime=server.start())
+    run = types.ModuleType("nicemu.run")
+    run.__dict__.update(find_nic=lambda name: nic)
+    monkeypatch.setitem(sys.modules, "nicemu.run", run)
+    yield engine
+    server.stop()
+
+
+@pytest.fixture
+def nicemu(engine: Engine) -> Cli:
+    """Return a function that runs a command that must work."""
+
+    def run(*words: str) -> Result:
+        done = CliRunner().invoke(main, list(words), prog_name="nicemu", catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        return done
+
+    return run
+
+
+def refused(*words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(main, list(words), prog_name="nicemu")
+    return done.exit_code, done.output
+
+
+def test_the_objects_of_a_program_are_listed(nicemu: Cli) -> None:
+    found = json.loads(nicemu("p4", "list", "--json").stdout)
+    assert {"kind": "register", "name": "I.last", "size": 16} in found
+    assert {item["kind"] for item in found} == {
+        "counter",
+        "meter",
+        "register",
+        "action profile",
+        "value set",
+        "digest",
+    }
+
+
+def test_a_register_is_written_and_read(nicemu: Cli, engine: Engine) -> None:
+    nicemu("p4", "write", "last", "3", "0x0f")
+    assert json.loads(nicemu("p4", "read", "last", "3", "--json").stdout) == [{"index": 3, "value": 15}]
+    nicemu("p4", "write", "last", "*", "2")
+    assert {item["value"] for item in json.loads(nicemu("p4", "read", "last", "--json").stdout)} == {2}
+    nicemu("p4", "write", "pairs", "1", "count=7", "seen=1")
+    (pair,) = json.loads(nicemu("p4", "read", "pairs", "1", "--json").stdout)
+    assert pair["value"] == {"count": 7, "seen": 1}
+    assert "count" in nicemu("p4", "read", "pairs").stdout
+
+
+def test_counters_and_meters_are_written_and_read(nicemu: Cli) -> None:
+    nicemu("p4", "write", "flows", "2", "packets=7", "bytes=800")
+    assert json.loads(nicemu("p4", "read", "flows", "2", "--json").stdout) == [
+        {"index": 2, "value": {"packets": 7, "bytes": 800}}
+    ]
+    rates = {"cir": 1, "cburst": 2, "pir": 3, "pburst": 4}
+    nicemu("p4", "write", "rates", "2", *(f"{name}={value}" for name, value in rates.items()))
+    found = json.loads(nicemu("p4", "read", "rates", "--json").stdout)
+    assert [item["value"] for item in found[1:4]] == [None, rates, None]
+    nicemu("p4", "write", "rates", "2")
+    assert json.loads(nicemu("p4", "read", "rates", "2", "--json").stdout)[0]["value"] is None
+    assert "7" in nicemu("p4", "read", "flows").stdout
+
+
+def test_mirrors_and_multicast_groups_are_made_listed_and_removed(nicemu: Cli, engine: Engine) -> None:
+    nicemu("p4", "mirror", "5", "3", "4:2", "--truncate", "64")
+    nicemu("p4", "mirror", "5", "3", "4:1", "--truncate", "32")
+    assert engine.objects.clone_sessions == {5: CloneSession((Replica(3), Replica(4, 1)), 32)}
+    assert json.loads(nicemu("p4", "mirror", "--json").stdout) == [
+        {"session": 5, "ports": ["3", "4:1"], "truncate": 32}
+    ]
+    nicemu("p4", "multicast", "7", "1", "2")
+    assert "1, 2" in nicemu("p4", "multicast").stdout
+    nicemu("p4", "mirror", "5", "--delete")
+    nicemu("p4", "multicast", "7", "--delete")
+    assert (engine.objects.clone_sessions, engine.objects.multicast_groups) == ({}, {})
+
+
+def test_entries_name_members_and_groups(nicemu: Cli, engine: Engine) -> None:
+    nicemu("p4", "member", "ways", "1", "send", "port=5")
+    nicemu("p4", "member", "ways", "2", "send", "port=6")
+    nicemu("p4", "group", "ways", "3", "1", "2:3")
+    nicemu("table", "add", "way", "group=3", "flow=9")
+    nicemu("table", "add", "way", "member=1", "flow=8")
+    assert [engine.process(bytes([9, hashed]), 1).port for hashed in range(4)] == [5, 6, 6, 6]
+    nicemu("table", "modify", "way", "member=2", "flow=8")
+    assert engine.process(bytes([8, 0]), 1).port == 6
+    assert "group 3" in nicemu("table", "list", "way").stdout
+    listed = json.loads(nicemu("table", "list", "way", "--json").stdout)
+    assert [entry["action"] for entry in listed[0]["entries"]] == [{"group": 3}, {"member": 2}]
+    assert json.loads(nicemu("p4", "group", "ways", "--json").stdout) == [
+        {"group": 3, "members": ["1:1", "2:3"]}
+    ]
+    assert [item["member"] for item in json.loads(nicemu("p4", "member", "ways", "--json").stdout)] == [1, 2]
+    code, output = refused("p4", "member", "ways", "1", "--delete")
+    assert (code, "uses member 1" in output) == (1, True)
+
+
+def test_a_value_set_is_filled_and_emptied(nicemu: Cli, engine: Engine) -> None:
+    nicemu("p4", "value-set", "ignored", "9", "0x0a")
+    assert json.loads(nicemu("p4", "read", "ignored", "--json").stdout) == [["0x9"], ["0xa"]]
+    nicemu("p4", "value-set", "ignored")
+    assert json.loads(nicemu("p4", "read", "ignored", "--json").stdout) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("p4", "read", "nothing"), 1, "no counter or meter or register or value set nothing"),
+        (("p4", "read", "last", "16"), 1, "there is no place 16"),
+        (("p4", "write", "last", "x", "1"), 2, "or * for every place"),
+        (("p4", "write", "last", "1", "0x1000"), 1, "does not fit"),
+        (("p4", "write", "pairs", "1", "colour=1"), 1, "no field colour; it has count, seen"),
+        (("p4", "write", "rates", "1", "cir=1"), 1, "write all of them, or none"),
+        (("p4", "multicast", "1", "x"), 2, "NUMBER or NUMBER:NUMBER was expected"),
+        (("p4", "multicast", "1", "600"), 1, "a port up to 510"),
+        (("p4", "mirror", "1", "--delete"), 1, "there is no clone session 1"),
+        (("p4", "member", "ways", "1", "send"), 1, "no value for port"),
+        (("p4", "member", "ways", "1"), 2, "needs an action"),
+        (("table", "add", "way", "send", "flow=1", "port=1"), 1, "take a member, group or set"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_a_sentence(
+    engine: Engine, words: tuple[str, ...], code: int, sentence: str
+) -> None:
+    found, output = refused(*words)
+    assert (found, sentence in output) == (code, True), output

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets, digests and idle entries over real gRPC, to nicemu's own client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nicemu.control import (
+    IdleEntry,
+    P4RuntimeClient,
+    P4RuntimeServer,
+    ReceivedDigests,
+    ReceivedIdle,
+    ReceivedPacket,
+    Update,
+)
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
+from nicemu.p4 import compile_program
+from nicemu.pipeline import DigestConfig, Engine, Optional, Program
+
+pytestmark = pytest.mark.process
+
+TIMEOUT_S = 10.0
+
+
+@pytest.fixture(scope="module")
+def program() -> Program:
+    path = Path(__file__).parents[1] / "unit" / "control" / "switch.p4"
+    return compile_program(path).program
+
+
+@pytest.fixture
+def engine(program: Program) -> Engine:
+    engine = Engine()
+    engine.load(program)
+    return engine
+
+
+@pytest.fixture
+def client(engine: Engine, tmp_path: Path) -> Iterator[P4RuntimeClient]:
+    server = P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock")
+    with P4RuntimeClient(server.start()) as client:
+        yield client
+    server.stop()
+
+
+def test_packets_come_with_their_metadata_and_go(client: P4RuntimeClient, engine: Engine) -> None:
+    client.insert("port", {"flow": 5}, "punt", priority=1)
+    engine.process(b"\5\0rest", 7)
+    assert client.receive(TIMEOUT_S) == ReceivedPacket(b"\5\0rest", {"ingress_port": 7, "unused": 0})
+    client.send_packet(bytes([0x03, 0x81, 5, 0]) + b"rest", {"egress_port": 510, "unused": 0})
+    assert client.receive(TIMEOUT_S) == ReceivedPacket(b"\5\0rest", {"ingress_port": 7, "unused": 1})
+    assert client.receive(0) is None
+
+
+def test_a_packet_that_is_dropped_is_told_of(client: P4RuntimeClient) -> None:
+    with pytest.raises(UsageError, match="egress_port, unused"):
+        client.send_packet(b"rest", {"egress_port": 1})
+    client.send_packet(bytes(10_000), {"egress_port": 1, "unused": 0})
+    with pytest.raises(ControlError, match="9216 are allowed") as refused:
+        client.receive(TIMEOUT_S)
+    assert refused.value.code is P4RuntimeCode.INVALID_ARGUMENT
+
+
+def test_digests_come_in_lists_and_again_once_acknowledged(client: P4RuntimeClient, engine: Engine) -> None:
+    client.insert("port", {"flow": 5}, "learn", priority=1)
+    client.send_digests("learn_t", DigestConfig(max_timeout_ns=1_000_000, ack_timeout_ns=10**12))
+    engine.process(b"\5\0", 7)
+    first = client.receive(TIMEOUT_S)
+    assert isinstance(first, ReceivedDigests)
+    assert (first.name, first.values) == ("learn_t", ({"flow": 5, "port": 7},))
+    engine.process(b"\5\0", 7)
+    engine.process(b"\5\0", 8)
+    second = client.receive(TIMEOUT_S)
+    assert isinstance(second, ReceivedDigests)
+    assert second.values == ({"flow": 5, "port": 8},)
+    client.acknowledge(first)
+    client.send_packet(bytes(10_000), {"egress_port": 1, "unused": 0})
+    with pytest.raises(ControlError):  # the answer to it says that the acknowledgement has been read
+        client.receive(TIMEOUT_S)
+    engine.process(b"\5\0", 7)
+    third = client.receive(TIMEOUT_S)
+    assert isinstance(third, ReceivedDigests)
+    assert third.values == first.values
+    client.send_digests("learn_t", None)
+
+
+def test_idle_entries_are_told_of(client: P4RuntimeClient, engine: Engine) -> None:
+    update = Update("insert", "port", {"flow": 5}, "drop", priority=1, idle_timeout_ns=1_000)
+    client.write([update])
+    engine.tick(1_000)
+    assert client.receive(TIMEOUT_S) == ReceivedIdle((IdleEntry("I.port", (Optional(5),), 1),))

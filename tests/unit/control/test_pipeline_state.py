@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime, RECONCILE_AND_COMMIT and COMMIT: what a controller wrote outlives a change of program."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import pytest
+
+from nicemu.control.messages import Message, messages
+from nicemu.control.stream import uint128
+from nicemu.errors import ControlError
+from nicemu.pipeline import Program, ir
+
+SAVE, COMMIT, RECONCILE = 2, 4, 5
+Controller: TypeAlias = Any
+"""The class of that name in conftest.py."""
+
+
+def set_config(controller: Controller, action: int, program: Program | None = None) -> None:
+    config = {} if program is None else {"config": {"p4_device_config": program.to_json().encode()}}
+    message: Message = messages().SetForwardingPipelineConfigRequest(action=action, **config)
+    message.election_id.CopyFrom(uint128(9))
+    controller.device.set_config(message)
+
+
+def without_instance(program: Program, name: str) -> Program:
+    """Return the program without the array of this name, and without what uses it."""
+
+    def kept(body: tuple[ir.Statement, ...]) -> tuple[ir.Statement, ...]:
+        found: list[ir.Statement] = []
+        for statement in body:
+            match statement:
+                case ir.CallMethod(instance) if instance == name:
+                    continue
+                case ir.If(condition, then, otherwise):
+                    found.append(ir.If(condition, kept(then), kept(otherwise)))
+                case _:
+                    found.append(statement)
+        return tuple(found)
+
+    controls = tuple(replace(control, body=kept(control.body)) for control in program.controls)
+    externs = tuple(item for item in program.externs if item.name != name)
+    return replace(program, controls=controls, externs=externs)
+
+
+@pytest.fixture
+def filled(controller: Controller) -> Controller:
+    """A controller that has written something of every kind."""
+    for flow in (2, 3):
+        controller.write(1, "table_entry", controller.port(flow, "send", flow, idle_timeout_ns=5))
+        controller.frame(flow)
+    outcomes = controller.write_all(*controller.every_kind()[:-1])
+    assert outcomes == [None] * len(outcomes)
+    return controller
+
+
+def test_reconciling_with_the_same_program_keeps_everything(filled: Controller, switch: Program) -> None:
+    before = filled.state()
+    set_config(filled, RECONCILE, replace(switch, name="again"))
+    assert filled.engine.program.name == "again"
+    assert filled.state() == before
+
+
+def test_what_is_written_to_a_saved_program_is_there_when_it_is_committed(
+    controller: Controller, switch: Program
+) -> None:
+    set_config(controller, SAVE, replace(switch, name="again"))
+    for flow in (2, 3):
+        controller.write(1, "table_entry", controller.port(flow, "send", flow))
+    outcomes = controller.write_all(*controller.every_kind())
+    assert outcomes == [None] * len(outcomes)
+    before = controller.state()
+    assert controller.engine.table("I.port").rows() == []
+    set_config(controller, COMMIT)
+    assert controller.engine.program.name == "again"
+    assert controller.state() == before
+    assert controller.frame(2).port == 9
+
+
+def test_entries_of_a_saved_program_are_idle_from_its_commit_on(
+    controller: Controller, switch: Program
+) -> None:
+    controller.engine.tick(5_000)
+    set_config(controller, SAVE, switch)
+    controller.write(1, "table_entry", controller.port(2, "send", 2, idle_timeout_ns=100))
+    controller.engine.tick(9_000)
+    set_config(controller, COMMIT)
+    (entry,) = controller.read("table_entry", {"time_since_last_hit": {}})
+    assert entry.time_since_last_hit.elapsed_ns == 0
+    assert [len(controller.engine.idle(now_ns)) for now_ns in (9_099, 9_100)] == [0, 1]
+
+
+def test_a_register_that_is_gone_may_go_but_a_meter_that_is_configured_may_not(
+    filled: Controller, switch: Program
+) -> None:
+    set_config(filled, RECONCILE, without_instance(switch, "I.last"))
+    assert len(filled.read("table_entry", {})) == 3
+    with pytest.raises(ControlError, match=r"meter I\.rates, which is configured, has no place there"):
+        set_config(filled, RECONCILE, without_instance(switch, "I.rates"))
+    assert "I.rates" in filled.engine.objects.states

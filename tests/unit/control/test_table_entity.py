@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4Runtime, "TableEntry", "Direct Resources", "Idle-timeout"."""
+
+from __future__ import annotations
+
+from typing import Any, TypeAlias
+
+import pytest
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import Disposition
+
+Controller: TypeAlias = Any
+"""The class of that name in conftest.py."""
+INSERT, MODIFY, DELETE = 1, 2, 3
+INVALID, NOT_FOUND = P4RuntimeCode.INVALID_ARGUMENT, P4RuntimeCode.NOT_FOUND
+RATES = {"cir": 1, "cburst": 1, "pir": 2, "pburst": 1}
+
+
+def code(error: ControlError | None) -> P4RuntimeCode | None:
+    return error.code if error else None
+
+
+def test_an_optional_match_is_a_value_or_left_out(controller: Controller) -> None:
+    assert controller.write(INSERT, "table_entry", controller.port(5, "send", 3)) is None
+    assert controller.write(INSERT, "table_entry", controller.port(None, "send", 4)) is None
+    one, any_value = controller.read("table_entry", {})
+    assert one.match[0].optional.value == b"\5"
+    assert not any_value.match
+    assert [controller.frame(flow).port for flow in (5, 6)] == [3, 4]
+
+
+def test_counters_start_where_the_insert_says_and_are_told_when_asked_for(controller: Controller) -> None:
+    counter = {"packet_count": 5, "byte_count": 100}
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, counter_data=counter))
+    controller.frame(5)
+    (silent,) = controller.read("table_entry", {})
+    assert not silent.HasField("counter_data")
+    (told,) = controller.read("table_entry", {"counter_data": {}})
+    assert (told.counter_data.packet_count, told.counter_data.byte_count) == (6, 106)
+
+
+def test_modify_keeps_the_count_unless_it_says_otherwise(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    controller.frame(5)
+    controller.write(MODIFY, "table_entry", controller.port(5, "send", 4))
+    (kept,) = controller.read("table_entry", {"counter_data": {}})
+    assert kept.counter_data.packet_count == 1
+    controller.write(MODIFY, "table_entry", controller.port(5, "send", 4, counter_data={}))
+    (reset,) = controller.read("table_entry", {"counter_data": {}})
+    assert reset.counter_data.packet_count == 0
+
+
+def test_a_direct_counter_is_read_and_written_by_its_entry(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    entry = controller.port(5, None)
+    data = {"packet_count": 7, "byte_count": 9}
+    assert controller.write(MODIFY, "direct_counter_entry", {"table_entry": entry, "data": data}) is None
+    assert controller.write(MODIFY, "direct_counter_entry", {"table_entry": entry}) is None
+    (found,) = controller.read("direct_counter_entry", {"table_entry": entry})
+    assert (found.data.packet_count, found.data.byte_count) == (7, 9)
+    assert found.table_entry.match == entry.match
+    assert len(controller.read("direct_counter_entry", {})) == 1
+    for kind in (INSERT, DELETE):
+        assert code(controller.write(kind, "direct_counter_entry", {"table_entry": entry})) is INVALID
+    absent = controller.port(6, None)
+    assert code(controller.write(MODIFY, "direct_counter_entry", {"table_entry": absent})) is NOT_FOUND
+    with pytest.raises(ControlError, match="no entry"):
+        controller.read("direct_counter_entry", {"table_entry": absent})
+
+
+def test_a_meter_configuration_is_reset_by_a_modify_without_it(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, meter_config=RATES))
+    (found,) = controller.read("table_entry", {"meter_config": {}})
+    assert (found.meter_config.cir, found.meter_config.pir) == (1, 2)
+    controller.write(MODIFY, "table_entry", controller.port(5, "send", 3))
+    (found,) = controller.read("table_entry", {"meter_config": {}})
+    assert not found.HasField("meter_config")
+
+
+def test_a_direct_meter_is_read_and_written_by_its_entry(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    entry = controller.port(5, None)
+    assert controller.write(MODIFY, "direct_meter_entry", {"table_entry": entry, "config": RATES}) is None
+    (found,) = controller.read("direct_meter_entry", {})
+    assert found.config.cir == 1
+    assert controller.write(MODIFY, "direct_meter_entry", {"table_entry": entry}) is None
+    (found,) = controller.read("direct_meter_entry", {"table_entry": entry})
+    assert not found.HasField("config")
+    table = controller.id("table", "way")
+    with pytest.raises(ControlError, match="has no direct meter"):
+        controller.read("direct_meter_entry", {"table_entry": {"table_id": table}})
+
+
+@pytest.mark.parametrize("wrong", [{"cir": -1}, {"cir": 3, "pir": 2}, {"eburst": 1}])
+def test_rates_that_mean_nothing_are_refused(controller: Controller, wrong: dict[str, int]) -> None:
+    assert code(controller.write(INSERT, "table_entry", controller.port(5, meter_config=wrong))) is INVALID
+
+
+def test_the_time_since_the_last_hit_is_told_when_asked_for(controller: Controller) -> None:
+    controller.engine.tick(1_000)
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, idle_timeout_ns=500))
+    controller.engine.tick(1_300)
+    (entry,) = controller.read("table_entry", {"time_since_last_hit": {}})
+    assert (entry.time_since_last_hit.elapsed_ns, entry.idle_timeout_ns) == (300, 500)
+    controller.frame(5, now_ns=1_400)
+    (entry,) = controller.read("table_entry", {"time_since_last_hit": {}})
+    assert entry.time_since_last_hit.elapsed_ns == 0
+    (entry,) = controller.read("table_entry", {})
+    assert not entry.HasField("time_since_last_hit")
+    with pytest.raises(ControlError, match="has no idle timeout"):
+        controller.read("table_entry", {"table_id": controller.id("table", "way"), "time_since_last_hit": {}})
+
+
+def test_an_idle_entry_is_told_of_once_until_it_is_hit_again(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, idle_timeout_ns=500))
+
+    def told_at(now_ns: int) -> int:
+        controller.engine.tick(now_ns)
+        controller.report(now_ns * 1_000_000_000)
+        return len(controller.received())
+
+    assert [told_at(now_ns) for now_ns in (499, 500, 2_000)] == [0, 1, 0]
+    controller.frame(5, now_ns=2_100)
+    assert [told_at(now_ns) for now_ns in (2_500, 2_600, 2_700)] == [0, 1, 0]
+
+
+def test_an_idle_timeout_notification_names_table_match_and_priority(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, idle_timeout_ns=500))
+    controller.engine.tick(600)
+    controller.report(7)
+    (message,) = controller.received()
+    notification = message.idle_timeout_notification
+    expected = controller.port(5, None)
+    expected.idle_timeout_ns = 500
+    assert (notification.timestamp, list(notification.table_entry)) == (7, [expected])
+
+
+def test_an_idle_timeout_below_zero_and_one_of_a_default_entry_are_refused(controller: Controller) -> None:
+    assert code(controller.write(INSERT, "table_entry", controller.port(5, idle_timeout_ns=-1))) is INVALID
+    default = {"table_id": controller.id("table", "port"), "is_default_action": True, "idle_timeout_ns": 5}
+    assert code(controller.write(MODIFY, "table_entry", default)) is INVALID
+
+
+def test_a_default_entry_is_read_by_is_default_action(controller: Controller) -> None:
+    found = controller.read("table_entry", {"is_default_action": True})
+    assert [entry.is_default_action for entry in found] == [True, True, True]
+    assert controller.frame(9).disposition is Disposition.DROP
