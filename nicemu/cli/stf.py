@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from nicemu.p4 import Diagnostic
     from nicemu.stf import Outcome, Report
 
-_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], bool]
-"""Program, script, include folders, whether to trace."""
+_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], bool, bool]
+"""Program, script, include folders, whether to trace, whether to run machine code."""
 
 CHUNK = 8
 """Tests that a process takes at a time: one takes some milliseconds, as handing it over does."""
@@ -56,10 +56,9 @@ def stf(
     """Run the STF script SCRIPT on PROGRAM, or every test of the folder DIR.
 
     A test of a folder is a program x.p4 with a script x.stf beside it; without SCRIPT a program's own is
-    run. Exit status 1 if a test fails, or its program is not compiled.
+    run. Exit status 1 if a test fails, or its program is not compiled. With --engine kernel programs run as
+    machine code where they can; where not, the line of a test says why.
     """
-    if engine == "kernel":
-        raise click.UsageError("there are no kernels yet; --engine interpreter is the only engine")
     if program.is_dir():
         if script is not None:
             raise click.UsageError(f"{program} is a folder; a script goes with a program")
@@ -68,7 +67,7 @@ def stf(
         root, tests = program, find_tests(program)
     else:
         root, tests = program.parent, [(program, script or program.with_suffix(".stf"))]
-    work = [(test, its_script, includes, trace) for test, its_script in tests]
+    work = [(test, its_script, includes, trace, engine == "kernel") for test, its_script in tests]
     with closing(_results(work, jobs)) as results:
         if as_json:
             outcomes = _behind_a_bar(results, len(work))
@@ -140,7 +139,9 @@ def _listed(results: Iterable[tuple[Outcome, int]], root: Path, count: int) -> l
 def _packets(report: Report) -> str:
     from nicemu.abi import counted
 
-    return f"{counted(report.packets_in, 'packet')} in, {report.packets_out} out"
+    told = f"{counted(report.packets_in, 'packet')} in, {report.packets_out} out"
+    because = report.interpreted_because
+    return f"{told}, interpreted: {because}" if because else told
 
 
 def _print_details(outcome: Outcome, all_messages: bool) -> None:
@@ -182,6 +183,7 @@ def _as_json(outcome: Outcome, took_ns: int, root: Path) -> dict[str, object]:
         "milliseconds": round(took_ns / _NS_PER_MS, 3),
         "packets_in": report.packets_in if report else 0,
         "packets_out": report.packets_out if report else 0,
+        "interpreted_because": report.interpreted_because if report else "",
         "messages": [_message(item) for item in outcome.messages],
         "failures": [
             {**_message(failure.diagnostic), "detail": failure.detail}

@@ -269,6 +269,7 @@ class Statements(Expressions):
     # Headers and stacks
 
     def _set_valid(self, header: ir.Expression, valid: Number) -> None:
+        header = self.located(header)
         if isinstance(header, ir.Member) and self.places.is_union(header.base.type):
             if any(isinstance(node, ir.Element) for node in path_of(header)):
                 union = self.value(header.base)

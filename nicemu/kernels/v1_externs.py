@@ -107,6 +107,7 @@ class V1Externs(Externs):
 
     def _hash(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
         result, algorithm, base, data, largest = arguments
+        result = self.located(result)
         if any(isinstance(node.type, ir.Bits) and node.type.signed for node in (result, base, largest)):
             raise NotCompiled("it hashes into signed numbers")
         start, count = self.value(base), self.value(largest)
@@ -145,7 +146,7 @@ class V1Externs(Externs):
         return kind, -(-width_of(kind) // 64)
 
     def _read(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
-        target, index = arguments
+        target, index = self.located(arguments[0]), arguments[1]
         kind, words = self._element_words(instance)
         base, size = self._array(instance)
         inside, number = self._inside(index, size)

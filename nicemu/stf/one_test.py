@@ -40,15 +40,24 @@ class Outcome:
     messages: tuple[Diagnostic, ...] = ()
 
 
-def run_test(program: Path, script: Path, include_paths: Sequence[Path] = (), trace: bool = False) -> Outcome:
-    """Compile a program, read a script and run it. Raises: UsageError if a file cannot be read."""
+def run_test(
+    program: Path,
+    script: Path,
+    include_paths: Sequence[Path] = (),
+    trace: bool = False,
+    compiled: bool = False,
+) -> Outcome:
+    """Compile a program, read a script and run it, as machine code if `compiled`.
+
+    Raises: UsageError if a file cannot be read.
+    """
     try:
         commands = parse_script(_text(script), script.name)
     except ScriptError as error:
         return Outcome(program, script, Status.FAILED, messages=error.diagnostics)
     try:
-        compiled = compile_program(program, include_paths)
-        report = run_script(compiled.program, commands, trace)
+        found = compile_program(program, include_paths)
+        report = run_script(found.program, commands, trace, compiled)
     except CompileError as error:
         wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
         return Outcome(program, script, Status.REFUSED, messages=wrong)

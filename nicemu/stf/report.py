@@ -30,12 +30,15 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of a script."""
+    """What came of a script; `interpreted_because` says why a program was not run compiled, "" if it was, or
+    was not to be.
+    """
 
     failures: tuple[Failure, ...]
     notes: tuple[Note, ...] = ()
     packets_in: int = 0
     packets_out: int = 0
+    interpreted_because: str = ""
 
     @property
     def passed(self) -> bool:

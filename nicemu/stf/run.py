@@ -77,9 +77,14 @@ class Seen:
     cause: Location
 
 
-def run_script(program: Program, commands: Sequence[Command], trace: bool = False) -> Report:
-    """Run a script on a compiled program. A command that is refused is a failure, and the last command."""
-    engine = Engine()
+def run_script(
+    program: Program, commands: Sequence[Command], trace: bool = False, compiled: bool = False
+) -> Report:
+    """Run a script on a program, as machine code if `compiled`.
+
+    A command that is refused is a failure, and the last command.
+    """
+    engine = _compiled_engine() if compiled else Engine()
     engine.load(program)
     run = _Run(engine, trace)
     for command in commands:
@@ -95,7 +100,15 @@ def run_script(program: Program, commands: Sequence[Command], trace: bool = Fals
         run.compare()
     outputs = sum(len(frames) for frames in run.seen.values())
     failures = sorted(run.failures, key=lambda failure: failure.diagnostic.line)
-    return Report(tuple(failures), tuple(run.notes), len(run.fates), outputs)
+    because = getattr(engine, "interpreted_because", "")
+    return Report(tuple(failures), tuple(run.notes), len(run.fates), outputs, because)
+
+
+def _compiled_engine() -> Engine:
+    """Return an engine that compiles quickly: a script has few packets."""
+    from nicemu.kernels import CompiledEngine
+
+    return CompiledEngine(optimised=False)
 
 
 @dataclass(slots=True, eq=False)

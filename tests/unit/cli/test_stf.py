@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from nicemu.hot import JIT
 from tests.unit.stf.conftest import SWITCH
 
 Cli = Callable[..., Result]
@@ -101,10 +102,13 @@ def test_an_interrupt_ends_the_run_without_a_traceback(
     assert "Traceback" not in result.stderr
 
 
-def test_there_are_no_kernels_yet(nicemu: Cli, folder: Path) -> None:
-    result = nicemu("stf", str(folder), "--engine", "kernel")
-    assert result.exit_code == 2
-    assert "there are no kernels yet" in result.stderr
+@pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
+def test_a_kernel_gives_the_same_outcome(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("stf", str(folder), "--engine", "kernel", "--json")
+    assert result.exit_code == 1
+    outcomes = json.loads(result.stdout)
+    assert [item["status"] for item in outcomes] == ["passed", "failed", "refused"]
+    assert [item["interpreted_because"] for item in outcomes] == ["", "", ""]
 
 
 def test_a_folder_takes_no_script_and_has_to_hold_a_test(nicemu: Cli, folder: Path) -> None:
