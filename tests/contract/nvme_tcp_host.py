@@ -40,6 +40,7 @@ class Answer:
     status: int
     result: int
     data: bytes
+    sq_head: int = 0
 
 
 class PlainHost:
@@ -78,9 +79,9 @@ class PlainHost:
             elif kind == 0x03:
                 (self.terminated,) = struct.unpack_from("<H", pdu, 8)
             elif kind == 0x05:
-                result, _, _, cid, status = struct.unpack_from("<QHHHH", pdu, 8)
+                result, sq_head, _, cid, status = struct.unpack_from("<QHHHH", pdu, 8)
                 data = bytes(self.data.pop(cid, b""))
-                self.answers[cid] = Answer(status >> 1 & 0x7FF, result, data)
+                self.answers[cid] = Answer(status >> 1 & 0x7FF, result, data, sq_head)
             elif kind == 0x07:
                 cid, _, offset, length = struct.unpack_from("<HHII", pdu, 8)
                 held = self.data.setdefault(cid, bytearray())
@@ -140,6 +141,7 @@ class PlainHost:
         host: str = HOST_NQN,
         cntlid: int | None = None,
         keep_alive_ms: int = 0,
+        attributes: int = 0,
     ) -> Answer:
         """Connect this connection as a queue."""
         wanted = (0xFFFF if qid == 0 else 1) if cntlid is None else cntlid
@@ -155,7 +157,7 @@ class PlainHost:
             data=bytes(data),
             kind=IN_CAPSULE,
             cdw10=qid << 16,
-            cdw11=entries - 1,
+            cdw11=attributes << 16 | entries - 1,
             cdw12=keep_alive_ms,
         )
 

@@ -251,6 +251,40 @@ def test_a_reset_by_the_host_forgets_commands_and_the_controller_comes_up_again(
     assert admin.ask(IDENTIFY, length=4096, cdw10=1).status == 0
 
 
+def test_every_response_says_how_far_the_hosts_submission_queue_is_taken(
+    rig: Rig, association: Association
+) -> None:
+    admin = PlainHost(rig, association)
+    taken = 1
+    assert admin.connect(entries=8).sq_head == taken
+    assert admin.set(0x14, 0x0046_0001).sq_head == taken + 1
+    taken += 1
+    while True:
+        ready = admin.get(0x1C)
+        taken += 1
+        assert ready.sq_head == taken % 8
+        if ready.result & 1:
+            break
+    for opcode in (KEEP_ALIVE, IDENTIFY, 0x01, IDENTIFY, KEEP_ALIVE, 0x55) * 4:
+        taken += 1
+        length = 4096 if opcode == IDENTIFY else 0
+        assert admin.ask(opcode, length=length, cdw10=1).sq_head == taken % 8
+    io = PlainHost(rig, association)
+    assert io.connect(qid=1, entries=5).sq_head == 1
+    for number in range(2, 20):
+        refused = 0x55 if number % 3 else READ
+        assert io.ask(refused, nsid=1, length=BLOCK).sq_head == number % 5
+
+
+def test_a_queue_whose_flow_control_is_disabled_says_so_when_it_is_connected(
+    rig: Rig, association: Association, admin: PlainHost
+) -> None:
+    io = PlainHost(rig, association)
+    connected = io.connect(qid=1, attributes=1 << 2)
+    assert (connected.status, connected.sq_head) == (0, 0xFFFF)
+    assert [io.ask(READ, nsid=1, length=BLOCK).sq_head for _ in range(3)] == [0, 0, 0]
+
+
 def test_a_host_that_falls_silent_is_dropped(rig: Rig, association: Association) -> None:
     host = PlainHost(rig, association)
     assert host.connect(keep_alive_ms=1000).status == 0

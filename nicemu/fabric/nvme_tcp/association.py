@@ -29,7 +29,6 @@ from nicemu.pcie import AddressSpace
 from .connection import Command, Connection
 from .fabrics import (
     CONNECT_DATA_BYTES,
-    CONTROLLER_ID,
     Connect,
     FabricsStatus,
     FabricsType,
@@ -201,7 +200,7 @@ class Association:
             self._admin_entries = wanted.entry_count
             self._keep_alive_ns = wanted.keep_alive_ms * 1_000_000
             connection.qid, self.connections[0] = 0, connection
-            connection.respond(sqe.cid, NvmeStatus.SUCCESS, CONTROLLER_ID)
+            connection.connected(sqe.cid, wanted)
         else:
             self._create_queue(connection, sqe, wanted)
 
@@ -258,7 +257,7 @@ class Association:
                 refuse(cqe)
                 return
             self._rings[wanted.qid] = ring
-            connection.respond(sqe.cid, NvmeStatus.SUCCESS, CONTROLLER_ID)
+            connection.connected(sqe.cid, wanted)
 
         if self._rings[0].post(create, created) is None:
             refuse(Cqe(0, NvmeStatus.INTERNAL_ERROR))
@@ -366,7 +365,7 @@ class Association:
                     data = self._identity(command.sqe, data)
                 connection.send_data(command, data)
             self._memory.put(buffer)
-        connection.respond(command.sqe.cid, cqe.status, cqe.result, sq_head=cqe.sq_head, dnr=cqe.dnr)
+        connection.respond(command.sqe.cid, cqe.status, cqe.result, dnr=cqe.dnr)
 
     def _identity(self, sqe: Sqe, data: bytes) -> bytes:
         if sqe.cdw10 & 0xFF != IdentifyCns.CONTROLLER:

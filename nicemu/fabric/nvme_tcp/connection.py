@@ -14,7 +14,7 @@ from typing import Final, Protocol
 from nicemu.errors import NvmeStatus
 from nicemu.nvme import Cqe, Sqe
 
-from .fabrics import FABRICS_OPCODE, FabricsStatus, Sgl
+from .fabrics import CONTROLLER_ID, FABRICS_OPCODE, Connect, FabricsStatus, Sgl
 from .pdu import LAST, MAX_DATA_BYTES, FatalError, FatalStatus, Pdu, PduReader, PduType
 from .ring import Buffer
 
@@ -24,6 +24,9 @@ _HOST_TO_CONTROLLER, _CONTROLLER_TO_HOST = 1, 2
 """The two low bits of an opcode. Source: Base Specification 2.0, "Opcode" (Data Transfer)."""
 CONNECT_LIMIT_NS: Final = 10 * 1_000_000_000
 """How long a connection may take until it is a queue pair, and what is said at its end until it is gone."""
+_NO_FLOW_CONTROL: Final = 0xFFFF
+"""SQHD of the response to Connect. Source: Base Specification 2.0, "Submission Queue Flow Control
+Negotiation"."""
 _MAX_OUTSTANDING: Final = 160
 """More than any queue has entries."""
 
@@ -92,6 +95,8 @@ class Connection:
         self.commands: dict[int, Command] = {}
         self._transfers: dict[int, Command] = {}
         self._next_tag = 0
+        self._entry_count = 0
+        self._sq_head = 0
 
     def feed(self, data: bytes) -> None:
         """Take bytes of the host; what breaks the transport's rules ends the connection."""
@@ -127,6 +132,8 @@ class Connection:
 
     def _command(self, pdu: Pdu) -> None:
         sqe = Sqe.decode(pdu.header)
+        if self._entry_count:
+            self._sq_head = (self._sq_head + 1) % self._entry_count
         if len(self.commands) >= _MAX_OUTSTANDING:
             raise FatalError(FatalStatus.LIMIT_EXCEEDED, f"{len(self.commands)} commands are outstanding")
         if sqe.cid in self.commands:
@@ -212,10 +219,24 @@ class Connection:
         header = _DATA.pack(command.sqe.cid, 0, 0, len(data), 0)
         self._send(Pdu(PduType.CONTROLLER_DATA, LAST, header, data))
 
-    def respond(self, cid: int, status: int, result: int = 0, *, sq_head: int = 0, dnr: bool = False) -> None:
-        """Complete a command; `result` has the 64 bits that Property Get fills."""
+    def connected(self, cid: int, wanted: Connect) -> None:
+        """Complete a Connect command that is accepted: it was the first entry of its submission queue."""
+        if wanted.has_flow_control:
+            self._entry_count, self._sq_head = wanted.entry_count, 1
+            self.respond(cid, NvmeStatus.SUCCESS, CONTROLLER_ID)
+            return
+        self._entry_count, self._sq_head = 0, _NO_FLOW_CONTROL
+        self.respond(cid, NvmeStatus.SUCCESS, CONTROLLER_ID)
+        self._sq_head = 0
+
+    def respond(self, cid: int, status: int, result: int = 0, *, dnr: bool = False) -> None:
+        """Complete a command; `result` has the 64 bits that Property Get fills.
+
+        SQHD counts the commands that were taken, in entries of the host's queue: the controller's own ring
+        is another one. Without flow control the field is reserved.
+        """
         self.commands.pop(cid, None)
-        cqe = bytearray(Cqe(cid, status, 0, sq_head, 0, dnr=dnr).encode())
+        cqe = bytearray(Cqe(cid, status, 0, self._sq_head, 0, dnr=dnr).encode())
         struct.pack_into("<Q", cqe, 0, result)
         self._send(Pdu(PduType.RESPONSE, 0, bytes(cqe)))
 

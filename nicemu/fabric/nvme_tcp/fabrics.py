@@ -26,6 +26,8 @@ KEEP_ALIVE_UNITS: Final = 10
 MDTS: Final = 5
 """128 KiB, in pages of 4096 bytes."""
 _NQN_BYTES: Final = 256
+_DISABLE_FLOW_CONTROL: Final = 1 << 2
+"""CATTR."""
 
 
 class FabricsType(enum.IntEnum):
@@ -82,6 +84,8 @@ class Connect:
     subsystem: str | None
     host: str | None
     """None: the field holds no name."""
+    has_flow_control: bool
+    """Whether the host wants to hear how far its submission queue is taken; with CATTR bit 2 it does not."""
 
     @classmethod
     def decode(cls, sqe: Sqe, data: bytes) -> Connect:
@@ -95,6 +99,7 @@ class Connect:
             struct.unpack_from("<H", data, 16)[0],
             decoded_name(data[256 : 256 + _NQN_BYTES]),
             decoded_name(data[512 : 512 + _NQN_BYTES]),
+            not sqe.cdw11 >> 16 & _DISABLE_FLOW_CONTROL,
         )
 
     @property
