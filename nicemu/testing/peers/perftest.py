@@ -92,13 +92,23 @@ class _Client:
     talk: Connection
     messages: RegisteredRegion
     buffer: RegisteredRegion
+    has_named: bool = False
+    """Whether it has named queue pairs, or told with a message of zeros that it connects them now."""
     totals: Totals = field(default_factory=Totals)
     pairs: dict[int, _Pair] = field(default_factory=dict)
     """By the numbers of our queue pairs of the test."""
 
+    @property
+    def is_connecting(self) -> bool:
+        """Whether a connection may be a queue pair of the test: until there has been work on one."""
+        return self.has_named and not self.totals.operations
+
 
 class PerftestServer(Application):
-    """Serves clients of one program, one at a time from each address.
+    """Serves clients of one program, one at a time from each address; another one is rejected, a problem.
+
+    Which client a connection belongs to is not said: queue pairs of the test are those that are connected
+    between the first message about them and the first work on them.
 
     What a client's program is cannot be seen from here: `program` says it, and with it what is answered.
     `size_bytes` is that of ib_write_lat's messages, its client's -s: there the server writes first, and each
@@ -136,6 +146,10 @@ class PerftestServer(Application):
             for number in range(_MESSAGES):
                 self.post_receive(connection, client.messages, _MESSAGE_BYTES, number * _MESSAGE_BYTES)
             return
+        if not client.is_connecting:
+            self._endpoint.cm.reject(connection)
+            self._refused(connection)
+            return
         assert connection.remote is not None
         qp_num = self._endpoint.cm.accept(connection, PD, now_ns, receive_queue_depth=RECEIVES)
         client.pairs[qp_num] = _Pair(connection, connection.remote.qp_num)
@@ -151,9 +165,16 @@ class PerftestServer(Application):
             if arrival.kind is ArrivalKind.SEND:
                 self._on_message(client, arrival)
             return
-        self.count(client.totals, arrival.byte_len)
         pair = client.pairs.get(arrival.qp_num)
-        if self._program == _WRITES_FIRST and pair is not None and pair.there is not None:
+        if pair is None:
+            return
+        if pair.there is None:  # nobody has named this queue pair: another client talks over it
+            del client.pairs[arrival.qp_num]
+            self._endpoint.cm.disconnect(connection, time.monotonic_ns())
+            self._refused(connection)
+            return
+        self.count(client.totals, arrival.byte_len)
+        if self._program == _WRITES_FIRST:
             self._write_back(client, pair)
         if arrival.kind is ArrivalKind.SEND:
             self.post_receive(connection, client.buffer, BUFFER_BYTES)
@@ -173,6 +194,11 @@ class PerftestServer(Application):
         self.is_through(connection, client.totals, self._program)
         for region in (client.messages, client.buffer):
             self._endpoint.memory.deregister(region)
+
+    def _refused(self, connection: Connection) -> None:
+        """Note that another client came from the address of one that is under way."""
+        ip = connection.peer.ip
+        self.totals.problems.append(f"{ip} asked again while its {self._program} is under way: it is refused")
 
     def _register(self) -> tuple[RegisteredRegion, RegisteredRegion]:
         """Return memory to talk and to work with, both or none."""
@@ -208,6 +234,7 @@ class PerftestServer(Application):
 
     def _about(self, client: _Client, there: Destination) -> bytes:
         """Return what the client has to know of our queue pair that is connected to its one."""
+        client.has_named = True
         qp_num = next((ours for ours, pair in client.pairs.items() if pair.theirs == there.qp_num), 0)
         if not qp_num:
             return Destination().encode()  # it is not connected yet, and this keeps both in step

@@ -355,6 +355,71 @@ def test_the_next_client_is_served_as_the_first_was(
     assert len(lines) == 2
 
 
+def ask(bench: Bench) -> tuple[Connection, CmEventKind, int]:
+    """Ask for a connection as another client would; return how the server answers."""
+    connection = bench.asking.cm.connect(bench.serving.address, PERFTEST_PORT, PD, time.monotonic_ns())
+    bench.settle()
+    (event,) = bench.asking.take_events()
+    return connection, event.kind, event.reason
+
+
+def test_another_client_from_the_address_of_one_that_is_under_way_is_rejected(
+    nics: tuple[RoceEndpoint, RoceEndpoint], lines: list[str]
+) -> None:
+    application = PerftestServer(nics[0], "ib_write_bw", report=lines.append)
+    client = Scripted(Bench(*nics, PeerServer(nics[0], [application])))
+    refused = (CmEventKind.REJECTED, RejectReason.CONSUMER)
+    assert ask(client.bench)[1:] == refused
+    work, theirs = client.begin()
+    piece = Sge(client.memory.address, 1000, client.memory.key)
+    client.bench.post(work, WorkRequest(Opcode.RDMA_WRITE, (piece,), theirs.address, theirs.rkey))
+    assert ask(client.bench)[1:] == refused
+    client.end(work)
+    assert lines == ["10.7.0.2 ib_write_bw: 1 operations, 1,000 bytes"]
+    assert (
+        application.totals.problems
+        == ["10.7.0.2 asked again while its ib_write_bw is under way: it is refused"] * 2
+    )
+    client.bench.asking.take_events()
+    assert ask(client.bench)[1] is CmEventKind.ESTABLISHED
+
+
+def test_another_client_that_comes_while_queue_pairs_are_connected_is_refused_when_it_talks(
+    nics: tuple[RoceEndpoint, RoceEndpoint], lines: list[str]
+) -> None:
+    application = PerftestServer(nics[0], "ib_write_bw", report=lines.append)
+    client = Scripted(Bench(*nics, PeerServer(nics[0], [application])))
+    assert client.say(bytes(56)) == bytes(56)
+    other, kind, _ = ask(client.bench)
+    assert kind is CmEventKind.ESTABLISHED
+    work, _ = client.begin()
+    piece = Sge(client.memory.address, 16, client.memory.key)
+    client.bench.post(other, WorkRequest(Opcode.SEND, (piece,)))
+    assert [(one.kind, one.connection) for one in nics[1].take_events()] == [
+        (CmEventKind.DISCONNECTED, other)
+    ]
+    client.end(work)
+    assert lines == ["10.7.0.2 ib_write_bw: 0 operations, 0 bytes"]
+    assert len(application.totals.problems) == 1
+
+
+def test_a_client_may_have_several_queue_pairs(
+    nics: tuple[RoceEndpoint, RoceEndpoint], lines: list[str]
+) -> None:
+    client = perftest(nics, "ib_write_bw", lines)
+    assert client.say(bytes(56)) == bytes(56)
+    first = client.bench.connect(PERFTEST_PORT)
+    second, _ = client.begin()
+    mine = Destination(1, first.qp_num or 0, 0x124, client.memory.key, client.memory.address)
+    theirs = Destination.decode(client.say(mine.encode()))
+    piece = Sge(client.memory.address, 1000, client.memory.key)
+    for work in (first, second):
+        client.bench.post(work, WorkRequest(Opcode.RDMA_WRITE, (piece,), theirs.address, theirs.rkey))
+    client.bench.end(first)
+    client.end(second)
+    assert lines == ["10.7.0.2 ib_write_bw: 2 operations, 2,000 bytes"]
+
+
 @pytest.mark.parametrize(
     ("program", "moved_bytes"),
     [("ib_write_bw", 100 * 3000), ("ib_read_bw", 100 * 3000), ("ib_atomic_bw", 800)],
