@@ -130,7 +130,6 @@ class RdmaCm:
             send_queue_depth=send_queue_depth,
             receive_queue_depth=receive_queue_depth,
             implicit_receives=implicit_receives,
-            rnr_retry=remote.rnr_retry_count,
         )
         offer = self._offer(qp_num, outstanding_reads)
         try:
@@ -362,10 +361,10 @@ class RdmaCm:
         return QpOffer(qp_num, self._rng.getrandbits(PSN_BITS), outstanding_reads, outstanding_reads)
 
     def _bring_up(self, qp_num: int, psn: int, peer: CmAddress, remote: QpOffer) -> None:
-        """Connect a queue pair; each side begins with the PSN that the other has named."""
+        """Connect a queue pair; each side begins with the PSN, and retries as often, as the other says."""
         target = RemoteQp(peer.mac, peer.ip, remote.qp_num, psn)
         self._engine.modify(qp_num, QpState.RTR, remote=target)
-        self._engine.modify(qp_num, QpState.RTS, sq_psn=remote.starting_psn)
+        self._engine.modify(qp_num, QpState.RTS, sq_psn=remote.starting_psn, rnr_retry=remote.rnr_retry_count)
 
     def _flush(self, connection: Connection) -> None:
         """Let the queue pair of a connection that is gone work no more, if it is still there."""

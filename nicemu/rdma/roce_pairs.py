@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any, Unpack
 
@@ -40,6 +41,7 @@ from .queue_pair import (
     check_traffic_class,
     check_transition,
 )
+from .requester_answers import INFINITE_RNR_RETRY
 from .responder_lists import drop_receives, reset_responder
 from .roce_error import enter_error
 from .roce_lists import activate, deactivate
@@ -216,9 +218,15 @@ class RocePairs(RoceReports):
         return state._replace(held=held)
 
     def modify(
-        self, qp_num: int, state: QpState, *, remote: RemoteQp | None = None, sq_psn: int | None = None
+        self,
+        qp_num: int,
+        state: QpState,
+        *,
+        remote: RemoteQp | None = None,
+        sq_psn: int | None = None,
+        rnr_retry: int | None = None,
     ) -> None:
-        """Move a queue pair to `state`; RTS from RTR may set the first PSN, `sq_psn`.
+        """Move a queue pair to `state`; RTS from RTR may set the first PSN, `sq_psn`, and `rnr_retry`.
 
         RTR needs `remote`; a queue pair of type UD has none.
 
@@ -247,10 +255,12 @@ class RocePairs(RoceReports):
         elif remote is not None:
             raise UsageError(f"the peer of queue pair {qp_num} is set on the way to RTR, not to {state.name}")
         starts = state is QpState.RTS and before is QpState.RTR
-        if sq_psn is not None and not starts:
-            raise UsageError(f"sq_psn is {sq_psn!r}; it is set on the way from RTR to RTS alone")
-        if sq_psn is not None:
-            check_whole("sq_psn", sq_psn, 0, PSN_MASK)
+        for name, value, most in (("sq_psn", sq_psn, PSN_MASK), ("rnr_retry", rnr_retry, INFINITE_RNR_RETRY)):
+            if value is None:
+                continue
+            if not starts:
+                raise UsageError(f"{name} is {value!r}; it is set on the way from RTR to RTS alone")
+            check_whole(name, value, 0, most)
         check_transition(qp_num, before, state)
         pair.state = _CODES[state]
         if state is QpState.ERR:
@@ -267,6 +277,9 @@ class RocePairs(RoceReports):
         elif state is QpState.RTR:
             _reset_responder(self._state, pair, 0)
         elif state is QpState.RTS:
+            if rnr_retry is not None:
+                self._attributes[qp_num] = replace(attributes, rnr_retry=rnr_retry)
+                pair.rnr_retry = pair.rnr_retries_left = rnr_retry
             if sq_psn is not None:
                 _reset_requester(self._state, pair, sq_psn)
             _activate(self._state, index)

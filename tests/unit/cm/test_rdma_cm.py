@@ -2,6 +2,7 @@
 import random
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nicemu.abi import Opcode, Sge, WorkRequest
-from nicemu.cm import CmAddress, CmEventKind, CmState, Connection, RdmaCm, eui64
+from nicemu.cm import CmAddress, CmEventKind, CmState, Connection, QpOffer, RdmaCm, eui64
 from nicemu.errors import ResourceError, UsageError, VerbsStatus
 from nicemu.fabric import RegisteredMemory
 from nicemu.rdma import MAX_RD_ATOMIC, QpState, RoceEngine
@@ -140,6 +141,41 @@ def test_no_more_reads_at_a_time_are_offered_than_the_engine_answers(pair: Pair)
     us, listener = pair.nics
     with pytest.raises(UsageError, match=f"the engine answers 0 to {MAX_RD_ATOMIC}"):
         us.cm.connect(listener.address, PORT, PD, 0, outstanding_reads=MAX_RD_ATOMIC + 1)
+
+
+def sends_without_receive(pair: Pair, sender: int, connection: Connection) -> tuple[int, VerbsStatus]:
+    """Send where no receive is posted; return how often the request was sent, and how it ended."""
+    us = pair.nics[sender]
+    requests = 0
+
+    def count_requests(frame: bytes) -> list[bytes]:
+        nonlocal requests
+        requests += frame[6:12] == us.address.mac
+        return [frame]
+
+    pair.kept = count_requests
+    us.engine.post_send(connection.qp_num or 0, WorkRequest(Opcode.SEND, (us.piece(8),)), 7, pair.now_ns)
+    pair.run(pair.now_ns + 5_000_000_000)
+    (done,) = us.engine.take_completions()
+    return requests, done.status
+
+
+@pytest.mark.parametrize("sender", [0, 1])
+@pytest.mark.parametrize("retries", [0, 1, 6])
+def test_rnr_naks_are_retried_as_often_as_the_peer_says(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch, sender: int, retries: int
+) -> None:
+    """IBA, Volume 1, "REP - Reply to Request for Communication", and REQ: RNR Retry Count."""
+    asked = RdmaCm._offer
+    peer = pair.nics[1 - sender].cm
+
+    def offer(cm: RdmaCm, qp_num: int, outstanding_reads: int) -> QpOffer:
+        mine = asked(cm, qp_num, outstanding_reads)
+        return replace(mine, rnr_retry_count=retries) if cm is peer else mine
+
+    monkeypatch.setattr(RdmaCm, "_offer", offer)
+    connection = pair.connect()[sender]
+    assert sends_without_receive(pair, sender, connection) == (1 + retries, VerbsStatus.RNR_RETRY_EXC_ERR)
 
 
 def test_the_end_of_a_connection_flushes_the_work_of_both_sides(pair: Pair) -> None:

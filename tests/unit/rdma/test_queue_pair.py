@@ -250,6 +250,8 @@ def test_ready_to_receive_needs_a_peer_and_a_refusal_changes_nothing() -> None:
     nic.modify(7, QpState.RTR, remote=REMOTE)
     with pytest.raises(UsageError, match="sq_psn"):
         nic.modify(7, QpState.RTS, sq_psn=1 << 24)
+    with pytest.raises(UsageError, match="rnr_retry"):
+        nic.modify(7, QpState.RTS, rnr_retry=8)
     assert nic.state(7) is QpState.RTR
     nic.modify(7, QpState.RTS, sq_psn=5)
     assert nic.local(7) == RemoteQp(b"\x02" * 6, "10.0.0.1", 7, 5)
