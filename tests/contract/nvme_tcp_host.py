@@ -46,18 +46,27 @@ class Answer:
 class PlainHost:
     """One connection; commands are answered before the next is sent, unless `send` is used."""
 
-    def __init__(self, rig: Rig, association: Association, initialize: bool = True) -> None:
+    def __init__(
+        self, rig: Rig, association: Association, initialize: bool = True, alignment: int = 0
+    ) -> None:
         self.rig, self.association = rig, association
         self.connection = Connection(association)
         self.data: dict[int, bytearray] = {}
         self.answers: dict[int, Answer] = {}
         self.transfers: list[tuple[int, int, int, int]] = []
         self.terminated: int | None = None
+        self.terminated_at = 0
         self.initialized = False
         self._cid = 0x4321
         self._received = b""
         if initialize:
-            self.feed(struct.pack("<BBBBI", 0, 0, 128, 0, 128) + bytes(120))
+            self.initialize(alignment)
+
+    def initialize(self, alignment: int = 0) -> None:
+        """Send the connection's request; data shall begin at a multiple of 4 * (`alignment` + 1) bytes."""
+        request = struct.pack("<BBBBIHB", 0, 0, 128, 0, 128, 0, alignment)
+        self.alignment = alignment
+        self.feed(request.ljust(128, b"\0"))
 
     def feed(self, data: bytes) -> None:
         """Send bytes, and read what is said at once."""
@@ -77,7 +86,7 @@ class PlainHost:
                 assert hlen == plen == 128
                 self.initialized = True
             elif kind == 0x03:
-                (self.terminated,) = struct.unpack_from("<H", pdu, 8)
+                self.terminated, self.terminated_at = struct.unpack_from("<HI", pdu, 8)
             elif kind == 0x05:
                 result, sq_head, _, cid, status = struct.unpack_from("<QHHHH", pdu, 8)
                 data = bytes(self.data.pop(cid, b""))
@@ -86,6 +95,8 @@ class PlainHost:
                 cid, _, offset, length = struct.unpack_from("<HHII", pdu, 8)
                 held = self.data.setdefault(cid, bytearray())
                 assert (offset, length) == (len(held), plen - pdo)
+                assert (hlen, pdo % (4 * (self.alignment + 1))) == (24, 0)
+                assert not any(pdu[hlen:pdo])
                 held += pdu[pdo:]
             else:
                 assert kind == 0x09

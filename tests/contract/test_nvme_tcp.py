@@ -60,6 +60,25 @@ def test_a_connection_begins_with_its_request(rig: Rig, association: Association
     assert early.connection.is_over
 
 
+@pytest.mark.parametrize("alignment", [0, 1, 6, 9, 31])
+def test_data_begin_where_the_host_wants_them(rig: Rig, association: Association, alignment: int) -> None:
+    admin = PlainHost(rig, association, alignment=alignment)
+    admin.enable()
+    data = admin.ask(IDENTIFY, length=4096, cdw10=1).data
+    assert len(data) == 4096
+    assert data[768:1024].rstrip(b"\0") == DEFAULT_SUBSYSTEM.encode()
+
+
+@pytest.mark.parametrize("alignment", [32, 255])
+def test_an_alignment_that_there_is_not_ends_the_connection(
+    rig: Rig, association: Association, alignment: int
+) -> None:
+    host = PlainHost(rig, association, alignment=alignment)
+    assert not host.initialized
+    assert (host.terminated, host.terminated_at) == (1, 10)
+    assert host.connection.is_over
+
+
 def test_properties_are_the_controller_s_registers(admin: PlainHost) -> None:
     capabilities = admin.get(0, eight=True)
     assert capabilities.result & 0xFFFF == 127

@@ -24,6 +24,8 @@ _HOST_TO_CONTROLLER, _CONTROLLER_TO_HOST = 1, 2
 """The two low bits of an opcode. Source: Base Specification 2.0, "Opcode" (Data Transfer)."""
 CONNECT_LIMIT_NS: Final = 10 * 1_000_000_000
 """How long a connection may take until it is a queue pair, and what is said at its end until it is gone."""
+_MAX_ALIGNMENT: Final = 31
+"""HPDA: data to the host begin at a multiple of so many dwords and one. Source: "PDU Data Offset"."""
 _NO_FLOW_CONTROL: Final = 0xFFFF
 """SQHD of the response to Connect. Source: Base Specification 2.0, "Submission Queue Flow Control
 Negotiation"."""
@@ -91,6 +93,7 @@ class Connection:
     def __post_init__(self) -> None:
         self._reader = PduReader()
         self._is_ready = False
+        self._alignment_bytes = 4
         self._over_ns: int | None = None
         self.commands: dict[int, Command] = {}
         self._transfers: dict[int, Command] = {}
@@ -121,12 +124,17 @@ class Connection:
             self._host_data(pdu)
 
     def _initialize(self, pdu: Pdu) -> None:
-        version, _, _, _ = _IC.unpack_from(pdu.header)
+        version, alignment, _, _ = _IC.unpack_from(pdu.header)
         if self._is_ready:
             raise FatalError(FatalStatus.SEQUENCE_ERROR, "a second request for the connection")
         if version:
             raise FatalError(FatalStatus.UNSUPPORTED, f"PDU format version {version}; 0 is known", 8)
+        if alignment > _MAX_ALIGNMENT:
+            raise FatalError(
+                FatalStatus.INVALID_FIELD, f"HPDA {alignment}; {_MAX_ALIGNMENT} is the most there is", 10
+            )
         self._is_ready = True
+        self._alignment_bytes = 4 * (alignment + 1)
         header = _IC.pack(0, 0, 0, MAX_DATA_BYTES).ljust(len(pdu.header), b"\0")
         self._send(Pdu(PduType.IC_RESPONSE, 0, header))
 
@@ -242,7 +250,7 @@ class Connection:
 
     def _send(self, pdu: Pdu) -> None:
         if not self.is_over:
-            self.output += pdu.encode()
+            self.output += pdu.encode(self._alignment_bytes)
 
     def _terminate(self, error: FatalError) -> None:
         header = struct.pack("<HI", error.status, error.offset).ljust(16, b"\0")

@@ -82,12 +82,13 @@ class Pdu:
     header: bytes
     data: bytes = b""
 
-    def encode(self) -> bytes:
-        """Return its bytes; data follow the header at once."""
+    def encode(self, alignment_bytes: int = 4) -> bytes:
+        """Return its bytes; data begin at a multiple of `alignment_bytes`, zeros fill what is between."""
         hlen = COMMON_BYTES + len(self.header)
-        pdo = hlen if self.data else 0
-        common = _COMMON.pack(self.kind, self.flags, hlen, pdo, hlen + len(self.data))
-        return common + self.header + self.data
+        padded = -(-hlen // alignment_bytes) * alignment_bytes if self.data else hlen
+        pdo = padded if self.data else 0
+        common = _COMMON.pack(self.kind, self.flags, hlen, pdo, padded + len(self.data))
+        return (common + self.header).ljust(padded, b"\0") + self.data
 
 
 class PduReader:
