@@ -87,9 +87,9 @@ class NvmeStatus(enum.IntEnum):
 
 
 class NvmeCommandError(ProtocolError):
-    """An NVMe command that completes with an error status."""
+    """An NVMe command that completes with an error status: an `NvmeStatus`, or an admin command's own."""
 
-    def __init__(self, status: NvmeStatus, message: str) -> None:
+    def __init__(self, status: enum.IntEnum, message: str) -> None:
         super().__init__(f"{status.name}: {message}")
         self.status = status
 

@@ -14,6 +14,7 @@ from nicemu.errors import NvmeCommandError, NvmeStatus
 from nicemu.pcie import AddressSpace
 
 from .command import AdminOpcode, AdminStatus, Feature, IdentifyCns, Sqe
+from .features import Features
 from .identify import (
     ASYNC_EVENT_LIMIT,
     IDENTIFY_BYTES,
@@ -23,7 +24,7 @@ from .identify import (
     encode_namespace_list,
 )
 from .io_command import check_plain, status_of_nsid
-from .log_page import IoTotals, read_log
+from .log_page import IoTotals, LogPage, read_log
 from .namespace import Namespace
 from .prp import walk_prp
 from .queue_table import ADMIN, QueueTable
@@ -35,8 +36,10 @@ Outcome = tuple[int, int]
 _NOT_ABORTED: Final = 1
 _NVM_COMMAND_SET: Final = 0
 _LAST_NSID: Final = 0xFFFF_FFFD
-_SAVED_OR_DEFAULT: Final = (1, 2)
-_CHANGEABLE: Final = 1 << 2
+_TEMPERATURE_EVENT_BIT: Final = 1
+_TEMPERATURE_EVENT: Final = LogPage.HEALTH << 16 | 1 << 8 | 1
+"""Dword 0: which log page has more, the temperature threshold, of the health status."""
+_RETAIN_EVENT: Final = 1 << 15
 
 
 class IoCancel(Protocol):
@@ -91,18 +94,15 @@ class AdminCommands:
             AdminOpcode.GET_FEATURES: self._get_features,
             AdminOpcode.ASYNC_EVENT_REQUEST: self._request_async_event,
         }
-        self._defaults: dict[int, int] = {
-            Feature.VOLATILE_WRITE_CACHE: 1,
-            Feature.NUMBER_OF_QUEUES: _pair(io_queue_limit, io_queue_limit),
-            Feature.ASYNC_EVENT_CONFIGURATION: 0,
-        }
+        self._features = Features(namespaces, _pair(io_queue_limit, io_queue_limit), table.vector_count)
         self.reset()
 
     def reset(self) -> None:
         """Return to the state after power-on."""
-        self._features = dict(self._defaults)
+        self._features.reset()
         self._sq_limit = self._cq_limit = self._io_queue_limit
         self._async_events: list[int] = []
+        self._temperature_event_waits = self._is_health_masked = False
         self._deletions: dict[int, int] = {}
 
     def execute(self, sqe: Sqe) -> Outcome | None:
@@ -171,51 +171,58 @@ class AdminCommands:
         if len(self._async_events) == ASYNC_EVENT_LIMIT:
             return AdminStatus.ASYNC_EVENT_LIMIT_EXCEEDED, 0
         self._async_events.append(sqe.cid)
+        self._send_async_events()
         return None
 
+    def _send_async_events(self) -> None:
+        """Report that the temperature has passed a threshold, once until the host has read the health log."""
+        if self._temperature_event_waits and self._async_events and not self._is_health_masked:
+            self._temperature_event_waits, self._is_health_masked = False, True
+            cid = self._async_events.pop(0)
+            self._table.complete(ADMIN, cid, NvmeStatus.SUCCESS, _TEMPERATURE_EVENT)
+
     def _set_features(self, sqe: Sqe) -> Outcome:
-        feature = sqe.cdw10 & 0xFF
-        if feature not in self._features:
-            return NvmeStatus.INVALID_FIELD, 0
-        if sqe.cdw10 >> 31:
-            return AdminStatus.FEATURE_NOT_SAVEABLE, 0
-        if feature == Feature.NUMBER_OF_QUEUES:
-            return self._set_queue_count(sqe.cdw11)
-        if feature == Feature.VOLATILE_WRITE_CACHE and not sqe.cdw11 & 1:
-            return AdminStatus.FEATURE_NOT_CHANGEABLE, 0
-        self._features[feature] = sqe.cdw11
+        was_out_of_range = self._features.is_temperature_out_of_range
+        if sqe.cdw10 & 0xFF == Feature.NUMBER_OF_QUEUES:
+            self._check_queue_count(sqe.cdw11)
+        feature = self._features.set(sqe)
+        if feature is Feature.NUMBER_OF_QUEUES:
+            return NvmeStatus.SUCCESS, self._set_queue_count(sqe.cdw11)
+        if self._features.is_temperature_out_of_range and not was_out_of_range:
+            self._temperature_event_waits = self._features.is_event_enabled(_TEMPERATURE_EVENT_BIT)
+            self._send_async_events()
         return NvmeStatus.SUCCESS, 0
 
-    def _set_queue_count(self, wanted: int) -> Outcome:
+    def _check_queue_count(self, wanted: int) -> None:
         if self._table.io_queue_count:
-            return AdminStatus.COMMAND_SEQUENCE_ERROR, 0
-        sq_count, cq_count = (wanted & 0xFFFF) + 1, (wanted >> 16) + 1
-        if 0x10000 in (sq_count, cq_count):
-            return NvmeStatus.INVALID_FIELD, 0
-        self._sq_limit = min(sq_count, self._io_queue_limit)
-        self._cq_limit = min(cq_count, self._io_queue_limit)
+            raise NvmeCommandError(AdminStatus.COMMAND_SEQUENCE_ERROR, "there are I/O queues already")
+        if 0xFFFF in (wanted & 0xFFFF, wanted >> 16):
+            raise NvmeCommandError(NvmeStatus.INVALID_FIELD, "65536 queues; 65535 are the most to ask for")
+
+    def _set_queue_count(self, wanted: int) -> int:
+        """Allocate queues, and return how many."""
+        self._sq_limit = min((wanted & 0xFFFF) + 1, self._io_queue_limit)
+        self._cq_limit = min((wanted >> 16) + 1, self._io_queue_limit)
         allocated = _pair(self._sq_limit, self._cq_limit)
-        self._features[Feature.NUMBER_OF_QUEUES] = allocated
-        return NvmeStatus.SUCCESS, allocated
+        self._features.store(Feature.NUMBER_OF_QUEUES, allocated)
+        return allocated
 
     def _get_features(self, sqe: Sqe) -> Outcome:
-        feature, select = sqe.cdw10 & 0xFF, sqe.cdw10 >> 8 & 7
-        if feature not in self._features or select > 3:
-            return NvmeStatus.INVALID_FIELD, 0
-        if select == 3:
-            return NvmeStatus.SUCCESS, 0 if feature == Feature.VOLATILE_WRITE_CACHE else _CHANGEABLE
-        values = self._defaults if select in _SAVED_OR_DEFAULT else self._features
-        return NvmeStatus.SUCCESS, values[feature]
+        return NvmeStatus.SUCCESS, self._features.get(sqe)
 
     def _identify(self, sqe: Sqe) -> Outcome:
         self._return(sqe, self._identify_data(sqe.cdw10 & 0xFF, sqe.nsid, sqe.cdw11 >> 24))
         return NvmeStatus.SUCCESS, 0
 
     def _get_log_page(self, sqe: Sqe) -> Outcome:
-        found = read_log(sqe, self._totals, self._max_transfer_bytes)
+        warns = self._features.is_temperature_out_of_range
+        found = read_log(sqe, self._totals, self._max_transfer_bytes, warns_of_temperature=warns)
         if isinstance(found, int):
             return found, 0
         self._return(sqe, found)
+        if sqe.cdw10 & 0xFF == LogPage.HEALTH and not sqe.cdw10 & _RETAIN_EVENT:
+            self._is_health_masked = False
+            self._send_async_events()
         return NvmeStatus.SUCCESS, 0
 
     def _return(self, sqe: Sqe, data: bytes) -> None:

@@ -65,6 +65,7 @@ class AdminStatus(enum.IntEnum):
     INVALID_QUEUE_DELETION = 0x10C
     FEATURE_NOT_SAVEABLE = 0x10D
     FEATURE_NOT_CHANGEABLE = 0x10E
+    FEATURE_NOT_NAMESPACE_SPECIFIC = 0x10F
 
 
 _STATUSES: Final[dict[int, int]] = {int(status): status for status in (*NvmeStatus, *AdminStatus)}
@@ -73,9 +74,17 @@ _STATUSES: Final[dict[int, int]] = {int(status): status for status in (*NvmeStat
 class Feature(enum.IntEnum):
     """Feature identifiers. Source: Base Specification 2.0, "Feature Identifiers"."""
 
+    ARBITRATION = 0x01
+    POWER_MANAGEMENT = 0x02
+    TEMPERATURE_THRESHOLD = 0x04
+    ERROR_RECOVERY = 0x05
     VOLATILE_WRITE_CACHE = 0x06
     NUMBER_OF_QUEUES = 0x07
+    INTERRUPT_COALESCING = 0x08
+    INTERRUPT_VECTOR_CONFIGURATION = 0x09
+    WRITE_ATOMICITY_NORMAL = 0x0A
     ASYNC_EVENT_CONFIGURATION = 0x0B
+    KEEP_ALIVE_TIMER = 0x0F
 
 
 class IdentifyCns(enum.IntEnum):

@@ -23,6 +23,11 @@ MAX_LISTED_NAMESPACES: Final = IDENTIFY_BYTES // 4
 
 _MODEL = "nicemu NVMe controller"
 FIRMWARE_REVISION: Final = "1.0"
+WARNING_TEMPERATURE_KELVIN: Final = 343
+"""WCTEMP: 70 degrees Celsius, and what the temperature threshold is at first."""
+_CRITICAL_TEMPERATURE_KELVIN: Final = 373
+_SELECTS_FEATURES: Final = 1 << 4
+"""ONCS: Set Features has the Save field, Get Features the Select field."""
 _UUID_DESCRIPTOR = 3
 _IO_CONTROLLER = 1
 
@@ -63,9 +68,11 @@ class ControllerIdentity:
         data[259] = ASYNC_EVENT_LIMIT - 1
         data[260] = 1 << 1 | 1  # one firmware slot, and that read-only
         data[261] = 1 << 2  # log pages may be read from an offset on
+        struct.pack_into("<HH", data, 266, WARNING_TEMPERATURE_KELVIN, _CRITICAL_TEMPERATURE_KELVIN)
         data[512] = IO_SQE_SHIFT << 4 | IO_SQE_SHIFT
         data[513] = IO_CQE_SHIFT << 4 | IO_CQE_SHIFT
         struct.pack_into("<I", data, 516, self.namespace_limit)
+        struct.pack_into("<H", data, 520, _SELECTS_FEATURES)
         data[525] = 0b10 << 1 | 1  # a volatile write cache; Flush does not take the broadcast nsid
         name = f"nqn.2014-08.org.nvmexpress:uuid:{uuid.uuid5(uuid.NAMESPACE_OID, self.serial)}"
         data[768 : 768 + len(name)] = name.encode()

@@ -14,6 +14,11 @@ DEVIATIONS: dict[tuple[str, str], int] = {
     ("qemu", "deletion of completion queue 3"): NvmeStatus.COMPLETION_QUEUE_INVALID,
     # A reserved value of SEL reads the current value.
     ("qemu", "a reserved selection of a feature"): NvmeStatus.SUCCESS,
+    # A controller reset leaves values of features that are not saved.
+    ("qemu", "TEMPERATURE_THRESHOLD, 0x0, after a reset"): 350,
+    ("qemu", "TEMPERATURE_THRESHOLD, 0x100000, after a reset"): 250,
+    ("qemu", "ERROR_RECOVERY, 0x0, after a reset"): 77,
+    ("qemu", "ASYNC_EVENT_CONFIGURATION, 0x0, after a reset"): 0x1F,
     ("qemu", "a log page that there is not"): NvmeStatus.INVALID_FIELD,
     # A DMA read or write that nothing answers is taken for done; a list that nothing answers is not.
     ("qemu", "a READ with memory that nobody has"): NvmeStatus.SUCCESS,

@@ -143,6 +143,107 @@ def test_features_that_are_not_there_or_not_changeable_are_refused(host: PlainHo
     check(host, "a reserved selection of a feature", reserved, NvmeStatus.INVALID_FIELD)
 
 
+def select(feature: int, selected: int, *, cdw11: int = 0, nsid: int = 0) -> Sqe:
+    return Sqe(AdminOpcode.GET_FEATURES, nsid=nsid, cdw10=selected << 8 | feature, cdw11=cdw11)
+
+
+@pytest.mark.parametrize(
+    ("feature", "which", "value", "nsid"),
+    [
+        (Feature.ARBITRATION, 0, 0x0403_0205, 0),
+        (Feature.POWER_MANAGEMENT, 0, 1 << 5, 0),
+        (Feature.TEMPERATURE_THRESHOLD, 0, 350, 0),
+        (Feature.TEMPERATURE_THRESHOLD, 1 << 20, 250, 0),
+        (Feature.ERROR_RECOVERY, 0, 77, 1),
+        (Feature.INTERRUPT_COALESCING, 0, 0x1234, 0),
+        (Feature.INTERRUPT_VECTOR_CONFIGURATION, 2, 1 << 16 | 2, 0),
+        (Feature.WRITE_ATOMICITY_NORMAL, 0, 1, 0),
+        (Feature.ASYNC_EVENT_CONFIGURATION, 0, 0x1F, 0),
+    ],
+)
+def test_a_feature_that_an_io_controller_must_have_is_kept_until_a_reset(
+    host: PlainHost, feature: Feature, which: int, value: int, nsid: int
+) -> None:
+    current, default, saved, capabilities = (
+        host.admin(select(feature, selected, cdw11=which, nsid=nsid)) for selected in range(4)
+    )
+    assert {one.status for one in (current, default, saved, capabilities)} == {OK}
+    assert current.result == default.result == saved.result != value
+    wanted = Sqe(AdminOpcode.SET_FEATURES, nsid=nsid, cdw10=feature, cdw11=which | value)
+    is_changeable = bool(capabilities.result & 1 << 2)
+    assert is_changeable or host.rig.name == "qemu"
+    assert host.admin(wanted).status == (OK if is_changeable else AdminStatus.FEATURE_NOT_CHANGEABLE)
+    kept = host.admin(select(feature, 0, cdw11=which, nsid=nsid)).result
+    assert kept == (value if is_changeable else default.result)
+    assert host.admin(select(feature, 1, cdw11=which, nsid=nsid)).result == default.result
+    host.enable()
+    after = host.admin(select(feature, 0, cdw11=which, nsid=nsid)).result
+    check(host, f"{feature.name}, {which:#x}, after a reset", after, default.result)
+    if after != default.result:
+        assert host.admin(dataclasses.replace(wanted, cdw11=which | default.result)).status == OK
+
+
+@pytest.mark.parametrize(
+    ("feature", "value"),
+    [
+        (Feature.POWER_MANAGEMENT, 1),
+        (Feature.TEMPERATURE_THRESHOLD, 2 << 20),
+        (Feature.INTERRUPT_VECTOR_CONFIGURATION, 99),
+    ],
+)
+def test_a_value_of_a_feature_that_there_is_not_is_refused(
+    host: PlainHost, feature: Feature, value: int
+) -> None:
+    capabilities = host.admin(select(feature, 3)).result
+    refusal = NvmeStatus.INVALID_FIELD if capabilities & 4 else AdminStatus.FEATURE_NOT_CHANGEABLE
+    refused = host.admin(Sqe(AdminOpcode.SET_FEATURES, cdw10=feature, cdw11=value)).status
+    check(host, f"{feature.name} of {value:#x}", refused, refusal)
+
+
+def test_features_are_of_a_namespace_or_of_the_controller(host: PlainHost) -> None:
+    recovery, events = Feature.ERROR_RECOVERY, Feature.ASYNC_EVENT_CONFIGURATION
+    assert host.admin(select(recovery, 3, nsid=1)).result & 1 << 1
+    assert host.admin(select(recovery, 0, nsid=0)).status == NvmeStatus.INVALID_NAMESPACE
+    everywhere = Sqe(AdminOpcode.SET_FEATURES, nsid=ALL, cdw10=recovery, cdw11=9)
+    assert host.admin(everywhere).status == OK
+    assert [host.admin(select(recovery, 0, nsid=nsid)).result for nsid in (1, SMALL_NSID)] == [9, 9]
+    assert host.admin(dataclasses.replace(everywhere, cdw11=0)).status == OK
+    assert not host.admin(select(events, 3)).result & 1 << 1
+    one = host.admin(Sqe(AdminOpcode.SET_FEATURES, nsid=1, cdw10=events)).status
+    assert one == AdminStatus.FEATURE_NOT_NAMESPACE_SPECIFIC
+
+
+def test_a_temperature_at_a_threshold_is_a_critical_warning_and_an_event(host: PlainHost) -> None:
+    def health() -> tuple[int, int]:
+        cdw10 = 127 << 16 | 2
+        log = Sqe(AdminOpcode.GET_LOG_PAGE, nsid=ALL, prp1=host.data, cdw10=cdw10)
+        assert host.admin(log).status == OK
+        warning, low, high = host.memory.read(host.data, 3)
+        return warning, low | high << 8
+
+    def identity(offset: int) -> int:
+        assert identify(host, IdentifyCns.CONTROLLER) == OK
+        return int.from_bytes(host.memory.read(host.data + offset, 2), "little")
+
+    warning, temperature = health()
+    assert not warning & 2
+    assert temperature < identity(266) <= identity(268)
+    threshold, events = Feature.TEMPERATURE_THRESHOLD, Feature.ASYNC_EVENT_CONFIGURATION
+    assert host.admin(select(threshold, 1)).result == identity(266)
+    assert host.admin(Sqe(AdminOpcode.SET_FEATURES, cdw10=events, cdw11=2)).status == OK
+    host.send(Sqe(AdminOpcode.ASYNC_EVENT_REQUEST, 0x77), qid=0)
+    wanted = Sqe(AdminOpcode.SET_FEATURES, 0x78, cdw10=threshold, cdw11=temperature)
+    host.send(wanted, qid=0)
+    done = {cqe.cid: cqe for cqe in host.reap(2, qid=0)}
+    assert done[0x78].status == OK
+    assert (done[0x77].status, done[0x77].result) == (OK, 0x02_0101)
+    assert health()[0] & 2
+    assert host.admin(Sqe(AdminOpcode.SET_FEATURES, cdw10=threshold, cdw11=temperature + 1)).status == OK
+    assert not health()[0] & 2
+    for feature, default in ((threshold, identity(266)), (events, 0)):
+        host.admin(Sqe(AdminOpcode.SET_FEATURES, cdw10=feature, cdw11=default))
+
+
 def test_an_abort_that_finds_nothing_says_so(io: PlainHost) -> None:
     done = io.admin(Sqe(AdminOpcode.ABORT, cdw10=55 << 16 | 1))
     assert (done.status, done.result & 1) == (OK, 1)

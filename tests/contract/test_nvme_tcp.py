@@ -304,6 +304,38 @@ def test_a_queue_whose_flow_control_is_disabled_says_so_when_it_is_connected(
     assert [io.ask(READ, nsid=1, length=BLOCK).sq_head for _ in range(3)] == [0, 0, 0]
 
 
+def test_the_keep_alive_timer_is_a_feature_in_steps_of_what_the_controller_announces(
+    rig: Rig, association: Association
+) -> None:
+    host = PlainHost(rig, association)
+    assert host.connect(keep_alive_ms=1500).status == 0
+    assert host.set(0x14, 0x0046_0001).status == 0
+    until(lambda: bool(host.get(0x1C).result & 1), rig)
+    assert struct.unpack_from("<H", host.ask(IDENTIFY, length=4096, cdw10=1).data, 320) == (10,)
+    assert [host.ask(GET_FEATURES, cdw10=select << 8 | 0xF).result for select in range(4)] == [
+        2000, 2000, 2000, 4,
+    ]  # fmt: skip
+    assert host.ask(GET_FEATURES, cdw10=4 << 8 | 0xF).status == 0x02
+    assert host.ask(SET_FEATURES, cdw10=1 << 31 | 0xF, cdw11=3000).status == 0x10D
+    assert host.ask(SET_FEATURES, cdw10=0xF, cdw11=2001).status == 0
+    assert [host.ask(GET_FEATURES, cdw10=select << 8 | 0xF).result for select in range(3)] == [
+        3000, 2000, 2000,
+    ]  # fmt: skip
+    association.run(6_000_000_000)
+    assert not host.connection.is_over
+    association.run(6_000_000_001)
+    assert host.connection.ended_by == "keep_alive"
+
+
+def test_features_of_interrupts_are_not_there_over_a_fabric(admin: PlainHost) -> None:
+    for feature in (8, 9):
+        assert admin.ask(GET_FEATURES, cdw10=feature).status == 0x02
+        assert admin.ask(SET_FEATURES, cdw10=feature).status == 0x02
+    for feature in (1, 2, 4, 6, 0xA, 0xB):
+        assert admin.ask(GET_FEATURES, cdw10=feature).status == 0
+    assert admin.ask(GET_FEATURES, nsid=1, cdw10=5).status == 0
+
+
 def test_a_host_that_falls_silent_is_dropped(rig: Rig, association: Association) -> None:
     host = PlainHost(rig, association)
     assert host.connect(keep_alive_ms=1000).status == 0

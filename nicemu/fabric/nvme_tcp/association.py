@@ -16,6 +16,7 @@ from typing import Final, Protocol
 from nicemu.errors import NvmeStatus
 from nicemu.nvme import (
     AdminOpcode,
+    AdminStatus,
     Cqe,
     Feature,
     IdentifyCns,
@@ -29,6 +30,7 @@ from nicemu.pcie import AddressSpace
 from .connection import Command, Connection
 from .fabrics import (
     CONNECT_DATA_BYTES,
+    KEEP_ALIVE_UNITS,
     Connect,
     FabricsStatus,
     FabricsType,
@@ -52,6 +54,9 @@ _CONTIGUOUS: Final = 1
 _EIGHT_BYTES: Final = 1
 _PROPERTIES: Final = {Register.CAP: 8, Register.VS: 4, Register.CC: 4, Register.CSTS: 4}
 _NOT_ABORTED: Final = 1
+_CHANGEABLE: Final = 1 << 2
+_OF_INTERRUPTS: Final = (Feature.INTERRUPT_COALESCING, Feature.INTERRUPT_VECTOR_CONFIGURATION)
+"""Features of controllers whose queues are in memory."""
 _SQSIZE, _QID, _CNTLID, _SUBNQN, _HOSTNQN = 44, 42, 16, 256, 512
 """Where fields of Connect and of its data lie."""
 _RESET_ROUNDS: Final = 100_000
@@ -98,7 +103,7 @@ class Association:
         self._waiting: deque[Command] = deque()
         self._host: tuple[str | None, bytes] = (None, b"")
         self._admin_entries = 2
-        self._keep_alive_ns = self._heard_ns = self._now_ns = 0
+        self._keep_alive_ns = self._connected_keep_alive_ns = self._heard_ns = self._now_ns = 0
 
     # Time
 
@@ -198,7 +203,8 @@ class Association:
         elif wanted.qid == 0:
             self._host = wanted.host, wanted.host_id
             self._admin_entries = wanted.entry_count
-            self._keep_alive_ns = wanted.keep_alive_ms * 1_000_000
+            self._connected_keep_alive_ns = _keep_alive_ns(wanted.keep_alive_ms)
+            self._keep_alive_ns = self._connected_keep_alive_ns
             connection.qid, self.connections[0] = 0, connection
             connection.connected(sqe.cid, wanted)
         else:
@@ -391,6 +397,12 @@ class Association:
             return NvmeStatus.INVALID_COMMAND_OPCODE, 0
         if sqe.opcode == AdminOpcode.ABORT and self._meant(sqe) is None:
             return NvmeStatus.SUCCESS, _NOT_ABORTED
+        if sqe.opcode in (AdminOpcode.SET_FEATURES, AdminOpcode.GET_FEATURES):
+            feature = sqe.cdw10 & 0xFF
+            if feature == Feature.KEEP_ALIVE_TIMER:
+                return self._keep_alive_timer(sqe)
+            if feature in _OF_INTERRUPTS:
+                return NvmeStatus.INVALID_FIELD, 0
         if sqe.opcode == AdminOpcode.IDENTIFY:
             is_right = length == _IDENTIFY_BYTES
         elif sqe.opcode == AdminOpcode.GET_LOG_PAGE:
@@ -399,6 +411,23 @@ class Association:
         else:
             is_right = length <= _IDENTIFY_BYTES
         return None if is_right else (FabricsStatus.SGL_DATA_LENGTH_INVALID, 0)
+
+    def _keep_alive_timer(self, sqe: Sqe) -> tuple[int, int]:
+        """Set or get the feature that is the transport's: milliseconds, in the steps that KAS announces.
+
+        None is saved; the default is what the host's Connect command has said.
+        """
+        select = sqe.cdw10 >> 8 & 7
+        if sqe.opcode == AdminOpcode.GET_FEATURES:
+            values = (self._keep_alive_ns, self._connected_keep_alive_ns, self._connected_keep_alive_ns)
+            if select < len(values):
+                return NvmeStatus.SUCCESS, values[select] // 1_000_000
+            is_capabilities = select == len(values)
+            return (NvmeStatus.SUCCESS, _CHANGEABLE) if is_capabilities else (NvmeStatus.INVALID_FIELD, 0)
+        if sqe.cdw10 >> 31:
+            return AdminStatus.FEATURE_NOT_SAVEABLE, 0
+        self._keep_alive_ns = _keep_alive_ns(sqe.cdw11)
+        return NvmeStatus.SUCCESS, 0
 
     def _meant(self, sqe: Sqe) -> Command | None:
         """Return the command that an Abort names, if the controller has it."""
@@ -417,3 +446,9 @@ class Association:
             limit = QUEUES - 2
             return replace(sqe, cdw11=min(sqe.cdw11 >> 16, limit) << 16 | min(sqe.cdw11 & 0xFFFF, limit))
         return sqe
+
+
+def _keep_alive_ns(wanted_ms: int) -> int:
+    """Return a timeout, rounded up to what the timer counts in; 0 for none."""
+    step_ms = 100 * KEEP_ALIVE_UNITS
+    return -(-wanted_ms // step_ms) * step_ms * 1_000_000

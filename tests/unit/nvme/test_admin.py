@@ -256,6 +256,93 @@ def test_a_feature_that_is_set_is_read_back_until_reset(host: Host) -> None:
     assert host.admin(Sqe(AdminOpcode.GET_FEATURES, cdw10=feature)).result == 0
 
 
+@pytest.mark.parametrize(
+    ("feature", "cdw11", "nsid", "status"),
+    [
+        (Feature.POWER_MANAGEMENT, 1, 0, NvmeStatus.INVALID_FIELD),
+        (Feature.POWER_MANAGEMENT, 3 << 5, 0, NvmeStatus.INVALID_FIELD),
+        (Feature.TEMPERATURE_THRESHOLD, 1 << 16 | 300, 0, NvmeStatus.INVALID_FIELD),
+        (Feature.TEMPERATURE_THRESHOLD, 2 << 20 | 300, 0, NvmeStatus.INVALID_FIELD),
+        (Feature.ERROR_RECOVERY, 1 << 16, 1, NvmeStatus.INVALID_FIELD),
+        (Feature.ERROR_RECOVERY, 1, 2, NvmeStatus.INVALID_FIELD),
+        (Feature.ERROR_RECOVERY, 1, 4, NvmeStatus.INVALID_NAMESPACE),
+        (Feature.INTERRUPT_VECTOR_CONFIGURATION, 5, 0, NvmeStatus.INVALID_FIELD),
+        (Feature.ARBITRATION, 1, 3, AdminStatus.FEATURE_NOT_NAMESPACE_SPECIFIC),
+        (Feature.ARBITRATION, 1, 4, NvmeStatus.INVALID_NAMESPACE),
+        (Feature.KEEP_ALIVE_TIMER, 1000, 0, NvmeStatus.INVALID_FIELD),
+    ],
+)
+def test_a_value_that_a_feature_cannot_have_is_refused(
+    host: Host, feature: Feature, cdw11: int, nsid: int, status: int
+) -> None:
+    assert status_of(host, AdminOpcode.SET_FEATURES, cdw10=feature, cdw11=cdw11, nsid=nsid) is status
+
+
+@pytest.mark.parametrize(
+    ("feature", "cdw11", "kept"),
+    [
+        (Feature.ARBITRATION, 0xFFFF_FFFF, 0xFFFF_FF07),
+        (Feature.POWER_MANAGEMENT, 0xFFFF_FF40, 0x40),
+        (Feature.TEMPERATURE_THRESHOLD, 0xF << 16 | 301, 301),
+        (Feature.INTERRUPT_COALESCING, 0xFFFF_1234, 0x1234),
+        (Feature.WRITE_ATOMICITY_NORMAL, 3, 1),
+    ],
+)
+def test_reserved_bits_of_a_feature_are_not_kept(host: Host, feature: int, cdw11: int, kept: int) -> None:
+    assert status_of(host, AdminOpcode.SET_FEATURES, cdw10=feature, cdw11=cdw11) is OK
+    assert host.admin(Sqe(AdminOpcode.GET_FEATURES, cdw10=feature)).result == kept
+
+
+def test_every_interrupt_vector_and_namespace_has_a_value_of_its_own(host: Host) -> None:
+    vectors, recovery = Feature.INTERRUPT_VECTOR_CONFIGURATION, Feature.ERROR_RECOVERY
+    assert status_of(host, AdminOpcode.SET_FEATURES, cdw10=vectors, cdw11=1 << 16 | 4) is OK
+    got = [host.admin(Sqe(AdminOpcode.GET_FEATURES, cdw10=vectors, cdw11=one)).result for one in range(5)]
+    assert got == [0, 1, 2, 3, 1 << 16 | 4]
+    assert status_of(host, AdminOpcode.SET_FEATURES, cdw10=recovery, cdw11=5, nsid=3) is OK
+    got = [host.admin(Sqe(AdminOpcode.GET_FEATURES, nsid=nsid, cdw10=recovery)).result for nsid in (1, 3)]
+    assert got == [0, 5]
+    broadcast = {"cdw10": recovery, "nsid": 0xFFFF_FFFF}
+    assert status_of(host, AdminOpcode.GET_FEATURES, **broadcast) is NvmeStatus.INVALID_NAMESPACE
+
+
+def test_a_temperature_event_waits_for_a_request_and_comes_once_until_the_log_is_read(host: Host) -> None:
+    event = (0x77, OK, 0x02_0101)
+
+    def send(opcode: int, cid: int, cdw10: int = 0, cdw11: int = 0) -> list[tuple[int, int, int]]:
+        host.send(Sqe(opcode, cid, prp1=host.data, cdw10=cdw10, cdw11=cdw11), qid=0)
+        return [(cqe.cid, cqe.status, cqe.result) for cqe in host.reap(0)]
+
+    def cross() -> list[tuple[int, int, int]]:
+        threshold = Feature.TEMPERATURE_THRESHOLD
+        done = [*send(AdminOpcode.SET_FEATURES, 1, threshold, 400)]
+        done += send(AdminOpcode.SET_FEATURES, 2, threshold, 300)
+        assert {(1, OK, 0), (2, OK, 0)} <= set(done)
+        return [one for one in done if one[0] > 2]
+
+    def read_health(retain: int) -> list[tuple[int, int, int]]:
+        done = send(AdminOpcode.GET_LOG_PAGE, 3, 127 << 16 | retain << 15 | 2)
+        assert host.memory.read(host.data, 1) == b"\2"
+        return [one for one in done if one[0] > 3]
+
+    assert cross() == []
+    assert send(AdminOpcode.ASYNC_EVENT_REQUEST, 0x77) == []  # nobody wanted to hear of it
+    assert send(AdminOpcode.SET_FEATURES, 4, Feature.ASYNC_EVENT_CONFIGURATION, 1 << 1) == [(4, OK, 0)]
+    assert cross() == [event]
+    assert cross() == []
+    assert send(AdminOpcode.ASYNC_EVENT_REQUEST, 0x77) == []
+    assert read_health(retain=1) == []
+    assert read_health(retain=0) == [event]
+    assert cross() == read_health(retain=0) == []
+    assert send(AdminOpcode.ASYNC_EVENT_REQUEST, 0x77) == [event]
+
+
+def test_a_temperature_at_the_lower_threshold_is_a_warning_as_well(host: Host) -> None:
+    threshold = Feature.TEMPERATURE_THRESHOLD
+    assert status_of(host, AdminOpcode.SET_FEATURES, cdw10=threshold, cdw11=1 << 20 | 300) is OK
+    assert status_of(host, AdminOpcode.GET_LOG_PAGE, cdw10=127 << 16 | 2, prp1=host.data) is OK
+    assert host.memory.read(host.data, 1) == b"\2"
+
+
 def test_a_command_that_has_not_begun_is_aborted(host: Host) -> None:
     host.send(Sqe(IoOpcode.READ, 5, 1, prp1=host.data), Sqe(IoOpcode.READ, 6, 1, prp1=host.data))
     cqe = host.admin(Sqe(AdminOpcode.ABORT, cdw10=5 << 16 | 1))
