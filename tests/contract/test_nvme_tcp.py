@@ -250,10 +250,22 @@ def test_data_that_were_not_asked_for_end_the_connection(
     assert io.rig.memory.read(NIC + (12 << 20), 4096) == guard
 
 
-def test_a_command_identifier_in_use_is_refused(io: PlainHost) -> None:
+def test_a_command_identifier_in_use_is_refused_and_its_command_goes_on(
+    io: PlainHost, association: Association
+) -> None:
+    before = free_buffers(association)
+    data = bytes_of(4, BLOCK)
+    cid = io.send(WRITE, nsid=1, length=BLOCK, cdw10=3)
+    for _ in range(2):
+        io.send(READ, nsid=1, length=BLOCK, cid=cid)
+        assert io.answer(cid).status == 0x03
+    io.host_data(cid, io.transfers[0][1], 0, data, last=True)
+    assert io.answer(cid).status == 0
+    assert io.ask(READ, nsid=1, length=BLOCK, cdw10=3).data == data
     cid = io.send(WRITE, nsid=1, length=BLOCK, cdw10=3)
     io.send(READ, nsid=1, length=BLOCK, cid=cid)
-    assert io.answer(cid).status == 0x03
+    association.leave(io.connection)
+    assert free_buffers(association) == before
 
 
 def test_a_reset_by_the_host_forgets_commands_and_the_controller_comes_up_again(

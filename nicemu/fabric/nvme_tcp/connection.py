@@ -145,7 +145,7 @@ class Connection:
         if len(self.commands) >= _MAX_OUTSTANDING:
             raise FatalError(FatalStatus.LIMIT_EXCEEDED, f"{len(self.commands)} commands are outstanding")
         if sqe.cid in self.commands:
-            self.respond(sqe.cid, NvmeStatus.COMMAND_ID_CONFLICT)
+            self.respond(sqe.cid, NvmeStatus.COMMAND_ID_CONFLICT, ends_command=False)
         elif sqe.opcode == FABRICS_OPCODE:
             self.executor.fabrics(self, sqe, pdu.data)
         elif self.qid is None:
@@ -237,13 +237,17 @@ class Connection:
         self.respond(cid, NvmeStatus.SUCCESS, CONTROLLER_ID)
         self._sq_head = 0
 
-    def respond(self, cid: int, status: int, result: int = 0, *, dnr: bool = False) -> None:
+    def respond(
+        self, cid: int, status: int, result: int = 0, *, dnr: bool = False, ends_command: bool = True
+    ) -> None:
         """Complete a command; `result` has the 64 bits that Property Get fills.
 
         SQHD counts the commands that were taken, in entries of the host's queue: the controller's own ring
-        is another one. Without flow control the field is reserved.
+        is another one. Without flow control the field is reserved. `ends_command` is False for the refusal
+        of a command whose identifier another one still uses.
         """
-        self.commands.pop(cid, None)
+        if ends_command:
+            self.commands.pop(cid, None)
         cqe = bytearray(Cqe(cid, status, 0, self._sq_head, 0, dnr=dnr).encode())
         struct.pack_into("<Q", cqe, 0, result)
         self._send(Pdu(PduType.RESPONSE, 0, bytes(cqe)))
