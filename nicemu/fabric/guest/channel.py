@@ -196,8 +196,12 @@ class Channel:
             if readable:
                 self._receive()
             elif (now := time.monotonic()) >= end:
-                whole = ", where the guest's time limit is over" if end == self._end_s else ""
-                raise GuestTimeoutError(f"waited {now - begun:.1f} s{whole} for {what}")
+                waited = f"{now - begun:.1f} s of waiting for {what}"
+                if end == self._end_s:
+                    raise GuestTimeoutError(
+                        f"the guest's time limit was over after {waited}; give it a longer one (--time-limit)"
+                    )
+                raise GuestTimeoutError(f"gave up after {waited}")
 
     def _receive(self) -> None:
         try:

@@ -17,6 +17,7 @@ from nicemu.fabric import (
     PACKAGES,
     Guest,
     GuestLink,
+    GuestTimeoutError,
     install_command,
     load_pyverbs,
     missing_packages,
@@ -30,6 +31,7 @@ from nicemu.fabric.guest import machine as guest_machine
 from nicemu.fabric.guest import packages as guest_packages
 from nicemu.fabric.guest import rxe as guest_rxe
 from nicemu.fabric.guest.agent import frame, packed_order, take_frame, unpacked_order
+from nicemu.fabric.guest.channel import Channel
 from nicemu.fabric.guest.initramfs import Entry, init_script, newc
 from nicemu.fabric.guest.kernel import Kernel, bootable, has_pvh_entry, is_static, modules_in_order
 from nicemu.fabric.guest.machine import Descriptors, mac_of, qemu_command
@@ -366,3 +368,20 @@ def test_a_kernel_without_rdma_devices_is_told_so_with_the_cure(
         require_rdma_device()
     (tmp_path / "rxe0").mkdir()
     assert guest_rxe.rdma_devices(tmp_path) == ["rxe0"]
+
+
+# Time limits
+
+
+def test_what_was_waited_for_and_whose_time_was_over_is_said() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        late = Channel(ours, 0.0, str)
+        with pytest.raises(
+            GuestTimeoutError,
+            match=r"the guest's time limit was over after 0\.0 s of waiting for the guest to boot; give it",
+        ):
+            late.wait_until(lambda: False, 60.0, "the guest to boot")
+        channel = Channel(ours, float("inf"), str)
+        with pytest.raises(GuestTimeoutError, match=r"^gave up after 0\.0 s of waiting for the end$"):
+            channel.wait_until(lambda: False, 0.0, "the end")
