@@ -132,9 +132,12 @@ class _Run:
     def tell(self, out: Path | None, as_json: bool) -> None:
         """Say what was captured."""
         if as_json:
-            print_json({"file": str(out) if out else None, **self._counts, "dropped": self._dropped})
+            told = {"file": str(out) if out else None, **self._counts}
+            print_json({**told, "unsplit": self._source.unsplit, "dropped": self._dropped})
         else:
-            click.echo(f"{f'{out}: ' if out else ''}{self._summary()}, {self._dropped:,} lost", err=True)
+            unsplit = f", {self._source.unsplit:,} not yet split" if self._source.unsplit else ""
+            said = f"{f'{out}: ' if out else ''}{self._summary()}{unsplit}, {self._dropped:,} lost"
+            click.echo(said, err=True)
 
     def _has_enough(self) -> bool:
         return self._limit is not None and self._counts["frames"] >= self._limit

@@ -25,11 +25,12 @@ from nicemu.capture import CapturedFrame
 from nicemu.cli import main
 from nicemu.errors import UsageError
 from nicemu.fabric import AnsweringPort, DatagramPort, Interface, PacketCapture, PacketPort, TapPort
-from nicemu.wire import RcOpcode, RoceFramer, parse_ipv4
+from nicemu.wire import RcOpcode, RoceFramer, UdpFrame, parse_ipv4, verify_udp_checksum
 from tests.network_namespace import in_network_namespace, quiet_tap, until_up, veth_pair
 
 pytestmark = pytest.mark.process
 LIMIT_S = 30.0
+UDP_SEGMENT = 103  # <linux/udp.h>
 MAC_A, MAC_B = b"\x02\0\0\0\0\1", b"\x02\0\0\0\0\2"
 FRAMER = RoceFramer(MAC_A, MAC_B, parse_ipv4("10.0.0.1"), parse_ipv4("10.0.0.2"))
 
@@ -191,6 +192,34 @@ def test_an_interface_that_is_down_or_has_nothing_at_its_other_end_is_a_problem(
     ]
 
 
+def datagrams(to: int, count: int, length: int) -> bytes:
+    """Send a row of datagrams, which the kernel carries as one, to a port here; return what is in them."""
+    payload = os.urandom(count * length - 1)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sender:
+        sender.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, length)
+        sender.sendto(payload, ("127.0.0.1", to))
+    return payload
+
+
+def test_datagrams_that_the_kernel_carries_as_one_are_captured_one_by_one() -> None:
+    def make() -> tuple[PacketCapture, socket.socket, bytes]:
+        capture, receiver = PacketCapture("lo"), socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        receiver.bind(("127.0.0.1", 0))
+        return capture, receiver, datagrams(receiver.getsockname()[1], 40, 1500)
+
+    capture, receiver, payload = in_network_namespace(["link set lo up"], make)
+    with receiver:
+        seen = [UdpFrame.decode(one.data) for one in captured(capture, 40)]
+    assert [bytes(one.payload) for one in seen] == [payload[at : at + 1500] for at in range(0, 59_999, 1500)]
+    for one in seen:
+        verify_udp_checksum(one)  # the IP header's has been, by `decode`
+    assert [bool(one.udp.checksum) for one in seen] == [True] * 40
+    first = seen[0].ip.identification
+    assert [one.ip.identification for one in seen] == [(first + n) & 0xFFFF for n in range(40)]
+    assert (capture.statistics(), capture.unsplit) == ([(40, 0)], 0)
+    capture.close()
+
+
 def test_what_is_no_interface_is_said_to_be_none() -> None:
     def make() -> None:
         with pytest.raises(UsageError, match=r"no interface 'nothing' .*; here are layer3, lo"):
@@ -289,7 +318,8 @@ def test_a_cable_is_captured_until_there_is_enough(nodes: Nodes, start: Start, t
     ]
     counts = json.loads("{" + told)
     assert counts == {
-        "file": str(out), "frames": 3, "rocev2": 3, "wrong_icrc": 1, "bytes": 3 * len(frame(1)), "dropped": 0,
+        "file": str(out), "frames": 3, "rocev2": 3, "wrong_icrc": 1, "bytes": 3 * len(frame(1)), "unsplit": 0,
+        "dropped": 0,
     }  # fmt: skip
     found = frames_of(out)
     assert [data for data, _ in found] == [frame(1), frame(2), spoiled]
@@ -343,7 +373,7 @@ def test_an_interface_is_captured_into_a_pipe(start: Start) -> None:
         (["lo", "--out", "-", "--print"], "nothing else can be printed"),
         (["tap:nic", "--print"], "name the port that its cable leads to"),
         (["a,b", "--print"], "name the port that its cable leads to"),
-        (["a,b", "eth1", "--print"], "'eth1' is no port: write tap:NAME, packet:INTERFACE, or LOCAL,REMOTE"),
+        (["a,b", "eth1", "--print"], "'eth1' is no port: write tap:NAME, packet:INTERFACE, xdp:"),
         (["/missing/a,b", "c,d", "--print"], "cannot receive at /missing/a: No such file"),
         (["a,b", "c,d", "--out", "/missing/out"], "/missing/out cannot be written: No such file"),
     ],

@@ -22,6 +22,7 @@ class Cable:
         self._ports = (first, second)
         self._waiting: tuple[deque[bytes], deque[bytes]] = (deque(), deque())
         self._received = [0, 0]
+        self.unsplit = 0
 
     @property
     def waits(self) -> bool:

@@ -2,7 +2,8 @@
 """What passes on a network interface, with the kernel's time stamps: needs root (CAP_NET_RAW).
 
 The kernel writes frames into a ring of blocks that is shared with this process (TPACKET_V3), so that a
-capture costs no system call a frame and a burst of 16 MiB is not lost.
+capture costs no system call a frame and a burst of 16 MiB is not lost. What the kernel has left to the
+interface, splitting and checksums, is done here (`segment_offload`).
 Source: packet(7); Linux, Documentation/networking/packet_mmap.rst.
 """
 
@@ -18,11 +19,12 @@ from nicemu.pcie import Backing, load_u32, store_u32
 
 from .interface import require_ethernet
 from .packet_socket import ALL_PROTOCOLS, SOL_PACKET, open_packet_socket
+from .segment_offload import OFFLOAD_HEADER, finished_frames
 
 RETIRE_MS = 10
 """A block that is not full is handed over after this time."""
 _BLOCK_BYTES, _BLOCKS, _FRAME_BYTES = 1 << 18, 64, 1 << 14
-_RX_RING, _STATISTICS, _VERSION = 5, 6, 10
+_RX_RING, _STATISTICS, _VERSION, _VNET_HDR = 5, 6, 10, 15
 _TPACKET_V3 = 2
 _STATUS_AT, _COUNT_AT, _FIRST_AT = 8, 12, 16
 _HEADER = struct.Struct("=IIIIIIHHIIHH")  # struct tpacket3_hdr to tp_vlan_tpid
@@ -43,8 +45,10 @@ class PacketCapture:
         Raises: UsageError if the interface is none, or this process may not.
         """
         self.interfaces = (interface,)
-        self._skips_outgoing = require_ethernet(interface)
-        self._socket: socket.socket | None = open_packet_socket(interface, outgoing=True, bind=False)
+        is_loopback = require_ethernet(interface)  # what goes out there comes in
+        self._socket: socket.socket | None = open_packet_socket(
+            interface, outgoing=not is_loopback, bind=False
+        )
         try:
             ring = struct.pack(
                 "7I",
@@ -57,6 +61,7 @@ class PacketCapture:
                 0,
             )
             self._socket.setsockopt(SOL_PACKET, _VERSION, _TPACKET_V3)
+            self._socket.setsockopt(SOL_PACKET, _VNET_HDR, 1)
             self._socket.setsockopt(SOL_PACKET, _RX_RING, ring)
             mapped = mmap.mmap(self._socket.fileno(), _BLOCK_BYTES * _BLOCKS)
             self._ring = Backing(mapped, _BLOCK_BYTES * _BLOCKS, None)
@@ -66,6 +71,8 @@ class PacketCapture:
             raise UsageError(f"no capture on {interface}: {error.strerror}") from error
         self._block = 0
         self._received = self._dropped = 0
+        self.unsplit = 0
+        """Packets told as the kernel carries them, which the interface splits: see `finished_frames`."""
 
     @property
     def waits(self) -> bool:
@@ -88,7 +95,7 @@ class PacketCapture:
         return frames
 
     def statistics(self) -> list[tuple[int, int]]:
-        """Return how many frames the kernel has seen, and how many it had no room for, since the start."""
+        """Return how many frames have passed, and how many the kernel had no room for, since the start."""
         if self._socket is not None:
             answer = self._socket.getsockopt(SOL_PACKET, _STATISTICS, 12)
             received, dropped, _ = struct.unpack("=III", answer)  # they count from the last call on
@@ -118,9 +125,17 @@ class PacketCapture:
             )
             outbound = view[place + _PACKET_TYPE_AT] == _OUTGOING
             data = bytes(view[place + mac : place + mac + kept])
+            tag = b""
             if status & _VLAN_VALID:
                 tag = struct.pack("!HH", tpid if status & _VLAN_TPID_VALID else 0x8100, tci)
-                data, length = data[:_MAC_BYTES] + tag + data[_MAC_BYTES:], length + len(tag)
-            if not (outbound and self._skips_outgoing):
-                frames.append(CapturedFrame(seconds * _NS_PER_S + ns, outbound, data, length))
+            time_ns, cut = seconds * _NS_PER_S + ns, length - kept
+            offload = OFFLOAD_HEADER.unpack_from(view, place + mac - OFFLOAD_HEADER.size)
+            finished = None if cut else finished_frames(data, offload)
+            if finished is None:
+                self.unsplit += offload[1] != 0
+                finished = [data]
+            self._received += len(finished) - 1
+            for one in finished:
+                whole = one[:_MAC_BYTES] + tag + one[_MAC_BYTES:]
+                frames.append(CapturedFrame(time_ns, outbound, whole, len(whole) + cut))
             place += following
