@@ -78,6 +78,8 @@ def capture(
         click.echo(f"capturing {' = '.join(source.interfaces)}", err=True)
         run.until(interrupted, seconds)
     run.tell(out, as_json)
+    if source.ended:
+        sys.exit(1)
 
 
 class _Run:
@@ -115,7 +117,9 @@ class _Run:
             timeouts += [] if end is None else [end - now]
             ready, _, _ = select.select([interrupted, *self._source.filenos()], [], [], min(timeouts))
             self._take(self._source.receive())
-            if interrupted in ready:
+            for sentence in self._source.news():
+                click.echo(sentence, err=True)
+            if interrupted in ready or self._source.ended:
                 break
             if self._shows_progress and now - told >= PROGRESS_S:
                 told = now

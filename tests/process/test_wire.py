@@ -13,6 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,13 @@ from nicemu.cli import main
 from nicemu.errors import UsageError
 from nicemu.fabric import AnsweringPort, DatagramPort, Interface, PacketCapture, PacketPort, TapPort
 from nicemu.wire import RcOpcode, RoceFramer, UdpFrame, parse_ipv4, verify_udp_checksum
-from tests.network_namespace import in_network_namespace, quiet_tap, until_up, veth_pair
+from tests.network_namespace import (
+    enter_network_namespace,
+    in_network_namespace,
+    quiet_tap,
+    until_up,
+    veth_pair,
+)
 
 pytestmark = pytest.mark.process
 LIMIT_S = 30.0
@@ -220,6 +227,58 @@ def test_datagrams_that_the_kernel_carries_as_one_are_captured_one_by_one() -> N
     capture.close()
 
 
+def test_a_capture_waits_for_an_interface_that_is_down_and_ends_with_it() -> None:
+    def make() -> tuple[PacketCapture, PacketPort]:
+        until_up("here", "there")
+        return PacketCapture("here"), PacketPort("there")
+
+    def at_rest(capture: PacketCapture) -> bool:
+        waiting = select.poll()
+        waiting.register(capture.filenos()[0], select.POLLIN)
+        return waiting.poll(0) == []
+
+    # What is done to the interface is done in its namespace, by a thread that stays there.
+    with ThreadPoolExecutor(1) as thread:
+        problem = thread.submit(enter_network_namespace, veth_pair()).result(60)
+        if problem:
+            pytest.skip(problem)
+        capture, port = thread.submit(make).result(60)
+
+        def ip(words: str) -> None:
+            command = ["ip", *words.split()]
+            thread.submit(subprocess.run, command, check=True, timeout=20).result(60)
+
+        ip("link set here down")
+        assert capture.receive() == []
+        assert capture.news() == ["interface here is down: the capture waits; ip link set here up"]
+        assert at_rest(capture)
+        assert (capture.receive(), capture.news(), capture.ended) == ([], [], False)
+        ip("link set here up")
+        capture.receive()
+        assert capture.news() == ["interface here is up again: the capture goes on"]
+        thread.submit(until_up, "here", "there").result(60)
+        port.receive()
+        assert port.send([frame(1)]) == 1
+        assert [one.data for one in captured(capture, 1)] == [frame(1)]
+        ip("link set here down")
+        capture.receive()
+        ip("link delete here")
+        for command in veth_pair():
+            ip(command)  # another one of the same name
+        capture.news()
+        capture.receive()
+        assert capture.news() == ["interface here was deleted: the capture ends"]
+        assert at_rest(capture)
+        assert capture.waits
+        end = time.monotonic() + LIMIT_S
+        while not capture.ended:
+            assert time.monotonic() < end
+            capture.receive()
+        assert (capture.waits, capture.news()) == (False, [])
+        capture.close()
+        port.close()
+
+
 def test_what_is_no_interface_is_said_to_be_none() -> None:
     def make() -> None:
         with pytest.raises(UsageError, match=r"no interface 'nothing' .*; here are layer3, lo"):
@@ -325,6 +384,24 @@ def test_a_cable_is_captured_until_there_is_enough(nodes: Nodes, start: Start, t
     assert [data for data, _ in found] == [frame(1), frame(2), spoiled]
     assert [about.ifname.decode().partition(",")[0][-7:] for _, about in found] == ["cable-a"] * 2 + [
         "cable-b"
+    ]
+
+
+def test_a_capture_of_an_interface_that_is_deleted_ends_with_its_summary(start: Start) -> None:
+    def make() -> subprocess.Popen[str]:
+        until_up("here", "there")
+        process = start("here", "--print", "--for", "60")
+        assert process.stderr is not None
+        assert process.stderr.readline() == "capturing here\n"
+        subprocess.run(["ip", "link", "delete", "here"], check=True, timeout=20)
+        return process
+
+    process = in_network_namespace(veth_pair(), make)
+    said = process.communicate(timeout=LIMIT_S)[1].splitlines()
+    assert process.returncode == 1
+    assert said[-2:] == [
+        "interface here was deleted: the capture ends",
+        "0 frames, 0 bytes, 0 RoCEv2, 0 lost",
     ]
 
 

@@ -49,11 +49,10 @@ class Interface:
     @property
     def problem(self) -> str:
         """Why nothing comes and goes through it, and what to do; "" if nothing keeps it."""
-        request = struct.pack(f"{_NAME_BYTES}s24x", packed_name(self.name))
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
                 is_same = socket.if_nametoindex(self.name) == self.index
-                (flags,) = struct.unpack_from("H", fcntl.ioctl(asked, _GET_FLAGS, request), _NAME_BYTES)
+                flags = _flags(asked, self.name)
         except OSError:
             is_same, flags = False, 0
         if not is_same:
@@ -63,6 +62,19 @@ class Interface:
         if not flags & _RUNNING:
             return f"interface {self.name} has no carrier: nothing is at its other end"
         return ""
+
+
+def is_up(asked: socket.socket, name: str) -> bool:
+    """Return whether an interface of a socket's network namespace is there and switched on."""
+    try:
+        return bool(_flags(asked, name) & _UP)
+    except OSError:
+        return False
+
+
+def _flags(asked: socket.socket, name: str) -> int:
+    answer = fcntl.ioctl(asked, _GET_FLAGS, struct.pack(f"{_NAME_BYTES}s24x", packed_name(name)))
+    return int(struct.unpack_from("H", answer, _NAME_BYTES)[0])
 
 
 def packed_name(name: str) -> bytes:

@@ -12,12 +12,13 @@ from __future__ import annotations
 import mmap
 import socket
 import struct
+import time
 
 from nicemu.capture import CapturedFrame
 from nicemu.errors import UsageError
 from nicemu.pcie import Backing, load_u32, store_u32
 
-from .interface import require_ethernet
+from .interface import is_up, require_ethernet
 from .packet_socket import ALL_PROTOCOLS, SOL_PACKET, open_packet_socket
 from .segment_offload import OFFLOAD_HEADER, finished_frames
 
@@ -34,10 +35,15 @@ _USER = 1
 _VLAN_VALID, _VLAN_TPID_VALID = 1 << 4, 1 << 6
 _MAC_BYTES = 12
 _NS_PER_S = 1_000_000_000
+_LAST_BLOCK_S = 5 * RETIRE_MS / 1000
+"""How long frames may still come out of the ring once their interface was deleted."""
 
 
 class PacketCapture:
-    """Sees every frame on an interface, in and out. On the loopback interface each is told once."""
+    """Sees every frame on an interface, in and out. On the loopback interface each is told once.
+
+    An interface that is switched off is waited for; one that is deleted ends the capture.
+    """
 
     def __init__(self, interface: str) -> None:
         """Begin to capture.
@@ -71,18 +77,29 @@ class PacketCapture:
             raise UsageError(f"no capture on {interface}: {error.strerror}") from error
         self._block = 0
         self._received = self._dropped = 0
+        self._is_down = False
+        self._gone_s: float | None = None
+        self._news: list[str] = []
+        self.ended = False
+        """Whether nothing can come any more, because the interface was deleted."""
         self.unsplit = 0
         """Packets told as the kernel carries them, which the interface splits: see `finished_frames`."""
 
     @property
     def waits(self) -> bool:
-        """Whether frames wait for something else than `filenos`: never."""
-        return False
+        """Whether frames wait for something else than `filenos`: the last ones of a deleted interface do."""
+        return self._gone_s is not None and not self.ended
+
+    def news(self) -> list[str]:
+        """Return sentences on what has become of the interface, each once; `receive` finds out."""
+        news, self._news = self._news, []
+        return news
 
     def receive(self) -> list[CapturedFrame]:
         """Return what has passed since the last call, oldest first; of very much, a part."""
         if self._socket is None:
             raise UsageError(f"the capture of {self.interfaces[0]} is closed")
+        self._look_at_interface(self._socket)
         frames: list[CapturedFrame] = []
         for _ in range(_BLOCKS):
             base = self._block * _BLOCK_BYTES
@@ -113,6 +130,24 @@ class PacketCapture:
         if opened is not None:
             self._ring.close()
             opened.close()
+
+    def _look_at_interface(self, opened: socket.socket) -> None:
+        # The error (ENETDOWN) keeps the descriptor readable until it is taken. It comes when the interface is
+        # switched off, which comes before its deletion; that is then told by nothing but its name.
+        failed = opened.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
+        if self._gone_s is not None:
+            self.ended = self.ended or time.monotonic() >= self._gone_s + _LAST_BLOCK_S
+        elif failed or self._is_down:
+            (name,) = self.interfaces
+            found = opened.getsockname()[0]  # of the socket's interface and namespace; it may be renamed
+            was_down, self._is_down = self._is_down, not (found and is_up(opened, found))
+            if not found:
+                self._gone_s = time.monotonic()
+                self._news.append(f"interface {name} was deleted: the capture ends")
+            elif self._is_down and not was_down:
+                self._news.append(f"interface {name} is down: the capture waits; ip link set {found} up")
+            elif was_down and not self._is_down:
+                self._news.append(f"interface {name} is up again: the capture goes on")
 
     def _read_block(self, base: int, frames: list[CapturedFrame]) -> None:
         view = self._ring.view
