@@ -6,16 +6,19 @@
 
 from __future__ import annotations
 
+import errno
 import select
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from nicemu.errors import UsageError
+from nicemu.errors import ResourceError, UsageError
 
 from .interruption import until_interrupted
 from .seconds import Seconds
@@ -71,13 +74,19 @@ def capture(
         raise UsageError("nothing to do with what is captured: --out FILE, --print, or both")
     if to_stdout and (prints or as_json):
         raise UsageError("the capture goes to stdout, so nothing else can be printed there")
+    unwritten: ResourceError | None = None
     with ExitStack() as stack, until_interrupted() as interrupted:
         source = _source(first, second)
         stack.callback(source.close)
         run = _Run(source, prints, count, stack, out)
         click.echo(f"capturing {' = '.join(source.interfaces)}", err=True)
-        run.until(interrupted, seconds)
+        try:
+            run.until(interrupted, seconds)
+        except ResourceError as error:
+            unwritten = error
     run.tell(out, as_json)
+    if unwritten is not None:
+        raise unwritten
     if source.ended:
         sys.exit(1)
 
@@ -93,7 +102,7 @@ class _Run:
         stack: ExitStack,
         out: Path | None,
     ) -> None:
-        self._source, self._prints, self._limit = source, prints, count
+        self._source, self._prints, self._limit, self._out = source, prints, count, out
         self._counts = {"frames": 0, "rocev2": 0, "wrong_icrc": 0, "bytes": 0}
         self._dropped = 0
         self._file: BinaryIO | None = None
@@ -106,7 +115,22 @@ class _Run:
                 self._writer.add_interface(name)
 
     def until(self, interrupted: int, seconds: float | None) -> None:
-        """Capture until the descriptor is readable, the time is over or there are enough frames."""
+        """Capture until the descriptor is readable, the time is over or there are enough frames.
+
+        Raises: ResourceError if the file takes no more.
+        """
+        try:
+            self._follow(interrupted, seconds)
+        finally:
+            statistics = self._source.statistics()
+            self._dropped = sum(dropped for _, dropped in statistics)
+        if self._writer is not None and self._file is not None:
+            with self._writing():
+                for number, (received, dropped) in enumerate(statistics):
+                    self._writer.write_statistics(number, time.time_ns(), received, dropped)
+                self._file.flush()
+
+    def _follow(self, interrupted: int, seconds: float | None) -> None:
         end = None if seconds is None else time.monotonic() + seconds
         told = time.monotonic()
         while not self._has_enough():
@@ -126,12 +150,6 @@ class _Run:
                 click.echo(f"\r{self._summary()}", err=True, nl=False)
         if self._shows_progress:
             click.echo("\r", err=True, nl=False)
-        statistics = self._source.statistics()
-        self._dropped = sum(dropped for _, dropped in statistics)
-        if self._writer is not None and self._file is not None:
-            for number, (received, dropped) in enumerate(statistics):
-                self._writer.write_statistics(number, time.time_ns(), received, dropped)
-            self._file.flush()
 
     def tell(self, out: Path | None, as_json: bool) -> None:
         """Say what was captured."""
@@ -155,9 +173,9 @@ class _Run:
             self._counts["frames"] += 1
             self._counts["bytes"] += frame.original_bytes
             if self._writer is not None:
-                self._writer.write(
-                    frame.interface, frame.time_ns, frame.data, frame.original_bytes, outbound=frame.outbound
-                )
+                about = frame.interface, frame.time_ns, frame.data, frame.original_bytes
+                with self._writing():
+                    self._writer.write(*about, outbound=frame.outbound)
             found = packet_line(frame.data, frame.time_ns)
             if found is not None:
                 self._counts["rocev2"] += 1
@@ -165,7 +183,18 @@ class _Run:
                 if self._prints:
                     click.echo(found[0])
         if frames and self._file is not None:
-            self._file.flush()
+            with self._writing():
+                self._file.flush()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            name = "stdout" if str(self._out) == "-" else self._out
+            cure = "; make room, and start it again" if error.errno == errno.ENOSPC else ""
+            said = f"{name} cannot be written any more ({error.strerror}), so the capture has ended{cure}"
+            raise ResourceError(said) from error
 
     def _summary(self) -> str:
         counts = self._counts
@@ -211,12 +240,19 @@ def _port(text: str) -> Port:
 
 
 def _opened(out: Path, stack: ExitStack) -> BinaryIO:
-    if str(out) == "-":
-        return sys.stdout.buffer
     try:
-        return stack.enter_context(open(out, "wb"))
+        to_stdout = str(out) == "-"
+        raw = FileIO(sys.stdout.fileno() if to_stdout else out, "wb", closefd=not to_stdout)
     except OSError as error:
         raise UsageError(f"{out} cannot be written: {error.strerror}") from error
+    file = BufferedWriter(raw)
+    stack.callback(_close, file)
+    return file
+
+
+def _close(file: BinaryIO) -> None:
+    with suppress(OSError):  # what was not written was said when it was flushed
+        file.close()
 
 
 def _writer(file: BinaryIO) -> PcapngWriter:
