@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+import enum
 import struct
 from collections.abc import Callable
 from itertools import pairwise
@@ -141,7 +142,7 @@ def test_adjacent_pages_of_two_windows_are_two_segments() -> None:
     assert walk_prp(DATA, DATA + PAGE, 2 * PAGE, memory) == [(DATA, PAGE), (DATA + PAGE, PAGE)]
 
 
-def refusal(prp1: int, prp2: int, length_bytes: int) -> NvmeStatus:
+def refusal(prp1: int, prp2: int, length_bytes: int) -> enum.IntEnum:
     with pytest.raises(NvmeCommandError) as caught:
         walk_prp(prp1, prp2, length_bytes, new_memory())
     return caught.value.status
