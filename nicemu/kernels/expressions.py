@@ -108,9 +108,7 @@ class Expressions:
             case ir.StackPlace():
                 return self.places.load(self.place(node), self.builder)
             case ir.LastIndex(stack, _):
-                upcoming = self._next_index(stack)
-                self._reject_unless(self.builder.icmp_unsigned("!=", upcoming, INDEX(0)))
-                return self.builder.sub(upcoming, INDEX(1))
+                return self.builder.sub(self._next_index(stack), INDEX(1))
             case ir.Unary(op, operand, kind):
                 number = self.value(operand)
                 return builder.neg(number) if op == "-" else self.builder.not_(number)

@@ -21,8 +21,6 @@ from .types import (
     INTEGER,
     NOTHING,
     UNKNOWN,
-    CompositeType,
-    Family,
     ListType,
     Type,
     TypeVariable,
@@ -38,7 +36,6 @@ class ArgumentChecker(ExpressionChecker):
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
-        self._records: dict[tuple[str, ...], Family] = {}
         self._signatures: dict[syntax.Declaration, tuple[list[ParameterSymbol], Type]] = {}
 
     def _signature(
@@ -88,7 +85,7 @@ class ArgumentChecker(ExpressionChecker):
                 if found == INTEGER or parameter.type.name in bindings:
                     continue
                 if isinstance(found, ListType) and not found.rest:
-                    found = self._type_of_list(argument, found)
+                    found = self.type_of_list(argument, found)
             unify(parameter.type, found, bindings)
         for parameter in parameters:
             parameter.type = substituted(parameter.type, bindings)
@@ -109,33 +106,6 @@ class ArgumentChecker(ExpressionChecker):
             )
             returned = UNKNOWN
         return returned, tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
-
-    def _type_of_list(self, node: syntax.Expression, found: ListType) -> Type:
-        """Return the type that a list has where nothing says another: a tuple, or a struct of its names."""
-        inner = node.items if isinstance(node, syntax.ListValue) else []
-        items = tuple(
-            self._type_of_list(part, kind) if isinstance(kind, ListType) else kind
-            for part, kind in zip(inner, found.items, strict=True)
-        )
-        found = ListType(items, found.names, found.rest)
-        if UNKNOWN in items or found.rest:
-            return UNKNOWN
-        if INTEGER in found.items:
-            at = found.items.index(INTEGER)
-            place = node.items[at].at if isinstance(node, syntax.ListValue) else node.at
-            self.reporter.error(place, "this number has no width, and nothing gives it one", "write 8w1")
-            return UNKNOWN
-        if found.names is None:
-            return self.tuples.of(found.items)
-        names = found.names
-        if names not in self._records:
-
-            def record(items: tuple[Type, ...]) -> CompositeType:
-                shown = ", ".join(map(str, names))
-                return CompositeType(f"{{{shown}}}", "struct", dict(zip(names, items, strict=True)))
-
-            self._records[names] = Family("list_of_" + "_".join(names), len(names), record)
-        return self._records[names].of(found.items)
 
     @staticmethod
     def overload(

@@ -40,6 +40,7 @@ from .types import (
     TypeVariable,
     UnknownType,
     fixed_bits,
+    size_range_bits,
     substituted,
     unify,
     varbit_bits,
@@ -257,8 +258,8 @@ class CallChecker(ArgumentChecker):
             self.expression(argument)
         if base == UNKNOWN:
             return UNKNOWN
-        if callee.name in _SIZES and (low := fixed_bits(base)) is not None:
-            bits = low + varbit_bits(base) if callee.name.startswith("max") else low
+        if callee.name in _SIZES and (sizes := size_range_bits(base)) is not None:
+            bits = sizes[callee.name.startswith("max")]
             node.symbol = Meaning("size", callee.name)
             node.value = bits if callee.name.endswith("Bits") else (bits + 7) // 8
             return INTEGER

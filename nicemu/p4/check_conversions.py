@@ -21,6 +21,7 @@ from .types import (
     UNKNOWN,
     CompositeType,
     EnumType,
+    Family,
     ListType,
     StackType,
     Type,
@@ -156,6 +157,33 @@ class ConversionChecker(TypeChecker):
         agreed = [self.convert(item, wanted.element, "an element") for item in node.items]
         node.type = wanted
         return all(agreed)
+
+    def type_of_list(self, node: syntax.Expression, found: ListType) -> Type:
+        """Return the type that a list has where nothing says another: a tuple, or a struct of its names."""
+        inner = node.items if isinstance(node, syntax.ListValue) else []
+        items = tuple(
+            self.type_of_list(part, kind) if isinstance(kind, ListType) else kind
+            for part, kind in zip(inner, found.items, strict=True)
+        )
+        found = ListType(items, found.names, found.rest)
+        if UNKNOWN in items or found.rest:
+            return UNKNOWN
+        if INTEGER in found.items:
+            at = found.items.index(INTEGER)
+            place = node.items[at].at if isinstance(node, syntax.ListValue) else node.at
+            self.reporter.error(place, "this number has no width, and nothing gives it one", "write 8w1")
+            return UNKNOWN
+        if found.names is None:
+            return self.tuples.of(found.items)
+        names = found.names
+        if names not in self._records:
+
+            def record(items: tuple[Type, ...]) -> CompositeType:
+                shown = ", ".join(map(str, names))
+                return CompositeType(f"{{{shown}}}", "struct", dict(zip(names, items, strict=True)))
+
+            self._records[names] = Family("list_of_" + "_".join(names), len(names), record)
+        return self._records[names].of(found.items)
 
     def bits(self, node: syntax.Expression) -> Type:
         """Return the type of an expression, an enum's representation for an enum."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
-from .check_operators import OperatorChecker
+from .check_operators import MAX_INTEGER_BITS, OperatorChecker
 from .diagnostics import Location, did_you_mean
 from .symbols import (
     ConstantSymbol,
@@ -33,8 +33,6 @@ from .types import (
     StackType,
     Type,
 )
-
-"""Largest number that the compiler computes with."""
 
 
 class ExpressionChecker(OperatorChecker):
@@ -224,7 +222,9 @@ class ExpressionChecker(OperatorChecker):
         low = self.constant_integer(node.low, "the low bit of a slice")
         if high is None or low is None or base == UNKNOWN:
             return UNKNOWN
-        if not isinstance(base, ir.Bits) or not 0 <= low <= high < base.width:
+        known = base == INTEGER and node.base.value is not None and high < MAX_INTEGER_BITS
+        width = base.width if isinstance(base, ir.Bits) else MAX_INTEGER_BITS if known else 0
+        if not 0 <= low <= high < width:
             bound = f"; bits {base.width - 1} down to 0 were expected" if isinstance(base, ir.Bits) else ""
             self.reporter.error(node.at, f"[{self.shown(high)}:{self.shown(low)}] of {base}{bound}")
             return UNKNOWN

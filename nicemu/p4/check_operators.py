@@ -13,6 +13,7 @@ from .check_conversions import ConversionChecker, cast_hint
 from .check_types import is_storable
 from .types import (
     INTEGER,
+    TEXT,
     UNKNOWN,
     CompositeType,
     DefaultType,
@@ -26,6 +27,7 @@ from .types import (
 )
 
 MAX_INTEGER_BITS = 8192
+"""Largest number that the compiler computes with."""
 
 
 class OperatorChecker(ConversionChecker):
@@ -64,6 +66,10 @@ class OperatorChecker(ConversionChecker):
             return ir.BOOL
         if node.op in arithmetic.SHIFTS:
             return self._shift(node, left, right)
+        if left == right == TEXT and node.op == arithmetic.CONCATENATION:
+            if node.left.value is not None and node.right.value is not None:
+                node.value = node.left.value + node.right.value
+            return TEXT
         if not isinstance(left, ir.Bits | type(INTEGER)) or not isinstance(right, ir.Bits | type(INTEGER)):
             self.reporter.error(node.at, f"{node.op} does not apply to {left} and {right}")
             return UNKNOWN
@@ -85,7 +91,11 @@ class OperatorChecker(ConversionChecker):
         return self._folded(node, left)
 
     def _equality(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
-        if left != right:
+        if isinstance(left, ListType) and isinstance(right, ListType):
+            kind = self.type_of_list(node.left, _with_widths(left, right))
+            self.convert(node.left, kind, "the left side")
+            self.convert(node.right, kind, f"the right side of {node.op}")
+        elif left != right:
             if isinstance(left, ListType) and isinstance(right, CompositeType):
                 self.convert(node.left, right, "the left side")
             elif (
@@ -228,6 +238,17 @@ class OperatorChecker(ConversionChecker):
         if source.signed != target.signed and source.width != target.width:
             hint = f"cast to {ir.Bits(target.width, source.signed)} first"
             self.reporter.error(node.at, f"a cast from {source} to {target} changes width and sign", hint)
+
+
+def _with_widths(left: ListType, right: ListType) -> ListType:
+    """Return the type of a list; numbers without a width get the types at their places in another list."""
+    if len(left.items) != len(right.items):
+        return left
+    items: list[Type] = []
+    for mine, other in zip(left.items, right.items, strict=True):
+        nested = isinstance(mine, ListType) and isinstance(other, ListType)
+        items.append(_with_widths(mine, other) if nested else other if mine == INTEGER else mine)  # type: ignore[arg-type]
+    return ListType(tuple(items), left.names, left.rest)
 
 
 def _constants(node: syntax.BinaryOp, right: ir.Type, kind: ir.Type) -> ir.Binary:

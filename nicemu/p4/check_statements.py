@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
-from .check_declarations import DeclarationChecker
+from .check_keysets import KeysetChecker
 from .diagnostics import did_you_mean
 from .symbols import (
     Routine,
@@ -19,7 +19,6 @@ from .symbols import (
     Scope,
     TableSymbol,
     TypeSymbol,
-    ValueSetSymbol,
     Variable,
 )
 from .syntax_copy import fresh
@@ -28,7 +27,6 @@ from .types import (
     NOTHING,
     UNKNOWN,
     ActionRun,
-    EnumType,
     StackType,
     Type,
     TypeVariable,
@@ -37,7 +35,7 @@ from .types import (
 )
 
 
-class StatementChecker(DeclarationChecker):
+class StatementChecker(KeysetChecker):
     """Bodies of actions, states and blocks; `block` is the one being checked."""
 
     def body(self, statements: Sequence[syntax.Statement], place: str) -> None:
@@ -328,74 +326,6 @@ class StatementChecker(DeclarationChecker):
             self.reporter.error(node.at, f"{what} is {found}; a number was expected")
             return UNKNOWN
         return found
-
-    def keysets(self, case: syntax.SelectLabel | syntax.EntryElement, kinds: Sequence[Type]) -> None:
-        """Check the keysets of a select case or an entry; fill in their values."""
-        value_set = self._value_set_of(case.keysets[0]) if len(case.keysets) == 1 else None
-        if value_set is not None:
-            self._check_value_set(case, value_set, kinds)
-            return
-        if len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet):
-            case.keysets = [syntax.AnySet(at=case.at) for _ in kinds]
-        if len(case.keysets) != len(kinds):
-            self.reporter.error(case.at, f"{len(case.keysets)} keysets for {len(kinds)} keys")
-        for keyset, kind in zip(case.keysets, kinds, strict=False):
-            keyset.value = self._keyset(keyset, kind)
-
-    def _value_set_of(self, node: syntax.Expression) -> ValueSetSymbol | None:
-        symbol = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
-        return symbol if isinstance(symbol, ValueSetSymbol) else None
-
-    def _check_value_set(
-        self,
-        case: syntax.SelectLabel | syntax.EntryElement,
-        value_set: ValueSetSymbol,
-        kinds: Sequence[Type],
-    ) -> None:
-        """Check a value set that stands for all keys of a select."""
-        if isinstance(case, syntax.EntryElement):
-            self.reporter.error(case.at, "a value set stands only in a select")
-        wanted = [kind for kind, _ in value_set.fields.values()]
-        if len(wanted) != len(kinds) or not all(map(same, wanted, kinds)):
-            shown = ", ".join(map(str, kinds))
-            self.reporter.error(case.at, f"{value_set.name} holds {value_set.type}; the keys are {shown}")
-        case.keysets[0].value = ir.KeyInSet(value_set.name)
-
-    def _keyset(self, node: syntax.Expression, kind: Type) -> ir.Keyset | None:
-        scalar = scalar_of(kind)
-        value_set = self._value_set_of(node)
-        if value_set is not None:
-            if not same(value_set.type, kind):
-                self.reporter.error(node.at, f"{value_set.name} holds {value_set.type}; the key is {kind}")
-            return ir.KeyInSet(value_set.name)
-        match node:
-            case syntax.AnySet():
-                return ir.KeyAny()
-            case syntax.MaskSet():
-                plain = self._plain(node, kind)
-                value, mask = (self.constant(part, plain, "a keyset") for part in (node.left, node.mask))
-                return None if value is None or mask is None else ir.KeyMask(value, mask)
-            case syntax.RangeSet():
-                plain = self._plain(node, kind)
-                low, high = (self.constant(part, plain, "a keyset") for part in (node.low, node.high))
-                if low is None or high is None:
-                    return None
-                if low > high:
-                    self.reporter.error(node.at, "this range is empty", "write the lower bound first")
-                return ir.KeyRange(low, high)
-        value = self.constant(node, kind, "a keyset")
-        if value is None or scalar is None:
-            return None
-        width = scalar.width if isinstance(scalar, ir.Bits) else 1 if scalar == ir.BOOL else 32
-        ones = (1 << width) - 1
-        return ir.KeyMask(value & ones, ones)
-
-    def _plain(self, node: syntax.Expression, kind: Type) -> Type:
-        plain = kind.underlying if isinstance(kind, EnumType) and kind.underlying else kind
-        if (isinstance(plain, ir.Bits) and not plain.signed) or plain == UNKNOWN:
-            return plain
-        self.reporter.unsupported(node.at, f"a mask or range over {kind}")
-        return UNKNOWN
 
 
 def _returns(node: syntax.Statement) -> bool:

@@ -23,7 +23,7 @@ from .types import (
     UNKNOWN,
     ExternType,
     Type,
-    scalar_of,
+    width_of,
 )
 
 VALUE_PROPERTIES = ("largest_priority_wins", "priority_delta", "support_timeout")
@@ -196,9 +196,7 @@ class TableChecker(StatementChecker):
                 self._check_entry_keyset(keyset, key)
 
     def _check_entry_keyset(self, keyset: syntax.Expression, key: syntax.KeyElement) -> None:
-        scalar = scalar_of(key.expression.type) if key.expression.type is not None else None
-        width = scalar.width if isinstance(scalar, ir.Bits) else 1
-        inverse = (1 << width) - 1
+        inverse = (1 << width_of(key.expression.type)) - 1
         match keyset.value:
             case ir.KeyMask(_, mask):
                 inverse ^= mask
@@ -206,14 +204,22 @@ class TableChecker(StatementChecker):
                     key.match_kind in ("exact", "range", "optional")
                     or (key.match_kind == "lpm" and inverse & inverse + 1)
                 )
-            case ir.KeyRange():
+            case ir.KeyRange() | tuple():
                 wrong = key.match_kind != "range"
+                if not wrong and isinstance(keyset.value, tuple):
+                    self._report_range(keyset)
             case ir.KeyAny():
                 wrong = key.match_kind == "exact"
             case _:
                 wrong = False
         if wrong:
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+
+    def _report_range(self, keyset: syntax.Expression) -> None:
+        if keyset.value:
+            self.reporter.unsupported(keyset.at, "a range of signed numbers around 0 in an entry")
+        else:
+            self.reporter.error(keyset.at, "an entry with an empty range", "write the lower bound first")
 
 
 def is_compared(key: syntax.KeyElement) -> bool:

@@ -63,6 +63,7 @@ class TypeChecker:
         self.scope = Scope()
         self.scope.names["error"] = ErrorList()
         self.tuples = Family("tuple", 0, _tuple_of)
+        self._records: dict[tuple[str, ...], Family] = {}
         self.architecture: Architecture = next(iter(ARCHITECTURES.values()))
 
     # Scopes

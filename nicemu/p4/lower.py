@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from nicemu.pipeline import Program, ir
 
@@ -24,7 +25,7 @@ from .types import (
     CompositeType,
     ExternType,
     Type,
-    scalar_of,
+    width_of,
 )
 
 DEFAULT_TABLE_SIZE = 1024
@@ -201,8 +202,9 @@ class _Lowering(StatementLowering):
                 transition = ir.Select(
                     tuple(self._value(key) for key in node.keys),
                     tuple(
-                        ir.SelectCase(tuple(item.value for item in case.keysets), target(case.state))
+                        ir.SelectCase(keysets, target(case.state))
                         for case in node.cases
+                        for keysets in product(*map(_alternatives, case.keysets))
                     ),
                 )
             yield from self._state(prefix + node.name, node.body, transition)
@@ -217,7 +219,11 @@ class _Lowering(StatementLowering):
             inner = _applied(statement)
             if inner is not None:
                 assert isinstance(statement, syntax.CallStatement)
-                given = [self._argument(argument) for argument in statement.call.arguments]
+                given = []
+                for argument in statement.call.arguments:
+                    indices, place = self._once(self._argument(argument))
+                    body += indices
+                    given.append(place)
                 body += (*self._passed(inner, given), *self._locals(inner))
                 yield ir.State(name, tuple(body), ir.Goto(f"{behind}.start"))
                 yield from self._states(inner, f"{behind}.", behind)
@@ -240,6 +246,8 @@ class _Lowering(StatementLowering):
             if isinstance(parameter.type, ExternType) or parameter.variable is None:
                 continue
             if parameter.direction == "out":
+                if isinstance(argument, ir.StackPlace):  # a place that must be there before the parser runs
+                    yield ir.Assign(ir.Name(parameter.variable.place, argument.type), argument)
                 yield ir.Reset(parameter.variable.place)
             else:
                 yield ir.Assign(ir.Name(parameter.variable.place, argument.type), argument)
@@ -298,7 +306,7 @@ class _Lowering(StatementLowering):
         data = [item for item in element.symbol.parameters if not item.direction]
         given = (element.arguments or [])[-len(data) :] if data else []
         values = tuple(
-            argument.value & ((1 << _width(item.type)) - 1)
+            argument.value & ((1 << width_of(item.type)) - 1)
             for argument, item in zip(given, data, strict=True)
         )
         return ir.ActionCall(self._use(element.symbol), values)
@@ -339,9 +347,8 @@ def _annotated_priority(entry: syntax.EntryElement) -> int:
     return 0
 
 
-def _width(kind: Type) -> int:
-    scalar = scalar_of(kind)
-    return scalar.width if isinstance(scalar, ir.Bits) else 1 if scalar == ir.BOOL else 32
+def _alternatives(keyset: syntax.Expression) -> tuple[ir.Keyset, ...]:
+    return keyset.value if isinstance(keyset.value, tuple) else (keyset.value,)
 
 
 def _key_id(key: syntax.KeyElement) -> int:

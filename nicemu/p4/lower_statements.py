@@ -80,16 +80,23 @@ class StatementLowering(ExpressionLowering):
     def _assignment(self, node: syntax.Assignment) -> Iterator[ir.Statement]:
         target, value = self._value(node.target), self._value(node.value)
         if node.is_compound:  # the target stands in the value, and its indices are evaluated once
-            once, path = target, target
-            while isinstance(path, ir.Member | ir.Slice | ir.Element):
-                if isinstance(path, ir.Element) and not isinstance(path.index, ir.Constant | ir.Name):
-                    index = self._extra(path.index.type, "index")
-                    yield ir.Assign(index, path.index)
-                    once = _replaced(once, path, replace(path, index=index))
-                    break
-                path = path.base
+            indices, once = self._once(target)
+            yield from indices
             target, value = once, _replaced(value, target, once)
         yield ir.Assign(target, value)
+
+    def _once(self, target: ir.Expression) -> tuple[list[ir.Statement], ir.Expression]:
+        """Return a place whose index is a variable or a constant, and what computes it first.
+
+        No place has two indices: header stacks are not in header stacks.
+        """
+        path = target
+        while isinstance(path, ir.Member | ir.Slice | ir.Element):
+            if isinstance(path, ir.Element) and not isinstance(path.index, ir.Constant):
+                index = self._extra(path.index.type, "index")
+                return [ir.Assign(index, path.index)], _replaced(target, path, replace(path, index=index))
+            path = path.base
+        return [], target
 
     def _variable(self, node: syntax.VariableDeclaration) -> Iterator[ir.Statement]:
         variable = node.symbol

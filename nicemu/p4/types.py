@@ -278,6 +278,12 @@ def scalar_of(kind: Type) -> ir.Type | None:
     return scalar_of(kind.underlying) if isinstance(kind, NewType) else None
 
 
+def width_of(kind: Type) -> int:
+    """Return the bits in which a scalar is compared: 1 for bool, 32 for error."""
+    scalar = scalar_of(kind)
+    return scalar.width if isinstance(scalar, ir.Bits) else 1 if scalar == ir.BOOL else 32
+
+
 def size_of(kind: Type) -> int:
     """Return how many numbers a value of a type holds."""
     if isinstance(kind, StackType):
@@ -316,6 +322,28 @@ def varbit_bits(kind: Type) -> int:
     if isinstance(kind, VarbitType):
         return kind.width
     return sum(map(varbit_bits, kind.fields.values())) if isinstance(kind, CompositeType) else 0
+
+
+def size_range_bits(kind: Type) -> tuple[int, int] | None:
+    """Return the fewest and the most bits that a value of a type takes; None if its type has no size.
+
+    Source: P4-16 Language Specification 1.2.5, "Compile-time size determination".
+    """
+    match kind:
+        case VarbitType(width):
+            return 0, width
+        case StackType(element, size):
+            of_one = size_range_bits(element)
+            return of_one and (size * of_one[0], size * of_one[1])
+        case CompositeType():
+            parts = [size_range_bits(part) for part in kind.fields.values()]
+            known = [part for part in parts if part is not None]
+            if len(known) != len(parts):
+                return None
+            combine = max if kind.kind == "header_union" else sum
+            return combine(low for low, _ in known), combine(high for _, high in known)
+    bits = fixed_bits(kind)
+    return None if bits is None else (bits, bits)
 
 
 def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:

@@ -157,9 +157,7 @@ class Evaluator:
 
     def _last_index(self, packet: PacketState, node: ir.LastIndex) -> int:
         stack: StackValue = self._value(packet, node.stack)
-        if not stack.next_index:
-            raise Rejected("StackOutOfBounds")
-        return stack.next_index - 1
+        return stack.next_index - 1 & 0xFFFF_FFFF  # of an empty one undefined, and no error
 
     def _binary(self, packet: PacketState, node: ir.Binary) -> int:
         left = self._value(packet, node.left)

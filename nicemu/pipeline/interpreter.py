@@ -382,9 +382,9 @@ class Interpreter(Evaluator):
         width_bits = self._layouts.width_bits(kind) + varbit_bits
         if width_bits % 8:
             raise Rejected("ParserInvalidArgument")
+        number, length_bits = self._peek(packet, width_bits // 8)
         if varbit_bits > _varbit_room(self._layouts.headers[kind.name]):
             raise Rejected("HeaderTooShort")
-        number, length_bits = self._peek(packet, width_bits // 8)
         header.fields = self._layouts.unpacked_fields(kind, number, length_bits, varbit_bits)
         self._set_valid(packet, ir.SetValid(target, True))
         packet.cursor_bytes += length_bits // 8

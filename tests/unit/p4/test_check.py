@@ -86,6 +86,17 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
         (TABLE + "size = 0; }", "", "a size of 0; 1 to 16777216 was expected"),
         (TABLE + "const entries = { 1 &&& 3: a(1); } }", "", "cannot stand in a key of match kind exact"),
         (TABLE + "const entries = { (1, 2): a(1); } }", "", "2 keysets for 1 keys"),
+        (
+            "table t { key = { m.mark: range; } actions = { NoAction; } entries = { 5 .. 4: NoAction(); } }",
+            "",
+            "an entry with an empty range",
+        ),
+        (
+            'table t { key = { (int<16>) m.mark: range @name("m"); } actions = { NoAction; } '
+            "entries = { -5 .. 4: NoAction(); } }",
+            "",
+            "not supported by nicemu yet: a range of signed numbers around 0 in an entry",
+        ),
         (TABLE + "meters = 1; }", "", "meters must be an object: direct_meter"),
         ("table t { key = { m.mark: fuzzy; } actions = { NoAction; } }", "", "unknown match kind fuzzy"),
         ("table t { key = { m.mark + 1: exact; } actions = { NoAction; } }", "", "this key needs a name"),
@@ -131,7 +142,6 @@ def test_a_table_or_extern_that_cannot_be_is_refused(
             "expected ':' after a case of select",
         ),
         ("state start { transition select(m.mark) { (1, 2): accept; } }", "2 keysets for 1 keys"),
-        ("state start { transition select(m.mark) { 5 .. 4: accept; } }", "this range is empty"),
         ("state start { transition select(m) { default: accept; } }", "a number was expected"),
         ("state start { transition select(m.mark) { nic.ingress_port: accept; } }", "known at compile time"),
         ("state start { packet.extract(m); transition accept; }", "extract of struct metadata_t; a header"),
@@ -216,6 +226,10 @@ def test_the_blocks_must_agree_on_headers_and_metadata(p4: SimpleNamespace) -> N
         (
             {"states": "state start { transition select(m.mark) { default: accept; 1: reject; } }"},
             "this case is never reached",
+        ),
+        (
+            {"states": "state start { transition select(m.mark) { 5 .. 4: reject; default: accept; } }"},
+            "this range is empty: nothing matches it",
         ),
         ({"top": "control X(inout headers_t h) { apply { } }"}, "control X is not used"),
     ],

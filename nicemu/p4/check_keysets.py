@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks the sets of values in select cases and table entries.
+
+Source: P4-16 Language Specification 1.2.5, "Set operations", "Select expressions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from nicemu.pipeline import ir
+
+from . import syntax
+from .check_declarations import DeclarationChecker
+from .symbols import ValueSetSymbol
+from .types import UNKNOWN, EnumType, Type, same, scalar_of, width_of
+
+Alternatives: TypeAlias = tuple[ir.KeyRange, ...]
+"""Ranges of which a value is to be in one: two for signed numbers around 0, none for an empty range."""
+
+
+class KeysetChecker(DeclarationChecker):
+    """Keysets; each is left with its `value`: what is compared, or Alternatives."""
+
+    def keysets(self, case: syntax.SelectLabel | syntax.EntryElement, kinds: Sequence[Type]) -> None:
+        """Check the keysets of a select case or an entry; fill in their values."""
+        value_set = self._value_set_of(case.keysets[0]) if len(case.keysets) == 1 else None
+        if value_set is not None:
+            self._check_value_set(case, value_set, kinds)
+            return
+        if len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet):
+            case.keysets = [syntax.AnySet(at=case.at) for _ in kinds]
+        if len(case.keysets) != len(kinds):
+            self.reporter.error(case.at, f"{len(case.keysets)} keysets for {len(kinds)} keys")
+        for keyset, kind in zip(case.keysets, kinds, strict=False):
+            keyset.value = self._keyset(keyset, kind)
+            if keyset.value == () and isinstance(case, syntax.SelectLabel):
+                hint = "write the lower bound first"
+                self.reporter.warning(keyset.at, "this range is empty: nothing matches it", hint)
+
+    def _value_set_of(self, node: syntax.Expression) -> ValueSetSymbol | None:
+        symbol = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
+        return symbol if isinstance(symbol, ValueSetSymbol) else None
+
+    def _check_value_set(
+        self,
+        case: syntax.SelectLabel | syntax.EntryElement,
+        value_set: ValueSetSymbol,
+        kinds: Sequence[Type],
+    ) -> None:
+        """Check a value set that stands for all keys of a select."""
+        if isinstance(case, syntax.EntryElement):
+            self.reporter.error(case.at, "a value set stands only in a select")
+        wanted = [kind for kind, _ in value_set.fields.values()]
+        if len(wanted) != len(kinds) or not all(map(same, wanted, kinds)):
+            shown = ", ".join(map(str, kinds))
+            self.reporter.error(case.at, f"{value_set.name} holds {value_set.type}; the keys are {shown}")
+        case.keysets[0].value = ir.KeyInSet(value_set.name)
+
+    def _keyset(self, node: syntax.Expression, kind: Type) -> ir.Keyset | Alternatives | None:
+        scalar = scalar_of(kind)
+        value_set = self._value_set_of(node)
+        if value_set is not None:
+            if not same(value_set.type, kind):
+                self.reporter.error(node.at, f"{value_set.name} holds {value_set.type}; the key is {kind}")
+            return ir.KeyInSet(value_set.name)
+        match node:
+            case syntax.AnySet():
+                return ir.KeyAny()
+            case syntax.MaskSet():
+                plain = self._plain(node, kind)
+                value, mask = (self.constant(part, plain, "a keyset") for part in (node.left, node.mask))
+                if value is None or mask is None:
+                    return None
+                ones = (1 << width_of(plain)) - 1
+                return ir.KeyMask(value & ones, mask & ones)
+            case syntax.RangeSet():
+                plain = self._plain(node, kind)
+                low, high = (self.constant(part, plain, "a keyset") for part in (node.low, node.high))
+                if low is None or high is None:
+                    return None
+                return self._range(low, high, plain)
+        value = self.constant(node, kind, "a keyset")
+        if value is None or scalar is None:
+            return None
+        ones = (1 << width_of(kind)) - 1
+        return ir.KeyMask(value & ones, ones)
+
+    def _plain(self, node: syntax.Expression, kind: Type) -> Type:
+        plain = kind.underlying if isinstance(kind, EnumType) and kind.underlying else kind
+        if isinstance(plain, ir.Bits) or plain == UNKNOWN:
+            return plain
+        self.reporter.error(node.at, f"a mask or range over {kind}; bit<N> or int<N> was expected")
+        return UNKNOWN
+
+    def _range(self, low: int, high: int, kind: Type) -> ir.Keyset | Alternatives:
+        """Return the values from `low` to `high` as patterns of bits, in which those below 0 come last."""
+        ones = (1 << width_of(kind)) - 1
+        if low > high:
+            return ()
+        if low < 0 <= high:
+            return ir.KeyRange(low & ones, ones), ir.KeyRange(0, high)
+        return ir.KeyRange(low & ones, high & ones)
