@@ -173,7 +173,7 @@ class Connection:
         self._tell(CmEventKind.ESTABLISHED)
 
     def communication_established(self) -> None:
-        """Take it that the peer has confirmed: something arrived on the queue pair, so the RTU was lost."""
+        """Take it that the peer has confirmed: something arrived on the queue pair before the RTU."""
         if self.state is CmState.REP_SENT:
             self._establish(b"")
 
@@ -256,10 +256,10 @@ class Connection:
         return True
 
     def _on_rtu(self, rtu: Rtu) -> bool:
-        if self.state is not CmState.REP_SENT:
-            return False
-        self._establish(rtu.private_data)
-        return True
+        if self.state is CmState.REP_SENT:
+            self._establish(rtu.private_data)
+        # One that comes later was overtaken by work, or answers a REP that was sent again: nothing is amiss.
+        return self.state is CmState.ESTABLISHED and not self.is_active
 
     def _on_mra(self, mra: Mra, now_ns: int) -> bool:
         awaited = {CmState.REQ_SENT: AnsweredMessage.REQ, CmState.REP_SENT: AnsweredMessage.REP}

@@ -29,6 +29,7 @@ from nicemu.wire import (
     MalformedError,
     check_mac,
     format_ipv4,
+    is_for_gsi,
     parse_host_ipv4,
     parse_ipv4,
 )
@@ -100,9 +101,7 @@ class RoceEndpoint:
         now_ns = time.monotonic_ns()
         came = self._port.receive()
         if came:
-            frames = [frame for frame in self.cm.take_in(came, now_ns) if not self._is_arp(frame)]
-            if frames:
-                self.engine.on_frames(frames, now_ns)
+            self._take_in_order(came, now_ns)
         for timed in (self.engine, self.cm):
             deadline_ns = timed.next_deadline_ns()
             if deadline_ns is not None and deadline_ns <= now_ns:
@@ -148,6 +147,19 @@ class RoceEndpoint:
             if now > end and ip not in self._neighbours:
                 raise ResourceError(f"nobody at {self._port.address} has {ip}; is it up, and linked?")
         return CmAddress(self._neighbours[ip], ip)
+
+    def _take_in_order(self, came: list[bytes], now_ns: int) -> None:
+        """Take frames as they came: the ACK in front of a DREQ is for a queue pair that still lives."""
+        frames: list[bytes] = []
+        for frame in came:
+            if not is_for_gsi(frame):
+                if not self._is_arp(frame):
+                    frames.append(frame)
+                continue
+            self.engine.on_frames(frames, now_ns)
+            frames = []
+            self.cm.take_in([frame], now_ns)
+        self.engine.on_frames(frames, now_ns)
 
     def _take_reports(self) -> None:
         self._completions += self.engine.take_completions()

@@ -229,6 +229,18 @@ def test_data_that_arrive_before_the_rtu_establish_the_connection() -> None:
     assert network.messages(1) == ["Rep"]
 
 
+def test_an_rtu_that_work_has_overtaken_is_nothing_amiss() -> None:
+    network = Network([KEPT, KEPT, Fate((500_000_000,))])
+    network.connect()
+    network.run(50_000_000)
+    (passive,) = network.passive
+    passive.communication_established()
+    network.run()
+    assert network.messages(0) == ["Req", "Rtu"]
+    assert network.kinds(1) == [REQUEST, ESTABLISHED]
+    assert not network.drops[1]
+
+
 def test_a_dreq_that_overtakes_the_rtu_ends_the_connection() -> None:
     network = Network([KEPT, KEPT, Fate((500_000_000,))])
     active = network.connect()

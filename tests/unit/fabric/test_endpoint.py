@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nicemu.abi import Access, Opcode, Sge, WorkRequest
-from nicemu.cm import CmEvent, CmEventKind
+from nicemu.cm import CmEvent, CmEventKind, Connection
 from nicemu.errors import ResourceError, UsageError, VerbsStatus
 from nicemu.fabric import LoopbackPort, RegisteredMemory, RoceEndpoint, loopback_pair
 from nicemu.pcie import Backing
@@ -70,6 +70,36 @@ def test_a_neighbour_is_found_by_arp_and_a_connection_to_it_carries_work(
     assert (arrival.kind, arrival.qp_num) == (ArrivalKind.WRITE, qp_num)
     assert not listener.drops
     assert not asker.drops
+
+
+def connect(nics: tuple[RoceEndpoint, RoceEndpoint]) -> tuple[Connection, Connection]:
+    """Return the connection as the first NIC, which has asked, and the second have it."""
+    asker, listener = nics
+    listener.cm.listen(PORT)
+    active = asker.cm.connect(listener.address, PORT, PD, time.monotonic_ns())
+    settle(*nics)
+    (request,) = listener.take_events()
+    listener.cm.accept(request.connection, PD, time.monotonic_ns())
+    settle(*nics)
+    return active, request.connection
+
+
+def test_an_ack_and_the_dreq_behind_it_are_taken_in_order(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
+    asker, listener = nics
+    active, passive = connect(nics)
+    region, ours = (nic.memory.register(4096, pd=PD) for nic in nics)
+    asker.engine.post_receive(active.qp_num or 0, 1, (Sge(region.address, 64, region.key),))
+    work = WorkRequest(Opcode.SEND, (Sge(ours.address, 5, ours.key),))
+    assert listener.engine.post_send(passive.qp_num or 0, work, 0, time.monotonic_ns())
+    listener.move()
+    asker.move()  # the ACK leaves
+    asker.cm.disconnect(active, time.monotonic_ns())
+    asker.move()  # the DREQ leaves
+    listener.move()
+    (done,) = listener.take_completions()
+    assert done.status is VerbsStatus.SUCCESS
+    assert kinds(listener.take_events())[-1] is CmEventKind.DISCONNECTED
+    assert not listener.drops
 
 
 def test_who_is_not_there_is_not_found(nics: tuple[RoceEndpoint, RoceEndpoint]) -> None:
