@@ -93,8 +93,9 @@ def codes(cell: str) -> list[str]:
 
 
 def folder_of(page: str, folder: Path) -> Path:
-    """Put the files of a page into `folder`, as its reader has them."""
+    """Put the files of a page into `folder`, beside the examples of a checkout, as its reader has them."""
     folder.mkdir(parents=True, exist_ok=True)
+    (folder / "examples").symlink_to(ROOT / "examples")
     for block in blocks_of(page):
         if block.name:
             (folder / block.name).write_text(block.text, encoding="utf-8")
