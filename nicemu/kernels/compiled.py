@@ -17,7 +17,7 @@ from nicemu.hot import cache_folder
 
 from .expressions import NotCompiled
 from .kernel import Generated
-from .parts import part_text
+from .parts import keep, part_text
 
 LIBRARY = (b"__udivti3", b"__umodti3", b"__divti3", b"__modti3", b"__multi3", b"__udivmodti4")
 """Functions that compiled code may ask a compiler's library for, which is not there."""
@@ -100,11 +100,8 @@ def _path(generated: Generated, optimised: bool) -> Path:
 
 def _keep(path: Path, data: bytes) -> None:
     """Keep an object file, and the ones that were used last."""
+    keep(path, data)
     with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(data)
-        partial.replace(path)
         kept = sorted(path.parent.glob("*.o"), key=lambda item: item.stat().st_mtime, reverse=True)
         for old in kept[MAX_KEPT:]:
             old.unlink(missing_ok=True)

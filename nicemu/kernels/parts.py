@@ -7,8 +7,11 @@ Each is compiled by numba once, and kept beside the code of other hot functions.
 from __future__ import annotations
 
 import contextlib
+import os
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -69,12 +72,21 @@ def part_text(part: Part, processor: str) -> str:
     with contextlib.suppress(OSError):
         return path.read_text()
     text = _compiled(_SOURCES[part.what, part.kind](part.limbs), part.words)
+    keep(path, text.encode())
+    return text
+
+
+def keep(path: Path, data: bytes) -> None:
+    """Keep a file in the cache, whole or not at all, whoever else makes it at the same time."""
     with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".partial")
-        partial.write_text(text)
-        partial.replace(path)
-    return text
+        number, partial = tempfile.mkstemp(dir=path.parent)
+        try:
+            with open(number, "wb") as file:
+                file.write(data)
+            os.replace(partial, path)
+        except OSError:
+            os.unlink(partial)
 
 
 def _compiled(function: Function, words: int) -> str:
@@ -100,28 +112,19 @@ def _find_exact(limbs: int) -> Function:
     return lookup
 
 
-def _find_lpm(limbs: int) -> Function:
-    count, eight = np.uint64(limbs), np.uint64(8)
+def _find_by(search: Function) -> Callable[[int], Function]:
+    def make(limbs: int) -> Function:
+        count, eight = np.uint64(limbs), np.uint64(8)
 
-    def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
-        entry, head = find_lpm(state, key, count)
-        store_u64(found, entry)
-        store_u64(found + eight, head)
-        return entry
+        def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
+            entry, head = search(state, key, count)
+            store_u64(found, entry)
+            store_u64(found + eight, head)
+            return entry
 
-    return lookup
+        return lookup
 
-
-def _find_ternary(limbs: int) -> Function:
-    count, eight = np.uint64(limbs), np.uint64(8)
-
-    def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
-        entry, head = find_ternary(state, key, count)
-        store_u64(found, entry)
-        store_u64(found + eight, head)
-        return entry
-
-    return lookup
+    return make
 
 
 def _fetch_exact(limbs: int) -> Function:
@@ -167,8 +170,8 @@ def _sum(function: Function) -> Callable[[int], Function]:
 _WORDS = {"find": 3, "fetch": 2, "entry": 2, "sum": 4}
 _SOURCES: dict[tuple[str, str], Callable[[int], Function]] = {
     ("find", "exact"): _find_exact,
-    ("find", "ternary"): _find_ternary,
-    ("find", "lpm"): _find_lpm,
+    ("find", "ternary"): _find_by(find_ternary),
+    ("find", "lpm"): _find_by(find_lpm),
     ("fetch", "exact"): _fetch_exact,
     ("fetch", "lpm"): _fetch_lpm,
     ("entry", "exact"): _fetch_entry,
