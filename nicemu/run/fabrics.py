@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nicemu.errors import UsageError
 
 FABRICS = {"direct": "direct", "udp": "port", "shm": "port"}
@@ -40,6 +42,16 @@ def is_interface(fabric: str) -> bool:
 def interface_of(fabric: str) -> str:
     """Return the name of the interface."""
     return fabric.partition(":")[2]
+
+
+def makes_interface(ends: Mapping[str, str], name: str) -> bool:
+    """Return whether a NIC makes an interface that another one is on, and so has to start before it.
+
+    `ends` says where each NIC is.
+    """
+    interface = interface_of(ends[name])
+    others = (interface_of(end) for other, end in ends.items() if other != name and is_interface(end))
+    return ends[name].startswith(TAP) and interface in others
 
 
 def is_on_machine(fabric: str) -> bool:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from nicemu.clock import PATIENCE
 from nicemu.errors import NicemuError, UsageError
 
 from .compiled_datapath import compile_datapath
-from .fabrics import TAP, interface_of, is_interface, transport_of
+from .fabrics import is_interface, makes_interface, transport_of
 from .folders import ATTACHED, claim, discard, held_in, hold_settings, remove_abandoned, runtime_root
 from .running import STOP_TIMEOUT_S, RunningNic, ask, nics_of
 from .state import NicState, TopologyState
@@ -224,7 +223,8 @@ class Instance:
         compile_datapath(progress)
         lifeline = os.pipe()
         self._lifeline = lifeline[1]
-        makers = _makers(entries, terms.fabric)
+        ends = {nic.name: nic.fabric or terms.fabric for nic in entries}
+        makers = [nic for nic in entries if makes_interface(ends, nic.name)]
         try:
             for nic in sorted(entries, key=lambda nic: nic not in makers):
                 if nic not in makers:
@@ -412,15 +412,6 @@ def _check_interfaces(topology: Topology, entries: Sequence[NicEntry], fabric: s
                 f"{topology.path}: {other} and {nic.name} are both on {used}; what a NIC sends through an"
                 f" interface does not come back from it, so give each of them one (nic.{nic.name}.fabric)"
             )
-
-
-def _makers(entries: Sequence[NicEntry], fabric: str) -> list[NicEntry]:
-    """Return the NICs that make an interface which another one is on, and so have to start before it."""
-    if not is_interface(fabric):
-        return []
-    used = Counter(interface_of(nic.fabric or fabric) for nic in entries)
-    ends = [(nic, nic.fabric or fabric) for nic in entries]
-    return [nic for nic, end in ends if end.startswith(TAP) and used[interface_of(end)] > 1]
 
 
 def _check_recordings(pcap: Path | None, trace: Path | None) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.run import Instance, supervisor
-from nicemu.run.topology import NicEntry
+from nicemu.run.fabrics import makes_interface
 
 TOPOLOGY = "examples/two_storage_nodes.toml"
 
@@ -66,11 +66,7 @@ def test_a_nic_with_more_memory_than_the_machine_has_is_refused(root: Path, tmp_
 
 
 def test_of_nics_at_two_ends_of_a_tap_interface_the_one_that_makes_it_is_started_first() -> None:
-    def nic(name: str, fabric: str | None) -> NicEntry:
-        return NicEntry(name, Path(), Path(), (), (), 1 << 20, 0, 0, None, "unlimited", fabric=fabric)
-
-    on, made, alone, other = nic("a", None), nic("b", "tap:x"), nic("c", "tap:y"), nic("d", "xdp:z")
-    assert supervisor._makers([on, made, alone, other], "packet:x") == [made]
-    assert supervisor._makers([made, on], "xdp:x") == [made]
-    assert supervisor._makers([on, made], "packet:z") == []
-    assert supervisor._makers([on, made], "udp") == []
+    ends = {"on": "packet:x", "made": "tap:x", "alone": "tap:y", "other": "xdp:z"}
+    assert [name for name in ends if makes_interface(ends, name)] == ["made"]
+    for end in ("packet:z", "udp"):
+        assert not makes_interface({"on": end, "made": "tap:x"}, "made")
