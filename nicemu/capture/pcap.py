@@ -27,6 +27,7 @@ class PcapWriter:
         file.write(_FILE_HEADER.pack(_NANOSECOND_MAGIC, *_VERSION, 0, 0, _SNAP_BYTES, _LINKTYPE_ETHERNET))
 
     def write(self, time_ns: int, frame: bytes) -> None:
-        """Write a frame; the time is since 1970."""
-        self._file.write(_RECORD_HEADER.pack(*divmod(time_ns, _NS_PER_S), len(frame), len(frame)))
+        """Write a frame; the time is since 1970, and its seconds begin again in 2106 (32 bits)."""
+        seconds, fraction = divmod(time_ns, _NS_PER_S)
+        self._file.write(_RECORD_HEADER.pack(seconds & 0xFFFFFFFF, fraction, len(frame), len(frame)))
         self._file.write(frame)

@@ -11,8 +11,9 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
+from typing import Final, Self
 
 from nicemu.errors import ProtocolError, UsageError
 
@@ -24,7 +25,7 @@ _SECTION_HEADER, _INTERFACE, _SIMPLE, _PACKET = 0x0A0D0D0A, 1, 3, 6
 _MAGIC = 0x1A2B3C4D
 _RESOLUTION, _OFFSET = 9, 14
 _NS_PER_S = 1_000_000_000
-_LARGEST_BYTES = 1 << 26
+LARGEST_BYTES: Final = 1 << 26
 """Longest record or block that is taken for one."""
 
 
@@ -35,64 +36,107 @@ def read_capture(path: Path) -> Iterator[CapturedFrame]:
     Raises: UsageError if the file cannot be read or is no capture of Ethernet frames; ProtocolError where it
     ends in the middle of something, or has what no capture has.
     """
-    try:
-        file = open(path, "rb")  # noqa: SIM115 - closed below
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    with file:
-        start = file.read(4)
-        for order in "<>":
-            (magic,) = struct.unpack(f"{order}I", start) if len(start) == 4 else (0,)
-            if magic in _PCAP_RESOLUTIONS:
-                yield from _Pcap(path, file, order, _PCAP_RESOLUTIONS[magic]).frames()
-                return
-        if start != struct.pack("<I", _SECTION_HEADER):
-            raise UsageError(
-                f"{path} is no capture file; it begins with {start.hex(' ') or 'nothing'}, not as "
-                "pcap or pcapng does"
-            )
-        yield from _Pcapng(path, file).frames()
+    with CaptureFile.opened(path) as opened:
+        yield from opened.frames()
 
 
-class _Reader:
-    def __init__(self, path: Path, file: BinaryIO) -> None:
-        self._path, self._file = path, file
+class CaptureFile:
+    """A capture file that is being read: `read_bytes` of it have been. It may be a pipe."""
+
+    def __init__(self, path: Path, file: BufferedReader, read_bytes: int) -> None:
+        self.path, self.file, self.read_bytes = path, file, read_bytes
         self._order = "<"
+
+    @staticmethod
+    def opened(path: Path) -> CaptureFile:
+        """Return a file of either format, with what stands before its first frame read. Raises: as
+        `read_capture`.
+        """
+        try:
+            file = open(path, "rb")  # noqa: SIM115 - the caller closes it
+        except OSError as error:
+            raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        try:
+            return _recognised(path, file)
+        except BaseException:
+            file.close()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.file.close()
+
+    def frames(self) -> Iterator[CapturedFrame]:
+        """Yield the frames."""
+        raise NotImplementedError
 
     def _unpack(self, layout: str, data: bytes, at: int = 0) -> tuple[int, ...]:
         return struct.unpack_from(self._order + layout, data, at)
 
-    def _read(self, length: int) -> bytes:
-        at = self._file.tell()
-        if length > _LARGEST_BYTES:
-            raise ProtocolError(
-                f"{self._path}: {length} bytes are said to follow byte {at}; that is no capture"
-            )
-        data = self._file.read(length)
-        if len(data) < length:
-            raise ProtocolError(
-                f"{self._path} ends at byte {at + len(data)}, in the middle of what begins before; it was cut"
-            )
+    def _some(self, length: int) -> bytes:
+        """Return so many bytes, or fewer at the end."""
+        data = self.file.read(length)
+        self.read_bytes += len(data)
         return data
+
+    def _read(self, length: int) -> bytes:
+        if length > LARGEST_BYTES:
+            raise self.too_long(length, self.read_bytes)
+        data = self._some(length)
+        if len(data) < length:
+            raise self.cut(self.read_bytes)
+        return data
+
+    def too_long(self, length: int, at: int) -> ProtocolError:
+        """Return the error of a record or block that cannot be one."""
+        return ProtocolError(f"{self.path}: {length} bytes are said to follow byte {at}; that is no capture")
+
+    def cut(self, at: int) -> ProtocolError:
+        """Return the error of a file that ends in the middle of something."""
+        return ProtocolError(
+            f"{self.path} ends at byte {at}, in the middle of what begins before; it was cut"
+        )
 
     def _require_ethernet(self, linktype: int) -> None:
         if linktype != LINKTYPE_ETHERNET:
-            raise UsageError(f"{self._path} has frames of link type {linktype}; Ethernet, 1, was expected")
+            raise UsageError(f"{self.path} has frames of link type {linktype}; Ethernet, 1, was expected")
 
 
-class _Pcap(_Reader):
+def _recognised(path: Path, file: BufferedReader) -> CaptureFile:
+    start = file.read(4)
+    for order in "<>":
+        (magic,) = struct.unpack(f"{order}I", start) if len(start) == 4 else (0,)
+        if magic in _PCAP_RESOLUTIONS:
+            return PcapFile(path, file, order, _PCAP_RESOLUTIONS[magic])
+    if start != struct.pack("<I", _SECTION_HEADER):
+        raise UsageError(
+            f"{path} is no capture file; it begins with {start.hex(' ') or 'nothing'}, not as "
+            "pcap or pcapng does"
+        )
+    return _Pcapng(path, file, 4)
+
+
+class PcapFile(CaptureFile):
     """The classic format; the magic is read. `unit_ns` is what the fraction of a second counts."""
 
-    def __init__(self, path: Path, file: BinaryIO, order: str, unit_ns: int) -> None:
-        super().__init__(path, file)
-        self._order, self._unit_ns = order, unit_ns
-
-    def frames(self) -> Iterator[CapturedFrame]:
+    def __init__(self, path: Path, file: BufferedReader, order: str, unit_ns: int) -> None:
+        super().__init__(path, file, 4)
+        self._order, self.unit_ns = order, unit_ns
         (linktype,) = self._unpack("16xI", self._read(20))
         self._require_ethernet(linktype & 0xFFFF)
-        while first := self._file.read(1):
+
+    @property
+    def is_big_endian(self) -> bool:
+        """Whether its numbers have their most significant byte first."""
+        return self._order == ">"
+
+    def frames(self) -> Iterator[CapturedFrame]:
+        """Yield the frames."""
+        while first := self._some(1):
             seconds, fraction, length, original = self._unpack("IIII", first + self._read(15))
-            time_ns = seconds * _NS_PER_S + fraction * self._unit_ns
+            time_ns = seconds * _NS_PER_S + fraction * self.unit_ns
             yield CapturedFrame(time_ns, False, self._read(length), original)
 
 
@@ -103,13 +147,16 @@ class _Interface:
     offset_s: int = 0
 
     def time_ns(self, units: int) -> int:
-        return self.offset_s * _NS_PER_S + units * _NS_PER_S // self.units_per_s
+        """Return the time of so many units; what no 64 bits hold is cut to what they do."""
+        found = self.offset_s * _NS_PER_S + units * _NS_PER_S // self.units_per_s
+        return min(max(found, 0), (1 << 64) - 1)
 
 
-class _Pcapng(_Reader):
+class _Pcapng(CaptureFile):
     """Sections of blocks; the type of the first block is read."""
 
     def frames(self) -> Iterator[CapturedFrame]:
+        """Yield the frames."""
         interfaces: list[_Interface] = []
         kind = _SECTION_HEADER
         while True:
@@ -124,7 +171,7 @@ class _Pcapng(_Reader):
                     yield self._packet(body, interfaces)
                 elif kind == _SIMPLE:
                     yield self._simple(body, interfaces)
-            first = self._file.read(1)
+            first = self._some(1)
             if not first:
                 return
             (kind,) = self._unpack("I", first + self._read(3))
@@ -134,7 +181,7 @@ class _Pcapng(_Reader):
         orders = [order for order in "<>" if struct.unpack_from(f"{order}I", start, 4)[0] == _MAGIC]
         if not orders:
             raise ProtocolError(
-                f"{self._path}: a section begins with {start[4:].hex(' ')}, which is no byte order"
+                f"{self.path}: a section begins with {start[4:].hex(' ')}, which is no byte order"
             )
         self._order = orders[0]
         self._body(start[:4], taken=4)
@@ -142,14 +189,10 @@ class _Pcapng(_Reader):
     def _body(self, length_bytes: bytes, taken: int = 0) -> bytes:
         (length,) = self._unpack("I", length_bytes)
         if length < 12 + taken or length % 4:
-            raise ProtocolError(
-                f"{self._path}: a block before byte {self._file.tell()} is {length} bytes long"
-            )
+            raise ProtocolError(f"{self.path}: a block before byte {self.read_bytes} is {length} bytes long")
         body = self._read(length - 12 - taken)
         if self._read(4) != length_bytes:
-            raise ProtocolError(
-                f"{self._path}: the block that ends at byte {self._file.tell()} has two lengths"
-            )
+            raise ProtocolError(f"{self.path}: the block that ends at byte {self.read_bytes} has two lengths")
         return body
 
     def _interface(self, body: bytes) -> _Interface:
@@ -176,16 +219,14 @@ class _Pcapng(_Reader):
         number, high, low, length, original = self._unpack("IIIII", body)
         self._fits(body, 20 + length)
         if number >= len(interfaces):
-            raise ProtocolError(
-                f"{self._path}: a frame names interface {number}; there are {len(interfaces)}"
-            )
+            raise ProtocolError(f"{self.path}: a frame names interface {number}; there are {len(interfaces)}")
         time_ns = interfaces[number].time_ns(high << 32 | low)
         return CapturedFrame(time_ns, False, body[20 : 20 + length], original, number)
 
     def _simple(self, body: bytes, interfaces: list[_Interface]) -> CapturedFrame:
         self._fits(body, 4)
         if not interfaces:
-            raise ProtocolError(f"{self._path}: a frame comes before any interface")
+            raise ProtocolError(f"{self.path}: a frame comes before any interface")
         (original,) = self._unpack("I", body)
         length = min(original, interfaces[0].snap_bytes or original)
         self._fits(body, 4 + length)
@@ -194,6 +235,6 @@ class _Pcapng(_Reader):
     def _fits(self, body: bytes, length: int) -> None:
         if len(body) < length:
             raise ProtocolError(
-                f"{self._path}: the block that ends at byte {self._file.tell()} has {len(body)} bytes; "
+                f"{self.path}: the block that ends at byte {self.read_bytes} has {len(body)} bytes; "
                 f"{length} are said to be in it"
             )
