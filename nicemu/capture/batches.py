@@ -21,17 +21,17 @@ from .captured_frame import CapturedFrame
 from .reading import LARGEST_BYTES, CaptureFile, PcapFile
 from .records import RECORD_HEADER_BYTES, walk_records
 
-BATCH_FRAMES: Final = 4096
-PIECE_BYTES: Final = 512 << 10
+BATCH_FRAMES: Final = 8192
+PIECE_BYTES: Final = 640 << 10
 
 Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class CapturedBatch:
-    """Frames in file order, in `memory` (uint8[]) at `offsets`, `lengths` (int64[n]), with their times.
+    """Frames in file order, in `memory`, with their times since 1970; good until the file's next batch.
 
-    times_ns: uint64[n], since 1970. It is good until the next batch of its file is asked for.
+    memory: uint8[]; offsets, lengths, times_ns: uint64[n].
     """
 
     memory: Array
@@ -59,8 +59,7 @@ class _Pieces:
         """Where in the memory what was not walked yet begins and ends."""
 
     def batches(self) -> Iterator[CapturedBatch]:
-        offsets, lengths = np.zeros(BATCH_FRAMES, np.int64), np.zeros(BATCH_FRAMES, np.int64)
-        times_ns = np.zeros(BATCH_FRAMES, np.uint64)
+        offsets, lengths, times_ns = (np.zeros(BATCH_FRAMES, np.uint64) for _ in range(3))
         swapped, unit_ns = int(self._opened.is_big_endian), self._opened.unit_ns
         while True:
             count, self._first = walk_records(
@@ -108,7 +107,7 @@ def _gathered(frames: Iterator[CapturedFrame]) -> Iterator[CapturedBatch]:
         except ProtocolError as error:  # behind frames that are whole
             fault = error
         if taken:
-            lengths = np.array([len(frame.data) for frame in taken], np.int64)
+            lengths = np.array([len(frame.data) for frame in taken], np.uint64)
             memory = np.frombuffer(b"".join(frame.data for frame in taken) or b"\0", np.uint8)
             times_ns = np.array([frame.time_ns for frame in taken], np.uint64)
             yield CapturedBatch(memory, np.cumsum(lengths) - lengths, lengths, times_ns)

@@ -42,7 +42,7 @@ def walk_records(
 ) -> tuple[Int, Int]:
     """Note the frames of the whole records in `data`, as many as there is room for.
 
-    data: uint8[]; offsets, lengths: int64[n]; times_ns: uint64[n]. Numbers are big-endian if `swapped`, a
+    data: uint8[]; offsets, lengths, times_ns: uint64[n]. Numbers are big-endian if `swapped`, a
     fraction of a second counts `unit_ns`. Returns how many there were, and where the next record begins. One
     that is longer than `LARGEST_BYTES` ends the walk, too.
     """
@@ -54,8 +54,8 @@ def walk_records(
             break
         seconds, fraction = _number(data, at, swapped), _number(data, at + 4, swapped)
         times_ns[count] = seconds * u64(1_000_000_000) + fraction * u64(unit_ns)
-        offsets[count] = at + RECORD_HEADER_BYTES
-        lengths[count] = length
+        offsets[count] = u64(at + RECORD_HEADER_BYTES)
+        lengths[count] = u64(length)
         at += RECORD_HEADER_BYTES + length
         count += 1
     return count, at

@@ -8,21 +8,26 @@ import select
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from nicemu.errors import UsageError
+
 from .interruption import until_interrupted
 from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
-    from nicemu.pipeline import Engine
+    from nicemu.pipeline import Engine, Program
     from nicemu.switch import Summary
 
 PROGRESS_S = 1.0
+LARGE_BYTES = 1 << 20
+"""Captures from here on are worth the seconds of a compiler."""
 _OF_PORT = re.compile(r"([0-9]{1,5}|host)=(.+)", re.DOTALL)
 _DEVICE_ID = 1
 
@@ -53,6 +58,12 @@ _DEVICE_ID = 1
     metavar="ADDRESS",
     help="Serve P4Runtime at unix:/PATH or 127.0.0.1:PORT, with --interface.",
 )
+@click.option(
+    "--engine",
+    type=click.Choice(["auto", "interpreter", "kernel"]),
+    default="auto",
+    help="Interpret the program, or run it as machine code; auto compiles for interfaces and large captures.",
+)
 @TABLES_OPTION
 @INCLUDE_OPTION
 @JSON_OPTION
@@ -64,6 +75,7 @@ def switch(
     interfaces: tuple[str, ...],
     seconds: float | None,
     p4runtime: str | None,
+    engine: str,
     tables: Path | None,
     includes: tuple[Path, ...],
     as_json: bool,
@@ -84,20 +96,50 @@ def switch(
     if interfaces and outputs:
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
     sources = _by_port(inputs, "--in", str(port)) if inputs else _by_port(interfaces, "--interface", None)
+    files = _by_port(outputs, "--out", "")
     compiled = compiled_program(program, includes)
-    from nicemu.pipeline import Engine
+    is_large = bool(interfaces) or _are_large(sources.values())
+    running = _engine_of(compiled.program, engine, is_large)
     from nicemu.switch import put_tables
 
-    engine = Engine()
-    engine.load(compiled.program)
     if tables is not None:
-        put_tables(engine, tables)
+        put_tables(running, tables)
     begun = time.monotonic()
-    if inputs:
-        summary = _captures(engine, sources, _by_port(outputs, "--out", ""))
-    else:
-        summary = _live(engine, sources, seconds, p4runtime)
-    _tell(summary, time.monotonic() - begun, as_json)
+    summary = _captures(running, sources, files) if inputs else _live(running, sources, seconds, p4runtime)
+    is_compiled = getattr(running, "kernel", None) is not None
+    _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+
+
+def _are_large(paths: Iterable[str]) -> bool:
+    """Return whether it is worth it to compile for captures; how long a pipe is nobody knows."""
+    found = [Path(path) for path in paths if Path(path).exists()]
+    return (
+        any(not path.is_file() for path in found) or sum(path.stat().st_size for path in found) >= LARGE_BYTES
+    )
+
+
+def _engine_of(program: Program, kind: str, is_large: bool) -> Engine:
+    """Return an engine of some kind that runs a program; says so where it cannot be compiled."""
+    from nicemu.pipeline import Engine
+
+    if kind == "interpreter" or (kind == "auto" and not is_large):
+        engine = Engine()
+        engine.load(program)
+        return engine
+    from nicemu.kernels import CompiledEngine
+
+    if sys.stderr.isatty():
+        click.echo(f"compiling {program.name}", err=True)
+    compiled = CompiledEngine()
+    compiled.load(program)
+    if compiled.interpreted_because:
+        if kind == "kernel":
+            raise UsageError(
+                f"{program.name} cannot be compiled to a kernel: {compiled.interpreted_because}; "
+                "--engine interpreter runs it"
+            )
+        click.echo(f"{program.name} is interpreted: {compiled.interpreted_because}", err=True)
+    return compiled
 
 
 def _by_port(texts: tuple[str, ...], option: str, alone: str | None) -> dict[str, str]:
@@ -136,7 +178,7 @@ class _Progress:
 
 
 def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str]) -> Summary:
-    from nicemu.switch import Forwarder, switch_captures
+    from nicemu.switch import switch_captures
 
     progress = _Progress()
     files: dict[int | str | None, Path] = {
@@ -149,7 +191,7 @@ def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str]) 
             return not select.select([interrupted], [], [], 0)[0]
 
         summary = switch_captures(
-            Forwarder(engine), {int(port): Path(name) for port, name in sources.items()}, files, go_on
+            engine, {int(port): Path(name) for port, name in sources.items()}, files, go_on
         )
     progress.end()
     return summary
@@ -157,7 +199,7 @@ def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str]) 
 
 def _live(engine: Engine, sources: dict[str, str], seconds: float | None, address: str | None) -> Summary:
     from nicemu.control import P4RuntimeServer
-    from nicemu.switch import Forwarder, SharedEngine, open_port, switch_live
+    from nicemu.switch import SharedEngine, open_port, switch_live
 
     progress, lock = _Progress(), threading.Lock()
     with ExitStack() as stack:
@@ -172,12 +214,12 @@ def _live(engine: Engine, sources: dict[str, str], seconds: float | None, addres
             click.echo(f"P4Runtime at {server.start()}, device {_DEVICE_ID}", err=True)
         named = ", ".join(f"{number} {port.address}" for number, port in ports.items())
         click.echo(f"ports {named}", err=True)
-        summary = switch_live(Forwarder(engine), ports, interrupted, seconds, lock, progress.tell)
+        summary = switch_live(engine, ports, interrupted, seconds, lock, progress.tell)
     progress.end()
     return summary
 
 
-def _tell(summary: Summary, seconds: float, as_json: bool) -> None:
+def _tell(summary: Summary, seconds: float, is_compiled: bool, as_json: bool) -> None:
     rate = summary.packets / seconds if seconds else 0.0
     out = {
         str(to): count for to, count in sorted(summary.out.items(), key=lambda item: str(item[0]).zfill(5))
@@ -192,10 +234,12 @@ def _tell(summary: Summary, seconds: float, as_json: bool) -> None:
                 "dropped": dict(sorted(summary.dropped.items())),
                 "seconds": round(seconds, 6),
                 "packets_per_second": round(rate),
+                "engine": "kernel" if is_compiled else "interpreter",
             }
         )
         return
-    click.echo(f"{summary.packets:,} packets in, {summary.bytes:,} bytes; {rate:,.0f} a second")
+    how = "" if is_compiled else ", interpreted"
+    click.echo(f"{summary.packets:,} packets in, {summary.bytes:,} bytes; {rate:,.0f} a second{how}")
     for to, count in out.items():
         click.echo(f"  out {to if to == 'host' else f'port {to}'}: {count:,}")
     if summary.with_firmware:

@@ -9,7 +9,8 @@ from .engine import CompiledEngine, Kernel, drop_reason
 from .expressions import NotCompiled
 from .groups import GROUP
 from .kernel import generate
-from .records import DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT
+from .records import DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT, TOLD
+from .slots import Slots
 
 __all__ = [
     "DROPPED",
@@ -17,11 +18,13 @@ __all__ = [
     "HELD",
     "PACKET",
     "STUCK",
+    "TOLD",
     "TO_HOST",
     "TO_PORT",
     "CompiledEngine",
     "Kernel",
     "NotCompiled",
+    "Slots",
     "drop_reason",
     "generate",
 ]

@@ -35,8 +35,11 @@ PACKET = np.dtype(
     }
 )
 
-DROPPED, TO_PORT, TO_HOST, HELD = range(4)
-"""Verdicts. `reason` says why a packet is dropped: 0 the program, 1 + an error of the parser, or STUCK."""
+DROPPED, TO_PORT, TO_HOST, HELD, TOLD = range(5)
+"""Verdicts; TOLD: an engine has said it otherwise.
+
+`reason` says why a packet is dropped: 0 the program, 1 + an error of the parser, STUCK, or ASSERTION.
+"""
 STUCK: Final = 0xFFFF
 ASSERTION: Final = 0xFFFE
 DROP_PORT: Final = 511

@@ -13,7 +13,7 @@ from .buckets import MAX_SIZE, Index, find, index_of, prefetch_bucket, prefetch_
 from .entries import BYTES, HIT_NS, KEY, MISS, PACKETS, action_of, count_packet, hash_of, unchanged
 from .exact import BATCH, ExactTable, find_batch
 from .lpm import LpmTable, find_lpm, find_lpm_batch
-from .memory import Memory
+from .memory import LINE_BYTES, Memory
 from .table import Entry, Table, limbs_of, pack_keys
 from .ternary import Bounds, TernaryTable, find_ternary, find_ternary_batch
 from .words import prefetch
@@ -23,6 +23,7 @@ __all__ = [
     "BYTES",
     "HIT_NS",
     "KEY",
+    "LINE_BYTES",
     "MAX_SIZE",
     "MISS",
     "PACKETS",

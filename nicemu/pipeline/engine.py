@@ -186,7 +186,7 @@ class Engine:
         for effect in verdict.effects:
             if isinstance(effect, DigestPosted) and effect.name in self._loaded.objects.digests:
                 self._report(DigestReport(effect, self._loaded.objects.digests[effect.name]))
-        shortest = self._loaded.packet_in_bytes
+        shortest = self._packet_in_bytes
         if not shortest or not (
             verdict.disposition is Disposition.HOST or any(port == HOST_PORT for port, _ in verdict.copies)
         ):
@@ -206,6 +206,10 @@ class Engine:
             return replace(verdict, disposition=Disposition.CONTROLLER, copies=())
         (port, frame), *copies = left
         return replace(verdict, disposition=Disposition.PORT, port=port, frame=frame, copies=tuple(copies))
+
+    @property
+    def _packet_in_bytes(self) -> int:
+        return self._running().packet_in_bytes
 
     def _report(self, report: Report) -> None:
         if self._listener is None:

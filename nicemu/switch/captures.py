@@ -7,47 +7,94 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING
 
-from nicemu.capture import CapturedFrame, PcapngWriter, PcapWriter, read_capture
+from nicemu.capture import CapturedFrame, read_capture
 from nicemu.errors import UsageError
+from nicemu.pipeline import Engine
 
 from .forwarding import Forwarder, Summary
+from .outputs import Output
+
+if TYPE_CHECKING:
+    from nicemu.kernels import CompiledEngine
 
 TELL_EVERY = 256
-"""Packets after which the caller is told how far things are."""
+"""Packets after which the caller is told how far things are; compiled programs tell after more."""
 
 
 def switch_captures(
-    forwarder: Forwarder,
+    engine: Engine,
     inputs: Mapping[int, Path],
     outputs: Mapping[int | str | None, Path],
     go_on: Callable[[Summary], bool] = lambda summary: True,
 ) -> Summary:
-    """Run the packets of files, by their ports, through a program, and write what leaves.
+    """Run the packets of files, by their ports, through an engine's program, and write what leaves.
 
     `outputs` are files by the port, or "host", and at None the file of what has none of its own. A file whose
     name ends in .pcapng is in that format, with an interface for each port, others are pcap. A frame that
     leaves has the time of the packet that came. `go_on` is asked from time to time; where it says no, that
-    is the end. All files are complete then.
+    is the end. All files are complete then. An engine with a kernel is given thousands of packets at a time.
     Raises: UsageError, ProtocolError for a file that is no capture.
     """
     taken = set(map(Path.absolute, inputs.values())) & set(map(Path.absolute, outputs.values()))
     if taken:
         raise UsageError(f"{taken.pop()} is read and written; write another file")
     with ExitStack() as stack:
-        written: dict[Path, _Output] = {}
+        written: dict[Path, Output] = {}
         for path in outputs.values():
             if path not in written:
-                written[path] = _Output(path, stack)
-        others = outputs.get(None)
-        for count, (port, frame) in enumerate(_merged(inputs)):
-            if count % TELL_EVERY == 0 and not go_on(forwarder.summary):
+                written[path] = stack.enter_context(Output(path))
+        to = {port: written[path] for port, path in outputs.items()}
+        if getattr(engine, "kernel", None) is None:
+            return _one_by_one(engine, inputs, to, go_on)
+        return _in_batches(engine, inputs, to, go_on)  # type: ignore[arg-type]
+
+
+def _one_by_one(
+    engine: Engine,
+    inputs: Mapping[int, Path],
+    outputs: Mapping[int | str | None, Output],
+    go_on: Callable[[Summary], bool],
+) -> Summary:
+    forwarder, others = Forwarder(engine), outputs.get(None)
+    for count, (port, frame) in enumerate(_merged(inputs)):
+        if count % TELL_EVERY == 0 and not go_on(forwarder.summary):
+            break
+        for to, data in forwarder.departures(frame.data, port, frame.time_ns):
+            place = outputs.get(to, others)
+            if place is not None:
+                place.write(to, frame.time_ns, data)
+    return forwarder.summary
+
+
+def _in_batches(
+    engine: CompiledEngine,
+    inputs: Mapping[int, Path],
+    outputs: Mapping[int | str | None, Output],
+    go_on: Callable[[Summary], bool],
+) -> Summary:
+    from .batches import BatchForwarder
+    from .merging import merged
+    from .packing import PacketsWriter
+
+    forwarder = BatchForwarder(engine)
+    named = [port for port in outputs if port is not None]
+    writers = [
+        PacketsWriter(
+            output, [port for port in named if outputs[port] is output], outputs.get(None) is output, named
+        )
+        for output in dict.fromkeys(outputs.values())
+    ]
+    try:
+        for frames in merged(inputs):
+            if not go_on(forwarder.summary):
                 break
-            for to, data in forwarder.departures(frame.data, port, frame.time_ns):
-                place = outputs.get(to, others)
-                if place is not None:
-                    written[place].write(to, frame.time_ns, data)
+            for packets, told in forwarder.run(frames):
+                for writer in writers:
+                    writer.write(packets, told)
+    finally:
+        forwarder.close()
     return forwarder.summary
 
 
@@ -60,26 +107,3 @@ def _merged(inputs: Mapping[int, Path]) -> Iterator[tuple[int, CapturedFrame]]:
 def _with_port(port: int, path: Path) -> Iterator[tuple[int, CapturedFrame]]:
     for frame in read_capture(path):
         yield port, frame
-
-
-class _Output:
-    """One file that is written."""
-
-    def __init__(self, path: Path, stack: ExitStack) -> None:
-        try:
-            self._file: BinaryIO = stack.enter_context(open(path, "wb"))  # noqa: SIM115 - the stack closes it
-        except OSError as error:
-            raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-        self._interfaces: dict[int | str, int] = {}
-        self._pcapng = PcapngWriter(self._file) if path.suffix == ".pcapng" else None
-        self._pcap = None if self._pcapng else PcapWriter(self._file)
-
-    def write(self, to: int | str, time_ns: int, frame: bytes) -> None:
-        """Write a frame that leaves to a port."""
-        if self._pcap is not None:
-            self._pcap.write(time_ns, frame)
-        if self._pcapng is not None:
-            if to not in self._interfaces:
-                name = f"port {to}" if isinstance(to, int) else to
-                self._interfaces[to] = self._pcapng.add_interface(name)
-            self._pcapng.write(self._interfaces[to], time_ns, frame, len(frame), outbound=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from nicemu.pipeline import HOST_PORT, Disposition, Engine
+from nicemu.pipeline import HOST_PORT, Disposition, Engine, Verdict
 
 HOST = "host"
 """Where frames for the host go, in place of a port's number."""
@@ -29,25 +29,37 @@ class Summary:
 class Forwarder:
     """An engine by itself: which frames leave for one that comes."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, summary: Summary | None = None) -> None:
         self._engine = engine
-        self.summary = Summary()
+        self.summary = Summary() if summary is None else summary
 
     def departures(self, frame: bytes, port: int, now_ns: int) -> list[tuple[int | str, bytes]]:
         """Return the frames that leave, each with its port or HOST, and count them."""
         summary = self.summary
         summary.packets += 1
         summary.bytes += len(frame)
-        verdict = self._engine.process(frame, port, now_ns=now_ns)
-        if verdict.disposition is Disposition.DROP:
-            summary.dropped[verdict.drop_reason] += 1
-            return []
-        if verdict.disposition is Disposition.FIRMWARE:
-            summary.with_firmware += 1
-            return []
-        first: int | str = HOST if verdict.disposition is Disposition.HOST else verdict.port
-        left: list[tuple[int | str, bytes]] = [(first, verdict.frame)]
-        left += [(HOST if to == HOST_PORT else to, copy) for to, copy in verdict.copies]
-        for to, _ in left:
-            summary.out[to] += 1
-        return left
+        return left_of(self._engine.process(frame, port, now_ns=now_ns), summary)
+
+
+def left_of(verdict: Verdict, summary: Summary) -> list[tuple[int | str, bytes]]:
+    """Return the frames that leave by a verdict, each with its port or HOST, and count them."""
+    if verdict.disposition is Disposition.DROP:
+        summary.dropped[verdict.drop_reason] += 1
+    if verdict.disposition is Disposition.FIRMWARE:
+        summary.with_firmware += 1
+    left = departing(verdict)
+    for to, _ in left:
+        summary.out[to] += 1
+    return left
+
+
+def departing(verdict: Verdict) -> list[tuple[int | str, bytes]]:
+    """Return the frames that leave by a verdict, each with its port or HOST.
+
+    A controller's are the host's: a switch has no other way to it.
+    """
+    if verdict.disposition in (Disposition.DROP, Disposition.FIRMWARE):
+        return []
+    is_port = verdict.disposition is Disposition.PORT
+    first: int | str = verdict.port if is_port else HOST
+    return [(first, verdict.frame), *((HOST if to == HOST_PORT else to, copy) for to, copy in verdict.copies)]

@@ -7,12 +7,21 @@ import select
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from nicemu.fabric import MAX_FRAME_BYTES, PacketPort, Port, TapPort, XdpPort
-from nicemu.wire import ETHERNET_HEADER_BYTES
+from nicemu.pipeline import Engine
+from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
 
 from .forwarding import Forwarder, Summary
+
+if TYPE_CHECKING:
+    from .batches import BatchForwarder
+
+Array = np.ndarray[Any, Any]
 
 TURN_S = 0.5
 """Longest sleep, so that the caller is told how far things are."""
@@ -31,7 +40,7 @@ def open_port(text: str) -> Port:
 
 
 def switch_live(
-    forwarder: Forwarder,
+    engine: Engine,
     ports: Mapping[int, Port],
     interrupted: int,
     seconds: float | None,
@@ -40,15 +49,16 @@ def switch_live(
 ) -> Summary:
     """Forward between ports until the descriptor `interrupted` is readable, or for so many seconds.
 
-    The engine is used under `lock`. What leaves to a port without an interface, or to one whose queue is
-    full, is counted as dropped (switch.no_such_port, switch.port_full), and so is what is no frame
-    (switch.no_frame); frames for the host end here.
+    The engine is used under `lock`; one with a kernel takes the frames of a batch at once. What leaves to a
+    port without an interface, or to one whose queue is full, is counted as dropped (switch.no_such_port,
+    switch.port_full), and so is what is no frame (switch.no_frame); frames for the host end here.
     """
     end = None if seconds is None else time.monotonic() + seconds
     files = [port.fileno() for port in ports.values()]
     waited = [interrupted, *(file for file in files if file is not None)]
     longest = RETRY_S if None in files else TURN_S
     came = True
+    path = _Path(engine, ports, lock)
     while True:
         left = longest if end is None else min(longest, end - time.monotonic())
         if left <= 0:
@@ -56,32 +66,93 @@ def switch_live(
         ready, _, _ = select.select(waited, [], [], 0 if came else left)
         if interrupted in ready:
             break
-        came = any([_forward(forwarder, ports, number, lock) for number in ports])
-        tell(forwarder.summary)
-    return forwarder.summary
+        came = any([path.forward(number) for number in ports])
+        tell(path.summary)
+    return path.end()
 
 
-def _forward(forwarder: Forwarder, ports: Mapping[int, Port], number: int, lock: threading.Lock) -> bool:
-    """Forward what has come in on a port; return whether something has."""
-    frames = ports[number].receive()
-    if not frames:
-        return False
-    leaving: dict[int, list[bytes]] = defaultdict(list)
-    dropped = forwarder.summary.dropped
-    with lock:
-        now_ns = time.time_ns()
-        for frame in frames:
-            for to, data in forwarder.departures(frame, number, now_ns):
-                if not isinstance(to, int):
-                    continue
-                if to not in ports:
-                    dropped["switch.no_such_port"] += 1
-                elif not ETHERNET_HEADER_BYTES <= len(data) <= MAX_FRAME_BYTES:
-                    dropped["switch.no_frame"] += 1
-                else:
-                    leaving[to].append(data)
-    for to, queued in leaving.items():
-        sent = ports[to].send(queued)
-        if sent < len(queued):
-            dropped["switch.port_full"] += len(queued) - sent
-    return True
+class _Path:
+    """The way of frames between ports, in batches while the engine has a kernel."""
+
+    def __init__(self, engine: Engine, ports: Mapping[int, Port], lock: threading.Lock) -> None:
+        self._engine, self._ports, self._lock = engine, ports, lock
+        self.summary = Summary()
+        self._forwarder = Forwarder(engine, self.summary)
+        self._compiled: BatchForwarder | None = None
+        self._came = FrameBatch()
+
+    def forward(self, number: int) -> bool:
+        """Forward what has come in on a port; return whether something has."""
+        if not self._ports[number].receive_batch(self._came):
+            return False
+        with self._lock:
+            if getattr(self._engine, "kernel", None) is None:
+                self._send(self._departures(number, time.time_ns()))
+            else:
+                self._forward_batch(number, time.time_ns())
+        return True
+
+    def _departures(self, number: int, now_ns: int) -> Iterator[tuple[int | str, bytes]]:
+        for frame in self._came.frames():
+            yield from self._forwarder.departures(frame, number, now_ns)
+
+    def _send(self, departures: Iterable[tuple[int | str, bytes]]) -> None:
+        leaving: dict[int, list[bytes]] = defaultdict(list)
+        for to, frame in departures:
+            if not isinstance(to, int):
+                continue
+            if to not in self._ports:
+                self._drop("switch.no_such_port", 1)
+            elif not ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
+                self._drop("switch.no_frame", 1)
+            else:
+                leaving[to].append(frame)
+        for to, queued in leaving.items():
+            self._drop("switch.port_full", len(queued) - self._ports[to].send(queued))
+
+    def _forward_batch(self, number: int, now_ns: int) -> None:
+        from .batches import BatchForwarder, Frames
+        from .packing import departures
+
+        if self._compiled is None:
+            self._compiled = BatchForwarder(self._engine, self.summary)  # type: ignore[arg-type]
+        came = self._came
+        frames = Frames(
+            came.address,
+            came.offsets[: came.count].astype(np.uint64),
+            came.lengths[: came.count].astype(np.uint64),
+            np.full(came.count, now_ns, np.uint64),
+            np.full(came.count, number, np.uint64),
+        )
+        for packets, told in self._compiled.run(frames):
+            if told:
+                self._send((to, frame) for to, _, frame in departures(packets, told))
+            else:
+                self._send_packets(packets, self._compiled.memory)
+
+    def _send_packets(self, packets: Array, memory: Array) -> None:
+        """Send what leaves by ports from where it lies. packets: PACKET[n]; memory: uint8[]."""
+        from nicemu.kernels import TO_PORT
+
+        leaving = packets[packets["verdict"] == TO_PORT]
+        for to in np.unique(leaving["out_port"]).tolist():
+            chosen = leaving[leaving["out_port"] == to]
+            if to not in self._ports:
+                self._drop("switch.no_such_port", len(chosen))
+                continue
+            lengths = chosen["out_length"]
+            fits = chosen[(lengths >= ETHERNET_HEADER_BYTES) & (lengths <= MAX_FRAME_BYTES)]
+            self._drop("switch.no_frame", len(chosen) - len(fits))
+            start = fits["address"].astype(np.int64) - memory.ctypes.data + fits["out_offset"]
+            batch = FrameBatch.over(memory, start, fits["out_length"].astype(np.int64))
+            self._drop("switch.port_full", len(fits) - self._ports[to].send_batch(batch))
+
+    def _drop(self, reason: str, count: int) -> None:
+        if count:
+            self.summary.dropped[reason] += count
+
+    def end(self) -> Summary:
+        """Return the summary, whole, and give memory back."""
+        if self._compiled is not None:
+            self._compiled.close()
+        return self.summary

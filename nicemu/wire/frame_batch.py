@@ -30,6 +30,15 @@ class FrameBatch:
         self.count = 0
         self.address = int(self.memory.ctypes.data)
 
+    @classmethod
+    def over(cls, memory: np.ndarray[Any, Any], offsets: Any, lengths: Any) -> FrameBatch:  # noqa: ANN401
+        """Return a batch of frames that lie in memory already; arguments as the attributes."""
+        batch = cls.__new__(cls)
+        batch.memory, batch.offsets, batch.lengths = memory, offsets, lengths
+        batch.count = len(offsets)
+        batch.address = int(memory.ctypes.data)
+        return batch
+
     def fill(self, frames: Sequence[bytes | memoryview]) -> int:
         """Hold these frames instead of others, as many as there is room for; return how many."""
         used = count = 0

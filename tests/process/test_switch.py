@@ -143,6 +143,7 @@ def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
         assert told["packets"] == 3
         assert told["out"] == {"0": 1, "1": 1}
         assert told["dropped"] == {"pipeline.dropped": 1}
+        assert told["engine"] == "kernel"
 
     in_a_namespace(check)
 
@@ -156,7 +157,7 @@ def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:
             writer.write(number, frame(1, b""))
     out = tmp_path / "out.pcap"
     words = ("--tables", "tables.json", "--in", "in.pcap", "--out", "1=out.pcap", "--json")
-    process = run_in(tmp_path, *words)
+    process = run_in(tmp_path, *words, "--engine", "interpreter")
     try:
         end = time.monotonic() + TIMEOUT_S
         while not out.exists() or out.stat().st_size < 10_000:

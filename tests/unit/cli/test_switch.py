@@ -9,6 +9,7 @@ import pytest
 from click.testing import Result
 
 from nicemu.capture import PcapWriter, read_capture
+from nicemu.kernels import statements
 from tests.unit.switch.conftest import SWITCH
 
 Cli = Callable[..., Result]
@@ -87,3 +88,36 @@ def test_what_contradicts_itself_is_refused(
 ) -> None:
     result = nicemu("switch", "switch.p4", *words)
     assert (result.exit_code, told in result.stderr) == (2, True), result.stderr
+
+
+def test_large_captures_are_compiled_for_and_the_engine_may_be_chosen(nicemu: Cli, folder: Path) -> None:
+    (folder / "plain.p4").write_text(SWITCH.replace("s.mcast_grp = 1;", ""))
+    with open(folder / "large.pcap", "wb") as file:
+        writer = PcapWriter(file)
+        for number in range(17_000):
+            writer.write(number, bytes([number % 3]) + bytes(63))
+    found: dict[tuple[str, ...], dict[str, object]] = {}
+    for words in ((), ("--engine", "kernel"), ("--engine", "interpreter")):
+        out = ("--out", f"{len(found)}.pcap")
+        result = nicemu("switch", "plain.p4", "--in", "large.pcap", *out, "--json", *words)
+        found[words] = json.loads(result.stdout)
+        assert (folder / f"{len(found) - 1}.pcap").read_bytes() == (folder / "0.pcap").read_bytes()
+    assert [told.pop("engine") for told in found.values()] == ["kernel", "kernel", "interpreter"]
+    for told in found.values():
+        del told["seconds"], told["packets_per_second"]
+        assert told == found[()]
+
+
+def test_a_program_that_cannot_be_compiled_is_interpreted_and_that_is_said(
+    nicemu: Cli, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(statements, "MAX_STATEMENTS", 1)
+    (folder / "plain.p4").write_text(SWITCH.replace("s.mcast_grp = 1;", ""))
+    result = nicemu("switch", "plain.p4", "--in", "in.pcap", "--engine", "kernel")
+    assert result.exit_code == 1
+    reason = "it would have more than 1 statements"
+    assert f"plain cannot be compiled to a kernel: {reason}; --engine interpreter runs it" in result.stderr
+    monkeypatch.setattr("nicemu.cli.switch.LARGE_BYTES", 1)
+    result = nicemu("switch", "plain.p4", "--in", "in.pcap")
+    assert result.stderr == f"plain is interpreted: {reason}\n"
+    assert ", interpreted\n" in result.stdout

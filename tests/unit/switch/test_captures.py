@@ -8,7 +8,7 @@ import pytest
 from nicemu.capture import PcapWriter, read_capture
 from nicemu.errors import NicemuError
 from nicemu.pipeline import Engine, Replica
-from nicemu.switch import HOST, Forwarder, switch_captures
+from nicemu.switch import HOST, switch_captures
 
 S = 1_000_000_000
 
@@ -27,7 +27,7 @@ def read(path: Path) -> list[tuple[int, str]]:
 
 def test_packets_go_from_a_file_to_a_file_with_their_times(engine: Engine, tmp_path: Path) -> None:
     source = written(tmp_path / "in.pcap", (1 * S, "01aa"), (2 * S, "ff"), (3 * S + 5, "02bb"))
-    summary = switch_captures(Forwarder(engine), {3: source}, {None: tmp_path / "out.pcap"})
+    summary = switch_captures(engine, {3: source}, {None: tmp_path / "out.pcap"})
     assert read(tmp_path / "out.pcap") == [(1 * S, "01aa"), (3 * S + 5, "02bb")]
     assert (summary.packets, summary.bytes) == (3, 5)
     assert summary.out == {1: 1, 2: 1}
@@ -43,7 +43,7 @@ def test_a_port_may_have_a_file_of_its_own_and_the_host_too(engine: Engine, tmp_
         HOST: tmp_path / "host.pcap",
         None: tmp_path / "rest.pcapng",
     }
-    summary = switch_captures(Forwarder(engine), {0: source}, outputs)
+    summary = switch_captures(engine, {0: source}, outputs)
     assert read(tmp_path / "one.pcap") == [(0, "fe"), (1, "01")]
     assert read(tmp_path / "host.pcap") == [(0, "fe"), (2, "fd")]
     assert read(tmp_path / "rest.pcapng") == [(0, "fe")]
@@ -53,7 +53,7 @@ def test_a_port_may_have_a_file_of_its_own_and_the_host_too(engine: Engine, tmp_
 def test_a_pcapng_has_an_interface_for_each_port(engine: Engine, tmp_path: Path) -> None:
     source = written(tmp_path / "in.pcap", (0, "05"), (1, "04"), (2, "05"))
     path = tmp_path / "out.pcapng"
-    switch_captures(Forwarder(engine), {0: source}, {None: path})
+    switch_captures(engine, {0: source}, {None: path})
     assert [frame.interface for frame in read_capture(path)] == [0, 1, 0]
     data = path.read_bytes()
     assert data.index(b"port 5") < data.index(b"port 4")
@@ -62,7 +62,7 @@ def test_a_pcapng_has_an_interface_for_each_port(engine: Engine, tmp_path: Path)
 def test_several_files_come_in_by_their_time_each_on_its_port(engine: Engine, tmp_path: Path) -> None:
     first = written(tmp_path / "a.pcap", (1 * S, "01a1"), (4 * S, "01a4"))
     second = written(tmp_path / "b.pcap", (2 * S, "01b2"), (3 * S, "01b3"))
-    switch_captures(Forwarder(engine), {0: first, 1: second}, {None: tmp_path / "out.pcap"})
+    switch_captures(engine, {0: first, 1: second}, {None: tmp_path / "out.pcap"})
     assert [text for _, text in read(tmp_path / "out.pcap")] == ["01a1", "01b2", "01b3", "01a4"]
     assert engine.objects.register("times").values == {0: 4_000_000, 1: 3_000_000}
 
@@ -70,16 +70,14 @@ def test_several_files_come_in_by_their_time_each_on_its_port(engine: Engine, tm
 def test_who_is_asked_to_go_on_and_does_not_leaves_whole_files(engine: Engine, tmp_path: Path) -> None:
     source = written(tmp_path / "in.pcap", *((0, "01") for _ in range(1000)))
     out = tmp_path / "out.pcap"
-    summary = switch_captures(
-        Forwarder(engine), {0: source}, {None: out}, lambda summary: summary.packets < 300
-    )
+    summary = switch_captures(engine, {0: source}, {None: out}, lambda summary: summary.packets < 300)
     assert summary.packets == len(read(out)) == 512
 
 
 def test_a_file_is_not_read_and_written(engine: Engine, tmp_path: Path) -> None:
     source = written(tmp_path / "in.pcap", (0, "01"))
     with pytest.raises(NicemuError, match=r"in\.pcap is read and written"):
-        switch_captures(Forwarder(engine), {0: source}, {None: source})
+        switch_captures(engine, {0: source}, {None: source})
     assert len(read(source)) == 1
 
 
@@ -87,5 +85,5 @@ def test_what_was_written_before_a_fault_of_the_capture_is_complete(engine: Engi
     source = written(tmp_path / "in.pcap", (0, "01"), (1, "02"))
     source.write_bytes(source.read_bytes()[:-1])
     with pytest.raises(NicemuError, match="it was cut"):
-        switch_captures(Forwarder(engine), {0: source}, {None: tmp_path / "out.pcap"})
+        switch_captures(engine, {0: source}, {None: tmp_path / "out.pcap"})
     assert read(tmp_path / "out.pcap") == [(0, "01")]

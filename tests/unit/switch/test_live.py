@@ -10,10 +10,22 @@ import pytest
 from nicemu.control import PipelineTarget
 from nicemu.errors import UsageError
 from nicemu.fabric import loopback_pair
-from nicemu.p4 import compile_program
+from nicemu.kernels import CompiledEngine
+from nicemu.p4 import compile_program, compile_text
 from nicemu.pipeline import Engine
 from nicemu.programs import find_program
-from nicemu.switch import Forwarder, SharedEngine, Summary, open_port, switch_live
+from nicemu.switch import SharedEngine, Summary, open_port, switch_live
+
+from .conftest import SWITCH
+
+
+@pytest.fixture(params=["interpreter", "kernel"])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    """An engine that runs SWITCH, without its multicast where that is compiled."""
+    made = Engine() if request.param == "interpreter" else CompiledEngine(optimised=False)
+    made.load(compile_text(SWITCH.replace("else if (h.h.port == 0xfe) { s.mcast_grp = 1; }", "")).program)
+    assert getattr(made, "interpreted_because", "") == ""
+    return made
 
 
 @pytest.fixture
@@ -37,7 +49,7 @@ def test_frames_pass_between_ports_and_what_cannot_leave_is_counted(engine: Engi
             os.eventfd_write(ended, 1)
 
     ports = {number: pair[0] for number, pair in pairs.items()}
-    summary = switch_live(Forwarder(engine), ports, ended, None, threading.Lock(), until_all)
+    summary = switch_live(engine, ports, ended, None, threading.Lock(), until_all)
     assert pairs[1][1].receive() == [frame(1), frame(1, 30)]
     assert pairs[0][1].receive() == [frame(0)]
     assert summary.out == {1: 2, 9: 1, "host": 1, 0: 1}
@@ -52,13 +64,13 @@ def test_a_port_whose_queue_is_full_loses_what_does_not_fit(engine: Engine, ende
     def stop(summary: Summary) -> None:
         os.eventfd_write(ended, 1)
 
-    summary = switch_live(Forwarder(engine), {0: inner, 1: other}, ended, None, threading.Lock(), stop)
+    summary = switch_live(engine, {0: inner, 1: other}, ended, None, threading.Lock(), stop)
     assert summary.dropped == {"switch.port_full": 3}
 
 
 def test_it_ends_when_its_time_is_over(engine: Engine, ended: int) -> None:
     inner, _ = loopback_pair()
-    summary = switch_live(Forwarder(engine), {0: inner}, ended, 0, threading.Lock())
+    summary = switch_live(engine, {0: inner}, ended, 0, threading.Lock())
     assert summary.packets == 0
 
 
@@ -75,3 +87,46 @@ def test_a_controllers_work_is_done_on_the_engine_and_its_packets_enter_the_prog
     assert shared.program is engine.program
     shared.inject(b"")
     assert engine.drops == {"parser.too_short": 1}
+
+
+def test_what_is_no_frame_any_more_is_counted(ended: int) -> None:
+    """A header that is not emitted makes a frame shorter than any interface takes."""
+    engine = CompiledEngine(optimised=False)
+    engine.load(compile_text(SWITCH.replace("b.emit(h);", "").replace("s.mcast_grp = 1;", "")).program)
+    assert engine.kernel is not None, engine.interpreted_because
+    (inner, outer), (other, far) = loopback_pair(), loopback_pair()
+    outer.send([frame(1, 14), frame(1, 15)])
+    os.eventfd_write(ended, 0)
+
+    def stop(summary: Summary) -> None:
+        os.eventfd_write(ended, 1)
+
+    summary = switch_live(engine, {0: inner, 1: other}, ended, None, threading.Lock(), stop)
+    assert summary.dropped == {"switch.no_frame": 1}
+    assert far.receive() == [bytes(14)]
+
+
+def test_a_program_may_change_between_two_batches(ended: int) -> None:
+    engine = CompiledEngine(optimised=False)
+    plain = SWITCH.replace("s.mcast_grp = 1;", "")
+    engine.load(compile_text(plain).program)
+    (inner, outer), (other, far) = loopback_pair(), loopback_pair()
+    outer.send([frame(1), frame(0xFF)])
+    longer = plain.replace("b.emit(h);", 3 * "b.emit(h); ")
+
+    def next_program(summary: Summary) -> None:
+        if summary.packets == 2:
+            engine.load(compile_text(longer).program)
+            outer.send([frame(1), frame(0xFF)])
+        if summary.packets == 4:
+            engine.load(
+                compile_text(plain.replace("b.extract(h.h);", "verify(false, error.NoMatch);")).program
+            )
+            outer.send([frame(1)])
+        if summary.packets == 5:
+            os.eventfd_write(ended, 1)
+
+    summary = switch_live(engine, {0: inner, 1: other}, ended, None, threading.Lock(), next_program)
+    assert far.receive() == [frame(1), bytes([1, 1]) + frame(1)]
+    assert summary.out == {1: 2, 0: 1}
+    assert summary.dropped == {"pipeline.dropped": 2}

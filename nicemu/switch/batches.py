@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Frames through a compiled program, thousands at a time.
+
+What `Forwarder` does a frame at a time, held equal to it by tests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from nicemu.hot import Int, Records, hot
+from nicemu.kernels import DROPPED, HELD, CompiledEngine, Kernel, Slots, drop_reason
+
+from .forwarding import HOST, Summary, left_of
+from .packing import Told
+from .places import HOST_PLACE, PLACES, place_of
+
+_REASONS: Final = 1 << 16
+
+Array = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Frames in memory that come in: at offsets from the address `base`.
+
+    offsets, lengths, times_ns, ports: uint64[n].
+    """
+
+    base: int
+    offsets: Array
+    lengths: Array
+    times_ns: Array
+    ports: Array
+
+
+@hot
+def _tally(packets: Records, out: Records, reasons: Records) -> Int:
+    """Count packets by where they leave and by why they are dropped; return how many are held.
+
+    packets: PACKET[n]; out: uint64[PLACES]; reasons: uint64[65536].
+    """
+    held = 0
+    for number in range(len(packets)):
+        packet = packets[number]
+        place = place_of(packet)
+        if place < PLACES:
+            out[place] += np.uint64(1)
+        elif packet["verdict"] == DROPPED:
+            reasons[packet["reason"]] += np.uint64(1)
+        elif packet["verdict"] == HELD:
+            held += 1
+    return held
+
+
+class BatchForwarder:
+    """Runs frames through an engine that has a kernel. `summary` lacks what `count` has not added yet."""
+
+    def __init__(self, engine: CompiledEngine, summary: Summary | None = None) -> None:
+        self._engine = engine
+        self.summary = Summary() if summary is None else summary
+        self._kernel: Kernel | None = None
+        self._slots: Slots | None = None
+        self._out, self._reasons = np.zeros(PLACES, np.uint64), np.zeros(_REASONS, np.uint64)
+
+    @property
+    def memory(self) -> Array:
+        """Where the frames of packets lie, uint8[], until the next `run`."""
+        assert self._slots is not None
+        return self._slots.memory
+
+    def run(self, frames: Frames) -> Iterator[tuple[Array, Told]]:
+        """Run frames through the program, in order; yield their packets, some at a time, until the next.
+
+        A packet whose verdict is TOLD stands in the list beside the packets, by its number.
+        """
+        slots = self._slots_of(self._engine.kernel)
+        first = 0
+        while first < len(frames.lengths):
+            packets = slots.fill(
+                frames.base, frames.offsets, frames.lengths, frames.times_ns, frames.ports, first
+            )
+            if len(packets) == 0:  # longer than any frame
+                self.summary.dropped["pipeline.oversized"] += 1
+                self._engine.drops["pipeline.oversized"] += 1
+            told = self._engine.process_batch(packets)
+            last = first + max(len(packets), 1)
+            self.summary.packets += last - first
+            self.summary.bytes += int(frames.lengths[first:last].sum())
+            self.summary.with_firmware += _tally(packets, self._out, self._reasons)
+            for _, verdict in told:
+                left_of(verdict, self.summary)
+            yield packets, told
+            first = last
+
+    def _slots_of(self, kernel: Kernel | None) -> Slots:
+        """Return memory for the packets of a kernel, which may be another one than before."""
+        assert kernel is not None
+        if self._slots is None or self._kernel is not kernel:
+            self.close()
+            self._kernel, self._slots = kernel, Slots(kernel.headroom_bytes)
+        return self._slots
+
+    def count(self) -> Summary:
+        """Return the summary, up to date."""
+        for place in np.flatnonzero(self._out).tolist():
+            self.summary.out[HOST if place == HOST_PLACE else place] += int(self._out[place])
+        for code in np.flatnonzero(self._reasons).tolist():
+            assert self._kernel is not None
+            reason, count = drop_reason(self._kernel.program, code), int(self._reasons[code])
+            self.summary.dropped[reason] += count
+            self._engine.drops[reason] += count
+        self._out[:] = 0
+        self._reasons[:] = 0
+        return self.summary
+
+    def close(self) -> None:
+        """Count what is to be counted, and give the memory back."""
+        self.count()
+        if self._slots is not None:
+            self._slots.close()
+            self._slots = None

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Capture files that a switch writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from nicemu.capture import PcapngWriter, PcapWriter
+from nicemu.errors import UsageError
+
+
+class Output:
+    """One file that is written. Raises, opening and writing: UsageError if it cannot be."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 - closed at the end of the context
+        except OSError as error:
+            raise self._fault(error) from error
+        self._interfaces: dict[int | str, int] = {}
+        self._pcapng = PcapngWriter(self._file) if path.suffix == ".pcapng" else None
+        self._pcap = None if self._pcapng else PcapWriter(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            raise self._fault(error) from error
+
+    def _fault(self, error: OSError) -> UsageError:
+        return UsageError(f"{self._path} cannot be written: {error.strerror}")
+
+    def write(self, to: int | str, time_ns: int, frame: bytes) -> None:
+        """Write a frame that leaves to a port."""
+        try:
+            if self._pcap is not None:
+                self._pcap.write(time_ns, frame)
+            if self._pcapng is not None:
+                if to not in self._interfaces:
+                    name = f"port {to}" if isinstance(to, int) else to
+                    self._interfaces[to] = self._pcapng.add_interface(name)
+                self._pcapng.write(self._interfaces[to], time_ns, frame, len(frame), outbound=True)
+        except OSError as error:
+            raise self._fault(error) from error
+
+    @property
+    def takes_records(self) -> bool:
+        """Whether the file consists of records that may be made elsewhere, as `packing` does."""
+        return self._pcap is not None
+
+    def write_records(self, records: memoryview) -> None:
+        """Write records of a pcap file."""
+        try:
+            self._file.write(records)
+        except OSError as error:
+            raise self._fault(error) from error
