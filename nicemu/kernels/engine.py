@@ -36,6 +36,7 @@ from .externs import Site
 from .kernel import Generated, generate
 from .kernel_arrays import KernelCounters, KernelRegisters
 from .kernel_tables import KernelTable
+from .kernel_value_sets import KernelValueSet
 from .records import (
     ASSERTION,
     DROPPED,
@@ -50,7 +51,10 @@ from .records import (
     TO_HOST,
     TO_PORT,
     TOLD,
+    context_words,
     word_of_effects,
+    word_of_object,
+    word_of_value_set,
 )
 
 LARGE_BYTES = 1 << 20
@@ -77,7 +81,8 @@ class Kernel:
         self._code = MachineCode(generated, optimised)
         self.sites = generated.sites
         self.headroom_bytes = generated.headroom_bytes
-        self.context = np.zeros(word_of_effects(program) + 1 + len(program.externs), np.uint64)
+        self.value_sets = {item.name: KernelValueSet(program, item) for item in program.value_sets}
+        self.context = np.zeros(context_words(program), np.uint64)
         self._effects_at = word_of_effects(program)
         self._effect_words = _effect_words(generated)
         self._batch = _Batch(np.zeros(0, np.uint64), 0)
@@ -131,7 +136,10 @@ class Kernel:
         return found
 
     def hold(self, objects: Objects) -> None:
-        """Have counters and registers lie where the kernel reads and writes them."""
+        """Have value sets, counters and registers lie where the kernel reads and writes them."""
+        for number, (name, members) in enumerate(self.value_sets.items()):
+            members.follow(objects.value_sets[name])
+            self.context[word_of_value_set(self.program, number)] = members.state
         for number, instance in enumerate(self.program.externs):
             state = objects.states[instance.name]
             if isinstance(state, CounterArray):
@@ -139,18 +147,20 @@ class Kernel:
                 counters.counts.update(state.counts)
                 objects.states[instance.name] = counters
                 self._arrays.append(counters.memory)
-                self.context[self._effects_at + 1 + number] = counters.memory.address
+                self.context[word_of_object(self.program, number)] = counters.memory.address
             elif isinstance(state, RegisterArray):
                 registers = KernelRegisters(state.name, state.size, state.type)
                 registers.values.update(state.values)
                 objects.states[instance.name] = registers
                 self._arrays.append(registers.memory)
-                self.context[self._effects_at + 1 + number] = registers.memory.address
+                self.context[word_of_object(self.program, number)] = registers.memory.address
 
     def close(self) -> None:
         """Give the memory back."""
         for table in self.tables.values():
             table.close()
+        for members in self.value_sets.values():
+            members.close()
         for memory in self._arrays:
             memory.close()
 

@@ -15,7 +15,7 @@ from nicemu.pipeline import ir
 
 from .expressions import NotCompiled
 from .places import INDEX, WORD, Number, Place, Value
-from .records import word_of_effects
+from .records import word_of_effects, word_of_object
 from .tables import Tables
 
 Call: TypeAlias = Callable[[str, tuple[ir.Expression, ...]], None]
@@ -84,7 +84,7 @@ class Externs(Tables):
 
     def object_word(self, number: int) -> Any:  # noqa: ANN401
         """Return a pointer to the word of the context that holds the address of an extern object's memory."""
-        return self.at(self.context, 8 * (word_of_effects(self.program) + 1 + number))
+        return self.at(self.context, 8 * word_of_object(self.program, number))
 
     def begin_effects(self) -> None:
         """Say that the packet has no effects yet."""

@@ -22,7 +22,7 @@ from nicemu.pipeline import (
 )
 
 from .parts import find_part
-from .tables import data_bits, key_bits, parameters_of
+from .table_keys import data_bits, key_bits, parameters_of
 
 _WORD = (1 << 64) - 1
 
@@ -70,6 +70,15 @@ class KernelTable:
         entry = row.entry
         number = self._insert(entry, self._call(entry.action, entry.parameters), row.last_hit_ns)
         self._rows[entry.matches, entry.priority] = number
+
+    def hold(self, entry: TableEntry) -> int:
+        """Add an entry without an action; return its number."""
+        return self._insert(entry, (0, []), 0)
+
+    def forget(self, number: int) -> None:
+        """Remove an entry that `hold` has added."""
+        assert self.table is not None
+        self.table.delete(number)
 
     def refill(self, rows: Sequence[Row]) -> None:
         """Hold these entries alone, in this order."""

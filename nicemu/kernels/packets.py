@@ -238,8 +238,11 @@ class Packets(Statements):
         values = [self.value(key) for key in transition.keys]
         for case in transition.cases:
             taken = BIT(1)
-            for keyset, value in zip(case.keysets, values, strict=False):
-                taken = self.builder.and_(taken, self._fits(keyset, value))
+            if isinstance(case.keysets[0], ir.KeyInSet) and len(case.keysets) == 1:
+                taken = self.in_value_set(case.keysets[0].value_set, values)
+            else:
+                for keyset, value in zip(case.keysets, values, strict=True):
+                    taken = self.builder.and_(taken, self._fits(keyset, value))
             further = self.block("select")
             self.builder.cbranch(taken, blocks[case.state], further)
             self.builder.position_at_end(further)
@@ -257,7 +260,12 @@ class Packets(Statements):
                 return builder.and_(above, builder.icmp_unsigned("<=", value, kind(high)))
             case ir.KeyAny():
                 return BIT(1)
-        raise NotCompiled("it has a value set")
+            case ir.KeyInSet(name):
+                return self.in_value_set(name, [value])
+
+    def in_value_set(self, name: str, values: list[Number]) -> Number:
+        """Return whether a value set holds these values, one for each of its fields, as i1."""
+        raise NotImplementedError
 
     def packet_statement(self, node: ir.Statement) -> None:
         """Make extract, advance, verify or emit."""

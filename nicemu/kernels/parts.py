@@ -31,7 +31,7 @@ from nicemu.pcie import store_u64
 from nicemu.pipeline import ir
 
 from . import sums
-from .tables import key_bits
+from .table_keys import key_bits
 
 Function = Callable[..., Any]
 MAX_PREFIX_BITS = 128

@@ -51,8 +51,23 @@ TABLE_STATE, TABLE_DEFAULT, TABLE_HITS, TABLE_MISSES = range(TABLE_WORDS)
 
 
 def word_of_effects(program: Program) -> int:
-    """Return which word of the context holds the address of the next effect; objects' addresses follow."""
+    """Return which word of the context holds the address of the next effect."""
     return TABLE_WORDS * len(program.tables)
+
+
+def word_of_object(program: Program, number: int) -> int:
+    """Return which word of the context holds the address of an extern object's memory."""
+    return word_of_effects(program) + 1 + number
+
+
+def word_of_value_set(program: Program, number: int) -> int:
+    """Return which word of the context holds the address of a value set's state."""
+    return word_of_object(program, len(program.externs)) + number
+
+
+def context_words(program: Program) -> int:
+    """Return how many words a context has."""
+    return word_of_value_set(program, len(program.value_sets))
 
 
 def offset_of(name: str) -> int:

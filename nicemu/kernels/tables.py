@@ -18,25 +18,17 @@ from nicemu.pipeline import ir, width_of
 from .expressions import NotCompiled
 from .packets import BYTE, Packets
 from .places import BIT, INDEX, WORD, Number
-from .records import TABLE_DEFAULT, TABLE_HITS, TABLE_MISSES, TABLE_STATE, TABLE_WORDS
+from .records import (
+    TABLE_DEFAULT,
+    TABLE_HITS,
+    TABLE_MISSES,
+    TABLE_STATE,
+    TABLE_WORDS,
+    word_of_value_set,
+)
+from .table_keys import WORD_BITS, data_bits, parameters_of, table_of
 
-WORD_BITS = 64
 _ACTION_AT = 32
-
-
-def key_bits(table: ir.Table) -> int:
-    """Return the bits of a table's key."""
-    return sum(width_of(key.expression.type) for key in table.keys)
-
-
-def parameters_of(action: ir.Action) -> list[ir.Parameter]:
-    """Return the action data of an action."""
-    return [item for item in action.parameters if item.direction is ir.Direction.NONE]
-
-
-def data_bits(action: ir.Action) -> int:
-    """Return the bits of an action's data. They lie one behind the other, the first in the lowest bits."""
-    return sum(width_of(item.type) for item in parameters_of(action))
 
 
 class Tables(Packets):
@@ -67,7 +59,7 @@ class Tables(Packets):
         spec = next(item for item in self.program.tables if item.name == table)
         if spec.profile or spec.meter:
             raise NotCompiled(f"table {table} has an action profile or a meter")
-        key = self._key(spec)
+        key = self._key([self.value(part.expression) for part in spec.keys])
         if self.first_table is not None:
             self.first_table(spec, key)
             return BIT(0)
@@ -101,16 +93,23 @@ class Tables(Packets):
         """Return the head of the default action's record, which is replaced and never changed."""
         return self.builder.load(self.at(record, 0))
 
-    def _key(self, table: ir.Table) -> Number:
-        """Return the address of a table's key, in limbs, the most significant first."""
-        width = key_bits(table)
+    def in_value_set(self, name: str, values: list[Number]) -> Number:
+        """Return whether a value set holds these values."""
+        number = next(n for n, item in enumerate(self.program.value_sets) if item.name == name)
+        state = self.builder.load(self.at(self.context, 8 * word_of_value_set(self.program, number)))
+        find = self.find(table_of(self.program.value_sets[number]))
+        entry = self.look_up(find, state, self._key(values), self._number(self._buffer("$found", 2)))
+        return self.builder.icmp_unsigned("!=", entry, WORD(0))
+
+    def _key(self, values: list[Number]) -> Number:
+        """Return the address of a key of some numbers, in limbs, the most significant first."""
+        width = sum(value.type.width for value in values)
         if not width:
             return WORD(0)
         limbs = -(-width // WORD_BITS)
         whole = llvm.IntType(limbs * WORD_BITS)
         number: Number = whole(0)
-        for part in table.keys:
-            value = self.value(part.expression)
+        for value in values:
             if value.type.width < whole.width:
                 number = self.builder.shl(number, whole(value.type.width))
             number = self.builder.or_(number, self.builder.zext(value, whole))

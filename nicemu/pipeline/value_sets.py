@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Parser Value Sets"; P4Runtime Speci
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from nicemu.errors import ControlError, P4RuntimeCode
@@ -22,6 +22,8 @@ class ValueSet:
 
     spec: ir.ValueSet
     members: list[tuple[Match, ...]] = field(default_factory=list)
+    follower: Callable[[Sequence[tuple[Match, ...]]], None] | None = None
+    """Is told what the value set holds now, whenever that changes: a kernel's copy of it."""
 
     @property
     def keys(self) -> tuple[KeyInfo, ...]:
@@ -54,6 +56,8 @@ class ValueSet:
                     )
                 check_match(f"value set {name}", match, part.name, width_of(part.type))
         self.members = list(members)
+        if self.follower is not None:
+            self.follower(self.members)
 
     def holds(self, values: Sequence[int]) -> bool:
         """Return whether a member matches these values, one for each field."""

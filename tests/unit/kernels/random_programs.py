@@ -38,6 +38,7 @@ class Generator:
         self.functions: list[ir.Function] = []
         self.actions: list[ir.Action] = []
         self.tables: list[ir.Table] = []
+        self.value_sets: list[ir.ValueSet] = []
         self.scalars: list[ir.Expression] = []
         self.header_places: list[ir.Expression] = []
         self.stack: ir.Expression
@@ -115,6 +116,7 @@ class Generator:
             actions=tuple(self.actions),
             tables=tuple(self.tables),
             functions=tuple(self.functions),
+            value_sets=tuple(self.value_sets),
         )
 
     # Types
@@ -489,13 +491,29 @@ class Generator:
             value = chance.getrandbits(width) & chance.choice((ones, 3))
             mask = chance.choice((ones, 1, 3)) & ones
             low, high = sorted((chance.getrandbits(width), chance.getrandbits(width)))
-            keyset = chance.choice((ir.KeyMask(value, mask), ir.KeyRange(low, high), ir.KeyMask(value, 1)))
+            keysets = (ir.KeyMask(value, mask), ir.KeyRange(low, high), ir.KeyMask(value, 1))
+            keyset: ir.Keyset = chance.choice(keysets)
+            if chance.random() < 0.25:
+                keyset = ir.KeyInSet(self._value_set(key.type))
             cases.append(ir.SelectCase((keyset,), chance.choice(names)))
         if chance.random() < 0.8:
             cases.append(ir.SelectCase((ir.KeyAny(),), chance.choice(names)))
         return ir.Select((key,), tuple(cases))
 
+    def _value_set(self, kind: ir.Type) -> str:
+        held = ir.ValueSetField("value", kind, self.chance.choice(list(ir.MatchKind)))
+        self.value_sets.append(ir.ValueSet(self._name("set"), 4, (held,)))
+        return self.value_sets[-1].name
+
     # Entries and packets
+
+    def members(self, value_set: ir.ValueSet) -> list[tuple[Match, ...]]:
+        """Return members for a value set, some of them perhaps twice."""
+        count = self.chance.randint(0, value_set.size)
+        return [
+            tuple(self._matching(width_of(part.type), part.match_kind) for part in value_set.fields)
+            for _ in range(count)
+        ]
 
     def entries(self, table: ir.Table) -> list[TableEntry]:
         """Return entries for a table, some of which may repeat what another matches."""
@@ -509,10 +527,13 @@ class Generator:
         return found
 
     def _match(self, key: ir.Key) -> Match:
-        width, chance = width_of(key.expression.type), self.chance
+        return self._matching(width_of(key.expression.type), key.match_kind)
+
+    def _matching(self, width: int, kind: ir.MatchKind) -> Match:
+        chance = self.chance
         ones = (1 << width) - 1
         value = chance.choice((0, 1, ones, chance.getrandbits(width))) & ones
-        match key.match_kind:
+        match kind:
             case ir.MatchKind.EXACT:
                 return Exact(value)
             case ir.MatchKind.LPM:

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How wide keys and action data of tables are, in bits, where the code generator and lookups must agree."""
+
+from __future__ import annotations
+
+from nicemu.pipeline import ir, width_of
+
+WORD_BITS = 64
+
+
+def key_bits(table: ir.Table) -> int:
+    """Return the bits of a table's key."""
+    return sum(width_of(key.expression.type) for key in table.keys)
+
+
+def parameters_of(action: ir.Action) -> list[ir.Parameter]:
+    """Return the action data of an action."""
+    return [item for item in action.parameters if item.direction is ir.Direction.NONE]
+
+
+def data_bits(action: ir.Action) -> int:
+    """Return the bits of an action's data. They lie one behind the other, the first in the lowest bits."""
+    return sum(width_of(item.type) for item in parameters_of(action))
+
+
+def table_of(spec: ir.ValueSet) -> ir.Table:
+    """Return a value set as a table whose entries are its members, without actions."""
+    keys = tuple(ir.Key(part.name, ir.Zero(part.type), part.match_kind) for part in spec.fields)
+    return ir.Table(spec.name, keys, (), ir.ActionCall(""), max(spec.size, 1))
