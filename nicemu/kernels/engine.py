@@ -33,7 +33,7 @@ from nicemu.pipeline import (
 from .compiled import MachineCode
 from .expressions import NotCompiled
 from .externs import Site
-from .kernel import Generated, generate
+from .kernel import generate
 from .kernel_arrays import KernelCounters, KernelRegisters
 from .kernel_tables import KernelTable
 from .kernel_value_sets import KernelValueSet
@@ -41,6 +41,7 @@ from .records import (
     ASSERTION,
     DROPPED,
     HELD,
+    OVERSIZED,
     PACKET,
     STUCK,
     TABLE_DEFAULT,
@@ -51,6 +52,7 @@ from .records import (
     TO_HOST,
     TO_PORT,
     TOLD,
+    TOO_MANY_EFFECTS,
     context_words,
     word_of_effects,
     word_of_object,
@@ -84,7 +86,7 @@ class Kernel:
         self.value_sets = {item.name: KernelValueSet(program, item) for item in program.value_sets}
         self.context = np.zeros(context_words(program), np.uint64)
         self._effects_at = word_of_effects(program)
-        self._effect_words = _effect_words(generated)
+        self._effect_words = generated.effect_words
         self._batch = _Batch(np.zeros(0, np.uint64), 0)
         self._arrays: list[Memory] = []
         for table in self.tables.values():
@@ -276,7 +278,13 @@ class CompiledEngine(Engine):
         return replace(info, hits=info.hits + hits, misses=info.misses + misses)
 
 
-_REASONS = {0: "pipeline.dropped", STUCK: "pipeline.too_many_turns", ASSERTION: "pipeline.assertion"}
+_REASONS = {
+    0: "pipeline.dropped",
+    STUCK: "pipeline.too_many_turns",
+    ASSERTION: "pipeline.assertion",
+    OVERSIZED: "pipeline.oversized",
+    TOO_MANY_EFFECTS: "pipeline.too_many_effects",
+}
 _DISPOSITIONS = {TO_PORT: Disposition.PORT, TO_HOST: Disposition.HOST, HELD: Disposition.FIRMWARE}
 
 
@@ -295,7 +303,3 @@ def _effect(program: Program, site: Site, words: Packets) -> Effect:
         return CounterAdd(*numbers)
     declared = next(item for item in program.externs if item.name == site.instance)
     return EventPosted(str(declared.arguments[0]), dict(zip(site.fields, numbers, strict=True)))
-
-
-def _effect_words(generated: Generated) -> int:
-    return sum(site.words for site in generated.sites)

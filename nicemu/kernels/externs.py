@@ -11,18 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import MAX_EFFECTS, ir
 
 from .expressions import NotCompiled
 from .places import INDEX, WORD, Number, Place, Value
-from .records import word_of_effects, word_of_object
+from .records import TOO_MANY_EFFECTS, word_of_effects, word_of_object
 from .tables import Tables
 
 Call: TypeAlias = Callable[[str, tuple[ir.Expression, ...]], None]
 """Makes a call: of an object, "" for a function, with arguments."""
 
-MAX_EFFECTS = 64
-"""Effects of one packet that there is room for; a program with more sites, or with loops, is interpreted."""
+
+PASSES = 3
+"""Passes of a packet, each with its effects: ingress, egress, and what follows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +92,22 @@ class Externs(Tables):
         self.builder.store(self.builder.load(self._next_effect), self.effects)
         self.builder.store(INDEX(0), self.effect_count)
         self.builder.store(INDEX(0), self.out_port)
+        self.keep_effects()
+
+    def keep_effects(self) -> None:
+        """Say that what the packet has left so far stays, whatever becomes of it."""
+        for present, kept in self._kept_effects():
+            self.builder.store(self.builder.load(present), kept)
 
     def forget_effects(self) -> None:
-        """Say again that it has none, as for a packet that comes to nothing."""
-        self.begin_effects()
+        """Take back what was not to stay, as for a packet that comes to nothing."""
+        for present, kept in self._kept_effects():
+            self.builder.store(self.builder.load(kept), present)
+
+    def _kept_effects(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
+        address = self.places.slot(Place("$kept_effects", ir.Bits(64)), self.builder)
+        count = self.places.slot(Place("$kept_effect_count", ir.Bits(32)), self.builder)
+        return (self.effects, address), (self.effect_count, count)
 
     @property
     def _next_effect(self) -> Any:  # noqa: ANN401
@@ -106,10 +119,20 @@ class Externs(Tables):
         self.builder.store(self.builder.load(self.effects), self._next_effect)
         return first, self.builder.load(self.effect_count)
 
+    def effect_words(self) -> int:
+        """Return how many words the effects of one packet take at most."""
+        words = [site.words for site in self.sites]
+        if self.has_loops or len(words) > MAX_EFFECTS:
+            return PASSES * MAX_EFFECTS * max(words, default=0)
+        return sum(words)
+
     def leave_effect(self, instance: str, name: str, numbers: list[tuple[str, Number]]) -> None:
-        """Append an effect."""
+        """Append an effect; the packet is dropped where there are too many."""
         if self.has_loops or len(self.sites) >= MAX_EFFECTS:
-            raise NotCompiled("its effects have no bound")
+            (_, _), (present, kept) = self._kept_effects()
+            count = self.builder.sub(self.builder.load(present), self.builder.load(kept))
+            full = self.builder.icmp_unsigned(">=", count, INDEX(MAX_EFFECTS))
+            self.give_up_if(full, TOO_MANY_EFFECTS)
         widths = tuple(number.type.width for _, number in numbers)
         site = Site(instance, name, widths, tuple(field for field, _ in numbers))
         builder, at = self.builder, 8

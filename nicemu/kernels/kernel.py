@@ -36,6 +36,7 @@ class Generated:
     parts: tuple[Part, ...]
     sites: tuple[Site, ...]
     headroom_bytes: int
+    effect_words: int
 
 
 def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Generated:
@@ -57,4 +58,4 @@ def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Gene
     one = flow(program, module, externs, take, parameters_at)
     make_run(module, one.process(), *one.ahead())
     parts = tuple(part for part, _ in taken.values())
-    return Generated(str(module), parts, tuple(one.sites), one.headroom_bytes)
+    return Generated(str(module), parts, tuple(one.sites), one.headroom_bytes, one.effect_words)

@@ -7,10 +7,11 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import ir
 
+from .deparsing import emits_alone
 from .externs import Externs
 from .one_packet import OnePacket
 from .places import INDEX
-from .records import DROPPED, STUCK, TO_HOST
+from .records import DROPPED, TO_HOST
 from .statements import Ends
 
 
@@ -42,12 +43,15 @@ class NicPacket(OnePacket):
         made.ends = Ends(controlled, controlled, stuck=stuck)
         made.body(control.body)
         made.go(controlled)
+        if not emits_alone(deparser.body):  # such a one may be without end, whatever becomes of the packet
+            start, length = made.deparse(deparser.body)
         dropped, leaves = made.block("dropped"), made.block("leaves")
         verdict = builder.load(made.verdict)
         is_dropped = builder.icmp_unsigned("==", verdict, INDEX(DROPPED))
         builder.cbranch(is_dropped, dropped, leaves)
         builder.position_at_end(leaves)
-        start, length = made.deparse(deparser.body)
+        if emits_alone(deparser.body):
+            start, length = made.deparse(deparser.body)
         self.finish(made, verdict, INDEX(0), start, length)
         builder.position_at_end(dropped)
         self.finish(made, INDEX(DROPPED), INDEX(0), made.frame, made.length)
@@ -56,6 +60,6 @@ class NicPacket(OnePacket):
         self.drop(made, builder.add(builder.load(made.error), INDEX(1)))
         builder.position_at_end(stuck)
         made.forget_effects()
-        self.drop(made, INDEX(STUCK))
+        self.drop(made, builder.load(made.given_up))
         self.done(made, deparser)
         return builder.function

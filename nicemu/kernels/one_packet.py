@@ -42,6 +42,7 @@ class OnePacket:
         self._packet: Number = None
         self.sites: list[Site] = []
         self.headroom_bytes = 0
+        self.effect_words = 0
 
     def process(self) -> llvm.Function:
         """Make the function that processes a packet."""
@@ -153,8 +154,8 @@ class OnePacket:
     def done(self, made: Externs, deparser: ir.Control) -> None:
         """Remember what is to be known of the function that was made."""
         self.sites = made.sites
-        emitted = [node.value.type for node in deparser.body if isinstance(node, ir.Emit)]
-        self.headroom_bytes = sum(map(made.most_bytes, emitted))
+        self.effect_words = made.effect_words()
+        self.headroom_bytes = made.headroom_bytes(deparser.body)
 
 
 def mentions(node: object, kinds: tuple[type, ...]) -> bool:

@@ -14,7 +14,6 @@ from nicemu.pipeline import ir, width_of
 from .expressions import NotCompiled, path_of
 from .places import BIT, INDEX, NEXT, VALID, WORD, Composite, Number, Place, Value
 from .statements import Ends, Statements
-from .writes import EVERYTHING, written_in
 
 BYTE = llvm.IntType(8)
 MAX_STATES = 256
@@ -40,11 +39,6 @@ class Packets(Statements):
     frame: Number
     length: Number
     rejected: Any = None
-
-    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
-        super().__init__(*arguments)
-        self.paths: dict[int, str] = {}
-        self.written = written_in(self.program)
 
     @property
     def cursor(self) -> Any:  # noqa: ANN401
@@ -100,6 +94,10 @@ class Packets(Statements):
     def address(self, base: Number, offset: Number | int) -> Number:
         """Return the i64 address `offset` bytes behind another."""
         return self.builder.add(base, WORD(offset) if isinstance(offset, int) else offset)
+
+    def at(self, address: Number, offset: int) -> Any:  # noqa: ANN401
+        """Return a pointer to the 64-bit word `offset` bytes behind an address."""
+        return self.builder.inttoptr(self.address(address, offset), WORD.as_pointer())
 
     def load_bytes(self, address: Number, count: int) -> Number:
         """Return `count` bytes in network order as a number of 8 * count bits."""
@@ -175,6 +173,10 @@ class Packets(Statements):
     def bytes_of(self, kind: ir.Type) -> int:
         """Return the bytes that a header takes."""
         return -(-_bits(self.leaves(kind)) // 8)
+
+    def header_bytes(self, header: Composite) -> Number:
+        """Return the bytes that a header's value takes, i64."""
+        return WORD(self.bytes_of(header.type))
 
     # Parser
 
@@ -276,8 +278,14 @@ class Packets(Statements):
                 self._advance(self.value(bits))
             case ir.Verify(condition, error):
                 self._verify(condition, error)
+            case ir.Emit(value):
+                self.emit(self.value(value))
             case _:
                 raise NotCompiled(f"it has a {type(node).__name__}")
+
+    def emit(self, value: Value) -> None:
+        """Append the valid headers in a value to what is emitted."""
+        raise NotImplementedError
 
     def _taken(self, count: int) -> Number:
         """Return the address of the next `count` bytes; the parser ends where there are not so many."""
@@ -296,8 +304,8 @@ class Packets(Statements):
             upcoming = self.place(node.stack).part(NEXT, ir.Bits(32))
             number = self.places.load(upcoming, self.builder)
             self.places.store(upcoming, self.builder.add(number, INDEX(1)), self.builder)
-        if (kept := self._kept_place(header)) is not None:
-            self.builder.store(self.address(self.frame, at), self._taken_from(kept))
+        if (kept := self.kept_place(header)) is not None:
+            self.builder.store(self.address(self.frame, at), self.taken_from(kept))
         self.builder.store(self.builder.add(at, WORD(count)), self.cursor)
 
     def look_ahead(self, kind: ir.Type) -> Value:
@@ -322,7 +330,11 @@ class Packets(Statements):
 
     # What a header still is
 
-    def _kept_place(self, header: ir.Expression) -> str | None:
+    def taken_from(self, path: str) -> Any:  # noqa: ANN401
+        """The address of the address at which the parser took a header, 0 if it did not (i64)."""
+        return self.places.slot(Place(f"$taken.{path}", ir.Bits(64)), self.builder)
+
+    def kept_place(self, header: ir.Expression) -> str | None:
         """Return the path of a header that is no part of a stack or union, None for others."""
         path = path_of(header)
         if not all(isinstance(node, ir.Name | ir.Member) for node in path):
@@ -330,110 +342,6 @@ class Packets(Statements):
         if any(isinstance(node, ir.Member) and self.places.is_union(node.base.type) for node in path):
             return None
         return self.place(header).path
-
-    def forget_origins(self) -> None:
-        """Say of all headers that the parser has not taken them."""
-        for variable in self.program.variables:
-            pending: list[tuple[str, ir.Type]] = [(variable.name, variable.type)]
-            while pending:
-                path, kind = pending.pop()
-                if self.places.is_header(kind):
-                    self.builder.store(WORD(0), self._taken_from(path))
-                elif isinstance(kind, ir.Named) and not self.places.is_union(kind):
-                    pending += [(f"{path}.{part.name}", part.type) for part in self.places.fields(kind)]
-
-    def _taken_from(self, path: str) -> Any:  # noqa: ANN401
-        """The address of the address at which the parser took a header, 0 if it did not (i64)."""
-        return self.places.slot(Place(f"$taken.{path}", ir.Bits(64)), self.builder)
-
-    # Deparser
-
-    def _emit_at(self, header: Composite, at: Number) -> int:
-        """Store the bytes of a header; where it came from there, only those that the program may change."""
-        path = self.paths.get(id(header))
-        written = self.written.get(path, frozenset()) if path is not None else None
-        if path is None or written is None or written is EVERYTHING:
-            return self.pack(header.type, header, at)
-        same, other, after = self.block("stayed"), self.block("moved"), self.block("stored")
-        origin = self.builder.load(self._taken_from(path))
-        self.builder.cbranch(self.builder.icmp_unsigned("==", origin, at), same, other)
-        self.builder.position_at_end(same)
-        self.pack(header.type, header, at, written)
-        self.builder.branch(after)
-        self.builder.position_at_end(other)
-        count = self.pack(header.type, header, at)
-        self.builder.branch(after)
-        self.builder.position_at_end(after)
-        return count
-
-    def name_headers(self, node: ir.Expression, value: Value) -> None:
-        """Remember which headers the parts of an emitted value are."""
-        if isinstance(value, Composite) and not isinstance(node.type, ir.Stack):
-            if self.places.is_header(node.type):
-                path = self._kept_place(node)
-                if path is not None:
-                    self.paths[id(value)] = path
-            elif not self.places.is_union(node.type):
-                for part in self.places.fields(node.type):
-                    self.name_headers(ir.Member(node, part.name, part.type), value.parts[part.name])
-
-    def headers_in(self, value: Value) -> list[Composite]:
-        """Return the headers in what is emitted, in order."""
-        assert isinstance(value, Composite)
-        if isinstance(value.type, ir.Stack):
-            elements = [value.parts[str(number)] for number in range(value.type.size)]
-            return [header for element in elements for header in self.headers_in(element)]
-        if self.places.is_header(value.type):
-            return [value]
-        parts = (value.parts[part.name] for part in self.places.fields(value.type))
-        return [header for part in parts for header in self.headers_in(part)]
-
-    def most_bytes(self, kind: ir.Type) -> int:
-        """Return the bytes that a value of a type can have at most when it is emitted."""
-        if isinstance(kind, ir.Stack):
-            return kind.size * self.most_bytes(ir.Named(kind.element))
-        if self.places.is_header(kind):
-            return self.bytes_of(kind)
-        return sum(self.most_bytes(part.type) for part in self.places.fields(kind))
-
-    @property
-    def _at(self) -> Any:  # noqa: ANN401
-        return self.places.slot(Place("$emitted", ir.Bits(64)), self.builder)
-
-    def emit(self, value: Value) -> None:
-        """Append the valid headers in a value to what is emitted."""
-        for header in self.headers_in(value):
-            present, after = self.block("emit"), self.block("emitted")
-            self.builder.cbranch(header.parts[VALID], present, after)
-            self.builder.position_at_end(present)
-            at = self.builder.load(self._at)
-            count = self._emit_at(header, at)
-            self.builder.store(self.address(at, count), self._at)
-            self.builder.branch(after)
-            self.builder.position_at_end(after)
-
-    def deparse(self, body: Sequence[ir.Statement]) -> tuple[Number, Number]:
-        """Make the deparser; return the address and length (i64) of the frame that leaves.
-
-        What is emitted is written just before the payload, which stays where it is.
-        """
-        if not all(isinstance(node, ir.Emit) for node in body):
-            raise NotCompiled("its deparser does more than emit")
-        values = [self.value(node.value) for node in body if isinstance(node, ir.Emit)]
-        for node, value in zip(body, values, strict=True):
-            assert isinstance(node, ir.Emit)
-            self.name_headers(node.value, value)
-        total: Number = WORD(0)
-        for header in (header for value in values for header in self.headers_in(value)):
-            count = WORD(self.bytes_of(header.type))
-            total = self.builder.add(total, self.builder.select(header.parts[VALID], count, WORD(0)))
-        parsed = self.builder.load(self.cursor)
-        start = self.builder.sub(self.address(self.frame, parsed), total)
-        self.builder.store(start, self._at)
-        for value in values:
-            self.emit(value)
-        left = self.builder.sub(self.length, parsed)
-        return start, self.builder.add(total, left)
 
 
 def _bits(leaves: Sequence[Leaf]) -> int:

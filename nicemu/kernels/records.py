@@ -42,6 +42,8 @@ DROPPED, TO_PORT, TO_HOST, HELD, TOLD = range(5)
 """
 STUCK: Final = 0xFFFF
 ASSERTION: Final = 0xFFFE
+OVERSIZED: Final = 0xFFFD
+TOO_MANY_EFFECTS: Final = 0xFFFC
 DROP_PORT: Final = 511
 """v1model's port of packets that are to be dropped."""
 

@@ -15,6 +15,7 @@ from nicemu.pipeline import ir, width_of
 
 from .expressions import Expressions, NotCompiled, path_of
 from .places import BIT, INDEX, NEXT, VALID, Composite, Number, Place
+from .records import STUCK
 
 MAX_STATEMENTS = 30_000
 """Statements of a kernel, those of actions and functions counted at each call."""
@@ -158,10 +159,21 @@ class Statements(Expressions):
         slot = self.places.slot(Place("$turns", ir.Bits(32)), self.builder)
         turns = self.builder.add(self.builder.load(slot), INDEX(1))
         self.builder.store(turns, slot)
-        going = self.block("going")
-        too_many = self.builder.icmp_unsigned(">", turns, INDEX(MAX_TURNS))
-        self.builder.cbranch(too_many, self.ends.stuck, going)
+        self.give_up_if(self.builder.icmp_unsigned(">", turns, INDEX(MAX_TURNS)), STUCK)
+
+    def give_up_if(self, condition: Number, reason: int) -> None:
+        """End everything that is done for this packet where a limit is passed."""
+        ended, going = self.block("ended"), self.block("going")
+        self.builder.cbranch(condition, ended, going)
+        self.builder.position_at_end(ended)
+        self.builder.store(INDEX(reason), self.given_up)
+        self.builder.branch(self.ends.stuck)
         self.builder.position_at_end(going)
+
+    @property
+    def given_up(self) -> Any:  # noqa: ANN401
+        """The address of the reason of a packet that has passed a limit (i32)."""
+        return self.places.slot(Place("$given_up", ir.Bits(32)), self.builder)
 
     has_loops = False
 

@@ -15,8 +15,9 @@ from llvmlite import ir as llvm
 from nicemu.lookup import BYTES, HIT_NS, PACKETS
 from nicemu.pipeline import ir, width_of
 
+from .deparsing import Deparsing
 from .expressions import NotCompiled
-from .packets import BYTE, Packets
+from .packets import BYTE
 from .places import BIT, INDEX, WORD, Number
 from .records import (
     TABLE_DEFAULT,
@@ -31,7 +32,7 @@ from .table_keys import WORD_BITS, data_bits, parameters_of, table_of
 _ACTION_AT = 32
 
 
-class Tables(Packets):
+class Tables(Deparsing):
     """Applies tables; `context` is the i64 address of the tables' words."""
 
     context: Number
@@ -44,10 +45,6 @@ class Tables(Packets):
     """Returns the offset of the action data in a table's records."""
     first_table: Callable[[ir.Table, Number], None] | None = None
     """Where set, it is given the first table's key, and the function ends there."""
-
-    def at(self, address: Number, offset: int) -> Any:  # noqa: ANN401
-        """Return a pointer to the 64-bit word `offset` bytes behind an address."""
-        return self.builder.inttoptr(self.address(address, offset), WORD.as_pointer())
 
     def table_word(self, table: ir.Table, which: int) -> Any:  # noqa: ANN401
         """Return a pointer to one of a table's words in the context."""

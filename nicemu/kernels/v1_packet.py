@@ -14,7 +14,7 @@ from .expressions import NotCompiled
 from .externs import Externs
 from .one_packet import OnePacket, mentions
 from .places import INDEX, WORD, Number
-from .records import ASSERTION, DROP_PORT, STUCK, TO_HOST, TO_PORT
+from .records import ASSERTION, DROP_PORT, TO_HOST, TO_PORT
 from .statements import Ends
 from .v1_externs import STANDARD, V1Externs
 from .writes import targets_in
@@ -57,18 +57,23 @@ class V1Packet(OnePacket):
         self._store(made, "instance_type", WORD(0))
         self._store(made, "egress_global_timestamp", self._microseconds(made))
         self._store(made, "packet_length", made.length)
+        made.keep_effects()
         made.forget_turns()
         self._control(made, egress, stuck)
         self._check(made, failed, dropped)
+        made.keep_effects()
         self._control(made, compute, stuck)
         start, length = made.deparse(deparser.body)
         builder.store(builder.zext(port, INDEX), made.out_port)
         to_host = builder.icmp_unsigned("==", port, port.type(HOST_PORT))
         verdict = builder.select(to_host, INDEX(TO_HOST), INDEX(TO_PORT))
         self.finish(made, verdict, INDEX(0), start, length)
-        for block, reason in ((stuck, STUCK), (failed, ASSERTION), (dropped, 0)):
+        for block, reason in ((failed, INDEX(ASSERTION)), (dropped, INDEX(0))):
             builder.position_at_end(block)
-            self.drop(made, INDEX(reason))
+            self.drop(made, reason)
+        builder.position_at_end(stuck)
+        made.forget_effects()
+        self.drop(made, builder.load(made.given_up))
         self.done(made, deparser)
         return builder.function
 

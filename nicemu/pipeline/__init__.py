@@ -12,8 +12,8 @@ from .arrays import Count, CounterArray, MeterArray, RegisterArray
 from .describe import p4info_of
 from .dissection import FieldPlace
 from .engine import Engine, Listener, TableInfo
-from .externs import ExternFunction, Kind
-from .interpreter import MAX_FRAME_BYTES, reason_of
+from .externs import MAX_EFFECTS, ExternFunction, Kind
+from .interpreter import MAX_EMITTED_BYTES, MAX_FRAME_BYTES, reason_of
 from .ir import Program
 from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
@@ -68,6 +68,8 @@ __all__ = [
     "ARCHITECTURES",
     "HOST_PORT",
     "MAX_DEPTH",
+    "MAX_EFFECTS",
+    "MAX_EMITTED_BYTES",
     "MAX_FRAME_BYTES",
     "NIC_METADATA",
     "ActionInfo",

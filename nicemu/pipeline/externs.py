@@ -20,6 +20,24 @@ if TYPE_CHECKING:
     from .objects import Objects
 
 
+MAX_EFFECTS = 256
+"""Effects of one packet in one pass through its program."""
+
+
+class Stuck(Exception):  # noqa: N818  control flow, never seen outside
+    """The packet has passed a limit and is dropped: too many turns of loops and calls, or `reason`."""
+
+    def __init__(self, reason: str = "pipeline.too_many_turns") -> None:
+        self.reason = reason
+
+
+def left(effects: list[Any], effect: Any) -> None:  # noqa: ANN401
+    """Append to a packet's effects. Raises: Stuck if there are too many."""
+    if len(effects) >= MAX_EFFECTS:
+        raise Stuck("pipeline.too_many_effects")
+    effects.append(effect)
+
+
 class Kind(enum.Enum):
     """A set of types, where an extern takes more than one."""
 

@@ -18,6 +18,7 @@ from .architecture import Architecture
 from .arithmetic import cast
 from .checksums import digest
 from .evaluator import Evaluator, PacketState, Rejected
+from .externs import Stuck
 from .matches import width_of
 from .objects import Objects
 from .profiles import ActionProfile
@@ -29,6 +30,9 @@ MAX_STATES = 256
 """Parser states that one packet may pass; a parser that loops without end rejects the packet."""
 
 MAX_FRAME_BYTES = 9216
+
+MAX_EMITTED_BYTES = 16384
+"""Bytes of headers that a deparser may emit for one packet; then the packet is dropped."""
 
 MAX_TURNS = 65536
 """Turns of loops and calls of functions and actions for one packet; then the packet is dropped."""
@@ -46,10 +50,6 @@ _WORD = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
 class _Exited(Exception):  # noqa: N818  control flow, never seen outside
     pass
-
-
-class Stuck(Exception):  # noqa: N818  control flow, like Rejected
-    """Loops took too many turns, or calls were too many."""
 
 
 class Interpreter(Evaluator):
@@ -403,6 +403,8 @@ class Interpreter(Evaluator):
 
     def _emit(self, packet: PacketState, node: ir.Emit) -> None:
         packet.emitted.append(self._layouts.emitted(node.value.type, self._value(packet, node.value)))
+        if sum(map(len, packet.emitted)) > MAX_EMITTED_BYTES:
+            raise Stuck("pipeline.oversized")
 
 
 def reason_of(error: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from . import ir
-from .externs import CONTROLS, Argument, ExternCall, ExternFunction, ExternType, Kind
+from .externs import CONTROLS, Argument, ExternCall, ExternFunction, ExternType, Kind, left
 from .verdict import CounterAdd, Disposition, Effect, EventPosted
 
 NIC_METADATA = ir.StructType(
@@ -38,7 +38,7 @@ def _goes(disposition: Disposition) -> ExternFunction:
 
 
 def _asked(call: ExternCall, effect: Effect) -> None:
-    call.packet.outcome.effects.append(effect)
+    left(call.packet.outcome.effects, effect)
 
 
 def _add(call: ExternCall) -> None:

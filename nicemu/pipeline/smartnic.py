@@ -7,7 +7,8 @@ from dataclasses import replace
 
 from . import ir
 from .architecture import Architecture, Arrival, Role
-from .interpreter import Interpreter, Stuck, reason_of
+from .externs import Stuck
+from .interpreter import Interpreter, reason_of
 from .nic_externs import FUNCTIONS, NIC_METADATA, OBJECTS, NicOutcome
 from .trace import Departed, Dropped
 from .verdict import Disposition, Verdict
@@ -27,8 +28,8 @@ def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
         else:
             for role in NIC.roles:
                 interpreter.control(packet, role.name)
-    except Stuck:
-        reason = "pipeline.too_many_turns"
+    except Stuck as stuck:
+        reason = stuck.reason
     effects = () if reason else tuple(outcome.effects)
     if outcome.disposition is Disposition.DROP:
         reason = reason or "pipeline.dropped"

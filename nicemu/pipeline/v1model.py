@@ -13,7 +13,7 @@ from . import ir
 from .arithmetic import wrap
 from .arrays import CounterArray, MeterArray, RegisterArray
 from .checksums import ALGORITHMS, digest
-from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind
+from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind, left
 from .profiles import ActionProfile
 from .values import Value
 from .verdict import DigestPosted, Effect, LogMessage
@@ -105,7 +105,7 @@ def digest_name(kind: ir.Type) -> str:
 def _digest(call: ExternCall) -> None:
     length_bits, number = call.bits(1)
     name = digest_name(call.types[1])
-    _outcome(call).effects.append(DigestPosted(name, call.arguments[0], length_bits, number))
+    left(_outcome(call).effects, DigestPosted(name, call.arguments[0], length_bits, number))
 
 
 def _hash(call: ExternCall) -> None:
@@ -163,7 +163,7 @@ def _log(call: ExternCall) -> None:
     text: str = call.arguments[0]
     for number in _numbers(call.arguments[1]) if len(call.arguments) > 1 else ():
         text = text.replace("{}", str(number), 1)
-    _outcome(call).effects.append(LogMessage(text))
+    left(_outcome(call).effects, LogMessage(text))
     call.note = text
 
 

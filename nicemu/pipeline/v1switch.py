@@ -16,7 +16,8 @@ from typing import Any
 from . import ir
 from .architecture import Architecture, Arrival, Role
 from .evaluator import PacketState
-from .interpreter import Interpreter, Stuck
+from .externs import Stuck
+from .interpreter import Interpreter
 from .objects import CloneSession, Replica
 from .trace import Cloned, Departed, Dropped, EgressBegun, Event, IngressBegun, Replicated, SentAgain
 from .v1model import (
@@ -72,8 +73,8 @@ class _Journey:
             step = self._waiting.popleft()
             try:
                 step()
-            except Stuck:
-                self._drop("pipeline.too_many_turns")
+            except Stuck as stuck:
+                self._drop(stuck.reason)
         trace, effects = tuple(self._trace or ()), tuple(self._effects)
         if not self._left:
             frame = self._arrival.frame
@@ -209,6 +210,7 @@ class _Journey:
             return
         self._interpreter.control(packet, "compute")
         self._interpreter.control(packet, "deparser")
+        self._effects += outcome.effects
         frame = packet.departing()
         if outcome.truncate_bytes is not None:
             frame = frame[: outcome.truncate_bytes]

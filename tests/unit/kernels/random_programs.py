@@ -45,7 +45,7 @@ class Generator:
         self.place = "control"
         self.writable = True
         self.loops = 0
-        self.has_loops = self.chance.random() < 0.5  # programs with loops have no effects, to be compiled
+        self.has_loops = self.chance.random() < 0.5
         self._names = 0
 
     def program(self) -> Program:
@@ -95,7 +95,11 @@ class Generator:
         self.place = "control"
         body = self._body(3)
         emitted = chance.choice(
-            [(ir.Emit(headers),), tuple(ir.Emit(place) for place in (*self.header_places[:2], self.stack))]
+            [
+                (ir.Emit(headers),),
+                tuple(ir.Emit(place) for place in (*self.header_places[:2], self.stack)),
+                self._inside((), "deparser", 2),
+            ]
         )
         return Program(
             name="random",
@@ -253,8 +257,12 @@ class Generator:
             kinds += [lambda: self._if(depth)] * 2
             kinds.append(lambda: self._switch(depth))
             kinds += [lambda: self._loop(depth), lambda: self._for(depth)] if self.has_loops else []
+        if self.place == "deparser":
+            kinds += [self._emit] * 4
+            if chance.random() < 0.1:
+                kinds.append(ir.Exit)
         if self.place in ("control", "action"):
-            kinds += [self._verdict] if self.has_loops else [self._verdict, self._effect]
+            kinds += [self._verdict, self._effect]
             if self.actions:
                 kinds.append(self._call_action)
             if chance.random() < 0.15:
@@ -287,6 +295,9 @@ class Generator:
         if self.chance.random() < 0.2:
             header = ir.Element(self.stack, self.number(ir.Bits(8), 1), ir.Named("h1_t"))
         return ir.SetValid(header, self.chance.random() < 0.7)
+
+    def _emit(self) -> ir.Statement:
+        return ir.Emit(self.chance.choice((*self.header_places, self.stack)))
 
     def _copy_header(self) -> ir.Statement:
         target = self.chance.choice(self.header_places)

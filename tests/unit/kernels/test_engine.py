@@ -11,6 +11,8 @@ from nicemu.hot import JIT
 from nicemu.kernels import DROPPED, PACKET, TO_PORT, CompiledEngine, drop_reason
 from nicemu.p4 import compile_text
 from nicemu.pipeline import (
+    MAX_EFFECTS,
+    MAX_EMITTED_BYTES,
     CounterAdd,
     Disposition,
     Engine,
@@ -22,6 +24,7 @@ from nicemu.pipeline import (
     Range,
     TableEntry,
     Ternary,
+    Verdict,
 )
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
@@ -217,12 +220,46 @@ def test_a_batch_does_what_its_packets_do_one_by_one(ahead: bool) -> None:
             assert (packet["verdict"], packet["reason"]) == (DROPPED, 0)
 
 
-def test_what_kernels_do_not_do_is_interpreted_and_said() -> None:
-    engine = CompiledEngine(optimised=False)
-    text = SOURCE.format(apply="", parts="", parse="", emit="if (h.more.isValid()) { packet.emit(h.tag); }")
-    engine.load(compile_text(text).program)
-    assert engine.interpreted_because == "its deparser does more than emit"
-    assert engine.process(b"\1\2\3", 0).frame == b""
+def same(engine: CompiledEngine, frame: bytes) -> Verdict:
+    """Return what the compiled program makes of a frame, which is what the interpreter does."""
+    plain = Engine()
+    assert engine.program is not None
+    plain.load(engine.program)
+    found = engine.process(frame, 0)
+    assert found == plain.process(frame, 0)
+    return found
+
+
+def test_a_deparser_may_decide_count_and_end() -> None:
+    engine = loaded(
+        "h.more.setValid(); h.more.word = 0x11223344;",
+        emit="""if (h.tag.kind == 1) { packet.emit(h.more); packet.emit(h.tag); }
+                for (bit<8> i = 0; i < h.tag.kind; i += 1) {
+                    packet.emit(h.tag);
+                    if (i == 2) { exit; }
+                }
+                if (h.tag.kind == 2) { return; }
+                tag_t copy = h.tag; copy.kind = 0; packet.emit(copy);""",
+    )
+    assert same(engine, bytes.fromhex("000203ff")).frame.hex() == "000203ff"
+    assert same(engine, bytes.fromhex("010203ff")).frame.hex() == "11223344010203010203000203ff"
+    assert same(engine, bytes.fromhex("020203ff")).frame.hex() == "020203020203ff"
+    assert same(engine, bytes.fromhex("ff0203ee")).frame.hex() == "ff0203ff0203ff0203ee"
+
+
+def test_headers_that_a_deparser_emits_without_end_drop_the_packet() -> None:
+    emit = "for (bit<16> i = 0; i < h.tag.value; i += 1) { packet.emit(h.more); }"
+    engine = loaded("h.more.setValid();", emit=emit)
+    assert len(same(engine, b"\0" + (4096).to_bytes(2, "big")).frame) == MAX_EMITTED_BYTES
+    assert same(engine, b"\0" + (4097).to_bytes(2, "big")).drop_reason == "pipeline.oversized"
+
+
+def test_effects_in_a_loop_come_in_its_order_and_too_many_drop_the_packet() -> None:
+    engine = loaded("for (bit<16> i = 0; i < h.tag.value; i += 1) { hits.add((bit<32>) i, 1); }")
+    effects = same(engine, b"\0" + MAX_EFFECTS.to_bytes(2, "big")).effects
+    assert effects == tuple(CounterAdd(number, 1) for number in range(MAX_EFFECTS))
+    verdict = same(engine, b"\0" + (MAX_EFFECTS + 1).to_bytes(2, "big"))
+    assert (verdict.drop_reason, verdict.effects) == ("pipeline.too_many_effects", ())
 
 
 @pytest.mark.parametrize("width", [8, 64, 65, 100, 128, 129, 200])
