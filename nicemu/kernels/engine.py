@@ -13,28 +13,26 @@ from typing import Any
 
 import numpy as np
 
+from nicemu.errors import ResourceError
 from nicemu.lookup import Memory
 from nicemu.pipeline import (
     MAX_FRAME_BYTES,
-    CounterAdd,
-    CounterArray,
     Disposition,
     Effect,
     Engine,
-    EventPosted,
+    Layouts,
     Objects,
     Program,
-    RegisterArray,
     TableInfo,
     Verdict,
     reason_of,
 )
 
 from .compiled import MachineCode
+from .effects import effect_of
 from .expressions import NotCompiled
-from .externs import Site
 from .kernel import generate
-from .kernel_arrays import KernelCounters, KernelRegisters
+from .kernel_objects import held_arrays
 from .kernel_tables import KernelTable
 from .kernel_value_sets import KernelValueSet
 from .records import (
@@ -54,6 +52,7 @@ from .records import (
     TOLD,
     TOO_MANY_EFFECTS,
     context_words,
+    word_of_chance,
     word_of_effects,
     word_of_object,
     word_of_value_set,
@@ -78,6 +77,7 @@ class Kernel:
 
     def __init__(self, program: Program, optimised: bool = True) -> None:
         self.program = program
+        self._layouts = Layouts(program)
         self.tables = {table.name: KernelTable(program, table) for table in program.tables}
         generated = generate(program, lambda table: self.tables[table.name].parameters_at)
         self._code = MachineCode(generated, optimised)
@@ -133,29 +133,21 @@ class Kernel:
         found = []
         for _ in range(int(packet["effects_count"])):
             site = self.sites[int(self._batch.effects[at])]
-            found.append(_effect(self.program, site, self._batch.effects[at + 1 : at + site.words]))
+            words = iter(self._batch.effects[at + 1 : at + site.words].tolist())
+            found.append(effect_of(self.program, self._layouts, site, words))
             at += site.words
         return found
 
     def hold(self, objects: Objects) -> None:
-        """Have value sets, counters and registers lie where the kernel reads and writes them."""
+        """Have extern objects, value sets and chance lie where the kernel reads and writes them."""
         for number, (name, members) in enumerate(self.value_sets.items()):
             members.follow(objects.value_sets[name])
             self.context[word_of_value_set(self.program, number)] = members.state
-        for number, instance in enumerate(self.program.externs):
-            state = objects.states[instance.name]
-            if isinstance(state, CounterArray):
-                counters = KernelCounters(state.name, state.size)
-                counters.counts.update(state.counts)
-                objects.states[instance.name] = counters
-                self._arrays.append(counters.memory)
-                self.context[word_of_object(self.program, number)] = counters.memory.address
-            elif isinstance(state, RegisterArray):
-                registers = KernelRegisters(state.name, state.size, state.type)
-                registers.values.update(state.values)
-                objects.states[instance.name] = registers
-                self._arrays.append(registers.memory)
-                self.context[word_of_object(self.program, number)] = registers.memory.address
+        self.context[word_of_chance(self.program)] = objects.random.address
+        self._chance = objects.random
+        for number, array in held_arrays(self.program, objects).items():
+            self._arrays.append(array.memory)
+            self.context[word_of_object(self.program, number)] = array.memory.address
 
     def close(self) -> None:
         """Give the memory back."""
@@ -199,10 +191,10 @@ class CompiledEngine(Engine):
             old.close()
         try:
             kernel = Kernel(program, self._optimised)
-        except NotCompiled as reason:
+            kernel.hold(self.objects)
+        except (NotCompiled, ResourceError) as reason:
             self.interpreted_because = str(reason)
             return
-        kernel.hold(self.objects)
         for twin in kernel.tables.values():
             table = self.table(twin.spec.name)
             twin.refill(table.rows())
@@ -291,15 +283,3 @@ _DISPOSITIONS = {TO_PORT: Disposition.PORT, TO_HOST: Disposition.HOST, HELD: Dis
 def drop_reason(program: Program, reason: int) -> str:
     """Return what drops are counted under, from a packet's record."""
     return _REASONS.get(reason) or reason_of(program.errors[reason - 1])
-
-
-def _effect(program: Program, site: Site, words: Packets) -> Effect:
-    numbers, at = [], 0
-    for width in site.widths:
-        count = -(-width // 64)
-        numbers.append(sum(int(word) << 64 * place for place, word in enumerate(words[at : at + count])))
-        at += count
-    if site.name == "add":
-        return CounterAdd(*numbers)
-    declared = next(item for item in program.externs if item.name == site.instance)
-    return EventPosted(str(declared.arguments[0]), dict(zip(site.fields, numbers, strict=True)))

@@ -146,8 +146,9 @@ class Expressions:
                 self.call(function, arguments)
                 result = next(item.result for item in self.program.functions if item.name == function)
                 return self.places.load(Place(result, kind), self.builder)
-            case ir.ExternValue(instance, name, arguments, _):
-                return self.extern(instance, name, arguments)
+            case ir.ExternValue(instance, name, arguments, kind):
+                value = self.extern(instance, name, arguments)
+                return self.places.zero(kind) if value is None else value
         raise NotCompiled(f"{type(node).__name__} in an expression")
 
     def _member(self, node: ir.Member) -> Value:

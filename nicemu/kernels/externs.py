@@ -8,37 +8,19 @@ them the same meaning.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from nicemu.pipeline import MAX_EFFECTS, ir
 
+from .effects import PASSES, Site
 from .expressions import NotCompiled
 from .places import INDEX, WORD, Number, Place, Value
 from .records import TOO_MANY_EFFECTS, word_of_effects, word_of_object
 from .tables import Tables
+from .value_words import word_count
 
-Call: TypeAlias = Callable[[str, tuple[ir.Expression, ...]], None]
-"""Makes a call: of an object, "" for a function, with arguments."""
-
-
-PASSES = 3
-"""Passes of a packet, each with its effects: ingress, egress, and what follows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Site:
-    """A call that leaves an effect: of which extern, and how wide its numbers are."""
-
-    instance: str
-    name: str
-    widths: tuple[int, ...]
-    fields: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> int:
-        """Words of its records, its own number included."""
-        return 1 + sum(-(-width // 64) for width in self.widths)
+Call: TypeAlias = Callable[[str, tuple[ir.Expression, ...]], Value | None]
+"""Makes a call: of an object, "" for a function, with arguments; returns its value where it has one."""
 
 
 class Externs(Tables):
@@ -79,9 +61,7 @@ class Externs(Tables):
         make = self.calls().get(key)
         if make is None:
             raise NotCompiled(f"it calls {key}")
-        if self.first_table is None:
-            make(instance, arguments)
-        return None
+        return make(instance, arguments) if self.first_table is None else None
 
     def object_word(self, number: int) -> Any:  # noqa: ANN401
         """Return a pointer to the word of the context that holds the address of an extern object's memory."""
@@ -126,26 +106,23 @@ class Externs(Tables):
             return PASSES * MAX_EFFECTS * max(words, default=0)
         return sum(words)
 
-    def leave_effect(self, instance: str, name: str, numbers: list[tuple[str, Number]]) -> None:
+    def leave_effect(
+        self, instance: str, name: str, values: list[tuple[ir.Type, Value]], text: str = ""
+    ) -> None:
         """Append an effect; the packet is dropped where there are too many."""
         if self.has_loops or len(self.sites) >= MAX_EFFECTS:
             (_, _), (present, kept) = self._kept_effects()
             count = self.builder.sub(self.builder.load(present), self.builder.load(kept))
             full = self.builder.icmp_unsigned(">=", count, INDEX(MAX_EFFECTS))
             self.give_up_if(full, TOO_MANY_EFFECTS)
-        widths = tuple(number.type.width for _, number in numbers)
-        site = Site(instance, name, widths, tuple(field for field, _ in numbers))
-        builder, at = self.builder, 8
+        kinds = tuple(kind for kind, _ in values)
+        builder, words = self.builder, 1
         start = builder.load(self.effects)
         builder.store(WORD(len(self.sites)), self.at(start, 0))
-        for _, number in numbers:
-            for word in range(-(-number.type.width // 64)):
-                shift = 64 * word
-                piece = builder.lshr(number, number.type(shift)) if shift else number
-                piece = builder.zext(piece, WORD) if number.type.width < 64 else self._truncated(piece, 64)
-                builder.store(piece, self.at(start, at))
-                at += 8
-        builder.store(self.address(start, at), self.effects)
+        for kind, value in values:
+            self.store_value(kind, value, self.address(start, 8 * words))
+            words += word_count(self.layouts, kind)
+        builder.store(self.address(start, 8 * words), self.effects)
         count = builder.load(self.effect_count)
         builder.store(builder.add(count, INDEX(1)), self.effect_count)
-        self.sites.append(site)
+        self.sites.append(Site(instance, name, kinds, words, text))

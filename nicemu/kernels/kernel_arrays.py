@@ -7,22 +7,26 @@ They are seen as mappings, as the interpreter's are, so that both work on the sa
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from nicemu.lookup import Memory
-from nicemu.pipeline import Count, CounterArray, RegisterArray, ir, width_of
+from nicemu.pipeline import Count, CounterArray, Layouts, RegisterArray, Value, ir
 
-_WORD = (1 << 64) - 1
+from .value_words import decoded, encoded, word_count
 
 
-class _Places(MutableMapping[int, Any]):
-    """The places of an array by index, each some 64-bit words; those that are all zero are not in it."""
+class Places(MutableMapping[int, Any]):
+    """The places of an array by index, each some 64-bit words; those that are all zero are not in it.
+
+    Once it was filled with something else, all of them are.
+    """
 
     def __init__(self, memory: Memory, size: int, words: int) -> None:
         self._memory, self._size, self._words = memory, size, words
+        self.is_filled = False
 
     def words(self, index: int) -> Any:  # noqa: ANN401
         """Return the words of a place, to read and to write."""
@@ -30,15 +34,33 @@ class _Places(MutableMapping[int, Any]):
             raise KeyError(index)
         return (ctypes.c_uint64 * self._words).from_address(self._memory.address + 8 * self._words * index)
 
+    def fill(self, words: Sequence[int]) -> None:
+        """Have all places hold the same."""
+        self.is_filled = any(words)
+        with self._memory.view as view:
+            cells = self._cells(view)
+            if self.is_filled:
+                cells[:] = np.array(words, np.uint64)
+            else:
+                cells[np.flatnonzero(cells.any(axis=1))] = 0  # leaves alone what was never touched
+            del cells
+
+    def _cells(self, view: memoryview) -> Any:  # noqa: ANN401
+        return np.frombuffer(view, np.uint64, self._size * self._words).reshape(self._size, self._words)
+
     def __contains__(self, index: object) -> bool:
-        return isinstance(index, int) and 0 <= index < self._size and any(self.words(index))
+        if not isinstance(index, int) or not 0 <= index < self._size:
+            return False
+        return self.is_filled or any(self.words(index))
 
     def __delitem__(self, index: int) -> None:
         self.words(index)[:] = [0] * self._words
 
     def __iter__(self) -> Iterator[int]:
+        if self.is_filled:
+            return iter(range(self._size))
         with self._memory.view as view:
-            cells = np.frombuffer(view, np.uint64, self._size * self._words).reshape(self._size, self._words)
+            cells = self._cells(view)
             used = np.flatnonzero(cells.any(axis=1)).tolist()
             del cells
         return iter(used)
@@ -46,29 +68,32 @@ class _Places(MutableMapping[int, Any]):
     def __len__(self) -> int:
         return sum(1 for _ in self)
 
+    def clear(self) -> None:
+        """Have all places hold zeros."""
+        self.fill([0] * self._words)
 
-class _Numbers(_Places):
-    """Numbers of a type."""
 
-    def __init__(self, memory: Memory, size: int, kind: ir.Type) -> None:
-        super().__init__(memory, size, -(-width_of(kind) // 64))
-        self._kind = kind
+class _Values(Places):
+    """Values of a type."""
 
-    def __getitem__(self, index: int) -> int:
+    def __init__(self, memory: Memory, size: int, kind: ir.Type, layouts: Layouts) -> None:
+        super().__init__(memory, size, word_count(layouts, kind))
+        self._kind, self._layouts = kind, layouts
+
+    def fill_with(self, value: Value) -> None:
+        """Have all places hold a value, zeros where it is None."""
+        self.fill([0] * self._words if value is None else encoded(self._layouts, self._kind, value))
+
+    def __getitem__(self, index: int) -> Value:
         if index not in self:
             raise KeyError(index)
-        number = sum(int(word) << 64 * place for place, word in enumerate(self.words(index)))
-        width = width_of(self._kind)
-        if isinstance(self._kind, ir.Bits) and self._kind.signed and number >> (width - 1):
-            number -= 1 << width
-        return number
+        return decoded(self._layouts, self._kind, iter(self.words(index)))
 
-    def __setitem__(self, index: int, value: int) -> None:
-        number = int(value) & (1 << width_of(self._kind)) - 1
-        self.words(index)[:] = [number >> 64 * place & _WORD for place in range(self._words)]
+    def __setitem__(self, index: int, value: Value) -> None:
+        self.words(index)[:] = encoded(self._layouts, self._kind, value)
 
 
-class _Counts(_Places):
+class _Counts(Places):
     """Packets and bytes."""
 
     def __init__(self, memory: Memory, size: int) -> None:
@@ -87,9 +112,22 @@ class _Counts(_Places):
 class KernelRegisters(RegisterArray):
     """A register array in memory."""
 
-    def __init__(self, name: str, size: int, kind: ir.Type) -> None:
-        self.memory = Memory(max(8 * size * -(-width_of(kind) // 64), 8))
-        super().__init__(name, size, kind, _Numbers(self.memory, size, kind))  # type: ignore[arg-type]
+    def __init__(self, name: str, size: int, kind: ir.Type, layouts: Layouts) -> None:
+        words = word_count(layouts, kind)
+        self.memory = Memory(max(8 * size * words, 8))
+        self._kept: _Values = _Values(self.memory, size, kind, layouts)
+        super().__init__(name, size, kind, self._kept)  # type: ignore[arg-type]
+
+    @property
+    def others(self) -> Value:
+        """What all places were given that have no value of their own, None for their zero."""
+        return self._others
+
+    @others.setter
+    def others(self, value: Value) -> None:
+        self._others = value
+        if value is not None or self._kept.is_filled:
+            self._kept.fill_with(value)
 
 
 class KernelCounters(CounterArray):
@@ -97,7 +135,19 @@ class KernelCounters(CounterArray):
 
     def __init__(self, name: str, size: int) -> None:
         self.memory = Memory(max(16 * size, 16))
-        super().__init__(name, size, _Counts(self.memory, size))  # type: ignore[arg-type]
+        self._kept = _Counts(self.memory, size)
+        super().__init__(name, size, self._kept)  # type: ignore[arg-type]
+
+    @property
+    def others(self) -> Count:
+        """What all places were given that have no count of their own."""
+        return self._others
+
+    @others.setter
+    def others(self, count: Count) -> None:
+        self._others = count
+        if count.packets or count.bytes:
+            self._kept.fill([count.packets, count.bytes])
 
     def count(self, index: int, length_bytes: int) -> None:
         """Count a packet at an index."""

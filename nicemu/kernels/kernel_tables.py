@@ -11,6 +11,7 @@ from nicemu.pipeline import (
     Exact,
     Lpm,
     Match,
+    Meter,
     Optional,
     Program,
     Range,
@@ -22,15 +23,9 @@ from nicemu.pipeline import (
 )
 
 from .parts import find_part
-from .table_keys import data_bits, key_bits, parameters_of
+from .table_keys import entry_words, key_bits, meter_word, parameters_of
 
 _WORD = (1 << 64) - 1
-
-
-def parameter_words(program: Program, table: ir.Table) -> int:
-    """Return how many words the longest action data of a table take."""
-    actions = {action.name: action for action in program.actions}
-    return max((-(-data_bits(actions[ref.action]) // 64) for ref in table.actions), default=0)
 
 
 class KernelTable:
@@ -44,7 +39,10 @@ class KernelTable:
         self._numbers = {action.name: number for number, action in enumerate(program.actions)}
         self._rows: dict[tuple[tuple[Match, ...], int], int] = {}
         self._widths = [width_of(key.expression.type) for key in spec.keys]
-        self.words = parameter_words(program, spec)
+        self._meter_word = meter_word(program, spec) if spec.meter else None
+        self.words = entry_words(program, spec)
+        self._meters: dict[int, Meter] = {}
+        """The meters of entries by their numbers; they stay as long as a packet may find them."""
         self.table: Table | None = None
         if spec.keys:
             bits = key_bits(spec)
@@ -68,7 +66,9 @@ class KernelTable:
     def insert(self, row: Row) -> None:
         """Add an entry that the engine's table has taken."""
         entry = row.entry
-        number = self._insert(entry, self._call(entry.action, entry.parameters), row.last_hit_ns)
+        number = self._insert(entry, self._call_of(row), row.last_hit_ns)
+        if self._meter_word is not None:
+            self._meters[number] = row.meter
         self._rows[entry.matches, entry.priority] = number
 
     def hold(self, entry: TableEntry) -> int:
@@ -93,7 +93,7 @@ class KernelTable:
         """Give an entry another action."""
         assert self.table is not None
         entry = row.entry
-        action, data = self._call(entry.action, entry.parameters)
+        action, data = self._call_of(row)
         self.table.modify(self._rows[entry.matches, entry.priority], action, data)
 
     def delete(self, row: Row) -> None:
@@ -129,6 +129,13 @@ class KernelTable:
         """Give the memory back."""
         if self.table is not None:
             self.table.close()
+
+    def _call_of(self, row: Row) -> tuple[int, list[int]]:
+        """Return the number of a row's action, and all words of its entry."""
+        action, data = self._call(row.entry.action, row.entry.parameters)
+        if self._meter_word is not None:
+            data = [*data, *[0] * (self._meter_word - len(data)), row.meter.address]
+        return action, data
 
     def _call(self, action: str, parameters: Sequence[int]) -> tuple[int, list[int]]:
         """Return an action's number, and its data in words."""

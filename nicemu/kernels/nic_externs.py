@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from nicemu.pipeline import ir
 
-from .expressions import NotCompiled
 from .externs import Call, Externs
 from .places import INDEX, Number
 from .records import DROPPED, HELD, TO_HOST, TO_PORT
@@ -39,11 +38,7 @@ class NicExterns(Externs):
 
     def _count_up(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
         counter, value = (self.value(argument) for argument in arguments)
-        self.leave_effect(instance, "add", [("counter", counter), ("value", value)])
+        self.leave_effect(instance, "add", [(arguments[0].type, counter), (arguments[1].type, value)])
 
     def _post(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
-        event = self.value(arguments[0])
-        parts = self.places.fields(arguments[0].type)
-        if any(isinstance(part.type, ir.Bits) and part.type.signed for part in parts):
-            raise NotCompiled("an event has a signed field")
-        self.leave_effect(instance, "post", [(part.name, event.parts[part.name]) for part in parts])
+        self.leave_effect(instance, "post", [(arguments[0].type, self.value(arguments[0]))])

@@ -10,7 +10,8 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import Layouts, Program, ir
 
-from .externs import Externs, Site
+from .effects import Site
+from .externs import Externs
 from .parts import Part, find_part
 from .places import INDEX, WORD, Number, Place, Places, number_type
 from .records import DROPPED, offset_of

@@ -99,6 +99,14 @@ class Packets(Statements):
         """Return a pointer to the 64-bit word `offset` bytes behind an address."""
         return self.builder.inttoptr(self.address(address, offset), WORD.as_pointer())
 
+    def buffer(self, name: str, words: int) -> Any:  # noqa: ANN401
+        """Return a pointer to words in the function's own memory."""
+        with self.builder.goto_entry_block():
+            return self.builder.alloca(WORD, words, f"{name}.{self._temporary()}")
+
+    def _number(self, pointer: Any) -> Number:  # noqa: ANN401
+        return self.builder.ptrtoint(pointer, WORD)
+
     def load_bytes(self, address: Number, count: int) -> Number:
         """Return `count` bytes in network order as a number of 8 * count bits."""
         whole = llvm.IntType(8 * count)

@@ -18,6 +18,8 @@ from nicemu.pipeline import Layouts, ir, width_of
 BIT, WORD, INDEX = llvm.IntType(1), llvm.IntType(64), llvm.IntType(32)
 VALID, NEXT = "$valid", "$next"
 """Names of what a header and a header stack hold beside their fields and elements."""
+LENGTH, NUMBER = "$length", "$number"
+"""Names of what a varbit holds: how many bits it has, and those as a number."""
 
 Number: TypeAlias = Any
 """An LLVM value: iN for bit<N> and int<N>, i1 for bool, i32 for error."""
@@ -68,8 +70,7 @@ class Places:
     def fields(self, kind: ir.Type) -> tuple[ir.Field, ...]:
         """Return the fields of a header, union or struct."""
         assert isinstance(kind, ir.Named)
-        union = self.layouts.unions.get(kind.name)
-        return union.fields if union is not None else self.layouts.fields(kind)
+        return self.layouts.parts(kind)
 
     def is_header(self, kind: ir.Type) -> bool:
         """Return whether a type is a header."""
@@ -83,6 +84,10 @@ class Places:
         """Yield the names and types of what a composite type holds; a stack's elements are not among it."""
         if isinstance(kind, ir.Stack):
             yield NEXT, ir.Bits(32)
+            return
+        if isinstance(kind, ir.Varbit):
+            yield LENGTH, ir.Bits(32)
+            yield NUMBER, ir.Bits(kind.width)
             return
         if self.is_header(kind):
             yield VALID, ir.BOOL
@@ -117,7 +122,7 @@ class Places:
 
     def load(self, place: Place, builder: llvm.IRBuilder) -> Value:
         """Return what a place holds."""
-        if not isinstance(place.type, ir.Named | ir.Stack):
+        if not isinstance(place.type, ir.Named | ir.Stack | ir.Varbit):
             return builder.load(self.slot(place, builder))
         value = Composite(place.type)
         for name, kind in self.parts(place.type):
@@ -140,7 +145,7 @@ class Places:
 
     def zero(self, kind: ir.Type) -> Value:
         """Return the zero of a type."""
-        if not isinstance(kind, ir.Named | ir.Stack):
+        if not isinstance(kind, ir.Named | ir.Stack | ir.Varbit):
             return number_type(kind)(0)
         value = Composite(kind, {name: self.zero(part) for name, part in self.parts(kind)})
         if isinstance(kind, ir.Stack):

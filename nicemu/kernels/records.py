@@ -67,9 +67,14 @@ def word_of_value_set(program: Program, number: int) -> int:
     return word_of_object(program, len(program.externs)) + number
 
 
+def word_of_chance(program: Program) -> int:
+    """Return which word of the context holds the address of the engine's chance."""
+    return word_of_value_set(program, len(program.value_sets))
+
+
 def context_words(program: Program) -> int:
     """Return how many words a context has."""
-    return word_of_value_set(program, len(program.value_sets))
+    return word_of_chance(program) + 1
 
 
 def offset_of(name: str) -> int:

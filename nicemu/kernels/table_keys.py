@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from nicemu.pipeline import ir, width_of
+from nicemu.pipeline import Program, ir, width_of
 
 WORD_BITS = 64
 
@@ -27,3 +27,14 @@ def table_of(spec: ir.ValueSet) -> ir.Table:
     """Return a value set as a table whose entries are its members, without actions."""
     keys = tuple(ir.Key(part.name, ir.Zero(part.type), part.match_kind) for part in spec.fields)
     return ir.Table(spec.name, keys, (), ir.ActionCall(""), max(spec.size, 1))
+
+
+def meter_word(program: Program, table: ir.Table) -> int:
+    """Return which word of a table's entries holds the address of a meter: the one behind all action data."""
+    actions = {action.name: action for action in program.actions}
+    return max((-(-data_bits(actions[ref.action]) // WORD_BITS) for ref in table.actions), default=0)
+
+
+def entry_words(program: Program, table: ir.Table) -> int:
+    """Return how many words the entries of a table have behind their keys."""
+    return meter_word(program, table) + bool(table.meter)

@@ -15,10 +15,11 @@ from llvmlite import ir as llvm
 from nicemu.lookup import BYTES, HIT_NS, PACKETS
 from nicemu.pipeline import ir, width_of
 
-from .deparsing import Deparsing
 from .expressions import NotCompiled
+from .metering import mark_function
+from .packed_bits import PackedBits
 from .packets import BYTE
-from .places import BIT, INDEX, WORD, Number
+from .places import BIT, INDEX, WORD, Number, Place
 from .records import (
     TABLE_DEFAULT,
     TABLE_HITS,
@@ -27,12 +28,12 @@ from .records import (
     TABLE_WORDS,
     word_of_value_set,
 )
-from .table_keys import WORD_BITS, data_bits, parameters_of, table_of
+from .table_keys import WORD_BITS, data_bits, meter_word, parameters_of, table_of
 
 _ACTION_AT = 32
 
 
-class Tables(Deparsing):
+class Tables(PackedBits):
     """Applies tables; `context` is the i64 address of the tables' words."""
 
     context: Number
@@ -54,14 +55,14 @@ class Tables(Deparsing):
     def apply(self, table: str) -> Number:
         """Apply a table; return whether an entry matched, as i1."""
         spec = next(item for item in self.program.tables if item.name == table)
-        if spec.profile or spec.meter:
-            raise NotCompiled(f"table {table} has an action profile or a meter")
+        if spec.profile:
+            raise NotCompiled(f"table {table} has an action profile")
         key = self._key([self.value(part.expression) for part in spec.keys])
         if self.first_table is not None:
             self.first_table(spec, key)
             return BIT(0)
         builder = self.builder
-        result = self._buffer("$found", 2)
+        result = self.buffer("$found", 2)
         again, chosen = self.block("lookup"), self.block("entry")
         self.go(again)
         if spec.keys:
@@ -82,7 +83,7 @@ class Tables(Deparsing):
 
     def look_up(self, function: Any, *words: Number) -> Number:  # noqa: ANN401
         """Return the value of a lookup that numba has compiled: it is given where that goes, no exception."""
-        value = self._buffer("$value", 1)
+        value = self.buffer("$value", 1)
         self.builder.call(function, [value, BYTE.as_pointer()(None), *words])
         return self.builder.load(value)
 
@@ -95,7 +96,7 @@ class Tables(Deparsing):
         number = next(n for n, item in enumerate(self.program.value_sets) if item.name == name)
         state = self.builder.load(self.at(self.context, 8 * word_of_value_set(self.program, number)))
         find = self.find(table_of(self.program.value_sets[number]))
-        entry = self.look_up(find, state, self._key(values), self._number(self._buffer("$found", 2)))
+        entry = self.look_up(find, state, self._key(values), self._number(self.buffer("$found", 2)))
         return self.builder.icmp_unsigned("!=", entry, WORD(0))
 
     def _key(self, values: list[Number]) -> Number:
@@ -110,21 +111,13 @@ class Tables(Deparsing):
             if value.type.width < whole.width:
                 number = self.builder.shl(number, whole(value.type.width))
             number = self.builder.or_(number, self.builder.zext(value, whole))
-        buffer = self._buffer("$key", limbs)
+        buffer = self.buffer("$key", limbs)
         for limb in range(limbs):
             shift = WORD_BITS * (limbs - 1 - limb)
             moved = self.builder.lshr(number, whole(shift)) if shift else number
             place = self.builder.gep(buffer, [INDEX(limb)])
             self.builder.store(self._truncated(moved, WORD_BITS), place)
         return self._number(buffer)
-
-    def _buffer(self, name: str, words: int) -> Any:  # noqa: ANN401
-        """Return a pointer to words in the function's own memory."""
-        with self.builder.goto_entry_block():
-            return self.builder.alloca(WORD, words, f"{name}.{self._temporary()}")
-
-    def _number(self, pointer: Any) -> Number:  # noqa: ANN401
-        return self.builder.ptrtoint(pointer, WORD)
 
     def _run_entry(self, table: ir.Table, record: Number, head: Number, hit: Number, again: Any) -> None:  # noqa: ANN401
         """Run the action of an entry, or of the default; look up `again` if the entry has changed."""
@@ -192,11 +185,26 @@ class Tables(Deparsing):
         self._add(self.at(record, int(PACKETS)), WORD(1))
         self._add(self.at(record, int(BYTES)), self.length)
         builder.store(self.now_ns, self.at(record, int(HIT_NS)))
+        if table.meter:
+            self._mark(table, record)
         builder.branch(counted)
         builder.position_at_end(missed)
         self._add(self.table_word(table, TABLE_MISSES), WORD(1))
         builder.branch(counted)
         builder.position_at_end(counted)
+
+    def _mark(self, table: ir.Table, record: Number) -> None:
+        """Have an entry's meter mark the packet; the last of the entry's words says where it is."""
+        words = meter_word(self.program, table)
+        meter = self.builder.load(self.at(record, self.parameters_at(table) + 8 * words))
+        in_bytes = next(item.arguments[0] for item in self.program.externs if item.name == table.meter)
+        units = self.length if in_bytes else WORD(1)
+        colour = self.builder.call(mark_function(self.builder.module), [meter, units, self.now_ns])
+        self.builder.store(self.builder.trunc(colour, INDEX), self.colour(table.meter))
+
+    def colour(self, meter: str) -> Any:  # noqa: ANN401
+        """Return the address of what a direct meter has said of the packet (i32)."""
+        return self.places.slot(Place(f"$colour.{meter}", ir.Bits(32)), self.builder)
 
     def _add(self, pointer: Any, number: Number) -> None:  # noqa: ANN401
         self.builder.store(self.builder.add(self.builder.load(pointer), number), pointer)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""v1model's externs in a kernel: those that need nothing but the packet and arrays of numbers."""
+"""v1model's functions in a kernel: those that ask for nothing but this packet."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import ARCHITECTURES, ir, width_of
+from nicemu.pipeline import ARCHITECTURES, chance, ir, width_of
 
 from .division import divided
 from .expressions import NotCompiled
-from .externs import Call, Externs
+from .externs import Call
+from .metering import draw_function
 from .parts import Part
 from .places import BIT, WORD, Number, Place
-from .records import DROP_PORT
+from .records import DROP_PORT, word_of_chance
+from .v1_arrays import V1Arrays
 
 STANDARD = "standard_metadata"
 _ALGORITHMS = ARCHITECTURES["v1model"].enums["HashAlgorithm"]
 
 
-class V1Externs(Externs):
-    """Drops, hashes, checksums, counters and registers."""
+class V1Externs(V1Arrays):
+    """Drops, hashes, checksums, chance, messages."""
 
     def calls(self) -> dict[str, Call]:
         """Return what each extern's call makes."""
@@ -34,10 +36,11 @@ class V1Externs(Externs):
             "update_checksum_with_payload": lambda instance, given: self._checksum(given, True, True),
             "assert": lambda instance, given: self._assert(given),
             "assume": lambda instance, given: self._assert(given),
-            "register.read": self._read,
-            "register.write": self._write,
-            "counter.count": self._count,
-            "direct_counter.count": lambda instance, given: None,
+            "random": self._random,
+            "digest": self._digest,
+            "log_msg": self._log,
+            "Checksum16.get": self._checksum16,
+            **self.array_calls(),
         }
 
     def standard(self, field: str) -> Place:
@@ -64,30 +67,20 @@ class V1Externs(Externs):
 
     # Sums
 
-    def _sum(self, algorithm: ir.Expression, data: ir.Expression, with_payload: bool) -> Number:
+    def sum(self, algorithm: ir.Expression, data: ir.Expression, with_payload: bool) -> Number:
         """Return the sum of some data, i64."""
         if not isinstance(algorithm, ir.Constant) or algorithm.value >= len(_ALGORITHMS):
             raise NotCompiled("a hash algorithm is no constant")
         name = _ALGORITHMS[algorithm.value]
         if name == "random":
-            raise NotCompiled("it hashes at random")
-        leaves = self.leaves(data.type) if isinstance(data.type, ir.Named) else None
-        value = self.value(data)
-        length = self.bytes_of(data.type) if leaves is not None else -(-width_of(data.type) // 8)
-        buffer = self._number(self._buffer("$data", -(-max(length, 1) // 8)))
-        if leaves is not None:
-            self.pack(data.type, value, buffer)
-        else:
-            whole = llvm.IntType(8 * length)
-            moved = self.builder.zext(value, whole)
-            padding = 8 * length - width_of(data.type)
-            self.store_bytes(buffer, self.builder.shl(moved, whole(padding)), length)
+            return self.builder.lshr(self.draw(), WORD(32))
+        buffer, length = self.packed_bits([(data.type, self.value(data))])
         payload, left = WORD(0), WORD(0)
         if with_payload:
             at = self.builder.load(self.cursor)
             payload, left = self.address(self.frame, at), self.builder.sub(self.length, at)
         function = self.take(Part("sum", name))
-        return self.look_up(function, buffer, WORD(length), payload, left)
+        return self.look_up(function, buffer, length, payload, left)
 
     def _checksum(self, arguments: tuple[ir.Expression, ...], with_payload: bool, update: bool) -> None:
         condition, data, checksum, algorithm = arguments
@@ -95,7 +88,7 @@ class V1Externs(Externs):
         does, after = self.block("sums"), self.block("summed")
         self.builder.cbranch(self.value(condition), does, after)
         self.builder.position_at_end(does)
-        found = self.resized(self._sum(algorithm, data, with_payload), ir.Bits(64), checksum.type)
+        found = self.resized(self.sum(algorithm, data, with_payload), ir.Bits(64), checksum.type)
         if update:
             self.store(checksum, found)
         else:
@@ -108,97 +101,63 @@ class V1Externs(Externs):
     def _hash(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
         result, algorithm, base, data, largest = arguments
         result = self.located(result)
-        if any(isinstance(node.type, ir.Bits) and node.type.signed for node in (result, base, largest)):
-            raise NotCompiled("it hashes into signed numbers")
+        if isinstance(largest.type, ir.Bits) and largest.type.signed:
+            raise NotCompiled("it hashes up to a signed number")
         start, count = self.value(base), self.value(largest)
         width = max(64, start.type.width, count.type.width) + 1
-        kind = llvm.IntType(width)
-        number = self.builder.zext(self._sum(algorithm, data, False), kind)
-        count = self.builder.zext(count, kind)
-        is_zero = self.builder.icmp_unsigned("==", count, kind(0))
-        _, rest = divided(self.builder, number, self.builder.select(is_zero, kind(1), count))
-        total = self.builder.add(self.builder.zext(start, kind), rest)
-        wanted = width_of(result.type)
-        self.store(result, self.resized(total, ir.Bits(kind.width), result.type) if wanted else total)
+        wide = ir.Bits(width)
+        start, count = self.resized(start, base.type, wide), self.resized(count, largest.type, wide)
 
-    # Arrays
+        def rest() -> Number:
+            number = self.resized(self.sum(algorithm, data, False), ir.Bits(64), wide)
+            return divided(self.builder, number, count)[1]
 
-    def _array(self, instance: str) -> tuple[Number, int]:
-        """Return the address of an array's memory (i64), and its size."""
-        number = next(n for n, item in enumerate(self.program.externs) if item.name == instance)
-        size = self.program.externs[number].arguments[0]
-        assert isinstance(size, int)
-        return self.builder.load(self.object_word(number)), size
+        is_zero = self.builder.icmp_unsigned("==", count, count.type(0))
+        number = self.choose(is_zero, lambda: self.places.zero(wide), rest, wide)
+        total = self.builder.add(start, number)
+        signed = isinstance(base.type, ir.Bits) and base.type.signed
+        self.store(result, self.resized(total, ir.Bits(width, signed), result.type))
 
-    def _inside(self, index: ir.Expression, size: int) -> tuple[Number, Number]:
-        """Return whether an index is inside, and the index, i64."""
-        number = self.value(index)
-        kind = llvm.IntType(max(number.type.width, 64))
-        signed = isinstance(index.type, ir.Bits) and index.type.signed
-        wide = self.builder.sext(number, kind) if signed else self.builder.zext(number, kind)
-        inside = self.builder.icmp_unsigned("<", wide, kind(size))
-        return inside, self._truncated(wide, 64)
+    def _random(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+        result, *ends = arguments
+        result = self.located(result)
+        count = chance.words_drawn(max(width_of(end.type) for end in ends))
+        wide = ir.Bits(64 * count, True)
+        low, high = (self.resized(self.value(end), end.type, wide) for end in ends)
+        kind = low.type
 
-    def _element_words(self, instance: str) -> tuple[ir.Type, int]:
-        kind = next(item.types[0] for item in self.program.externs if item.name == instance)
-        if isinstance(kind, ir.Named):
-            raise NotCompiled("a register holds structs")
-        return kind, -(-width_of(kind) // 64)
+        def drawn() -> Number:
+            number: Number = kind(0)
+            for _ in range(count):
+                number = self.builder.shl(number, kind(64)) if count > 1 else number
+                number = self.builder.or_(number, self.resized(self.draw(), ir.Bits(64), wide))
+            span = self.builder.add(self.builder.sub(high, low), kind(1))
+            return self.builder.add(low, divided(self.builder, number, span)[1])
 
-    def _read(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
-        target, index = self.located(arguments[0]), arguments[1]
-        kind, words = self._element_words(instance)
-        base, size = self._array(instance)
-        inside, number = self._inside(index, size)
+        fits = self.builder.icmp_signed("<=", low, high)
+        self.store(result, self.resized(self.choose(fits, drawn, lambda: low, wide), wide, result.type))
 
-        def stored() -> Number:
-            at = self.address(base, self.builder.mul(number, WORD(8 * words)))
-            return self._load_words(at, words, kind)
+    def draw(self) -> Number:
+        """Return 64 bits of the engine's chance."""
+        state = self.builder.load(self.at(self.context, 8 * word_of_chance(self.program)))
+        return self.builder.call(draw_function(self.builder.module), [state])
 
-        value = self.choose(inside, stored, lambda: self.places.zero(kind), kind)
-        self.store(target, value)
+    # Messages
 
-    def _load_words(self, at: Number, words: int, kind: ir.Type) -> Number:
-        whole = llvm.IntType(64 * words)
-        number: Number = whole(0)
-        for word in range(words):
-            piece = self.builder.zext(self.builder.load(self.at(at, 8 * word)), whole)
-            number = self.builder.or_(number, self.builder.shl(piece, whole(64 * word)) if word else piece)
-        return self._truncated(number, width_of(kind))
+    def _digest(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+        values = [(argument.type, self.value(argument)) for argument in arguments]
+        self.leave_effect(instance, "digest", values)
 
-    def _write(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
-        index, value = arguments
-        _, words = self._element_words(instance)
-        base, size = self._array(instance)
-        inside, number = self._inside(index, size)
-        given = self.builder.zext(self.value(value), llvm.IntType(64 * words))
+    def _log(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+        text, *data = arguments
+        if not isinstance(text, ir.Text):
+            raise NotCompiled("a text is no constant")
+        values = [(argument.type, self.value(argument)) for argument in data]
+        self.leave_effect(instance, "log_msg", values, text.text)
 
-        def write() -> None:
-            at = self.address(base, self.builder.mul(number, WORD(8 * words)))
-            for word in range(words):
-                shift = given.type(64 * word)
-                piece = self.builder.lshr(given, shift) if word else given
-                self.builder.store(self._truncated(piece, 64), self.at(at, 8 * word))
-
-        self._when(inside, write)
-
-    def _count(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
-        base, size = self._array(instance)
-        inside, number = self._inside(arguments[0], size)
-
-        def count() -> None:
-            at = self.address(base, self.builder.mul(number, WORD(16)))
-            self._add(self.at(at, 0), WORD(1))
-            self._add(self.at(at, 8), self.length)
-
-        self._when(inside, count)
-
-    def _when(self, condition: Number, make: Any) -> None:  # noqa: ANN401
-        does, after = self.block("does"), self.block("done")
-        self.builder.cbranch(condition, does, after)
-        self.builder.position_at_end(does)
-        make()
-        self.go(after)
+    def _checksum16(self, instance: str, arguments: tuple[ir.Expression, ...]) -> Number:
+        algorithm = ir.Constant(_ALGORITHMS.index("csum16"), ir.Bits(32))
+        return self._truncated(self.sum(algorithm, arguments[0], False), 16)
 
     def forget_failures(self) -> None:
         """Say that no assertion has failed."""

@@ -46,6 +46,7 @@ class V1Packet(OnePacket):
         stuck, failed, dropped = made.block("stuck"), made.block("failed"), made.block("dropped")
         made.forget_origins()
         made.forget_failures()
+        made.forget_colours()
         self._store(made, "ingress_global_timestamp", self._microseconds(made))
         self._parse(made)
         for control in (verify, ingress):

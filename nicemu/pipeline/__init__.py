@@ -5,7 +5,7 @@ Specifications: P4-16 Language Specification 1.2.5 (meaning of programs), P4Runt
 ids). The IR interpreter is the definition; whatever is faster must agree with it.
 """
 
-from . import arithmetic, ir
+from . import arithmetic, chance, ir
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
 from .arrays import Count, CounterArray, MeterArray, RegisterArray
@@ -19,7 +19,7 @@ from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
 from .ir_walk import nodes_of
 from .matches import Exact, Lpm, Match, Optional, Range, Ternary, shown, width_of
-from .meters import Meter, MeterConfig
+from .meters import LETS_PASS, METERS, UNTOUCHED, Meter, MeterConfig, MeterState
 from .names import full_name
 from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
@@ -46,9 +46,10 @@ from .profiles import ActionProfile, ActionSet, Choice, Group, Member
 from .tables import Row, Table, TableEntry
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
+from .v1model import digest_of, message_of
 from .v1switch import HOST_PORT
 from .value_sets import ValueSet
-from .values import HeaderValue, Layouts, Value, Varbits
+from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits
 from .verdict import (
     CounterAdd,
     DigestConfig,
@@ -67,11 +68,14 @@ from .verify import verify
 __all__ = [
     "ARCHITECTURES",
     "HOST_PORT",
+    "LETS_PASS",
     "MAX_DEPTH",
     "MAX_EFFECTS",
     "MAX_EMITTED_BYTES",
     "MAX_FRAME_BYTES",
+    "METERS",
     "NIC_METADATA",
+    "UNTOUCHED",
     "ActionInfo",
     "ActionProfile",
     "ActionRefInfo",
@@ -113,6 +117,7 @@ __all__ = [
     "MeterArray",
     "MeterConfig",
     "MeterInfo",
+    "MeterState",
     "Objects",
     "Optional",
     "P4Info",
@@ -128,11 +133,13 @@ __all__ = [
     "Replica",
     "Report",
     "Row",
+    "StackValue",
     "Table",
     "TableDescription",
     "TableEntry",
     "TableInfo",
     "Ternary",
+    "UnionValue",
     "Value",
     "ValueSet",
     "ValueSetInfo",
@@ -140,9 +147,12 @@ __all__ = [
     "Verdict",
     "allocate_ids",
     "arithmetic",
+    "chance",
+    "digest_of",
     "dot_of",
     "full_name",
     "ir",
+    "message_of",
     "nodes_of",
     "p4info_of",
     "reason_of",

@@ -6,11 +6,12 @@ Source: p4lang/behavioral-model, "Calculations"; RFC 1071, "Computing the Intern
 
 from __future__ import annotations
 
-import random
 import zlib
 from collections.abc import Callable
 
-Algorithm = Callable[[bytes, random.Random], int]
+from .chance import Chance
+
+Algorithm = Callable[[bytes, Chance], int]
 
 _CRC16 = []
 for _byte in range(256):
@@ -49,7 +50,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     "crc32_custom": lambda data, chance: zlib.crc32(data),
     "crc16": lambda data, chance: crc16(data),
     "crc16_custom": lambda data, chance: crc16(data),
-    "random": lambda data, chance: chance.getrandbits(32),
+    "random": lambda data, chance: chance.word() >> 32,
     "identity": lambda data, chance: int.from_bytes(data[:8], "big"),
     "csum16": lambda data, chance: internet_checksum(data),
     "xor16": lambda data, chance: exclusive_or(data),
@@ -57,7 +58,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 """Every algorithm by the name of its member of HashAlgorithm, in that enum's order."""
 
 
-def digest(algorithm: int, length_bits: int, number: int, payload: bytes, chance: random.Random) -> int:
+def digest(algorithm: int, length_bits: int, number: int, payload: bytes, chance: Chance) -> int:
     """Return the hash of bits, filled up with zeros to whole bytes, and a payload behind them."""
     padding = -length_bits % 8
     data = (number << padding).to_bytes((length_bits + padding) // 8, "big") + payload

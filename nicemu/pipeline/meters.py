@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two-rate three-colour markers, and arrays of them.
+"""Two-rate three-colour markers. Their state lies in memory, so that compiled code can mark, too.
 
 Source: RFC 2698, "A Two Rate Three Color Marker", "Metering" (color-blind mode).
 """
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 
 GREEN, YELLOW, RED = range(3)
+UNTOUCHED, METERS, LETS_PASS = range(3)
+"""What a meter does: nothing yet, which is green; what its rates say; nothing, as it was told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,35 +24,78 @@ class MeterConfig:
     peak_burst: int
 
 
+class MeterState(ctypes.Structure):
+    """A meter in memory, 64 bytes: what it does, its rates and bursts, what its two buckets hold, and when
+    they were filled last, in nanoseconds.
+    """
+
+    _fields_ = (
+        ("does", ctypes.c_uint64),
+        ("committed_rate", ctypes.c_double),
+        ("committed_burst", ctypes.c_double),
+        ("peak_rate", ctypes.c_double),
+        ("peak_burst", ctypes.c_double),
+        ("committed", ctypes.c_double),
+        ("peak", ctypes.c_double),
+        ("filled_ns", ctypes.c_uint64),
+    )
+
+
 @dataclass(slots=True, eq=False)
 class Meter:
     """One meter. Without a configuration everything is green."""
 
     config: MeterConfig | None = None
-    _committed: float = 0.0
-    _peak: float = 0.0
-    _filled_ns: int = 0
+    _state: MeterState | None = None
+
+    def __post_init__(self) -> None:
+        if self._state is not None:  # a copy of another meter has a state of its own
+            self._state = MeterState.from_buffer_copy(self._state)
+
+    @property
+    def address(self) -> int:
+        """The address of the meter's state, valid until the meter is moved, and as long as it."""
+        if self._state is None:
+            self._state = MeterState()
+        return ctypes.addressof(self._state)
+
+    def move(self, address: int) -> None:
+        """Keep the state at an address from now on."""
+        before, self._state = self._state, MeterState.from_address(address)
+        if before is not None:
+            ctypes.memmove(address, ctypes.addressof(before), ctypes.sizeof(MeterState))
+
+    def leave(self) -> None:
+        """Keep the state in memory of the meter's own."""
+        if self._state is not None:
+            self._state = MeterState.from_buffer_copy(self._state)
 
     def configure(self, config: MeterConfig | None, now_ns: int) -> None:
         """Start afresh with full buckets; None takes the configuration away."""
         self.config = config
-        self._filled_ns = now_ns
+        if config is None and self._state is None:
+            return
+        state = self._state = self._state or MeterState()
+        state.filled_ns = now_ns
+        state.does = LETS_PASS if config is None else METERS
         if config is not None:
-            self._committed, self._peak = float(config.committed_burst), float(config.peak_burst)
+            state.committed_rate, state.peak_rate = config.committed_rate, config.peak_rate
+            state.committed_burst = state.committed = config.committed_burst
+            state.peak_burst = state.peak = config.peak_burst
 
     def mark(self, units: int, now_ns: int) -> int:
         """Return the colour of a packet of so many units that comes now."""
-        config = self.config
-        if config is None:
+        state = self._state
+        if state is None or state.does != METERS:
             return GREEN
-        elapsed_s = max(now_ns - self._filled_ns, 0) / 1e9
-        self._filled_ns = max(now_ns, self._filled_ns)
-        self._committed = min(self._committed + config.committed_rate * elapsed_s, config.committed_burst)
-        self._peak = min(self._peak + config.peak_rate * elapsed_s, config.peak_burst)
-        if self._peak < units:
+        elapsed_s = max(now_ns - state.filled_ns, 0) / 1e9
+        state.filled_ns = max(now_ns, state.filled_ns)
+        state.committed = min(state.committed + state.committed_rate * elapsed_s, state.committed_burst)
+        state.peak = min(state.peak + state.peak_rate * elapsed_s, state.peak_burst)
+        if state.peak < units:
             return RED
-        self._peak -= units
-        if self._committed < units:
+        state.peak -= units
+        if state.committed < units:
             return YELLOW
-        self._committed -= units
+        state.committed -= units
         return GREEN

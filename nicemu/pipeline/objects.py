@@ -3,13 +3,13 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from . import ir
 from .arrays import CounterArray, MeterArray, RegisterArray
+from .chance import Chance
 from .externs import ExternType
 from .names import full_name
 from .profiles import ActionProfile
@@ -54,7 +54,7 @@ class Objects:
         self.clone_sessions: dict[int, CloneSession] = {}
         self.digests: dict[str, DigestConfig] = {}
         """The digests that the controller wants."""
-        self.random = random.Random(seed)
+        self.random = Chance(seed)
 
     def counter(self, name: str) -> CounterArray:
         """Return a counter by its full name or unique suffix. Raises: ControlError(NOT_FOUND)."""

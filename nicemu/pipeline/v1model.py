@@ -14,6 +14,7 @@ from .arithmetic import wrap
 from .arrays import CounterArray, MeterArray, RegisterArray
 from .checksums import ALGORITHMS, digest
 from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind, left
+from .matches import width_of
 from .profiles import ActionProfile
 from .values import Value
 from .verdict import DigestPosted, Effect, LogMessage
@@ -93,8 +94,8 @@ def _mark_to_drop(call: ExternCall) -> None:
 
 def _random(call: ExternCall) -> None:
     _, low, high = call.arguments
-    drawn = call.objects.random.randint(low, high) if low <= high else low
-    call.arguments[0] = wrap(drawn, call.types[0])
+    width_bits = max(map(width_of, call.types[1:]))
+    call.arguments[0] = wrap(call.objects.random.between(low, high, width_bits), call.types[0])
 
 
 def digest_name(kind: ir.Type) -> str:
@@ -102,10 +103,13 @@ def digest_name(kind: ir.Type) -> str:
     return kind.name if isinstance(kind, ir.Named) else "digest"
 
 
+def digest_of(kind: ir.Type, receiver: int, length_bits: int, number: int) -> DigestPosted:
+    """Return the digest of data of a type, which are so many bits."""
+    return DigestPosted(digest_name(kind), receiver, length_bits, number)
+
+
 def _digest(call: ExternCall) -> None:
-    length_bits, number = call.bits(1)
-    name = digest_name(call.types[1])
-    left(_outcome(call).effects, DigestPosted(name, call.arguments[0], length_bits, number))
+    left(_outcome(call).effects, digest_of(call.types[1], call.arguments[0], *call.bits(1)))
 
 
 def _hash(call: ExternCall) -> None:
@@ -159,12 +163,18 @@ def _assert(call: ExternCall) -> None:
         call.note = "does not hold"
 
 
-def _log(call: ExternCall) -> None:
-    text: str = call.arguments[0]
-    for number in _numbers(call.arguments[1]) if len(call.arguments) > 1 else ():
+def message_of(text: str, *values: Value) -> LogMessage:
+    """Return what is logged: the text with the numbers in some values put in."""
+    for number in (number for value in values for number in _numbers(value)):
         text = text.replace("{}", str(number), 1)
-    left(_outcome(call).effects, LogMessage(text))
-    call.note = text
+    return LogMessage(text)
+
+
+def _log(call: ExternCall) -> None:
+    text, *values = call.arguments
+    message = message_of(text, *values)
+    left(_outcome(call).effects, message)
+    call.note = message.text
 
 
 def _numbers(value: Value) -> list[int]:

@@ -136,6 +136,11 @@ class Layouts:
         """Return the fields of a header or struct."""
         return (self.headers.get(kind.name) or self.structs[kind.name]).fields
 
+    def parts(self, kind: ir.Named) -> tuple[ir.Field, ...]:
+        """Return the fields of a header or struct, or the headers of a union."""
+        union = self.unions.get(kind.name)
+        return union.fields if union is not None else self.fields(kind)
+
     def width_bits(self, kind: ir.Type) -> int:
         """Return the bits that a type takes on the wire; a varbit counts nothing."""
         if isinstance(kind, ir.Varbit):

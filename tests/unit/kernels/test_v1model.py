@@ -3,82 +3,19 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
-from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.pipeline import Engine
+
+from .v1_programs import agree, both
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
 
-SOURCE = """
-#include <core.p4>
-#include <v1model.p4>
-header head_t {{ bit<8> kind; bit<8> value; bit<16> sum; bit<64> long; }}
-header more_t {{ bit<24> a; }}
-struct headers_t {{ head_t h; more_t[3] s; }}
-struct metadata_t {{ bit<8> x; bit<70> wide; int<70> signed; }}
-register<bit<70>>(8) wide_of;
-register<int<9>>(4) signed_of;
-counter(4, CounterType.packets_and_bytes) seen;
-parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
-    state start {{ b.extract(h.h); transition select(h.h.kind) {{ 1: more; 2: reject; _: accept; }} }}
-    state more {{ b.extract(h.s.next); transition select(h.s.last.a[0:0]) {{ 1: more; _: accept; }} }}
-}}
-control V(inout headers_t h, inout metadata_t m) {{ apply {{ {verify} }} }}
-control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
-    action go(bit<9> port) {{ s.egress_spec = port; }}
-    table t {{ key = {{ h.h.value: exact; }} actions = {{ go; NoAction; }} size = 8; }}
-    apply {{ {ingress} }}
-}}
-control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{ apply {{ {egress} }} }}
-control C(inout headers_t h, inout metadata_t m) {{ apply {{ {compute} }} }}
-control D(packet_out b, in headers_t h) {{ apply {{ b.emit(h); }} }}
-V1Switch(P(), V(), I(), E(), C(), D()) main;
-"""
 DATA = "{ h.h.kind, h.h.value, h.h.long, m.x }"
-
-
-def both(**pieces: str) -> tuple[Engine, CompiledEngine]:
-    names = ("verify", "ingress", "egress", "compute")
-    program = compile_text(SOURCE.format(**{name: pieces.get(name, "") for name in names})).program
-    plain, fast = Engine(), CompiledEngine(optimised=False)
-    for engine in (plain, fast):
-        engine.load(program)
-        engine.insert("t", TableEntry((Exact(3),), "go", (9,)))
-        engine.insert("t", TableEntry((Exact(4),), "go", (511,)))
-        engine.insert("t", TableEntry((Exact(5),), "go", (510,)))
-    assert fast.interpreted_because == ""
-    return plain, fast
-
-
-def agree(engines: tuple[Engine, CompiledEngine], seed: int = 1, packets: int = 40) -> None:
-    chance = random.Random(seed)
-    for number in range(packets):
-        kind, value = chance.choice((0, 1, 2, 3)), chance.randrange(8)
-        frame = bytes((kind, value)) + chance.randbytes(chance.choice((0, 5, 10, 13, 16, 19, 30)))
-        port, now_ns = chance.randrange(600), chance.getrandbits(60)
-        expected, found = (engine.process(frame, port, now_ns=now_ns) for engine in engines)
-        assert found == expected, f"packet {number}: {frame.hex()}"
-    plain, fast = engines
-    assert fast.drops == plain.drops
-    assert fast.tables() == plain.tables()
-    for name in ("wide_of", "signed_of"):
-        values = [dict(engine.objects.register(name).values) for engine in engines]
-        assert values[1] == {index: value for index, value in values[0].items() if value}
-    counts = [
-        {
-            index: (count.packets, count.bytes)
-            for index, count in engine.objects.counter("seen").counts.items()
-        }
-        for engine in engines
-    ]
-    assert counts[0] == counts[1]
 
 
 def test_a_packet_goes_through_ingress_and_egress() -> None:
@@ -96,7 +33,9 @@ def test_a_packet_goes_through_ingress_and_egress() -> None:
     )
 
 
-@pytest.mark.parametrize("algorithm", ["crc32", "crc16", "csum16", "xor16", "identity", "crc32_custom"])
+@pytest.mark.parametrize(
+    "algorithm", ["crc32", "crc16", "csum16", "xor16", "identity", "crc32_custom", "random"]
+)
 def test_sums_are_the_interpreters(algorithm: str) -> None:
     algorithm = f"HashAlgorithm.{algorithm}"
     agree(
@@ -137,22 +76,6 @@ def test_traced_packets_and_others_work_on_the_same_registers() -> None:
     assert fast.objects.register("wide_of").values[1] == 4
     assert fast.objects.counter("seen").counts[0].packets == 4
     assert len(fast.objects.register("wide_of").values) == 1
-
-
-@pytest.mark.parametrize(
-    ("ingress", "because"),
-    [
-        ("clone(CloneType.I2E, 1);", "it calls clone"),
-        ("s.mcast_grp = 1;", "it sets a multicast group"),
-        ('log_msg("x");', "it calls log_msg"),
-        ("hash(m.x, HashAlgorithm.random, 8w0, { m.x }, 8w4);", "it hashes at random"),
-    ],
-)
-def test_what_needs_the_interpreter_says_so(ingress: str, because: str) -> None:
-    program = compile_text(SOURCE.format(verify="", ingress=ingress, egress="", compute="")).program
-    engine = CompiledEngine(optimised=False)
-    engine.load(program)
-    assert engine.interpreted_because == because
 
 
 @given(st.integers(0, 1 << 32))

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Meters and chance in a kernel, as LLVM functions over their states in memory.
+
+They compute in doubles and words what `nicemu.pipeline`'s `Meter` and `Chance` do; tests hold them equal.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir as llvm
+
+from nicemu.pipeline import METERS, UNTOUCHED, MeterState, chance
+
+from .places import WORD, Number
+
+_DOUBLE = llvm.DoubleType()
+_GREEN, _YELLOW, _RED = WORD(0), WORD(1), WORD(2)
+
+
+class _State:
+    """The fields of a meter's state at an address."""
+
+    def __init__(self, builder: llvm.IRBuilder, address: Number) -> None:
+        self._builder, self._address = builder, address
+
+    def _at(self, field: str) -> Any:  # noqa: ANN401
+        kind = WORD if field in ("does", "filled_ns") else _DOUBLE
+        address = self._builder.add(self._address, WORD(getattr(MeterState, field).offset))
+        return self._builder.inttoptr(address, kind.as_pointer())
+
+    def load(self, field: str) -> Number:
+        """Return a field."""
+        return self._builder.load(self._at(field))
+
+    def store(self, field: str, value: Number) -> None:
+        """Set a field."""
+        self._builder.store(value, self._at(field))
+
+
+def mark_function(module: llvm.Module) -> Any:  # noqa: ANN401
+    """Return the function that marks a packet: a meter's address, units, the time; a colour."""
+    found = module.globals.get("mark")
+    if found is not None:
+        return found
+    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD, WORD, WORD]), "mark")
+    function.linkage = "internal"
+    address, units, now_ns = function.args
+    builder = llvm.IRBuilder(function.append_basic_block("entry"))
+    state = _State(builder, address)
+    with builder.if_then(builder.icmp_unsigned("!=", state.load("does"), WORD(METERS))):
+        builder.ret(_GREEN)
+    filled_ns = state.load("filled_ns")
+    later = builder.icmp_unsigned(">", now_ns, filled_ns)
+    elapsed_ns = builder.select(later, builder.sub(now_ns, filled_ns), WORD(0))
+    state.store("filled_ns", builder.select(later, now_ns, filled_ns))
+    elapsed_s = builder.fdiv(builder.uitofp(elapsed_ns, _DOUBLE), _DOUBLE(1e9))
+    held = {}
+    for bucket in ("committed", "peak"):
+        gained = builder.fmul(state.load(f"{bucket}_rate"), elapsed_s)
+        total, burst = builder.fadd(state.load(bucket), gained), state.load(f"{bucket}_burst")
+        held[bucket] = builder.select(builder.fcmp_ordered("<", burst, total), burst, total)
+        state.store(bucket, held[bucket])
+    wanted = builder.uitofp(units, _DOUBLE)
+    for bucket, colour in (("peak", _RED), ("committed", _YELLOW)):
+        with builder.if_then(builder.fcmp_ordered("<", held[bucket], wanted)):
+            builder.ret(colour)
+        state.store(bucket, builder.fsub(held[bucket], wanted))
+    builder.ret(_GREEN)
+    return function
+
+
+def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
+    """Return the function that marks a packet in an array: as `mark`, behind the address of what all other
+    places do, which a place that has done nothing yet begins with.
+    """
+    found = module.globals.get("mark_place")
+    if found is not None:
+        return found
+    mark = mark_function(module)
+    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD] * 4), "mark_place")
+    function.linkage = "internal"
+    others_at, address, units, now_ns = function.args
+    builder = llvm.IRBuilder(function.append_basic_block("entry"))
+    state, others = _State(builder, address), _State(builder, others_at)
+    untouched = builder.icmp_unsigned("==", state.load("does"), WORD(UNTOUCHED))
+    given = builder.icmp_unsigned("==", others.load("does"), WORD(METERS))
+    with builder.if_then(builder.and_(untouched, given)):
+        for bucket in ("committed", "peak"):
+            burst = others.load(f"{bucket}_burst")
+            state.store(f"{bucket}_rate", others.load(f"{bucket}_rate"))
+            state.store(f"{bucket}_burst", burst)
+            state.store(bucket, burst)
+        state.store("filled_ns", now_ns)
+        state.store("does", WORD(METERS))
+    builder.ret(builder.call(mark, [address, units, now_ns]))
+    return function
+
+
+def draw_function(module: llvm.Module) -> Any:  # noqa: ANN401
+    """Return the function that draws 64 bits: the address of the chance's state; a word."""
+    found = module.globals.get("draw")
+    if found is not None:
+        return found
+    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD]), "draw")
+    function.linkage = "internal"
+    builder = llvm.IRBuilder(function.append_basic_block("entry"))
+    place = builder.inttoptr(function.args[0], WORD.as_pointer())
+    number = builder.add(builder.load(place), WORD(chance.STEP))
+    builder.store(number, place)
+    for shift, factor in chance.ROUNDS:
+        number = builder.mul(builder.xor(number, builder.lshr(number, WORD(shift))), WORD(factor))
+    builder.ret(builder.xor(number, builder.lshr(number, WORD(chance.LAST_SHIFT))))
+    return function
