@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from llvmlite import ir as llvm
-
 from nicemu.pipeline import MAX_EMITTED_BYTES, ir
 
-from .packets import Packets
-from .places import BIT, VALID, WORD, Composite, Number, Place, Value
+from .places import VALID, WORD, Composite, Number, Place, Value
 from .records import OVERSIZED
 from .statements import Ends
+from .varbits import Varbits
 from .writes import EVERYTHING, written_in
 
 
-class Deparsing(Packets):
+class Deparsing(Varbits):
     """What is emitted; `$emitted` is the address behind it (i64)."""
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
@@ -48,7 +46,7 @@ class Deparsing(Packets):
         """Store the bytes of a header; where it came from there, only those that the program may change."""
         path = self.paths.get(id(header))
         written = self.written.get(path, frozenset()) if path is not None else None
-        if path is None or written is None or written is EVERYTHING:
+        if path is None or written is None or written is EVERYTHING or self.has_varbit(header.type):
             return self.pack(header.type, header, at)
         same, other, after = self.block("stayed"), self.block("moved"), self.block("stored")
         origin = self.builder.load(self.taken_from(path))
@@ -150,15 +148,8 @@ class Deparsing(Packets):
         total = self.builder.sub(self.builder.load(self._emitted), first)
         parsed = self.builder.load(self.cursor)
         start = self.builder.sub(self.address(self.frame, parsed), total)
-        self._move(start, first, total)
+        self.move_bytes(start, first, total)
         return start, self.builder.add(total, self.builder.sub(self.length, parsed))
-
-    def _move(self, target: Number, source: Number, count: Number) -> None:
-        """Move bytes, to where they may be in part already."""
-        pointer = llvm.IntType(8).as_pointer()
-        move = self.builder.module.declare_intrinsic("llvm.memmove", [pointer, pointer, WORD])
-        target, source = (self.builder.inttoptr(address, pointer) for address in (target, source))
-        self.builder.call(move, [target, source, count, BIT(0)])
 
     def headroom_bytes(self, body: Sequence[ir.Statement]) -> int:
         """Return how many bytes before the frame a deparser may write."""

@@ -110,16 +110,8 @@ class PackedBits(ValueWords):
         for number, length in pieces:
             bits = WORD(number.type.width) if length is None else length
             piece = self.resized(number, ir.Bits(number.type.width), ir.Bits(whole.width))
-            joined = builder.or_(self._shifted(joined, bits), piece)
+            joined = builder.or_(self.shifted(joined, bits), piece)
             total = builder.add(total, bits)
-        joined = self._shifted(joined, builder.sub(WORD(whole.width), total))
+        joined = self.shifted(joined, builder.sub(WORD(whole.width), total))
         self.store_bytes(buffer, joined, count)
         return builder.lshr(builder.add(total, WORD(7)), WORD(3))
-
-    def _shifted(self, number: Number, bits: Number) -> Number:
-        """Return a number moved up by so many bits (i64), which may be all that it has."""
-        builder, kind = self.builder, number.type
-        is_all = builder.icmp_unsigned(">=", bits, WORD(kind.width))
-        amount = builder.select(is_all, WORD(0), bits)
-        amount = self.resized(amount, ir.Bits(64), ir.Bits(kind.width))
-        return builder.select(is_all, kind(0), builder.shl(number, amount))

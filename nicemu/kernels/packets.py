@@ -18,9 +18,9 @@ from .statements import Ends, Statements
 BYTE = llvm.IntType(8)
 MAX_STATES = 256
 _RUN_BITS = 64
-_TOO_SHORT, _NO_MATCH, _TIMEOUT, _INVALID = (
+TOO_SHORT, HEADER_TOO_SHORT, _NO_MATCH, _TIMEOUT, INVALID = (
     ir.CORE_ERRORS.index(name)
-    for name in ("PacketTooShort", "NoMatch", "ParserTimeout", "ParserInvalidArgument")
+    for name in ("PacketTooShort", "HeaderTooShort", "NoMatch", "ParserTimeout", "ParserInvalidArgument")
 )
 
 
@@ -57,7 +57,7 @@ class Packets(Statements):
     # Layout
 
     def leaves(self, kind: ir.Type) -> list[Leaf]:
-        """Return the numbers of a header or struct in wire order."""
+        """Return the numbers and varbits of a header or struct in wire order; a varbit counts no bits."""
         found: list[Leaf] = []
         offset_bits = 0
         pending: list[tuple[tuple[str, ...], ir.Type]] = [((), kind)]
@@ -66,11 +66,9 @@ class Packets(Statements):
             if isinstance(part, ir.Named):
                 inner = [((*path, item.name), item.type) for item in self.layouts.fields(part)]
                 pending = [*inner, *pending]
-            elif isinstance(part, ir.Varbit):
-                raise NotCompiled("it has a varbit")
             else:
                 found.append(Leaf(path, part, offset_bits))
-                offset_bits += width_of(part)
+                offset_bits += 0 if isinstance(part, ir.Varbit) else width_of(part)
         return found
 
     @staticmethod
@@ -234,7 +232,8 @@ class Packets(Statements):
         self.builder.store(error, self.error)
         self.builder.branch(self.rejected)
 
-    def _reject_if(self, condition: Number, error: int) -> None:
+    def reject_if(self, condition: Number, error: int) -> None:
+        """End the parser with an error where a condition holds."""
         wrong, right = self.block("wrong"), self.block("right")
         self.builder.cbranch(condition, wrong, right)
         self.builder.position_at_end(wrong)
@@ -282,6 +281,8 @@ class Packets(Statements):
         match node:
             case ir.Extract(header):
                 self._extract(header)
+            case ir.ExtractVarbit():
+                self.extract_varbit(node)
             case ir.Advance(bits):
                 self._advance(self.value(bits))
             case ir.Verify(condition, error):
@@ -291,6 +292,10 @@ class Packets(Statements):
             case _:
                 raise NotCompiled(f"it has a {type(node).__name__}")
 
+    def extract_varbit(self, node: ir.ExtractVarbit) -> None:
+        """Take a header with a varbit of some bits."""
+        raise NotImplementedError
+
     def emit(self, value: Value) -> None:
         """Append the valid headers in a value to what is emitted."""
         raise NotImplementedError
@@ -299,34 +304,40 @@ class Packets(Statements):
         """Return the address of the next `count` bytes; the parser ends where there are not so many."""
         at = self.builder.load(self.cursor)
         end = self.builder.add(at, WORD(count))
-        self._reject_if(self.builder.icmp_unsigned(">", end, self.length), _TOO_SHORT)
+        self.reject_if(self.builder.icmp_unsigned(">", end, self.length), TOO_SHORT)
         return self.address(self.frame, at)
 
     def _extract(self, header: ir.Expression) -> None:
         at = self.builder.load(self.cursor)
-        stacks = [node for node in path_of(header) if isinstance(node, ir.StackPlace) and not node.last]
         target = self.located(header)
         count = self.bytes_of(header.type)
         self.store(target, self.unpacked(header.type, self._taken(count)))
-        for node in stacks:
-            upcoming = self.place(node.stack).part(NEXT, ir.Bits(32))
-            number = self.places.load(upcoming, self.builder)
-            self.places.store(upcoming, self.builder.add(number, INDEX(1)), self.builder)
+        self.count_extracted(header)
         if (kept := self.kept_place(header)) is not None:
             self.builder.store(self.address(self.frame, at), self.taken_from(kept))
         self.builder.store(self.builder.add(at, WORD(count)), self.cursor)
 
+    def count_extracted(self, header: ir.Expression) -> None:
+        """Count the elements of stacks that a header was extracted into."""
+        for node in path_of(header):
+            if isinstance(node, ir.StackPlace) and not node.last:
+                upcoming = self.place(node.stack).part(NEXT, ir.Bits(32))
+                number = self.places.load(upcoming, self.builder)
+                self.places.store(upcoming, self.builder.add(number, INDEX(1)), self.builder)
+
     def look_ahead(self, kind: ir.Type) -> Value:
         """Return a value at the cursor, which stays."""
+        if any(isinstance(leaf.type, ir.Varbit) for leaf in self.leaves(kind)):
+            raise NotCompiled("it looks ahead at a varbit")
         count = -(-_bits(self.leaves(kind)) // 8)
         return self.unpacked(kind, self._taken(count))
 
     def _advance(self, bits: Number) -> None:
         odd = self.builder.icmp_unsigned("!=", self.builder.and_(bits, INDEX(7)), INDEX(0))
-        self._reject_if(odd, _INVALID)
+        self.reject_if(odd, INVALID)
         count = self.builder.zext(self.builder.lshr(bits, INDEX(3)), WORD)
         end = self.builder.add(self.builder.load(self.cursor), count)
-        self._reject_if(self.builder.icmp_unsigned(">", end, self.length), _TOO_SHORT)
+        self.reject_if(self.builder.icmp_unsigned(">", end, self.length), TOO_SHORT)
         self.builder.store(end, self.cursor)
 
     def _verify(self, condition: ir.Expression, error: ir.Expression) -> None:

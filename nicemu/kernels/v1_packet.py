@@ -12,7 +12,7 @@ from nicemu.pipeline import HOST_PORT, Program, ir
 
 from .expressions import NotCompiled
 from .externs import Externs
-from .one_packet import OnePacket, mentions
+from .one_packet import OnePacket
 from .places import INDEX, WORD, Number
 from .records import ASSERTION, DROP_PORT, TO_HOST, TO_PORT
 from .statements import Ends
@@ -113,8 +113,6 @@ class V1Packet(OnePacket):
 
 def _refuse_replication(program: Program) -> None:
     """Raise NotCompiled for a program that sets the multicast group itself."""
-    if mentions(program, (ir.ExtractVarbit,)):
-        raise NotCompiled("it has a varbit")
     for target in targets_in(program):
         node = target
         while isinstance(node, ir.Member | ir.Slice):

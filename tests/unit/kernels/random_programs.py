@@ -51,7 +51,7 @@ class Generator:
     def program(self) -> Program:
         """Return a program."""
         chance = self.chance
-        self.headers = [self._header(f"h{number}_t") for number in range(3)]
+        self.headers = [*(self._header(f"h{number}_t") for number in range(3)), self._open_header()]
         union = ir.UnionType("u_t", (ir.Field("x", ir.Named("h1_t")), ir.Field("y", ir.Named("h2_t"))))
         size = chance.randint(1, 4)
         top = ir.StructType(
@@ -61,9 +61,11 @@ class Generator:
                 ir.Field("s", ir.Stack("h1_t", size)),
                 ir.Field("u", ir.Named("u_t")),
                 ir.Field("b", ir.Named("h2_t")),
+                ir.Field("v", ir.Named("v_t")),
             ),
         )
-        inner = ir.StructType("inner_t", (ir.Field("i", self._scalar()), ir.Field("h", ir.Named("h0_t"))))
+        fields = (("i", self._scalar()), ("h", ir.Named("h0_t")), ("w", ir.Named("v_t")))
+        inner = ir.StructType("inner_t", tuple(ir.Field(*field) for field in fields))
         meta = ir.StructType(
             "meta_t",
             (*(ir.Field(f"m{n}", self._scalar()) for n in range(4)), ir.Field("n", ir.Named("inner_t"))),
@@ -79,6 +81,8 @@ class Generator:
             ir.Member(union_place, "y", ir.Named("h2_t")),
             ir.Member(nested, "h", ir.Named("h0_t")),
             ir.Element(self.stack, ir.Constant(0, ir.Bits(32)), ir.Named("h1_t")),
+            ir.Member(headers, "v", ir.Named("v_t")),
+            ir.Member(nested, "w", ir.Named("v_t")),
         ]
         metadata = ir.Name("metadata", META)
         self.scalars = [ir.Member(metadata, part.name, part.type) for part in meta.fields[:4]]
@@ -137,11 +141,18 @@ class Generator:
             fields.append(ir.Field("pad", ir.Bits(8 - width % 8)))
         return ir.HeaderType(name, tuple(fields))
 
+    def _open_header(self) -> ir.HeaderType:
+        """Return a header with a varbit, before or behind which it may not be whole bytes."""
+        fields = [ir.Field("f0", self._scalar()), ir.Field("v", ir.Varbit(self.chance.choice((8, 13, 320))))]
+        fields += [ir.Field("f1", ir.Bits(self.chance.choice((3, 8, 40))))] * self.chance.randint(0, 1)
+        return ir.HeaderType("v_t", tuple(fields))
+
     def _fields(self, header: ir.Expression) -> list[ir.Expression]:
         assert isinstance(header.type, ir.Named)
         name = header.type.name
         layout = next(item for item in self.headers if item.name == name)
-        return [ir.Member(header, part.name, part.type) for part in layout.fields]
+        fields = (part for part in layout.fields if not isinstance(part.type, ir.Varbit))
+        return [ir.Member(header, part.name, part.type) for part in fields]
 
     def _name(self, what: str) -> str:
         self._names += 1
@@ -307,7 +318,7 @@ class Generator:
         match self.chance.randint(0, 3):
             case 0:
                 source = ir.Zero(target.type)
-            case 1:
+            case 1 if target.type.name != "v_t":
                 kinds = [item.type for item in self._fields(target)]
                 source = ir.StructValue(tuple(self.number(kind, 1) for kind in kinds), target.type)
         return ir.Assign(target, source)
@@ -461,7 +472,7 @@ class Generator:
         self.place = "parser"
         chance = self.chance
         first, second = self.header_places[0], self.header_places[1]
-        names = ["more", "stacked", "union", "looking", ir.ACCEPT, ir.REJECT]
+        names = ["more", "stacked", "union", "looking", "open", "open", ir.ACCEPT, ir.REJECT]
         following = ir.StackPlace(self.stack, False, ir.Named("h1_t"))
         last = ir.StackPlace(self.stack, True, ir.Named("h1_t"))
         flat = ir.Bits(chance.choice((3, 8, 40, 100)))
@@ -484,8 +495,21 @@ class Generator:
                 ),
                 ir.Goto(ir.ACCEPT),
             ),
+            ir.State(
+                "open", (ir.ExtractVarbit(self.header_places[6], self._varbit_bits()),), ir.Goto("looking")
+            ),
         ]
         return ir.Parser("P", tuple(states), (ir.Reset(ahead.name),))
+
+    def _varbit_bits(self) -> ir.Expression:
+        """Return a length for the varbit: mostly one that makes its header whole bytes."""
+        kind, chance = ir.Bits(32), self.chance
+        if chance.random() < 0.2:
+            return self.number(kind, 1)
+        odd = -sum(width_of(part.type) for part in self._fields(self.header_places[6])) % 8
+        bytes_ = self._as(chance.choice(self._fields(self.header_places[0])), ir.Bits(3))
+        bits = ir.Binary("<<", ir.Cast(bytes_, kind), ir.Constant(3, ir.Bits(8)), kind)
+        return ir.Binary("+", bits, ir.Constant(odd, kind), kind)
 
     def _few(self) -> tuple[ir.Statement, ...]:
         return tuple(self._assign() for _ in range(self.chance.randint(0, 1)))

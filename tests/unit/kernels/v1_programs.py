@@ -16,6 +16,7 @@ SOURCE = """
 header head_t {{ bit<8> kind; bit<8> value; bit<16> sum; bit<64> long; }}
 header more_t {{ bit<24> a; }}
 header_union either_t {{ head_t head; more_t more; }}
+{types}
 struct headers_t {{ head_t h; more_t[3] s; {headers} }}
 struct metadata_t {{ {metadata} bit<8> x; bit<70> wide; int<70> signed; }}
 register<bit<70>>(8) wide_of;
@@ -40,7 +41,7 @@ control D(packet_out b, in headers_t h) {{ apply {{ {deparser} }} }}
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
 PIECES = (
-    *("headers", "metadata", "objects", "parser", "verify", "parts", "action", "keys"),
+    *("types", "headers", "metadata", "objects", "parser", "verify", "parts", "action", "keys"),
     *("properties", "ingress", "egress", "compute", "deparser"),
 )
 Engines = tuple[Engine, CompiledEngine]
