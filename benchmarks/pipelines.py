@@ -3,9 +3,10 @@
 
 The program parses Ethernet, IPv4, UDP and a KV request, looks a 128-bit session up in an exact table, counts,
 and rewrites addresses and time to live. Beside it stands C of the same layout, compiled in the same run by
-the system's `cc` where there is one: the same packets and the very same table. Further programs match 10 k
-entries under 32 masks and 1 M prefixes. Thread CPU time, medians over rounds; sides alternate; both fetch
-ahead. The interpreter's rate stands there for comparison. Prints `name value unit` lines.
+the system's `cc` where there is one: the same packets and the very same table, with and without fetching
+memory ahead; the faster one counts. Further programs match 10 k entries under 32 masks and 1 M prefixes.
+Thread CPU time, medians over rounds; sides alternate. The interpreter's rate stands there for comparison.
+Prints `name value unit` lines.
 Run: python benchmarks/pipelines.py [--json]
 """
 
@@ -161,11 +162,11 @@ def measure_exact(report: Any, name: str, entries: int, count: int, c_run: Any) 
     number = [action.name for action in engine.program.actions].index("C.forward")
     table.insert_many(keys, np.full(entries, number, np.uint64), data)
     ring = Ring(np.zeros(count, np.uint32), keys[chance.integers(0, entries, count)])
-    ahead = kernel.fetches_ahead
     sides: dict[str, Callable[[], object]] = {"": lambda: kernel.run(ring.packets)}
     if c_run is not None:
-        places = kernel.context.ctypes.data, ring.packets.ctypes.data, count, int(ahead)
-        sides["_in_c"] = lambda: c_run(*places)
+        places = kernel.context.ctypes.data, ring.packets.ctypes.data, count
+        sides["_in_c"] = lambda: c_run(*places, 1)
+        sides["_in_c_without_fetching"] = lambda: c_run(*places, 0)
     for call in sides.values():
         ring.packets["verdict"] = 9
         call()
@@ -177,7 +178,8 @@ def measure_exact(report: Any, name: str, entries: int, count: int, c_run: Any) 
     if name in GOALS:
         report.add_goal(f"exact_{name}_rate", median(found[""]), "Mpps", GOALS[name])
     if c_run is not None:
-        ratio = median(ours / c for ours, c in zip(found[""], found["_in_c"], strict=True))
+        faster = max(found["_in_c"], found["_in_c_without_fetching"], key=median)
+        ratio = median(ours / c for ours, c in zip(found[""], faster, strict=True))
         report.add_goal(f"exact_{name}_of_c", ratio, "ratio", C_SHARE_GOAL)
     if name == "1k":
         begun = time.perf_counter()

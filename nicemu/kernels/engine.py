@@ -58,9 +58,6 @@ from .records import (
     word_of_value_set,
 )
 
-LARGE_BYTES = 1 << 20
-"""Tables from here on do not stay in a core's own cache; kernels fetch ahead for them."""
-
 Packets = np.ndarray[Any, Any]
 
 
@@ -83,6 +80,7 @@ class Kernel:
         self._code = MachineCode(generated, optimised)
         self.sites = generated.sites
         self.headroom_bytes = generated.headroom_bytes
+        self._begins = generated.begins
         self.value_sets = {item.name: KernelValueSet(program, item) for item in program.value_sets}
         self.context = np.zeros(context_words(program), np.uint64)
         self._effects_at = word_of_effects(program)
@@ -103,23 +101,15 @@ class Kernel:
         first = TABLE_WORDS * self.program.tables.index(table.spec)
         return int(self.context[first + TABLE_HITS]), int(self.context[first + TABLE_MISSES])
 
-    @property
-    def fetches_ahead(self) -> bool:
-        """Whether the first table's memory is worth fetching before it is looked at."""
-        return any(
-            table.table is not None and len(table.table) * table.table.stride > LARGE_BYTES
-            for table in self.tables.values()
-        )
-
     def run(self, packets: Packets, fetch_ahead: bool | None = None) -> None:
         """Take packets through the program. packets: PACKET[n], each with `headroom_bytes` before its frame.
 
         What becomes of each stands in its record, and its effects where `effects` finds them until the next
-        run. `fetch_ahead` says whether to fetch what tables look at before it is needed; None where it is
-        worth that.
+        run. `fetch_ahead` says whether the lookups of a group of packets begin before they are needed; None:
+        where there is more than one packet, and the first table's lookups can begin.
         """
         count = len(packets)
-        ahead = self.fetches_ahead if fetch_ahead is None else fetch_ahead
+        ahead = self._begins and count > 1 if fetch_ahead is None else fetch_ahead
         if self._effect_words:
             if self._batch.packets < count:
                 self._batch = _Batch(np.zeros(count * self._effect_words, np.uint64), count)

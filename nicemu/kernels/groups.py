@@ -7,21 +7,20 @@ from collections.abc import Callable
 
 from llvmlite import ir as llvm
 
+from nicemu.lookup import NOTE_WORDS
+
 from .packets import BYTE
 from .places import WORD, Number
 from .records import PACKET
 
-GROUP = 32
+GROUP = 64
 """Packets whose tables are fetched together."""
-
-NOTE_WORDS = 3
-"""Words that are noted of a packet between fetching a bucket and fetching its entry."""
 
 VOID = llvm.VoidType()
 
 
 def make_run(
-    module: llvm.Module, process: llvm.Function, ahead: llvm.Function, entries: list[llvm.Function]
+    module: llvm.Module, process: llvm.Function, ahead: llvm.Function, steps: dict[int, llvm.Function]
 ) -> None:
     """Make `run`: context, packets, count, and whether to fetch ahead."""
     function = llvm.Function(module, llvm.FunctionType(VOID, [WORD, WORD, WORD, WORD]), "run")
@@ -30,6 +29,7 @@ def make_run(
     notes = builder.ptrtoint(builder.alloca(WORD, GROUP * NOTE_WORDS), WORD)
     first = builder.alloca(WORD)
     builder.store(WORD(0), first)
+    more, value = builder.alloca(WORD), builder.alloca(WORD)
     wanted = builder.icmp_unsigned("!=", fetches, WORD(0))
     group, end = function.append_basic_block("group"), function.append_basic_block("end")
     builder.branch(group)
@@ -49,12 +49,21 @@ def make_run(
     def note(number: Number) -> Number:
         return builder.add(notes, builder.mul(builder.sub(number, start), WORD(8 * NOTE_WORDS)))
 
+    def noted(number: Number) -> Number:
+        return builder.select(wanted, note(number), WORD(0))
+
     builder.position_at_end(fetching)
     _each(builder, start, last, lambda number: builder.call(ahead, [context, packet(number), note(number)]))
-    _each(builder, start, last, lambda number: _fetch_entry(builder, entries, note(number)))
-    builder.branch(working)
+    stepping = function.append_basic_block("stepping")
+    builder.branch(stepping)
+    builder.position_at_end(stepping)
+    builder.store(WORD(0), more)
+    _each(builder, start, last, lambda number: _step(builder, steps, note(number), more, value))
+    builder.cbranch(builder.icmp_unsigned("!=", builder.load(more), WORD(0)), stepping, working)
     builder.position_at_end(working)
-    _each(builder, start, last, lambda number: builder.call(process, [context, packet(number)]))
+    _each(
+        builder, start, last, lambda number: builder.call(process, [context, packet(number), noted(number)])
+    )
     builder.store(last, first)
     builder.branch(group)
     builder.position_at_end(end)
@@ -76,19 +85,18 @@ def _each(builder: llvm.IRBuilder, first: Number, end: Number, make: Callable[[N
     builder.position_at_end(after)
 
 
-def _fetch_entry(builder: llvm.IRBuilder, entries: list[llvm.Function], note: Number) -> None:
-    """Begin to fetch the entry that a note is about."""
-    which, state, digest = (
-        builder.load(builder.inttoptr(builder.add(note, WORD(8 * word)), WORD.as_pointer()))
-        for word in range(NOTE_WORDS)
-    )
-    after = builder.append_basic_block("fetched")
+def _step(
+    builder: llvm.IRBuilder, steps: dict[int, llvm.Function], note: Number, more: Number, value: Number
+) -> None:
+    """Take the lookup on that a note is about; say in `more` whether there are more steps."""
+    which = builder.load(builder.inttoptr(note, WORD.as_pointer()))
+    after = builder.append_basic_block("stepped")
     choice = builder.switch(which, after)
-    for place, entry in enumerate(entries, start=1):
-        block = builder.append_basic_block("entry")
-        choice.add_case(WORD(place), block)
+    for number, step in steps.items():
+        block = builder.append_basic_block("step")
+        choice.add_case(WORD(number), block)
         builder.position_at_end(block)
-        nothing = BYTE.as_pointer()(None)
-        builder.call(entry, [builder.inttoptr(note, WORD.as_pointer()), nothing, state, digest])
+        builder.call(step, [value, BYTE.as_pointer()(None), note])
+        builder.store(builder.or_(builder.load(more), builder.load(value)), more)
         builder.branch(after)
     builder.position_at_end(after)

@@ -38,6 +38,8 @@ class Generated:
     sites: tuple[Site, ...]
     headroom_bytes: int
     effect_words: int
+    begins: bool
+    """Whether lookups of the first table can begin before they are needed."""
 
 
 def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Generated:
@@ -57,6 +59,7 @@ def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Gene
 
     flow, externs = _ARCHITECTURES[program.architecture]
     one = flow(program, module, externs, take, parameters_at)
-    make_run(module, one.process(), *one.ahead())
+    ahead, steps = one.ahead()
+    make_run(module, one.process(), ahead, steps)
     parts = tuple(part for part, _ in taken.values())
-    return Generated(str(module), parts, tuple(one.sites), one.headroom_bytes, one.effect_words)
+    return Generated(str(module), parts, tuple(one.sites), one.headroom_bytes, one.effect_words, bool(steps))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from llvmlite import ir as llvm
@@ -12,7 +13,7 @@ from nicemu.pipeline import Layouts, Program, ir
 
 from .effects import Site
 from .externs import Externs
-from .parts import Part, find_part
+from .parts import WITH_NOTES, Part, find_part
 from .places import INDEX, WORD, Number, Place, Places, number_type
 from .records import DROPPED, offset_of
 from .statements import Ends
@@ -21,7 +22,7 @@ VOID = llvm.VoidType()
 
 
 class OnePacket:
-    """Makes the functions of one packet: given the context's address and the packet's."""
+    """Makes the functions of one packet: given addresses of the context, the packet and its note, or 0."""
 
     place = ""
     """The variable of the architecture's metadata."""
@@ -44,6 +45,8 @@ class OnePacket:
         self.sites: list[Site] = []
         self.headroom_bytes = 0
         self.effect_words = 0
+        self._begun: set[str] = set()
+        """The tables that packets may come to first."""
 
     def process(self) -> llvm.Function:
         """Make the function that processes a packet."""
@@ -53,19 +56,21 @@ class OnePacket:
         """Make what comes before the first table, and end the function."""
         raise NotImplementedError
 
-    def begin(self, name: str, more: int = 0) -> Externs:
-        """Begin a function; its variables are at their zeros."""
-        function = llvm.Function(self._module, llvm.FunctionType(VOID, [WORD] * (2 + more)), name)
+    def begin(self, name: str) -> Externs:
+        """Begin a function of context, packet and note; its variables are at their zeros."""
+        function = llvm.Function(self._module, llvm.FunctionType(VOID, [WORD] * 3), name)
         function.linkage = "internal"
         entry, start = function.append_basic_block("entry"), function.append_basic_block("start")
         slots = llvm.IRBuilder(entry)
         slots.position_before(slots.branch(start))
         builder = llvm.IRBuilder(start)
         made = self._externs(self.program, Places(Layouts(self.program), slots), builder)
-        made.context, self._packet = function.args[:2]
+        made.context, self._packet, made.note = function.args
         made.has_loops = self._has_loops
         made.take = self._take
         made.find = lambda table: self._take(find_part(table))
+        made.end = lambda table: self._take(replace(find_part(table), what="end"))
+        made.begun = self._begun
         made.parameters_at = self._parameters_at
         made.frame = self._load(builder, "address", WORD)
         made.length = builder.zext(self._load(builder, "length", INDEX), WORD)
@@ -93,38 +98,32 @@ class OnePacket:
         kind = llvm.IntType(width)
         builder.store(builder.trunc(number, kind), self._field(builder, name, kind))
 
-    def ahead(self) -> tuple[llvm.Function, list[llvm.Function]]:
-        """Make the function that begins to fetch what the first table of a packet looks at.
+    def ahead(self) -> tuple[llvm.Function, dict[int, llvm.Function]]:
+        """Make the function that begins to look a packet up in the first table that it comes to.
 
-        It leaves at a third address which of the functions, returned beside it, fetches the entry (0 for
-        none, else its place in the list + 1), the table's state and the key's hash.
+        The first word of the note becomes the number of that table + 1, or 0. Returns also the functions that
+        take lookups on, by that number.
         """
-        made = self.begin("ahead", 1)
-        builder = made.builder
-        note = builder.function.args[2]
+        made = self.begin("ahead")
+        builder, note = made.builder, made.note
         builder.store(WORD(0), made.at(note, 0))
-        entries: list[llvm.Function] = []
+        steps: dict[int, llvm.Function] = {}
 
-        def fetch(table: ir.Table, key: Number) -> None:
+        def begin(table: ir.Table, key: Number) -> None:
             part = find_part(table)
-            if table.keys and part.kind == "lpm":
+            if table.keys and part.kind in WITH_NOTES:
+                number = self.program.tables.index(table) + 1
                 state = builder.load(made.table_word(table, 0))
-                made.look_up(self._take(Part("fetch", part.kind, part.limbs)), state, key)
-            elif table.keys and part.kind == "exact":
-                state = builder.load(made.table_word(table, 0))
-                digest = made.look_up(self._take(Part("fetch", part.kind, part.limbs)), state, key)
-                entry = self._take(Part("entry", part.kind, part.limbs))
-                if entry not in entries:
-                    entries.append(entry)
-                builder.store(WORD(entries.index(entry) + 1), made.at(note, 0))
-                builder.store(state, made.at(note, 8))
-                builder.store(digest, made.at(note, 16))
+                made.look_up(self._take(replace(part, what="begin")), state, key, note)
+                builder.store(WORD(number), made.at(note, 0))
+                steps[number] = self._take(replace(part, what="step"))
+                self._begun.add(table.name)
             builder.ret_void()
             builder.position_at_end(made.block("unreached"))
 
-        made.first_table = fetch
+        made.first_table = begin
         self.before_table(made)
-        return builder.function, entries
+        return builder.function, steps
 
     def quiet_end(self, made: Externs) -> Any:  # noqa: ANN401
         """Return a block at which everything ends, however it ends."""

@@ -18,14 +18,17 @@ import numpy as np
 
 from nicemu.hot import cache_folder
 from nicemu.lookup import (
+    begin_exact,
+    begin_lpm,
+    end_exact,
+    end_lpm,
     find,
     find_lpm,
     find_ternary,
     hash_of,
     index_of,
-    prefetch,
-    prefetch_bucket,
-    prefetch_entry,
+    step_exact,
+    step_lpm,
 )
 from nicemu.pcie import store_u64
 from nicemu.pipeline import ir
@@ -34,6 +37,8 @@ from . import sums
 from .table_keys import key_bits
 
 Function = Callable[..., Any]
+WITH_NOTES = ("exact", "lpm")
+"""Kinds of tables whose lookups can be taken apart (`nicemu.lookup.ahead`)."""
 MAX_PREFIX_BITS = 128
 """Keys up to here that are one prefix are looked up in a trie; other prefixes are masks."""
 
@@ -127,34 +132,43 @@ def _find_by(search: Function) -> Callable[[int], Function]:
     return make
 
 
-def _fetch_exact(limbs: int) -> Function:
-    count = np.uint64(limbs)
+def _begin(begins: Function) -> Callable[[int], Function]:
+    def make(limbs: int) -> Function:
+        count = np.uint64(limbs)
 
-    def fetch(state: Any, key: Any) -> Any:  # noqa: ANN401
-        digest = hash_of(key, count)
-        prefetch_bucket(index_of(state), digest)
-        return digest
+        def begin(state: Any, key: Any, note: Any) -> Any:  # noqa: ANN401
+            return begins(state, key, count, note)
 
-    return fetch
+        return begin
 
-
-def _fetch_lpm(limbs: int) -> Function:
-    count = np.uint64(limbs)
-
-    def fetch(state: Any, key: Any) -> Any:  # noqa: ANN401
-        entry, _ = find_lpm(state, key, count)  # packets do not wait for one another here
-        prefetch(entry)
-        return state
-
-    return fetch
+    return make
 
 
-def _fetch_entry(limbs: int) -> Function:
-    def fetch(state: Any, digest: Any) -> Any:  # noqa: ANN401
-        prefetch_entry(index_of(state), digest)
-        return state
+def _step(steps: Function) -> Callable[[int], Function]:
+    def make(limbs: int) -> Function:
+        count = np.uint64(limbs)
 
-    return fetch
+        def step(note: Any) -> Any:  # noqa: ANN401
+            return steps(note, count)
+
+        return step
+
+    return make
+
+
+def _end(ends: Function) -> Callable[[int], Function]:
+    def make(limbs: int) -> Function:
+        count, eight = np.uint64(limbs), np.uint64(8)
+
+        def end(state: Any, key: Any, found: Any, note: Any) -> Any:  # noqa: ANN401
+            entry, head = ends(state, key, count, note)
+            store_u64(found, entry)
+            store_u64(found + eight, head)
+            return entry
+
+        return end
+
+    return make
 
 
 def _sum(function: Function) -> Callable[[int], Function]:
@@ -167,14 +181,17 @@ def _sum(function: Function) -> Callable[[int], Function]:
     return make
 
 
-_WORDS = {"find": 3, "fetch": 2, "entry": 2, "sum": 4}
+_WORDS = {"find": 3, "begin": 3, "step": 1, "end": 4, "sum": 4}
 _SOURCES: dict[tuple[str, str], Callable[[int], Function]] = {
     ("find", "exact"): _find_exact,
     ("find", "ternary"): _find_by(find_ternary),
     ("find", "lpm"): _find_by(find_lpm),
-    ("fetch", "exact"): _fetch_exact,
-    ("fetch", "lpm"): _fetch_lpm,
-    ("entry", "exact"): _fetch_entry,
+    ("begin", "exact"): _begin(begin_exact),
+    ("begin", "lpm"): _begin(begin_lpm),
+    ("step", "exact"): _step(step_exact),
+    ("step", "lpm"): _step(step_lpm),
+    ("end", "exact"): _end(end_exact),
+    ("end", "lpm"): _end(end_lpm),
     ("sum", "crc32"): _sum(sums.sum_crc32),
     ("sum", "crc32_custom"): _sum(sums.sum_crc32),
     ("sum", "crc16"): _sum(sums.sum_crc16),

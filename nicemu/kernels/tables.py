@@ -7,7 +7,7 @@ read before anything is done with them, and read again if the entry has changed 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from llvmlite import ir as llvm
@@ -42,6 +42,12 @@ class Tables(PackedBits):
     """Returns the function that a `Part` is, for calls by `look_up`."""
     find: Callable[[ir.Table], Any]
     """Returns the function that looks up in a table: state, key and result, all i64 addresses."""
+    end: Callable[[ir.Table], Any]
+    """Returns the function that ends a lookup which has begun: state, key, result and note."""
+    note: Number
+    """The address of the packet's note, or 0."""
+    begun: Set[str] = frozenset()
+    """The tables whose lookups may have begun."""
     parameters_at: Callable[[ir.Table], int]
     """Returns the offset of the action data in a table's records."""
     first_table: Callable[[ir.Table, Number], None] | None = None
@@ -67,7 +73,7 @@ class Tables(PackedBits):
         self.go(again)
         if spec.keys:
             state = builder.load(self.table_word(spec, TABLE_STATE))
-            self.look_up(self.find(spec), state, key, self._number(result))
+            self._find(spec, state, key, self._number(result))
             entry = builder.load(result)
             head = builder.load(builder.gep(result, [INDEX(1)]))
         else:
@@ -80,6 +86,25 @@ class Tables(PackedBits):
         builder.position_at_end(chosen)
         self._run_entry(spec, record, head, hit, again)
         return hit
+
+    def _find(self, table: ir.Table, state: Number, key: Number, result: Number) -> None:
+        """Leave what a key finds at `result`; a lookup that has begun is ended."""
+        if table.name not in self.begun:
+            self.look_up(self.find(table), state, key, result)
+            return
+        builder, number = self.builder, self.program.tables.index(table) + 1
+        noted, ends, anew, found = (self.block(name) for name in ("noted", "ends", "anew", "found"))
+        builder.cbranch(builder.icmp_unsigned("!=", self.note, WORD(0)), noted, anew)
+        builder.position_at_end(noted)
+        which = builder.load(self.at(self.note, 0))
+        builder.cbranch(builder.icmp_unsigned("==", which, WORD(number)), ends, anew)
+        builder.position_at_end(ends)
+        self.look_up(self.end(table), state, key, result, self.note)
+        builder.branch(found)
+        builder.position_at_end(anew)
+        self.look_up(self.find(table), state, key, result)
+        builder.branch(found)
+        builder.position_at_end(found)
 
     def look_up(self, function: Any, *words: Number) -> Number:  # noqa: ANN401
         """Return the value of a lookup that numba has compiled: it is given where that goes, no exception."""

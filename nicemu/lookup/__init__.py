@@ -9,6 +9,7 @@ Source: P4-16 Language Specification 1.2.5, "Match-Action Tables"; P4Runtime Spe
 Format".
 """
 
+from .ahead import NOTE_WORDS, begin_exact, begin_lpm, end_exact, end_lpm, step_exact, step_lpm
 from .buckets import MAX_SIZE, Index, find, index_of, prefetch_bucket, prefetch_entry
 from .entries import BYTES, HIT_NS, KEY, MISS, PACKETS, action_of, count_packet, hash_of, unchanged
 from .exact import BATCH, ExactTable, find_batch
@@ -26,6 +27,7 @@ __all__ = [
     "LINE_BYTES",
     "MAX_SIZE",
     "MISS",
+    "NOTE_WORDS",
     "PACKETS",
     "Bounds",
     "Entry",
@@ -36,7 +38,11 @@ __all__ = [
     "Table",
     "TernaryTable",
     "action_of",
+    "begin_exact",
+    "begin_lpm",
     "count_packet",
+    "end_exact",
+    "end_lpm",
     "find",
     "find_batch",
     "find_lpm",
@@ -50,5 +56,7 @@ __all__ = [
     "prefetch",
     "prefetch_bucket",
     "prefetch_entry",
+    "step_exact",
+    "step_lpm",
     "unchanged",
 ]

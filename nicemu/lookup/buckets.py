@@ -79,12 +79,21 @@ def prefetch_bucket(index: Index, digest: Int) -> None:
 @hot
 def prefetch_entry(index: Index, digest: Int) -> None:
     """Begin to fetch the record that `find` compares first; its bucket should be here by now."""
+    entry = candidate(index, digest)
+    if entry != MISS:
+        prefetch(entry)
+
+
+@hot
+def candidate(index: Index, digest: Int) -> Int:
+    """Return the address of the record that `find` compares first, or MISS."""
     _, _, mask, entries, stride = index
     line = _home(index, digest)
     matching = matching_slots(line, _tag(digest, mask), mask)
-    if matching != ZERO:
-        slot = u64(load_u32(line + trailing_zeros(matching) * FOUR))
-        prefetch(entries + (slot & (mask ^ _WHOLE_SLOT)) * stride)
+    if matching == ZERO:
+        return MISS
+    slot = u64(load_u32(line + trailing_zeros(matching) * FOUR))
+    return entries + (slot & (mask ^ _WHOLE_SLOT)) * stride
 
 
 @hot

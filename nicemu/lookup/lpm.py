@@ -60,14 +60,14 @@ def find_lpm(state: Int, key: Int, limbs: Int) -> tuple[Int, Int]:
     """
     while True:
         updates = load_u64(state + UPDATES)
-        entry, head = _entry_and_head(state, longest(state, key, limbs))
+        entry, head = entry_and_head(state, longest(state, key, limbs))
         fence_loads()
         if load_u64(state + UPDATES) == updates:
             return entry, head
 
 
 @hot
-def _entry_and_head(state: Int, number: Int) -> tuple[Int, Int]:
+def entry_and_head(state: Int, number: Int) -> tuple[Int, Int]:
     """Return address and head of the entry of a number, plus one, that a slot names."""
     if number == ZERO:
         return MISS, ZERO
@@ -94,7 +94,7 @@ def _find_batch(state: Int, keys: Int, count: Int, found: Int, limbs: Int) -> No
         _descend(state, keys, some, found, limbs)
         for place in range(some):
             result = found + place * _FOUND_BYTES
-            entry, head = _entry_and_head(state, u64(load_word(result + EIGHT)))
+            entry, head = entry_and_head(state, u64(load_word(result + EIGHT)))
             store_u64(result, entry)
             store_u64(result + EIGHT, head)
         fence_loads()

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lookups taken apart, so that many wait for memory together: begun, taken on step by step, and ended.
+
+A lookup that has begun stands in a note of `NOTE_WORDS` words. Each step looks at memory that the one before
+began to fetch, and begins to fetch what the next one needs. `end_…` is then given the key that really is
+looked up, and believes a note only if it is about this key and nothing has changed since; else it looks up as
+if there were none. So whoever makes notes may guess.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from nicemu.hot import Int, hot
+from nicemu.pcie import load_u64, store_u64
+
+from .buckets import candidate, find, index_of, prefetch_bucket
+from .entries import (
+    KEY,
+    KIND,
+    MISS,
+    ONE,
+    RETIRED,
+    UPDATES,
+    ZERO,
+    copy_words,
+    entry_at,
+    hash_of,
+    same_words,
+    whole_head,
+)
+from .lpm import entry_and_head, find_lpm
+from .trie import ALIGN, LEVEL_BYTES, child_in, entry_in, slot_in
+from .words import fence_loads, load_word, prefetch
+
+u64 = np.uint64
+
+NOTE_WORDS: Final = 8
+"""Words of a note: two that are the caller's, then these."""
+_STATE, _AT, _BEST, _UPDATES = u64(16), u64(24), u64(32), u64(40)
+_KEY = u64(48)
+"""The key of a prefix lookup, of up to two limbs."""
+_LEVEL = u64(8)
+"""The second of the caller's words is the level of a trie while there are steps."""
+
+
+@hot
+def begin_exact(state: Int, key: Int, limbs: Int, note: Int) -> Int:
+    """Begin to look up in an exact table; return whether there are steps, 1 or 0."""
+    digest = hash_of(key, limbs)
+    prefetch_bucket(index_of(state), digest)
+    store_u64(note + _STATE, state)
+    store_u64(note + _AT, digest)
+    return ONE
+
+
+@hot
+def step_exact(note: Int, limbs: Int) -> Int:
+    """Take a lookup on; return whether there are more steps, 1 or 0."""
+    found = candidate(index_of(load_word(note + _STATE)), load_word(note + _AT))
+    store_u64(note + _BEST, found)
+    prefetch(found)
+    return ZERO
+
+
+@hot
+def end_exact(state: Int, key: Int, limbs: Int, note: Int) -> tuple[Int, Int]:
+    """Return address and head of the entry of a key; MISS and 0 if there is none."""
+    entry = u64(load_word(note + _BEST))
+    if entry != MISS:
+        head = whole_head(entry)
+        if head < RETIRED and same_words(entry + KEY, key, limbs):
+            return entry, head
+    return find(index_of(state), key, limbs, hash_of(key, limbs))
+
+
+@hot
+def begin_lpm(state: Int, key: Int, limbs: Int, note: Int) -> Int:
+    """Begin to look up the longest prefix; return whether there are steps, 1 or 0."""
+    level = u64(load_word(state + KIND))
+    store_u64(note + _STATE, state)
+    store_u64(note + _UPDATES, load_u64(state + UPDATES))
+    at = slot_in(level, ZERO, key, limbs, load_word(state + ALIGN))
+    prefetch(at)
+    store_u64(note + _AT, at)
+    store_u64(note + _LEVEL, level)
+    store_u64(note + _BEST, ZERO)
+    copy_words(note + _KEY, key, limbs)
+    return ONE
+
+
+@hot
+def step_lpm(note: Int, limbs: Int) -> Int:
+    """Take a lookup on; return whether there are more steps, 1 or 0."""
+    at = u64(load_word(note + _AT))
+    if at == ZERO:
+        return ZERO
+    state, slot = u64(load_word(note + _STATE)), u64(load_u64(at))
+    if entry_in(slot) != ZERO:
+        store_u64(note + _BEST, entry_in(slot))
+    if child_in(slot) != ZERO:
+        level = load_word(note + _LEVEL) + u64(LEVEL_BYTES)
+        at = slot_in(level, child_in(slot) - ONE, note + _KEY, limbs, load_word(state + ALIGN))
+        prefetch(at)
+        store_u64(note + _AT, at)
+        store_u64(note + _LEVEL, level)
+        return ONE
+    store_u64(note + _AT, ZERO)
+    best = u64(load_word(note + _BEST))
+    if best != ZERO:
+        prefetch(entry_at(state, best - ONE))
+    return ZERO
+
+
+@hot
+def end_lpm(state: Int, key: Int, limbs: Int, note: Int) -> tuple[Int, Int]:
+    """Return address and head of the entry with a key's longest prefix; MISS and 0 if there is none."""
+    if same_words(note + _KEY, key, limbs):
+        entry, head = entry_and_head(state, u64(load_word(note + _BEST)))
+        fence_loads()
+        if load_u64(state + UPDATES) == load_word(note + _UPDATES):
+            return entry, head
+    return find_lpm(state, key, limbs)
