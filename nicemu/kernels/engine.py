@@ -32,7 +32,7 @@ from .compiled import MachineCode
 from .effects import effect_of
 from .expressions import NotCompiled
 from .kernel import generate
-from .kernel_objects import held_arrays
+from .kernel_objects import follow_profiles, held_arrays
 from .kernel_tables import KernelTable
 from .kernel_value_sets import KernelValueSet
 from .records import (
@@ -135,6 +135,7 @@ class Kernel:
             self.context[word_of_value_set(self.program, number)] = members.state
         self.context[word_of_chance(self.program)] = objects.random.address
         self._chance = objects.random
+        follow_profiles(self.tables.values(), objects)
         for number, array in held_arrays(self.program, objects).items():
             self._arrays.append(array.memory)
             self.context[word_of_object(self.program, number)] = array.memory.address

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TypeAlias
 
 from nicemu.pipeline import CounterArray, Layouts, MeterArray, Objects, Program, RegisterArray
 
 from .kernel_arrays import KernelCounters, KernelRegisters
+from .kernel_choices import watch
 from .kernel_meters import KernelMeters
+from .kernel_tables import KernelTable
 
 Held: TypeAlias = KernelCounters | KernelMeters | KernelRegisters
 
@@ -46,3 +49,12 @@ def _held(state: object, layouts: Layouts) -> Held | None:
             meters.meters.update(state.meters)
             return meters
     return None
+
+
+def follow_profiles(tables: Iterable[KernelTable], objects: Objects) -> None:
+    """Have tables hold what their action profiles are, from now on."""
+    using = [table for table in tables if table.spec.profile]
+    for name in {table.spec.profile for table in using}:
+        watch(objects.states[name])
+    for table in using:
+        table.choices.follow(objects.states[table.spec.profile])

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 from nicemu.lookup import ExactTable, LpmTable, Table, TernaryTable
 from nicemu.pipeline import (
+    Choice,
     Exact,
     Lpm,
     Match,
@@ -22,8 +23,9 @@ from nicemu.pipeline import (
     width_of,
 )
 
+from .kernel_choices import KernelChoices
 from .parts import find_part
-from .table_keys import entry_words, key_bits, meter_word, parameters_of
+from .table_keys import data_words, entry_words, key_bits, meter_word, parameters_of
 
 _WORD = (1 << 64) - 1
 
@@ -55,6 +57,9 @@ class KernelTable:
                 ranges = self._ranges()
                 self.table = TernaryTable(spec.size, bits, self.words, ranges=ranges, compiled=compiled)
         self.parameters_at = self.table.parameters_at if self.table is not None else 64
+        self.choices = KernelChoices(self._call, data_words(program, spec))
+        self._chosen: dict[int, Choice] = {}
+        """What entries, by their numbers, have taken of `choices`."""
         self._defaults: list[ctypes.Array[ctypes.c_uint64]] = []
         self.default = 0
 
@@ -69,6 +74,8 @@ class KernelTable:
         number = self._insert(entry, self._call_of(row), row.last_hit_ns)
         if self._meter_word is not None:
             self._meters[number] = row.meter
+        if entry.choice is not None:
+            self._chosen[number] = entry.choice
         self._rows[entry.matches, entry.priority] = number
 
     def hold(self, entry: TableEntry) -> int:
@@ -83,8 +90,7 @@ class KernelTable:
     def refill(self, rows: Sequence[Row]) -> None:
         """Hold these entries alone, in this order."""
         for number in self._rows.values():
-            assert self.table is not None
-            self.table.delete(number)
+            self._remove(number)
         self._rows = {}
         for row in rows:
             self.insert(row)
@@ -93,14 +99,24 @@ class KernelTable:
         """Give an entry another action."""
         assert self.table is not None
         entry = row.entry
+        number, before = self._rows[entry.matches, entry.priority], None
         action, data = self._call_of(row)
-        self.table.modify(self._rows[entry.matches, entry.priority], action, data)
+        if entry.choice is not None:
+            before, self._chosen[number] = self._chosen[number], entry.choice
+        self.table.modify(number, action, data)
+        if before is not None:
+            self.choices.release(before)
 
     def delete(self, row: Row) -> None:
         """Remove an entry; its row has what was counted."""
         self.gather(row)
+        self._remove(self._rows.pop((row.entry.matches, row.entry.priority)))
+
+    def _remove(self, number: int) -> None:
         assert self.table is not None
-        self.table.delete(self._rows.pop((row.entry.matches, row.entry.priority)))
+        self.table.delete(number)
+        if number in self._chosen:
+            self.choices.release(self._chosen.pop(number))
 
     def set_default(self, call: ir.ActionCall) -> None:
         """Choose the default action. The record of the one before stays, as a packet may still read it."""
@@ -132,7 +148,11 @@ class KernelTable:
 
     def _call_of(self, row: Row) -> tuple[int, list[int]]:
         """Return the number of a row's action, and all words of its entry."""
-        action, data = self._call(row.entry.action, row.entry.parameters)
+        choice = row.entry.choice
+        if choice is None:
+            action, data = self._call(row.entry.action, row.entry.parameters)
+        else:
+            action, data = len(self._actions), [self.choices.take(choice)]
         if self._meter_word is not None:
             data = [*data, *[0] * (self._meter_word - len(data)), row.meter.address]
         return action, data

@@ -29,10 +29,15 @@ def table_of(spec: ir.ValueSet) -> ir.Table:
     return ir.Table(spec.name, keys, (), ir.ActionCall(""), max(spec.size, 1))
 
 
-def meter_word(program: Program, table: ir.Table) -> int:
-    """Return which word of a table's entries holds the address of a meter: the one behind all action data."""
+def data_words(program: Program, table: ir.Table) -> int:
+    """Return how many words the longest action data of a table take."""
     actions = {action.name: action for action in program.actions}
     return max((-(-data_bits(actions[ref.action]) // WORD_BITS) for ref in table.actions), default=0)
+
+
+def meter_word(program: Program, table: ir.Table) -> int:
+    """Return which word of a table's entries holds the address of a meter: the one behind all action data."""
+    return max(data_words(program, table), bool(table.profile))
 
 
 def entry_words(program: Program, table: ir.Table) -> int:

@@ -15,9 +15,8 @@ from llvmlite import ir as llvm
 from nicemu.lookup import BYTES, HIT_NS, PACKETS
 from nicemu.pipeline import ir, width_of
 
-from .expressions import NotCompiled
+from .choices import Choosing, Ways
 from .metering import mark_function
-from .packed_bits import PackedBits
 from .packets import BYTE
 from .places import BIT, INDEX, WORD, Number, Place
 from .records import (
@@ -31,9 +30,11 @@ from .records import (
 from .table_keys import WORD_BITS, data_bits, meter_word, parameters_of, table_of
 
 _ACTION_AT = 32
+NO_ACTION = 0xFFFFFFFF
+"""In place of an action's number: an entry whose group has no members runs none."""
 
 
-class Tables(PackedBits):
+class Tables(Choosing):
     """Applies tables; `context` is the i64 address of the tables' words."""
 
     context: Number
@@ -61,8 +62,6 @@ class Tables(PackedBits):
     def apply(self, table: str) -> Number:
         """Apply a table; return whether an entry matched, as i1."""
         spec = next(item for item in self.program.tables if item.name == table)
-        if spec.profile:
-            raise NotCompiled(f"table {table} has an action profile")
         key = self._key([self.value(part.expression) for part in spec.keys])
         if self.first_table is not None:
             self.first_table(spec, key)
@@ -147,8 +146,12 @@ class Tables(PackedBits):
     def _run_entry(self, table: ir.Table, record: Number, head: Number, hit: Number, again: Any) -> None:  # noqa: ANN401
         """Run the action of an entry, or of the default; look up `again` if the entry has changed."""
         builder = self.builder
-        action = builder.trunc(builder.lshr(head, WORD(_ACTION_AT)), INDEX)
         after, none = self.block("applied"), self.block("no_action")
+        data_at, called_head = self.address(record, self.parameters_at(table)), head
+        if table.profile:
+            nothing = self.block("nothing")
+            called_head, data_at = self.picked(table, record, data_at, head, Ways(again, nothing))
+        action = builder.trunc(builder.lshr(called_head, WORD(_ACTION_AT)), INDEX)
         choice = builder.switch(action, none)
         builder.position_at_end(none)
         builder.unreachable()
@@ -158,29 +161,33 @@ class Tables(PackedBits):
             block = self.block(f"action.{ref.action}")
             choice.add_case(INDEX(number), block)
             builder.position_at_end(block)
-            data = self._data(table, record, called)
+            data = self._data(data_at, called)
             builder.fence("acquire")
-            same = builder.icmp_unsigned("==", self._load_head(record), head)
             whole = self.block("whole")
-            builder.cbranch(same, whole, again)
+            builder.cbranch(self.still(record, head), whole, again)
             builder.position_at_end(whole)
             self._count_lookup(table, record, hit)
             self.run(called, ref.arguments, data)
             if not builder.block.is_terminated:
                 builder.store(INDEX(number), self.ran(table.name))
                 builder.branch(after)
+        if table.profile:
+            builder.position_at_end(nothing)
+            self._count_lookup(table, record, hit)
+            builder.store(INDEX(NO_ACTION), self.ran(table.name))
+            builder.branch(after)
         builder.position_at_end(after)
 
-    def _load_head(self, record: Number) -> Number:
+    def still(self, record: Number, head: Number) -> Number:
+        """Return whether a record has the head that was read first."""
         pointer = self.builder.inttoptr(record, WORD.as_pointer())
-        return self.builder.load_atomic(pointer, "acquire", 8)
+        return self.builder.icmp_unsigned("==", self.builder.load_atomic(pointer, "acquire", 8), head)
 
-    def _data(self, table: ir.Table, record: Number, action: ir.Action) -> list[Number]:
-        """Return the action data in a record."""
-        data, start = [], self.parameters_at(table)
+    def _data(self, start: Number, action: ir.Action) -> list[Number]:
+        """Return the action data at an address."""
+        data = []
         words = [
-            self.builder.load(self.at(record, start + 8 * word))
-            for word in range(-(-data_bits(action) // WORD_BITS))
+            self.builder.load(self.at(start, 8 * word)) for word in range(-(-data_bits(action) // WORD_BITS))
         ]
         first = 0
         for parameter in parameters_of(action):

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir as llvm
@@ -69,18 +70,32 @@ class V1Externs(V1Arrays):
 
     def sum(self, algorithm: ir.Expression, data: ir.Expression, with_payload: bool) -> Number:
         """Return the sum of some data, i64."""
-        if not isinstance(algorithm, ir.Constant) or algorithm.value >= len(_ALGORITHMS):
+        if not isinstance(algorithm, ir.Constant):
             raise NotCompiled("a hash algorithm is no constant")
-        name = _ALGORITHMS[algorithm.value]
+        return self._sum_of(algorithm.value, [data], with_payload)
+
+    def _sum_of(self, algorithm: int, data: Sequence[ir.Expression], with_payload: bool = False) -> Number:
+        """Return the sum of the bits of some data."""
+        values = [(part.type, self.value(part)) for part in data]
+        if algorithm >= len(_ALGORITHMS):
+            return WORD(0)
+        name = _ALGORITHMS[algorithm]
         if name == "random":
             return self.builder.lshr(self.draw(), WORD(32))
-        buffer, length = self.packed_bits([(data.type, self.value(data))])
+        buffer, length = self.packed_bits(values)
         payload, left = WORD(0), WORD(0)
         if with_payload:
             at = self.builder.load(self.cursor)
             payload, left = self.address(self.frame, at), self.builder.sub(self.length, at)
         function = self.take(Part("sum", name))
         return self.look_up(function, buffer, length, payload, left)
+
+    def selected(self, table: ir.Table) -> Number:
+        """Return the hash of a table's selector keys."""
+        profile = next(item for item in self.program.externs if item.name == table.profile)
+        if profile.extern != "action_selector":
+            return WORD(0)
+        return self._sum_of(int(profile.arguments[0]), table.selector_keys)
 
     def _checksum(self, arguments: tuple[ir.Expression, ...], with_payload: bool, update: bool) -> None:
         condition, data, checksum, algorithm = arguments

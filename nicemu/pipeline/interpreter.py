@@ -21,7 +21,7 @@ from .evaluator import Evaluator, PacketState, Rejected
 from .externs import Stuck
 from .matches import width_of
 from .objects import Objects
-from .profiles import ActionProfile
+from .profiles import ActionProfile, Member
 from .tables import Row, Table, TableEntry
 from .trace import Event
 from .values import UnionValue, Value, as_unsigned, copied
@@ -244,7 +244,9 @@ class Interpreter(Evaluator):
             packet.colours[spec.meter] = self._marked(packet, spec, row)
         if row.entry.choice is None or table.profile is None:
             return row, row.entry
-        return row, table.profile.call_of(row.entry.choice, self._selected(packet, spec, table.profile))
+        choice = row.entry.choice
+        hash_value = 0 if isinstance(choice, Member) else self._selected(packet, spec, table.profile)
+        return row, table.profile.call_of(choice, hash_value)
 
     def _marked(self, packet: PacketState, spec: ir.Table, row: Row) -> int:
         in_bytes = bool(self._objects.instances[spec.meter].arguments[0])

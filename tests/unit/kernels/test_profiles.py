@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Action profiles and selectors in kernels: the same member is chosen, and changes of it are seen at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from nicemu.hot import JIT
+from nicemu.pipeline import (
+    ActionProfile,
+    ActionSet,
+    Choice,
+    Engine,
+    Exact,
+    Group,
+    Member,
+    MeterConfig,
+    TableEntry,
+    ir,
+)
+
+from .v1_programs import Engines, agree, loaded
+
+pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
+
+ACTION = "h.h.long = h.h.long + 1;"
+RAN = """switch (t.apply().action_run) {
+             go: { h.h.sum = 1; } NoAction: { h.h.sum = 2; } default: { h.h.sum = 3; }
+         }
+         if (t.apply().hit) { h.h.kind = h.h.kind + 16; }"""
+
+
+def go(port: int) -> ir.ActionCall:
+    return ir.ActionCall("I.go", (port,))
+
+
+def entry(value: int, choice: Choice) -> TableEntry:
+    return TableEntry((Exact(value),), "", choice=choice)
+
+
+def pool(engine: Engine) -> ActionProfile:
+    return engine.objects.profile("pool")
+
+
+def with_selector(algorithm: str, **pieces: str) -> Engines:
+    engines = loaded(
+        parts=f"action_selector(HashAlgorithm.{algorithm}, 16, 32w16) pool; {pieces.pop('parts', '')}",
+        properties=f"implementation = pool; {pieces.pop('properties', '')}",
+        keys="h.h.long: selector; h.h.kind: selector; m.signed: selector;",
+        ingress=RAN,
+        action=ACTION + pieces.pop("action", ""),
+        **pieces,
+    )
+    for engine in engines:
+        for member in range(5):
+            pool(engine).insert_member(member, go(member))
+        pool(engine).insert_member(9, ir.ActionCall("NoAction"))
+        pool(engine).insert_group(1, ((3, 2), (0, 1), (9, 3)))
+        pool(engine).insert_group(2, ())
+    return engines
+
+
+def test_an_entry_runs_the_action_of_its_member() -> None:
+    engines = loaded(
+        parts="action_profile(16) pool;", properties="implementation = pool;", ingress=RAN, action=ACTION
+    )
+    for engine in engines:
+        for member in range(4):
+            pool(engine).insert_member(member, go(member))
+            engine.insert("t", entry(member, Member(member // 2)))
+    agree(engines)
+    for engine in engines:
+        pool(engine).modify_member(0, ir.ActionCall("NoAction"))
+        engine.modify("t", entry(2, Member(3)))
+        engine.delete("t", (Exact(3),))
+        pool(engine).delete_member(2)
+        engine.set_default("t", "go", (77,))
+    agree(engines, 2)
+
+
+@pytest.mark.parametrize("algorithm", ["crc32", "crc16", "identity", "random"])
+def test_a_group_chooses_the_interpreters_member(algorithm: str) -> None:
+    engines = with_selector(algorithm)
+    for engine in engines:
+        engine.insert("t", entry(1, Group(1)))
+        engine.insert("t", entry(2, Group(2)))
+        engine.insert("t", entry(3, Member(4)))
+    agree(engines, packets=80)
+    for engine in engines:
+        pool(engine).modify_group(1, ((1, 1), (2, 1), (3, 1), (4, 1)))
+        pool(engine).modify_group(2, ((3, 7),))
+        pool(engine).modify_member(2, go(22))
+    agree(engines, 2, packets=80)
+    for engine in engines:
+        pool(engine).modify_group(1, ())
+        engine.delete("t", (Exact(2),))
+        pool(engine).delete_group(2)
+    agree(engines, 3, packets=80)
+
+
+def test_an_entry_may_bring_its_actions_with_their_weights() -> None:
+    engines = with_selector("crc16")
+    actions = ((go(1), 3), (ir.ActionCall("NoAction"), 1), (go(2), 2))
+    for engine in engines:
+        engine.insert("t", entry(1, ActionSet(actions)))
+        engine.insert("t", entry(2, ActionSet(actions)))
+        engine.insert("t", entry(3, ActionSet(actions[:1])))
+    agree(engines, packets=80)
+    for engine in engines:
+        engine.modify("t", entry(1, ActionSet(actions[1:])))
+        engine.delete("t", (Exact(2),))
+    agree(engines, 2, packets=80)
+
+
+def test_an_entry_of_a_profile_may_have_a_meter() -> None:
+    engines = with_selector(
+        "crc32",
+        parts="direct_meter<bit<8>>(MeterType.packets) limit;",
+        properties="meters = limit;",
+        action="limit.read(m.x);",
+        egress="h.h.value = m.x;",
+    )
+    for engine in engines:
+        for value in range(4):
+            engine.insert("t", entry(value, Group(1 + value % 2)))
+            row = engine.row("t", (Exact(value),))
+            row.meter.configure(MeterConfig(2.0, 3, 5.0, 4), 0)
+    agree(engines, packets=80, step_ns=50_000_000)
+
+
+def test_members_that_a_write_has_taken_back_are_forgotten() -> None:
+    engines = with_selector("crc16")
+    for engine in engines:
+        held = pool(engine)
+        engine.insert("t", entry(1, Group(1)))
+        engine.insert("t", entry(2, Member(4)))
+        before, group = held.members[4], held.groups[1]
+        held.members.pop(4)  # as the control plane does it, and puts it back
+        held.groups.pop(1)
+        held.members[4], held.groups[1] = before, group
+        held.members[3] = go(33)
+    agree(engines, packets=80)
+
+
+def test_a_profile_comes_with_another_engines_program() -> None:
+    plain, fast = with_selector("crc16")
+    other = Engine(seed=7)
+    assert fast.program is not None
+    other.load(fast.program)
+    for engine in (plain, other):
+        if engine is other:
+            pool(other).insert_member(0, go(5))
+            pool(other).insert_member(3, go(6))
+            pool(other).insert_member(9, ir.ActionCall("NoAction"))
+            pool(other).insert_group(1, ((3, 2), (0, 1), (9, 3)))
+        else:
+            pool(plain).modify_member(0, go(5))
+            pool(plain).modify_member(3, go(6))
+        engine.insert("t", entry(1, Group(1)))
+    fast.adopt(other)
+    agree((plain, fast))
