@@ -47,6 +47,11 @@ class MachineCode:
         self._engine.finalize_object()
         address = self._engine.get_function_address("run")
         self.run = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 4)(address)
+        self.stage = None
+        """Takes a packet through one block: context, packet, state, and which of `STAGES`."""
+        if generated.makes_copies:
+            address = self._engine.get_function_address("stage")
+            self.stage = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 4)(address)
 
 
 def _machine(level: int) -> Any:  # noqa: ANN401
@@ -80,7 +85,7 @@ def _linked(generated: Generated, machine: Any, optimised: bool) -> Any:  # noqa
             function.add_function_attribute("alwaysinline")
         module.link_in(taken)
     for function in module.functions:
-        if not function.is_declaration and function.name != "run":
+        if not function.is_declaration and function.name not in ("run", "stage"):
             function.linkage = "internal"
     options = llvm.create_pipeline_tuning_options(speed_level=3 if optimised else 1)
     options.inlining_threshold = 2000

@@ -17,6 +17,7 @@ from nicemu.errors import ResourceError
 from nicemu.lookup import Memory
 from nicemu.pipeline import (
     MAX_FRAME_BYTES,
+    Arrival,
     Disposition,
     Effect,
     Engine,
@@ -36,12 +37,11 @@ from .kernel_objects import follow_profiles, held_arrays
 from .kernel_tables import KernelTable
 from .kernel_value_sets import KernelValueSet
 from .records import (
-    ASSERTION,
+    AFTER_INGRESS,
     DROPPED,
     HELD,
-    OVERSIZED,
     PACKET,
-    STUCK,
+    REASONS,
     TABLE_DEFAULT,
     TABLE_HITS,
     TABLE_MISSES,
@@ -50,13 +50,15 @@ from .records import (
     TO_HOST,
     TO_PORT,
     TOLD,
-    TOO_MANY_EFFECTS,
     context_words,
     word_of_chance,
     word_of_effects,
     word_of_object,
+    word_of_states,
     word_of_value_set,
 )
+from .v1_passes import Passes
+from .v1_state import StateLayout
 
 Packets = np.ndarray[Any, Any]
 
@@ -86,6 +88,8 @@ class Kernel:
         self._effects_at = word_of_effects(program)
         self._effect_words = generated.effect_words
         self._batch = _Batch(np.zeros(0, np.uint64), 0)
+        self._state_words = StateLayout(program).words if generated.makes_copies else 0
+        self._states = np.zeros(0, np.uint64)
         self._arrays: list[Memory] = []
         for table in self.tables.values():
             self.settle(table)
@@ -114,7 +118,22 @@ class Kernel:
             if self._batch.packets < count:
                 self._batch = _Batch(np.zeros(count * self._effect_words, np.uint64), count)
             self.context[self._effects_at] = self._batch.effects.ctypes.data
+        if self._state_words:
+            if len(self._states) < count * self._state_words:
+                self._states = np.zeros(count * self._state_words, np.uint64)
+            self.context[word_of_states(self.program)] = self._states.ctypes.data
         self._code.run(self.context.ctypes.data, packets.ctypes.data, count, int(ahead))
+
+    @property
+    def makes_copies(self) -> bool:
+        """Whether what becomes of a packet may be left to the traffic manager; see `stage`."""
+        return bool(self._state_words)
+
+    def stage(self, effects_at: int, packet: int, state: int, block: int) -> None:
+        """Take a packet in a state through one block of its program; all but the last are addresses."""
+        self.context[self._effects_at] = effects_at
+        assert self._code.stage is not None
+        self._code.stage(self.context.ctypes.data, packet, state, block)
 
     def effects(self, packet: Any) -> list[Effect]:  # noqa: ANN401
         """Return the effects of a packet's record after `run`."""
@@ -161,6 +180,7 @@ class CompiledEngine(Engine):
         self._optimised = optimised
         self.kernel: Kernel | None = None
         self.interpreted_because = "no program is loaded"
+        self._passes: Passes | None = None
         self._one = np.zeros(1, PACKET)
         self._room = np.zeros(0, np.uint8)
 
@@ -193,6 +213,16 @@ class CompiledEngine(Engine):
             twin.set_default(table.default)
             table.follower = twin
         self.kernel, self.interpreted_because = kernel, ""
+        assert self._loaded is not None
+        given = (
+            program,
+            self._loaded.tables,
+            self.objects,
+            kernel.stage,
+            kernel.sites,
+            kernel.headroom_bytes,
+        )
+        self._passes = Passes(*given) if kernel.makes_copies else None
         self._room = np.zeros(kernel.headroom_bytes + MAX_FRAME_BYTES + 64, np.uint8)
 
     def process(
@@ -244,6 +274,10 @@ class CompiledEngine(Engine):
         effects = tuple(kernel.effects(packet))
         if code == DROPPED:
             return Verdict(Disposition.DROP, 0, frame, drop_reason(kernel.program, reason), effects)
+        if code >= AFTER_INGRESS:
+            assert self._passes is not None
+            arrival = Arrival(frame, int(packet["port"]), int(packet["now_ns"]))
+            return self._passes.finish(code, int(packet["state_at"]), arrival, effects)
         start = int(packet["address"]) + int(packet["out_offset"])
         left = ctypes.string_at(start, int(packet["out_length"]))
         return Verdict(_DISPOSITIONS[code], int(packet["out_port"]), left, "", effects)
@@ -261,16 +295,9 @@ class CompiledEngine(Engine):
         return replace(info, hits=info.hits + hits, misses=info.misses + misses)
 
 
-_REASONS = {
-    0: "pipeline.dropped",
-    STUCK: "pipeline.too_many_turns",
-    ASSERTION: "pipeline.assertion",
-    OVERSIZED: "pipeline.oversized",
-    TOO_MANY_EFFECTS: "pipeline.too_many_effects",
-}
 _DISPOSITIONS = {TO_PORT: Disposition.PORT, TO_HOST: Disposition.HOST, HELD: Disposition.FIRMWARE}
 
 
 def drop_reason(program: Program, reason: int) -> str:
     """Return what drops are counted under, from a packet's record."""
-    return _REASONS.get(reason) or reason_of(program.errors[reason - 1])
+    return REASONS.get(reason) or reason_of(program.errors[reason - 1])

@@ -72,7 +72,13 @@ class Externs(Tables):
         self.builder.store(self.builder.load(self._next_effect), self.effects)
         self.builder.store(INDEX(0), self.effect_count)
         self.builder.store(INDEX(0), self.out_port)
+        self.builder.store(INDEX(0), self.effects_before)
         self.keep_effects()
+
+    @property
+    def effects_before(self) -> Any:  # noqa: ANN401
+        """The address of the number of effects that this pass has left elsewhere (i32)."""
+        return self.places.slot(Place("$effects_before", ir.Bits(32)), self.builder)
 
     def keep_effects(self) -> None:
         """Say that what the packet has left so far stays, whatever becomes of it."""
@@ -113,6 +119,7 @@ class Externs(Tables):
         if self.has_loops or len(self.sites) >= MAX_EFFECTS:
             (_, _), (present, kept) = self._kept_effects()
             count = self.builder.sub(self.builder.load(present), self.builder.load(kept))
+            count = self.builder.add(count, self.builder.load(self.effects_before))
             full = self.builder.icmp_unsigned(">=", count, INDEX(MAX_EFFECTS))
             self.give_up_if(full, TOO_MANY_EFFECTS)
         kinds = tuple(kind for kind, _ in values)

@@ -21,11 +21,11 @@ from .packets import BYTE
 from .parts import Part
 from .places import INDEX, WORD
 from .v1_externs import V1Externs
-from .v1_packet import V1Packet
+from .v1_stages import V1Stages
 
 _ARCHITECTURES: dict[str, tuple[type[OnePacket], type[Externs]]] = {
     "nicemu": (NicPacket, NicExterns),
-    "v1model": (V1Packet, V1Externs),
+    "v1model": (V1Stages, V1Externs),
 }
 
 
@@ -38,6 +38,7 @@ class Generated:
     sites: tuple[Site, ...]
     headroom_bytes: int
     effect_words: int
+    makes_copies: bool
     begins: bool
     """Whether lookups of the first table can begin before they are needed."""
 
@@ -61,5 +62,13 @@ def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Gene
     one = flow(program, module, externs, take, parameters_at)
     ahead, steps = one.ahead()
     make_run(module, one.process(), ahead, steps)
-    parts = tuple(part for part, _ in taken.values())
-    return Generated(str(module), parts, tuple(one.sites), one.headroom_bytes, one.effect_words, bool(steps))
+    one.stages()
+    return Generated(
+        str(module),
+        tuple(part for part, _ in taken.values()),
+        tuple(one.sites),
+        one.headroom_bytes,
+        one.effect_words,
+        one.makes_copies,
+        bool(steps),
+    )

@@ -65,6 +65,7 @@ class OnePacket:
         slots.position_before(slots.branch(start))
         builder = llvm.IRBuilder(start)
         made = self._externs(self.program, Places(Layouts(self.program), slots), builder)
+        made.sites = self.sites
         made.context, self._packet, made.note = function.args
         made.has_loops = self._has_loops
         made.take = self._take
@@ -125,6 +126,12 @@ class OnePacket:
         self.before_table(made)
         return builder.function, steps
 
+    makes_copies = False
+    """Whether a packet may become several."""
+
+    def stages(self) -> None:
+        """Make what copies of a packet need."""
+
     def quiet_end(self, made: Externs) -> Any:  # noqa: ANN401
         """Return a block at which everything ends, however it ends."""
         end = made.block("ended")
@@ -153,7 +160,6 @@ class OnePacket:
 
     def done(self, made: Externs, deparser: ir.Control) -> None:
         """Remember what is to be known of the function that was made."""
-        self.sites = made.sites
         self.effect_words = made.effect_words()
         self.headroom_bytes = made.headroom_bytes(deparser.body)
 

@@ -28,22 +28,31 @@ PACKET = np.dtype(
             "out_length",
             "effects_at",
             "effects_count",
+            "state_at",
         ],
-        "formats": ["u8", "u4", "u4", "u8", "u2", "u2", "u4", "i4", "u4", "u4", "u4"],
-        "offsets": [0, 8, 12, 16, 24, 26, 28, 32, 36, 40, 44],
+        "formats": ["u8", "u4", "u4", "u8", "u2", "u2", "u4", "i4", "u4", "u4", "u4", "u8"],
+        "offsets": [0, 8, 12, 16, 24, 26, 28, 32, 36, 40, 44, 48],
         "itemsize": 64,
     }
 )
 
-DROPPED, TO_PORT, TO_HOST, HELD, TOLD = range(5)
-"""Verdicts; TOLD: an engine has said it otherwise.
-
-`reason` says why a packet is dropped: 0 the program, 1 + an error of the parser, STUCK, or ASSERTION.
+DROPPED, TO_PORT, TO_HOST, HELD, AFTER_INGRESS, AFTER_EGRESS, TOLD = range(7)
+"""Verdicts. After ingress or egress a packet of v1model may need the traffic manager: the state that it is in
+begins at `state_at`. TOLD: an engine has said it otherwise. `reason` says why a packet is dropped, see
+`REASONS`.
 """
 STUCK: Final = 0xFFFF
 ASSERTION: Final = 0xFFFE
 OVERSIZED: Final = 0xFFFD
 TOO_MANY_EFFECTS: Final = 0xFFFC
+REASONS = {
+    0: "pipeline.dropped",
+    STUCK: "pipeline.too_many_turns",
+    ASSERTION: "pipeline.assertion",
+    OVERSIZED: "pipeline.oversized",
+    TOO_MANY_EFFECTS: "pipeline.too_many_effects",
+}
+"""Why packets are dropped; other numbers are 1 + an error of the parser."""
 DROP_PORT: Final = 511
 """v1model's port of packets that are to be dropped."""
 
@@ -72,9 +81,14 @@ def word_of_chance(program: Program) -> int:
     return word_of_value_set(program, len(program.value_sets))
 
 
+def word_of_states(program: Program) -> int:
+    """Return which word of the context holds the address of the next packet's state."""
+    return word_of_chance(program) + 1
+
+
 def context_words(program: Program) -> int:
     """Return how many words a context has."""
-    return word_of_chance(program) + 1
+    return word_of_states(program) + 1
 
 
 def offset_of(name: str) -> int:

@@ -156,7 +156,7 @@ class Statements(Expressions):
         """Count a turn of a loop, or a call; at the last one the packet is stuck."""
         if not self.has_loops:
             return
-        slot = self.places.slot(Place("$turns", ir.Bits(32)), self.builder)
+        slot = self.turns
         turns = self.builder.add(self.builder.load(slot), INDEX(1))
         self.builder.store(turns, slot)
         self.give_up_if(self.builder.icmp_unsigned(">", turns, INDEX(MAX_TURNS)), STUCK)
@@ -180,7 +180,12 @@ class Statements(Expressions):
     def forget_turns(self) -> None:
         """Say that no turns were taken yet."""
         if self.has_loops:
-            self.builder.store(INDEX(0), self.places.slot(Place("$turns", ir.Bits(32)), self.builder))
+            self.builder.store(INDEX(0), self.turns)
+
+    @property
+    def turns(self) -> Any:  # noqa: ANN401
+        """The address of the number of turns that the packet has taken (i32)."""
+        return self.places.slot(Place("$turns", ir.Bits(32)), self.builder)
 
     def _turn(self, body: Sequence[ir.Statement], breaking: Any, continuing: Any) -> None:  # noqa: ANN401
         outer = self.ends

@@ -17,13 +17,13 @@ from .metering import draw_function
 from .parts import Part
 from .places import BIT, WORD, Number, Place
 from .records import DROP_PORT, word_of_chance
-from .v1_arrays import V1Arrays
+from .v1_requests import V1Requests
 
 STANDARD = "standard_metadata"
 _ALGORITHMS = ARCHITECTURES["v1model"].enums["HashAlgorithm"]
 
 
-class V1Externs(V1Arrays):
+class V1Externs(V1Requests):
     """Drops, hashes, checksums, chance, messages."""
 
     def calls(self) -> dict[str, Call]:
@@ -42,6 +42,7 @@ class V1Externs(V1Arrays):
             "log_msg": self._log,
             "Checksum16.get": self._checksum16,
             **self.array_calls(),
+            **self.request_calls(),
         }
 
     def standard(self, field: str) -> Place:

@@ -1,30 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A packet through v1model: one way from parser to deparser, for programs that make no copies.
+"""A packet through v1model: one way from parser to deparser.
 
-A program that may ask for clones, for replicas, or for a packet to come again, is interpreted.
+A packet that becomes several, or comes again, is left in the middle, in a state that the traffic manager goes
+on with.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import HOST_PORT, Program, ir
+from nicemu.pipeline import HOST_PORT, ir
 
-from .expressions import NotCompiled
 from .externs import Externs
-from .one_packet import OnePacket
-from .places import INDEX, WORD, Number
-from .records import ASSERTION, DROP_PORT, TO_HOST, TO_PORT
+from .places import BIT, INDEX, WORD, Number
+from .records import AFTER_EGRESS, AFTER_INGRESS, ASSERTION, DROP_PORT, TO_HOST, TO_PORT, word_of_states
 from .statements import Ends
 from .v1_externs import STANDARD, V1Externs
-from .writes import targets_in
+from .v1_requests import CLONES, makes_copies, recirculates_late, sets_multicast_group
+from .v1_state import PORT, V1State
 
 
-class V1Packet(OnePacket):
+class V1Packet(V1State):
     """Egress follows ingress at once; a packet that the parser rejects goes on."""
 
     place = STANDARD
     given = (("ingress_port", "port"), ("packet_length", "length"))
+
+    def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
+        super().__init__(*arguments)
+        self.makes_copies = makes_copies(self.program)
 
     def before_table(self, made: Externs) -> None:
         """Make what comes before the first table."""
@@ -38,7 +44,6 @@ class V1Packet(OnePacket):
 
     def process(self) -> llvm.Function:
         """Make the function that processes a packet."""
-        _refuse_replication(self.program)
         made = self.begin("process")
         assert isinstance(made, V1Externs)
         builder = made.builder
@@ -47,10 +52,13 @@ class V1Packet(OnePacket):
         made.forget_origins()
         made.forget_failures()
         made.forget_colours()
+        made.forget_requests()
         self._store(made, "ingress_global_timestamp", self._microseconds(made))
         self._parse(made)
         for control in (verify, ingress):
             self._control(made, control, stuck)
+        if self.makes_copies:
+            self._leave_if(made, self._asks_after_ingress(made), AFTER_INGRESS)
         self._check(made, failed, dropped)
         port = made.places.load(made.standard("egress_spec"), builder)
         self._store(made, "egress_port", port)
@@ -61,10 +69,15 @@ class V1Packet(OnePacket):
         made.keep_effects()
         made.forget_turns()
         self._control(made, egress, stuck)
+        if self.makes_copies:
+            asks = builder.or_(made.asks(CLONES[1]), made.asks("recirculate"))
+            asks = builder.or_(asks, BIT(recirculates_late(self.program)))
+            self._leave_if(made, asks, AFTER_EGRESS, port)
         self._check(made, failed, dropped)
         made.keep_effects()
         self._control(made, compute, stuck)
         start, length = made.deparse(deparser.body)
+        length = self._cut(made, length)
         builder.store(builder.zext(port, INDEX), made.out_port)
         to_host = builder.icmp_unsigned("==", port, port.type(HOST_PORT))
         verdict = builder.select(to_host, INDEX(TO_HOST), INDEX(TO_PORT))
@@ -77,6 +90,38 @@ class V1Packet(OnePacket):
         self.drop(made, builder.load(made.given_up))
         self.done(made, deparser)
         return builder.function
+
+    def _asks_after_ingress(self, made: V1Externs) -> Number:
+        """Return whether a packet needs the traffic manager when ingress has ended."""
+        builder = made.builder
+        asks = builder.or_(made.asks(CLONES[0]), made.asks("resubmit"))
+        if not sets_multicast_group(self.program):
+            return asks
+        group = made.places.load(made.standard("mcast_grp"), builder)
+        return builder.or_(asks, builder.icmp_unsigned("!=", group, group.type(0)))
+
+    def _leave_if(self, made: V1Externs, condition: Number, verdict: int, port: Number = None) -> None:
+        """Leave the packet to the traffic manager where a condition holds."""
+        builder = made.builder
+        leaves, stays = made.block("leaves"), made.block("goes_on")
+        builder.cbranch(condition, leaves, stays)
+        builder.position_at_end(leaves)
+        upcoming = made.at(made.context, 8 * word_of_states(self.program))
+        address = builder.load(upcoming)
+        builder.store(made.address(address, 8 * self.state.words), upcoming)
+        self.store_state(made, address)
+        if port is not None:
+            builder.store(builder.zext(port, WORD), made.at(address, 8 * PORT))
+        builder.store(address, self._field(builder, "state_at", WORD))
+        self.finish(made, INDEX(verdict), INDEX(0), made.frame, made.length)
+        builder.position_at_end(stays)
+
+    def _cut(self, made: V1Externs, length: Number) -> Number:
+        """Return the bytes of a frame that leaves, at most as many as were asked for."""
+        builder = made.builder
+        most = builder.zext(builder.load(made.request("truncate.bytes")), WORD)
+        is_longer = builder.and_(made.asks("truncate"), builder.icmp_unsigned(">", length, most))
+        return builder.select(is_longer, most, length)
 
     def _parse(self, made: V1Externs) -> None:
         """Make the parser; its error is in the metadata, and the packet goes on."""
@@ -109,13 +154,3 @@ class V1Packet(OnePacket):
 
     def _microseconds(self, made: V1Externs) -> Number:
         return made.builder.udiv(made.now_ns, WORD(1000))
-
-
-def _refuse_replication(program: Program) -> None:
-    """Raise NotCompiled for a program that sets the multicast group itself."""
-    for target in targets_in(program):
-        node = target
-        while isinstance(node, ir.Member | ir.Slice):
-            if isinstance(node, ir.Member) and node.field == "mcast_grp":
-                raise NotCompiled("it sets a multicast group")
-            node = node.base

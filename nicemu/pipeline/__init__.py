@@ -6,14 +6,15 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 """
 
 from . import arithmetic, chance, ir
-from .architecture import Architecture
+from .architecture import Architecture, Arrival
 from .architectures import ARCHITECTURES
 from .arrays import Count, CounterArray, MeterArray, RegisterArray
 from .describe import p4info_of
 from .dissection import FieldPlace
 from .engine import Engine, Listener, TableInfo
-from .externs import MAX_EFFECTS, ExternFunction, Kind
-from .interpreter import MAX_EMITTED_BYTES, MAX_FRAME_BYTES, reason_of
+from .evaluator import PacketState
+from .externs import MAX_EFFECTS, ExternFunction, Kind, Stuck
+from .interpreter import MAX_EMITTED_BYTES, MAX_FRAME_BYTES, Interpreter, reason_of
 from .ir import Program
 from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
@@ -46,8 +47,8 @@ from .profiles import ActionProfile, ActionSet, Choice, Group, Member
 from .tables import Row, Table, TableEntry
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
-from .v1model import digest_of, message_of
-from .v1switch import HOST_PORT
+from .v1model import Clone, V1Outcome, digest_of, message_of
+from .v1switch import HOST_PORT, Journey
 from .value_sets import ValueSet
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits
 from .verdict import (
@@ -81,7 +82,9 @@ __all__ = [
     "ActionRefInfo",
     "ActionSet",
     "Architecture",
+    "Arrival",
     "Choice",
+    "Clone",
     "CloneSession",
     "Count",
     "CounterAdd",
@@ -105,6 +108,8 @@ __all__ = [
     "FieldPlace",
     "Group",
     "HeaderValue",
+    "Interpreter",
+    "Journey",
     "KeyInfo",
     "Kind",
     "Layouts",
@@ -123,6 +128,7 @@ __all__ = [
     "P4Info",
     "PacketIn",
     "PacketMetadataInfo",
+    "PacketState",
     "ParameterInfo",
     "Prefix",
     "ProfileInfo",
@@ -134,12 +140,14 @@ __all__ = [
     "Report",
     "Row",
     "StackValue",
+    "Stuck",
     "Table",
     "TableDescription",
     "TableEntry",
     "TableInfo",
     "Ternary",
     "UnionValue",
+    "V1Outcome",
     "Value",
     "ValueSet",
     "ValueSetInfo",

@@ -139,6 +139,17 @@ class Interpreter(Evaluator):
         except _Exited:
             return
 
+    def departing(self, packet: PacketState) -> bytes:
+        """Return the frame that leaves when the deparser has run."""
+        return packet.departing()
+
+    def copied(self, packet: PacketState, outcome: Any) -> PacketState:  # noqa: ANN401
+        """Return a packet with the same headers and metadata, which has asked for `outcome` alone."""
+        places = {name: copied(value) for name, value in packet.places.items()}
+        return PacketState(
+            packet.frame, places, outcome, packet.trace, packet.cursor_bytes, now_ns=packet.now_ns
+        )
+
     @property
     def objects(self) -> Objects:
         """The extern objects of the program."""

@@ -50,11 +50,14 @@ _AGAIN = {RECIRCULATED: "recirculated", RESUBMITTED: "resubmitted"}
 
 def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
     """Take one frame through the switch; the first frame that leaves is the verdict's, others are copies."""
-    return _Journey(interpreter, arrival).verdict()
+    return Journey(interpreter, arrival).verdict()
 
 
-class _Journey:
-    """One arrival and all that comes of it. What is waiting is done in order."""
+class Journey:
+    """One arrival and all that comes of it. What is waiting is done in order.
+
+    `interpreter` runs the program's blocks, or has compiled code run them.
+    """
 
     def __init__(self, interpreter: Interpreter, arrival: Arrival) -> None:
         self._interpreter = interpreter
@@ -68,7 +71,23 @@ class _Journey:
         self._copies = 0
 
     def verdict(self) -> Verdict:
+        """Return what comes of the arrival."""
         self._wait(lambda: self._ingress(self._arrival.frame, NORMAL, {}, 0))
+        return self._gone()
+
+    def verdict_after_ingress(self, packet: PacketState) -> Verdict:
+        """Return what comes of the arrival, whose packet ingress has just left."""
+        self._wait(lambda: self._after_ingress(packet, 0))
+        return self._gone()
+
+    def verdict_after_egress(self, packet: PacketState, port: int) -> Verdict:
+        """Return what comes of the arrival, whose packet egress to a port has just left."""
+        self._copies += 1
+        self._wait(lambda: self._after_egress(packet, port, 0))
+        return self._gone()
+
+    def _gone(self) -> Verdict:
+        """Do what is waiting until nothing is; return what has come of it."""
         while self._waiting:
             step = self._waiting.popleft()
             try:
@@ -121,6 +140,9 @@ class _Journey:
         packet = self._parsed(frame, instance_type, kept)
         self._interpreter.control(packet, "verify")
         self._interpreter.control(packet, "ingress")
+        self._after_ingress(packet, rounds)
+
+    def _after_ingress(self, packet: PacketState, rounds: int) -> None:
         outcome: V1Outcome = packet.outcome
         standard = packet.places[PLACE]
         clone = outcome.clones.pop(INGRESS_CLONE, None)
@@ -132,6 +154,7 @@ class _Journey:
             self._drop("pipeline.assertion")
         elif outcome.resubmit is not None:
             again = self._kept(packet, outcome.resubmit)
+            frame = packet.frame
             self._again(lambda: self._ingress(frame, RESUBMITTED, again, rounds + 1), rounds, "resubmit")
         elif standard["mcast_grp"]:
             group = self._objects.multicast_groups.get(standard["mcast_grp"], ())
@@ -171,32 +194,27 @@ class _Journey:
 
     def _replicate(self, packet: PacketState, replicas: tuple[Replica, ...], rounds: int) -> None:
         for replica in replicas:
-            copy = self._copied(packet)
+            copy = self._interpreter.copied(packet, V1Outcome(truncate_bytes=packet.outcome.truncate_bytes))
             copy.places[PLACE]["egress_rid"] = replica.rid
             self._leave_later(copy, replica.port, rounds)
 
     def _leave_later(self, packet: PacketState, port: int, rounds: int) -> None:
         self._wait(lambda: self._egress(packet, port, rounds))
 
-    def _copied(self, packet: PacketState) -> PacketState:
-        """Return a packet with the same headers and metadata that has asked for nothing yet."""
-        outcome = V1Outcome(truncate_bytes=packet.outcome.truncate_bytes)
-        places = {name: copied(value) for name, value in packet.places.items()}
-        return PacketState(
-            packet.frame, places, outcome, packet.trace, packet.cursor_bytes, now_ns=packet.now_ns
-        )
-
     # Egress
 
     def _egress(self, packet: PacketState, port: int, rounds: int) -> None:
-        standard, outcome = packet.places[PLACE], packet.outcome
+        standard = packet.places[PLACE]
         standard["egress_port"], standard["egress_spec"] = port, 0
         standard["egress_global_timestamp"] = self._microseconds()
         standard["packet_length"] = len(packet.frame)
         self._note(EgressBegun, port, standard["egress_rid"])
         packet.turns = 0
         self._interpreter.control(packet, "egress")
-        standard = packet.places[PLACE]
+        self._after_egress(packet, port, rounds)
+
+    def _after_egress(self, packet: PacketState, port: int, rounds: int) -> None:
+        outcome: V1Outcome = packet.outcome
         clone = outcome.clones.pop(EGRESS_CLONE, None)
         if clone is not None:
             self._clone_of_egress(packet, clone, rounds)
@@ -205,13 +223,13 @@ class _Journey:
         if outcome.failed_assertion:
             self._drop("pipeline.assertion")
             return
-        if standard["egress_spec"] == DROP_PORT:
+        if packet.places[PLACE]["egress_spec"] == DROP_PORT:
             self._drop("pipeline.dropped")
             return
         self._interpreter.control(packet, "compute")
         self._interpreter.control(packet, "deparser")
         self._effects += outcome.effects
-        frame = packet.departing()
+        frame = self._interpreter.departing(packet)
         if outcome.truncate_bytes is not None:
             frame = frame[: outcome.truncate_bytes]
         if outcome.recirculate is not None:
@@ -231,7 +249,7 @@ class _Journey:
         if rounds >= MAX_ROUNDS:
             self._drop("pipeline.too_many_rounds")
             return
-        made = self._copied(packet)
+        made = self._interpreter.copied(packet, V1Outcome(truncate_bytes=packet.outcome.truncate_bytes))
         self._interpreter.clear_metadata(made)
         made.outcome = V1Outcome(truncate_bytes=session.truncate_bytes or None)
         if clone.field_list is not None:

@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Clones, multicast, resubmission, recirculation and truncation: copies run compiled, too."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nicemu.hot import JIT
+from nicemu.pipeline import CloneSession, Engine, LogMessage, Replica
+
+from .v1_programs import Engines, agree, both
+
+pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
+
+KEPT = "@field_list(1, 2) bit<8> kept; @field_list(2) bit<70> also; more_t held; bit<8> lost; "
+SEEN = """h.h.value = m.kept + m.lost; h.h.sum = (bit<8>) s.instance_type ++ (bit<8>) s.egress_rid;
+          h.h.long = (bit<64>) m.also; wide_of.write((bit<32>) s.instance_type, m.wide + 1);"""
+
+
+def replicate(engine: Engine, chance: random.Random) -> None:
+    """Give an engine groups and sessions, some of them empty, by chance."""
+    replicas = [Replica(port, rid) for port in (1, 2, 510) for rid in (0, 7)]
+    for number in range(4):
+        chosen = tuple(chance.sample(replicas, chance.randint(0, 3)))
+        engine.objects.multicast_groups[number] = chosen
+        engine.objects.clone_sessions[number] = CloneSession(chosen, chance.choice((0, 0, 5, 100)))
+
+
+def replicated(**pieces: str) -> Engines:
+    pieces["metadata"] = KEPT + pieces.get("metadata", "")
+    engines = both(**pieces)
+    for engine in engines:
+        replicate(engine, random.Random(5))
+        engine.objects.multicast_groups[1] = (Replica(3, 1), Replica(4, 2), Replica(510, 3))
+        engine.objects.clone_sessions[1] = CloneSession((Replica(8), Replica(9, 5)))
+        engine.objects.clone_sessions[2] = CloneSession((Replica(8),), truncate_bytes=7)
+    return engines
+
+
+def test_a_clone_of_ingress_carries_the_kept_fields() -> None:
+    engines = replicated(
+        ingress="""m.kept = h.h.value + 1; m.lost = 50; m.also = (bit<70>) h.h.long; h.h.kind = h.h.kind + 1;
+                   m.wide = 5; t.apply();
+                   if (h.h.value == 0) { clone(CloneType.I2E, 1); }
+                   if (h.h.value == 1) { clone_preserving_field_list(CloneType.I2E, 1, 1); }
+                   if (h.h.value == 2) { clone_preserving_field_list(CloneType.I2E, 2, 2); }
+                   if (h.h.value == 3) { clone_preserving_field_list(CloneType.I2E, (bit<32>) h.h.kind, 99); }
+                   if (h.h.value == 4) { clone(CloneType.I2E, 1); clone(CloneType.I2E, 77); }
+                   if (h.h.value == 6) { clone(CloneType.E2E, 1); }""",
+        egress=SEEN,
+    )
+    agree(engines, packets=100)
+    verdict = engines[1].process(bytes((0, 1, *bytes(10))), 0)
+    assert [verdict.port, *(port for port, _ in verdict.copies)] == [8, 9, 0]
+    assert verdict.frame[1] == 2
+
+
+def test_a_clone_of_egress_is_the_packet_as_egress_left_it() -> None:
+    engines = replicated(
+        ingress='m.kept = 3; m.wide = 70w1 << 69; t.apply(); log_msg("in");',
+        egress=SEEN
+        + """if (s.instance_type == 0) {
+                 h.s.push_front(1); h.s[0].setValid(); h.s[0].a = 0x123456; h.h.kind = h.h.kind + 1;
+                 if (h.h.kind[0:0] == 1) { clone_preserving_field_list(CloneType.E2E, 1, 2); }
+                 if (s.egress_port == 9) { mark_to_drop(s); }
+                 h.h.kind = h.h.kind + 1;
+             }
+             log_msg("out");""",
+        compute="h.h.sum = h.h.sum + 1;",
+    )
+    agree(engines, packets=100)
+
+
+def test_a_multicast_group_replicates_before_egress() -> None:
+    engines = replicated(
+        ingress="""m.kept = h.h.kind; m.lost = h.h.value; m.wide = 9; s.mcast_grp = (bit<16>) h.h.value;
+                   if (h.h.kind == 3) { s.egress_spec = 511; } seen.count(0);""",
+        egress=SEEN + "if (s.egress_rid == 7) { mark_to_drop(s); } seen.count((bit<32>) s.egress_rid);",
+    )
+    agree(engines, packets=100)
+
+
+def test_a_resubmitted_packet_begins_again_with_what_it_kept() -> None:
+    engines = replicated(
+        ingress="""m.kept = m.kept + 1; m.lost = m.lost + 1; m.also = m.also + 3; h.h.kind = 0;
+                   if (m.kept <= h.h.value) { resubmit_preserving_field_list(1); }
+                   if (h.h.value == 7) { resubmit_preserving_field_list(3); }
+                   if (h.h.value == 6) { resubmit_preserving_field_list(2); clone(CloneType.I2E, 1); }""",
+        egress=SEEN,
+    )
+    agree(engines, packets=60)
+    assert "pipeline.too_many_rounds" in engines[1].drops
+
+
+@pytest.mark.parametrize("place", ["egress", "compute", "deparser"])
+def test_a_recirculated_packet_is_parsed_again_as_it_would_have_left(place: str) -> None:
+    pieces = {"egress": SEEN, "compute": "", "deparser": "b.emit(h);"}
+    asks = "if (h.h.kind < 5) { recirculate_preserving_field_list(1); }"
+    pieces[place] = asks + pieces[place]
+    engines = replicated(
+        ingress="m.kept = m.kept + 1; h.h.kind = h.h.kind + 2; t.apply();",
+        **pieces,
+    )
+    agree(engines, packets=60)
+
+
+def test_a_packet_that_grows_in_every_round_may_leave_longer_than_any_that_comes() -> None:
+    engines = replicated(
+        metadata="bit<8> turn; ",
+        types="header big_t { bit<4096> data; }",
+        headers="big_t[1] bigs;",
+        ingress="m.kept = m.kept + 1; h.bigs[0].setValid(); h.bigs[0].data = (bit<4096>) m.kept << 2000;",
+        egress="if (m.kept < 20) { recirculate_preserving_field_list(1); }",
+        deparser="b.emit(h.h); b.emit(h.bigs); b.emit(h.s);",
+    )
+    frame = bytes((0, 0, *range(10))) + bytes(9000)
+    expected, found = (engine.process(frame, 0) for engine in engines)
+    assert found == expected
+    assert len(found.frame) == len(frame) + 20 * 512
+
+
+@pytest.mark.parametrize("copies", ["", "clone(CloneType.I2E, 1);"])
+def test_a_truncated_packet_leaves_with_its_first_bytes(copies: str) -> None:
+    engines = replicated(
+        ingress=f"{copies} if (h.h.kind == 0) {{ truncate((bit<32>) h.h.value * 4); }}",
+        egress="h.s.push_front(1); h.s[0].setValid(); if (h.h.value == 5) { truncate(3); }",
+    )
+    agree(engines, packets=60)
+
+
+def test_effects_of_copies_stand_in_the_order_of_their_passes() -> None:
+    engines = replicated(
+        ingress='log_msg("in {}", { h.h.value }); s.mcast_grp = 1; clone(CloneType.I2E, 1);',
+        egress='log_msg("out {}", { s.egress_rid });',
+        compute='log_msg("sum");',
+        deparser='log_msg("left"); b.emit(h);',
+    )
+    agree(engines)
+    texts = [
+        effect.text for effect in engines[1].process(bytes(12), 0).effects if isinstance(effect, LogMessage)
+    ]
+    assert texts == ["in 0", *(text for rid in (0, 5, 1, 2, 3) for text in (f"out {rid}", "sum", "left"))]
+
+
+def test_a_copy_that_is_stuck_is_dropped_alone() -> None:
+    engines = replicated(
+        ingress="s.mcast_grp = 1; t.apply();",
+        egress="""for (bit<32> i = 0; s.egress_rid == 2 && i < 0xffffffff; i += 1) { m.x = m.x + 1; }
+                  assert(s.egress_rid != 3);""",
+    )
+    expected, found = (engine.process(bytes(12), 0) for engine in engines)
+    assert found == expected
+    assert (found.port, found.copies, found.drop_reason) == (3, (), "")
+
+
+def test_direct_meters_mark_a_packet_and_not_its_copies() -> None:
+    engines = replicated(
+        parts="direct_meter<bit<8>>(MeterType.packets) limit;",
+        action="limit.read(m.x);",
+        properties="meters = limit;",
+        ingress="""t.apply(); m.kept = m.x;
+                   if (h.h.value == 3) { clone_preserving_field_list(CloneType.I2E, 1, 1); }""",
+        egress=SEEN,
+    )
+    agree(engines, step_ns=1000)
+
+
+def test_varbits_and_stacks_of_a_copy_are_the_packets() -> None:
+    engines = replicated(
+        types="header open_t { bit<8> a; varbit<320> v; }",
+        headers="open_t o; either_t either;",
+        parser="b.extract(h.o, (bit<32>) h.h.value << 3);",
+        ingress="""h.either.head.setValid(); h.either.head = h.h; s.mcast_grp = 1; m.held = h.s[0];
+                   m.kept = h.o.a;""",
+        egress="if (s.egress_rid == 2) { h.s.pop_front(1); h.o.a = m.kept + 1; h.either.more.setValid(); }",
+    )
+    agree(engines, packets=80)
+
+
+_ENGINES: list[Engines] = []
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 1 << 32))
+def test_any_packets_and_groups_do_the_same_to_both(seed: int) -> None:
+    if not _ENGINES:
+        _ENGINES.append(
+            replicated(
+                ingress="""t.apply(); m.kept = m.kept + h.h.kind; m.also = (bit<70>) h.h.long; m.lost = 3;
+                           seen.count((bit<32>) s.instance_type);
+                           if (h.h.long[0:0] == 1) { s.mcast_grp = (bit<16>) h.h.long[5:4]; }
+                           if (h.h.long[1:1] == 1) {
+                               clone_preserving_field_list(CloneType.I2E, (bit<32>) h.h.long[7:6], 2);
+                           }
+                           if (h.h.long[3:2] == 1 && s.instance_type == 0) {
+                               resubmit_preserving_field_list(1);
+                           }
+                           random(m.x, 8w0, 8w255);""",
+                egress=SEEN
+                + """if (h.h.kind == 1 && s.instance_type != 2) {
+                         clone(CloneType.E2E, (bit<32>) m.kept & 3);
+                     }
+                     if (m.kept == 2) { recirculate_preserving_field_list(2); }
+                     h.h.kind = m.x; digest(1, { h.h.kind, h.s }); if (m.x == 9) { truncate(9); }""",
+            )
+        )
+    for engine in _ENGINES[0]:
+        replicate(engine, random.Random(seed))
+    agree(_ENGINES[0], seed, 10)
