@@ -85,6 +85,7 @@ class Kernel:
         self._begins = generated.begins
         self.value_sets = {item.name: KernelValueSet(program, item) for item in program.value_sets}
         self.context = np.zeros(context_words(program), np.uint64)
+        self._context_at = int(self.context.ctypes.data)
         self._effects_at = word_of_effects(program)
         self._effect_words = generated.effect_words
         self._batch = _Batch(np.zeros(0, np.uint64), 0)
@@ -122,7 +123,7 @@ class Kernel:
             if len(self._states) < count * self._state_words:
                 self._states = np.zeros(count * self._state_words, np.uint64)
             self.context[word_of_states(self.program)] = self._states.ctypes.data
-        self._code.run(self.context.ctypes.data, packets.ctypes.data, count, int(ahead))
+        self._code.run(self._context_at, packets.ctypes.data, count, int(ahead))
 
     @property
     def makes_copies(self) -> bool:
@@ -133,7 +134,7 @@ class Kernel:
         """Take a packet in a state through one block of its program; all but the last are addresses."""
         self.context[self._effects_at] = effects_at
         assert self._code.stage is not None
-        self._code.stage(self.context.ctypes.data, packet, state, block)
+        self._code.stage(self._context_at, packet, state, block)
 
     def effects(self, packet: Any) -> list[Effect]:  # noqa: ANN401
         """Return the effects of a packet's record after `run`."""

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
+from struct import Struct
 from typing import Any
-
-import numpy as np
 
 from nicemu.pipeline import (
     ARCHITECTURES,
@@ -32,15 +31,42 @@ from nicemu.pipeline import (
 )
 
 from .effects import Site, effect_of
-from .records import AFTER_INGRESS, PACKET, REASONS
-from .v1_requests import ASKED, CLONES, WITH_LIST
+from .records import AFTER_INGRESS, PACKET, REASONS, offset_of
+from .v1_externs import STANDARD
+from .v1_requests import ASKED, CLONES, REQUESTS, WITH_LIST
 from .v1_stages import STAGES
-from .v1_state import CURSOR, EFFECTS, FAILED, PORT, RESULT, TURNS, StateLayout
+from .v1_state import CURSOR, EFFECTS, FAILED, FIRST_REQUEST, PORT, RESULT, TURNS, StateLayout
 from .value_words import decoded, encoded, word_count
 
+_GIVEN = Struct("=QIIQ")
+"""The first fields of a packet's record, up to the time."""
+_LEFT = Struct("=iIII")
+"""Its fields from `out_offset` on."""
 Words = ctypes.Array[ctypes.c_uint64]
 Stage = Callable[[int, int, int, int], None]
 """Takes a packet through a block: where effects go, its record, its state, the number of the block."""
+
+
+class _Standard(dict[str, Any]):
+    """Fields of the standard metadata that were asked for; each is one word of the packet's state."""
+
+    def __init__(self, layout: StateLayout, words: Words) -> None:
+        super().__init__()
+        self._fields, self._words = layout.standard, words
+
+    def __missing__(self, name: str) -> int:
+        value = self[name] = self._words[self._fields[name]]
+        return value
+
+    def items(self) -> Any:  # noqa: ANN401
+        """Return all fields, as those who copy a struct want them."""
+        return [(name, self[name]) for name in self._fields]
+
+    def settle(self) -> None:
+        """Have the state hold what was asked for, and perhaps changed."""
+        fields, words = self._fields, self._words
+        for name, value in super().items():
+            words[fields[name]] = value
 
 
 class _Variables(dict[str, Any]):
@@ -51,14 +77,23 @@ class _Variables(dict[str, Any]):
         self._layout, self._words = layout, words
 
     def __missing__(self, name: str) -> Any:  # noqa: ANN401
-        at, kind = self._layout.variables[name]
-        end = at + word_count(self._layout.layouts, kind)
-        value = self[name] = decoded(self._layout.layouts, kind, iter(self._words[at:end]))
+        layout, words = self._layout, self._words
+        value: Any
+        if name == STANDARD:
+            value = _Standard(layout, words)
+        else:
+            at, kind = layout.variables[name]
+            end = at + word_count(layout.layouts, kind)
+            value = decoded(layout.layouts, kind, iter(words[at:end]))
+        self[name] = value
         return value
 
     def settle(self) -> None:
         """Have the state hold what was asked for, and perhaps changed."""
         for name, value in self.items():
+            if isinstance(value, _Standard):
+                value.settle()
+                continue
             at, kind = self._layout.variables[name]
             for place, word in enumerate(encoded(self._layout.layouts, kind, value), start=at):
                 self._words[place] = word
@@ -82,14 +117,21 @@ class KernelPacket(PacketState):
         places.settle()
         words[CURSOR], words[TURNS] = self.cursor_bytes, self.turns
         words[EFFECTS], words[FAILED] = len(outcome.effects), outcome.failed_assertion
-        for name, number in _asked(outcome).items():
-            words[self._layout.requests[name]] = number
+        if outcome.clones or (outcome.resubmit, outcome.recirculate, outcome.truncate_bytes) != _NOTHING:
+            for name, number in _asked(outcome).items():
+                words[self._layout.requests[name]] = number
+        else:
+            ctypes.memset(ctypes.addressof(words) + 8 * FIRST_REQUEST, 0, 8 * len(REQUESTS))
 
     def learn(self) -> None:
         """Take over what the state says of the packet's way, and what it has asked for."""
         words, outcome = self.words, self.outcome
         self.cursor_bytes, self.turns = words[CURSOR], words[TURNS]
         outcome.failed_assertion = bool(words[FAILED])
+        if not any(words[FIRST_REQUEST : FIRST_REQUEST + len(REQUESTS)]):
+            outcome.clones = {}
+            outcome.resubmit, outcome.recirculate, outcome.truncate_bytes = _NOTHING
+            return
         asked = {name: int(words[at]) for name, at in self._layout.requests.items()}
         outcome.clones = {
             number: Clone(
@@ -111,6 +153,9 @@ class KernelPacket(PacketState):
         made = KernelPacket(self._layout, self.frame, outcome, self.now_ns, words)
         made.cursor_bytes = self.cursor_bytes
         return made
+
+
+_NOTHING = (None, None, None)
 
 
 def _asked(outcome: V1Outcome) -> dict[str, int]:
@@ -148,10 +193,13 @@ class Passes(Interpreter):
         self._layout = StateLayout(program)
         self._kind = ctypes.c_uint64 * self._layout.words
         self._empty = {control.role for control in program.controls if not control.body}
-        self._record = np.zeros(1, PACKET)
+        self._record = ctypes.create_string_buffer(PACKET.itemsize)
+        self._record_at = ctypes.addressof(self._record)
         self._headroom_bytes = headroom_bytes
-        self._room = np.zeros(headroom_bytes + MAX_FRAME_BYTES, np.uint8)
-        self._effects = np.zeros(MAX_EFFECTS * max((site.words for site in sites), default=1), np.uint64)
+        self._room = ctypes.create_string_buffer(headroom_bytes + MAX_FRAME_BYTES)
+        words = MAX_EFFECTS * max((site.words for site in sites), default=1)
+        self._effects = (ctypes.c_uint64 * words)()
+        self._effects_at = ctypes.addressof(self._effects)
 
     def finish(self, verdict: int, state: int, arrival: Arrival, effects: Sequence[Effect]) -> Verdict:
         """Return what comes of a packet that compiled code has left in a state, with its effects so far."""
@@ -202,23 +250,23 @@ class Passes(Interpreter):
     def _run_block(self, packet: PacketState, block: str) -> int:
         """Take a packet through a block; return what its state says is the result."""
         assert isinstance(packet, KernelPacket)
-        record, frame = self._record[0], packet.frame
+        frame = packet.frame
         if len(self._room) < self._headroom_bytes + len(frame):  # one that grows from round to round
-            self._room = np.zeros(self._headroom_bytes + 2 * len(frame), np.uint8)
-        room = self._room.ctypes.data + self._headroom_bytes
+            self._room = ctypes.create_string_buffer(self._headroom_bytes + 2 * len(frame))
+        room = ctypes.addressof(self._room) + self._headroom_bytes
         ctypes.memmove(room, frame, len(frame))
-        record["address"], record["length"], record["now_ns"] = room, len(frame), packet.now_ns
+        _GIVEN.pack_into(self._record, 0, room, len(frame), 0, packet.now_ns)
         packet.settle()
-        at = self._effects.ctypes.data
-        self._stage(at, self._record.ctypes.data, ctypes.addressof(packet.words), STAGES.index(block))
+        words = packet.words
+        self._stage(self._effects_at, self._record_at, ctypes.addressof(words), STAGES.index(block))
         packet.learn()
+        offset, length, _, count = _LEFT.unpack_from(self._record, offset_of("out_offset"))
         if block == "deparser":
-            start = room + int(record["out_offset"])
-            packet.left = ctypes.string_at(start, int(record["out_length"]))
+            packet.left = ctypes.string_at(room + offset, length)
         place = 0
-        for _ in range(int(record["effects_count"])):
-            site = self._sites[int(self._effects[place])]
-            words = iter(self._effects[place + 1 : place + site.words].tolist())
-            packet.outcome.effects.append(effect_of(self._program, self._layout.layouts, site, words))
+        for _ in range(count):
+            site = self._sites[self._effects[place]]
+            left = iter(self._effects[place + 1 : place + site.words])
+            packet.outcome.effects.append(effect_of(self._program, self._layout.layouts, site, left))
             place += site.words
-        return int(packet.words[RESULT])
+        return words[RESULT]

@@ -13,7 +13,7 @@ from nicemu.pipeline import Layouts, Program, ir
 
 from .one_packet import OnePacket
 from .places import BIT, WORD, Number, Place
-from .v1_externs import V1Externs
+from .v1_externs import STANDARD, V1Externs
 from .v1_requests import REQUESTS
 from .value_words import word_count
 
@@ -21,7 +21,7 @@ RESULT, CURSOR, TURNS, EFFECTS, PORT, FAILED = range(6)
 """The first words: 0, or 1 + the parser's error, or a limit that was passed; the parser's cursor in bytes;
 turns taken; effects so far in this pass; the port of egress; whether an assertion has failed.
 """
-_ASKED = 6
+FIRST_REQUEST = 6
 
 
 class StateLayout:
@@ -30,8 +30,8 @@ class StateLayout:
     def __init__(self, program: Program) -> None:
         self.layouts = Layouts(program)
         self.meters = [item.name for item in program.externs if item.extern == "direct_meter"]
-        self.requests = {name: _ASKED + place for place, name in enumerate(REQUESTS)}
-        at = _ASKED + len(REQUESTS)
+        self.requests = {name: FIRST_REQUEST + place for place, name in enumerate(REQUESTS)}
+        at = FIRST_REQUEST + len(REQUESTS)
         self.colours = {name: at + place for place, name in enumerate(self.meters)}
         at += len(self.meters)
         self.variables: dict[str, tuple[int, ir.Type]] = {}
@@ -39,6 +39,11 @@ class StateLayout:
             self.variables[variable.name] = at, variable.type
             at += word_count(self.layouts, variable.type)
         self.words = at
+        first, kind = self.variables[STANDARD]
+        assert isinstance(kind, ir.Named)
+        fields = self.layouts.fields(kind)
+        self.standard = {part.name: first + place for place, part in enumerate(fields)}
+        """Where the fields of the standard metadata lie, a word each."""
 
 
 class V1State(OnePacket):
