@@ -46,7 +46,7 @@ class MachineCode:
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
         address = self._engine.get_function_address("run")
-        self.run = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 4)(address)
+        self.run = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 4)(address)
         self.stage = None
         """Takes a packet through one block: context, packet, state, and which of `STAGES`."""
         if generated.makes_copies:

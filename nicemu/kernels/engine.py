@@ -89,8 +89,9 @@ class Kernel:
         self._effects_at = word_of_effects(program)
         self._effect_words = generated.effect_words
         self._batch = _Batch(np.zeros(0, np.uint64), 0)
-        self._state_words = StateLayout(program).words if generated.makes_copies else 0
-        self._states = np.zeros(0, np.uint64)
+        self.makes_copies = generated.makes_copies
+        """Whether what becomes of a packet may be left to the traffic manager; see `stage`."""
+        self._state = np.zeros(StateLayout(program).words if generated.makes_copies else 0, np.uint64)
         self._arrays: list[Memory] = []
         for table in self.tables.values():
             self.settle(table)
@@ -106,12 +107,14 @@ class Kernel:
         first = TABLE_WORDS * self.program.tables.index(table.spec)
         return int(self.context[first + TABLE_HITS]), int(self.context[first + TABLE_MISSES])
 
-    def run(self, packets: Packets, fetch_ahead: bool | None = None) -> None:
-        """Take packets through the program. packets: PACKET[n], each with `headroom_bytes` before its frame.
+    def run(self, packets: Packets, fetch_ahead: bool | None = None) -> int:
+        """Take packets through the program; return how many of them it has taken.
 
-        What becomes of each stands in its record, and its effects where `effects` finds them until the next
-        run. `fetch_ahead` says whether the lookups of a group of packets begin before they are needed; None:
-        where there is more than one packet, and the first table's lookups can begin.
+        packets: PACKET[n], each with `headroom_bytes` before its frame. What becomes of each stands in its
+        record, and its effects where `effects` finds them until the next run. One that is left to the traffic
+        manager is the last that is taken, and its state, too, is good until then. `fetch_ahead` says whether
+        the lookups of a group of packets begin before they are needed; None: where there is more than one
+        packet, and the first table's lookups can begin.
         """
         count = len(packets)
         ahead = self._begins and count > 1 if fetch_ahead is None else fetch_ahead
@@ -119,16 +122,9 @@ class Kernel:
             if self._batch.packets < count:
                 self._batch = _Batch(np.zeros(count * self._effect_words, np.uint64), count)
             self.context[self._effects_at] = self._batch.effects.ctypes.data
-        if self._state_words:
-            if len(self._states) < count * self._state_words:
-                self._states = np.zeros(count * self._state_words, np.uint64)
-            self.context[word_of_states(self.program)] = self._states.ctypes.data
-        self._code.run(self._context_at, packets.ctypes.data, count, int(ahead))
-
-    @property
-    def makes_copies(self) -> bool:
-        """Whether what becomes of a packet may be left to the traffic manager; see `stage`."""
-        return bool(self._state_words)
+        if self.makes_copies:
+            self.context[word_of_states(self.program)] = self._state.ctypes.data
+        return int(self._code.run(self._context_at, packets.ctypes.data, count, int(ahead)))
 
     def stage(self, effects_at: int, packet: int, state: int, block: int) -> None:
         """Take a packet in a state through one block of its program; all but the last are addresses."""
@@ -256,17 +252,30 @@ class CompiledEngine(Engine):
         if len(packets) == 0:
             return []
         self.tick(int(packets["now_ns"].max()))
-        kernel.run(packets)
+        found: list[tuple[int, Verdict]] = []
+        first = 0
+        while first < len(packets):
+            taken = packets[first:]
+            taken = taken[: kernel.run(taken)]
+            for number in np.flatnonzero(self._to_be_told(taken)).tolist():
+                packet = taken[number]
+                frame = ctypes.string_at(int(packet["address"]), int(packet["length"]))
+                found.append((first + number, self._reported(self._verdict(packet, frame))))
+                packet["verdict"] = TOLD
+            first += len(taken)
+        return found
+
+    def _to_be_told(self, packets: Packets) -> np.ndarray[Any, Any]:
+        """Return of which packets, PACKET[n], the records do not say all, bool[n]."""
         told = np.zeros(len(packets), np.bool_)
+        assert self.kernel is not None
+        if self.kernel.makes_copies:
+            told[-1] = packets[-1]["verdict"] >= AFTER_INGRESS
         if self.objects.digests:
             told |= packets["effects_count"] > 0
         if self._packet_in_bytes:
             told |= packets["verdict"] == TO_HOST
-        found = []
-        for number in np.flatnonzero(told):
-            found.append((int(number), self._reported(self._verdict(packets[number], b""))))
-            packets["verdict"][number] = TOLD
-        return found
+        return told
 
     def _verdict(self, packet: Any, frame: bytes) -> Verdict:  # noqa: ANN401
         kernel = self.kernel

@@ -11,7 +11,7 @@ from nicemu.lookup import NOTE_WORDS
 
 from .packets import BYTE
 from .places import WORD, Number
-from .records import PACKET
+from .records import AFTER_INGRESS, PACKET, offset_of
 
 GROUP = 64
 """Packets whose tables are fetched together."""
@@ -20,10 +20,18 @@ VOID = llvm.VoidType()
 
 
 def make_run(
-    module: llvm.Module, process: llvm.Function, ahead: llvm.Function, steps: dict[int, llvm.Function]
+    module: llvm.Module,
+    process: llvm.Function,
+    ahead: llvm.Function,
+    steps: dict[int, llvm.Function],
+    makes_copies: bool,
 ) -> None:
-    """Make `run`: context, packets, count, and whether to fetch ahead."""
-    function = llvm.Function(module, llvm.FunctionType(VOID, [WORD, WORD, WORD, WORD]), "run")
+    """Make `run`: context, packets, count, and whether to fetch ahead.
+
+    It returns how many packets it has taken. Where a packet may become several (`makes_copies`), one that
+    needs the traffic manager is the last, so that no other comes in between.
+    """
+    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD, WORD, WORD, WORD]), "run")
     context, packets, count, fetches = function.args
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
     notes = builder.ptrtoint(builder.alloca(WORD, GROUP * NOTE_WORDS), WORD)
@@ -61,13 +69,24 @@ def make_run(
     _each(builder, start, last, lambda number: _step(builder, steps, note(number), more, value))
     builder.cbranch(builder.icmp_unsigned("!=", builder.load(more), WORD(0)), stepping, working)
     builder.position_at_end(working)
-    _each(
-        builder, start, last, lambda number: builder.call(process, [context, packet(number), noted(number)])
-    )
+
+    def work(number: Number) -> None:
+        builder.call(process, [context, packet(number), noted(number)])
+        if makes_copies:
+            at = builder.add(packet(number), WORD(offset_of("verdict")))
+            verdict = builder.load(builder.inttoptr(at, llvm.IntType(16).as_pointer()))
+            leaves, stays = function.append_basic_block("leaves"), function.append_basic_block("stays")
+            is_left = builder.icmp_unsigned(">=", verdict, verdict.type(AFTER_INGRESS))
+            builder.cbranch(is_left, leaves, stays)
+            builder.position_at_end(leaves)
+            builder.ret(builder.add(number, WORD(1)))
+            builder.position_at_end(stays)
+
+    _each(builder, start, last, work)
     builder.store(last, first)
     builder.branch(group)
     builder.position_at_end(end)
-    builder.ret_void()
+    builder.ret(count)
 
 
 def _each(builder: llvm.IRBuilder, first: Number, end: Number, make: Callable[[Number], object]) -> None:

@@ -61,7 +61,7 @@ def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Gene
     flow, externs = _ARCHITECTURES[program.architecture]
     one = flow(program, module, externs, take, parameters_at)
     ahead, steps = one.ahead()
-    make_run(module, one.process(), ahead, steps)
+    make_run(module, one.process(), ahead, steps, one.makes_copies)
     one.stages()
     return Generated(
         str(module),

@@ -13,7 +13,7 @@ from nicemu.capture import PcapngWriter, PcapWriter, batches, read_capture
 from nicemu.errors import NicemuError, UsageError
 from nicemu.kernels import CompiledEngine, slots
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine, Program
+from nicemu.pipeline import CloneSession, Engine, Program, Replica
 from nicemu.switch import HOST, Summary, packing, switch_captures
 
 PROGRAM = """
@@ -35,6 +35,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         times.write((bit<32>) s.ingress_port, s.ingress_global_timestamp);
         seen.count((bit<32>) s.ingress_port);
         if (!h.h.isValid() || h.h.port > 0xf0) { mark_to_drop(s); }
+        MORE
         else if (h.h.port > 0xe0) { s.egress_spec = 510; FOR_HOST }
         else {
             s.egress_spec = (bit<9>) h.h.port & 7;
@@ -56,7 +57,14 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
 
 def program(*pairs: tuple[str, str]) -> Program:
     text = PROGRAM
-    for name, given in (*pairs, ("HEADERS", ""), ("MEMBER", ""), ("FOR_HOST", ""), ("EMIT", "")):
+    for name, given in (
+        *pairs,
+        ("HEADERS", ""),
+        ("MEMBER", ""),
+        ("FOR_HOST", ""),
+        ("EMIT", ""),
+        ("MORE", ""),
+    ):
         text = text.replace(name, given, 1)
     return compile_text(text).program
 
@@ -67,6 +75,11 @@ WITH_CONTROLLER = program(
     ("MEMBER", "in_t in_;"),
     ("FOR_HOST", "h.in_.setValid(); h.in_.port = (bit<16>) s.ingress_port;"),
     ("EMIT", "b.emit(h.in_);"),
+)
+
+WITH_COPIES = program(
+    ("MORE", "else if ((h.h.port & 7) == 3) { s.mcast_grp = (bit<16>) h.h.port >> 7; }"),
+    ("FOR_HOST", "clone(CloneType.I2E, 5);"),
 )
 
 
@@ -82,6 +95,8 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 def made(kind: Callable[[], Engine], loaded: Program) -> Engine:
     engine = kind()
     engine.load(loaded)
+    engine.objects.multicast_groups[1] = (Replica(1), Replica(4, 7), Replica(510))
+    engine.objects.clone_sessions[5] = CloneSession((Replica(2),), 10)
     return engine
 
 
@@ -120,6 +135,7 @@ def switched(
     return summary, files, (state, dict(engine.drops))
 
 
+LOADED = {"plain": PLAIN, "with_controller": WITH_CONTROLLER, "with_copies": WITH_COPIES}
 OUTPUTS: list[dict[int | str | None, str]] = [
     {},
     {None: "all.pcap"},
@@ -130,7 +146,7 @@ OUTPUTS: list[dict[int | str | None, str]] = [
 ]
 
 
-@pytest.mark.parametrize("loaded", [PLAIN, WITH_CONTROLLER], ids=["plain", "with_controller"])
+@pytest.mark.parametrize("loaded", LOADED.values(), ids=LOADED)
 @pytest.mark.parametrize("names", OUTPUTS, ids=[",".join(map(str, item)) or "none" for item in OUTPUTS])
 def test_kernels_write_what_the_interpreter_writes(
     tmp_path: Path, loaded: Program, names: dict[int | str | None, str]
