@@ -48,7 +48,9 @@ class _Meters(MutableMapping[int, Meter]):
     def __setitem__(self, index: int, meter: Meter) -> None:
         if not 0 <= index < self._size:
             raise KeyError(index)
-        if index in self._held and self._held[index] is not meter:
+        if self._held.get(index) is meter:
+            return
+        if index in self._held:
             self._held[index].leave()
         self._held[index] = meter
         ctypes.memset(self.state(index), 0, METER_BYTES)

@@ -143,7 +143,7 @@ class Generator:
 
     def _open_header(self) -> ir.HeaderType:
         """Return a header with a varbit, before or behind which it may not be whole bytes."""
-        fields = [ir.Field("f0", self._scalar()), ir.Field("v", ir.Varbit(self.chance.choice((8, 13, 320))))]
+        fields = [ir.Field("f0", self._scalar()), ir.Field("v", ir.Varbit(self.chance.choice((8, 13, 72))))]
         fields += [ir.Field("f1", ir.Bits(self.chance.choice((3, 8, 40))))] * self.chance.randint(0, 1)
         return ir.HeaderType("v_t", tuple(fields))
 

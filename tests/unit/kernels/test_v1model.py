@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
+from nicemu.p4 import compile_text
 from nicemu.pipeline import Engine
 
-from .v1_programs import agree, both
+from .v1_programs import agree, both, text_of
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
 
@@ -76,6 +77,22 @@ def test_traced_packets_and_others_work_on_the_same_registers() -> None:
     assert fast.objects.register("wide_of").values[1] == 4
     assert fast.objects.counter("seen").counts[0].packets == 4
     assert len(fast.objects.register("wide_of").values) == 1
+
+
+@pytest.mark.parametrize(
+    ("ingress", "because"),
+    [
+        (
+            """hash(m.x, h.h.kind == 0 ? HashAlgorithm.crc16 : HashAlgorithm.crc32, 8w0, { m.x }, 8w4);""",
+            "a hash algorithm is no constant",
+        ),
+        ("int<8> n = 4; hash(m.x, HashAlgorithm.crc16, 8w0, { m.x }, n);", "it hashes up to a signed number"),
+    ],
+)
+def test_what_needs_the_interpreter_says_so(ingress: str, because: str) -> None:
+    engine = CompiledEngine(optimised=False)
+    engine.load(compile_text(text_of(ingress=ingress)).program)
+    assert engine.interpreted_because == because
 
 
 @given(st.integers(0, 1 << 32))
