@@ -9,10 +9,12 @@ from .engine import CompiledEngine, Kernel, drop_reason
 from .expressions import NotCompiled
 from .groups import GROUP
 from .kernel import generate
-from .records import DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT, TOLD
+from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT, TOLD
 from .slots import Slots
 
 __all__ = [
+    "AFTER_EGRESS",
+    "AFTER_INGRESS",
     "DROPPED",
     "GROUP",
     "HELD",
