@@ -135,7 +135,10 @@ def document_of(text: str | bytes, name: str) -> Json:
     document = Json(value, "$", name)
     if not document.is_object:
         raise document.fault(f"is {document.shown}; the object that p4c-bm2-ss writes was expected")
-    version = document["__meta__"]["version"]
+    about = document.get("__meta__")
+    if about is None:
+        raise document.fault("has no __meta__; the JSON that p4c-bm2-ss writes was expected")
+    version = about["version"]
     if version.items(2)[0].value != 2:
         raise version.fault(f"is {version.value}; version 2 of the format was expected")
     return document

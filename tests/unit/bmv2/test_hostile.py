@@ -104,7 +104,7 @@ def test_any_text_is_refused(text: str) -> None:
         ("[" * 100000, "$ is nested too deeply"),
         ("{", "$ is not JSON"),
         ("[]", "$ is a list; the object that p4c-bm2-ss writes was expected"),
-        ("{}", "$ has no __meta__"),
+        ("{}", "$ has no __meta__; the JSON that p4c-bm2-ss writes was expected"),
         ('{"__meta__": {"version": [1, 5]}}', "version is [1, 5]; version 2 of the format was expected"),
         ('{"__meta__": {"version": [2, 23]}}', "$ has no parsers"),
         (b"\xff\xfe{}", "$ is not JSON"),
