@@ -44,7 +44,8 @@ from .p4info import (
 )
 from .p4info_ids import Prefix, allocate_ids
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
-from .tables import Row, Table, TableEntry
+from .table_entry import Row, TableEntry
+from .tables import Table
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
 from .v1model import Clone, V1Outcome, digest_of, message_of

@@ -20,7 +20,8 @@ from .matches import Match, width_of
 from .names import full_name
 from .objects import Objects
 from .p4info import ActionInfo, KeyInfo, P4Info
-from .tables import Row, Table, TableEntry
+from .table_entry import Row, TableEntry
+from .tables import Table
 from .trace import Dropped
 from .tracer import Tracer
 from .v1switch import HOST_PORT

@@ -22,7 +22,8 @@ from .externs import Stuck
 from .matches import width_of
 from .objects import Objects
 from .profiles import ActionProfile, Member
-from .tables import Row, Table, TableEntry
+from .table_entry import Row, TableEntry
+from .tables import Table
 from .trace import Event
 from .values import UnionValue, Value, as_unsigned, copied
 

@@ -13,7 +13,8 @@ from .interpreter import Interpreter
 from .ir_text import case_text, expression_text
 from .matches import shown
 from .profiles import Group, Member
-from .tables import Row, Table, TableEntry
+from .table_entry import Row, TableEntry
+from .tables import Table
 from .trace import (
     Advanced,
     Assigned,

@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Table entries: what a controller gives, and what becomes of it in a table and beside it.
+
+Source: P4Runtime Specification 1.4, "TableEntry".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from . import ir
+from .matches import Match
+from .meters import Meter
+from .profiles import Choice
+
+
+@dataclass(frozen=True, slots=True)
+class TableEntry:
+    """One entry: a match for every key in order, an action and its data.
+
+    `priority` is 0 in exact and lpm tables, and above 0 in tables with a ternary, range or optional key,
+    where the larger wins. In a table with an action profile `choice` stands for the action, which is "" then.
+    `idle_timeout_ns` 0 lets the entry stay without packets. `note` is the controller's, whatever it is.
+    """
+
+    matches: tuple[Match, ...]
+    action: str
+    parameters: tuple[int, ...] = ()
+    priority: int = 0
+    choice: Choice | None = None
+    idle_timeout_ns: int = 0
+    note: Hashable = None
+
+
+@dataclass(slots=True, eq=False)
+class Row:
+    """An entry in its table, with the packets and bytes that matched it, and when one last did.
+
+    `number` says when it came, among all entries of its table; `told_ns` is the last hit before the idle
+    time that the controller has been told of.
+    """
+
+    entry: TableEntry
+    hits: int = 0
+    bytes: int = 0
+    last_hit_ns: int = 0
+    meter: Meter = field(default_factory=Meter)
+    number: int = 0
+    told_ns: int = -1
+
+
+class Follower(Protocol):
+    """What holds a table's entries, too, and counts some of their packets: a kernel's table."""
+
+    def insert(self, row: Row) -> None:
+        """Hold an entry that the table has taken."""
+
+    def modify(self, row: Row) -> None:
+        """Take over an entry's action."""
+
+    def delete(self, row: Row) -> None:
+        """Hold an entry no longer."""
+
+    def set_default(self, call: ir.ActionCall) -> None:
+        """Take over the default action."""
+
+    def refill(self, rows: Sequence[Row]) -> None:
+        """Hold these entries alone, in this order."""
+
+    def gather(self, row: Row) -> None:
+        """Give a row the packets that were counted for it here."""
