@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes of a pipeline's state, one by one or all together, and questions about it.
+"""Changes of a pipeline's state, and questions about it.
 
 An entity's file turns messages into these; nothing of P4Runtime is left in them.
-Source: P4Runtime Specification 1.4, "Batch Atomicity".
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -42,43 +41,6 @@ class Query:
     take: Callable[[Engine], Any]
     render: Callable[[Any], Iterator[Message]]
     weigh: Callable[[Any], int] = len
-
-
-def apply_each(engine: Engine, changes: Sequence[Change | ControlError]) -> Outcomes:
-    """Make every change that can be made; a part that was refused already keeps its error."""
-    outcomes: Outcomes = []
-    for change in changes:
-        if isinstance(change, ControlError):
-            outcomes.append(change)
-            continue
-        try:
-            change.apply(engine)
-        except Exception as error:
-            outcomes.append(refusal(error))
-        else:
-            outcomes.append(None)
-    return outcomes
-
-
-def apply_all(engine: Engine, changes: Sequence[Change | ControlError]) -> Outcomes:
-    """Make all changes, or none: what was made before one that fails is taken back."""
-    outcomes: Outcomes = [change if isinstance(change, ControlError) else None for change in changes]
-    undos: list[Undo] = []
-    if not any(outcomes):
-        for place, change in enumerate(changes):
-            assert not isinstance(change, ControlError)
-            undo = change.remember(engine)
-            outcomes[place] = guarded(change.apply, engine)
-            if outcomes[place] is not None:
-                break
-            undos.append(undo)
-    failed = next((place for place, error in enumerate(outcomes) if error is not None), None)
-    if failed is None:
-        return outcomes
-    for undo in reversed(undos):
-        undo()
-    aborted = ControlError(P4RuntimeCode.ABORTED, f"not done, as update {failed} of the batch failed")
-    return [error or aborted for error in outcomes]
 
 
 def guarded(perform: Callable[..., object], *operands: object) -> ControlError | None:

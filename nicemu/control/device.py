@@ -17,12 +17,12 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, Program
 
 from .arbitration import Arbitration, Notice
-from .changes import Change, Outcomes, apply_all, apply_each, guarded, refusal
+from .batch import apply_all, apply_each
+from .changes import Change, Outcomes, guarded, refusal
 from .entities import change_of, query_of
 from .messages import DELETE, Message
 from .pipeline_config import PipelineConfig, ProgramReader
 from .reports import Reports
-from .schema import Schema
 from .stream import Session, arbitration_message, election_id_of, role_of
 from .target import PipelineTarget
 
@@ -36,6 +36,7 @@ MAX_TAKEN = 1 << 21
 """Entries and places that one ReadRequest may take from the engine."""
 UPDATES_PER_TURN = 1_000
 """Updates of other batches between which frames may pass."""
+_LARGE_BATCH = 100
 _CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC = range(3)
 
 
@@ -139,16 +140,37 @@ class Device:
                 )
             _refuse_more(len(request.updates), MAX_UPDATES, "updates in one WriteRequest")
             if request.atomicity == _CONTINUE_ON_ERROR:
-                with _garbage_waits():
-                    outcomes = list(chain.from_iterable(_in_turns(request.updates, schema, target)))
+                with _garbage_waits(len(request.updates)):
+                    outcomes = list(chain.from_iterable(self._in_turns(request.updates, target)))
             else:
                 _refuse_more(len(request.updates), MAX_ATOMIC_UPDATES, "updates to be done as a whole")
-                with _garbage_waits():
-                    changes = _understood(request.updates, schema)
+                with _garbage_waits(len(request.updates)):
+                    changes = self._understood(request.updates)
                     outcomes = target.run(lambda engine: apply_all(engine, changes))
             if schema.digests:
                 self._stop_digests(request, outcomes)
             return outcomes
+
+    def _in_turns(self, updates: Message, target: PipelineTarget) -> Iterator[Outcomes]:
+        """Apply updates a turn at a time, each for itself."""
+        for start in range(0, len(updates), UPDATES_PER_TURN):
+            yield target.run(_each(self._understood(updates[start : start + UPDATES_PER_TURN])))
+
+    def _understood(self, updates: Message) -> list[Change | ControlError]:
+        """Return the change that each update means, or why it means none."""
+        schema, shapes = self._config.schema(), self._config.shapes()
+        changes: list[Change | ControlError] = []
+        for update in updates:
+            try:
+                data = update.SerializeToString()
+                change = shapes.change_of(data)
+                if change is None:
+                    change = change_of(update, schema)
+                    shapes.learn(update, data, change)
+                changes.append(change)
+            except Exception as error:
+                changes.append(refusal(error))
+        return changes
 
     def _stop_digests(self, request: Message, outcomes: Outcomes) -> None:
         for update, error in zip(request.updates, outcomes, strict=True):
@@ -189,35 +211,22 @@ def _refuse_more(found: int, allowed: int, what: str) -> None:
 
 
 @contextlib.contextmanager
-def _garbage_waits() -> Iterator[None]:
-    """Keep the collector from looking again and again through what a batch makes, nearly all of which stays:
-    that would cost a third of the batch's time.
+def _garbage_waits(update_count: int) -> Iterator[None]:
+    """Keep the collector from looking again and again through what a large batch makes, nearly all of which
+    stays: that would cost a third of the batch's time. It belongs to the oldest generation at once.
     """
-    enabled = gc.isenabled()
+    if update_count < _LARGE_BATCH or not gc.isenabled():
+        yield
+        return
     gc.disable()
     try:
         yield
     finally:
-        if enabled:
-            gc.enable()
-
-
-def _in_turns(updates: Message, schema: Schema, target: PipelineTarget) -> Iterator[Outcomes]:
-    """Apply updates a turn at a time, each for itself."""
-    for start in range(0, len(updates), UPDATES_PER_TURN):
-        yield target.run(_each(_understood(updates[start : start + UPDATES_PER_TURN], schema)))
+        if gc.get_freeze_count() == 0:
+            gc.freeze()
+            gc.unfreeze()
+        gc.enable()
 
 
 def _each(changes: list[Change | ControlError]) -> Callable[[Engine], Outcomes]:
     return lambda engine: apply_each(engine, changes)
-
-
-def _understood(updates: Message, schema: Schema) -> list[Change | ControlError]:
-    """Return the change that each update means, or why it means none."""
-    changes: list[Change | ControlError] = []
-    for update in updates:
-        try:
-            changes.append(change_of(update, schema))
-        except Exception as error:
-            changes.append(refusal(error))
-    return changes

@@ -52,6 +52,7 @@ def matches_of_fields(
     above.
     """
     given: list[Match | None] = [None] * len(keys)
+    missing = len(keys)
     for field in fields:
         found = keys.get(field.field_id)
         if found is None:
@@ -62,10 +63,9 @@ def matches_of_fields(
         place, key = found
         if given[place] is not None:
             raise illegal(f"{owner}: key {key.name} is given twice")
-        data = field.exact.value if key.match_kind == "exact" else b""
-        value = int.from_bytes(data, "big")
-        given[place] = Exact(value) if data and not value >> key.width else _match_of_field(field, key, owner)
-    if None in given:
+        given[place] = _match_of_field(field, key, owner)
+        missing -= 1
+    if missing:
         for place, key in keys.values():
             if given[place] is None:
                 given[place] = match_anything(key.match_kind, key.width, f"{owner}: key {key.name}")
@@ -113,6 +113,7 @@ def parameters_of_message(message: Message, action: ActionSchema) -> tuple[int, 
     that is too wide.
     """
     given: list[int | None] = [None] * len(action.params)
+    missing = len(given)
     for param in message.params:
         found = action.by_id.get(param.param_id)
         if found is None:
@@ -128,9 +129,10 @@ def parameters_of_message(message: Message, action: ActionSchema) -> tuple[int, 
             decode_bytes(data, width, what)
             raise illegal(f"{what} is given twice")
         given[place] = number
-    if None in given:
-        missing = [item.name for item, value in zip(action.params, given, strict=True) if value is None]
-        raise illegal(f"action {action.name}: no value for parameter {', '.join(missing)}")
+        missing -= 1
+    if missing:
+        names = [item.name for item, value in zip(action.params, given, strict=True) if value is None]
+        raise illegal(f"action {action.name}: no value for parameter {', '.join(names)}")
     return cast("tuple[int, ...]", tuple(given))
 
 
@@ -202,7 +204,12 @@ def fill_call(message: Message, parameters: Iterable[int], action: ActionSchema)
 
 
 def _match_of_field(field: Message, key: KeyInfo, owner: str) -> Match:
-    width, form = key.width, field.WhichOneof("field_match_type")
+    width = key.width
+    if key.match_kind == "exact" and (data := field.exact.value):
+        value = int.from_bytes(data, "big")
+        if not value >> width:
+            return Exact(value)
+    form = field.WhichOneof("field_match_type")
     if form != key.match_kind:
         raise illegal(f"{owner}: key {key.name} is {key.match_kind}; {form or 'no'} match was given")
     what = f"{owner}: key {key.name}"

@@ -16,6 +16,7 @@ from typing import TypeAlias
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, Program, p4info_of
 
+from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
 from .messages import Message, messages
 from .pipeline_state import begin_idle_times, engine_of, take_over
@@ -51,7 +52,7 @@ class PipelineConfig:
         self._reader = reader
         self._committed: _Checked | None = None
         self._saved: _Saved | None = None
-        self._schema: tuple[Program, Schema] | None = None
+        self._schema: tuple[Program, Schema, EntryShapes] | None = None
 
     @property
     def target(self) -> PipelineTarget:
@@ -63,10 +64,18 @@ class PipelineConfig:
 
         Raises: ControlError(FAILED_PRECONDITION) if there is none.
         """
+        return self._described()[1]
+
+    def shapes(self) -> EntryShapes:
+        """Return the shapes of entries that were learnt of that program. Raises: likewise."""
+        return self._described()[2]
+
+    def _described(self) -> tuple[Program, Schema, EntryShapes]:
         program = self.program()
         if self._schema is None or self._schema[0] is not program:
-            self._schema = (program, Schema(p4info_of(program)))
-        return self._schema[1]
+            schema = Schema(p4info_of(program))
+            self._schema = (program, schema, EntryShapes(schema))
+        return self._schema
 
     def program(self) -> Program:
         """Return the program that reads and writes refer to. Raises: ControlError(FAILED_PRECONDITION)."""

@@ -62,9 +62,7 @@ def _take_table(table: Table, taken: Table, destination: Engine) -> None:
     for row in taken.rows():
         taken.delete(row.entry.matches, row.entry.priority)
     for row in rows:
-        copy = taken.insert(row.entry, destination.now_ns)
-        copy.hits, copy.bytes, copy.last_hit_ns = row.hits, row.bytes, row.last_hit_ns
-        copy.meter = replace(row.meter)
+        taken.insert(row.entry, destination.now_ns).resume(row)
 
 
 def _take_objects(source: Engine, destination: Engine) -> None:

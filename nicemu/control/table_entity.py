@@ -8,13 +8,14 @@ Source: P4Runtime Specification 1.4, "TableEntry", "Direct Resources", "Idle-tim
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Count, Engine, Match, MeterConfig, Row, TableEntry, ir
+from nicemu.pipeline import Engine, MeterConfig, Row, TableEntry, ir
 
-from .changes import Change, Query, Undo, illegal, unimplemented
+from .changes import Change, Query, illegal, unimplemented
 from .count_message import count_of_message, fill_count, fill_meter, meter_of_message
+from .entry_changes import DeleteEntry, InsertEntry, ModifyEntry, SetCount, SetDefault, SetMeter
 from .entry_message import Call, call_of_message, entry_message, fill_action, matches_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
 from .schema import Schema, TableSchema
@@ -32,123 +33,6 @@ class Metadata:
 
 
 # Changes
-
-
-@dataclass(slots=True)
-class _OfEntry:
-    """A change of one entry."""
-
-    table: str
-    matches: tuple[Match, ...]
-    priority: int
-
-    def remember(self, engine: Engine) -> Undo:
-        """Return what takes it back."""
-        return engine.table(self.table).remember(self.matches, self.priority)
-
-    def row(self, engine: Engine) -> Row:
-        return engine.table(self.table).row(self.matches, self.priority)
-
-
-@dataclass(slots=True)
-class InsertEntry:
-    """Add an entry, with what its counter stands at and how its meter is configured."""
-
-    table: str
-    entry: TableEntry
-    count: Count | None = None
-    meter: MeterConfig | None = None
-
-    def apply(self, engine: Engine) -> None:
-        """Make the change. Raises: ControlError."""
-        row = engine.table(self.table).insert(self.entry, engine.now_ns)
-        if self.count is not None:
-            row.hits, row.bytes = self.count.packets, self.count.bytes
-        if self.meter is not None:
-            row.meter.configure(self.meter, engine.now_ns)
-
-    def remember(self, engine: Engine) -> Undo:
-        """Return what takes it back."""
-        return engine.table(self.table).remember(self.entry.matches, self.entry.priority)
-
-
-@dataclass(slots=True)
-class ModifyEntry(_OfEntry):
-    """Give an entry a new state; without `has_action` it keeps its action, without `count` its count."""
-
-    entry: TableEntry
-    has_action: bool
-    count: Count | None = None
-    meter: MeterConfig | None = None
-
-    def apply(self, engine: Engine) -> None:
-        """Make the change. Raises: ControlError."""
-        entry = self.entry
-        if not self.has_action:
-            old = self.row(engine).entry
-            entry = replace(entry, action=old.action, parameters=old.parameters, choice=old.choice)
-        row = engine.table(self.table).modify(entry)
-        if self.count is not None:
-            row.hits, row.bytes = self.count.packets, self.count.bytes
-        if row.meter.config != self.meter:
-            row.meter.configure(self.meter, engine.now_ns)
-
-
-@dataclass(slots=True)
-class DeleteEntry(_OfEntry):
-    """Remove an entry."""
-
-    def apply(self, engine: Engine) -> None:
-        """Make the change. Raises: ControlError."""
-        engine.table(self.table).delete(self.matches, self.priority)
-
-
-@dataclass(slots=True)
-class SetDefault:
-    """Choose what a miss runs; None is what the program says."""
-
-    table: str
-    call: tuple[str, tuple[int, ...]] | None
-
-    def apply(self, engine: Engine) -> None:
-        """Make the change. Raises: ControlError."""
-        table = engine.table(self.table)
-        initial = table.spec.default_action
-        table.set_default(*(self.call or (initial.action, initial.parameters)))
-
-    def remember(self, engine: Engine) -> Undo:
-        """Return what takes it back."""
-        table = engine.table(self.table)
-        present = table.default
-
-        def put_back() -> None:
-            table.default = present
-
-        return put_back
-
-
-@dataclass(slots=True)
-class SetCount(_OfEntry):
-    """Say what an entry's counter stands at; without a count only the entry must be there."""
-
-    count: Count | None
-
-    def apply(self, engine: Engine) -> None:
-        """Make the change. Raises: ControlError."""
-        row = self.row(engine)
-        if self.count is not None:
-            row.hits, row.bytes = self.count.packets, self.count.bytes
-
-
-@dataclass(slots=True)
-class SetMeter(_OfEntry):
-    """Configure an entry's meter."""
-
-    meter: MeterConfig | None
-
-    def apply(self, engine: Engine) -> None:
-        """Make the change. Raises: ControlError."""
-        self.row(engine).meter.configure(self.meter, engine.now_ns)
 
 
 def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
@@ -355,7 +239,7 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
             _Seen(
                 table,
                 [
-                    (row.entry, row.hits, row.bytes, max(now_ns - row.last_hit_ns, 0), row.meter.config)
+                    (row.entry, row.hits, row.bytes, max(now_ns - row.last_hit_ns, 0), row.meter_config)
                     for row in rows_of(engine, table)
                 ],
             )

@@ -5,13 +5,15 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
 
 from nicemu.lookup import ExactTable, LpmTable, Table, TernaryTable
 from nicemu.pipeline import (
     Choice,
     Exact,
     Lpm,
-    Match,
     Meter,
     Optional,
     Program,
@@ -37,9 +39,12 @@ class KernelTable:
         self.spec = spec
         self.settle: Callable[[KernelTable], None] = lambda table: None
         """Has a kernel see where the default action lies."""
-        self._actions = {action.name: action for action in program.actions}
-        self._numbers = {action.name: number for number, action in enumerate(program.actions)}
-        self._rows: dict[tuple[tuple[Match, ...], int], int] = {}
+        self._actions = {
+            action.name: (number, [width_of(item.type) for item in parameters_of(action)])
+            for number, action in enumerate(program.actions)
+        }
+        self._records: dict[int, int] = {}
+        """The number of each row's record, by the row's number."""
         self._widths = [width_of(key.expression.type) for key in spec.keys]
         self._meter_word = meter_word(program, spec) if spec.meter else None
         self.words = entry_words(program, spec)
@@ -57,7 +62,8 @@ class KernelTable:
                 ranges = self._ranges()
                 self.table = TernaryTable(spec.size, bits, self.words, ranges=ranges, compiled=compiled)
         self.parameters_at = self.table.parameters_at if self.table is not None else 64
-        self.choices = KernelChoices(self._call, data_words(program, spec))
+        self._data_words = data_words(program, spec)
+        self.choices = KernelChoices(self._call_in_words, self._data_words)
         self._chosen: dict[int, Choice] = {}
         """What entries, by their numbers, have taken of `choices`."""
         self._defaults: list[ctypes.Array[ctypes.c_uint64]] = []
@@ -68,19 +74,22 @@ class KernelTable:
         """The address that lookups are given, 0 for a table without keys."""
         return int(self.table.state) if self.table is not None else 0
 
-    def insert(self, row: Row) -> None:
-        """Add an entry that the engine's table has taken."""
-        entry = row.entry
-        number = self._insert(entry, self._call_of(row), row.last_hit_ns)
-        if self._meter_word is not None:
-            self._meters[number] = row.meter
-        if entry.choice is not None:
-            self._chosen[number] = entry.choice
-        self._rows[entry.matches, entry.priority] = number
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Add entries that the engine's table has taken."""
+        if isinstance(self.table, ExactTable | LpmTable) and len(rows) > 1:
+            records = self._insert_many(self.table, rows)
+        else:
+            records = [self._insert(row.entry, self._call_of(row), row.last_hit_ns) for row in rows]
+        for row, number in zip(rows, records, strict=True):
+            self._records[row.number] = number
+            if self._meter_word is not None:
+                self._meters[number] = row.meter
+            if row.entry.choice is not None:
+                self._chosen[number] = row.entry.choice
 
     def hold(self, entry: TableEntry) -> int:
         """Add an entry without an action; return its number."""
-        return self._insert(entry, (0, []), 0)
+        return self._insert(entry, (0, 0), 0)
 
     def forget(self, number: int) -> None:
         """Remove an entry that `hold` has added."""
@@ -89,28 +98,26 @@ class KernelTable:
 
     def refill(self, rows: Sequence[Row]) -> None:
         """Hold these entries alone, in this order."""
-        for number in self._rows.values():
+        for number in self._records.values():
             self._remove(number)
-        self._rows = {}
-        for row in rows:
-            self.insert(row)
+        self._records = {}
+        self.insert(rows)
 
     def modify(self, row: Row) -> None:
         """Give an entry another action."""
         assert self.table is not None
-        entry = row.entry
-        number, before = self._rows[entry.matches, entry.priority], None
+        number, before, choice = self._records[row.number], None, row.entry.choice
         action, data = self._call_of(row)
-        if entry.choice is not None:
-            before, self._chosen[number] = self._chosen[number], entry.choice
-        self.table.modify(number, action, data)
+        if choice is not None:
+            before, self._chosen[number] = self._chosen[number], choice
+        self.table.modify(number, action, self._words_of(data))
         if before is not None:
             self.choices.release(before)
 
     def delete(self, row: Row) -> None:
         """Remove an entry; its row has what was counted."""
         self.gather(row)
-        self._remove(self._rows.pop((row.entry.matches, row.entry.priority)))
+        self._remove(self._records.pop(row.number))
 
     def _remove(self, number: int) -> None:
         assert self.table is not None
@@ -120,18 +127,18 @@ class KernelTable:
 
     def set_default(self, call: ir.ActionCall) -> None:
         """Choose the default action. The record of the one before stays, as a packet may still read it."""
-        action, data = self._call(call.action, call.parameters)
-        words = self.parameters_at // 8 + max(self.words, 1)
-        record = (ctypes.c_uint64 * words)()
-        record[0] = action << 32
-        record[self.parameters_at // 8 : self.parameters_at // 8 + len(data)] = data  # type: ignore[assignment]
+        number, data = self._call(call.action, call.parameters)
+        first = self.parameters_at // 8
+        record = (ctypes.c_uint64 * (first + max(self.words, 1)))()
+        record[0] = number << 32
+        record[first : first + self.words] = self._words_of(data)  # type: ignore[assignment]
         self._defaults = [*self._defaults[-1:], record]
         self.default = ctypes.addressof(record)
         self.settle(self)
 
     def gather(self, row: Row) -> None:
         """Give a row the packets that were counted for it here."""
-        number = self._rows.get((row.entry.matches, row.entry.priority))
+        number = self._records.get(row.number)
         if self.table is None or number is None:
             return
         counted = self.table.entry(number)
@@ -146,24 +153,34 @@ class KernelTable:
         if self.table is not None:
             self.table.close()
 
-    def _call_of(self, row: Row) -> tuple[int, list[int]]:
-        """Return the number of a row's action, and all words of its entry."""
+    def _call_of(self, row: Row) -> tuple[int, int]:
+        """Return the number of a row's action, and what its entry has behind the key, as one number."""
         choice = row.entry.choice
         if choice is None:
             action, data = self._call(row.entry.action, row.entry.parameters)
         else:
-            action, data = len(self._actions), [self.choices.take(choice)]
+            action, data = len(self._actions), self.choices.take(choice)
         if self._meter_word is not None:
-            data = [*data, *[0] * (self._meter_word - len(data)), row.meter.address]
+            data |= row.meter.address << 64 * self._meter_word
         return action, data
 
-    def _call(self, action: str, parameters: Sequence[int]) -> tuple[int, list[int]]:
-        """Return an action's number, and its data in words."""
+    def _call(self, action: str, parameters: Sequence[int]) -> tuple[int, int]:
+        """Return an action's number, and its data as one number."""
+        number, widths = self._actions[action]
+        if len(widths) == 1:
+            return number, parameters[0]
         data = first = 0
-        for item, number in zip(parameters_of(self._actions[action]), parameters, strict=True):
-            data |= number << first
-            first += width_of(item.type)
-        return self._numbers[action], [data >> 64 * word & _WORD for word in range(-(-first // 64))]
+        for parameter, width in zip(parameters, widths, strict=True):
+            data |= parameter << first
+            first += width
+        return number, data
+
+    def _call_in_words(self, action: str, parameters: Sequence[int]) -> tuple[int, list[int]]:
+        number, data = self._call(action, parameters)
+        return number, [data >> 64 * word & _WORD for word in range(self._data_words)]
+
+    def _words_of(self, data: int) -> list[int]:
+        return [data >> 64 * word & _WORD for word in range(self.words)]
 
     def _ranges(self) -> list[tuple[int, int]]:
         """Return where the range fields lie in the key: offset from its lowest bit, and width."""
@@ -174,7 +191,26 @@ class KernelTable:
                 found.append((offset, width))
         return found
 
-    def _insert(self, entry: TableEntry, call: tuple[int, list[int]], now_ns: int) -> int:
+    def _insert_many(self, table: ExactTable | LpmTable, rows: Sequence[Row]) -> list[int]:
+        """Add entries of exact keys, or of one lpm key, and return the numbers of their records."""
+        entries = [row.entry for row in rows]
+        values = []
+        for entry in entries:
+            value = 0
+            for match, width in zip(entry.matches, self._widths, strict=True):
+                value = value << width | match.value  # type: ignore[union-attr,operator]
+            values.append(value)
+        keys = _rows_of(values, table.limbs)[:, ::-1]
+        calls = [self._call_of(row) for row in rows]
+        numbers, data = zip(*calls, strict=True)
+        given = keys, np.array(numbers, np.uint64), _rows_of(data, self.words)
+        if isinstance(table, ExactTable):
+            return list(table.insert_many(*given).tolist())
+        lengths = [entry.matches[0].prefix_len for entry in entries]  # type: ignore[union-attr]
+        return list(table.insert_many(given[0], np.array(lengths, np.uint64), *given[1:]).tolist())
+
+    def _insert(self, entry: TableEntry, given: tuple[int, int], now_ns: int) -> int:
+        call = given[0], self._words_of(given[1])
         value = mask = 0
         bounds: list[tuple[int, int]] = []
         priority = entry.priority
@@ -184,8 +220,8 @@ class KernelTable:
             match match:
                 case Exact(number):
                     part, bits = number, ones
-                case Ternary(number, given):
-                    part, bits = number, given
+                case Ternary(number, bits):
+                    part = number
                 case Lpm(number, length):
                     part, bits = number, ones ^ ones >> length
                     priority = priority or 1 + length
@@ -200,3 +236,9 @@ class KernelTable:
             return self.table.insert(value, *call, now_ns)
         assert isinstance(self.table, TernaryTable)
         return self.table.insert(value, mask, priority, *call, bounds, now_ns)
+
+
+def _rows_of(numbers: Sequence[int], words: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Return numbers as rows of so many 64-bit words, the least significant first."""
+    joined = b"".join([number.to_bytes(8 * words, "little") for number in numbers])
+    return np.ndarray((len(numbers), words), "<u8", joined)

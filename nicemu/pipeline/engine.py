@@ -298,6 +298,11 @@ class Engine:
             return loaded.tables[name]
         return loaded.tables[full_name(name, loaded.tables, f"program {loaded.program.name}: table")]
 
+    def settle(self) -> None:
+        """End the taking back of changes; from here on packets may come again."""
+        for table in self._running().tables.values():
+            table.settle()
+
     def _running(self) -> _Loaded:
         if self._loaded is None:
             raise ControlError(
@@ -310,4 +315,4 @@ def _resolved(table: Table, entry: TableEntry) -> TableEntry:
     action = entry.action
     if entry.choice is None:
         action = full_name(action, table.actions, f"table {table.spec.name}: action")
-    return replace(entry, matches=tuple(entry.matches), action=action, parameters=tuple(entry.parameters))
+    return entry._replace(matches=tuple(entry.matches), action=action, parameters=tuple(entry.parameters))

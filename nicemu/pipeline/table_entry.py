@@ -7,17 +7,16 @@ Source: P4Runtime Specification 1.4, "TableEntry".
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
 
 from . import ir
 from .matches import Match
-from .meters import Meter
+from .meters import Meter, MeterConfig
 from .profiles import Choice
 
 
-@dataclass(frozen=True, slots=True)
-class TableEntry:
+class TableEntry(NamedTuple):
     """One entry: a match for every key in order, an action and its data.
 
     `priority` is 0 in exact and lpm tables, and above 0 in tables with a ternary, range or optional key,
@@ -46,16 +45,39 @@ class Row:
     hits: int = 0
     bytes: int = 0
     last_hit_ns: int = 0
-    meter: Meter = field(default_factory=Meter)
     number: int = 0
     told_ns: int = -1
+    _meter: Meter | None = None
+
+    @property
+    def meter(self) -> Meter:
+        """The entry's meter, made when it is first asked for: most entries have none."""
+        if self._meter is None:
+            self._meter = Meter()
+        return self._meter
+
+    @property
+    def meter_config(self) -> MeterConfig | None:
+        """How the entry's meter is configured."""
+        return self._meter.config if self._meter is not None else None
+
+    def copy(self) -> Row:
+        """Return the same, whatever becomes of this one."""
+        meter = replace(self._meter) if self._meter is not None else None
+        return replace(self, _meter=meter)
+
+    def resume(self, other: Row) -> None:
+        """Go on with what another row has counted, and with its meter."""
+        self.hits, self.bytes, self.last_hit_ns = other.hits, other.bytes, other.last_hit_ns
+        if other.meter_config is not None:
+            self._meter = replace(other.meter)
 
 
 class Follower(Protocol):
     """What holds a table's entries, too, and counts some of their packets: a kernel's table."""
 
-    def insert(self, row: Row) -> None:
-        """Hold an entry that the table has taken."""
+    def insert(self, rows: Sequence[Row]) -> None:
+        """Hold entries that the table has taken."""
 
     def modify(self, row: Row) -> None:
         """Take over an entry's action."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from typing import TypeAlias
+from operator import rshift
+from typing import Any, TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -32,7 +32,8 @@ from .matches import (
 from .profiles import ActionProfile
 from .table_entry import Follower, Row, TableEntry
 
-_Place: TypeAlias = tuple[tuple[Match, ...], int]
+_Place: TypeAlias = tuple[Any, ...]
+"""What no other entry of a table shares, as few objects as can be."""
 
 
 class Table:
@@ -65,13 +66,13 @@ class Table:
         self._all_exact = all(kind is ir.MatchKind.EXACT for kind in kinds)
         self._lpm_key = kinds.index(ir.MatchKind.LPM) if ir.MatchKind.LPM in kinds else None
         self._rows: dict[_Place, Row] = {}
-        self._exact: dict[tuple[int, ...], Row] = {}
         self._prefixes: dict[int, dict[tuple[int, ...], Row]] = {}
         self._by_priority: list[Row] = []
         self._timed: dict[_Place, Row] = {}
         self._next_idle_ns = 0
         self._last_number = 0
         self._ordered = True
+        self._stale = False
         self.follower: Follower | None = None
         self._check_call(self.default.action, self.default.parameters, default_actions)
         for entry in spec.entries:
@@ -91,6 +92,28 @@ class Table:
         """
         self._refuse_const()
         return self._insert(entry, now_ns)
+
+    def insert_many(
+        self, entries: Sequence[TableEntry], now_ns: int = 0, *, checked: bool = False
+    ) -> list[ControlError | None]:
+        """Add entries one after the other, each for itself; return what each was refused for, or None.
+
+        `checked` says that each is a legal entry of this table, if there is room and no other like it.
+        """
+        outcomes: list[ControlError | None] = []
+        taken = []
+        for entry in entries:
+            try:
+                self._refuse_const()
+                if not checked:
+                    self._check(entry)
+                taken.append(self._take(entry, now_ns))
+                outcomes.append(None)
+            except ControlError as error:
+                outcomes.append(error)
+        if self.follower is not None:
+            self.follower.insert(taken)
+        return outcomes
 
     def modify(self, entry: TableEntry) -> Row:
         """Give an existing entry another action or other action data; it keeps its hits. Raises:
@@ -119,37 +142,46 @@ class Table:
 
     def remember(self, matches: tuple[Match, ...], priority: int = 0) -> Callable[[], None]:
         """Return what puts an entry back as it is now, or takes it away again if there is none."""
-        present = self._rows.get((matches, priority))
+        place = self._place(matches, priority)
+        present = self._rows.get(place)
         if present is not None and self.follower is not None:
             self.follower.gather(present)
-        kept = replace(present, meter=replace(present.meter)) if present is not None else None
+        kept = present.copy() if present is not None else None
 
         def put_back() -> None:
-            row = self._rows.get((matches, priority))
+            self._stale = self._stale or self.has_priority
+            row = self._rows.get(place)
             if row is not None:
                 self._remove(row)
             if kept is not None:
                 self._use(kept.entry)
-                self._rows[matches, priority] = kept
+                self._rows[place] = kept
                 self._index(kept)
                 self._ordered = False
-                if self.follower is not None:
-                    self.follower.refill(self.rows())
+                if self.follower is not None and not self._stale:
+                    self.follower.insert([kept])
 
         return put_back
 
+    def settle(self) -> None:
+        """Have the follower hold what this table holds, after entries were put back: where priorities may be
+        equal, their order counts, so it takes them all again.
+        """
+        if self._stale and self.follower is not None:
+            self.follower.refill(self.rows())
+        self._stale = False
+
     def _remove(self, row: Row) -> None:
-        matches, priority = row.entry.matches, row.entry.priority
-        del self._rows[matches, priority]
-        if self.follower is not None:
+        matches = row.entry.matches
+        place = self._place(matches, row.entry.priority)
+        del self._rows[place]
+        if self.follower is not None and not self._stale:
             self.follower.delete(row)
-        self._timed.pop((matches, priority), None)
+        self._timed.pop(place, None)
         self._release(row.entry)
         if self.has_priority:
-            self._by_priority.remove(row)
-        elif self._lpm_key is None:
-            del self._exact[_values(matches)]
-        else:
+            del self._by_priority[bisect.bisect_left(self._by_priority, _order(row), key=_order)]
+        elif self._lpm_key is not None:
             prefix_len = _prefix_len(matches[self._lpm_key])
             del self._prefixes[prefix_len][_values(matches)]
             if not self._prefixes[prefix_len]:
@@ -185,7 +217,11 @@ class Table:
                 f"table {self.spec.name}: its default action is const in the program",
             )
         self._check_call(action, parameters, self.default_actions)
-        self.default = ir.ActionCall(action, parameters)
+        self.put_default(ir.ActionCall(action, parameters))
+
+    def put_default(self, call: ir.ActionCall) -> None:
+        """Have a miss run what it has run before, or the program's own default action."""
+        self.default = call
         if self.follower is not None:
             self.follower.set_default(self.default)
 
@@ -260,7 +296,7 @@ class Table:
             return None
         at = self._lpm_key
         if at is None:
-            return self._exact.get(values)
+            return self._rows.get(values)
         for prefix_len, rows in self._prefixes.items():
             shift = self.widths[at] - prefix_len
             found = rows.get((*values[:at], values[at] >> shift << shift, *values[at + 1 :]))
@@ -270,28 +306,41 @@ class Table:
 
     def _insert(self, entry: TableEntry, now_ns: int = 0) -> Row:
         self._check(entry)
-        place, rows = (entry.matches, entry.priority), self._rows
+        row = self._take(entry, now_ns)
+        if self.follower is not None:
+            self.follower.insert([row])
+        return row
+
+    def _place(self, matches: tuple[Match, ...], priority: int) -> _Place:
+        if self._all_exact:
+            return _values(matches)
+        if self._lpm_key is not None and not self.has_priority:
+            return *_values(matches), _prefix_len(matches[self._lpm_key])
+        return matches, priority
+
+    def _take(self, entry: TableEntry, now_ns: int) -> Row:
+        """Add a legal entry, of which the follower is still to be told."""
+        place, rows = self._place(entry.matches, entry.priority), self._rows
         if len(rows) >= self.spec.size and place not in rows:
             raise ControlError(
                 P4RuntimeCode.RESOURCE_EXHAUSTED,
                 f"table {self.spec.name} is full: its size is {self.spec.size} entries; delete one, "
                 "or give the table a larger `size` in the program",
             )
-        row = Row(entry, last_hit_ns=now_ns, number=self._last_number + 1)
+        row = Row(entry, 0, 0, now_ns, self._last_number + 1)
         if rows.setdefault(place, row) is not row:
             raise ControlError(
                 P4RuntimeCode.ALREADY_EXISTS,
                 f"table {self.spec.name} has an entry for {shown(entry.matches)} already; modify it",
             )
-        try:
-            self._use(entry)
-        except ControlError:
-            del rows[place]
-            raise
+        if entry.choice is not None:
+            try:
+                self._use(entry)
+            except ControlError:
+                del rows[place]
+                raise
         self._last_number += 1
         self._index(row)
-        if self.follower is not None:
-            self.follower.insert(row)
         return row
 
     def _index(self, row: Row) -> None:
@@ -299,10 +348,8 @@ class Table:
         if entry.idle_timeout_ns:
             self._watch(row)
         if self.has_priority:
-            bisect.insort(self._by_priority, row, key=lambda other: (-other.entry.priority, other.number))
-        elif self._lpm_key is None:
-            self._exact[_values(entry.matches)] = row
-        else:
+            bisect.insort(self._by_priority, row, key=_order)
+        elif self._lpm_key is not None:
             prefix_len = _prefix_len(entry.matches[self._lpm_key])
             if prefix_len not in self._prefixes:
                 self._prefixes[prefix_len] = {}
@@ -310,7 +357,7 @@ class Table:
             self._prefixes[prefix_len][_values(entry.matches)] = row
 
     def _watch(self, row: Row) -> None:
-        place = (row.entry.matches, row.entry.priority)
+        place = self._place(row.entry.matches, row.entry.priority)
         if row.entry.idle_timeout_ns:
             self._timed[place] = row
             self._next_idle_ns = 0
@@ -326,7 +373,7 @@ class Table:
             self.profile.release(entry.choice)
 
     def _row_of(self, matches: tuple[Match, ...], priority: int) -> Row:
-        row = self._rows.get((matches, priority))
+        row = self._rows.get(self._place(matches, priority))
         if row is None:
             at = f" at priority {priority}" if self.has_priority else ""
             raise ControlError(
@@ -352,7 +399,7 @@ class Table:
             self._check_call(entry.action, entry.parameters, self.actions)
 
     def _check_matches(self, matches: tuple[Match, ...], priority: int) -> None:
-        if self._all_exact and priority == 0 and len(matches) == len(self.widths):
+        if self._all_exact and not priority and len(matches) == len(self.widths):
             for match, width in zip(matches, self.widths, strict=True):
                 if type(match) is not Exact or match.value >> width:
                     break
@@ -380,6 +427,9 @@ class Table:
     def _check_call(
         self, action: str, parameters: Sequence[int], allowed: dict[str, tuple[int, ...]]
     ) -> None:
+        fitting = allowed.get(action)
+        if fitting and len(fitting) == len(parameters) and not any(map(rshift, parameters, fitting)):
+            return
         if action not in allowed:
             raise self._illegal(
                 f"action {action} is not one that may stand here: {', '.join(allowed) or 'none'}"
@@ -399,8 +449,14 @@ class Table:
         return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"table {self.spec.name}: {sentence}")
 
 
+def _order(row: Row) -> tuple[int, int]:
+    """Return what the rows of a table with priorities are sorted by."""
+    return -row.entry.priority, row.number
+
+
 def _values(matches: tuple[Match, ...]) -> tuple[int, ...]:
-    return tuple(match.value for match in matches if isinstance(match, Exact | Lpm))
+    """Return the values of matches that are all exact or lpm."""
+    return tuple([match.value for match in matches])  # type: ignore[union-attr,misc]
 
 
 def _prefix_len(match: Match) -> int:

@@ -56,7 +56,7 @@ def test_a_load_replaces_program_and_entries_at_once(hand: SimpleNamespace) -> N
 def test_a_table_goes_by_its_full_name_or_a_unique_suffix(hand: SimpleNamespace, name: str) -> None:
     engine: Engine = hand.engine()
     engine.insert(name, ENTRY)
-    assert engine.read(name) == [replace(ENTRY, action="C.send")]
+    assert engine.read(name) == [ENTRY._replace(action="C.send")]
     engine.process(FRAME, 0)
     assert engine.hits(name, (Exact(0x1234),)) == 1
     engine.modify(name, TableEntry((Exact(0x1234),), "C.drop"))
@@ -69,7 +69,7 @@ def test_a_table_goes_by_its_full_name_or_a_unique_suffix(hand: SimpleNamespace,
     [
         ("foward", ENTRY, "table foward is unknown; did you mean forward?"),
         ("orward", ENTRY, "table orward is unknown"),
-        ("forward", replace(ENTRY, action="sent"), "action sent is unknown; did you mean send?"),
+        ("forward", ENTRY._replace(action="sent"), "action sent is unknown; did you mean send?"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_one(

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Entries read straight out of encoded updates, where thousands differ in nothing but their values.
+
+Two encoded updates of the same length that are equal but for the bytes of their values are the same message
+with other values. So the first update of a shape is understood as any other, and its shape is learnt: which
+bits are values, and whose. Those that follow are compared with it as whole numbers, which makes no object for
+each part of a message. The bits that a value must not have belong to the shape, so what has a shape is legal;
+what has none is for `entities` to understand, or to refuse.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import call
+
+from nicemu.pipeline import Exact, Lpm, Match, TableEntry, Ternary
+
+from .changes import Change
+from .entry_changes import InsertEntry
+from .messages import Message, messages
+from .schema import Schema, TableSchema
+
+MAX_SHAPES = 1_024
+"""Shapes that are remembered of one program."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """What insertions of a shape have in common.
+
+    `values` takes those of matches, then those of parameters, from an encoded update; `matches` make matches
+    of the former.
+    """
+
+    table: str
+    action: str
+    priority: int
+    matches: tuple[Callable[[int], Match], ...]
+    values: Callable[[bytes], tuple[bytes, ...]]
+
+    def change(self, data: bytes) -> InsertEntry:
+        """Return the change that an encoded update of this shape means."""
+        values = list(map(int.from_bytes, self.values(data)))
+        matches = tuple(map(call, self.matches, values))
+        parameters = tuple(values[len(matches) :])
+        entry = TableEntry(matches, self.action, parameters, self.priority)
+        return InsertEntry(self.table, entry, None, None, True)
+
+
+class EntryShapes:
+    """The shapes of insertions into the tables of one program."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+        self._known: dict[int, dict[int, dict[int, _Shape]]] = {}
+        """By length, by the bits that are no values, by what these are."""
+        self._count = 0
+
+    def change_of(self, data: bytes) -> Change | None:
+        """Return the change that an encoded update means, None if it has no known shape."""
+        known = self._known.get(len(data))
+        if known is None:
+            return None
+        number = int.from_bytes(data, "big")
+        for fixed, shapes in known.items():
+            shape = shapes.get(number & fixed)
+            if shape is not None:
+                return shape.change(data)
+        return None
+
+    def learn(self, update: Message, data: bytes, change: Change) -> None:
+        """Remember the shape of an encoded update that means `change`, if it has one."""
+        if not isinstance(change, InsertEntry) or change.has_state or self._count >= MAX_SHAPES:
+            return
+        copy = messages().Update()
+        copy.CopyFrom(update)
+        message, entry = copy.entity.table_entry, change.entry
+        table = self._schema.table_of_id(message.table_id)
+        if not _is_plain(entry, table) or len(message.match) != len(table.keys):
+            return
+        fields = {field.field_id: field for field in message.match}
+        values = [getattr(fields[key.id], key.match_kind) for key in table.keys]
+        bits = [_bits_of(match, key.width) for match, key in zip(entry.matches, table.keys, strict=True)]
+        given = {param.param_id: param for param in message.action.action.params}
+        for param in table.action_named(entry.action).params:
+            values.append(given[param.id])
+            bits.append((1 << param.width) - 1)
+        if any(int.from_bytes(value.value, "big") & ~free for value, free in zip(values, bits, strict=True)):
+            return
+        layout, fixed = _layout_of(values, bits, copy)
+        if layout is not None:
+            matches = tuple(map(_maker_of, entry.matches))
+            shape = _Shape(table.name, entry.action, entry.priority, matches, layout.unpack)
+            shapes = self._known.setdefault(len(data), {}).setdefault(fixed, {})
+            shapes[int.from_bytes(data, "big") & fixed] = shape
+            self._count += 1
+
+
+def _is_plain(entry: TableEntry, table: TableSchema) -> bool:
+    """Return whether an entry has nothing but matches of these kinds, an action, and a legal priority."""
+    return (
+        all(type(match) in (Exact, Lpm, Ternary) for match in entry.matches)
+        and entry.choice is None
+        and entry.idle_timeout_ns == 0
+        and entry.note is None
+        and (entry.priority > 0 if table.has_priority else entry.priority == 0)
+    )
+
+
+def _bits_of(match: Match, width: int) -> int:
+    """Return the bits that the value of a match may have."""
+    ones = (1 << width) - 1
+    match match:
+        case Lpm(_, prefix_len):
+            return ones ^ ones >> prefix_len
+        case Ternary(_, mask):
+            return mask
+    return ones
+
+
+def _maker_of(match: Match) -> Callable[[int], Match]:
+    """Return what makes such a match of another value."""
+    match match:
+        case Lpm(_, prefix_len):
+            return partial(Lpm, prefix_len=prefix_len)
+        case Ternary(_, mask):
+            return partial(Ternary, mask=mask)
+    return Exact
+
+
+def _layout_of(
+    values: Sequence[Message], bits: Sequence[int], update: Message
+) -> tuple[struct.Struct | None, int]:
+    """Return what takes the values of an update from its encoding, and the bits of that which are in none; no
+    layout if the values lie there in another order.
+
+    `bits` are those that each value may have; the update's own values are lost.
+    """
+    for owner in values:
+        owner.value = bytes(len(owner.value))
+    empty = update.SerializeToString()
+    layout, end, fixed = "", 0, (1 << 8 * len(empty)) - 1
+    for owner, free in zip(values, bits, strict=True):
+        length = len(owner.value)
+        owner.value = b"\xff" * length
+        filled = update.SerializeToString()
+        owner.value = bytes(length)
+        start = next(at for at, octet in enumerate(empty) if octet != filled[at])
+        if start < end:
+            return None, 0
+        layout += f"{start - end}x{length}s"
+        end = start + length
+        fixed ^= (free & (1 << 8 * length) - 1) << 8 * (len(empty) - end)
+    return struct.Struct(f"{layout}{len(empty) - end}x"), fixed
