@@ -115,6 +115,13 @@ class Ring:
         self.packets["address"] = np.uint64(self._room.ctypes.data + start) + at
         self.packets["length"] = len(frame)
         self.first = bytes(frames[0, : len(frame)])
+        self._frames = frames
+
+    def destinations(self) -> np.ndarray[Any, Any]:
+        """Return the Ethernet destination of each frame as it is now."""
+        octets = np.zeros((len(self._frames), 8), np.uint8)
+        octets[:, 2:] = self._frames[:, :6]
+        return octets.view(">u8")[:, 0]
 
 
 def in_c(folder: Path) -> Any:  # noqa: ANN401 - a foreign function
