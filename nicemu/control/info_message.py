@@ -39,6 +39,9 @@ _SCOPES = ("both", "table_only", "default_only")
 _UNITS = ("", "bytes", "packets", "both")
 """CounterSpec.Unit and MeterSpec.Unit, by number."""
 
+_SCALAR = "f"
+"""The pipeline's name for what a value set of plain numbers holds; in P4Info it has none."""
+
 
 def info_message(p4info: P4Info) -> Message:
     """Return the P4Info message of a program's description."""
@@ -79,6 +82,8 @@ def info_message(p4info: P4Info) -> Message:
         item = _added(message.value_sets, value_set)
         item.size = value_set.size
         _fill_keys(item.match, value_set.keys)
+        if [key.name for key in value_set.keys] == [_SCALAR]:
+            item.match[0].ClearField("name")
     for header in p4info.packet_metadata:
         item = _added(message.controller_packet_metadata, header)
         for field in header.metadata:
@@ -128,7 +133,9 @@ def p4info_of_message(message: Message) -> P4Info:
         ),
         tuple(DigestInfo(*_preamble(item), type_of_message(item.type_spec)) for item in message.digests),
         tuple(
-            ValueSetInfo(*_preamble(item), _keys_of(item.match, f"value set {item.preamble.name}"), item.size)
+            ValueSetInfo(
+                *_preamble(item), _keys_of(item.match, f"value set {item.preamble.name}", _SCALAR), item.size
+            )
             for item in message.value_sets
         ),
         tuple(
@@ -159,14 +166,14 @@ def _fill_keys(fields: Message, keys: Iterable[KeyInfo]) -> None:
         fields.add(id=key.id, name=key.name, bitwidth=key.width, match_type=_MATCH_TYPES[key.match_kind])
 
 
-def _keys_of(fields: Iterable[Message], owner: str) -> tuple[KeyInfo, ...]:
+def _keys_of(fields: Iterable[Message], owner: str, unnamed: str = "") -> tuple[KeyInfo, ...]:
     found = []
     for field in fields:
         if field.match_type not in _MATCH_KINDS:
             kinds = ", ".join(f"{kind} ({number})" for kind, number in _MATCH_TYPES.items())
             kind = field.other_match_type or field.match_type
             raise _illegal(f"{owner}: key {field.name} has match type {kind}; the pipeline has {kinds}")
-        found.append(KeyInfo(field.name, field.id, field.bitwidth, _MATCH_KINDS[field.match_type]))
+        found.append(KeyInfo(field.name or unnamed, field.id, field.bitwidth, _MATCH_KINDS[field.match_type]))
     return tuple(found)
 
 

@@ -46,9 +46,9 @@ class TableSchema:
         self.owner = f"table {self.name}"
         self.has_profile = description.implementation_id != 0
         self.keys_by_id = {key.id: (place, key) for place, key in enumerate(self.keys)}
-        self.has_meter = any(
-            number >> 24 == Prefix.DIRECT_METER for number in description.direct_resource_ids
-        )
+        prefixes = {number >> 24 for number in description.direct_resource_ids}
+        self.has_counter = Prefix.DIRECT_COUNTER in prefixes
+        self.has_meter = Prefix.DIRECT_METER in prefixes
         self.scopes = {ref.id: ref.scope for ref in description.actions}
         self.actions = tuple(actions[ref.id] for ref in description.actions)
         self._actions_by_name = {action.name: action for action in self.actions}

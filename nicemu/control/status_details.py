@@ -30,12 +30,13 @@ _SHORTEST_DETAIL_BYTES = len(ERROR_TYPE_URL)
 def batch_status(errors: Sequence[ControlError | None], noun: str, max_bytes: int) -> Message:
     """Return the google.rpc.Status of a batch in which at least one part failed; None stands for a success.
 
-    `noun` says what the parts are: "update".
+    `noun` says what the parts are: "update", "entity".
     """
     failed = [index for index, error in enumerate(errors) if error is not None]
     first = errors[failed[0]]
     assert first is not None
-    text = f"{len(failed)} of {len(errors)} {noun}s failed; {noun} {failed[0]}: {first.code.name}: {first}"
+    nouns = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    text = f"{len(failed)} of {len(errors)} {nouns} failed; {noun} {failed[0]}: {first.code.name}: {first}"
     status = messages().Status(code=int(P4RuntimeCode.UNKNOWN), message=text[:400])
     if len(errors) * _SHORTEST_DETAIL_BYTES > max_bytes:
         return status

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """TableEntry, DirectCounterEntry and DirectMeterEntry: updates as changes, reads as queries.
 
-Every entry counts packets and bytes, whether or not its table declares a direct counter.
+Every entry counts packets and bytes, whether or not its table declares a direct counter; who asks for all
+direct counters is told of those that are declared.
 Source: P4Runtime Specification 1.4, "TableEntry", "Direct Resources", "Idle-timeout".
 """
 
@@ -175,6 +176,8 @@ def _direct_query(form: str, message: Message, schema: Schema) -> Query:
     def render(seen: list[_Seen]) -> Iterator[Message]:
         for part in seen:
             if form == "direct_meter_entry" and not part.table.has_meter:
+                continue
+            if form == "direct_counter_entry" and not (part.table.has_counter or wanted.table_id):
                 continue
             for entry, packets, length_bytes, _, meter in part.entries:
                 entity = messages().Entity()

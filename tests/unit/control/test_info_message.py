@@ -21,7 +21,8 @@ def test_everything_of_a_switch_survives_the_message(switch: Program) -> None:
     assert p4info_of_message(message) == own
     assert message.registers[1].type_spec.struct.name == "pair_t"
     assert message.type_info.structs["learn_t"].members[1].type_spec.bitstring.bit.bitwidth == 9
-    assert [(item.match[0].bitwidth, item.size) for item in message.value_sets] == [(8, 4)]
+    matches = [(item.match[0].name, item.match[0].bitwidth, item.size) for item in message.value_sets]
+    assert matches == [("", 8, 4)]
     assert [meter.spec.unit for meter in message.meters] == [1]
     assert [counter.spec.unit for counter in message.counters] == [3]
     assert [profile.with_selector for profile in message.action_profiles] == [False, True]

@@ -38,3 +38,7 @@ def test_foreign_or_broken_details_are_no_error() -> None:
     assert errors_of_status(b"\xff\xff") == []
     assert errors_of_status(b"") == []
     assert code_of(99) is P4RuntimeCode.UNKNOWN
+
+
+def test_entities_are_told_in_the_plural() -> None:
+    assert batch_status([FULL, FULL], "entity", 5_000).message.startswith("2 of 2 entities failed; entity 0:")

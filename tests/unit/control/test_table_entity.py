@@ -142,6 +142,21 @@ def test_an_idle_timeout_below_zero_and_one_of_a_default_entry_are_refused(contr
     assert code(controller.write(MODIFY, "table_entry", default)) is INVALID
 
 
+def test_of_all_direct_counters_those_that_tables_declare_are_told(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    shared = {
+        "table_id": controller.id("table", "shared"),
+        "match": [{"field_id": 1, "exact": {"value": b"\1"}}],
+    }
+    member = {"action_profile_id": controller.id("action profile", "profile"), "member_id": 1}
+    controller.write(INSERT, "action_profile_member", member | {"action": controller.action("send", 1)})
+    entry = shared | {"action": {"action_profile_member_id": 1}}
+    assert controller.write(INSERT, "table_entry", entry) is None
+    found = controller.read("direct_counter_entry", {})
+    assert [item.table_entry.table_id for item in found] == [controller.id("table", "port")]
+    assert len(controller.read("direct_counter_entry", {"table_entry": shared})) == 1
+
+
 def test_a_default_entry_is_read_by_is_default_action(controller: Controller) -> None:
     found = controller.read("table_entry", {"is_default_action": True})
     assert [entry.is_default_action for entry in found] == [True, True, True]
