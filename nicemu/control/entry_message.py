@@ -9,6 +9,7 @@ Source: P4Runtime Specification 1.4, "TableEntry", "Match Format", "Action Speci
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from itertools import zip_longest
 from typing import TypeAlias, cast
 
 from nicemu.errors import ControlError, P4RuntimeCode
@@ -33,6 +34,7 @@ from .changes import illegal, unimplemented
 from .messages import Message, messages
 from .schema import ActionSchema, TableSchema
 from .value_text import match_anything
+from .watch import fill_watch, watch_of
 
 
 def matches_of_message(message: Message, table: TableSchema) -> tuple[Match, ...]:
@@ -83,7 +85,7 @@ def call_of_message(message: Message, table: TableSchema, *, default: bool) -> C
     `default` says that it is to be the table's default action.
     Raises: ControlError: INVALID_ARGUMENT for an action that the table does not have, for data missing or
     given twice, for an action where the table has a profile, or the other way round; PERMISSION_DENIED for an
-    action that may not stand here; UNIMPLEMENTED for ports that are to be watched.
+    action that may not stand here.
     """
     form = message.WhichOneof("type")
     if form is None:
@@ -142,14 +144,13 @@ def _set_of_message(message: Message, table: TableSchema) -> ActionSet:
             f"{table.owner}: sets are chosen from by the selector's hash, and sized by their weights; leave "
             "group_action, action_selection_mode and size_semantics out"
         )
-    actions = []
+    actions, watched = [], []
     for item in message.action_profile_actions:
-        if item.watch or item.watch_port:
-            raise unimplemented(f"{table.owner}: ports are not watched; leave watch_port out")
         action = table.action_of_id(item.action.action_id)
         call = ir.ActionCall(action.name, parameters_of_message(item.action, action))
         actions.append((call, item.weight))
-    return ActionSet(tuple(actions))
+        watched.append(watch_of(item, table.owner))
+    return ActionSet(tuple(actions), tuple(watched) if any(watched) else ())
 
 
 def entry_message(entry: TableEntry, table: TableSchema) -> Message:
@@ -187,11 +188,12 @@ def fill_action(message: Message, entry: TableEntry | ir.ActionCall, table: Tabl
             message.action_profile_member_id = number
         case TableEntry(choice=Group(number)):
             message.action_profile_group_id = number
-        case TableEntry(choice=ActionSet(actions)):
+        case TableEntry(choice=ActionSet(actions, watched)):
             message.action_profile_action_set.SetInParent()
-            for call, weight in actions:
+            for (call, weight), watch in zip_longest(actions, watched):
                 item = message.action_profile_action_set.action_profile_actions.add(weight=weight)
                 fill_call(item.action, call.parameters, table.action_named(call.action))
+                fill_watch(item, watch)
         case _:
             fill_call(message.action, entry.parameters, table.action_named(entry.action))
 

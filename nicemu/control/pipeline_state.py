@@ -112,6 +112,7 @@ def _take_profile(profile: ActionProfile, taken: object) -> None:
         taken.insert_member(number, call)
     for number, members in profile.groups.items():
         taken.insert_group(number, members, profile.max_sizes[number])
+    taken.notes.update(profile.notes)
 
 
 def _lost(what: str) -> ControlError:

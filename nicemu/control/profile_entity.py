@@ -6,15 +6,19 @@ Source: P4Runtime Specification 1.4, "ActionProfileMember & ActionProfileGroup".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nicemu.pipeline import ActionProfile, Engine, ProfileInfo, ir
 
-from .changes import Change, Query, Undo, illegal, unimplemented
+from .changes import Change, Query, Undo, illegal
 from .entry_message import fill_call, parameters_of_message
 from .messages import DELETE, INSERT, Message, messages
 from .schema import Schema
+from .watch import Watch, fill_watch, watch_of
+
+Item = TypeVar("Item")
 
 
 @dataclass(slots=True)
@@ -58,27 +62,32 @@ class ChangeGroup:
     group: int
     members: tuple[tuple[int, int], ...]
     max_size: int
+    watched: tuple[Watch, ...] = ()
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
         profile = _profile(engine, self.profile)
         if self.update_type == DELETE:
             profile.delete_group(self.group)
-        elif self.update_type == INSERT:
+            return
+        if self.update_type == INSERT:
             profile.insert_group(self.group, self.members, self.max_size)
         else:
             profile.modify_group(self.group, self.members, self.max_size)
+        profile.notes[self.group] = self.watched
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
         profile = _profile(engine, self.profile)
         present, max_size = profile.groups.get(self.group), profile.max_sizes.get(self.group, 0)
+        note = profile.notes.get(self.group)
 
         def put_back() -> None:
             profile.groups.pop(self.group, None)
             profile.max_sizes.pop(self.group, None)
             if present is not None:
                 profile.groups[self.group], profile.max_sizes[self.group] = present, max_size
+                profile.notes[self.group] = note
 
         return put_back
 
@@ -101,15 +110,16 @@ def group_change(update_type: int, message: Message, schema: Schema) -> Change:
     profile: ProfileInfo = schema.item("action profile", message.action_profile_id)
     what = f"action profile {profile.name}"
     _check_id(message.group_id, f"{what}: group_id")
-    members = []
+    members, watched = [], []
     if update_type != DELETE:
         if message.max_size < 0:
             raise illegal(f"{what}: max_size is {message.max_size}; 0 or more was expected")
         for member in message.members:
-            if member.watch or member.watch_port:
-                raise unimplemented(f"{what}: ports are not watched; leave watch_port out")
             members.append((member.member_id, member.weight))
-    return ChangeGroup(update_type, profile.name, message.group_id, tuple(members), message.max_size)
+            watched.append(watch_of(member, what))
+    return ChangeGroup(
+        update_type, profile.name, message.group_id, tuple(members), message.max_size, tuple(watched)
+    )
 
 
 def member_query(message: Message, schema: Schema) -> Query:
@@ -117,18 +127,20 @@ def member_query(message: Message, schema: Schema) -> Query:
     profiles: list[ProfileInfo] = list(schema.items("action profile", message.action_profile_id))
     wanted = message.member_id
 
-    def take(engine: Engine) -> list[tuple[ProfileInfo, dict[int, ir.ActionCall]]]:
-        return [(info, dict(_profile(engine, info.name).members)) for info in profiles]
+    def take(engine: Engine) -> list[tuple[ProfileInfo, int, ir.ActionCall]]:
+        return [
+            (info, number, call)
+            for info in profiles
+            for number, call in _asked_for(_profile(engine, info.name).members, wanted)
+        ]
 
-    def render(seen: list[tuple[ProfileInfo, dict[int, ir.ActionCall]]]) -> Iterator[Message]:
-        for info, members in seen:
-            for number, call in members.items():
-                if wanted in (0, number):
-                    entity = messages().Entity()
-                    member = entity.action_profile_member
-                    member.action_profile_id, member.member_id = info.id, number
-                    fill_call(member.action, call.parameters, schema.action_named(call.action))
-                    yield entity
+    def render(seen: list[tuple[ProfileInfo, int, ir.ActionCall]]) -> Iterator[Message]:
+        for info, number, call in seen:
+            entity = messages().Entity()
+            member = entity.action_profile_member
+            member.action_profile_id, member.member_id = info.id, number
+            fill_call(member.action, call.parameters, schema.action_named(call.action))
+            yield entity
 
     return Query(take, render)
 
@@ -138,27 +150,44 @@ def group_query(message: Message, schema: Schema) -> Query:
     profiles: list[ProfileInfo] = list(schema.items("action profile", message.action_profile_id))
     wanted = message.group_id
 
-    def take(engine: Engine) -> list[tuple[ProfileInfo, int, int, tuple[tuple[int, int], ...]]]:
+    def take(engine: Engine) -> list[_SeenGroup]:
         return [
-            (info, number, profile.max_sizes[number], members)
+            _SeenGroup(info.id, number, profile.max_sizes[number], members, profile.notes.get(number))
             for info in profiles
             for profile in [_profile(engine, info.name)]
-            for number, members in profile.groups.items()
-            if wanted in (0, number)
+            for number, members in _asked_for(profile.groups, wanted)
         ]
 
-    def render(
-        seen: list[tuple[ProfileInfo, int, int, tuple[tuple[int, int], ...]]],
-    ) -> Iterator[Message]:
-        for info, number, max_size, members in seen:
+    def render(seen: list[_SeenGroup]) -> Iterator[Message]:
+        for item in seen:
             entity = messages().Entity()
             group = entity.action_profile_group
-            group.action_profile_id, group.group_id, group.max_size = info.id, number, max_size
-            for member, weight in members:
-                group.members.add(member_id=member, weight=weight)
+            group.action_profile_id, group.group_id, group.max_size = item.profile, item.group, item.max_size
+            for place, (member, weight) in enumerate(item.members):
+                added = group.members.add(member_id=member, weight=weight)
+                if isinstance(item.watched, tuple):
+                    fill_watch(added, item.watched[place])
             yield entity
 
     return Query(take, render)
+
+
+@dataclass(frozen=True, slots=True)
+class _SeenGroup:
+    """A group as it was."""
+
+    profile: int
+    group: int
+    max_size: int
+    members: tuple[tuple[int, int], ...]
+    watched: object
+
+
+def _asked_for(items: Mapping[int, Item], wanted: int) -> list[tuple[int, Item]]:
+    """Return the item of that number, or all for 0."""
+    if wanted == 0:
+        return list(items.items())
+    return [(wanted, items[wanted])] if wanted in items else []
 
 
 def _profile(engine: Engine, name: str) -> ActionProfile:

@@ -13,7 +13,7 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import HOST_PORT, CloneSession, Engine, Replica
 
 from .byte_string import decode_bytes, encode_bytes
-from .changes import Change, Query, Undo, illegal, unimplemented
+from .changes import Change, Query, Undo, illegal
 from .messages import DELETE, INSERT, Message, messages
 from .schema import Schema
 from .table_entity import MAX_METADATA_BYTES
@@ -25,8 +25,13 @@ MAX_REPLICAS = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class NumberedReplica(Replica):
-    """A replica whose port came as a number, in the deprecated field egress_port, and goes back so."""
+class WrittenReplica(Replica):
+    """A replica with what only its writer is told again: whether its port came as a number, in the deprecated
+    field egress_port, and the backups for a port that is down, as here none ever is.
+    """
+
+    numbered: bool = False
+    backups: tuple[Replica, ...] = ()
 
 
 @dataclass(slots=True)
@@ -170,31 +175,45 @@ def _session_messages(seen: list[tuple[int, CloneSession]]) -> Iterator[Message]
 
 
 def _replicas(given: Sequence[Message], what: str) -> tuple[Replica, ...]:
-    if len(given) > MAX_REPLICAS:
+    count = len(given) + sum(len(item.backup_replicas) for item in given)
+    if count > MAX_REPLICAS:
         raise ControlError(
-            P4RuntimeCode.RESOURCE_EXHAUSTED, f"{what} has {len(given)} replicas; {MAX_REPLICAS} are allowed"
+            P4RuntimeCode.RESOURCE_EXHAUSTED, f"{what} has {count} replicas; {MAX_REPLICAS} are allowed"
         )
     found: list[Replica] = []
     for item in given:
-        if item.backup_replicas:
-            raise unimplemented(f"{what}: ports do not go down here; leave backup_replicas out")
         numbered = item.WhichOneof("port_kind") == "egress_port"
         port = item.egress_port if numbered else decode_bytes(item.port, 32, f"{what}: port")
-        if port > HOST_PORT or item.instance > MAX_INSTANCE:
-            raise illegal(
-                f"{what}: port {port}, instance {item.instance} found; a port up to {HOST_PORT} and an "
-                f"instance up to {MAX_INSTANCE} were expected"
-            )
-        found.append((NumberedReplica if numbered else Replica)(port, item.instance))
+        backups = tuple(
+            _checked(Replica(decode_bytes(backup.port, 32, f"{what}: port"), backup.instance), what)
+            for backup in item.backup_replicas
+        )
+        if numbered or backups:
+            found.append(_checked(WrittenReplica(port, item.instance, numbered, backups), what))
+        else:
+            found.append(_checked(Replica(port, item.instance), what))
     if len({(item.port, item.rid) for item in found}) != len(found):
         raise illegal(f"{what} names a port and instance twice")
     return tuple(found)
 
 
+def _checked(replica: Replica, what: str) -> Replica:
+    """Return a replica that a packet may become. Raises: ControlError(INVALID_ARGUMENT)."""
+    if replica.port > HOST_PORT or replica.rid > MAX_INSTANCE:
+        raise illegal(
+            f"{what}: port {replica.port}, instance {replica.rid} found; a port up to {HOST_PORT} and an "
+            f"instance up to {MAX_INSTANCE} were expected"
+        )
+    return replica
+
+
 def _fill_replicas(given: Message, replicas: Sequence[Replica]) -> None:
     for replica in replicas:
         item = given.add(instance=replica.rid)
-        if isinstance(replica, NumberedReplica):
+        if isinstance(replica, WrittenReplica):
+            for backup in replica.backups:
+                item.backup_replicas.add(port=encode_bytes(backup.port), instance=backup.rid)
+        if isinstance(replica, WrittenReplica) and replica.numbered:
             item.egress_port = replica.port
         else:
             item.port = encode_bytes(replica.port)

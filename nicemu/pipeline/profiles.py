@@ -8,6 +8,7 @@ member, the hash of the selector keys modulo the number of its members.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -32,9 +33,10 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class ActionSet:
-    """Actions of an entry's own, each with its weight."""
+    """Actions of an entry's own, each with its weight. `notes` are what the controller keeps with them."""
 
     actions: tuple[tuple[ir.ActionCall, int], ...]
+    notes: tuple[Hashable, ...] = ()
 
 
 Choice: TypeAlias = Member | Group | ActionSet
@@ -55,6 +57,8 @@ class ActionProfile:
     groups: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     max_sizes: dict[int, int] = field(default_factory=dict)
     """How heavy each group may be, 0 for as heavy as there is room."""
+    notes: dict[int, Hashable] = field(default_factory=dict)
+    """What the controller keeps with a group."""
     actions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     _uses: Counter[Choice] = field(default_factory=Counter)
     _one_shots: int = 0
@@ -111,6 +115,7 @@ class ActionProfile:
         if self._uses[Group(group)]:
             raise self._error(P4RuntimeCode.FAILED_PRECONDITION, f"uses group {group} in an entry")
         del self.groups[group], self.max_sizes[group]
+        self.notes.pop(group, None)
 
     def use(self, choice: Choice) -> None:
         """Note that an entry names a member, group or set. Raises: ControlError if there is no such thing,

@@ -9,6 +9,7 @@ import pytest
 
 from nicemu.control.messages import messages
 from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import Disposition
 
 Controller: TypeAlias = Any
 """The class of that name in conftest.py."""
@@ -119,7 +120,7 @@ def test_groups_keep_to_their_max_size(controller: Controller) -> None:
     assert code(changed) is INVALID
 
 
-def test_what_is_missing_unknown_or_watched_is_refused(controller: Controller) -> None:
+def test_what_is_missing_or_unknown_is_refused(controller: Controller) -> None:
     def refused(kind: int, form: str, message: object) -> P4RuntimeCode | None:
         return code(controller.write(kind, form, message))
 
@@ -132,11 +133,45 @@ def test_what_is_missing_unknown_or_watched_is_refused(controller: Controller) -
     controller.write(INSERT, "action_profile_member", member(controller, 1, 5))
     assert refused(INSERT, "action_profile_group", group(controller, 1, (1, 0))) is INVALID
     assert refused(INSERT, "action_profile_group", group(controller, 1, (1, 1), (1, 1))) is INVALID
-    watched = group(controller, 1) | {"members": [{"member_id": 1, "weight": 1, "watch_port": b"\1"}]}
-    assert refused(INSERT, "action_profile_group", watched) is P4RuntimeCode.UNIMPLEMENTED
+    watched = group(controller, 1) | {"members": [{"member_id": 1, "weight": 1, "watch_port": b"\1" * 5}]}
+    assert refused(INSERT, "action_profile_group", watched) is P4RuntimeCode.OUT_OF_RANGE
     plain = {"action": controller.action("send", 5)}
     assert refused(INSERT, "table_entry", way(controller, 7, **plain)) is INVALID
     assert refused(INSERT, "table_entry", way(controller, 7, action_profile_member_id=9)) is NOT_FOUND
+
+
+def test_the_ports_that_members_watch_are_told_again(controller: Controller) -> None:
+    for number in (1, 2, 3):
+        controller.write(INSERT, "action_profile_member", member(controller, number, number))
+    members = [
+        {"member_id": 1, "weight": 1, "watch_port": b"\2"},
+        {"member_id": 2, "weight": 1, "watch": 7},
+        {"member_id": 3, "weight": 2},
+    ]
+    watched = group(controller, 1) | {"members": members}
+    assert controller.write(INSERT, "action_profile_group", watched) is None
+    expected = messages().Entity(action_profile_group=watched).action_profile_group
+    assert controller.read("action_profile_group", {}) == [expected]
+    plain = group(controller, 1, (1, 1))
+    batch = [(MODIFY, "action_profile_group", plain), (DELETE, "action_profile_group", group(controller, 9))]
+    assert all(controller.write_all(*batch, atomicity=1))
+    assert controller.read("action_profile_group", {}) == [expected]
+    assert controller.write(MODIFY, "action_profile_group", plain) is None
+    assert not controller.read("action_profile_group", {})[0].members[0].WhichOneof("watch_kind")
+
+
+def test_the_ports_that_actions_in_one_shot_watch_are_told_again(controller: Controller) -> None:
+    shot = shots(controller, (5, 1), (6, 2))
+    shot["action_profile_actions"][1]["watch_port"] = b"\2"  # type: ignore[index]
+    entry = way(controller, 7, action_profile_action_set=shot)
+    assert controller.write(INSERT, "table_entry", entry) is None
+    (found,) = controller.read("table_entry", {"table_id": controller.id("table", "way")})
+    kinds = [
+        item.WhichOneof("watch_kind")
+        for item in found.action.action_profile_action_set.action_profile_actions
+    ]
+    assert kinds == [None, "watch_port"]
+    assert controller.frame(7).disposition is Disposition.PORT
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,8 @@ def test_what_is_there_is_not_inserted_and_what_is_not_is_not_changed(
         (group(1, {"port": b"\1", "instance": 1 << 16}), INVALID),
         (group(1, {"instance": 1}), P4RuntimeCode.OUT_OF_RANGE),
         (group(1, replica(1), replica(1)), INVALID),
-        (group(1, replica(1) | {"backup_replicas": [replica(2)]}), P4RuntimeCode.UNIMPLEMENTED),
+        (group(1, replica(1) | {"backup_replicas": [{"port": b"\2\0"}]}), INVALID),
+        (group(1, replica(1) | {"backup_replicas": [replica(2)] * 5000}), P4RuntimeCode.RESOURCE_EXHAUSTED),
         (group(1, metadata=bytes(300)), INVALID),
         (group(1, *[replica(1)] * 5000), P4RuntimeCode.RESOURCE_EXHAUSTED),
         ({}, INVALID),
@@ -96,3 +97,13 @@ def test_what_no_switch_can_do_is_refused(
     controller: Controller, message: dict[str, object], expected: P4RuntimeCode
 ) -> None:
     assert code(controller.write(INSERT, FORM, message)) is expected
+
+
+def test_backups_of_a_replica_are_kept_for_their_writer_alone(controller: Controller) -> None:
+    backed = replica(2) | {"backup_replicas": [{"port": b"\3", "instance": 1}, {"port": b"\4"}]}
+    assert controller.write(INSERT, FORM, group(1, backed)) is None
+    expected = messages().Entity(packet_replication_engine_entry=group(1, backed))
+    found = controller.read(FORM, {"multicast_group_entry": {}})
+    assert found == [expected.packet_replication_engine_entry]
+    (made,) = controller.engine.objects.multicast_groups[1]
+    assert (made.port, made.rid) == (2, 0)
