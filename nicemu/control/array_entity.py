@@ -48,8 +48,7 @@ class WriteCounter:
         if self.count is None:
             return
         if self.index is None:
-            array.counts.clear()
-            array.others = replace(self.count)
+            array.fill(self.count)
         else:
             array.counts[self.index] = replace(self.count)
 
@@ -95,8 +94,7 @@ class WriteRegister:
         """Make the change. Raises: ControlError."""
         array: RegisterArray = engine.objects.states[self.name]
         if self.index is None:
-            array.values.clear()
-            array.others = self.value
+            array.fill(self.value)
         else:
             array.values[self.index] = self.value
 
@@ -227,7 +225,7 @@ class _Snapshot:
 
 
 def _weigh(seen: list[_Snapshot]) -> int:
-    return sum(len(part.held) for part in seen)
+    return sum(len(part.places) for part in seen)
 
 
 def _snapshot(

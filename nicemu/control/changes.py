@@ -35,7 +35,7 @@ class Change(Protocol):
 class Query:
     """One entity of a ReadRequest: what to take from the engine, and the entities to make of that.
 
-    `weigh` says how much was taken, in entries or places.
+    `weigh` says how much that is, in entries and places that were looked at.
     """
 
     take: Callable[[Engine], Any]

@@ -79,6 +79,7 @@ def _take_objects(source: Engine, destination: Engine) -> None:
         elif value_set.members:
             raise _lost(f"value set {name} with {len(value_set.members)} members")
     new.multicast_groups.update(old.multicast_groups)
+    new.replica_count = old.replica_count
     new.group_notes.update(old.group_notes)
     new.clone_sessions.update(old.clone_sessions)
     shown = {digest.name for digest in destination.p4info.digests} if destination.p4info else set[str]()

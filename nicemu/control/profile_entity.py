@@ -169,7 +169,7 @@ def group_query(message: Message, schema: Schema) -> Query:
                     fill_watch(added, item.watched[place])
             yield entity
 
-    return Query(take, render)
+    return Query(take, render, lambda seen: sum(1 + len(item.members) for item in seen))
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import HOST_PORT, CloneSession, Engine, Replica
@@ -22,6 +23,10 @@ MAX_GROUP = MAX_INSTANCE = 0xFFFF
 """Largest multicast group and egress_rid: bit<16> in v1model."""
 MAX_REPLICAS = 4096
 """Copies that one packet may become."""
+MAX_ALL_REPLICAS = 1 << 20
+"""Copies that all groups and sessions may name; each of these counts as one, too."""
+
+Held = TypeVar("Held", tuple[Replica, ...], CloneSession)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +52,8 @@ class ChangeGroup:
         """Make the change. Raises: ControlError."""
         groups, notes = engine.objects.multicast_groups, engine.objects.group_notes
         _check_presence(self.update_type, self.group in groups, f"multicast group {self.group}")
+        _hold(engine, groups, self.group, None if self.update_type == DELETE else self.replicas)
         notes.pop(self.group, None)
-        if self.update_type == DELETE:
-            del groups[self.group]
-            return
-        groups[self.group] = self.replicas
         if self.note:
             notes[self.group] = self.note
 
@@ -61,10 +63,8 @@ class ChangeGroup:
         present, note = groups.get(self.group), notes.get(self.group)
 
         def put_back() -> None:
-            groups.pop(self.group, None)
+            _hold(engine, groups, self.group, present)
             notes.pop(self.group, None)
-            if present is not None:
-                groups[self.group] = present
             if note is not None:
                 notes[self.group] = note
 
@@ -83,22 +83,14 @@ class ChangeSession:
         """Make the change. Raises: ControlError."""
         sessions = engine.objects.clone_sessions
         _check_presence(self.update_type, self.number in sessions, f"clone session {self.number}")
-        if self.update_type == DELETE:
-            del sessions[self.number]
-        else:
-            sessions[self.number] = self.session
+        _hold(engine, sessions, self.number, None if self.update_type == DELETE else self.session)
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
         sessions = engine.objects.clone_sessions
         present = sessions.get(self.number)
 
-        def put_back() -> None:
-            sessions.pop(self.number, None)
-            if present is not None:
-                sessions[self.number] = present
-
-        return put_back
+        return lambda: _hold(engine, sessions, self.number, present)
 
 
 def replication_change(update_type: int, message: Message, schema: Schema) -> Change:
@@ -145,12 +137,14 @@ def replication_query(message: Message, schema: Schema) -> Query:
                 if wanted in (0, number)
             ],
             _group_messages,
+            lambda seen: sum(1 + len(replicas) for _, replicas, _ in seen),
         )
     if form == "clone_session_entry":
         chosen = message.clone_session_entry.session_id
         return Query(
             lambda engine: [item for item in engine.objects.clone_sessions.items() if chosen in (0, item[0])],
             _session_messages,
+            lambda seen: sum(1 + len(session.replicas) for _, session in seen),
         )
     raise illegal("the packet_replication_engine_entry is empty; a group or a session was expected")
 
@@ -195,6 +189,35 @@ def _replicas(given: Sequence[Message], what: str) -> tuple[Replica, ...]:
     if len({(item.port, item.rid) for item in found}) != len(found):
         raise illegal(f"{what} names a port and instance twice")
     return tuple(found)
+
+
+def _hold(engine: Engine, places: dict[int, Held], number: int, item: Held | None) -> None:
+    """Have a group or session in its place, or none.
+
+    Raises: ControlError(RESOURCE_EXHAUSTED), and nothing has changed.
+    """
+    objects = engine.objects
+    added = _size(item) - _size(places.get(number))
+    if added > 0 and objects.replica_count + added > MAX_ALL_REPLICAS:
+        raise ControlError(
+            P4RuntimeCode.RESOURCE_EXHAUSTED,
+            f"multicast groups and clone sessions hold {objects.replica_count} replicas already; "
+            f"{MAX_ALL_REPLICAS} are allowed",
+        )
+    objects.replica_count += added
+    if item is None:
+        places.pop(number, None)
+    else:
+        places[number] = item
+
+
+def _size(item: CloneSession | tuple[Replica, ...] | None) -> int:
+    """Return how many replicas a group or session holds, with one for itself and those that are backups."""
+    if item is None:
+        return 0
+    replicas = item.replicas if isinstance(item, CloneSession) else item
+    backups = sum(len(replica.backups) for replica in replicas if isinstance(replica, WrittenReplica))
+    return 1 + len(replicas) + backups
 
 
 def _checked(replica: Replica, what: str) -> Replica:

@@ -100,7 +100,7 @@ def value_set_query(message: Message, schema: Schema) -> Query:
                 add_matches(entity.value_set_entry.members.add().match, member, info.keys)
             yield entity
 
-    return Query(take, render)
+    return Query(take, render, lambda seen: sum(1 + len(members) for _, members in seen))
 
 
 def digest_change(update_type: int, message: Message, schema: Schema) -> Change:

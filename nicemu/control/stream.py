@@ -19,6 +19,9 @@ from .messages import Message, messages, parse
 MAX_WAITING_MESSAGES = 256
 """Messages that may wait for a client that does not read them; one more ends its stream."""
 
+MAX_RETURNED_BYTES = 16 << 10
+"""Longest message that comes back with the stream error that it caused; a client may leave many unread."""
+
 
 class Session:
     """The server's end of one stream: what waits to be sent, and why the stream is to end."""
@@ -148,10 +151,15 @@ def _stream_error(form: str | None, request: Message, refusal: ControlError) -> 
     response = messages().StreamMessageResponse()
     error = response.error
     error.canonical_code, error.message = int(refusal.code), str(refusal)
+    short = request.ByteSize() <= MAX_RETURNED_BYTES
     if form == "packet":
-        error.packet_out.packet_out.CopyFrom(request.packet)
+        error.packet_out.SetInParent()
+        if short:
+            error.packet_out.packet_out.CopyFrom(request.packet)
     elif form == "digest_ack":
-        error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
+        error.digest_list_ack.SetInParent()
+        if short:
+            error.digest_list_ack.digest_list_ack.CopyFrom(request.digest_ack)
     else:
         error.other.SetInParent()
     return response

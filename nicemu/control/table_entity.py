@@ -135,11 +135,15 @@ def _require_meter(table: TableSchema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A table as it was: entries with packets, bytes, idle time and meter, or its default action."""
+    """A table as it was: entries with packets, bytes, idle time and meter, or its default action.
+
+    `looked_at` says how many entries that took.
+    """
 
     table: TableSchema
     entries: list[tuple[TableEntry, int, int, int, MeterConfig | None]]
     default: ir.ActionCall | None = None
+    looked_at: int = 1
 
 
 def entry_query(message: Message, schema: Schema) -> Query:
@@ -194,7 +198,7 @@ def _direct_query(form: str, message: Message, schema: Schema) -> Query:
 
 
 def _weigh(seen: list[_Seen]) -> int:
-    return sum(len(part.entries) for part in seen)
+    return sum(part.looked_at for part in seen)
 
 
 def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callable[[Engine], list[_Seen]]:
@@ -220,34 +224,32 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
         )
 
     def rows_of(engine: Engine, table: TableSchema) -> list[Row]:
-        if named and matches is not None:
-            try:
-                found = [engine.table(table.name).row(matches, query.priority)]
-            except ControlError as error:
-                if must_find or error.code is not P4RuntimeCode.NOT_FOUND:
-                    raise
-                return []
-        else:
-            found = engine.table(table.name).rows()
+        """Return the rows to look at: the one that is named, or all."""
+        if not named or matches is None:
+            return engine.table(table.name).rows()
+        try:
+            return [engine.table(table.name).row(matches, query.priority)]
+        except ControlError as error:
+            if must_find or error.code is not P4RuntimeCode.NOT_FOUND:
+                raise
+            return []
+
+    def taken(engine: Engine, table: TableSchema) -> _Seen:
+        found = rows_of(engine, table)
         rows = [row for row in found if wanted(row.entry)]
         if must_find and matches is not None and not rows:
             raise ControlError(P4RuntimeCode.NOT_FOUND, f"{table.owner} has no entry of this match")
-        return rows
+        now_ns = engine.now_ns
+        entries = [
+            (row.entry, row.hits, row.bytes, max(now_ns - row.last_hit_ns, 0), row.meter_config)
+            for row in rows
+        ]
+        return _Seen(table, entries, looked_at=1 + len(found))
 
     def take(engine: Engine) -> list[_Seen]:
         if query.is_default_action:
             return [_Seen(table, [], engine.table(table.name).default) for table in tables]
-        now_ns = engine.now_ns
-        return [
-            _Seen(
-                table,
-                [
-                    (row.entry, row.hits, row.bytes, max(now_ns - row.last_hit_ns, 0), row.meter_config)
-                    for row in rows_of(engine, table)
-                ],
-            )
-            for table in tables
-        ]
+        return [taken(engine, table) for table in tables]
 
     return take
 

@@ -58,6 +58,11 @@ class CounterArray(Array):
     counts: dict[int, Count] = field(default_factory=dict)
     others: Count = field(default_factory=Count)
 
+    def fill(self, count: Count) -> None:
+        """Have every place stand at this."""
+        self.counts.clear()
+        self.others = replace(count)
+
     def count(self, index: int, length_bytes: int) -> None:
         """Count a packet at an index."""
         if 0 <= index < self.size:
@@ -99,6 +104,11 @@ class RegisterArray(Array):
     type: ir.Type
     values: dict[int, Value] = field(default_factory=dict)
     others: Value = None
+
+    def fill(self, value: Value) -> None:
+        """Store a value everywhere."""
+        self.values.clear()
+        self.others = value
 
     def read(self, index: int, zero: Value) -> Value:
         """Return a value; outside it is `zero`."""

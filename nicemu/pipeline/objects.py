@@ -52,6 +52,8 @@ class Objects:
         self.group_notes: dict[int, bytes] = {}
         """What the controller keeps with a multicast group."""
         self.clone_sessions: dict[int, CloneSession] = {}
+        self.replica_count = 0
+        """How many replicas the controller has made."""
         self.digests: dict[str, DigestConfig] = {}
         """The digests that the controller wants."""
         self.random = Chance(seed)

@@ -39,6 +39,9 @@ class ActionSet:
     notes: tuple[Hashable, ...] = ()
 
 
+MAX_GROUPS = 65_536
+"""Groups of one selector, which may all be empty."""
+
 Choice: TypeAlias = Member | Group | ActionSet
 
 
@@ -93,6 +96,8 @@ class ActionProfile:
         """Add a group of (member, weight). Raises: ControlError."""
         if group in self.groups:
             raise self._error(P4RuntimeCode.ALREADY_EXISTS, f"has a group {group} already; modify it")
+        if len(self.groups) >= MAX_GROUPS:
+            raise self._error(P4RuntimeCode.RESOURCE_EXHAUSTED, f"has {MAX_GROUPS} groups, and takes no more")
         self._set_group(group, members, max_size)
         self.max_sizes[group] = max_size
 

@@ -81,6 +81,29 @@ def test_no_request_is_longer_than_a_server_can_bear(
     with pytest.raises(ControlError, match="2 entities asked for in one ReadRequest found; 1 are allowed"):
         prepared.device.read(request)
     monkeypatch.setattr(device_module, "MAX_TAKEN", 2)
-    with pytest.raises(ControlError, match="3 entries asked for") as refused:
+    with pytest.raises(ControlError, match="6 entries asked for") as refused:
         prepared.read("table_entry", {})
     assert refused.value.code is P4RuntimeCode.RESOURCE_EXHAUSTED
+
+
+def test_what_a_query_looks_at_is_bounded_not_what_it_finds(
+    prepared: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entry = prepared.port(3, None)
+    entry.priority = 0
+    request = messages().ReadRequest(entities=[messages().Entity(table_entry=entry)] * 5)
+    monkeypatch.setattr(device_module, "MAX_TAKEN", 8)
+    entities, errors = prepared.device.read(request)
+    assert [item.table_entry.priority for item in entities] == [1, 1]
+    assert codes(errors) == [None, None, *["RESOURCE_EXHAUSTED"] * 3]
+
+
+def test_a_long_batch_that_is_taken_back_leaves_what_was_there(prepared: Controller) -> None:
+    before = prepared.state()
+    updates: list[tuple[int, str, object]] = []
+    for _ in range(20):
+        updates += [(DELETE, "table_entry", prepared.port(flow, None)) for flow in (2, 3, 4)]
+        updates += [(INSERT, "table_entry", prepared.port(flow, "drop")) for flow in (4, 3, 2)]
+    failing = (INSERT, "table_entry", prepared.port(2, "drop"))
+    assert codes(prepared.write_all(*updates, failing, atomicity=ROLLBACK))[-1] == "ALREADY_EXISTS"
+    assert prepared.state() == before

@@ -9,7 +9,7 @@ import pytest
 
 from nicemu.control.messages import messages
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Disposition
+from nicemu.pipeline import Disposition, profiles
 
 Controller: TypeAlias = Any
 """The class of that name in conftest.py."""
@@ -180,3 +180,13 @@ def test_the_ports_that_actions_in_one_shot_watch_are_told_again(controller: Con
 def test_other_ways_to_choose_are_unimplemented(controller: Controller, asked: dict[str, object]) -> None:
     entry = way(controller, 7, action_profile_action_set=shots(controller, (5, 1)) | asked)
     assert code(controller.write(INSERT, "table_entry", entry)) is P4RuntimeCode.UNIMPLEMENTED
+
+
+def test_groups_that_are_empty_are_bounded_too(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(profiles, "MAX_GROUPS", 2)
+    outcomes = [
+        controller.write(INSERT, "action_profile_group", group(controller, number)) for number in (1, 2, 3)
+    ]
+    assert [code(error) for error in outcomes] == [None, None, P4RuntimeCode.RESOURCE_EXHAUSTED]

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from nicemu.control import replication_entity
 from nicemu.control.messages import messages
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -107,3 +108,21 @@ def test_backups_of_a_replica_are_kept_for_their_writer_alone(controller: Contro
     assert found == [expected.packet_replication_engine_entry]
     (made,) = controller.engine.objects.multicast_groups[1]
     assert (made.port, made.rid) == (2, 0)
+
+
+def test_all_groups_and_sessions_together_are_bounded(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replication_entity, "MAX_ALL_REPLICAS", 9)
+    assert controller.write(INSERT, FORM, group(1, replica(1), replica(2))) is None
+    assert controller.write(INSERT, FORM, session(1, replicas=[replica(1), replica(2)])) is None
+    full = group(2, replica(1), replica(2), replica(3))
+    assert code(controller.write(INSERT, FORM, full)) is P4RuntimeCode.RESOURCE_EXHAUSTED
+    batch = [(DELETE, FORM, session(1)), (INSERT, FORM, full), (INSERT, FORM, full)]
+    assert all(controller.write_all(*batch, atomicity=1))
+    assert controller.engine.objects.replica_count == 6
+    assert controller.write(MODIFY, FORM, group(1, replica(1))) is None
+    assert controller.write(INSERT, FORM, full) is None
+    assert code(controller.write(INSERT, FORM, session(2))) is P4RuntimeCode.RESOURCE_EXHAUSTED
+    assert controller.write(DELETE, FORM, group(1)) is None
+    assert controller.write(INSERT, FORM, session(2)) is None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from nicemu.control.arbitration import Notice
 from nicemu.control.messages import Message, messages, serialize
 from nicemu.control.stream import (
+    MAX_RETURNED_BYTES,
     MAX_WAITING_MESSAGES,
     Session,
     arbitration_message,
@@ -117,6 +118,13 @@ def test_a_client_that_reads_nothing_loses_its_stream() -> None:
     assert len(sent) == MAX_WAITING_MESSAGES
     assert session.end is not None
     assert session.end.code is P4RuntimeCode.RESOURCE_EXHAUSTED
+
+
+def test_a_long_message_does_not_come_back_with_its_error() -> None:
+    packet = serialize(messages().StreamMessageRequest(packet={"payload": bytes(MAX_RETURNED_BYTES)}))
+    _, (sent,), _ = serve(packet, refuse=ControlError(P4RuntimeCode.NOT_FOUND, "no such port"))
+    assert sent.error.WhichOneof("details") == "packet_out"
+    assert sent.ByteSize() < 1_000
 
 
 def test_a_notice_becomes_an_arbitration_update() -> None:
