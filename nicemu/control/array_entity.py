@@ -13,6 +13,8 @@ from typing import Any
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import (
+    UNCOUNTED,
+    Colours,
     Count,
     CounterArray,
     Engine,
@@ -24,8 +26,15 @@ from nicemu.pipeline import (
     Value,
 )
 
-from .changes import Change, Query, Undo, illegal, unimplemented
-from .count_message import count_of_message, fill_count, fill_meter, meter_of_message
+from .changes import Change, Query, Undo, illegal
+from .count_message import (
+    colours_of_message,
+    count_of_message,
+    fill_colours,
+    fill_count,
+    fill_meter,
+    meter_of_message,
+)
 from .data_message import fill_data, value_of_data, zero_of
 from .messages import MODIFY, Message, messages
 from .schema import Schema
@@ -65,16 +74,18 @@ class WriteMeter:
     name: str
     index: int | None
     config: MeterConfig | None
+    colours: Colours | None = None
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
         array: MeterArray = engine.objects.states[self.name]
         if self.index is None:
-            array.meters.clear()
-            array.others = self.config
-        else:
-            meter = array.meters[self.index] = Meter()
-            meter.configure(self.config, engine.now_ns)
+            array.fill(self.config, engine.now_ns)
+            return
+        meter = array.meters.setdefault(self.index, Meter())
+        meter.configure(self.config, engine.now_ns)
+        if self.colours is not None:
+            meter.colours = self.colours
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
@@ -135,10 +146,13 @@ def counter_change(update_type: int, message: Message, schema: Schema) -> Change
 def meter_change(update_type: int, message: Message, schema: Schema) -> Change:
     """Return the change that an update of a MeterEntry means. Raises: ControlError."""
     info = _modified(update_type, "meter", message.meter_id, schema)
-    _refuse_colours(message)
+    what = f"meter {info.name}"
     index = _index_of(message, info.name, info.size)
-    config = meter_of_message(message.config, f"meter {info.name}") if message.HasField("config") else None
-    return WriteMeter(info.name, index, config)
+    config = meter_of_message(message.config, what) if message.HasField("config") else None
+    colours = colours_of_message(message.counter_data, what) if message.HasField("counter_data") else None
+    if colours is not None and index is None:
+        raise illegal(f"{what}: counter_data is given and no index; it is for one place")
+    return WriteMeter(info.name, index, config, colours)
 
 
 def register_change(update_type: int, message: Message, schema: Schema) -> Change:
@@ -171,7 +185,7 @@ def counter_query(message: Message, schema: Schema) -> Query:
 def meter_query(message: Message, schema: Schema) -> Query:
     """Return the query that a MeterEntry in a ReadRequest means. Raises: ControlError."""
     infos, index = _wanted("meter", message.meter_id, message, schema)
-    _refuse_colours(message)
+    counted = message.HasField("counter_data")
 
     def render(seen: list[_Snapshot]) -> Iterator[Message]:
         for part in seen:
@@ -179,14 +193,17 @@ def meter_query(message: Message, schema: Schema) -> Query:
                 entity = messages().Entity()
                 entry = entity.meter_entry
                 entry.meter_id, entry.index.index = part.info.id, place
-                config = part.held.get(place, part.others)
+                config, colours = part.held.get(place, (part.others, UNCOUNTED))
                 if config is not None:
                     fill_meter(entry.config, config)
+                if counted:
+                    fill_colours(entry.counter_data, colours)
                 yield entity
 
     return Query(
         lambda engine: [
-            _snapshot(engine, info, index, "meters", lambda meter: meter.config) for info in infos
+            _snapshot(engine, info, index, "meters", lambda meter: (meter.config, meter.colours))
+            for info in infos
         ],
         render,
         _weigh,
@@ -275,8 +292,3 @@ def _index_of(message: Message, name: str, size: int) -> int | None:
     if index >= size:
         raise ControlError(P4RuntimeCode.OUT_OF_RANGE, f"{name} has {size} places; there is no place {index}")
     return index
-
-
-def _refuse_colours(message: Message) -> None:
-    if message.HasField("counter_data"):
-        raise unimplemented("meters do not count by colour; leave counter_data out")

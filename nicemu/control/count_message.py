@@ -6,7 +6,7 @@ Source: P4Runtime Specification 1.4, "CounterEntry & DirectCounterEntry", "Meter
 
 from __future__ import annotations
 
-from nicemu.pipeline import Count, MeterConfig
+from nicemu.pipeline import Colours, Count, MeterConfig
 
 from .changes import illegal
 from .messages import Message
@@ -38,6 +38,22 @@ def meter_of_message(message: Message, what: str) -> MeterConfig:
     if message.pir < message.cir:
         raise illegal(f"{what}: the peak rate {message.pir} is below the committed rate {message.cir}")
     return MeterConfig(*numbers)
+
+
+def colours_of_message(message: Message, what: str) -> Colours:
+    """Return what a MeterCounterData says. Raises: ControlError(INVALID_ARGUMENT) for numbers below 0."""
+    green, yellow, red = (
+        count_of_message(part, what) for part in (message.green, message.yellow, message.red)
+    )
+    return (green.packets, green.bytes), (yellow.packets, yellow.bytes), (red.packets, red.bytes)
+
+
+def fill_colours(message: Message, colours: Colours) -> None:
+    """Set a MeterCounterData."""
+    parts = (message.green, message.yellow, message.red)
+    for part, (packets, length_bytes) in zip(parts, colours, strict=True):
+        fill_count(part, packets, length_bytes)
+        part.SetInParent()
 
 
 def fill_meter(message: Message, config: MeterConfig) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nicemu.pipeline import Count, Engine, Match, MeterConfig, Row, TableEntry
+from nicemu.pipeline import Colours, Count, Engine, Match, MeterConfig, Row, TableEntry
 
 from .changes import Undo
 
@@ -41,11 +41,12 @@ class InsertEntry:
     count: Count | None = None
     meter: MeterConfig | None = None
     checked: bool = False
+    colours: Colours | None = None
 
     @property
     def has_state(self) -> bool:
         """Whether there is more to the change than the entry."""
-        return self.count is not None or self.meter is not None
+        return self.count is not None or self.meter is not None or self.colours is not None
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
@@ -54,6 +55,8 @@ class InsertEntry:
             row.hits, row.bytes = self.count.packets, self.count.bytes
         if self.meter is not None:
             row.meter.configure(self.meter, engine.now_ns)
+        if self.colours is not None:
+            row.meter.colours = self.colours
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
@@ -68,6 +71,7 @@ class ModifyEntry(_OfEntry):
     has_action: bool
     count: Count | None = None
     meter: MeterConfig | None = None
+    colours: Colours | None = None
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
@@ -80,6 +84,8 @@ class ModifyEntry(_OfEntry):
             row.hits, row.bytes = self.count.packets, self.count.bytes
         if row.meter_config != self.meter:
             row.meter.configure(self.meter, engine.now_ns)
+        if self.colours is not None:
+            row.meter.colours = self.colours
 
 
 @dataclass(slots=True)
@@ -129,7 +135,11 @@ class SetMeter(_OfEntry):
     """Configure an entry's meter."""
 
     meter: MeterConfig | None
+    colours: Colours | None = None
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
-        self.row(engine).meter.configure(self.meter, engine.now_ns)
+        meter = self.row(engine).meter
+        meter.configure(self.meter, engine.now_ns)
+        if self.colours is not None:
+            meter.colours = self.colours

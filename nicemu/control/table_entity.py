@@ -12,10 +12,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Engine, MeterConfig, Row, TableEntry, ir
+from nicemu.pipeline import Colours, Engine, MeterConfig, Row, TableEntry, ir
 
 from .changes import Change, Query, illegal, unimplemented
-from .count_message import count_of_message, fill_count, fill_meter, meter_of_message
+from .count_message import (
+    colours_of_message,
+    count_of_message,
+    fill_colours,
+    fill_count,
+    fill_meter,
+    meter_of_message,
+)
 from .entry_changes import DeleteEntry, InsertEntry, ModifyEntry, SetCount, SetDefault, SetMeter
 from .entry_message import Call, call_of_message, entry_message, fill_action, matches_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
@@ -58,9 +65,10 @@ def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
     if message.metadata or message.controller_metadata:
         note = Metadata(message.controller_metadata, message.metadata)
     entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns, note)
+    colours = _colours_of(message, "meter_counter_data", table)
     if update_type == INSERT:
-        return InsertEntry(table.name, entry, count, meter)
-    return ModifyEntry(table.name, matches, entry.priority, entry, has_action, count, meter)
+        return InsertEntry(table.name, entry, count, meter, colours=colours)
+    return ModifyEntry(table.name, matches, entry.priority, entry, has_action, count, meter, colours)
 
 
 def direct_counter_change(update_type: int, message: Message, schema: Schema) -> Change:
@@ -75,11 +83,14 @@ def direct_meter_change(update_type: int, message: Message, schema: Schema) -> C
     """Return the change that an update of a DirectMeterEntry means. Raises: ControlError."""
     table = _modified(update_type, message, schema, "direct_meter_entry")
     _require_meter(table)
-    if message.HasField("counter_data"):
-        raise unimplemented("meters do not count by colour; leave counter_data out")
     entry = message.table_entry
     meter = meter_of_message(message.config, table.owner) if message.HasField("config") else None
-    return SetMeter(table.name, matches_of_message(entry, table), entry.priority, meter)
+    colours = _colours_of(message, "counter_data", table)
+    return SetMeter(table.name, matches_of_message(entry, table), entry.priority, meter, colours)
+
+
+def _colours_of(message: Message, field: str, table: TableSchema) -> Colours | None:
+    return colours_of_message(getattr(message, field), table.owner) if message.HasField(field) else None
 
 
 def _modified(update_type: int, message: Message, schema: Schema, noun: str) -> TableSchema:
@@ -97,7 +108,7 @@ def _default_change(update_type: int, message: Message, table: TableSchema) -> C
         raise illegal(f"{table.owner}: the default entry has neither match nor priority")
     if message.idle_timeout_ns or message.metadata or message.controller_metadata:
         raise illegal(f"{table.owner}: the default entry has neither idle timeout nor metadata")
-    if message.HasField("counter_data") or message.HasField("meter_config"):
+    if any(message.HasField(name) for name in ("counter_data", "meter_config", "meter_counter_data")):
         raise unimplemented(f"{table.owner}: misses have no direct counter and no meter")
     _check(message, table)
     if not message.HasField("action"):
@@ -107,10 +118,8 @@ def _default_change(update_type: int, message: Message, table: TableSchema) -> C
 
 def _check(message: Message, table: TableSchema) -> None:
     """Refuse what an entry of this table cannot be given."""
-    if message.HasField("meter_config"):
+    if message.HasField("meter_config") or message.HasField("meter_counter_data"):
         _require_meter(table)
-    if message.HasField("meter_counter_data"):
-        raise unimplemented(f"{table.owner}: meters do not count by colour; leave meter_counter_data out")
     if message.HasField("time_since_last_hit"):
         raise illegal(f"{table.owner}: time_since_last_hit cannot be written; leave it out")
     if message.idle_timeout_ns and not table.description.idle_timeout:
@@ -135,13 +144,13 @@ def _require_meter(table: TableSchema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A table as it was: entries with packets, bytes, idle time and meter, or its default action.
+    """A table as it was: its default action, or entries with packets, bytes, idle time, and their meters.
 
     `looked_at` says how many entries that took.
     """
 
     table: TableSchema
-    entries: list[tuple[TableEntry, int, int, int, MeterConfig | None]]
+    entries: list[tuple[TableEntry, int, int, int, MeterConfig | None, Colours]]
     default: ir.ActionCall | None = None
     looked_at: int = 1
 
@@ -163,8 +172,6 @@ def direct_counter_query(message: Message, schema: Schema) -> Query:
 
 def direct_meter_query(message: Message, schema: Schema) -> Query:
     """Return the query that a DirectMeterEntry in a ReadRequest means. Raises: ControlError."""
-    if message.HasField("counter_data"):
-        raise unimplemented("meters do not count by colour; leave counter_data out")
     if message.table_entry.table_id:
         _require_meter(schema.table_of_id(message.table_entry.table_id))
     return _direct_query("direct_meter_entry", message, schema)
@@ -176,6 +183,7 @@ def _direct_query(form: str, message: Message, schema: Schema) -> Query:
     if wanted.is_default_action:
         raise unimplemented(f"misses have no {form}; name an entry of the table")
     wanted.ClearField("action")
+    counted = form == "direct_meter_entry" and message.HasField("counter_data")
 
     def render(seen: list[_Seen]) -> Iterator[Message]:
         for part in seen:
@@ -183,15 +191,19 @@ def _direct_query(form: str, message: Message, schema: Schema) -> Query:
                 continue
             if form == "direct_counter_entry" and not (part.table.has_counter or wanted.table_id):
                 continue
-            for entry, packets, length_bytes, _, meter in part.entries:
+            for entry, packets, length_bytes, _, meter, colours in part.entries:
                 entity = messages().Entity()
                 answer = getattr(entity, form)
                 answer.table_entry.CopyFrom(entry_message(entry, part.table))
                 answer.table_entry.ClearField("action")
                 if form == "direct_counter_entry":
                     fill_count(answer.data, packets, length_bytes)
-                elif meter is not None:
+                    yield entity
+                    continue
+                if meter is not None:
                     fill_meter(answer.config, meter)
+                if counted:
+                    fill_colours(answer.counter_data, colours)
                 yield entity
 
     return Query(_take(wanted, schema, must_find=True), render, _weigh)
@@ -241,7 +253,14 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
             raise ControlError(P4RuntimeCode.NOT_FOUND, f"{table.owner} has no entry of this match")
         now_ns = engine.now_ns
         entries = [
-            (row.entry, row.hits, row.bytes, max(now_ns - row.last_hit_ns, 0), row.meter_config)
+            (
+                row.entry,
+                row.hits,
+                row.bytes,
+                max(now_ns - row.last_hit_ns, 0),
+                row.meter_config,
+                row.colours,
+            )
             for row in rows
         ]
         return _Seen(table, entries, looked_at=1 + len(found))
@@ -255,9 +274,8 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
 
 
 def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
-    counter, meter, hit = (
-        query.HasField(name) for name in ("counter_data", "meter_config", "time_since_last_hit")
-    )
+    asked = ("counter_data", "meter_config", "meter_counter_data", "time_since_last_hit")
+    counter, meter, marked, hit = map(query.HasField, asked)
     for part in seen:
         table = part.table
         if part.default is not None:
@@ -265,7 +283,7 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
             message.is_const = table.description.const_default_action_id != 0
             fill_action(message.action, part.default, table)
             yield message
-        for entry, packets, length_bytes, idle_ns, config in part.entries:
+        for entry, packets, length_bytes, idle_ns, config, colours in part.entries:
             message = entry_message(entry, table)
             if isinstance(entry.note, Metadata):
                 message.controller_metadata = entry.note.controller_metadata
@@ -275,6 +293,8 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
                 fill_count(message.counter_data, packets, length_bytes)
             if meter and config is not None:
                 fill_meter(message.meter_config, config)
+            if marked and table.has_meter:
+                fill_colours(message.meter_counter_data, colours)
             if hit and table.description.idle_timeout:
                 message.time_since_last_hit.elapsed_ns = idle_ns
             yield message

@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import METERS, UNTOUCHED, MeterState, chance
+from nicemu.pipeline import LETS_PASS, METERS, UNTOUCHED, MeterState, chance
 
 from .places import WORD, Number
 
@@ -39,11 +39,30 @@ class _State:
 
 
 def mark_function(module: llvm.Module) -> Any:  # noqa: ANN401
-    """Return the function that marks a packet: a meter's address, units, the time; a colour."""
+    """Return the function that marks a packet and counts it: a meter's address, units, the time, the bytes of
+    the packet; a colour.
+    """
     found = module.globals.get("mark")
     if found is not None:
         return found
-    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD, WORD, WORD]), "mark")
+    colour_of = _colour_function(module)
+    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD] * 4), "mark")
+    function.linkage = "internal"
+    address, units, now_ns, length_bytes = function.args
+    builder = llvm.IRBuilder(function.append_basic_block("entry"))
+    colour = builder.call(colour_of, [address, units, now_ns])
+    at = builder.add(address, WORD(MeterState.marked.offset))
+    at = builder.add(at, builder.shl(colour, WORD(4)))
+    for offset, more in ((0, WORD(1)), (8, length_bytes)):
+        place = builder.inttoptr(builder.add(at, WORD(offset)), WORD.as_pointer())
+        builder.store(builder.add(builder.load(place), more), place)
+    builder.ret(colour)
+    return function
+
+
+def _colour_function(module: llvm.Module) -> Any:  # noqa: ANN401
+    """Return the function that says which colour a packet has: a meter's address, units, the time."""
+    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD, WORD, WORD]), "colour")
     function.linkage = "internal"
     address, units, now_ns = function.args
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
@@ -78,9 +97,9 @@ def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
     if found is not None:
         return found
     mark = mark_function(module)
-    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD] * 4), "mark_place")
+    function = llvm.Function(module, llvm.FunctionType(WORD, [WORD] * 5), "mark_place")
     function.linkage = "internal"
-    others_at, address, units, now_ns = function.args
+    others_at, address, units, now_ns, length_bytes = function.args
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
     state, others = _State(builder, address), _State(builder, others_at)
     untouched = builder.icmp_unsigned("==", state.load("does"), WORD(UNTOUCHED))
@@ -93,7 +112,9 @@ def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
             state.store(bucket, burst)
         state.store("filled_ns", now_ns)
         state.store("does", WORD(METERS))
-    builder.ret(builder.call(mark, [address, units, now_ns]))
+    with builder.if_then(builder.icmp_unsigned("==", state.load("does"), WORD(UNTOUCHED))):
+        state.store("does", WORD(LETS_PASS))
+    builder.ret(builder.call(mark, [address, units, now_ns, length_bytes]))
     return function
 
 

@@ -231,7 +231,9 @@ class Tables(Choosing):
         meter = self.builder.load(self.at(record, self.parameters_at(table) + 8 * words))
         in_bytes = next(item.arguments[0] for item in self.program.externs if item.name == table.meter)
         units = self.length if in_bytes else WORD(1)
-        colour = self.builder.call(mark_function(self.builder.module), [meter, units, self.now_ns])
+        colour = self.builder.call(
+            mark_function(self.builder.module), [meter, units, self.now_ns, self.length]
+        )
         self.builder.store(self.builder.trunc(colour, INDEX), self.colour(table.meter))
 
     def colour(self, meter: str) -> Any:  # noqa: ANN401

@@ -106,7 +106,7 @@ class V1Arrays(Externs):
             place, others = self._place(base, number, METER_BYTES), self.address(base, METER_BYTES * size)
             units = self.length if in_bytes == _IN_BYTES else WORD(1)
             mark = mark_place_function(self.builder.module)
-            return self.builder.call(mark, [others, place, units, self.now_ns])
+            return self.builder.call(mark, [others, place, units, self.now_ns, self.length])
 
         colour = self.choose(inside, marked, lambda: WORD(0), ir.Bits(64))
         self.store(result, self.resized(colour, ir.Bits(64), result.type))

@@ -20,7 +20,7 @@ from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
 from .ir_walk import nodes_of
 from .matches import Exact, Lpm, Match, Optional, Range, Ternary, shown, width_of
-from .meters import LETS_PASS, METERS, UNTOUCHED, Meter, MeterConfig, MeterState
+from .meters import LETS_PASS, METERS, UNCOUNTED, UNTOUCHED, Colours, Meter, MeterConfig, MeterState
 from .names import full_name
 from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
@@ -77,6 +77,7 @@ __all__ = [
     "MAX_FRAME_BYTES",
     "METERS",
     "NIC_METADATA",
+    "UNCOUNTED",
     "UNTOUCHED",
     "ActionInfo",
     "ActionProfile",
@@ -87,6 +88,7 @@ __all__ = [
     "Choice",
     "Clone",
     "CloneSession",
+    "Colours",
     "Count",
     "CounterAdd",
     "CounterArray",

@@ -88,13 +88,19 @@ class MeterArray(Array):
 
     def mark(self, index: int, length_bytes: int, now_ns: int) -> int:
         """Return the colour of a packet at an index."""
+        if not 0 <= index < self.size:
+            return GREEN
         meter = self.meters.get(index)
         if meter is None:
-            if self.others is None or not 0 <= index < self.size:
-                return GREEN
             meter = self.meters[index] = Meter()
             meter.configure(self.others, now_ns)
-        return meter.mark(length_bytes if self.in_bytes else 1, now_ns)
+        return meter.mark(length_bytes if self.in_bytes else 1, now_ns, length_bytes)
+
+    def fill(self, config: MeterConfig | None, now_ns: int) -> None:
+        """Give every meter these rates, with full buckets."""
+        self.others = config
+        for meter in self.meters.values():
+            meter.configure(config, now_ns)
 
 
 @dataclass(slots=True, eq=False)

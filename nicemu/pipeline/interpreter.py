@@ -262,7 +262,8 @@ class Interpreter(Evaluator):
 
     def _marked(self, packet: PacketState, spec: ir.Table, row: Row) -> int:
         in_bytes = bool(self._objects.instances[spec.meter].arguments[0])
-        return row.meter.mark(len(packet.frame) if in_bytes else 1, packet.now_ns)
+        length_bytes = len(packet.frame)
+        return row.meter.mark(length_bytes if in_bytes else 1, packet.now_ns, length_bytes)
 
     def _selected(self, packet: PacketState, spec: ir.Table, profile: ActionProfile) -> int:
         """Return the hash of a table's selector keys."""

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from typing import Final, TypeAlias
 
 GREEN, YELLOW, RED = range(3)
 UNTOUCHED, METERS, LETS_PASS = range(3)
 """What a meter does: nothing yet, which is green; what its rates say; nothing, as it was told."""
+Colours: TypeAlias = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
+"""Packets and bytes that were marked green, yellow and red."""
+UNCOUNTED: Final[Colours] = ((0, 0), (0, 0), (0, 0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +29,8 @@ class MeterConfig:
 
 
 class MeterState(ctypes.Structure):
-    """A meter in memory, 64 bytes: what it does, its rates and bursts, what its two buckets hold, and when
-    they were filled last, in nanoseconds.
+    """A meter in memory, 128 bytes: what it does, its rates and bursts, what its two buckets hold, when they
+    were filled last, in nanoseconds, and the packets and bytes marked green, yellow and red.
     """
 
     _fields_ = (
@@ -38,12 +42,14 @@ class MeterState(ctypes.Structure):
         ("committed", ctypes.c_double),
         ("peak", ctypes.c_double),
         ("filled_ns", ctypes.c_uint64),
+        ("marked", ctypes.c_uint64 * 6),
+        ("unused", ctypes.c_uint64 * 2),
     )
 
 
 @dataclass(slots=True, eq=False)
 class Meter:
-    """One meter. Without a configuration everything is green."""
+    """One meter. Without a configuration everything is green. It counts what it has marked."""
 
     config: MeterConfig | None = None
     _state: MeterState | None = None
@@ -70,6 +76,19 @@ class Meter:
         if self._state is not None:
             self._state = MeterState.from_buffer_copy(self._state)
 
+    @property
+    def colours(self) -> Colours:
+        """What was marked in each colour."""
+        if self._state is None:
+            return UNCOUNTED
+        green, green_bytes, yellow, yellow_bytes, red, red_bytes = self._state.marked
+        return (green, green_bytes), (yellow, yellow_bytes), (red, red_bytes)
+
+    @colours.setter
+    def colours(self, colours: Colours) -> None:
+        self._state = self._state or MeterState()
+        self._state.marked[:] = [number for count in colours for number in count]
+
     def configure(self, config: MeterConfig | None, now_ns: int) -> None:
         """Start afresh with full buckets; None takes the configuration away."""
         self.config = config
@@ -83,10 +102,17 @@ class Meter:
             state.committed_burst = state.committed = config.committed_burst
             state.peak_burst = state.peak = config.peak_burst
 
-    def mark(self, units: int, now_ns: int) -> int:
-        """Return the colour of a packet of so many units that comes now."""
-        state = self._state
-        if state is None or state.does != METERS:
+    def mark(self, units: int, now_ns: int, length_bytes: int = 0) -> int:
+        """Return the colour of a packet of so many units that comes now, and count it."""
+        state = self._state = self._state or MeterState()
+        colour = self._colour(state, units, now_ns)
+        state.marked[2 * colour] += 1
+        state.marked[2 * colour + 1] += length_bytes
+        return colour
+
+    @staticmethod
+    def _colour(state: MeterState, units: int, now_ns: int) -> int:
+        if state.does != METERS:
             return GREEN
         elapsed_s = max(now_ns - state.filled_ns, 0) / 1e9
         state.filled_ns = max(now_ns, state.filled_ns)

@@ -12,7 +12,7 @@ from typing import NamedTuple, Protocol
 
 from . import ir
 from .matches import Match
-from .meters import Meter, MeterConfig
+from .meters import UNCOUNTED, Colours, Meter, MeterConfig
 from .profiles import Choice
 
 
@@ -61,6 +61,11 @@ class Row:
         """How the entry's meter is configured."""
         return self._meter.config if self._meter is not None else None
 
+    @property
+    def colours(self) -> Colours:
+        """What the entry's meter has marked."""
+        return self._meter.colours if self._meter is not None else UNCOUNTED
+
     def copy(self) -> Row:
         """Return the same, whatever becomes of this one."""
         meter = replace(self._meter) if self._meter is not None else None
@@ -69,7 +74,7 @@ class Row:
     def resume(self, other: Row) -> None:
         """Go on with what another row has counted, and with its meter."""
         self.hits, self.bytes, self.last_hit_ns = other.hits, other.bytes, other.last_hit_ns
-        if other.meter_config is not None:
+        if other.meter_config is not None or other.colours != UNCOUNTED:
             self._meter = replace(other.meter)
 
 

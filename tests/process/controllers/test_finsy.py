@@ -80,6 +80,9 @@ async def main(switch):
     await frame()
     (read,) = await found(switch, query)
     show(read.counter_data.packet_count)
+    marked = fy.P4MeterCounterData(green=ZERO, yellow=ZERO, red=ZERO)
+    (read,) = await found(switch, fy.P4TableEntry("port", meter_counter_data=marked))
+    show(read.meter_counter_data.green)
     bare = port_entry(5, None)
     await switch.write([
         ~fy.P4DirectMeterEntry(table_entry=bare, config=fy.P4MeterConfig(cir=7, cburst=1, pir=9, pburst=1)),
@@ -200,6 +203,7 @@ def test_an_entry_s_timeout_counter_meter_and_life(nic: Served) -> None:
         "True",
         "{'flow': 5}",
         "6",
+        "P4CounterData(byte_count=2, packet_count=1)",
         "hits 77 7",
         "['ALREADY_EXISTS']",
         "[5, 6, 7]",

@@ -231,11 +231,11 @@ class Controller:
     def state(self) -> list[object]:
         """Return everything that can be read, with counts."""
         forms: dict[str, object] = {
-            "table_entry": {"counter_data": {}, "meter_config": {}},
+            "table_entry": {"counter_data": {}, "meter_config": {}, "meter_counter_data": {}},
             "action_profile_member": {},
             "action_profile_group": {},
             "counter_entry": {},
-            "meter_entry": {},
+            "meter_entry": {"counter_data": {}},
             "register_entry": {},
             "value_set_entry": {},
             "digest_entry": {},

@@ -93,11 +93,31 @@ def test_all_meters_are_configured_at_once_and_reset(controller: Controller) -> 
     assert not any(item.HasField("config") for item in controller.read("meter_entry", {}))
 
 
-def test_colours_are_not_counted(controller: Controller) -> None:
+def test_a_meter_counts_what_it_has_marked_in_each_colour(controller: Controller) -> None:
     one = entry(controller, "meter", "rates", 5, counter_data={})
-    assert code(controller.write(MODIFY, "meter_entry", one)) is P4RuntimeCode.UNIMPLEMENTED
-    with pytest.raises(ControlError, match="do not count by colour"):
-        controller.read("meter_entry", one)
+
+    def counted() -> list[int]:
+        (found,) = controller.read("meter_entry", one)
+        parts = (found.counter_data.green, found.counter_data.yellow, found.counter_data.red)
+        assert [part.byte_count for part in parts] == [6 * part.packet_count for part in parts]
+        return [part.packet_count for part in parts]
+
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    controller.frame(5)
+    assert counted() == [1, 0, 0], "what is not configured is green"
+    controller.write(MODIFY, "meter_entry", entry(controller, "meter", "rates", 5, config=RATES))
+    for _ in range(3):
+        controller.frame(5)
+    assert counted() == [2, 1, 1]
+    (silent,) = controller.read("meter_entry", entry(controller, "meter", "rates", 5))
+    assert not silent.HasField("counter_data")
+    given = {"green": {"packet_count": 7, "byte_count": 42}}
+    assert controller.write(MODIFY, "meter_entry", one | {"config": RATES, "counter_data": given}) is None
+    assert counted() == [7, 0, 0]
+    negative = one | {"counter_data": {"red": {"packet_count": -1}}}
+    assert code(controller.write(MODIFY, "meter_entry", negative)) is INVALID
+    everywhere = entry(controller, "meter", "rates", counter_data=given)
+    assert code(controller.write(MODIFY, "meter_entry", everywhere)) is INVALID
 
 
 def test_a_register_is_written_and_read(controller: Controller) -> None:

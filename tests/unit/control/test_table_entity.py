@@ -92,6 +92,34 @@ def test_a_direct_meter_is_read_and_written_by_its_entry(controller: Controller)
         controller.read("direct_meter_entry", {"table_entry": {"table_id": table}})
 
 
+def test_a_direct_meter_counts_what_it_has_marked_in_each_colour(controller: Controller) -> None:
+    rates = {"cir": 0, "cburst": 1, "pir": 0, "pburst": 2}
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, meter_config=rates))
+    for _ in range(4):
+        controller.frame(5)
+    entry = controller.port(5, None)
+    (found,) = controller.read("table_entry", {"meter_counter_data": {}})
+    parts = (found.meter_counter_data.green, found.meter_counter_data.yellow, found.meter_counter_data.red)
+    assert [(part.packet_count, part.byte_count) for part in parts] == [(1, 6), (1, 6), (2, 12)]
+    (direct,) = controller.read("direct_meter_entry", {"table_entry": entry, "counter_data": {}})
+    assert direct.counter_data == found.meter_counter_data
+    (silent,) = controller.read("direct_meter_entry", {"table_entry": entry})
+    assert not silent.HasField("counter_data")
+    given = {"yellow": {"packet_count": 9}}
+    changed = controller.port(5, "send", 3, meter_config=rates, meter_counter_data=given)
+    assert controller.write(MODIFY, "table_entry", changed) is None
+    (found,) = controller.read("table_entry", {"meter_counter_data": {}})
+    assert found.meter_counter_data.yellow.packet_count == 9
+    update = {"table_entry": entry, "config": rates, "counter_data": {"red": {"packet_count": 4}}}
+    batch = [(MODIFY, "direct_meter_entry", update), (DELETE, "table_entry", controller.port(6, None))]
+    assert all(controller.write_all(*batch, atomicity=1))
+    (kept,) = controller.read("table_entry", {"meter_counter_data": {}})
+    assert kept.meter_counter_data == found.meter_counter_data
+    assert controller.write(MODIFY, "direct_meter_entry", update) is None
+    (kept,) = controller.read("table_entry", {"meter_counter_data": {}})
+    assert kept.meter_counter_data.red.packet_count == 4
+
+
 @pytest.mark.parametrize("wrong", [{"cir": -1}, {"cir": 3, "pir": 2}, {"eburst": 1}])
 def test_rates_that_mean_nothing_are_refused(controller: Controller, wrong: dict[str, int]) -> None:
     assert code(controller.write(INSERT, "table_entry", controller.port(5, meter_config=wrong))) is INVALID
