@@ -75,11 +75,15 @@ class ModifyEntry(_OfEntry):
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
-        entry = self.entry
-        if not self.has_action:
-            old = self.row(engine).entry
+        entry, table = self.entry, engine.table(self.table)
+        if self.has_action:
+            row = table.modify(entry)
+        else:
+            row = self.row(engine)
+            old = row.entry
             entry = entry._replace(action=old.action, parameters=old.parameters, choice=old.choice)
-        row = engine.table(self.table).modify(entry)
+            if entry != old:  # of a const entry the direct resources alone may be written
+                row = table.modify(entry)
         if self.count is not None:
             row.hits, row.bytes = self.count.packets, self.count.bytes
         if row.meter_config != self.meter:

@@ -164,6 +164,19 @@ def test_const_entries_stay(device: Device, engine: Engine, entry: Callable[...,
     assert engine.read("R.fixed") == before
 
 
+def test_of_a_const_entry_the_direct_resources_alone_are_written(
+    engine: Engine, device: Device, entry: Callable[..., Message]
+) -> None:
+    before = engine.read("R.fixed")
+    counted = entry("fixed", exact(6), action=None, counter_data={"packet_count": 7})
+    assert write(device, (MODIFY, counted)) == [None]
+    assert engine.table("R.fixed").rows()[0].hits == 7
+    noted = entry("fixed", exact(6), action=None, metadata=b"note")
+    absent = entry("fixed", exact(7), action=None, counter_data={})
+    assert write(device, (MODIFY, noted), (MODIFY, absent)) == [DENIED, P4RuntimeCode.NOT_FOUND]
+    assert engine.read("R.fixed") == before
+
+
 def test_a_table_without_keys_has_only_its_default_entry(
     device: Device, entry: Callable[..., Message]
 ) -> None:
