@@ -88,7 +88,7 @@ def _take_objects(source: Engine, destination: Engine) -> None:
 
 def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object) -> None:
     """Take an array over where the new one is the same; what only packets have written may go."""
-    same = type(taken) is type(array) and taken.size == array.size
+    same = getattr(taken, "size", None) == array.size
     match array, taken:
         case CounterArray(), CounterArray() if same:
             taken.counts = {place: replace(count) for place, count in array.counts.items()}

@@ -153,8 +153,8 @@ INSERT, MODIFY, DELETE = 1, 2, 3
 class Controller:
     """A device that runs switch.p4, with its primary's stream, spoken to by the names of the program."""
 
-    def __init__(self, program: Program) -> None:
-        self.engine = Engine()
+    def __init__(self, program: Program, engine: Engine | None = None) -> None:
+        self.engine = Engine() if engine is None else engine
         self.engine.load(program)
         self.schema = Schema(p4info_of(program))
         self.device = Device(1, self.engine)

@@ -11,6 +11,7 @@ import pytest
 from nicemu.control.messages import Message, messages
 from nicemu.control.stream import uint128
 from nicemu.errors import ControlError
+from nicemu.kernels import CompiledEngine
 from nicemu.pipeline import Program, ir
 
 SAVE, COMMIT, RECONCILE = 2, 4, 5
@@ -43,6 +44,17 @@ def without_instance(program: Program, name: str) -> Program:
     controls = tuple(replace(control, body=kept(control.body)) for control in program.controls)
     externs = tuple(item for item in program.externs if item.name != name)
     return replace(program, controls=controls, externs=externs)
+
+
+@pytest.fixture(params=["interpreter", "kernel"])
+def controller(request: pytest.FixtureRequest, controller: Controller, switch: Program) -> Controller:
+    """A controller of an interpreter, and one of a program in machine code."""
+    if request.param == "interpreter":
+        return controller
+    engine = CompiledEngine(optimised=False)
+    made: Controller = type(controller)(switch, engine)
+    assert engine.kernel is not None, engine.interpreted_because
+    return made
 
 
 @pytest.fixture

@@ -4,11 +4,13 @@
 from __future__ import annotations
 
 from nicemu.kernels.kernel_arrays import KernelCounters, KernelRegisters
-from nicemu.pipeline import Count, ir
+from nicemu.pipeline import Count, Layouts, Program, ir
+
+LAYOUTS = Layouts(Program("p", "v1model", (), (), (), (), (), ir.Parser("start", ()), ()))
 
 
 def test_a_register_that_is_filled_has_the_value_in_every_place_of_memory() -> None:
-    register = KernelRegisters("r", 5, ir.Bits(100))
+    register = KernelRegisters("r", 5, ir.Bits(100), LAYOUTS)
     value = 1 << 99 | 7
     register.fill(value)
     assert [register.read(index, 0) for index in range(5)] == [value] * 5
@@ -20,7 +22,7 @@ def test_a_register_that_is_filled_has_the_value_in_every_place_of_memory() -> N
 
 
 def test_a_signed_register_that_is_filled_stays_signed() -> None:
-    register = KernelRegisters("r", 2, ir.Bits(8, signed=True))
+    register = KernelRegisters("r", 2, ir.Bits(8, signed=True), LAYOUTS)
     register.fill(-3)
     assert [register.read(index, 0) for index in range(2)] == [-3, -3]
     register.memory.close()
