@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from nicemu.errors import UsageError
+
 from .show import NIC_OPTION
 
 if TYPE_CHECKING:
@@ -56,8 +58,9 @@ def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
 @click.argument("program", type=click.Path(path_type=Path))
 @click.option(
     "--emit",
-    type=click.Choice(["ir", "p4info", "dot"]),
-    help="Print the program's IR or its P4Info as JSON, or parser and controls as a graph for Graphviz.",
+    type=click.Choice(["ir", "kernel", "p4info", "dot"]),
+    help="Print the program's IR or its P4Info as JSON, its kernel as LLVM IR, or parser and controls as a "
+    "graph for Graphviz.",
 )
 @INCLUDE_OPTION
 def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> None:
@@ -65,6 +68,8 @@ def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> Non
     compiled = compiled_program(program, includes)
     if emit == "ir":
         click.echo(compiled.program.to_json(indent=2))
+    elif emit == "kernel":
+        click.echo(_kernel(compiled), nl=False)
     elif emit == "p4info":
         click.echo(compiled.p4info.to_json())
     elif emit == "dot":
@@ -108,6 +113,16 @@ def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled | Lo
     for diagnostic in compiled.diagnostics:
         click.echo(diagnostic.render(), err=True)
     return compiled
+
+
+def _kernel(compiled: Compiled | Loaded) -> str:
+    """Return a program's kernel as text. Raises: UsageError where it is interpreted."""
+    from nicemu.kernels import NotCompiled, kernel_text
+
+    try:
+        return kernel_text(compiled.program)
+    except NotCompiled as reason:
+        raise UsageError(f"{compiled.program.name} has no kernel, it is interpreted: {reason}") from None
 
 
 def _contents(compiled: Compiled | Loaded) -> str:

@@ -5,7 +5,7 @@ A kernel means what the interpreter computes, and differential tests hold the tw
 not do is interpreted. Specifications: as `nicemu.pipeline`.
 """
 
-from .engine import CompiledEngine, Kernel, drop_reason
+from .engine import CompiledEngine, Kernel, drop_reason, kernel_text
 from .expressions import NotCompiled
 from .groups import GROUP
 from .kernel import generate
@@ -29,4 +29,5 @@ __all__ = [
     "Slots",
     "drop_reason",
     "generate",
+    "kernel_text",
 ]

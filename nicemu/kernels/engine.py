@@ -166,6 +166,16 @@ class Kernel:
             memory.close()
 
 
+def kernel_text(program: Program) -> str:
+    """Return a program's kernel as LLVM IR, before lookups are taken in. Raises: NotCompiled."""
+    tables = {table.name: KernelTable(program, table) for table in program.tables}
+    try:
+        return generate(program, lambda table: tables[table.name].parameters_at).text
+    finally:
+        for table in tables.values():
+            table.close()
+
+
 class CompiledEngine(Engine):
     """An engine that takes packets through compiled code; `interpreted_because` says why it does not.
 

@@ -92,7 +92,7 @@ def test_an_unknown_command_is_wrong_usage(nicemu: Cli) -> None:
         ([], "nic", []),
         ([], "--v", ["--version"]),
         (["table"], "", ["add", "delete", "list", "modify"]),
-        (["compile", "--emit"], "", ["ir", "p4info", "dot"]),
+        (["compile", "--emit"], "", ["ir", "kernel", "p4info", "dot"]),
     ],
 )
 def test_a_shell_can_complete_commands_options_and_choices(

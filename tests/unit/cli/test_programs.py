@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import llvmlite.binding as llvm
 import pytest
 from click.testing import Result
 
@@ -73,6 +74,22 @@ def test_bmv2_json_is_a_program_too(nicemu: Cli, tmp_path: Path) -> None:
 def test_the_emitted_p4info_names_the_tables(nicemu: Cli) -> None:
     told = json.loads(nicemu("compile", "p4/kvmatch.p4", "--emit", "p4info").stdout)
     assert [table["name"] for table in told["tables"]] == ["KvMatch.session"]
+
+
+def test_the_emitted_kernel_is_llvm_ir_with_the_program_s_states_and_actions(nicemu: Cli) -> None:
+    text = nicemu("compile", "p4/kvmatch.p4", "--emit", "kernel").stdout
+    llvm.parse_assembly(text).verify()
+    assert 'define i64 @"run"(' in text
+    program = Program.from_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
+    for state in program.parser.states:
+        assert f"state.{state.name}" in text
+
+
+def test_a_program_without_a_kernel_says_why(nicemu: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nicemu.kernels.statements.MAX_STATEMENTS", 1)
+    result = nicemu("compile", "p4/kvmatch.p4", "--emit", "kernel")
+    assert result.exit_code == 1
+    assert "kvmatch has no kernel, it is interpreted: it would have more than 1 statements" in result.stderr
 
 
 def test_the_emitted_graph_has_parser_and_controls(nicemu: Cli) -> None:
