@@ -68,6 +68,9 @@ class Checker(TableChecker):
         self._main: list[BlockSymbol] = []
         for node in declarations:
             self._declaration(node)
+        for block in self._blocks:
+            if block.unchecked:
+                self._for_itself(block)
         if not any(isinstance(node, syntax.Instantiation) for node in declarations):
             packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
             self.reporter.error(end, "the program has no main", f"end it with {packages}")
@@ -155,7 +158,6 @@ class Checker(TableChecker):
                     self.reporter.error(written.at, f"action data cannot be {parameter.type}")
             self.body(node.body.statements, "action")
         self.declare(node.name, symbol, node.at)
-        node.symbol = symbol
         if self.block is not None:
             self.block.actions.append(symbol)
         return symbol
@@ -163,18 +165,26 @@ class Checker(TableChecker):
     def _block(self, node: syntax.BlockDeclaration) -> None:
         with self.inner_scope():
             self.declare_type_variables(node.type_parameters)
-            symbol = BlockSymbol(
-                node.name, node, self.parameters_of(node.parameters), scope=self.scope.parent
-            )
+            symbol = BlockSymbol(node.name, node, self.parameters_of(node.parameters))
             symbol.constructor = self.parameters_of(node.constructor_parameters)
-            if not node.is_type:
-                for item, written in zip(symbol.constructor, node.constructor_parameters, strict=True):
-                    self.declare(item.name, _stand_in(item), written.at)
-                self._blocks.append(symbol)
-                self.block = symbol
-                self._block_body(symbol, not node.type_parameters)
-                self.block = None
+        symbol.scope = self.scope.copy()
+        if not node.is_type:
+            self._blocks.append(symbol)
+            symbol.unchecked = True
+            if node.type_parameters or node.constructor_parameters:
+                self._for_itself(symbol)
         self.declare(node.name, symbol, node.at)
+
+    def _for_itself(self, symbol: BlockSymbol) -> None:
+        """Check a block of which there is no instance, or for any types and constructor arguments."""
+        node, outer = symbol.declaration, self.scope
+        self.scope = Scope(symbol.scope)
+        self.declare_type_variables(node.type_parameters)
+        for item, written in zip(symbol.constructor, node.constructor_parameters, strict=True):
+            self.declare(item.name, _stand_in(item), written.at)
+        self.block = symbol
+        self._block_body(symbol, not node.type_parameters)
+        self.scope, self.block, symbol.unchecked = outer, None, False
 
     def made_of(
         self,
@@ -186,10 +196,11 @@ class Checker(TableChecker):
     ) -> BlockSymbol:
         """Return the instance `name` of a block, checked for its type arguments and constructor arguments.
 
-        At the `top` its parameters are the architecture's.
+        At the `top` its parameters are the architecture's. A tree that nobody has checked is taken as it is.
         """
         outer = self.scope, self.block, self.place, self.routine_body, self.loops
-        node = fresh(symbol.declaration)
+        node = symbol.declaration if symbol.unchecked else fresh(symbol.declaration)
+        symbol.unchecked = False
         self.scope, self.routine_body, self.loops = Scope(symbol.scope), None, 0
         for parameter, kind in zip(node.type_parameters, types, strict=False):
             self.scope.names[parameter] = TypeSymbol(parameter, kind)
@@ -324,6 +335,9 @@ class Checker(TableChecker):
             return None
         if not isinstance(block, BlockSymbol) or block.declaration.is_type:
             self.reporter.error(node.at, f"{name} is no parser or control with a body")
+            return None
+        if isinstance(node, syntax.NameRef) and block.scope is not None:
+            self.reporter.error(node.at, f"{name} is a type, and no object of it", f"write {name}()")
             return None
         if isinstance(node, syntax.Call):
             refs = node.constructed.arguments if node.constructed else node.type_arguments

@@ -223,8 +223,6 @@ class CallChecker(ArgumentChecker):
             if value is None:
                 return None
             arguments.append(ConstantSymbol(parameter.name, expected, value))
-        if top and not arguments and not types:
-            return symbol
         return self.made_of(symbol, types, arguments, name, top)
 
     def made_of(

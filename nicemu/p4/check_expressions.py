@@ -34,6 +34,8 @@ from .types import (
     Type,
 )
 
+_PARTS = (syntax.MemberRef, syntax.SliceRef, syntax.IndexRef)
+
 
 class ExpressionChecker(OperatorChecker):
     """Types and constant values of expressions; calls come in the subclass. `place` says where they stand."""
@@ -235,7 +237,7 @@ class ExpressionChecker(OperatorChecker):
     def lvalue(self, node: syntax.Expression, what: str) -> None:
         """Check that a checked expression can be stored into."""
         at: Location = node.at
-        while isinstance(node, syntax.MemberRef | syntax.SliceRef | syntax.IndexRef):
+        while isinstance(node, _PARTS):
             node = node.base
         symbol = node.symbol if isinstance(node, syntax.NameRef) else None
         if isinstance(symbol, Variable):

@@ -30,6 +30,9 @@ MAX_INTEGER_BITS = 8192
 """Largest number that the compiler computes with."""
 
 
+_NUMBERS = (ir.Bits, type(INTEGER))
+
+
 class OperatorChecker(ConversionChecker):
     """Operators, `?:` and casts."""
 
@@ -70,7 +73,7 @@ class OperatorChecker(ConversionChecker):
             if node.left.value is not None and node.right.value is not None:
                 node.value = node.left.value + node.right.value
             return TEXT
-        if not isinstance(left, ir.Bits | type(INTEGER)) or not isinstance(right, ir.Bits | type(INTEGER)):
+        if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
             self.reporter.error(node.at, f"{node.op} does not apply to {left} and {right}")
             return UNKNOWN
         if node.op == arithmetic.CONCATENATION:
@@ -114,7 +117,7 @@ class OperatorChecker(ConversionChecker):
 
     def _shift(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         amount = node.right.value
-        if (isinstance(right, ir.Bits) and right.signed) or not isinstance(right, ir.Bits | type(INTEGER)):
+        if (isinstance(right, ir.Bits) and right.signed) or not isinstance(right, _NUMBERS):
             self.reporter.error(node.right.at, f"shifts by {right}; bit<N> was expected")
             return UNKNOWN
         if right == INTEGER:

@@ -34,6 +34,8 @@ from .types import (
     scalar_of,
 )
 
+_LEAVING = (syntax.ExitStatement, syntax.ReturnStatement)
+
 
 class StatementChecker(KeysetChecker):
     """Bodies of actions, states and blocks; `block` is the one being checked."""
@@ -52,7 +54,7 @@ class StatementChecker(KeysetChecker):
                 self.reporter.warning(statement.at, "this is never reached")
                 ended = False
             self._statement(statement)
-            ended = isinstance(statement, syntax.ExitStatement | syntax.ReturnStatement)
+            ended = isinstance(statement, _LEAVING)
 
     def _statement(self, node: syntax.Statement) -> None:
         match node:

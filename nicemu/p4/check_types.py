@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
 from nicemu.pipeline import ARCHITECTURES, Architecture, ir
 
@@ -170,7 +171,7 @@ class TypeChecker:
                 ref.width.at, f"{ref.name}<{_short(width)}>: a width of 1 to {ir.MAX_WIDTH_BITS} was expected"
             )
             return UNKNOWN
-        return ir.Bits(width, ref.name == "int")
+        return _bits_of(width, ref.name == "int")
 
     def _small_enough(self, kind: CompositeType, at: Location) -> Type:
         """Return a type; UNKNOWN where it is larger than the engine takes, before it is walked through."""
@@ -376,6 +377,12 @@ class TypeChecker:
         """Declare type parameters in the present scope."""
         for name in names:
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
+
+
+@cache
+def _bits_of(width: int, signed: bool) -> ir.Bits:
+    """Return the one object for a type, so that comparing types seldom compares their parts."""
+    return ir.Bits(width, signed)
 
 
 class _InnerScope:

@@ -81,12 +81,14 @@ def _translate(
     tokens = Preprocessor(reporter, places).preprocess(text, name, folder)
     declarations = Parser(tokens, reporter).program()
     end = tokens[-1].location
-    checked = Checker(reporter).program(declarations, end)
+    checker = Checker(reporter)
+    checked = checker.program(declarations, end)
     if checked is None or reporter.failed:
         if not reporter.failed:
             reporter.error(end, "the program has no main")
         return None
     program = optimise(lower(checked, Path(name).stem))
+    checker.scope.names.clear()  # symbols know the scope that they stand in: without the ring, all go at once
     try:
         verify(program)
     except ControlError as error:

@@ -9,6 +9,9 @@ whether it matters (annotations may hold anything).
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 
 from .diagnostics import Location, SourceFile
@@ -37,14 +40,16 @@ _LONG_SYMBOLS = (
 )
 # fmt: on
 _TOKEN = re.compile(
-    rf"\s*(?:({_NUMBERS})"
-    r"|([A-Za-z_][A-Za-z0-9_]*)"
-    r'|("(?:[^"\\]|\\.)*")'
-    rf"|({'|'.join(map(re.escape, _LONG_SYMBOLS))}|[-+*/%&|^~!?:;,.(){{}}\[\]<>=@#])"
-    r"|(\S))"
+    r"([^\S\n]*)"
+    r"([A-Za-z_][A-Za-z0-9_]*"
+    rf"|{'|'.join(map(re.escape, _LONG_SYMBOLS))}|[-+*/%&|^~!?:;,.(){{}}\[\]<>=@#]"
+    rf"|{_NUMBERS}"
+    r'|"(?:[^"\\\n]|\\.)*"'
+    r"|\n|\S)"
 )
-_KINDS = ("", "number", "name", "string", "symbol", "unknown")
-"""What the groups of the expression are."""
+_SYMBOLS = frozenset({*_LONG_SYMBOLS, *"-+*/%&|^~!?:;,.(){}[]<>=@#"})
+_LONG_TEXT = 1 << 20
+"""Characters of which not all tokens are found at once: there may be too many."""
 
 
 class Token(NamedTuple):
@@ -63,15 +68,51 @@ class Token(NamedTuple):
         return (here.source, here.line, here.column + here.length) == (there.source, there.line, there.column)
 
 
-def tokens_of(text: str, source: SourceFile, line: int) -> list[Token]:
-    """Return the tokens of one line, comments already blanked."""
-    tokens = []
-    for match in _TOKEN.finditer(text.rstrip()):
-        group = match.lastindex or 0
-        word = match[group]
-        kind = "keyword" if word in KEYWORDS else _KINDS[group]
-        tokens.append(Token(kind, word, Location(source, line, match.start(group) + 1, len(word))))
+@lru_cache(maxsize=8192)
+def _kind(word: str) -> str:
+    """Return what kind of token a word is."""
+    if word in KEYWORDS:
+        return "keyword"
+    if word in _SYMBOLS:
+        return "symbol"
+    if word[0] in "0123456789":
+        return "number"
+    if word[0] == "_" or (word[0].isascii() and word[0].isalpha()):
+        return "name"
+    return "string" if word[0] == '"' and len(word) > 1 else "unknown"
+
+
+def tokens_of(
+    text: str, source: SourceFile, line: int, start: int = 0, end: int | None = None, limit: int = 1 << 32
+) -> list[Token]:
+    """Return the tokens of `text`, comments blanked already, from `start`, where `line` begins, to `end`.
+
+    With a `limit`, where there are more, about so many.
+    Most time goes by here, so tuples are made without the constructors of their classes.
+    """
+    tokens: list[Token] = []
+    append, make, kind_of, column = tokens.append, tuple.__new__, _kind, 1
+    end = len(text.rstrip()) if end is None else end
+    found: Iterable[Sequence[str]] = (
+        _TOKEN.findall(text, start, end)
+        if end - start < _LONG_TEXT
+        else map(re.Match.groups, islice(_TOKEN.finditer(text, start, end), limit))
+    )
+    for blank, word in found:
+        column += len(blank)
+        if word == "\n":
+            line, column = line + 1, 1
+            continue
+        length = len(word)
+        append(make(Token, (kind_of(word), word, make(Location, (source, line, column, length)))))
+        column += length
     return tokens
+
+
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text, as tokens count them."""
+    lines = text.split("\n")
+    return lines[:-1] if not lines[-1] else lines
 
 
 def without_comments(text: str) -> str:

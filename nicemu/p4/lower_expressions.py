@@ -55,7 +55,7 @@ class ExpressionLowering:
         scalar = scalar_of(node.type)
         if node.value is not None and scalar is not None:
             return ir.Constant(node.value, scalar)
-        kind = self._types.of(node.type)
+        kind = scalar or self._types.of(node.type)
         match node:
             case syntax.NameRef(symbol=ConstantSymbol(made_by=syntax.Expression() as made_by)):
                 return self._value(made_by)

@@ -21,7 +21,7 @@ class TypeTable:
 
     def __init__(self) -> None:
         self.layouts: list[ir.Layout] = []
-        self._names: dict[CompositeType, str] = {}
+        self._named: dict[CompositeType, ir.Named] = {}
 
     def of(self, kind: Type) -> ir.Type:
         """Return the IR's type for a scalar, varbit, header, header union, stack, struct or tuple."""
@@ -31,18 +31,18 @@ class TypeTable:
         if isinstance(kind, VarbitType):
             return ir.Varbit(kind.width)
         if isinstance(kind, StackType):
-            return ir.Stack(self._name(kind.element), kind.size)
+            return ir.Stack(self._composite(kind.element).name, kind.size)
         assert isinstance(kind, CompositeType), kind
-        return ir.Named(self._name(kind))
+        return self._composite(kind)
 
-    def _name(self, kind: CompositeType) -> str:
-        if kind not in self._names:
+    def _composite(self, kind: CompositeType) -> ir.Named:
+        if kind not in self._named:
             fields = tuple(ir.Field(name, self.of(part)) for name, part in kind.fields.items())
             name = kind.name
             if kind.family is not None:  # a dot keeps it apart from all names of the program
-                count = sum(other.family is kind.family for other in self._names)
+                count = sum(other.family is kind.family for other in self._named)
                 name = f"{kind.family.name}.{count + 1}"
-            self._names[kind] = name
+            self._named[kind] = ir.Named(name)
             match kind.kind:
                 case "header":
                     self.layouts.append(ir.HeaderType(name, fields, kind.controller))
@@ -50,4 +50,4 @@ class TypeTable:
                     self.layouts.append(ir.UnionType(name, fields))
                 case _:
                     self.layouts.append(ir.StructType(name, fields))
-        return self._names[kind]
+        return self._named[kind]

@@ -33,6 +33,7 @@ BASE_TYPES = frozenset(
 _NUMBER = re.compile(r"(?:([0-9]+)([ws]))?(0[xXbBoOdD])?(.*)")
 _BASES = {"0x": 16, "0b": 2, "0o": 8, "0d": 10}
 _AFTER_TYPE_ARGUMENTS = frozenset({"(", ")", ",", ";", ".", "{"})
+_BEHIND_A_VALUE = frozenset({".", "[", "(", "<"})
 _CAST_OPERANDS = frozenset({"(", "{", "~", "!", "-", "+", ".", "...", "true", "false", "this", "error"})
 
 
@@ -203,7 +204,7 @@ class ExpressionParser(TokenReader):
 
     def deepened(self, node: syntax.Expression, *parts: syntax.Expression) -> syntax.Expression:
         """Set the depth of `node` from its parts. Raises: SyntaxFault where it is too deep."""
-        node.depth = 1 + max(part.depth for part in parts)
+        node.depth = 1 + max([part.depth for part in parts])
         if node.depth > MAX_EXPRESSION_DEPTH:
             self.reporter.unsupported(
                 node.at,
@@ -215,10 +216,10 @@ class ExpressionParser(TokenReader):
 
     def _operator(self) -> tuple[str, Location]:
         """Return the binary operator that is next, "" if none, without stepping over it."""
-        token, after = self.next, self.peek()
+        token = self.next
         if token.kind != "symbol":
             return "", token.location
-        if token.text == ">" and after.text in (">", ">=") and token.touches(after):
+        if token.text == ">" and (after := self.peek()).text in (">", ">=") and token.touches(after):
             joined = ">>" if after.text == ">" else ""
             return joined, Location(token.location.source, token.location.line, token.location.column, 2)
         return (token.text if token.text in _PRECEDENCE else ""), token.location
@@ -269,16 +270,18 @@ class ExpressionParser(TokenReader):
     def _postfix(self, node: syntax.Expression) -> syntax.Expression:
         while True:
             token = self.next
-            if token.text == "." and token.kind == "symbol":
+            if token.text not in _BEHIND_A_VALUE or token.kind != "symbol":
+                return node
+            if token.text == ".":
                 self.take()
                 member = self.name("a member after '.'")
                 access = syntax.MemberRef(at=node.at, base=node, name=member.text, name_at=member.location)
                 node = self.deepened(access, node)
-            elif token.text == "[" and token.kind == "symbol":
+            elif token.text == "[":
                 node = self.deepened(self._subscript(node), node)
-            elif token.text == "(" and token.kind == "symbol":
+            elif token.text == "(":
                 node = self.call(node.at, node)
-            elif token.text == "<" and token.kind == "symbol" and self._type_arguments_follow():
+            elif self._type_arguments_follow():
                 self.take()
                 node = self.call(node.at, node, self._type_list())
             else:
@@ -296,6 +299,9 @@ class ExpressionParser(TokenReader):
 
     def _primary(self) -> syntax.Expression:
         token = self.next
+        if token.kind == "name" and not self.is_type(token.text):  # what most are stands first
+            self.take()
+            return syntax.NameRef(at=token.location, name=token.text)
         if token.kind == "number":
             return self._number(self.take())
         if token.kind == "string":

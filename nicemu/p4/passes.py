@@ -78,6 +78,7 @@ def drop_unused_types(program: Program) -> Program:
 
 PASSES: tuple[Pass, ...] = (settle_branches, drop_unreachable_states, drop_unused_types)
 
+_COMPOSITE = (ir.Named, ir.Stack)
 _Named = TypeVar("_Named", ir.HeaderType, ir.UnionType, ir.StructType)
 
 
@@ -111,6 +112,4 @@ def _settled(statements: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
 def _mentioned(program: Program) -> Iterator[ir.Type]:
     """Return the types of extern objects, and of values made in expressions, anywhere in the program."""
     blocks = (program.parser, program.controls, program.actions, program.functions, program.tables)
-    for node in nodes_of((*blocks, program.externs, program.field_lists, program.value_sets)):
-        if isinstance(node, ir.Named | ir.Stack):
-            yield node
+    yield from nodes_of((*blocks, program.externs, program.field_lists, program.value_sets), *_COMPOSITE)

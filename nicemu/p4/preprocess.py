@@ -8,12 +8,13 @@ takes it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .diagnostics import Location, Reporter, SourceFile, did_you_mean
-from .lexer import Token, tokens_of, without_comments
+from .lexer import Token, lines_of, tokens_of, without_comments
 
 MAX_INCLUDE_DEPTH = 16
 MAX_TOKENS = 500_000
@@ -22,6 +23,10 @@ OTHER_ARCHITECTURES = frozenset({"psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", 
 MAX_FILE_BYTES = 8 << 20
 MAX_CONDITION_DEPTH = 32
 MAX_EXPANSION_DEPTH = 64
+
+
+_DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
+"""A line with a directive, and those that a backslash joins to it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,7 @@ class Preprocessor:
 
     def preprocess(self, text: str, name: str, folder: Path | None) -> list[Token]:
         """Return the tokens of the program in `text`, the last one of kind "end"."""
-        source = SourceFile(name, text.splitlines())
+        source = SourceFile(name, lines_of(text))
         try:
             self._file(source, text, folder, 0)
         except TooMany:
@@ -71,24 +76,33 @@ class Preprocessor:
 
     def _file(self, source: SourceFile, text: str, folder: Path | None, depth: int) -> None:
         conditions: list[_Condition] = []
-        lines = without_comments(text).splitlines()
-        number = 0
-        while number < len(lines):
-            line, start = lines[number], number + 1
-            number += 1
-            if line.lstrip().startswith("#"):
-                while line.endswith("\\") and number < len(lines):
-                    line = line[:-1] + " " + lines[number]
-                    number += 1
-                self._flush()
-                self._directive(tokens_of(line, source, start), conditions, folder, depth)
-            elif all(condition.active for condition in conditions):
-                self._pending.extend(tokens_of(line, source, start))
-                if len(self._pending) + len(self._output) > MAX_TOKENS:
-                    raise TooMany
+        text = without_comments(text)
+        at, line = 0, 1
+        for directive in _DIRECTIVE.finditer(text):
+            self._lines(text, source, line, at, directive.start(), conditions)
+            self._flush()
+            line += text.count("\n", at, directive.start())
+            one_line = directive[0].replace("\\\n", "  ")
+            tokens = tokens_of(one_line, source, line, limit=MAX_TOKENS)
+            if len(tokens) == MAX_TOKENS:
+                raise TooMany
+            self._directive(tokens, conditions, folder, depth)
+            line += directive[0].count("\n")
+            at = directive.end()
+        self._lines(text, source, line, at, len(text.rstrip()), conditions)
         self._flush()
         for condition in conditions:
             self._reporter.error(condition.location, "this #if has no #endif", "add #endif")
+
+    def _lines(
+        self, text: str, source: SourceFile, line: int, start: int, end: int, conditions: list[_Condition]
+    ) -> None:
+        """Take in the lines between two directives, if the conditions around them hold."""
+        if start < end and all(condition.active for condition in conditions):
+            limit = MAX_TOKENS + 1 + text.count("\n", start, end)
+            self._pending += tokens_of(text, source, line, start, end, limit)
+            if len(self._pending) + len(self._output) > MAX_TOKENS:
+                raise TooMany
 
     # Directives
 
@@ -182,7 +196,7 @@ class Preprocessor:
                 hint = f"nicemu has no {name.removesuffix('.p4')} yet; write for nicemu.p4 (docs/p4.md)"
             self._reporter.error(where, f"cannot read {name}", hint)
             return
-        self._file(SourceFile(name, text.splitlines()), text, candidate.parent, depth + 1)
+        self._file(SourceFile(name, lines_of(text)), text, candidate.parent, depth + 1)
 
     def _define(self, word: Token, rest: list[Token]) -> None:
         if not rest or rest[0].kind not in ("name", "keyword"):
@@ -216,12 +230,15 @@ class Preprocessor:
 
     def _expanded(self, tokens: Sequence[Token], hidden: frozenset[str]) -> list[Token]:
         result: list[Token] = []
-        at = 0
-        while at < len(tokens):
-            token = tokens[at]
-            at += 1
-            macro = self._macros.get(token.text)
-            if macro is None or token.text in hidden or token.kind not in ("name", "keyword"):
+        at, macros = 0, self._macros
+        for place in [place for place, token in enumerate(tokens) if token.text in macros]:
+            token = tokens[place]
+            if place < at:  # taken as an argument already
+                continue
+            result += tokens[at:place]
+            at = place + 1
+            macro = macros[token.text]
+            if token.text in hidden or token.kind not in ("name", "keyword"):
                 result.append(token)
                 continue
             body: Sequence[Token] = macro.body
@@ -245,6 +262,7 @@ class Preprocessor:
             result.extend(self._expand(placed, hidden | {token.text}))
             if len(result) + len(self._output) > MAX_TOKENS:
                 raise TooMany
+        result += tokens[at:]
         return result
 
 

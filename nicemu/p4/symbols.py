@@ -156,7 +156,8 @@ class BlockSymbol:
     """A parser, a control, or the type of one; or an instance of one, then by its full name.
 
     `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
-    is the one around its declaration.
+    is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
+    block without parameters for types or its constructor is checked as its first instance.
     """
 
     name: str
@@ -171,6 +172,7 @@ class BlockSymbol:
     constructor: list[ParameterSymbol] = field(default_factory=list)
     scope: Scope | None = None
     used: bool = False
+    unchecked: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -227,6 +229,12 @@ class Scope:
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         self.names: dict[str, Symbol] = {}
+
+    def copy(self) -> Scope:
+        """Return a scope with the names that this one has now; what is declared later is not in it."""
+        made = Scope(self.parent)
+        made.names = dict(self.names)
+        return made
 
     def find(self, name: str) -> Symbol | None:
         """Return what a name means here, or None."""

@@ -202,7 +202,6 @@ class ActionDeclaration(Declaration):
 
     parameters: list[ParameterDeclaration]
     body: Block
-    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -71,16 +71,19 @@ class TokenReader:
 
     def takes(self, text: str) -> bool:
         """Step over `text` if it is next; return whether it was."""
-        if self.sees(text):
-            self.take()
-            return True
-        return False
+        token = self._tokens[self._at]
+        if token.text != text or token.kind == "string":
+            return False
+        self._at += 1
+        return True
 
     def expect(self, text: str, context: str) -> Token:
         """Step over `text`, which must be next. Raises: SyntaxFault."""
-        if not self.sees(text):
+        token = self._tokens[self._at]
+        if token.text != text or token.kind == "string":
             self.fail(f"expected '{text}' {context}", at=self._behind_previous() if text == ";" else None)
-        return self.take()
+        self._at += 1
+        return token
 
     def _behind_previous(self) -> Location | None:
         """Return the place just behind the token before the next, where a ';' was forgotten."""
@@ -91,8 +94,10 @@ class TokenReader:
 
     def name(self, what: str) -> Token:
         """Step over an identifier, which must be next. Raises: SyntaxFault."""
-        if self.next.kind == "name" or self.next.text in SOFT_KEYWORDS:
-            return self.take()
+        token = self._tokens[self._at]
+        if token.kind == "name" or token.text in SOFT_KEYWORDS:
+            self._at += 1
+            return token
         hint = f"{self.next.text} is a keyword" if self.next.kind == "keyword" else ""
         self.fail(f"expected the name of {what}", hint)
 

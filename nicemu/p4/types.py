@@ -261,6 +261,7 @@ Type: TypeAlias = (
     | BlockType
 )
 
+_SCALARS = (ir.Bits, ir.Bool, ir.ErrorCode)
 INTEGER = IntegerType()
 TEXT = TextType()
 NOTHING = NoType()
@@ -271,7 +272,7 @@ UNKNOWN = UnknownType()
 
 def scalar_of(kind: Type) -> ir.Type | None:
     """Return how a type is represented in the IR if it is a scalar, else None."""
-    if isinstance(kind, ir.Bits | ir.Bool | ir.ErrorCode):
+    if isinstance(kind, _SCALARS):
         return kind
     if isinstance(kind, EnumType):
         return kind.underlying or ir.Bits(32)

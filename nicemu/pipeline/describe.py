@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 from . import ir
 from .architectures import ARCHITECTURES
+from .ir_walk import nodes_of
 from .matches import width_of
 from .p4info import (
     ActionInfo,
@@ -203,15 +204,10 @@ class _Description:
 
 def _digested(program: ir.Program) -> Iterator[ir.Type]:
     """Yield the types of the data of digests, anywhere in the program."""
-    pending: list[object] = [program.parser, program.controls, program.actions, program.functions]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, ir.CallFunction) and item.function == "digest":
-            yield item.arguments[1].type
-        elif isinstance(item, tuple):
-            pending.extend(item)
-        elif hasattr(item, "__dataclass_fields__"):
-            pending.extend(getattr(item, name) for name in item.__dataclass_fields__)
+    bodies = (program.parser, program.controls, program.actions, program.functions)
+    for call in nodes_of(bodies, ir.CallFunction):
+        if call.function == "digest":
+            yield call.arguments[1].type
 
 
 def _parameters_of(action: ir.Action) -> tuple[ParameterInfo, ...]:

@@ -11,27 +11,65 @@ from operator import attrgetter
 from typing import Any
 
 _WITHOUT_NODES = (str, int, bool, tuple[str, ...], tuple[int, ...], tuple[int | str, ...])
+_Getters: typing.TypeAlias = "tuple[attrgetter[Any], ...]"
 
 
-def nodes_of(root: object) -> Iterator[Any]:
-    """Yield a node and all below it, types among them, in any order; `root` may be a tuple of nodes."""
+def nodes_of(root: object, *wanted: type) -> Iterator[Any]:
+    """Yield a node and all below it, types among them, in any order; `root` may be a tuple of nodes.
+
+    With classes that are `wanted`, only nodes of these: what cannot hold one is not looked into.
+    """
+    getters = _getters_for(wanted)
     pending: list[Any] = [root]
     while pending:
         item = pending.pop()
-        if item.__class__ is tuple:
+        kind = item.__class__
+        if kind is tuple:
             pending.extend(item)
             continue
-        yield item
-        for get in _parts(item.__class__):
+        if not wanted or kind in wanted:
+            yield item
+        if kind not in getters:
+            getters[kind] = _parts(kind, wanted)
+        for get in getters[kind]:
             pending.append(get(item))
 
 
 @functools.cache
-def _parts(node_class: type) -> tuple[attrgetter[Any], ...]:
-    """Return what gets the fields of a class of node that may hold nodes."""
+def _getters_for(wanted: tuple[type, ...]) -> dict[type, _Getters]:
+    """Return where it is remembered what gets the fields of a node, for one choice of classes."""
+    return {}
+
+
+def _parts(node_class: type, wanted: tuple[type, ...]) -> _Getters:
+    """Return what gets the fields of a class of node that may hold nodes, or nodes that are wanted."""
     hints = typing.get_type_hints(node_class)
     return tuple(
         attrgetter(name)
         for name, hint in hints.items()
-        if hint not in _WITHOUT_NODES and not (isinstance(hint, type) and issubclass(hint, enum.Enum))
+        if hint not in _WITHOUT_NODES
+        and not (isinstance(hint, type) and issubclass(hint, enum.Enum))
+        and (not wanted or any(not _below(held).isdisjoint(wanted) for held in _classes_in(hint)))
     )
+
+
+@functools.cache
+def _below(node_class: type) -> frozenset[type]:
+    """Return a class of node, and all classes of nodes that may stand below it."""
+    found: set[type] = set()
+    pending = [node_class]
+    while pending:
+        kind = pending.pop()
+        if kind not in found:
+            found.add(kind)
+            for hint in typing.get_type_hints(kind).values():
+                pending += _classes_in(hint)
+    return frozenset(found)
+
+
+def _classes_in(hint: Any) -> list[type]:  # noqa: ANN401 - whatever annotates a field
+    """Return the classes that an annotation names."""
+    named = typing.get_args(hint)
+    if not named:
+        return [hint] if isinstance(hint, type) else []
+    return [kind for part in named for kind in _classes_in(part)]

@@ -15,6 +15,7 @@ from .verify_expressions import MAX_NESTING, Expressions
 MAX_CALLS = 24
 """Actions, functions and tables that may call one another in a row."""
 
+_CALLS = (ir.CallAction, ir.CallRoutine, ir.Call, ir.ApplyTable, ir.TableApply, ir.SwitchAction)
 _ANYWHERE = (
     ir.Assign,
     ir.Reset,
@@ -184,7 +185,7 @@ class Bodies(Expressions):
 
 def _called(root: object) -> Iterator[str]:
     """Return the names of the actions and functions that a piece of the program calls, and "table NAME"."""
-    for node in nodes_of(root):
+    for node in nodes_of(root, *_CALLS):
         if isinstance(node, ir.CallAction):
             yield node.action
         elif isinstance(node, ir.CallRoutine | ir.Call):

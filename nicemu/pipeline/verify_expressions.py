@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
@@ -19,18 +19,30 @@ MAX_NESTING = 120
 """Statements and expressions that may stand inside one another; it bounds the interpreter's recursion."""
 
 
+_PLACES = (ir.Member, ir.Slice, ir.Element, ir.StackPlace)
+_SCALARS = (ir.Bits, ir.Bool, ir.ErrorCode)
+
+
+class _Path(list[str]):
+    """A list that loses an item at the end of each `with`; no object is made for one, there are thousands."""
+
+    def __enter__(self) -> None:
+        """Nothing: the item was put there before."""
+
+    def __exit__(self, *_: object) -> None:
+        self.pop()
+
+
 class Faults:
     """Where in the program the check stands."""
 
     def __init__(self) -> None:
-        self._path = ["$"]
+        self._path = _Path(["$"])
 
-    @contextmanager
-    def at(self, place: str) -> Iterator[None]:
+    def at(self, place: str) -> AbstractContextManager[None]:
         """Check `place` inside the present one."""
         self._path.append(place)
-        yield
-        self._path.pop()
+        return self._path
 
     def raise_(self, place: str, sentence: str) -> NoReturn:
         """Raise the ControlError for a fault at `place`."""
@@ -184,7 +196,7 @@ class Expressions:
         return ir.Named(kind.element)
 
     def _lvalue(self, node: ir.Expression) -> None:
-        while isinstance(node, ir.Member | ir.Slice | ir.Element | ir.StackPlace):
+        while isinstance(node, _PLACES):
             node = node.stack if isinstance(node, ir.StackPlace) else node.base
         if not isinstance(node, ir.Name):
             self.faults.raise_("", f"stores into a {type(node).__name__}; a variable or field was expected")
@@ -194,7 +206,7 @@ class Expressions:
         if self._depth > MAX_NESTING:
             self.faults.raise_("", "is nested too deeply")
         found = self._computed(node)
-        if found != node.type:
+        if found is not node.type and found != node.type:
             self.faults.raise_("type", f"of a {type(node).__name__} is given as {node.type}; it is {found}")
         self._depth -= 1
         return found
@@ -341,4 +353,4 @@ class Expressions:
 
 def is_scalar(kind: ir.Type) -> bool:
     """Return whether values of a type are numbers at run time."""
-    return isinstance(kind, ir.Bits | ir.Bool | ir.ErrorCode)
+    return isinstance(kind, _SCALARS)

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nicemu.p4 import CompileError
 from nicemu.pipeline import CounterAdd, Engine, Exact, TableEntry
 
 FRAME = bytes.fromhex("07123480")
@@ -205,3 +206,32 @@ def test_a_wrong_instance_is_refused(
     p4: SimpleNamespace, top: str, parts: str, apply: str, words: str
 ) -> None:
     assert words in p4.refusal(apply, top=top, parts=parts)
+
+
+def test_a_block_sees_nothing_that_is_declared_behind_it_wherever_its_instances_stand(
+    p4: SimpleNamespace,
+) -> None:
+    top = "control Set(inout bit<16> x) { apply { x = LATER; } } const bit<16> LATER = 5;"
+    assert "unknown name LATER" in p4.refusal("Set.apply(headers.tag.number);", top=top)
+
+
+@pytest.mark.parametrize("apply", ["", "Set.apply(headers.tag.number);", "a.apply(m.mark); b.apply(m.mark);"])
+def test_a_fault_in_a_block_is_told_once_however_many_instances_there_are(
+    p4: SimpleNamespace, apply: str
+) -> None:
+    top = "control Set(inout bit<16> x) { apply { x = nothing; } }"
+    parts = "Set() a; Set() b;" if "a.apply" in apply else ""
+    assert p4.refusal(apply, parts=parts, top=top).count("unknown name nothing") == 1
+
+
+def test_a_block_may_be_an_instance_inside_and_at_the_top(p4: SimpleNamespace) -> None:
+    text = p4.source().replace("C(), D()", "W(), D()")
+    wrapped = """control W(inout headers_t h, inout metadata_t m, inout nic_metadata_t nic) {
+        C() inner; apply { inner.apply(h, m, nic); } }
+        SmartNic("""
+    assert p4.compile_text(text.replace("SmartNic(", wrapped))
+
+
+def test_main_takes_objects_and_no_types(p4: SimpleNamespace) -> None:
+    with pytest.raises(CompileError, match=r"C is a type, and no object of it"):
+        p4.compile_text(p4.source().replace("C(), D()", "C, D()"))

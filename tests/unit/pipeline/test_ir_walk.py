@@ -25,3 +25,17 @@ def test_a_table_is_walked_to_its_entries() -> None:
     assert found[0] is table
     for node in (entry, key, entry.keysets[0], entry.call):
         assert node in found
+
+
+def test_only_what_is_wanted_is_found_and_it_is_found_at_any_depth() -> None:
+    name, one = ir.Name("x", BYTE), ir.Constant(1, BYTE)
+    call = ir.Call("f", (ir.Unary("-", ir.Call("g", (one,), BYTE), BYTE),), BYTE)
+    inner = ir.If(ir.IsValid(ir.Name("h", ir.Named("h_t"))), (ir.Assign(name, call),))
+    body = (ir.If(ir.Constant(1, ir.BOOL), (inner, ir.CallAction("a", (name,)))),)
+    assert {node.function for node in nodes_of(body, ir.Call)} == {"f", "g"}
+    assert [node.name for node in nodes_of(body, ir.Named)] == ["h_t"]
+    assert sorted(type(node).__name__ for node in nodes_of(body, ir.CallAction, ir.If)) == [
+        "CallAction",
+        "If",
+        "If",
+    ]
