@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from nicemu.errors import UsageError
+from nicemu.errors import ProtocolError, UsageError
 
 from .show import NIC_OPTION
 
@@ -44,14 +47,20 @@ def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
     PROGRAM is P4-16, or the JSON that p4c-bm2-ss made of it.
     If it does not compile, or the NIC refuses it, the NIC goes on with the program it has.
     """
-    compiled = compiled_program(program, includes)
-    from nicemu.control import P4RuntimeClient
-    from nicemu.run import find_nic
+    from nicemu.programs import find_program
+    from nicemu.run import find_nic, loadable_program
 
+    path = find_program(program)
+    with _compile_errors():
+        ready = loadable_program(path, includes, lambda: _progress(f"compiling {path.name}"))
+    for message in ready.messages:
+        click.echo(message, err=True)
     running = find_nic(nic)
-    with P4RuntimeClient(running.p4runtime) as client:
-        client.load(compiled.program.to_json(), compiled.p4info)
-    click.echo(f"{running.name} runs {compiled.program.name}: {_contents(compiled)}")
+    from nicemu.control import load_pipeline
+
+    _progress(f"bringing it to {running.name}")
+    load_pipeline(running.p4runtime, ready.config)
+    click.echo(f"{running.name} runs {ready.name}: {_contents(ready.tables, ready.actions)}")
 
 
 @click.command("compile")
@@ -77,7 +86,8 @@ def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> Non
 
         click.echo(dot_of(compiled.program), nl=False)
     else:
-        click.echo(f"{compiled.program.name}: {_contents(compiled)}")
+        info = compiled.p4info
+        click.echo(f"{compiled.program.name}: {_contents(len(info.tables), len(info.actions))}")
 
 
 @click.command()
@@ -101,15 +111,11 @@ def flash(script: Path, nic: str | None) -> None:
 
 def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled | Loaded:
     """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error."""
-    from nicemu.p4 import CompileError
     from nicemu.programs import find_program
     from nicemu.run import read_program
 
-    try:
+    with _compile_errors():
         compiled = read_program(find_program(program), includes)
-    except CompileError as error:
-        click.echo(str(error), err=True)
-        raise click.exceptions.Exit(1) from error
     for diagnostic in compiled.diagnostics:
         click.echo(diagnostic.render(), err=True)
     return compiled
@@ -125,6 +131,26 @@ def _kernel(compiled: Compiled | Loaded) -> str:
         raise UsageError(f"{compiled.program.name} has no kernel, it is interpreted: {reason}") from None
 
 
-def _contents(compiled: Compiled | Loaded) -> str:
-    counts = {"table": len(compiled.p4info.tables), "action": len(compiled.p4info.actions)}
+@contextmanager
+def _compile_errors() -> Iterator[None]:
+    """End the command with status 1 where a program does not compile, with every diagnostic on stderr."""
+    try:
+        yield
+    except ProtocolError as error:
+        from nicemu.p4 import CompileError
+
+        if not isinstance(error, CompileError):
+            raise
+        click.echo(str(error), err=True)
+        raise click.exceptions.Exit(1) from error
+
+
+def _progress(what: str) -> None:
+    """Say what is being done to whoever looks on."""
+    if sys.stderr.isatty():
+        click.echo(what, err=True)
+
+
+def _contents(tables: int, actions: int) -> str:
+    counts = {"table": tables, "action": actions}
     return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())

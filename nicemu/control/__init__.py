@@ -9,9 +9,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .info_message import config_message
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
     from .p4runtime_server import P4RuntimeServer
+    from .pipeline_loader import load_pipeline
     from .schema import TableSchema
     from .stream_client import IdleEntry, Received, ReceivedDigests, ReceivedIdle, ReceivedPacket
     from .target import PipelineTarget
@@ -32,6 +34,8 @@ _HOMES = {
     "ReceivedPacket": "stream_client",
     "TableSchema": "schema",
     "Update": "p4runtime_client",
+    "config_message": "info_message",
+    "load_pipeline": "pipeline_loader",
     "parse_match": "value_text",
     "parse_value": "value_text",
 }
@@ -51,6 +55,8 @@ __all__ = [
     "ReceivedPacket",
     "TableSchema",
     "Update",
+    "config_message",
+    "load_pipeline",
     "parse_match",
     "parse_value",
 ]

@@ -28,7 +28,7 @@ from nicemu.pipeline import (
     ValueSetInfo,
 )
 
-from .messages import Message, messages
+from .messages import Message, messages, serialize
 from .type_message import fill_type, fill_type_info, layouts_of_message, type_of_message
 
 _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
@@ -41,6 +41,13 @@ _UNITS = ("", "bytes", "packets", "both")
 
 _SCALAR = "f"
 """The pipeline's name for what a value set of plain numbers holds; in P4Info it has none."""
+
+
+def config_message(program_json: str, p4info: P4Info) -> bytes:
+    """Return the serialized ForwardingPipelineConfig of a program, its IR as JSON."""
+    config = messages().ForwardingPipelineConfig(p4_device_config=program_json.encode())
+    config.p4info.CopyFrom(info_message(p4info))
+    return serialize(config)
 
 
 def info_message(p4info: P4Info) -> Message:

@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nicemu.errors import ControlError, UsageError
@@ -23,11 +23,15 @@ from .preprocess import MAX_FILE_BYTES, Preprocessor
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A program for the engine, what the control plane may know of it, and the compiler's warnings."""
+    """A program for the engine, what the control plane may know of it, and the compiler's warnings.
+
+    `sources` are the files that it was made of, with their text; None for one that was sought in vain.
+    """
 
     program: Program
     p4info: P4Info
     diagnostics: tuple[Diagnostic, ...]
+    sources: Mapping[Path, str | None] = field(default_factory=dict)
 
 
 def compile_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled:
@@ -42,7 +46,8 @@ def compile_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled:
         text = path.read_text()
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}; give the path of a P4 program") from None
-    return _compile(text, path.name, path.parent, include_paths)
+    compiled = _compile(text, path.name, path.parent, include_paths)
+    return replace(compiled, sources={path: text, **compiled.sources})
 
 
 def compile_text(text: str, name: str = "program.p4", include_paths: Sequence[Path] = ()) -> Compiled:
@@ -64,21 +69,22 @@ def _without_collections() -> Iterator[None]:
 
 def _compile(text: str, name: str, folder: Path | None, include_paths: Sequence[Path]) -> Compiled:
     reporter = Reporter()
+    places = [*(Path(place) for place in include_paths), programs_root() / "p4" / "include"]
+    preprocessor = Preprocessor(reporter, places)
     with _without_collections():
         try:
-            program = _translate(text, name, folder, include_paths, reporter)
+            program = _translate(text, name, folder, preprocessor, reporter)
         except TooManyErrors:
             program = None
     if program is None or reporter.failed:
         raise CompileError(reporter.sorted())
-    return Compiled(program, p4info_of(program), tuple(reporter.sorted()))
+    return Compiled(program, p4info_of(program), tuple(reporter.sorted()), preprocessor.sought)
 
 
 def _translate(
-    text: str, name: str, folder: Path | None, include_paths: Sequence[Path], reporter: Reporter
+    text: str, name: str, folder: Path | None, preprocessor: Preprocessor, reporter: Reporter
 ) -> Program | None:
-    places = [*(Path(place) for place in include_paths), programs_root() / "p4" / "include"]
-    tokens = Preprocessor(reporter, places).preprocess(text, name, folder)
+    tokens = preprocessor.preprocess(text, name, folder)
     declarations = Parser(tokens, reporter).program()
     end = tokens[-1].location
     checker = Checker(reporter)

@@ -58,6 +58,8 @@ class Preprocessor:
         self._output: list[Token] = []
         self._pending: list[Token] = []
         self._depth = 0
+        self.sought: dict[Path, str | None] = {}
+        """Files that includes were sought in: their text, None where there was none to be read."""
 
     def preprocess(self, text: str, name: str, folder: Path | None) -> list[Token]:
         """Return the tokens of the program in `text`, the last one of kind "end"."""
@@ -183,9 +185,10 @@ class Preprocessor:
             return
         folders = ([folder] if quoted and folder else []) + self._include_paths
         for candidate in (place / name for place in folders):
+            self.sought[candidate] = None
             try:
                 if candidate.is_file() and candidate.stat().st_size <= MAX_FILE_BYTES:
-                    text = candidate.read_text()
+                    self.sought[candidate] = text = candidate.read_text()
                     break
             except (OSError, ValueError):
                 continue

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from .block_io import BlockDevice, FileBlockIo, MemoryBlockIo, create_namespace_file
     from .compiled_datapath import any_processor, compile_datapath
     from .folders import ScratchFolder
+    from .kept_programs import LoadableProgram, loadable_program
     from .live_trace import trace_nics
     from .process import run_nic_process
     from .program_file import read_program
@@ -29,6 +30,7 @@ __all__ = [
     "Chooser",
     "FileBlockIo",
     "Instance",
+    "LoadableProgram",
     "MemoryBlockIo",
     "RunningNic",
     "ScratchFolder",
@@ -46,6 +48,7 @@ __all__ = [
     "find_nic",
     "known_nics",
     "load_topology",
+    "loadable_program",
     "on_stage",
     "read_program",
     "run_nic_process",
@@ -58,6 +61,7 @@ _PLACES = {
     "block_io": ("BlockDevice", "FileBlockIo", "MemoryBlockIo", "create_namespace_file"),
     "compiled_datapath": ("any_processor", "compile_datapath"),
     "folders": ("ScratchFolder",),
+    "kept_programs": ("LoadableProgram", "loadable_program"),
     "live_trace": ("trace_nics",),
     "process": ("run_nic_process",),
     "program_file": ("read_program",),

@@ -19,7 +19,6 @@ from nicemu.programs import find_program
 from .folders import ATTACHED, claim, discard, held_in, is_held, remove_abandoned, runtime_root
 from .messages import receive, send
 from .state import TopologyState
-from .topology import load_topology
 from .trace import merge_traces
 
 ANSWER_TIMEOUT_S = 10.0 * PATIENCE
@@ -83,6 +82,8 @@ def _name_of(topology: str | Path) -> str:
     except UsageError as error:
         there = ", ".join(sorted(names)) or "none is"
         raise UsageError(f"no topology {topology} is up ({there}), and {error}") from None
+    from .topology import load_topology
+
     return load_topology(place).name
 
 

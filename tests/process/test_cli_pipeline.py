@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from nicemu.cli import main
 from nicemu.control import P4RuntimeClient, P4RuntimeServer
 from nicemu.pipeline import Engine, Exact, Lpm, TableEntry, p4info_of
-from nicemu.run import read_program
+from nicemu.run import loadable_program, read_program
 from nicemu.run.program_file import program_of
 from tests.unit.bmv2.router_json import router_json
 
@@ -49,11 +49,14 @@ SmartNic(P(), R(), D()) main;
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     """The pipeline of the NIC that the commands find."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     engine = Engine()
     server = P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock", reader=program_of)
     nic = types.SimpleNamespace(name="compute0", p4runtime=server.start())
     run = types.ModuleType("nicemu.run")
-    run.__dict__.update(find_nic=lambda name: nic, read_program=read_program)
+    run.__dict__.update(
+        find_nic=lambda name: nic, read_program=read_program, loadable_program=loadable_program
+    )
     monkeypatch.setitem(sys.modules, "nicemu.run", run)
     yield engine
     server.stop()

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from nicemu.cli import main
 from nicemu.errors import NicemuError, UsageError
-from nicemu.run import read_program
+from nicemu.run import loadable_program, read_program
 
 
 @dataclass
@@ -100,13 +100,14 @@ DESCRIPTION = {
 
 
 @pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch) -> World:
+def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     """The world that the commands meet when they import `nicemu.run`."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     world = World(answers={"describe": DESCRIPTION, "flash": {"handlers": ["kv_fetch"]}})
     module = types.ModuleType("nicemu.run")
     for name in ("bring_up", "take_down", "known_nics", "find_nic", "ask"):
         setattr(module, name, getattr(world, name))
-    module.__dict__.update(read_program=read_program)
+    module.__dict__.update(read_program=read_program, loadable_program=loadable_program)
     monkeypatch.setitem(sys.modules, "nicemu.run", module)
     return world
 

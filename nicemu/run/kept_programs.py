@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs as a NIC takes them, kept from one command to the next, so that the compiler need not be loaded.
+
+A kept program is believed if it is whole, was made by the compiler as it is now, and each file that the
+compiler looked for holds the same text, or is still not there. Anything else is compiled anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+from nicemu.programs import programs_root
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+_MAKERS = ("p4", "bmv2", "pipeline", "control")
+"""The rooms that make of a program what is kept."""
+_DIGEST_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class LoadableProgram:
+    """A program's serialized ForwardingPipelineConfig, and what there is to say about it."""
+
+    name: str
+    tables: int
+    actions: int
+    messages: tuple[str, ...]
+    config: bytes
+
+
+def loadable_program(
+    path: Path, include_paths: Sequence[Path] = (), on_compile: Callable[[], None] = lambda: None
+) -> LoadableProgram:
+    """Return the program in a file, P4-16 or BMv2 JSON; `on_compile` is called if it must be compiled.
+
+    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read.
+    """
+    path, includes = path.resolve(), [place.resolve() for place in include_paths]
+    place = _place_of(path, includes)
+    kept = _kept(place)
+    if kept is not None:
+        return kept
+    on_compile()
+    from nicemu.control import config_message
+    from nicemu.p4 import Compiled
+
+    from .program_file import read_program
+
+    read = read_program(path, includes)
+    info = read.p4info
+    made = LoadableProgram(
+        read.program.name,
+        len(info.tables),
+        len(info.actions),
+        tuple(diagnostic.render() for diagnostic in read.diagnostics),
+        config_message(read.program.to_json(), info),
+    )
+    if isinstance(read, Compiled):
+        _keep(place, made, {str(source): _of_text(text) for source, text in read.sources.items()})
+    return made
+
+
+def _place_of(path: Path, includes: Sequence[Path]) -> Path:
+    """Return the file that keeps what is made of `path`."""
+    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
+    asked = json.dumps([str(path), [str(place) for place in includes], str(programs_root())])
+    return base / "nicemu" / "programs" / blake2b(asked.encode(), digest_size=16).hexdigest()
+
+
+def _kept(place: Path) -> LoadableProgram | None:
+    """Return the program that a file keeps, None unless all of it still holds."""
+    try:
+        data = place.read_bytes()
+        digest, data = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+        if digest != _digest(data):
+            return None
+        head, _, config = data.partition(b"\n")
+        told: dict[str, Any] = json.loads(head)
+        if told.pop("compiler") != _compiler():
+            return None
+        if any(_of_file(Path(source)) != was for source, was in told.pop("sources").items()):
+            return None
+        return LoadableProgram(**told | {"messages": tuple(told["messages"])}, config=config)
+    except (OSError, ValueError):
+        return None
+
+
+def _keep(place: Path, made: LoadableProgram, sources: dict[str, str]) -> None:
+    """Keep a program, whole or not at all, whoever else does so at the same time."""
+    told = asdict(made)
+    config = told.pop("config")
+    head = json.dumps({"compiler": _compiler(), "sources": sources, **told}).encode()
+    data = head + b"\n" + config
+    with suppress(OSError):
+        place.parent.mkdir(parents=True, exist_ok=True)
+        number, partial = tempfile.mkstemp(dir=place.parent)
+        try:
+            with open(number, "wb") as file:
+                file.write(_digest(data) + data)
+            os.replace(partial, place)
+        except OSError:
+            os.unlink(partial)
+
+
+def _compiler() -> str:
+    """Return a digest of the compiler's own files."""
+    files = sorted(
+        file
+        for room in _MAKERS
+        for file in (_PACKAGE / room).rglob("*")
+        if file.suffix in (".py", ".binpb") and file.is_file()
+    )
+    digest = blake2b(digest_size=16)
+    for file in files:
+        text = file.read_bytes()
+        digest.update(f"{file.relative_to(_PACKAGE)} {len(text)} ".encode() + text)
+    return digest.hexdigest()
+
+
+def _of_file(path: Path) -> str:
+    try:
+        return _of_text(path.read_text() if path.is_file() else None)
+    except (OSError, ValueError):
+        return "cannot be read"
+
+
+def _of_text(text: str | None) -> str:
+    return "" if text is None else _digest(text.encode()).hex()
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
