@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nicemu.pipeline import ARCHITECTURES, Architecture, ir
 
 from . import syntax
-from .check_tables import TableChecker
+from .check_packages import PackageChecker
 from .check_types import Declared
 from .diagnostics import Location
 from .symbols import (
@@ -33,16 +33,11 @@ from .syntax_copy import fresh
 from .types import (
     TEXT,
     UNKNOWN,
-    BlockType,
     CompositeType,
     EnumType,
-    ExternSymbol,
     ExternType,
     Type,
-    same,
     scalar_of,
-    substituted,
-    unify,
 )
 
 
@@ -58,14 +53,14 @@ class Checked:
     instances: list[Instance]
 
 
-class Checker(TableChecker):
+class Checker(PackageChecker):
     """Checks declarations in their order."""
 
     def program(self, declarations: Sequence[syntax.Declaration], end: Location) -> Checked | None:
         """Check all declarations; return what is to be lowered, None where that cannot be said."""
         self._actions: list[ActionSymbol] = []
         self._blocks: list[BlockSymbol] = []
-        self._main: list[BlockSymbol] = []
+        self._main = []
         for node in declarations:
             self._declaration(node)
         for block in self._blocks:
@@ -114,21 +109,20 @@ class Checker(TableChecker):
                 self._block(node)
             case syntax.PackageDeclaration():
                 with self.inner_scope():
-                    self.declare_type_variables(node.type_parameters)
+                    self.declare_type_variables(node.type_parameters, node.at)
                     parameters = self.parameters_of(node.parameters)
                 self.declare(node.name, PackageSymbol(node.name, node, parameters), node.at)
                 for known in ARCHITECTURES.values():
                     if known.package == node.name:
                         self.architecture = known
             case syntax.Instantiation():
-                self._instantiation(node)
+                self.global_instance(node)
 
     def _function(self, node: syntax.MethodDeclaration) -> None:
         with self.inner_scope():
-            self.declare_type_variables(node.type_parameters)
+            self.declare_type_variables(node.type_parameters, node.at)
             self.parameters_of(node.parameters)
-            if node.returns is not None:
-                self.resolve(node.returns)
+            self.returned(node.returns)
         known = self.scope.names.get(node.name)
         if isinstance(known, FunctionSymbol):
             counts = [len(item.parameters) for item in known.declarations]
@@ -141,7 +135,9 @@ class Checker(TableChecker):
 
     def _action(self, node: syntax.ActionDeclaration) -> ActionSymbol:
         name = control_name(node, self.block.name if self.block else "")
-        symbol = ActionSymbol(name, node, self.parameters_of(node.parameters), self.chosen_id(node))
+        symbol = ActionSymbol(
+            name, node, self.value_parameters(node.parameters, "action"), self.chosen_id(node)
+        )
         directionless = False
         with self.inner_scope():
             for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
@@ -164,9 +160,16 @@ class Checker(TableChecker):
 
     def _block(self, node: syntax.BlockDeclaration) -> None:
         with self.inner_scope():
-            self.declare_type_variables(node.type_parameters)
-            symbol = BlockSymbol(node.name, node, self.parameters_of(node.parameters))
+            self.declare_type_variables(node.type_parameters, node.at)
+            symbol = BlockSymbol(node.name, node, self.value_parameters(node.parameters, node.kind))
             symbol.constructor = self.parameters_of(node.constructor_parameters)
+            for item in node.constructor_parameters:
+                if item.direction:
+                    self.reporter.error(
+                        item.at,
+                        f"a parameter of a constructor cannot be {item.direction}",
+                        "remove the direction",
+                    )
         symbol.scope = self.scope.copy()
         if not node.is_type:
             self._blocks.append(symbol)
@@ -278,125 +281,6 @@ class Checker(TableChecker):
         self.declare(node.name, symbol, node.at)
         self.block.value_sets.append(symbol)
 
-    # Main
-
-    def _instantiation(self, node: syntax.Instantiation) -> None:
-        if node.members is not None:
-            self.reporter.unsupported(node.at, "abstract methods")
-        symbol = self.find(node.type_ref.name, node.type_ref.at, "package or extern")
-        if symbol is None:
-            return
-        if isinstance(symbol, BlockSymbol):
-            types = [self.resolve(ref) for ref in node.type_ref.arguments]
-            made = self.block_of(node, symbol, types, symbol.name, top=True)
-            if made is not None:
-                made.constructor = []
-                self.declare(node.name, made, node.at)
-            return
-        if isinstance(symbol, ExternSymbol):
-            self.instance(node)
-            return
-        if not isinstance(symbol, PackageSymbol):
-            self.reporter.error(node.at, f"{node.type_ref.name} cannot be instantiated")
-            return
-        if symbol.name != self.architecture.package:
-            packages = ", ".join(item.package for item in ARCHITECTURES.values())
-            self.reporter.unsupported(node.at, f"package {symbol.name}", f"there is {packages}")
-            return
-        if node.name != "main":
-            self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
-        self.arrange(node, symbol.parameters, symbol.name)
-        if len(node.arguments) != len(symbol.parameters):
-            self.reporter.error(
-                node.at,
-                f"{symbol.name} takes {len(symbol.parameters)} blocks; {len(node.arguments)} are given",
-            )
-            return
-        bindings: dict[str, Type] = {}
-        blocks = [
-            self._argument(argument, parameter, bindings)
-            for argument, parameter in zip(node.arguments, symbol.parameters, strict=True)
-        ]
-        self._main = [block for block in blocks if block is not None]
-
-    def _argument(
-        self, node: syntax.Expression, parameter: ParameterSymbol, bindings: dict[str, Type]
-    ) -> BlockSymbol | None:
-        name = ""
-        if isinstance(node, syntax.Call):
-            name = node.constructed.name if node.constructed else getattr(node.callee, "name", "")
-        elif isinstance(node, syntax.NameRef):
-            name = node.name
-        if not name:
-            self.reporter.error(node.at, f"{parameter.name} must be a block", "write Name()")
-            return None
-        block = self.find(name, node.at, "parser or control")
-        if block is None:
-            return None
-        if not isinstance(block, BlockSymbol) or block.declaration.is_type:
-            self.reporter.error(node.at, f"{name} is no parser or control with a body")
-            return None
-        if isinstance(node, syntax.NameRef) and block.scope is not None:
-            self.reporter.error(node.at, f"{name} is a type, and no object of it", f"write {name}()")
-            return None
-        if isinstance(node, syntax.Call):
-            refs = node.constructed.arguments if node.constructed else node.type_arguments
-            made = self.block_of(node, block, [self.resolve(ref) for ref in refs], block.name, top=True)
-            if made is None:
-                return None
-            block = made
-        block.used = True
-        if isinstance(parameter.type, BlockType):
-            self._fits(node.at, block, parameter.type, bindings)
-        return block
-
-    def _fits(self, at: Location, block: BlockSymbol, wanted: BlockType, bindings: dict[str, Type]) -> None:
-        """Check that a block has the parameters of its type."""
-        kind = wanted.symbol.declaration
-        if block.declaration.kind != kind.kind:
-            self.reporter.error(at, f"{block.name} is a {block.declaration.kind}; a {kind.kind} was expected")
-            return
-        if len(block.parameters) != len(wanted.symbol.parameters):
-            self.reporter.error(
-                at,
-                f"{block.name} has {len(block.parameters)} parameters; {kind.name} has "
-                f"{len(wanted.symbol.parameters)}",
-                _signature(wanted.symbol),
-            )
-            return
-        renamed = dict(zip(kind.type_parameters, wanted.arguments, strict=False))
-        for found, pattern, written in zip(
-            block.parameters, wanted.symbol.parameters, block.declaration.parameters, strict=True
-        ):
-            expected = substituted(pattern.type, renamed)
-            if found.direction != pattern.direction:
-                self.reporter.error(
-                    written.at,
-                    f"parameter {found.name} is '{found.direction or 'without direction'}'; "
-                    f"{kind.name} has '{pattern.direction or 'without direction'}'",
-                    _signature(wanted.symbol),
-                )
-            if not unify(expected, found.type, bindings):
-                known = substituted(expected, bindings)
-                self.reporter.error(
-                    written.at,
-                    f"parameter {found.name} is {found.type}; {known} was expected",
-                    _signature(wanted.symbol),
-                )
-            elif isinstance(found.type, CompositeType) and found.type.name == self.architecture.metadata.name:
-                self._check_metadata(written.at, found.type)
-            elif not isinstance(found.type, CompositeType | ExternType) and not same(found.type, UNKNOWN):
-                self.reporter.error(
-                    written.at, f"parameter {found.name} is {found.type}; a struct was expected"
-                )
-
-    def _check_metadata(self, at: Location, found: CompositeType) -> None:
-        wanted = {part.name: part.type for part in self.architecture.metadata.fields}
-        if dict(found.fields) != wanted:
-            self.reporter.error(
-                at, f"{found} is not the architecture's", f"#include <{self.architecture.include}>"
-            )
-
 
 def _stand_in(parameter: ParameterSymbol) -> ConstantSymbol | Instance:
     """Return what a constructor's parameter is while a block is checked for itself: some constant."""
@@ -406,11 +290,3 @@ def _stand_in(parameter: ParameterSymbol) -> ConstantSymbol | Instance:
     if isinstance(parameter.type, EnumType):
         value = min(parameter.type.members.values(), default=0)
     return ConstantSymbol(parameter.name, parameter.type, value)
-
-
-def _signature(block: BlockSymbol) -> str:
-    given = ", ".join(
-        f"{item.direction} {getattr(item.type, 'name', item.type)} {item.name}".strip()
-        for item in block.parameters
-    )
-    return f"{block.name}({given.replace('extern ', '')})"

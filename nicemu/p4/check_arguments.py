@@ -19,7 +19,6 @@ from .symbols import (
 from .syntax_copy import fresh
 from .types import (
     INTEGER,
-    NOTHING,
     UNKNOWN,
     ListType,
     Type,
@@ -48,7 +47,7 @@ class ArgumentChecker(ExpressionChecker):
         if method not in self._signatures:
             outer, self.scope = self.scope, Scope(scope)
             self.declare_type_variables([*type_names, *method.type_parameters])
-            returns = self.resolve(method.returns) if method.returns else NOTHING
+            returns = self.returned(method.returns)
             self._signatures[method] = self.parameters_of(method.parameters), returns
             self.scope = outer
         return self._signatures[method]

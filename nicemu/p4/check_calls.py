@@ -53,10 +53,14 @@ _PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
 
 
 class CallChecker(ArgumentChecker):
-    """Calls of actions, tables, blocks, headers, packets and externs; `block` is the one being checked."""
+    """Calls of actions, tables, blocks, headers, packets and externs.
+
+    `block` is the one being checked, and so are the `open_routines`.
+    """
 
     block: BlockSymbol | None = None
     loops = 0
+    open_routines: tuple[RoutineSymbol, ...] = ()
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
@@ -125,7 +129,9 @@ class CallChecker(ArgumentChecker):
         declaration = self.overload([item.declaration for item in known], node)
         symbol = next(item for item in known if item.declaration is declaration)
         returned, types = self._invoke(node, declaration, symbol.scope, {})
-        if not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
+        if symbol in self.open_routines:
+            self.reporter.error(node.at, f"{symbol.name} calls itself; P4 has no recursion")
+        elif not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
             node.symbol = Meaning("routine", symbol.name, self.routine(symbol, types), types)
         return returned
 
@@ -215,10 +221,15 @@ class CallChecker(ArgumentChecker):
         arguments: list[ConstantSymbol | Instance] = []
         for argument, parameter in zip(node.arguments, symbol.constructor, strict=True):
             found = self.scope.find(argument.name) if isinstance(argument, syntax.NameRef) else None
-            if isinstance(found, Instance) and isinstance(parameter.type, ExternType):
+            expected = substituted(parameter.type, bindings)
+            if isinstance(found, Instance) and isinstance(expected, ExternType):
+                if found.type != expected:
+                    self.reporter.error(
+                        argument.at, f"argument {parameter.name} is {found.type}; {expected} was expected"
+                    )
+                    return None
                 arguments.append(found)
                 continue
-            expected = substituted(parameter.type, bindings)
             value = self.constant(argument, expected, f"argument {parameter.name}")
             if value is None:
                 return None
@@ -257,6 +268,8 @@ class CallChecker(ArgumentChecker):
         if base == UNKNOWN:
             return UNKNOWN
         if callee.name in _SIZES and (sizes := size_range_bits(base)) is not None:
+            if node.arguments:
+                self.reporter.error(node.at, f"{callee.name}() takes no arguments")
             bits = sizes[callee.name.startswith("max")]
             node.symbol = Meaning("size", callee.name)
             node.value = bits if callee.name.endswith("Bits") else (bits + 7) // 8
@@ -289,8 +302,8 @@ class CallChecker(ArgumentChecker):
             self.reporter.error(node.at, f"{callee.name} takes 1 argument; {len(node.arguments)} are given")
             return UNKNOWN
         count = self.constant_integer(node.arguments[0], f"the argument of {callee.name}")
-        if count is not None and count < 0:
-            self.reporter.error(node.arguments[0].at, f"{callee.name}({count}): a number from 0 was expected")
+        if count is not None and count <= 0:
+            self.reporter.error(node.arguments[0].at, f"{callee.name}({count}): a number from 1 was expected")
         self.lvalue(callee.base, f"{callee.name} changes")
         node.symbol = Meaning("move_stack", callee.name)
         return NOTHING

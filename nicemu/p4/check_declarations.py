@@ -6,6 +6,8 @@ Source: P4-16 Language Specification 1.2.5, "Constants and variable declarations
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nicemu.pipeline import Kind
 
 from . import syntax
@@ -18,12 +20,14 @@ from .symbols import (
     BlockSymbol,
     ConstantSymbol,
     Instance,
+    ParameterSymbol,
     Routine,
     Scope,
     TypeSymbol,
     Variable,
     control_name,
 )
+from .syntax_copy import fresh
 from .types import (
     UNKNOWN,
     BlockType,
@@ -45,6 +49,30 @@ class DeclarationChecker(CallChecker):
         super().__init__(*arguments)  # type: ignore[arg-type]
         self._places: set[str] = set()
         self.instances: list[Instance] = []
+
+    def value_parameters(
+        self, nodes: Sequence[syntax.ParameterDeclaration], owner: str
+    ) -> list[ParameterSymbol]:
+        """Return the parameters of an action, function, parser or control, which are values at run time."""
+        found = self.parameters_of(nodes)
+        for item, node in zip(found, nodes, strict=True):
+            kind = item.type
+            fits = is_storable(kind) or kind == UNKNOWN
+            if isinstance(kind, ExternType):
+                fits = owner != "action"
+                if item.direction:
+                    self.reporter.error(
+                        node.at, f"{kind} as a parameter has no direction", "an object is no value"
+                    )
+            if not fits:
+                self.reporter.error(
+                    node.type_ref.at,
+                    f"a parameter of a {owner} cannot be {kind}".replace("a action", "an action"),
+                )
+                item.type = UNKNOWN
+            if node.default is not None and not isinstance(kind, TypeVariable):
+                self.constant(fresh(node.default), item.type, f"the default value of {node.name}")
+        return found
 
     def variable(self, node: syntax.VariableDeclaration) -> None:
         """Check a variable or constant, and declare it."""

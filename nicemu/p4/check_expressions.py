@@ -140,11 +140,11 @@ class ExpressionChecker(OperatorChecker):
         base = self.expression(node.base)
         match base:
             case CompositeType():
-                if node.name in base.fields:
+                if node.name in base.fields and base.kind != "tuple":
                     node.value = _constant_field(node.base, base, node.name)
                     return base.fields[node.name]
                 self.reporter.error(
-                    node.name_at, f"{base} has no field {node.name}", did_you_mean(node.name, base.fields)
+                    node.name_at, f"{base} has no field {node.name}", _field_hint(node.name, base)
                 )
             case StackType():
                 return self._stack_member(node, base)
@@ -238,13 +238,29 @@ class ExpressionChecker(OperatorChecker):
         """Check that a checked expression can be stored into."""
         at: Location = node.at
         while isinstance(node, _PARTS):
-            node = node.base
+            base = node.base
+            if (
+                isinstance(node, syntax.MemberRef)
+                and isinstance(base.type, StackType)
+                and node.name != "next"
+            ):
+                hint = "write an index: stack[...]" if node.name == "last" else ""
+                self.reporter.error(node.name_at, f"{what} {node.name} of a stack, which is read-only", hint)
+                return
+            if isinstance(node, syntax.IndexRef) and isinstance(base.type, CompositeType):
+                self.reporter.error(node.at, f"{what} a field of {base.type}", "assign the whole tuple")
+                return
+            node = base
         symbol = node.symbol if isinstance(node, syntax.NameRef) else None
         if isinstance(symbol, Variable):
             if not symbol.writable:
                 self.reporter.error(at, f"{what} {symbol.name}, which is read-only ({symbol.role})")
         elif node.type != UNKNOWN or isinstance(symbol, ConstantSymbol):
             self.reporter.error(at, f"{what} something that is no variable")
+
+
+def _field_hint(name: str, kind: CompositeType) -> str:
+    return "write an index: tuple[0]" if kind.kind == "tuple" else did_you_mean(name, kind.fields)
 
 
 def _constant_field(node: syntax.Expression, kind: CompositeType, name: str) -> int | None:

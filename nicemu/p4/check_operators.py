@@ -154,6 +154,9 @@ class OperatorChecker(ConversionChecker):
         if node.op in ("/", "%") and right is not None and right == 0:
             self.reporter.error(node.at, "division by zero")
             return UNKNOWN
+        if node.op in ("/", "%") and kind == INTEGER and ((left or 0) < 0 or (right or 0) < 0):
+            self.reporter.error(node.at, f"{node.op} of a number below 0")
+            return UNKNOWN
         if left is None or right is None:
             return ir.BOOL if comparison else kind
         if kind == INTEGER and not comparison:

@@ -12,6 +12,7 @@ from nicemu.pipeline import ir
 
 from . import syntax
 from .check_keysets import KeysetChecker
+from .check_types import is_storable
 from .diagnostics import did_you_mean
 from .symbols import (
     Routine,
@@ -86,6 +87,7 @@ class StatementChecker(KeysetChecker):
                         with self.inner_scope():
                             self._statement(branch)
             case syntax.SwitchStatement():
+                self._not_in(node, "switch", "parser")
                 self._switch(node)
             case syntax.ForStatement():
                 self._for(node)
@@ -237,12 +239,18 @@ class StatementChecker(KeysetChecker):
     def _routine(
         self, symbol: RoutineSymbol, types: tuple[Type, ...], node: syntax.FunctionDeclaration
     ) -> None:
-        outer = self.scope, self.block, self.routine_body, self.loops
+        outer = self.scope, self.block, self.routine_body, self.loops, self.open_routines
         self.scope, self.block, self.loops = Scope(symbol.scope), None, 0
+        self.open_routines = (*self.open_routines, symbol)
+        self.declare_type_variables(node.type_parameters, node.at)
         for name, kind in zip(node.type_parameters, types, strict=True):
             self.scope.names[name] = TypeSymbol(name, kind)
         name = f"{symbol.name}.{len(symbol.made)}" if types else symbol.name
-        routine = Routine(name, node, self.parameters_of(node.parameters), self.resolve(node.returns))
+        returns = self.returned(node.returns)
+        if not is_storable(returns) and returns not in (NOTHING, UNKNOWN):
+            self.reporter.error(node.returns.at, f"a function cannot return {returns}")
+            returns = UNKNOWN
+        routine = Routine(name, node, self.value_parameters(node.parameters, "function"), returns)
         symbol.made[types] = self.routine_body = routine
         for parameter, written in zip(routine.parameters, node.parameters, strict=True):
             writable = parameter.direction in ("out", "inout")
@@ -254,7 +262,7 @@ class StatementChecker(KeysetChecker):
         self.body(node.body.statements, "function")
         if routine.returns not in (NOTHING, UNKNOWN) and not _returns(node.body):
             self.reporter.error(node.at, f"function {node.name} can end without returning {routine.returns}")
-        self.scope, self.block, self.routine_body, self.loops = outer
+        self.scope, self.block, self.routine_body, self.loops, self.open_routines = outer
 
     # Parser states
 

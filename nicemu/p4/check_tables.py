@@ -12,13 +12,14 @@ from nicemu.pipeline import ir
 
 from . import syntax
 from .check_statements import StatementChecker
-from .diagnostics import did_you_mean
+from .diagnostics import Reporter, did_you_mean
 from .parse_tables import PROPERTIES
 from .symbols import (
     ActionSymbol,
     Instance,
     TableSymbol,
 )
+from .syntax_copy import same_text
 from .types import (
     UNKNOWN,
     ExternType,
@@ -37,6 +38,10 @@ OBJECT_PROPERTIES = {
 
 class TableChecker(StatementChecker):
     """Tables of a control."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(reporter)
+        self._owners: dict[Instance, str] = {}
 
     def table_body(self, table: TableSymbol) -> None:
         """Check keys, actions, default action, size and entries of a table."""
@@ -63,6 +68,7 @@ class TableChecker(StatementChecker):
         default = node.default_action
         if default is not None:
             self._action_element(default, table, bound=False)
+            self._not_marked(default, node, "tableonly", "the default action")
         if node.size is not None:
             size = self.constant_integer(node.size, "the size of a table")
             if size is not None and not 0 < size <= 1 << 24:
@@ -116,6 +122,9 @@ class TableChecker(StatementChecker):
         if not isinstance(found, Instance) or found.type.symbol.name not in externs:
             self.reporter.error(node.at, f"{item.name} must be an object: {' or '.join(externs)}")
             return
+        owner = self._owners.setdefault(found, table.name)
+        if owner != table.name and item.name != "implementation":
+            self.reporter.error(node.at, f"{found.name} is the counter or meter of two tables")
         table.objects[item.name] = found
 
     def _check_selector(self, node: syntax.TableDeclaration, table: TableSymbol) -> None:
@@ -170,22 +179,45 @@ class TableChecker(StatementChecker):
                 element.at, f"{element.name} is not among the actions of table {table.declaration.name}", hint
             )
         # Arguments for parameters with a direction repeat what the list of actions says.
-        self.arguments(
-            given, symbol.parameters if len(given) > len(data) else data, f"action {element.name}", element
-        )
+        repeated = len(given) > len(data)
+        self.arguments(given, symbol.parameters if repeated else data, f"action {element.name}", element)
+        for listed in table.declaration.actions or []:
+            if listed.symbol is symbol and repeated:
+                self._repeats(given, listed)
         for argument in given[-len(data) :] if data else ():
             if argument.value is None and argument.type != UNKNOWN:
                 self.reporter.error(argument.at, "action data must be known at compile time")
 
+    def _repeats(self, given: Sequence[syntax.Expression], listed: syntax.ActionElement) -> None:
+        """Check that arguments for parameters with a direction are those in the list of actions."""
+        for argument, there in zip(given, listed.arguments or [], strict=False):
+            if not same_text(argument, there):
+                what = f"this is not what the list of actions gives {listed.name}"
+                self.reporter.error(argument.at, what, "write the same here")
+
+    def _not_marked(
+        self, element: syntax.ActionElement, node: syntax.TableDeclaration, mark: str, what: str
+    ) -> None:
+        """Check that the list of actions does not keep an action from being what it is."""
+        for listed in node.actions or []:
+            if listed.symbol is element.symbol and mark in [item.name for item in listed.annotations]:
+                self.reporter.error(element.at, f"{element.name} is @{mark}, and cannot be {what}")
+
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
         priorities = has_priority(node)
+        seen: set[tuple[object, ...]] = set()
         for entry in node.entries or []:
             self.keysets(
                 entry, [kind for kind, key in zip(kinds, node.keys, strict=True) if is_compared(key)]
             )
             self._action_element(entry.action, table, bound=False)
+            self._not_marked(entry.action, node, "defaultonly", "an entry")
             if entry.priority is not None:
-                self.constant_integer(entry.priority, "a priority")
+                priority = self.constant_integer(entry.priority, "a priority")
+                least = 0 if table.smaller_wins else 1
+                if priority is not None and not least <= priority < 1 << 31:
+                    what = f"a priority of {self.shown(priority)}; {least} to {(1 << 31) - 1} was expected"
+                    self.reporter.error(entry.priority.at, what)
                 if not priorities:
                     self.reporter.error(
                         entry.priority.at,
@@ -194,6 +226,10 @@ class TableChecker(StatementChecker):
             compared = [key for key in node.keys if is_compared(key)]
             for keyset, key in zip(entry.keysets, compared, strict=False):
                 self._check_entry_keyset(keyset, key)
+            values = tuple(keyset.value for keyset in entry.keysets)
+            if values in seen and not priorities:
+                self.reporter.error(entry.at, "there is an entry for these keys already")
+            seen.add(values)
 
     def _check_entry_keyset(self, keyset: syntax.Expression, key: syntax.KeyElement) -> None:
         inverse = (1 << width_of(key.expression.type)) - 1

@@ -112,6 +112,12 @@ class TypeChecker:
             return UNKNOWN
         return StackType(kind, size)
 
+    def returned(self, ref: syntax.TypeRef | None) -> Type:
+        """Return the type of what a function or method returns; a constructor has none."""
+        if ref is None or (ref.name == "void" and ref.stack is None):
+            return NOTHING
+        return self.resolve(ref)
+
     def _element(self, ref: syntax.TypeRef) -> Type:
         match ref.name:
             case "bit" | "int":
@@ -123,11 +129,16 @@ class TypeChecker:
             case "string":
                 return TEXT
             case "void":
-                return NOTHING
+                self.reporter.error(ref.at, "void is the type of no value", "functions alone return it")
+                return UNKNOWN
             case "varbit":
                 return self._varbit(ref)
             case "tuple":
                 items = tuple(self.resolve(argument) for argument in ref.arguments)
+                for argument, item in zip(ref.arguments, items, strict=True):
+                    if item != UNKNOWN and not is_storable(item):
+                        self.reporter.error(argument.at, f"a tuple cannot hold {item}")
+                        return UNKNOWN
                 return UNKNOWN if UNKNOWN in items else self._small_enough(self.tuples.of(items), ref.at)
             case "list" | "match_kind" | "_":
                 self.reporter.unsupported(ref.at, f"type {ref.name}")
@@ -208,10 +219,21 @@ class TypeChecker:
             case syntax.EnumDeclaration():
                 self._enum(node)
             case syntax.ExternDeclaration():
+                self._check_methods(node)
                 self.declare(node.name, ExternSymbol(node.name, node, self.scope), node.at)
             case _:
                 return False
         return True
+
+    def _check_methods(self, node: syntax.ExternDeclaration) -> None:
+        """Check that methods of one name have parameters of different names or number."""
+        seen: set[tuple[str, frozenset[str]]] = set()
+        for method in node.methods:
+            known = method.name, frozenset(item.name for item in method.parameters)
+            if known in seen:
+                what = f"extern {node.name} has {method.name} with these parameters twice"
+                self.reporter.error(method.at, what)
+            seen.add(known)
 
     def _struct(self, node: syntax.StructDeclaration) -> None:
         if not node.type_parameters:
@@ -242,6 +264,8 @@ class TypeChecker:
             self.scope = inside
             return made
 
+        with self.inner_scope():
+            self.declare_type_variables(node.type_parameters, node.at)
         family = Family(node.name, len(node.type_parameters), specialised)
         family.of(tuple(TypeVariable(name) for name in node.type_parameters))
         self.declare(node.name, FamilySymbol(node.name, family), node.at)
@@ -373,9 +397,11 @@ class TypeChecker:
             found.append(ParameterSymbol(node.name, kind, node.direction, default=node.default))
         return found
 
-    def declare_type_variables(self, names: Sequence[str]) -> None:
-        """Declare type parameters in the present scope."""
-        for name in names:
+    def declare_type_variables(self, names: Sequence[str], at: Location | None = None) -> None:
+        """Declare type parameters in the present scope; what is declared at `at` has each of them once."""
+        for place, name in enumerate(names):
+            if at is not None and name in names[:place]:
+                self.reporter.error(at, f"two type parameters are called {name}")
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
 
 

@@ -259,6 +259,8 @@ class StatementParser(ExpressionParser):
                     body.append(self.take().text)
             elif self.sees("(", "["):
                 body = self.skip_balanced()
+            if name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
+                self.reporter.error(at, "@name needs a name in quotes", 'write @name("...")')
             found.append(syntax.Annotation(at=at, name=name.text, tokens=body))
         return found
 

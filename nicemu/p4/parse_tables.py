@@ -50,8 +50,14 @@ class TableParser(StatementParser):
 
     def _property(self, table: syntax.TableDeclaration) -> None:
         self.annotations()
+        constant_at = self.next.location if self.sees("const") else None
         constant = self.takes("const")
         token = self.name(f"a property of table {table.name}")
+        if token.text in table.property_names:
+            self.reporter.error(token.location, f"table {table.name} has two properties {token.text}")
+        table.property_names.append(token.text)
+        if constant_at is not None and token.text in ("key", "actions", "size"):
+            self.reporter.error(constant_at, f"const cannot stand before {token.text}", "remove const")
         if token.text not in PROPERTIES:
             hint = did_you_mean(token.text, PROPERTIES)
             if hint.startswith("did") and self.sees("=") and self.peek().text == "{":

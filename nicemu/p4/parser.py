@@ -154,11 +154,15 @@ class Parser(TableParser):
         while not self.sees("}"):
             self.annotations()
             name = self.name(f"a member of {what}")
+            if self.sees("=") and not what.startswith("enum "):
+                self.fail(f"expected ',' or '}}' behind a member of {what}")
             value = self.expression() if self.takes("=") else None
             members.append(syntax.EnumMember(at=name.location, name=name.text, value=value))
             if not self.takes(","):
                 break
-        self.expect("}", f"to close {what}")
+        closing = self.expect("}", f"to close {what}")
+        if not members:
+            self.reporter.error(closing.location, f"{what} has no members")
         return members
 
     # Externs, actions, packages
@@ -192,6 +196,10 @@ class Parser(TableParser):
     ) -> syntax.MethodDeclaration:
         abstract = self.takes("abstract")
         constructor = extern and self.next.text == extern and self.peek().text == "("
+        if extern and self.peek().text == extern and self.peek(2).text in ("(", "<"):
+            self.reporter.error(
+                self.next.location, f"the constructor of {extern} returns nothing", "write its name alone"
+            )
         with self.scope():
             if not constructor:
                 self.declare_result_type()
@@ -282,6 +290,8 @@ class Parser(TableParser):
         token = self.next
         if self.takes(";"):
             return
+        if block.body is not None and token.text != "apply":
+            self.reporter.error(token.location, "a declaration behind the apply block", "put it before apply")
         if block.states is not None and token.text == "state" and self.sees_name(1):
             block.states.append(self._state(annotations))
         elif block.kind == "control" and token.text == "apply" and self.peek().text == "{":

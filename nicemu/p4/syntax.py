@@ -262,6 +262,7 @@ class TableDeclaration(Declaration):
     entries: list[EntryElement] | None = None
     const_entries: bool = False
     properties: list[PropertyElement] = field(default_factory=list)
+    property_names: list[str] = field(default_factory=list)
     symbol: Any = None
 
 

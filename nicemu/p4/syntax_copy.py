@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies of syntax trees, to be checked afresh: a generic block or function for one set of arguments."""
+"""Copies of syntax trees, to be checked afresh: a generic block or function for one set of arguments.
+
+And whether two trees say the same.
+"""
 
 from __future__ import annotations
 
@@ -31,6 +34,21 @@ def fresh(node: Node) -> Node:
         given = getattr(node, name)
         setattr(made, name, given if given.__class__ in _SHARED else fresh(given))
     return made
+
+
+def same_text(left: object, right: object) -> bool:
+    """Return whether two trees were written alike, wherever they stand and whatever a checker has found."""
+    if left.__class__ is not right.__class__:
+        return False
+    if isinstance(left, list) and isinstance(right, list):
+        return len(left) == len(right) and all(map(same_text, left, right))
+    if isinstance(left, Location):
+        return True
+    kind: type = type(left)
+    names, _ = _fields(kind)
+    if not names:
+        return left == right
+    return all(same_text(getattr(left, name), getattr(right, name)) for name in names)
 
 
 _SHARED = frozenset({str, int, bool, type(None), Location})

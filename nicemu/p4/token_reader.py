@@ -170,6 +170,8 @@ class TokenReader:
                 stack.append(_CLOSING[token.text])
             elif token.text == stack[-1]:
                 stack.pop()
+            elif token.text in _CLOSING.values():
+                self.fail(f"expected '{stack[-1]}' before this '{token.text}'", at=token.location)
             if stack:
                 texts.append(token.text)
         return texts

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what is instantiated outside all blocks: extern objects, and the package of the architecture.
+
+Source: P4-16 Language Specification 1.2.5, "Instantiations", "Architecture description".
+"""
+
+from __future__ import annotations
+
+from nicemu.pipeline import ARCHITECTURES
+
+from . import syntax
+from .check_tables import TableChecker
+from .diagnostics import Location
+from .symbols import BlockSymbol, ConstantSymbol, PackageSymbol, ParameterSymbol
+from .types import UNKNOWN, BlockType, CompositeType, ExternSymbol, ExternType, Type, same, substituted, unify
+
+
+class PackageChecker(TableChecker):
+    """Objects outside all blocks; the blocks of main are kept, the parser first."""
+
+    _main: list[BlockSymbol]
+
+    def global_instance(self, node: syntax.Instantiation) -> None:
+        """Check what is instantiated outside all blocks, and declare it."""
+        if node.members is not None:
+            self.reporter.unsupported(node.at, "abstract methods")
+        symbol = self.find(node.type_ref.name, node.type_ref.at, "package or extern")
+        if symbol is None:
+            return
+        if isinstance(symbol, BlockSymbol):
+            kind = symbol.declaration.kind
+            self.reporter.error(
+                node.at,
+                f"a {kind} cannot be instantiated outside all blocks",
+                f"write {symbol.name}(...) in main",
+            )
+            return
+        if isinstance(symbol, ExternSymbol):
+            self.instance(node)
+            return
+        if not isinstance(symbol, PackageSymbol):
+            self.reporter.error(node.at, f"{node.type_ref.name} cannot be instantiated")
+            return
+        if symbol.name != self.architecture.package:
+            packages = ", ".join(item.package for item in ARCHITECTURES.values())
+            self.reporter.unsupported(node.at, f"package {symbol.name}", f"there is {packages}")
+            return
+        if node.name != "main":
+            self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
+        self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
+        self.arrange(node, symbol.parameters, symbol.name)
+        if len(node.arguments) != len(symbol.parameters):
+            self.reporter.error(
+                node.at,
+                f"{symbol.name} takes {len(symbol.parameters)} blocks; {len(node.arguments)} are given",
+            )
+            return
+        bindings = self._type_arguments(node, symbol)
+        blocks = [
+            self._argument(argument, parameter, bindings)
+            for argument, parameter in zip(node.arguments, symbol.parameters, strict=True)
+        ]
+        self._main = [block for block in blocks if block is not None]
+
+    def _type_arguments(self, node: syntax.Instantiation, symbol: PackageSymbol) -> dict[str, Type]:
+        """Return the types that a package is given for its type parameters, as far as it is."""
+        names = symbol.declaration.type_parameters
+        given = node.type_ref.arguments
+        if given and len(given) != len(names):
+            self.reporter.error(
+                node.at, f"{symbol.name} takes {len(names)} type arguments; {len(given)} are given"
+            )
+            return {}
+        return {name: self.resolve(ref) for name, ref in zip(names, given, strict=False) if ref.name != "_"}
+
+    def _argument(
+        self, node: syntax.Expression, parameter: ParameterSymbol, bindings: dict[str, Type]
+    ) -> BlockSymbol | None:
+        name = ""
+        if isinstance(node, syntax.Call):
+            name = node.constructed.name if node.constructed else getattr(node.callee, "name", "")
+        elif isinstance(node, syntax.NameRef):
+            name = node.name
+        if not name:
+            self.reporter.error(node.at, f"{parameter.name} must be a block", "write Name()")
+            return None
+        block = self.find(name, node.at, "parser or control")
+        if block is None:
+            return None
+        if not isinstance(block, BlockSymbol) or block.declaration.is_type:
+            self.reporter.error(node.at, f"{name} is no parser or control with a body")
+            return None
+        if isinstance(node, syntax.NameRef):
+            self.reporter.error(node.at, f"{name} is a type, and no object of it", f"write {name}()")
+            return None
+        if isinstance(node, syntax.Call):
+            refs = node.constructed.arguments if node.constructed else node.type_arguments
+            made = self.block_of(node, block, [self.resolve(ref) for ref in refs], block.name, top=True)
+            if made is None:
+                return None
+            block = made
+        block.used = True
+        if isinstance(parameter.type, BlockType):
+            self._fits(node.at, block, parameter.type, bindings)
+        return block
+
+    def _fits(self, at: Location, block: BlockSymbol, wanted: BlockType, bindings: dict[str, Type]) -> None:
+        """Check that a block has the parameters of its type."""
+        kind = wanted.symbol.declaration
+        if block.declaration.kind != kind.kind:
+            self.reporter.error(at, f"{block.name} is a {block.declaration.kind}; a {kind.kind} was expected")
+            return
+        if len(block.parameters) != len(wanted.symbol.parameters):
+            self.reporter.error(
+                at,
+                f"{block.name} has {len(block.parameters)} parameters; {kind.name} has "
+                f"{len(wanted.symbol.parameters)}",
+                _signature(wanted.symbol),
+            )
+            return
+        renamed = dict(zip(kind.type_parameters, wanted.arguments, strict=False))
+        for found, pattern, written in zip(
+            block.parameters, wanted.symbol.parameters, block.declaration.parameters, strict=True
+        ):
+            expected = substituted(pattern.type, renamed)
+            if found.direction != pattern.direction:
+                self.reporter.error(
+                    written.at,
+                    f"parameter {found.name} is '{found.direction or 'without direction'}'; "
+                    f"{kind.name} has '{pattern.direction or 'without direction'}'",
+                    _signature(wanted.symbol),
+                )
+            if not unify(expected, found.type, bindings):
+                known = substituted(expected, bindings)
+                self.reporter.error(
+                    written.at,
+                    f"parameter {found.name} is {found.type}; {known} was expected",
+                    _signature(wanted.symbol),
+                )
+            elif isinstance(found.type, CompositeType) and found.type.name == self.architecture.metadata.name:
+                self._check_metadata(written.at, found.type)
+            elif not isinstance(found.type, CompositeType | ExternType) and not same(found.type, UNKNOWN):
+                self.reporter.error(
+                    written.at, f"parameter {found.name} is {found.type}; a struct was expected"
+                )
+
+    def _check_metadata(self, at: Location, found: CompositeType) -> None:
+        wanted = {part.name: part.type for part in self.architecture.metadata.fields}
+        if dict(found.fields) != wanted:
+            self.reporter.error(
+                at, f"{found} is not the architecture's", f"#include <{self.architecture.include}>"
+            )
+
+
+def _signature(block: BlockSymbol) -> str:
+    given = ", ".join(
+        f"{item.direction} {getattr(item.type, 'name', item.type)} {item.name}".strip()
+        for item in block.parameters
+    )
+    return f"{block.name}({given.replace('extern ', '')})"

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that instantiate, call or declare what P4-16 does not let them are refused, each at its place.
+
+Source: P4-16 Language Specification 1.2.5, "Instantiations", "Function declarations", "Parameterization".
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+ILLEGAL: list[tuple[dict[str, str], str]] = [
+    ({"top": "const bit<8> K = 1;", "apply": "K = 2;"}, "this stores into something that is no variable"),
+    (
+        {"parts": "action a(in bit<8> x) { x = 1; }"},
+        "this stores into x, which is read-only (an in parameter)",
+    ),
+    (
+        {"top": "control Q(inout bit<16> x)(bit<16> n) { apply { n = 1; } }"},
+        "this stores into something that is no variable",
+    ),
+    ({"apply": "m.mark[headers.tag.kind:0] = 1;"}, "the high bit of a slice must be known at compile time"),
+    (
+        {"top": "const bit<16> K = 1;", "parts": "action a(out bit<16> x) { x = 1; }", "apply": "a(K);"},
+        "action a writes to something that is no variable",
+    ),
+    (
+        {
+            "parts": "table t { actions = { NoAction; } }",
+            "apply": "switch (t.apply().action_run) { NoAction: {} NoAction: {} }",
+        },
+        "switch has two cases NoAction",
+    ),
+    ({"apply": "switch (m.mark) { 1: {} 1: {} }"}, "switch has two cases for this value"),
+    (
+        {"apply": "switch (m.mark) { headers.tag.number: {} }"},
+        "a label of switch must be known at compile time",
+    ),
+    ({"top": "control Q() { Q() q; apply { q.apply(); } }"}, "unknown type Q"),
+    (
+        {"top": "bit<8> f(in bit<8> x) { return f(x); }", "apply": "headers.tag.kind = f(1);"},
+        "f calls itself; P4 has no recursion",
+    ),
+    ({"top": "bit<8> f() { return g(); } bit<8> g() { return f(); }"}, "unknown action or function g"),
+    ({"top": "bit<8> f() { return 1; } bit<8> f() { return 1; }"}, "f is declared twice in the same scope"),
+    ({"apply": "bit<8> x; bit<8> x;"}, "x is declared twice in the same scope"),
+    ({"parts": "action a(bit<8> x, bit<8> x) {}"}, "two parameters are called x"),
+    ({"top": "control Q(inout bit<8> x)(bit<8> n, bit<8> n) { apply { } }"}, "two parameters are called n"),
+    ({"top": "control Q(inout bit<8> x)(bit<8> x) { apply { } }"}, "x is declared twice in the same scope"),
+    ({"top": "control Q() { apply {} } control Q() { apply {} }"}, "Q is declared twice in the same scope"),
+    ({"top": "extern X { void f(); }", "parts": "X() x;"}, "not supported by nicemu yet: extern X"),
+    ({"top": "extern X { void X(); }"}, "the constructor of X returns nothing"),
+    ({"top": "bit<8> f() { TriggerCounter() t; return 1; }"}, "an object cannot be declared inside a body"),
+    ({"apply": "TriggerCounter t;"}, "extern TriggerCounter is an object, not a value"),
+    ({"parts": "TriggerCounter() t; TriggerCounter() u;", "apply": "t = u;"}, "t is no value"),
+    ({"parts": "TriggerCounter() t; TriggerCounter() u;", "apply": "m.flag = t == u;"}, "t is no value"),
+    ({"parts": "TriggerCounter() t;", "apply": "t.foo();"}, "extern TriggerCounter has no method foo"),
+    ({"parts": "TriggerCounter(3) t;"}, "TriggerCounter takes 0 arguments; 1 are given"),
+    ({"parts": "FirmwareEvent<event_t>(m.mark) t;"}, "argument name is bit<16>; string was expected"),
+    ({"apply": "TriggerCounter();"}, "expected the name of the instance, found ';'"),
+    ({"parts": "packet_in() x;"}, "not supported by nicemu yet: extern packet_in"),
+    ({"top": "control Q() { apply {} }", "apply": "Q q;"}, "a variable cannot be control Q"),
+    (
+        {"top": "control Q(inout bit<8> x) { apply {} }", "parts": "Q() q;", "apply": "q.apply();"},
+        "control q takes 1 arguments; 0 are given",
+    ),
+    (
+        {"top": "control Q(inout bit<8> x)(bit<8> n) { apply {} }", "parts": "Q() q;"},
+        "Q takes 1 arguments; 0 are given",
+    ),
+    (
+        {"top": "control Q(inout bit<8> x)(bit<8> n) { apply {} }", "parts": "bit<8> k; Q(k) q;"},
+        "argument n must be known at compile time",
+    ),
+    (
+        {"top": "control Q(inout bit<8> x)(in bit<8> y) { apply {} }"},
+        "a parameter of a constructor cannot be in",
+    ),
+    (
+        {"top": "control Q(bit<8> x) { apply { x = 1; } }"},
+        "this stores into x, which is read-only (an  parameter)",
+    ),
+    ({"top": "const int K = 5 / 0;"}, "division by zero"),
+    ({"top": "const int K = 5 / -2;"}, "/ of a number below 0"),
+    ({"top": "const int K = -5 % 2;"}, "% of a number below 0"),
+    ({"apply": "m.mark = (TriggerCounter) 1;"}, "int cannot be cast to extern TriggerCounter"),
+    ({"apply": "packet_in p;"}, "extern packet_in is an object, not a value"),
+    ({"top": "const bit<8> K = 1;", "apply": "K += 1;"}, "this stores into something that is no variable"),
+    ({"top": "const bit<8> K;"}, "expected '=' before the value of a constant, found ';'"),
+    ({"parts": "bit<8> x; const bit<8> K = x;"}, "constant K must be known at compile time"),
+    ({"top": "bit<8> f() { return 1; } const bit<8> K = f();"}, "constant K must be known at compile time"),
+    ({"top": "bit<8> x;"}, "a variable cannot stand outside all blocks"),
+    ({"top": "bit<8> x = 1;"}, "a variable cannot stand outside all blocks"),
+    ({"top": "if (true) { }"}, "expected a declaration, found 'if'"),
+    ({"top": "bit<8> f() { }"}, "function f can end without returning bit<8>"),
+    ({"top": "bit<8> f(in bool b) { if (b) { return 1; } }"}, "function f can end without returning bit<8>"),
+    ({"top": "bit<8> f() { return; }"}, "bit<8> is to be returned here"),
+    ({"apply": "m.mark = f();"}, "unknown action or function f"),
+    (
+        {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f();"},
+        "f takes 1 arguments; 0 are given",
+    ),
+    (
+        {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f(1, 2);"},
+        "f takes 1 arguments; 2 are given",
+    ),
+    (
+        {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f(y = 1);"},
+        "argument x of f is missing",
+    ),
+    (
+        {"top": "bit<16> f(in bit<16> x, in bit<16> y) { return x; }", "apply": "m.mark = f(x = 1, 2);"},
+        "either all or none of the arguments have names",
+    ),
+    (
+        {"top": "bit<16> f(in bit<16> x, in bit<16> y) { return x; }", "apply": "m.mark = f(x = 1, x = 2);"},
+        "argument y of f is missing",
+    ),
+    ({"top": "void f() { exit; }"}, "exit cannot stand in a function"),
+    (
+        {"top": "T f<T>(in T x, in T y) { return x; }", "apply": "m.mark = f(m.mark, headers.tag.kind);"},
+        "argument y is bit<8>; bit<16> was expected",
+    ),
+    (
+        {"top": "T f<T>(in T x) { return x + 1; }", "apply": "m.flag = f(m.flag);"},
+        "+ does not apply to T and int",
+    ),
+    (
+        {"top": "bit<8> f(in TriggerCounter x) { return 1; }"},
+        "extern TriggerCounter as a parameter has no direction",
+    ),
+    (
+        {"top": "bit<8> f(bit<8> x) { x = 1; return x; }"},
+        "this stores into x, which is read-only (a parameter)",
+    ),
+    ({"parts": "bit<8> f() { return 1; }"}, "expected ';' after the declaration of f, found '('"),
+    (
+        {"top": "bit<8> f() { return 1; return true; }"},
+        "the value that is returned is bool; bit<8> was expected",
+    ),
+    ({"parts": "action a(bit<8> x, in bit<8> y) {}"}, "a parameter with a direction follows action data"),
+    ({"parts": "action a(in out bit<8> x) {}"}, "expected the name of a type, found 'out'"),
+    ({"apply": "return 1;"}, "nothing here returns a value"),
+    (
+        {"top": "parser Q(in packet_in p) { state start { transition accept; } }"},
+        "extern packet_in as a parameter has no direction",
+    ),
+    (
+        {"top": "control Q(inout packet_out p) { apply { } }"},
+        "extern packet_out as a parameter has no direction",
+    ),
+    ({"apply": "bit<16> x; m.mark = .x;"}, "unknown name .x"),
+    ({"parts": "control Q() { apply {} }"}, "expected a declaration in control C, found 'control'"),
+    ({"apply": "m.mark = C;"}, "unknown name C"),
+    ({"parts": "TriggerCounter() t;", "apply": "m.mark = t;"}, "t is no value"),
+    (
+        {"top": "control Q(inout bit<8> x)(bit<8> n) { apply {} }", "parts": "Q(k = 3) q;"},
+        "Q has no parameter k",
+    ),
+    (
+        {"top": "control Q(inout bit<8> x)(bit<8> n) { apply {} }", "parts": "Q(n = 3, n = 4) q;"},
+        "argument n is given twice",
+    ),
+    ({"parts": "TriggerCounter() t; TriggerCounter() t;"}, "t is declared twice in the same scope"),
+    (
+        {"top": "bit<8> f() { return 1; }", "parts": "f() t;"},
+        "expected a declaration in control C, found 'f'",
+    ),
+    ({"top": "control Q(inout bit<8> x) { bit<8> x; apply {} }"}, "x is declared twice in the same scope"),
+    ({"parts": "action a() {}", "apply": "bit<8> a; a();"}, "a cannot be called"),
+    ({"top": "const bit<8> K = 9w1;"}, "constant K is bit<9>; bit<8> was expected"),
+    ({"top": "const bit<8> K = K;"}, "unknown name K"),
+    ({"top": "const bit<8> K = L; const bit<8> L = 1;"}, "unknown name L"),
+    ({"top": "const bit<8> K = (bit<8>) true;"}, "bool cannot be cast to bit<8>"),
+    ({"top": "const bit<8> K = 8w5 / 8w0;"}, "division by zero"),
+    ({"top": "const int K = 1 << -1;"}, "shifts by a number below 0, or too large"),
+    ({"top": "const bit<8> K = 8w5[8:1];"}, "[8:1] of bit<8>; bits 7 down to 0 were expected"),
+    ({"top": "const bit<8> K = 5 ? 1 : 2;"}, "the condition of ?: is int; bool was expected"),
+    (
+        {
+            "types": "struct i_t { bit<8> a; bit<8> b; }",
+            "top": "const i_t K = { 1, 2 };",
+            "apply": "K.a = 1;",
+        },
+        "this stores into something that is no variable",
+    ),
+    (
+        {"top": "control Q()(TriggerCounter c) { apply { } }", "parts": "Q(5) q;"},
+        "argument c is int; extern TriggerCounter was expected",
+    ),
+    ({"top": "control Q()(TriggerCounter c) { apply { } }", "parts": "Q(foo) q;"}, "unknown name foo"),
+    (
+        {
+            "top": "control Q()(TriggerCounter c) { apply { } }",
+            "parts": 'FirmwareEvent<event_t>("x") e; Q(e) q;',
+        },
+        "argument c is extern FirmwareEvent<struct event_t>; extern TriggerCounter was expected",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "message"), ILLEGAL)
+def test_an_illegal_program_is_refused_at_its_place(
+    p4: SimpleNamespace, parts: dict[str, str], message: str
+) -> None:
+    told = p4.refusal(**parts)
+    assert f": error: {message}" in told
+    assert "what this program asks of the engine" not in told
