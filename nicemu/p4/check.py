@@ -12,11 +12,14 @@ from dataclasses import dataclass
 from nicemu.pipeline import ARCHITECTURES, Architecture, ir
 
 from . import syntax
+from .check_blocks import Given
+from .check_calls import PACKET_PLACES
 from .check_packages import PackageChecker
 from .check_types import Declared
 from .diagnostics import Location
 from .symbols import (
     ActionSymbol,
+    BlockInstance,
     BlockSymbol,
     ConstantSymbol,
     FunctionSymbol,
@@ -33,6 +36,7 @@ from .syntax_copy import fresh
 from .types import (
     TEXT,
     UNKNOWN,
+    BlockType,
     CompositeType,
     EnumType,
     ExternType,
@@ -193,7 +197,7 @@ class Checker(PackageChecker):
         self,
         symbol: BlockSymbol,
         types: Sequence[Type],
-        arguments: Sequence[ConstantSymbol | Instance],
+        arguments: Sequence[Given],
         name: str,
         top: bool = False,
     ) -> BlockSymbol:
@@ -210,6 +214,7 @@ class Checker(PackageChecker):
         for given in zip(symbol.constructor, arguments, strict=False):
             self.scope.names[given[0].name] = given[1]
         made = BlockSymbol(name, node, self.parameters_of(node.parameters), used=True)
+        made.blocks.update({item.name: item.block for item in arguments if isinstance(item, BlockInstance)})
         self.block = made
         self._block_body(made, top)
         self.scope, self.block, self.place, self.routine_body, self.loops = outer
@@ -231,7 +236,11 @@ class Checker(PackageChecker):
                 block.variables.pop()
                 variable.place = next(places, variable.place)
             parameter.variable = variable
-            self.declare(parameter.name, variable, written.at)
+            if isinstance(parameter.type, ExternType) and parameter.type.symbol.name not in PACKET_PLACES:
+                block.objects[parameter.name] = stand_in = Instance("", parameter.type)
+                self.declare(parameter.name, stand_in, written.at)
+            else:
+                self.declare(parameter.name, variable, written.at)
         place = "parser" if node.kind == "parser" else "deparser" if deparser else "control"
         for local in node.locals:
             self._local(local, place)
@@ -282,10 +291,12 @@ class Checker(PackageChecker):
         self.block.value_sets.append(symbol)
 
 
-def _stand_in(parameter: ParameterSymbol) -> ConstantSymbol | Instance:
+def _stand_in(parameter: ParameterSymbol) -> Given:
     """Return what a constructor's parameter is while a block is checked for itself: some constant."""
     if isinstance(parameter.type, ExternType):
         return Instance(parameter.name, parameter.type)
+    if isinstance(parameter.type, BlockType):
+        return BlockInstance(parameter.name, parameter.type.symbol)
     value: int | str = "" if parameter.type == TEXT else 1
     if isinstance(parameter.type, EnumType):
         value = min(parameter.type.members.values(), default=0)

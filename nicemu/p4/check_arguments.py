@@ -20,6 +20,7 @@ from .syntax_copy import fresh
 from .types import (
     INTEGER,
     UNKNOWN,
+    ExternType,
     ListType,
     Type,
     TypeVariable,
@@ -150,6 +151,10 @@ class ArgumentChecker(ExpressionChecker):
             elif node.names is not None:
                 self.reporter.error(node.at, f"argument {item.name} of {what} is missing")
         if len(arranged) == len(parameters) or node.names is not None:
+            if isinstance(node, syntax.Call) and node.names is not None:
+                places = {id(argument): place for place, argument in enumerate(arranged)}
+                written = [places.pop(id(argument)) for argument in given if id(argument) in places]
+                node.order = [*written, *places.values()]
             node.arguments, node.names = arranged, None
 
     def arguments(
@@ -173,6 +178,10 @@ class ArgumentChecker(ExpressionChecker):
                     self.reporter.error(
                         argument.at, f"'_' stands for out parameters; {parameter.name} is none"
                     )
+            elif isinstance(self.expression(argument), ExternType) and parameter.direction:
+                self.reporter.error(
+                    argument.at, f"argument {parameter.name} is {argument.type}, an object and no value"
+                )
             elif self.expect(
                 argument, parameter.type, f"argument {parameter.name}"
             ) and parameter.direction in (

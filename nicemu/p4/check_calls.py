@@ -6,19 +6,16 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from nicemu.pipeline import ExternFunction, ir
 
 from . import syntax
-from .check_arguments import ArgumentChecker
+from .check_blocks import BlockCallChecker, article
 from .check_conversions import is_constant
 from .diagnostics import did_you_mean
 from .symbols import (
     ActionSymbol,
     BlockInstance,
     BlockSymbol,
-    ConstantSymbol,
     FunctionSymbol,
     Instance,
     Meaning,
@@ -41,25 +38,21 @@ from .types import (
     UnknownType,
     fixed_bits,
     size_range_bits,
-    substituted,
-    unify,
     varbit_bits,
 )
 
 _HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "set_invalid"}
 _STACK_METHODS = ("push_front", "pop_front")
 _SIZES = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
-_PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
+PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
 
 
-class CallChecker(ArgumentChecker):
+class CallChecker(BlockCallChecker):
     """Calls of actions, tables, blocks, headers, packets and externs.
 
-    `block` is the one being checked, and so are the `open_routines`.
+    The `open_routines` are those being checked.
     """
 
-    block: BlockSymbol | None = None
-    loops = 0
     open_routines: tuple[RoutineSymbol, ...] = ()
 
     def call(self, node: syntax.Call) -> Type:
@@ -119,7 +112,7 @@ class CallChecker(ArgumentChecker):
     ) -> None:
         """Check where an extern is called, and that what its declaration wants as constants is constant."""
         if self.place not in known.places:
-            self.reporter.unsupported(node.at, f"{declaration.name} in {_a(self.place)}")
+            self.reporter.unsupported(node.at, f"{declaration.name} in {article(self.place)}")
         for argument, parameter in zip(node.arguments, declaration.parameters, strict=False):
             if not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
@@ -157,96 +150,6 @@ class CallChecker(ArgumentChecker):
                 return self._apply_type(node, callee, kind.symbol, list(kind.arguments))
         return self._call_header(node, callee)
 
-    def _apply_type(
-        self, node: syntax.Call, callee: syntax.MemberRef, symbol: BlockSymbol, types: list[Type]
-    ) -> Type:
-        """Check an application of a block by its type's name: of the one instance of that name."""
-        variables = symbol.declaration.type_parameters
-        if not types and variables:
-            bindings: dict[str, Type] = {}
-            for argument, parameter in zip(node.arguments, symbol.parameters, strict=False):
-                unify(parameter.type, self.expression(argument), bindings)
-            types = [bindings.get(name, UNKNOWN) for name in variables]
-        assert isinstance(self.block, BlockSymbol)
-        name = f"{self.block.name}.{symbol.name}"
-        if variables:
-            name += f"<{', '.join(getattr(kind, 'name', str(kind)) for kind in types)}>"
-        if name not in self.block.blocks:
-            empty = syntax.Call(at=node.at, callee=None, arguments=[])
-            made = self.block_of(empty, symbol, types, name)
-            if made is None:
-                return UNKNOWN
-            self.block.blocks[name] = made
-        return self._apply_block(node, callee, self.block.blocks[name])
-
-    def _apply_block(self, node: syntax.Call, callee: syntax.MemberRef, block: BlockSymbol) -> Type:
-        kind = block.declaration.kind
-        if callee.name != "apply":
-            hint = did_you_mean(callee.name, ["apply"])
-            self.reporter.error(callee.name_at, f"a {kind} has no method {callee.name}", hint)
-            return UNKNOWN
-        if self.place != kind and not (self.place == "deparser" and kind == "control"):
-            self.reporter.error(node.at, f"a {kind} cannot be applied in {_a(self.place)}")
-        elif kind == "parser" and self.loops:
-            self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
-        self.arrange(node, block.parameters, block.name)
-        self.arguments(node.arguments, block.parameters, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
-        node.symbol = Meaning("block", block.name, block)
-        return NOTHING
-
-    def block_of(
-        self,
-        node: syntax.Call | syntax.Instantiation,
-        symbol: BlockSymbol,
-        types: Sequence[Type],
-        name: str,
-        top: bool = False,
-    ) -> BlockSymbol | None:
-        """Return the instance `name` of a block, None where its arguments are wrong."""
-        kind, wanted = symbol.declaration, len(symbol.declaration.type_parameters)
-        if kind.is_type:
-            self.reporter.error(node.at, f"{symbol.name} is only the type of a {kind.kind}")
-            return None
-        if len(types) != wanted:
-            self.reporter.error(
-                node.at, f"{symbol.name} takes {wanted} type arguments; {len(types)} are given"
-            )
-            return None
-        self.arrange(node, symbol.constructor, symbol.name)
-        if len(node.arguments) != len(symbol.constructor):
-            given, needed = len(node.arguments), len(symbol.constructor)
-            self.reporter.error(node.at, f"{symbol.name} takes {needed} arguments; {given} are given")
-            return None
-        bindings = dict(zip(kind.type_parameters, types, strict=True))
-        arguments: list[ConstantSymbol | Instance] = []
-        for argument, parameter in zip(node.arguments, symbol.constructor, strict=True):
-            found = self.scope.find(argument.name) if isinstance(argument, syntax.NameRef) else None
-            expected = substituted(parameter.type, bindings)
-            if isinstance(found, Instance) and isinstance(expected, ExternType):
-                if found.type != expected:
-                    self.reporter.error(
-                        argument.at, f"argument {parameter.name} is {found.type}; {expected} was expected"
-                    )
-                    return None
-                arguments.append(found)
-                continue
-            value = self.constant(argument, expected, f"argument {parameter.name}")
-            if value is None:
-                return None
-            arguments.append(ConstantSymbol(parameter.name, expected, value))
-        return self.made_of(symbol, types, arguments, name, top)
-
-    def made_of(
-        self,
-        symbol: BlockSymbol,
-        types: Sequence[Type],
-        arguments: Sequence[ConstantSymbol | Instance],
-        name: str,
-        top: bool = False,
-    ) -> BlockSymbol:
-        """Return an instance of a block; the subclass that knows blocks does it."""
-        raise NotImplementedError
-
     def _apply(self, node: syntax.Call, callee: syntax.MemberRef, table: TableSymbol) -> Type:
         if callee.name != "apply":
             hint = did_you_mean(callee.name, ["apply"])
@@ -256,7 +159,7 @@ class CallChecker(ArgumentChecker):
             self.reporter.error(node.at, "apply() of a table takes no arguments")
         if self.place not in ("control", "deparser"):
             self.reporter.error(
-                node.at, f"a table cannot be applied in {_a(self.place)}", "apply it in the apply block"
+                node.at, f"a table cannot be applied in {article(self.place)}", "apply it in the apply block"
             )
         node.symbol = Meaning("apply", table.name, table)
         return ApplyResult(table)
@@ -321,7 +224,7 @@ class CallChecker(ArgumentChecker):
         method = self.overload(methods, node)
         bound = dict(zip(symbol.declaration.type_parameters, extern.arguments, strict=False))
         returned, types = self._invoke(node, method, symbol.scope, bound)
-        place = _PACKET_PLACES.get(symbol.name)
+        place = PACKET_PLACES.get(symbol.name)
         if place is not None:
             node.symbol = Meaning("packet", callee.name, types=types)
             self._only_in(node, callee.name, place)
@@ -360,12 +263,8 @@ class CallChecker(ArgumentChecker):
     def _only_in(self, node: syntax.Call, name: str, place: str) -> None:
         if self.place != place:
             self.reporter.error(
-                node.at, f"{name} can be called only in {_a(place)}; this is {_a(self.place)}"
+                node.at, f"{name} can be called only in {article(place)}; this is {article(self.place)}"
             )
-
-
-def _a(noun: str) -> str:
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _emittable(kind: Type) -> bool:

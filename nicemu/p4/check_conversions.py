@@ -21,6 +21,7 @@ from .types import (
     UNKNOWN,
     CompositeType,
     EnumType,
+    ExternType,
     Family,
     ListType,
     StackType,
@@ -165,6 +166,10 @@ class ConversionChecker(TypeChecker):
             self.type_of_list(part, kind) if isinstance(kind, ListType) else kind
             for part, kind in zip(inner, found.items, strict=True)
         )
+        for part, kind in zip(inner, items, strict=True):
+            if isinstance(kind, ExternType):
+                self.reporter.error(part.at, f"{kind} is an object and no value")
+                return UNKNOWN
         found = ListType(items, found.names, found.rest)
         if UNKNOWN in items or found.rest:
             return UNKNOWN

@@ -16,6 +16,7 @@ from .diagnostics import Location, did_you_mean
 from .symbols import (
     ConstantSymbol,
     ErrorList,
+    Instance,
     TypeSymbol,
     Variable,
 )
@@ -126,6 +127,8 @@ class ExpressionChecker(OperatorChecker):
                 return symbol.type
             case ConstantSymbol():
                 node.value = symbol.value
+                return symbol.type
+            case Instance():
                 return symbol.type
         self.reporter.error(node.at, f"{node.name} is no value")
         return UNKNOWN

@@ -83,7 +83,7 @@ class _Lowering(StatementLowering):
             controls=tuple(controls),
             actions=tuple(actions),
             tables=tables,
-            functions=tuple(self._functions),
+            functions=(*self._functions, *self._made),
             field_lists=self._field_lists(),
             value_sets=tuple(
                 self._value_set(item)
@@ -285,7 +285,7 @@ class _Lowering(StatementLowering):
             node.const_entries,
             table.id,
             **{
-                part: table.objects[name].name
+                part: table.objects[name].full_name
                 for part, name in _TABLE_OBJECTS.items()
                 if name in table.objects
             },
@@ -361,8 +361,9 @@ def _key_id(key: syntax.KeyElement) -> int:
 def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:
     """Yield the instances inside a block, and those inside these."""
     for inner in block.blocks.values():
-        yield inner
-        yield from _inner(inner)
+        if all(item.full_name for item in inner.objects.values()):  # else it is never applied
+            yield inner
+            yield from _inner(inner)
 
 
 def _flat(nodes: Sequence[syntax.Statement]) -> Iterator[syntax.Statement]:

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
-from nicemu.pipeline import ir
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from nicemu.pipeline import ir, nodes_of
 
 from . import syntax
 from .lower_types import TypeTable
@@ -30,6 +33,7 @@ class ExpressionLowering:
         self._types = TypeTable()
         self._routines: dict[str, Routine] = {}
         self._extras: list[ir.Variable] = []
+        self._made: list[ir.Function] = []
 
     def _routine(self, routine: Routine) -> str:
         self._routines.setdefault(routine.name, routine)
@@ -101,21 +105,76 @@ class ExpressionLowering:
         items = [self._value(item) for item in node.items]
         if isinstance(kind, ir.Stack):
             return ir.StackValue(tuple(items), kind)
-        if node.names is not None:
-            given = dict(zip(node.names, items, strict=True))
-            items = [given[name] for name in node.type.fields]
-        return ir.StructValue(tuple(items), kind)
+        if node.names is None:
+            return ir.StructValue(tuple(items), kind)
+        order = [list(node.type.fields).index(name) for name in node.names]
+        arranged = _arranged(items, order)
+        if not is_order_seen(arranged, order):
+            return ir.StructValue(tuple(arranged), kind)
+        inside = [ir.Direction.IN] * len(items)
+        return self._in_order(items, order, inside, kind, lambda given: ir.StructValue(given, kind))
+
+    def _in_order(
+        self,
+        written: Sequence[ir.Expression],
+        order: Sequence[int],
+        directions: Sequence[ir.Direction],
+        kind: ir.Type,
+        make: Callable[[tuple[ir.Expression, ...]], ir.Expression],
+    ) -> ir.Expression:
+        """Return what `make` makes of values in another order than that in which they are to be evaluated.
+
+        It is a call of a function that takes them as they are written.
+        """
+        places = [self._extra(value.type, "written") for value in written]
+        result, name = self._extra(kind, "made"), f"in_order.{len(self._made)}"
+        parameters = tuple(
+            ir.Parameter(f"p{count}", place.name, place.type, direction)
+            for count, (place, direction) in enumerate(zip(places, directions, strict=True))
+        )
+        body = (ir.Assign(result, make(tuple(_arranged(places, order)))),)
+        self._made.append(ir.Function(name, parameters, body, result.name))
+        return ir.Call(name, tuple(written), kind)
 
     def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
         meaning: Meaning = node.symbol
         if meaning.kind == "routine":
             arguments = tuple(self._argument(argument) for argument in node.arguments)
-            return ir.Call(self._routine(meaning.subject), arguments, kind)
+            name = self._routine(meaning.subject)
+            if not is_order_seen(arguments, node.order):
+                return ir.Call(name, arguments, kind)
+            assert node.order is not None
+            directions = [ir.Direction(item.direction) for item in meaning.subject.parameters]
+            return self._in_order(
+                [arguments[place] for place in node.order],
+                node.order,
+                [directions[place] for place in node.order],
+                kind,
+                lambda given: ir.Call(name, given, kind),
+            )
         if meaning.kind in ("function", "method"):
             arguments = tuple(self._argument(argument) for argument in node.arguments)
-            instance = meaning.subject.name if meaning.kind == "method" else ""
+            instance = meaning.subject.full_name if meaning.kind == "method" else ""
             return ir.ExternValue(instance, meaning.name, arguments, kind)
         if meaning.kind == "valid":
             assert isinstance(node.callee, syntax.MemberRef)
             return ir.IsValid(self._value(node.callee.base))
         return ir.PacketLength(kind) if meaning.name == "length" else ir.Lookahead(kind)
+
+
+_Item = TypeVar("_Item")
+
+
+def _arranged(written: Sequence[_Item], order: Sequence[int]) -> list[_Item]:
+    """Return the items in the order of their places; `order` says which place each has."""
+    return [item for _, item in sorted(zip(order, written, strict=True), key=lambda pair: pair[0])]
+
+
+def is_order_seen(arranged: Sequence[ir.Expression], order: Sequence[int] | None) -> bool:
+    """Return whether values were written in another order, and one of them may change what another reads."""
+    if order is None or list(order) == sorted(order):
+        return False
+    return any(True for _ in nodes_of(tuple(arranged), *_EFFECTS))
+
+
+_EFFECTS = (ir.Call, ir.ExternValue, ir.TableApply)

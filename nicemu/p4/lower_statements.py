@@ -10,7 +10,7 @@ from typing import Any
 from nicemu.pipeline import ir
 
 from . import syntax
-from .lower_expressions import ExpressionLowering
+from .lower_expressions import ExpressionLowering, is_order_seen
 from .symbols import (
     ActionSymbol,
     Meaning,
@@ -158,6 +158,9 @@ class StatementLowering(ExpressionLowering):
             yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
+        if meaning.kind in ("action", "routine", "block") and is_order_seen(arguments, node.order):
+            first, arguments = self._evaluated(node, arguments)
+            yield from first
         match meaning.kind, meaning.name:
             case "block", name:
                 given = zip(node.arguments, arguments, strict=True)
@@ -172,7 +175,7 @@ class StatementLowering(ExpressionLowering):
             case "function", function:
                 yield ir.CallFunction(function, arguments)
             case "method", method:
-                yield ir.CallMethod(meaning.subject.name, method, arguments)
+                yield ir.CallMethod(meaning.subject.full_name, method, arguments)
             case (("set_valid" | "set_invalid"), _):
                 assert isinstance(node.callee, syntax.MemberRef)
                 yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")
@@ -186,6 +189,22 @@ class StatementLowering(ExpressionLowering):
                 yield ir.Verify(arguments[0], arguments[1])
             case "packet", "emit":
                 yield ir.Emit(arguments[0])
+
+    def _evaluated(
+        self, node: syntax.Call, arguments: tuple[ir.Expression, ...]
+    ) -> tuple[list[ir.Statement], tuple[ir.Expression, ...]]:
+        """Return statements that evaluate arguments as they are written, and the values in their places."""
+        first: list[ir.Statement] = []
+        values = list(arguments)
+        for place in node.order or ():
+            if node.symbol.subject.parameters[place].direction in ("out", "inout"):
+                indices, values[place] = self._once(values[place])
+                first += indices
+            else:
+                value = self._extra(values[place].type, "written")
+                first.append(ir.Assign(value, values[place]))
+                values[place] = value
+        return first, tuple(values)
 
 
 def _replaced(node: Any, old: ir.Expression, new: ir.Expression) -> Any:  # noqa: ANN401

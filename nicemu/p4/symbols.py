@@ -123,12 +123,18 @@ class TableSymbol:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """An extern object by its full name."""
+    """An extern object by its full name; a parameter stands for the one that it is `bound` to."""
 
     name: str
     type: ExternType
     arguments: tuple[int | str, ...] = ()
     id: int = 0
+    bound: Instance | None = None
+
+    @property
+    def full_name(self) -> str:
+        """The name of the object that is meant; "" for a parameter that stands for none."""
+        return self.bound.full_name if self.bound is not None else self.name
 
 
 @dataclass(slots=True, eq=False)
@@ -157,7 +163,8 @@ class BlockSymbol:
 
     `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
     is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
-    block without parameters for types or its constructor is checked as its first instance.
+    block without parameters for types or its constructor is checked as its first instance. `objects`
+    are the parameters that are extern objects, by name.
     """
 
     name: str
@@ -173,6 +180,7 @@ class BlockSymbol:
     scope: Scope | None = None
     used: bool = False
     unchecked: bool = False
+    objects: dict[str, Instance] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

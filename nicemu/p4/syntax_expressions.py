@@ -137,7 +137,8 @@ class CastOp(Expression):
 class Call(Expression):
     """`callee<type_arguments>(arguments)`, or a constructor: then `constructed` is the type.
 
-    `names` has one name an argument where they are given by name.
+    `names` has one name an argument where they are given by name; once they are in the order of the
+    parameters, `order` is that in which they were written.
     """
 
     callee: Expression | None
@@ -145,6 +146,7 @@ class Call(Expression):
     type_arguments: list[TypeRef] = field(default_factory=list)
     constructed: TypeRef | None = None
     names: list[str] | None = None
+    order: list[int] | None = None
     symbol: Any = None
 
 

@@ -330,12 +330,13 @@ def _check_owners(tables: Iterable[ir.Table], faults: Faults) -> None:
 
 def _check_table(table: ir.Table, bodies: Bodies) -> None:
     faults = bodies.faults
-    bodies.place = "action"
+    bodies.place = "control"
     _unique(table.keys, lambda item: item.name, faults)
     for key in table.keys:
         bodies.scalar(key.expression)
     if sum(key.match_kind is ir.MatchKind.LPM for key in table.keys) > 1:
         faults.raise_("keys", "has more than one lpm key")
+    bodies.place = "action"
     if not 0 < table.size <= MAX_TABLE_SIZE:
         faults.raise_("size", f"is {table.size}; 1 to {MAX_TABLE_SIZE} was expected")
     refs = _unique(table.actions, lambda item: item.action, faults)

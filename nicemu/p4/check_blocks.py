@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks what instantiates and applies parsers and controls.
+
+Source: P4-16 Language Specification 1.2.5, "Parameterization", "Invoking controls", "Invoking subparsers".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from . import syntax
+from .check_arguments import ArgumentChecker
+from .diagnostics import did_you_mean
+from .symbols import BlockInstance, BlockSymbol, ConstantSymbol, Instance, Meaning
+from .types import NOTHING, UNKNOWN, BlockType, ExternType, Type, same, substituted, unify
+
+Given: TypeAlias = ConstantSymbol | Instance | BlockInstance
+"""What a parameter of a constructor stands for."""
+
+
+class BlockCallChecker(ArgumentChecker):
+    """Parsers and controls that are made and applied; `block` is the one being checked."""
+
+    block: BlockSymbol | None = None
+    loops = 0
+
+    def _apply_type(
+        self, node: syntax.Call, callee: syntax.MemberRef, symbol: BlockSymbol, types: list[Type]
+    ) -> Type:
+        """Check an application of a block by its type's name: of the one instance of that name."""
+        variables = symbol.declaration.type_parameters
+        if not types and variables:
+            bindings: dict[str, Type] = {}
+            for argument, parameter in zip(node.arguments, symbol.parameters, strict=False):
+                unify(parameter.type, self.expression(argument), bindings)
+            types = [bindings.get(name, UNKNOWN) for name in variables]
+        assert isinstance(self.block, BlockSymbol)
+        name = f"{self.block.name}.{symbol.name}"
+        if variables:
+            name += f"<{', '.join(getattr(kind, 'name', str(kind)) for kind in types)}>"
+        if name not in self.block.blocks:
+            empty = syntax.Call(at=node.at, callee=None, arguments=[])
+            made = self.block_of(empty, symbol, types, name)
+            if made is None:
+                return UNKNOWN
+            self.block.blocks[name] = made
+        return self._apply_block(node, callee, self.block.blocks[name])
+
+    def _apply_block(self, node: syntax.Call, callee: syntax.MemberRef, block: BlockSymbol) -> Type:
+        kind = block.declaration.kind
+        if callee.name != "apply":
+            hint = did_you_mean(callee.name, ["apply"])
+            self.reporter.error(callee.name_at, f"a {kind} has no method {callee.name}", hint)
+            return UNKNOWN
+        if self.place != kind and not (self.place == "deparser" and kind == "control"):
+            self.reporter.error(node.at, f"a {kind} cannot be applied in {article(self.place)}")
+        elif kind == "parser" and self.loops:
+            self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
+        self.arrange(node, block.parameters, block.name)
+        self.arguments(node.arguments, block.parameters, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
+        self._give_objects(node, block)
+        node.symbol = Meaning("block", block.name, block)
+        return NOTHING
+
+    def _give_objects(self, node: syntax.Call, block: BlockSymbol) -> None:
+        """Have the parameters of a block that are extern objects stand for those that it is applied to."""
+        for argument, parameter in zip(node.arguments, block.parameters, strict=False):
+            stand_in = block.objects.get(parameter.name)
+            found = argument.symbol if isinstance(argument, syntax.NameRef) else None
+            if stand_in is None or argument.type == UNKNOWN:
+                continue
+            if not isinstance(found, Instance):
+                self.reporter.error(argument.at, f"argument {parameter.name} must be the name of an object")
+            elif stand_in.bound not in (None, found):
+                self.reporter.unsupported(node.at, f"{block.name} applied to other objects than before")
+            else:
+                stand_in.bound = found
+
+    def block_of(
+        self,
+        node: syntax.Call | syntax.Instantiation,
+        symbol: BlockSymbol,
+        types: Sequence[Type],
+        name: str,
+        top: bool = False,
+    ) -> BlockSymbol | None:
+        """Return the instance `name` of a block, None where its arguments are wrong."""
+        kind, wanted = symbol.declaration, len(symbol.declaration.type_parameters)
+        if kind.is_type:
+            self.reporter.error(node.at, f"{symbol.name} is only the type of a {kind.kind}")
+            return None
+        if len(types) != wanted:
+            self.reporter.error(
+                node.at, f"{symbol.name} takes {wanted} type arguments; {len(types)} are given"
+            )
+            return None
+        self.arrange(node, symbol.constructor, symbol.name)
+        if len(node.arguments) != len(symbol.constructor):
+            given, needed = len(node.arguments), len(symbol.constructor)
+            self.reporter.error(node.at, f"{symbol.name} takes {needed} arguments; {given} are given")
+            return None
+        bindings = dict(zip(kind.type_parameters, types, strict=True))
+        arguments: list[Given] = []
+        for argument, parameter in zip(node.arguments, symbol.constructor, strict=True):
+            found = self.scope.find(argument.name) if isinstance(argument, syntax.NameRef) else None
+            expected = substituted(parameter.type, bindings)
+            if isinstance(found, Instance) and isinstance(expected, ExternType):
+                if found.type != expected:
+                    self.reporter.error(
+                        argument.at, f"argument {parameter.name} is {found.type}; {expected} was expected"
+                    )
+                    return None
+                arguments.append(found)
+                continue
+            if isinstance(expected, BlockType):
+                block = self._block_argument(argument, expected, f"{name}.{parameter.name}")
+                if block is None:
+                    return None
+                arguments.append(block)
+                continue
+            value = self.constant(argument, expected, f"argument {parameter.name}")
+            if value is None:
+                return None
+            arguments.append(ConstantSymbol(parameter.name, expected, value))
+        return self.made_of(symbol, types, arguments, name, top)
+
+    def _block_argument(self, node: syntax.Expression, wanted: BlockType, name: str) -> BlockInstance | None:
+        """Return the parser or control that a constructor is given: one that there is, or a new one."""
+        found = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
+        if isinstance(found, BlockInstance):
+            made: BlockSymbol | None = found.block
+        elif isinstance(node, syntax.Call) and (node.constructed or isinstance(node.callee, syntax.NameRef)):
+            ref = node.constructed or syntax.TypeRef(node.at, getattr(node.callee, "name", ""))
+            kind = self.resolve(ref)
+            if not isinstance(kind, BlockType):
+                if kind != UNKNOWN:
+                    self.reporter.error(node.at, f"this is {kind}; {wanted} was expected")
+                return None
+            made = self.block_of(node, kind.symbol, kind.arguments, name)
+        else:
+            self.reporter.error(
+                node.at, f"a {wanted} was expected here", "write Name() or the name of an object"
+            )
+            return None
+        if made is None:
+            return None
+        renamed = dict(zip(wanted.symbol.declaration.type_parameters, wanted.arguments, strict=False))
+        given = [(item.direction, item.type) for item in made.parameters]
+        expected = [(item.direction, substituted(item.type, renamed)) for item in wanted.symbol.parameters]
+        fits = len(given) == len(expected) and all(
+            has[0] == needs[0] and same(has[1], needs[1]) for has, needs in zip(given, expected, strict=True)
+        )
+        if not fits or made.declaration.kind != wanted.symbol.declaration.kind:
+            self.reporter.error(node.at, f"{made.declaration.name} has other parameters than {wanted}")
+            return None
+        return BlockInstance(name, made)
+
+    def made_of(
+        self,
+        symbol: BlockSymbol,
+        types: Sequence[Type],
+        arguments: Sequence[Given],
+        name: str,
+        top: bool = False,
+    ) -> BlockSymbol:
+        """Return an instance of a block; the subclass that knows blocks does it."""
+        raise NotImplementedError
+
+
+def article(noun: str) -> str:
+    """Return a noun behind a or an."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
