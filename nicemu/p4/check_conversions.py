@@ -75,7 +75,7 @@ class ConversionChecker(TypeChecker):
 
     def constant(self, node: syntax.Expression, wanted: Type, what: str) -> Any:  # noqa: ANN401
         """Return the value of a compile-time constant of a type, None if it was reported."""
-        if not self.expect(node, wanted, what) or node.type == UNKNOWN:
+        if not self.expect(node, wanted, what) or UNKNOWN in (node.type, wanted):
             return None
         if node.value is None and not is_constant(node):
             self.reporter.error(node.at, f"{what} must be known at compile time")

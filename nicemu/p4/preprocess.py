@@ -9,10 +9,11 @@ takes it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from .condition import Condition
 from .diagnostics import Location, Reporter, SourceFile, did_you_mean
 from .lexer import Token, lines_of, tokens_of, without_comments
 
@@ -21,8 +22,8 @@ MAX_TOKENS = 500_000
 OTHER_ARCHITECTURES = frozenset({"psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", "ubpf_model.p4"})
 """What programs for other targets include; none of it is shipped."""
 MAX_FILE_BYTES = 8 << 20
-MAX_CONDITION_DEPTH = 32
 MAX_EXPANSION_DEPTH = 64
+_LINE, _FILE, _REST = "__LINE__", "__FILE__", "__VA_ARGS__"
 
 
 _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
@@ -54,7 +55,7 @@ class Preprocessor:
     def __init__(self, reporter: Reporter, include_paths: Sequence[Path] = ()) -> None:
         self._reporter = reporter
         self._include_paths = list(include_paths)
-        self._macros: dict[str, _Macro] = {}
+        self._macros: dict[str, _Macro] = {name: _Macro(None, ()) for name in (_LINE, _FILE)}
         self._output: list[Token] = []
         self._pending: list[Token] = []
         self._depth = 0
@@ -130,6 +131,8 @@ class Preprocessor:
             self._macros.pop(rest[0].text, None)
         elif word.text == "error":
             self._reporter.error(word.location, f"#error {' '.join(token.text for token in rest)}")
+        elif word.text == "warning":
+            self._reporter.warning(word.location, f"#warning {' '.join(token.text for token in rest)}")
         elif word.text not in ("line", "pragma", "undef"):
             known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
             self._reporter.error(
@@ -170,10 +173,12 @@ class Preprocessor:
                 at += 3 if opened else 1
                 token = Token("number", str(int(asked in self._macros)), token.location)
             prepared.append(token)
-        return bool(_IfExpression(self._expand(prepared, frozenset()), word, self._reporter).value())
+        return bool(Condition(self._expand(prepared, frozenset()), word, self._reporter).value())
 
     def _include(self, word: Token, rest: list[Token], folder: Path | None, depth: int) -> None:
         where = rest[0].location if rest else word.location
+        if rest and rest[0].kind == "name":
+            rest = self._expand(rest, frozenset())
         quoted = bool(rest) and rest[0].kind == "string"
         name = rest[0].text[1:-1] if quoted else _between_angles(rest)
         if not name:
@@ -212,7 +217,9 @@ class Preprocessor:
             if closing is None:
                 self._reporter.error(body[0].location, "the parameters of this macro are not closed", "add )")
                 return
-            parameters = tuple(token.text for token in body[1:closing] if token.text != ",")
+            parameters = tuple(
+                _REST if token.text == "..." else token.text for token in body[1:closing] if token.text != ","
+            )
             body = body[closing + 1 :]
         self._macros[name.text] = _Macro(parameters, tuple(body))
 
@@ -244,29 +251,86 @@ class Preprocessor:
             if token.text in hidden or token.kind not in ("name", "keyword"):
                 result.append(token)
                 continue
+            if token.text in (_LINE, _FILE):
+                result.append(_place_of(token))
+                continue
             body: Sequence[Token] = macro.body
             if macro.parameters is not None:
                 if at >= len(tokens) or tokens[at].text != "(":
                     result.append(token)
                     continue
                 arguments, at = _arguments(tokens, at)
+                arguments = _with_rest(arguments, macro.parameters)
                 if len(arguments) != len(macro.parameters):
                     self._reporter.error(
                         token.location,
                         f"macro {token.text} takes {len(macro.parameters)} arguments, given {len(arguments)}",
                     )
                     continue
-                given = {
-                    name: self._expand(argument, hidden)
-                    for name, argument in zip(macro.parameters, arguments, strict=True)
-                }
-                body = [part for item in body for part in given.get(item.text, [item])]
+                body = self._substituted(
+                    macro.body, dict(zip(macro.parameters, arguments, strict=True)), hidden
+                )
+            body = self._pasted(body)
             placed = [Token(item.kind, item.text, token.location) for item in body]
             result.extend(self._expand(placed, hidden | {token.text}))
             if len(result) + len(self._output) > MAX_TOKENS:
                 raise TooMany
         result += tokens[at:]
         return result
+
+    def _substituted(
+        self, body: Sequence[Token], given: dict[str, list[Token]], hidden: frozenset[str]
+    ) -> list[Token]:
+        """Return a macro's body with its arguments: text behind #, as they are beside ##, else expanded."""
+        expanded = {name: self._expand(argument, hidden) for name, argument in given.items()}
+        result: list[Token] = []
+        for at, item in enumerate(body):
+            before, after = body[at - 1].text if at else "", body[at + 1].text if at + 1 < len(body) else ""
+            if item.text == "#" and after in given:
+                continue
+            if item.text not in given:
+                result.append(item)
+            elif before == "#":
+                words = " ".join(token.text.replace('"', "'") for token in given[item.text])
+                result.append(Token("string", f'"{words}"', item.location))
+            else:
+                result += given[item.text] if "##" in (before, after) else expanded[item.text]
+        return result
+
+    def _pasted(self, body: Sequence[Token]) -> Sequence[Token]:
+        """Return a macro's body with what stands on both sides of ## as one token."""
+        if all(item.text != "##" for item in body):
+            return body
+        result: list[Token] = []
+        for at, item in enumerate(body):
+            if result and body[at - 1].text == "##" and item.text != "##":
+                made = tokens_of(result[-1].text + item.text, item.location.source, item.location.line)
+                if len(made) != 1:
+                    self._reporter.error(item.location, f"{result[-1].text} ## {item.text} is no token")
+                result[-1:] = made[:1] or [item]
+            elif item.text != "##":
+                result.append(item)
+        return result
+
+
+def _place_of(token: Token) -> Token:
+    """Return the line or the file that a token stands in."""
+    if token.text == _LINE:
+        return Token("number", str(token.location.line), token.location)
+    return Token("string", f'"{token.location.source.name}"', token.location)
+
+
+def _with_rest(arguments: list[list[Token]], parameters: tuple[str, ...]) -> list[list[Token]]:
+    """Return the arguments of a macro, all that its `...` takes as one, commas between."""
+    if not parameters or parameters[-1] != _REST or len(arguments) < len(parameters) - 1:
+        return [[]] if not arguments and len(parameters) == 1 else arguments
+    named, rest = arguments[: len(parameters) - 1], arguments[len(parameters) - 1 :]
+    joined: list[Token] = []
+    for argument in rest:
+        if joined:
+            joined.append(Token("symbol", ",", joined[-1].location))
+        joined += argument
+    return [*named, joined]
 
 
 def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], int]:
@@ -295,86 +359,3 @@ def _between_angles(tokens: list[Token]) -> str:
     if not tokens or tokens[0].text != "<" or tokens[-1].text != ">":
         return ""
     return "".join(token.text for token in tokens[1:-1])
-
-
-_LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
-    {"||": lambda left, right: int(bool(left or right))},
-    {"&&": lambda left, right: int(bool(left and right))},
-    {"==": lambda left, right: int(left == right), "!=": lambda left, right: int(left != right)},
-    {
-        "<": lambda left, right: int(left < right),
-        ">": lambda left, right: int(left > right),
-        "<=": lambda left, right: int(left <= right),
-        ">=": lambda left, right: int(left >= right),
-    },
-    {"+": lambda left, right: left + right, "-": lambda left, right: left - right},
-    {"*": lambda left, right: left * right},
-)
-
-
-class _IfExpression:
-    """The integer expression of one #if; a name that is no macro counts as 0."""
-
-    def __init__(self, tokens: list[Token], word: Token, reporter: Reporter) -> None:
-        self._tokens = tokens
-        self._at = 0
-        self._word = word
-        self._reporter = reporter
-        self._depth = 0
-        self._complained = False
-
-    def value(self) -> int:
-        result = self._level(0)
-        if self._at < len(self._tokens):
-            self._complain(self._tokens[self._at])
-        return result
-
-    def _level(self, level: int) -> int:
-        if level == len(_LEVELS):
-            return self._unary()
-        left = self._level(level + 1)
-        while self._text() in _LEVELS[level]:
-            operation = _LEVELS[level][self._text()]
-            self._at += 1
-            left = operation(left, self._level(level + 1)) & 0xFFFFFFFFFFFFFFFF
-        return left
-
-    def _unary(self) -> int:
-        token = self._tokens[self._at] if self._at < len(self._tokens) else None
-        self._at += 1
-        self._depth += 1
-        try:
-            if token is None or self._depth > MAX_CONDITION_DEPTH:
-                self._complain(token)
-                return 0
-            if token.text == "!":
-                return int(not self._unary())
-            if token.text == "(":
-                inner = self._level(0)
-                if self._text() != ")":
-                    self._complain(token)
-                self._at += 1
-                return inner
-            if token.kind == "number":
-                try:
-                    return int(token.text.replace("_", ""), 0)
-                except ValueError:
-                    pass
-            elif token.kind in ("name", "keyword"):
-                return 0
-            self._complain(token)
-            return 0
-        finally:
-            self._depth -= 1
-
-    def _text(self) -> str:
-        return self._tokens[self._at].text if self._at < len(self._tokens) else ""
-
-    def _complain(self, token: Token | None) -> None:
-        """Report once, and look at no more tokens."""
-        self._at = len(self._tokens)
-        if self._complained:
-            return
-        self._complained = True
-        where = token.location if token else self._word.location
-        self._reporter.error(where, f"#{self._word.text} needs an integer expression")

@@ -12,6 +12,13 @@ import pytest
 
 ILLEGAL: list[tuple[dict[str, str], str]] = [
     (
+        {
+            "parts": 'table t { key = { "a" - 1: range; } actions = { NoAction; } '
+            'entries = { "a" .. "b": NoAction(); } }',
+        },
+        "- does not apply to string and int",
+    ),
+    (
         {"members": "tag_t[2] st;", "apply": "headers.st.size = 1;"},
         "this stores into size of a stack, which is read-only",
     ),

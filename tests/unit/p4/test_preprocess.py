@@ -31,10 +31,16 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(x) x x\nF(F(1))", "1 1 1 1"),
         ("#define A 1\nbefore\n#define A 2\nA", "before 2"),
         ("#define F() z\nF()", "z"),
+        ("#define F(a, b) a ## b\n#define x 5\nF(x, 1) F(2, 3)", "x1 23"),
+        ("#define A x ## y\n#define xy 3\nA", "3"),
+        ("#define F(a) #a\n#define x 5\nF(x + 1)", '"x + 1"'),
+        ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
+        ("\n__LINE__ __FILE__\n#define L __LINE__\nL", '2 "t.p4" 4'),
     ],
 )
 def test_macros_are_expanded(text: str, expected: str) -> None:
-    assert expand(text) == (expected.split(), [])
+    tokens, messages = expand(text)
+    assert (" ".join(tokens), messages) == (expected, [])
 
 
 @pytest.mark.parametrize(
@@ -48,6 +54,11 @@ def test_macros_are_expanded(text: str, expected: str) -> None:
         ("#ifdef A", True),
         ("#ifndef A", False),
         ("#if (1 + 1) == 0x2 && 1 < 2", True),
+        ("#if 7 / 2 == 3 && 7 % 2 == 1", True),
+        ("#if (1 << 4 | 1) == 17 && 16 >> 2 == 4 && (6 & ~2) == 4 && (6 ^ 2) == 4", True),
+        ("#if A > 1 ? 0 : 1", False),
+        ("#if -1 < 0", True),
+        ("#ifdef __LINE__", True),
     ],
 )
 def test_a_condition_chooses_between_two_parts(condition: str, holds: bool) -> None:
@@ -94,6 +105,9 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
         ("#inclde <a>", "unknown directive #inclde"),
         ("#error out of cheese", "#error out of cheese"),
         ("#define F(a) a\nF(1, 2)", "2:1: error: macro F takes 1 arguments, given 2"),
+        ("#define F(a, b) a ## b\nF(1, +)", "2:6: error: 1 ## + is no token"),
+        ("#if 1 / 0\n#endif", "1:7: error: #if needs an integer expression"),
+        ("#warning soon", "1:2: warning: #warning soon"),
         ("#define F(a\n", "the parameters of this macro are not closed"),
         ("#define F(x) x\n" + "F(" * 500 + ")" * 500, "macros are nested too deeply"),
         (
