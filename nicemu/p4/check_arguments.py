@@ -36,6 +36,7 @@ class ArgumentChecker(ExpressionChecker):
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
+        self._open_signatures: set[syntax.Declaration] = set()
         self._signatures: dict[syntax.Declaration, tuple[list[ParameterSymbol], Type]] = {}
 
     def _signature(
@@ -46,10 +47,13 @@ class ArgumentChecker(ExpressionChecker):
     ) -> tuple[list[ParameterSymbol], Type]:
         """Return what a method or function takes and returns, its type parameters and `type_names` open."""
         if method not in self._signatures:
+            self._signatures[method] = [], UNKNOWN  # what its own types find, if they call it
+            self._open_signatures.add(method)
             outer, self.scope = self.scope, Scope(scope)
             self.declare_type_variables([*type_names, *method.type_parameters])
             returns = self.returned(method.returns)
             self._signatures[method] = self.parameters_of(method.parameters), returns
+            self._open_signatures.remove(method)
             self.scope = outer
         return self._signatures[method]
 
@@ -63,6 +67,8 @@ class ArgumentChecker(ExpressionChecker):
         """Check a call of a method or function; return its type, and its type arguments."""
         given_types = [self.resolve(ref) for ref in node.type_arguments]
         declared, result = self._signature(method, scope, bound)
+        if method in self._open_signatures:
+            self.reporter.error(node.at, f"what {method.name} returns is not known here")
         parameters = [
             ParameterSymbol(item.name, substituted(item.type, bound), item.direction, default=item.default)
             for item in declared

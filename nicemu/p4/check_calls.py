@@ -98,6 +98,9 @@ class CallChecker(BlockCallChecker):
             node.symbol = Meaning("packet", "verify")
             self._only_in(node, "verify", "parser")
             return returned
+        if symbol.name == "static_assert":
+            self._static_assert(node)
+            return returned
         node.symbol = Meaning("function", symbol.name, types=types)
         known = self.architecture.functions.get(symbol.name)
         if known is None:
@@ -106,6 +109,17 @@ class CallChecker(BlockCallChecker):
         else:
             self._extern_call(node, declaration, known)
         return returned
+
+    def _static_assert(self, node: syntax.Call) -> None:
+        """Refuse a program in which a condition that is known at compile time does not hold."""
+        node.symbol, node.value = Meaning("static_assert", "static_assert"), 1
+        if any(argument.type == UNKNOWN for argument in node.arguments) or not node.arguments:
+            return
+        if not all(map(is_constant, node.arguments)):
+            self.reporter.error(node.at, "what static_assert checks must be known at compile time")
+        elif not node.arguments[0].value:
+            message = f": {node.arguments[1].value}" if len(node.arguments) > 1 else ""
+            self.reporter.error(node.at, f"static_assert does not hold{message}")
 
     def _extern_call(
         self, node: syntax.Call, declaration: syntax.MethodDeclaration, known: ExternFunction

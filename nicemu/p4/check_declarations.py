@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nicemu.pipeline import Kind
+from nicemu.errors import ControlError
+from nicemu.pipeline import Kind, ir
 
 from . import syntax
 from .check_calls import CallChecker
@@ -201,6 +202,14 @@ class DeclarationChecker(CallChecker):
             self.constant(argument, parameter.type, f"argument {parameter.name}")
             for argument, parameter in zip(node.arguments, parameters, strict=True)
         ]
+        if None not in values:
+            shape = ir.ExternInstance(
+                f"this {declaration.name}", declaration.name, tuple(values), (ir.BOOL,) * len(kind.arguments)
+            )
+            try:
+                known.make(shape)
+            except ControlError as error:  # such as an array that is too large
+                self.reporter.error(node.at, str(error))
         return tuple(value for value in values if value is not None)
 
 

@@ -152,6 +152,8 @@ class StatementLowering(ExpressionLowering):
 
     def _call_statement(self, node: syntax.Call) -> Iterator[ir.Statement]:
         meaning: Meaning = node.symbol
+        if meaning.kind == "static_assert":
+            return
         if meaning.kind == "move_stack":
             assert isinstance(node.callee, syntax.MemberRef)
             stack = self._value(node.callee.base)

@@ -221,8 +221,10 @@ Symbol: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a call does. `kind` is valid, set_valid, set_invalid, move_stack, size, apply, block, action,
-    routine, function (of the architecture), method or packet.
+    """What a call does.
+
+    `kind` is static_assert, valid, set_valid, set_invalid, move_stack, size, apply, block, action, routine,
+    function (of the architecture), method or packet.
     """
 
     kind: str

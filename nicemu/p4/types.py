@@ -341,8 +341,10 @@ def size_range_bits(kind: Type) -> tuple[int, int] | None:
             known = [part for part in parts if part is not None]
             if len(known) != len(parts):
                 return None
-            combine = max if kind.kind == "header_union" else sum
-            return combine(low for low, _ in known), combine(high for _, high in known)
+            lows, highs = [low for low, _ in known], [high for _, high in known]
+            if kind.kind == "header_union":
+                return max(lows, default=0), max(highs, default=0)
+            return sum(lows), sum(highs)
     bits = fixed_bits(kind)
     return None if bits is None else (bits, bits)
 

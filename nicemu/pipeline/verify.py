@@ -235,6 +235,10 @@ def _check_instance(
     if carries is None:
         counts = " or ".join(str(len(item)) for item in extern.carries)
         faults.raise_(instance.name, f"has {len(instance.types)} type arguments; {counts} expected")
+    try:
+        extern.make(instance)
+    except ControlError as error:
+        faults.raise_(instance.name, str(error))
     structs = {struct.name: struct for struct in program.structs}
     for kind, carried in zip(instance.types, carries, strict=True):
         if not _can_carry(kind, carried, structs):

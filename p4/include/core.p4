@@ -40,6 +40,10 @@ extern packet_out {
 // Reject the packet with `reason` unless `condition` holds (in parsers).
 extern void verify(in bool condition, in error reason);
 
+// True if `check`, which is known when the program is compiled, is; else the compiler refuses the program.
+extern bool static_assert(bool check, string message);
+extern bool static_assert(bool check);
+
 action NoAction() {}
 
 #endif

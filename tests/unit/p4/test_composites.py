@@ -301,3 +301,8 @@ def test_a_wrong_use_of_a_composed_type_is_refused(
     p4: SimpleNamespace, apply: str, top: str, words: str
 ) -> None:
     assert words in p4.refusal(apply, top=top)
+
+
+def test_a_header_union_without_headers_has_no_size(p4: SimpleNamespace) -> None:
+    apply = "m.mark = (bit<16>) headers.u.maxSizeInBits();"
+    assert p4.compile(apply, types="header_union u_t { }", members="u_t u;")

@@ -196,3 +196,33 @@ def test_switch_runs_the_case_of_the_value(p4: SimpleNamespace, apply: str, expe
 )
 def test_a_wrong_function_or_loop_is_refused(p4: SimpleNamespace, top: str, apply: str, words: str) -> None:
     assert words in p4.refusal(apply, top=top)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"top": "const bool OK = static_assert(1 + 1 == 2);"},
+        {"top": 'const bit<8> K = 5; const bool OK = static_assert(K > 3, "K is too small");'},
+        {"apply": 'static_assert(true, "never");'},
+    ],
+)
+def test_a_static_assertion_that_holds_does_nothing(p4: SimpleNamespace, parts: dict[str, str]) -> None:
+    assert p4.compile(**parts).program.controls == p4.compile().program.controls
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            {"top": 'const bit<8> K = 5; const bool OK = static_assert(K > 7, "K is too small");'},
+            "static_assert does not hold: K is too small",
+        ),
+        ({"apply": "static_assert(false);"}, "static_assert does not hold"),
+        ({"apply": "static_assert(m.flag);"}, "what static_assert checks must be known at compile time"),
+        ({"apply": "static_assert(3);"}, "argument check is int; bool was expected"),
+    ],
+)
+def test_a_static_assertion_that_does_not_hold_is_an_error(
+    p4: SimpleNamespace, parts: dict[str, str], message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(**parts)

@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from nicemu.p4 import CompileError
+
 ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "const bit<8> K = 1;", "apply": "K = 2;"}, "this stores into something that is no variable"),
     (
@@ -248,3 +250,29 @@ def test_an_illegal_program_is_refused_at_its_place(
     told = p4.refusal(**parts)
     assert f": error: {message}" in told
     assert "what this program asks of the engine" not in told
+
+
+def test_an_array_that_is_too_large_is_refused_where_it_is_declared(p4: SimpleNamespace) -> None:
+    text = MIRROR.replace("(16)", "(0xffffffff)")
+    with pytest.raises(CompileError, match=r"program.p4:\d+:\d+: error: this register has 4294967295 places"):
+        p4.compile_text(text)
+
+
+MIRROR = """
+#include <core.p4>
+#include <v1model.p4>
+struct headers_t { }
+struct metadata_t { }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    register<bit<8>>(16) seen;
+    apply { seen.write(1, 1); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""

@@ -11,6 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 ILLEGAL: list[tuple[dict[str, str], str]] = [
+    ({"top": "tag_t[f()] f() { tag_t[2] t; return t; }"}, "what f returns is not known here"),
+    ({"top": "bit<(f())> f() { return 1; }"}, "what f returns is not known here"),
+    ({"top": "bit<8> f(in bit<(f(1))> x) { return 1; }"}, "what f returns is not known here"),
     (
         {"apply": "tuple<bit<8>, bit<8>> t = {1,2}; t[0] = 3;"},
         "this stores into a field of tuple<bit<8>, bit<8>>",

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import zlib
+from dataclasses import replace
 
 import pytest
 from scapy.utils import checksum as scapy_checksum
@@ -359,8 +360,11 @@ def test_what_v1model_does_not_have_is_refused(pieces: dict[str, str], words: st
 
 
 def test_an_array_beyond_the_bound_is_refused_when_the_program_is_loaded() -> None:
-    with pytest.raises(ControlError, match="places"):
-        switch(outside="register<bit<8>>(0xffffffff) r;")
+    program = switch(outside="register<bit<8>>(16) r;").program
+    assert program is not None
+    larger = tuple(replace(item, arguments=(0xFFFFFFFF,)) for item in program.externs)
+    with pytest.raises(ControlError, match=r"externs.*r has 4294967295 places"):
+        Engine().load(replace(program, externs=larger))
 
 
 def test_any_bytes_are_taken() -> None:
