@@ -109,6 +109,34 @@ def tokens_of(
     return tokens
 
 
+class SourceText:
+    """A file with its comments blanked, and the tokens of each part of it that was asked for, found once."""
+
+    def __init__(self, name: str, text: str) -> None:
+        self.source = SourceFile(name, lines_of(text))
+        self.text = without_comments(text)
+        self._tokens: dict[int, list[Token]] = {}
+
+    def tokens(self, line: int, start: int, end: int, limit: int) -> list[Token]:
+        """Return the tokens of whole lines. See `tokens_of`."""
+        if start not in self._tokens:
+            self._tokens[start] = tokens_of(self.text, self.source, line, start, end, limit)
+        return self._tokens[start]
+
+    def directive(self, line: int, start: int, end: int, limit: int) -> list[Token]:
+        """Return the tokens of a directive; the lines that backslashes join are one."""
+        if start not in self._tokens:
+            joined = self.text[start:end].replace("\\\n", "  ")
+            self._tokens[start] = tokens_of(joined, self.source, line, limit=limit)
+        return self._tokens[start]
+
+
+@lru_cache(maxsize=8)
+def included_text(name: str, text: str) -> SourceText:
+    """Return an included file; programs include the same few again and again."""
+    return SourceText(name, text)
+
+
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, as tokens count them."""
     lines = text.split("\n")

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .condition import Condition
-from .diagnostics import Location, Reporter, SourceFile, did_you_mean
-from .lexer import Token, lines_of, tokens_of, without_comments
+from .diagnostics import Location, Reporter, did_you_mean
+from .lexer import SourceText, Token, included_text, tokens_of
 
 MAX_INCLUDE_DEPTH = 16
 MAX_TOKENS = 500_000
@@ -64,9 +64,10 @@ class Preprocessor:
 
     def preprocess(self, text: str, name: str, folder: Path | None) -> list[Token]:
         """Return the tokens of the program in `text`, the last one of kind "end"."""
-        source = SourceFile(name, lines_of(text))
+        file = SourceText(name, text)
+        source = file.source
         try:
-            self._file(source, text, folder, 0)
+            self._file(file, folder, 0)
         except TooMany:
             self._reporter.error(
                 Location(source, 1, 1),
@@ -77,33 +78,31 @@ class Preprocessor:
         end = Location(source, max(1, last), len(source.lines[-1]) + 1 if last else 1)
         return [*self._output, Token("end", "", end)]
 
-    def _file(self, source: SourceFile, text: str, folder: Path | None, depth: int) -> None:
+    def _file(self, file: SourceText, folder: Path | None, depth: int) -> None:
         conditions: list[_Condition] = []
-        text = without_comments(text)
+        text = file.text
         at, line = 0, 1
         for directive in _DIRECTIVE.finditer(text):
-            self._lines(text, source, line, at, directive.start(), conditions)
+            start, end = directive.span()
+            self._lines(file, line, at, start, conditions)
             self._flush()
-            line += text.count("\n", at, directive.start())
-            one_line = directive[0].replace("\\\n", "  ")
-            tokens = tokens_of(one_line, source, line, limit=MAX_TOKENS)
+            line += text.count("\n", at, start)
+            tokens = file.directive(line, start, end, MAX_TOKENS)
             if len(tokens) == MAX_TOKENS:
                 raise TooMany
             self._directive(tokens, conditions, folder, depth)
-            line += directive[0].count("\n")
-            at = directive.end()
-        self._lines(text, source, line, at, len(text.rstrip()), conditions)
+            line += text.count("\n", start, end)
+            at = end
+        self._lines(file, line, at, len(text.rstrip()), conditions)
         self._flush()
         for condition in conditions:
             self._reporter.error(condition.location, "this #if has no #endif", "add #endif")
 
-    def _lines(
-        self, text: str, source: SourceFile, line: int, start: int, end: int, conditions: list[_Condition]
-    ) -> None:
+    def _lines(self, file: SourceText, line: int, start: int, end: int, conditions: list[_Condition]) -> None:
         """Take in the lines between two directives, if the conditions around them hold."""
         if start < end and all(condition.active for condition in conditions):
-            limit = MAX_TOKENS + 1 + text.count("\n", start, end)
-            self._pending += tokens_of(text, source, line, start, end, limit)
+            limit = MAX_TOKENS + 1 + file.text.count("\n", start, end)
+            self._pending += file.tokens(line, start, end, limit)
             if len(self._pending) + len(self._output) > MAX_TOKENS:
                 raise TooMany
 
@@ -204,7 +203,7 @@ class Preprocessor:
                 hint = f"nicemu has no {name.removesuffix('.p4')} yet; write for nicemu.p4 (docs/p4.md)"
             self._reporter.error(where, f"cannot read {name}", hint)
             return
-        self._file(SourceFile(name, lines_of(text)), text, candidate.parent, depth + 1)
+        self._file(included_text(name, text), candidate.parent, depth + 1)
 
     def _define(self, word: Token, rest: list[Token]) -> None:
         if not rest or rest[0].kind not in ("name", "keyword"):
