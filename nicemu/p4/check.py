@@ -80,9 +80,26 @@ class Checker(PackageChecker):
         if len(self._main) != 1 + len(self.architecture.roles):
             return None
         self.check_core(end)
+        self._check_names(self._main)
         return Checked(
             self.architecture, self.declared, self._main[0], self._main[1:], self._actions, self.instances
         )
+
+    def _check_names(self, tops: Sequence[BlockSymbol]) -> None:
+        """Check that the control plane can tell all actions apart, and all tables, by name and by number."""
+        seen: set[tuple[str, str | int]] = set()
+        pending = [*reversed(tops)]
+        while pending:
+            block = pending.pop()
+            pending += block.blocks.values()
+            symbols: tuple[ActionSymbol | TableSymbol, ...] = (*block.actions, *block.tables)
+            for symbol in symbols:
+                noun = "table" if isinstance(symbol, TableSymbol) else "action"
+                for known in (symbol.name, symbol.id):
+                    if known and (noun, known) in seen:
+                        which = "have the number" if known == symbol.id else "are called"
+                        self.reporter.error(symbol.declaration.at, f"two {noun}s {which} {known}")
+                    seen.add((noun, known))
 
     def check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""

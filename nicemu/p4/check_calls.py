@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 
 from __future__ import annotations
 
-from nicemu.pipeline import ExternFunction, ir
+from nicemu.pipeline import ExternFunction, Kind, ir
 
 from . import syntax
 from .check_blocks import BlockCallChecker, article
@@ -37,10 +37,14 @@ from .types import (
     TypeVariable,
     UnknownType,
     fixed_bits,
+    scalar_of,
     size_range_bits,
     varbit_bits,
 )
 
+_CALLEES = (syntax.NameRef, syntax.MemberRef)
+_GENERIC = ("routine", "function", "method", "packet")
+"""Kinds of calls that may have type arguments."""
 _HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "set_invalid"}
 _STACK_METHODS = ("push_front", "pop_front")
 _SIZES = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
@@ -58,10 +62,14 @@ class CallChecker(BlockCallChecker):
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
         callee = node.callee
-        if isinstance(callee, syntax.NameRef):
-            return self._call_name(node, callee)
-        if isinstance(callee, syntax.MemberRef):
-            return self._call_member(node, callee)
+        if isinstance(callee, _CALLEES):
+            if isinstance(callee, syntax.NameRef):
+                found = self._call_name(node, callee)
+            else:
+                found = self._call_member(node, callee)
+            if node.type_arguments and node.symbol and node.symbol.kind not in _GENERIC:
+                self.reporter.error(node.at, f"{callee.name} takes no type arguments", "remove <...>")
+            return found
         if node.constructed is not None:
             self.reporter.error(
                 node.at,
@@ -127,6 +135,12 @@ class CallChecker(BlockCallChecker):
         """Check where an extern is called, and that what its declaration wants as constants is constant."""
         if self.place not in known.places:
             self.reporter.unsupported(node.at, f"{declaration.name} in {article(self.place)}")
+        taken = known.signature(len(node.arguments)) or ()
+        for argument, wanted in zip(node.arguments, taken, strict=False):
+            known_type = not isinstance(argument.type, TypeVariable | UnknownType)
+            is_number = isinstance(scalar_of(argument.type), ir.Bits)
+            if wanted.type is Kind.NUMBER and known_type and not is_number:
+                self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
         for argument, parameter in zip(node.arguments, declaration.parameters, strict=False):
             if not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")

@@ -13,6 +13,37 @@ import pytest
 from nicemu.p4 import CompileError
 
 ILLEGAL: list[tuple[dict[str, str], str]] = [
+    (
+        {
+            "parts": '@name("x") action a() {} @name("x") action b() {} table t { key = { '
+            "m.mark: exact; } actions = { a; b; } }"
+        },
+        "two actions are called C.x",
+    ),
+    (
+        {
+            "parts": "@id(5) action a() {} @id(5) action b() {} table t { key = { m.mark: "
+            "exact; } actions = { a; b; } }"
+        },
+        "two actions have the number 5",
+    ),
+    (
+        {
+            "parts": '@name("x") table t { actions = { NoAction; } } @name("x") table u { '
+            "actions = { NoAction; } }"
+        },
+        "two tables are called C.x",
+    ),
+    ({"parts": "action a() {}", "apply": "a<bit<8>>();"}, "a takes no type arguments"),
+    (
+        {"parts": "table t { actions = { NoAction; } }", "apply": "t.apply<bit<8>>();"},
+        "apply takes no type arguments",
+    ),
+    ({"apply": "m.flag = headers.tag.isValid<bit<8>>();"}, "isValid takes no type arguments"),
+    (
+        {"top": "control Q() { apply {} }", "parts": "Q() q;", "apply": "q.apply<bit<8>>();"},
+        "apply takes no type arguments",
+    ),
     ({"top": "const bit<8> K = 1;", "apply": "K = 2;"}, "this stores into something that is no variable"),
     (
         {"parts": "action a(in bit<8> x) { x = 1; }"},
@@ -250,6 +281,20 @@ def test_an_illegal_program_is_refused_at_its_place(
     told = p4.refusal(**parts)
     assert f": error: {message}" in told
     assert "what this program asks of the engine" not in told
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "hash(s.mcast_grp, HashAlgorithm.crc16, true, { s.mcast_grp }, 8w3);",
+        "bool red; colour.execute_meter(0, red);",
+    ],
+)
+def test_an_extern_that_takes_a_number_takes_nothing_else(p4: SimpleNamespace, call: str) -> None:
+    meter = "meter(5, MeterType.bytes) colour; register"
+    text = MIRROR.replace("register", meter).replace("seen.write(1, 1);", call)
+    with pytest.raises(CompileError, match=r"program.p4:\d+:\d+: error: a number was expected here"):
+        p4.compile_text(text)
 
 
 def test_an_array_that_is_too_large_is_refused_where_it_is_declared(p4: SimpleNamespace) -> None:
