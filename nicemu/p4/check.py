@@ -42,6 +42,7 @@ from .types import (
     ExternType,
     Type,
     scalar_of,
+    substituted,
 )
 
 
@@ -231,7 +232,8 @@ class Checker(PackageChecker):
         for given in zip(symbol.constructor, arguments, strict=False):
             self.scope.names[given[0].name] = given[1]
         made = BlockSymbol(name, node, self.parameters_of(node.parameters), used=True)
-        made.blocks.update({item.name: item.block for item in arguments if isinstance(item, BlockInstance)})
+        inside = [item for item in arguments if isinstance(item, BlockInstance) and item.is_new]
+        made.blocks.update({item.name: item.block for item in inside})
         self.block = made
         self._block_body(made, top)
         self.scope, self.block, self.place, self.routine_body, self.loops = outer
@@ -313,7 +315,13 @@ def _stand_in(parameter: ParameterSymbol) -> Given:
     if isinstance(parameter.type, ExternType):
         return Instance(parameter.name, parameter.type)
     if isinstance(parameter.type, BlockType):
-        return BlockInstance(parameter.name, parameter.type.symbol)
+        kind = parameter.type.symbol
+        given = dict(zip(kind.declaration.type_parameters, parameter.type.arguments, strict=False))
+        known = [
+            ParameterSymbol(item.name, substituted(item.type, given), item.direction)
+            for item in kind.parameters
+        ]
+        return BlockInstance(parameter.name, BlockSymbol(kind.name, kind.declaration, known))
     value: int | str = "" if parameter.type == TEXT else 1
     if isinstance(parameter.type, EnumType):
         value = min(parameter.type.members.values(), default=0)

@@ -154,7 +154,7 @@ class BlockCallChecker(ArgumentChecker):
         if not fits or made.declaration.kind != wanted.symbol.declaration.kind:
             self.reporter.error(node.at, f"{made.declaration.name} has other parameters than {wanted}")
             return None
-        return BlockInstance(name, made)
+        return found if isinstance(found, BlockInstance) else BlockInstance(name, made, is_new=True)
 
     def made_of(
         self,

@@ -185,10 +185,11 @@ class BlockSymbol:
 
 @dataclass(slots=True, eq=False)
 class BlockInstance:
-    """The name of an instance of a parser or control."""
+    """The name of an instance of a parser or control; `is_new` if a constructor's argument makes it."""
 
     name: str
     block: BlockSymbol
+    is_new: bool = False
 
 
 @dataclass(slots=True, eq=False)

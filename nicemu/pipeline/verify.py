@@ -15,6 +15,7 @@ from . import ir
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
 from .externs import Kind
+from .ir_walk import nodes_of
 from .matches import width_of
 from .tables import Table
 from .verify_body import Bodies
@@ -85,7 +86,7 @@ def verify(program: ir.Program) -> None:
             _check_parameters(function.parameters, bodies)
             if function.result and function.result not in bodies.variables:
                 faults.raise_("result", f"has no variable {function.result}")
-            bodies.body(function.body, "deparser" if function.is_control else "function")
+            bodies.body(function.body, _place_of(function))
     bodies.refuse_recursion()
     with faults.at("field_lists"):
         _unique(program.field_lists, lambda item: str(item.index), faults)
@@ -109,6 +110,9 @@ def verify(program: ir.Program) -> None:
     for role, control in zip(architecture.roles, program.controls, strict=True):
         with faults.at(f"{role.name}.body"):
             bodies.body(control.body, role.place)
+            if role.place == "deparser":
+                for function in bodies.controls_in(control.body):
+                    bodies.body(function.body, "deparser")
     _check_actions(program, bodies)
     _check_owners(program.tables, faults)
     for table in program.tables:
@@ -303,6 +307,13 @@ def _check_case(
             fields = value_sets[keyset.value_set].fields
             if [part.type for part in fields] != [key.type for key in compared]:
                 faults.raise_("transition", f"compares {keyset.value_set} with keys of other types")
+
+
+def _place_of(function: ir.Function) -> str:
+    """Return where a function's body stands: a control that emits can only be a deparser's."""
+    if not function.is_control:
+        return "function"
+    return "deparser" if any(True for _ in nodes_of(function.body, ir.Emit)) else "control"
 
 
 def _check_actions(program: ir.Program, bodies: Bodies) -> None:

@@ -84,6 +84,18 @@ class Bodies(Expressions):
                     if len(path) > MAX_CALLS:
                         self.faults.raise_("actions", f"{root} calls deeper than {MAX_CALLS} levels")
 
+    def controls_in(self, body: Sequence[ir.Statement]) -> Iterator[ir.Function]:
+        """Yield the controls that a body applies, and those that these apply."""
+        pending: list[object] = [tuple(body)]
+        seen: set[str] = set()
+        while pending:
+            for name in _called(pending.pop()):
+                function = self.functions.get(name)
+                if function is not None and function.is_control and name not in seen:
+                    seen.add(name)
+                    pending.append(function.body)
+                    yield function
+
     # Statements
 
     def _statements(self, statements: Sequence[ir.Statement]) -> None:

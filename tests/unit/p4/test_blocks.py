@@ -235,3 +235,38 @@ def test_a_block_may_be_an_instance_inside_and_at_the_top(p4: SimpleNamespace) -
 def test_main_takes_objects_and_no_types(p4: SimpleNamespace) -> None:
     with pytest.raises(CompileError, match=r"C is a type, and no object of it"):
         p4.compile_text(p4.source().replace("C(), D()", "C, D()"))
+
+
+STEP = "control S<T>(inout T x); control One(inout bit<16> x) { apply { x = x + 1; } }"
+AROUND = "control Around(inout bit<16> x)(S<bit<16>> s) { apply { s.apply(x); s.apply(x); } }"
+
+
+@pytest.mark.parametrize(
+    ("parts", "apply", "expected"),
+    [
+        ("Around(One()) a;", "a.apply(headers.tag.number);", 0x1236),
+        ("One() one; Around(one) a;", "a.apply(headers.tag.number); one.apply(headers.tag.number);", 0x1237),
+        ("One() one; Around(s = one) a;", "a.apply(x = headers.tag.number);", 0x1236),
+    ],
+)
+def test_a_constructor_takes_a_control_of_its_parameters_type(
+    p4: SimpleNamespace, parts: str, apply: str, expected: int
+) -> None:
+    assert number_after(p4, apply, top=STEP + AROUND, parts=parts) == expected
+
+
+@pytest.mark.parametrize("apply", ["q.apply(hits);", "Q.apply(hits);"])
+def test_a_parameter_of_apply_stands_for_an_object_through_all_levels(
+    p4: SimpleNamespace, apply: str
+) -> None:
+    top = """control R(TriggerCounter c) { apply { c.add(5, 2); } }
+        control Q(TriggerCounter c) { R() r; apply { r.apply(c); } }"""
+    parts = "TriggerCounter() hits;" + (" Q() q;" if apply[0] == "q" else "")
+    verdict = p4.run(FRAME, apply, top=top, parts=parts)
+    assert verdict.effects == (CounterAdd(5, 2),)
+
+
+def test_a_control_inside_another_may_call_what_a_control_may(p4: SimpleNamespace) -> None:
+    top = "control Drop() { apply { drop_packet(); } }"
+    assert p4.run(FRAME, "Drop.apply();", top=top).drop_reason == "pipeline.dropped"
+    assert "drop_packet" in p4.refusal("", top=top, emit="Drop.apply(); packet.emit(headers);")
