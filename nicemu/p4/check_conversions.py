@@ -27,6 +27,7 @@ from .types import (
     StackType,
     Type,
     same,
+    scalar_of,
 )
 
 
@@ -69,6 +70,7 @@ class ConversionChecker(TypeChecker):
             return self._convert_stack(node, wanted, what)
         if found == DEFAULT or (found == INVALID and _can_be_invalid(wanted)):
             node.type = wanted
+            node.value = 0 if scalar_of(wanted) is not None else None
             return True
         self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", cast_hint(found, wanted))
         return False

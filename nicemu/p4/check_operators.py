@@ -221,6 +221,7 @@ class OperatorChecker(ConversionChecker):
             return wanted
         if isinstance(found, ListType | InvalidType | DefaultType):
             self.convert(node.operand, wanted, "the operand of the cast")
+            node.value = node.operand.value
             return wanted
         if same(found, wanted):
             node.value = node.operand.value

@@ -306,3 +306,23 @@ def test_a_wrong_use_of_a_composed_type_is_refused(
 def test_a_header_union_without_headers_has_no_size(p4: SimpleNamespace) -> None:
     apply = "m.mark = (bit<16>) headers.u.maxSizeInBits();"
     assert p4.compile(apply, types="header_union u_t { }", members="u_t u;")
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"apply": "switch (m.mark) { ...: { m.mark = 7; } }"},
+        {"apply": "switch (m.mark) { (bit<16>) ...: { m.mark = 7; } }"},
+        {"apply": "m.mark = K == 0 ? 16w7 : 1;", "top": "const bit<8> K = ...;"},
+        {
+            "parts": "action a() { m.mark = 7; } table t { key = { m.mark: exact; } actions = { a; }"
+            " const entries = { ...: a(); } }",
+            "apply": "t.apply();",
+        },
+    ],
+)
+def test_the_default_value_of_a_number_is_0_where_a_constant_must_be(
+    p4: SimpleNamespace, parts: dict[str, str]
+) -> None:
+    changed = {**parts, "apply": parts["apply"] + " headers.tag.number = m.mark;"}
+    assert out(p4, "07123480", **changed)[2:6] == "0007"
