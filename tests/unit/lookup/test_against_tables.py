@@ -117,7 +117,7 @@ MATCHES: dict[ir.MatchKind, Callable[[int], st.SearchStrategy[Match]]] = {
 def changes_of(fields: Fields) -> st.SearchStrategy[list[Change]]:
     has_priority = any(kind.has_priority for kind, _ in fields)
     entry = st.builds(
-        TableEntry,
+        lambda *given: TableEntry(*given),  # of itself, a strategy would draw the other fields, too
         matches_of(fields),
         st.sampled_from(sorted(ACTIONS)),
         st.tuples(st.integers(0, (1 << 64) - 1)),
