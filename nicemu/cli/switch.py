@@ -30,6 +30,7 @@ LARGE_BYTES = 1 << 20
 """Captures from here on are worth the seconds of a compiler."""
 _OF_PORT = re.compile(r"([0-9]{1,5}|host)=(.+)", re.DOTALL)
 _DEVICE_ID = 1
+_LAST_PORT = 0xFFFF
 
 
 @click.command()
@@ -44,19 +45,19 @@ _DEVICE_ID = 1
     multiple=True,
     help="Where what leaves by PORT, a number or host, is written; without PORT=, all the rest.",
 )
-@click.option("--port", type=click.IntRange(0, 0xFFFF), default=0, help="The port of an --in without one.")
 @click.option(
-    "--interface",
-    "interfaces",
+    "--port",
+    "ports",
     metavar="PORT=NAME",
     multiple=True,
-    help="An interface of this machine as a port: NAME, xdp:NAME, tap:NAME.",
+    help="An interface of this machine as a port: NAME, xdp:NAME, tap:NAME. A number alone is the port of "
+    "an --in without one.",
 )
-@click.option("--for", "seconds", type=click.FloatRange(min=0), help="How many seconds, with --interface.")
+@click.option("--for", "seconds", type=click.FloatRange(min=0), help="How many seconds, between interfaces.")
 @click.option(
     "--p4runtime",
     metavar="ADDRESS",
-    help="Serve P4Runtime at unix:/PATH or 127.0.0.1:PORT, with --interface.",
+    help="Serve P4Runtime at unix:/PATH or 127.0.0.1:PORT, between interfaces.",
 )
 @click.option(
     "--engine",
@@ -71,8 +72,7 @@ def switch(
     program: Path,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
-    port: int,
-    interfaces: tuple[str, ...],
+    ports: tuple[str, ...],
     seconds: float | None,
     p4runtime: str | None,
     engine: str,
@@ -85,17 +85,18 @@ def switch(
     \b
     nicemu switch router.p4 --tables routes.json --in in.pcap --out out.pcap
     nicemu switch router.p4 --in 0=a.pcap --in 1=b.pcap --out 2=c.pcap --out host=host.pcap
-    nicemu switch router.p4 --interface 0=veth0 --interface 1=veth1
+    nicemu switch router.p4 --port 0=veth0 --port 1=veth1
 
     Captures are pcap or pcapng. Interfaces need root. It says what became of the packets.
     """
+    alone, interfaces = _split(ports, bool(inputs))
     if bool(inputs) == bool(interfaces):
-        raise click.UsageError("either --in FILE or --interface PORT=NAME says where packets come from")
+        raise click.UsageError("either --in FILE or --port PORT=NAME says where packets come from")
     if inputs and (seconds is not None or p4runtime is not None):
         raise click.UsageError("--for and --p4runtime are for interfaces; captures end by themselves")
     if interfaces and outputs:
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
-    sources = _by_port(inputs, "--in", str(port)) if inputs else _by_port(interfaces, "--interface", None)
+    sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
     files = _by_port(outputs, "--out", "")
     compiled = compiled_program(program, includes)
     is_large = bool(interfaces) or _are_large(sources.values())
@@ -108,6 +109,16 @@ def switch(
     summary = _captures(running, sources, files) if inputs else _live(running, sources, seconds, p4runtime)
     is_compiled = getattr(running, "kernel", None) is not None
     _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+
+
+def _split(ports: tuple[str, ...], has_inputs: bool) -> tuple[str, tuple[str, ...]]:
+    """Return the port of an --in that has none, and the interfaces."""
+    numbers = [text for text in ports if text.isdecimal() and text.isascii()] if has_inputs else []
+    if len(numbers) > 1:
+        raise click.UsageError(f"--port {numbers[1]}: the --in without a port has {numbers[0]} already")
+    if numbers and int(numbers[0]) > _LAST_PORT:
+        raise click.UsageError(f"--port {numbers[0]}: a port is at most {_LAST_PORT}")
+    return (numbers or ["0"])[0], tuple(text for text in ports if text not in numbers)
 
 
 def _are_large(paths: Iterable[str]) -> bool:

@@ -121,7 +121,7 @@ def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
     def check() -> None:
         until_up("near0", "near1", "far0", "far1")
         far0, far1 = PacketPort("far0"), PacketPort("far1")
-        near = ("--interface", f"0={kind}:near0", "--interface", "1=near1")
+        near = ("--port", f"0={kind}:near0", "--port", "1=near1")
         words = (*near, "--p4runtime", address, "--json")
         process = started(tmp_path, *words)
         try:
@@ -177,7 +177,7 @@ def test_it_ends_by_itself_when_its_time_is_over(tmp_path: Path) -> None:
     def check() -> None:
         until_up("near0", "near1")
         begun = time.monotonic()
-        process = started(tmp_path, "--interface", "0=near0", "--interface", "1=packet:near1", "--for", "0.2")
+        process = started(tmp_path, "--port", "0=near0", "--port", "1=packet:near1", "--for", "0.2")
         output, _ = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0
         assert time.monotonic() - begun >= 0.2

@@ -72,12 +72,14 @@ def test_a_program_of_a_nic_leaves_packets_to_the_host_and_the_firmware(nicemu: 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "either --in FILE or --interface PORT=NAME"),
-        (("--in", "a", "--interface", "0=b"), "either --in FILE or --interface PORT=NAME"),
+        ((), "either --in FILE or --port PORT=NAME"),
+        (("--in", "a", "--port", "0=b"), "either --in FILE or --port PORT=NAME"),
         (("--in", "a", "--for", "1"), "--for and --p4runtime are for interfaces"),
         (("--in", "a", "--p4runtime", "unix:/x"), "--for and --p4runtime are for interfaces"),
-        (("--interface", "0=a", "--out", "b"), "--out is for captures"),
-        (("--interface", "a"), "--interface a: PORT=NAME was expected"),
+        (("--port", "0=a", "--out", "b"), "--out is for captures"),
+        (("--port", "a"), "--port a: PORT=NAME was expected"),
+        (("--in", "a", "--port", "1", "--port", "2"), "--port 2: the --in without a port has 1"),
+        (("--in", "a", "--port", "65536"), "--port 65536: a port is at most 65535"),
         (("--in", "host=a"), "--in host=a: PORT=NAME was expected"),
         (("--in", "a", "--in", "0=b"), "--in 0=b: port 0 has a"),
         (("--in", "a", "--out", "b", "--out", "c"), "--out c: the rest has b"),
