@@ -19,7 +19,7 @@ from nicemu.pipeline import Engine, Program, p4info_of
 from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
 from .messages import Message, messages
-from .pipeline_state import begin_idle_times, engine_of, take_over
+from .pipeline_state import begin_idle_times, take_over
 from .schema import Schema, difference
 from .target import PipelineTarget
 
@@ -98,10 +98,10 @@ class PipelineConfig:
                 self._check(request)
             case "VERIFY_AND_SAVE":
                 checked = self._check(request)
-                self._saved = _Saved(checked, engine_of(checked.program))
+                self._saved = _Saved(checked, self._target.staged(checked.program))
             case "VERIFY_AND_COMMIT":
                 checked = self._check(request)
-                self._commit(checked, engine_of(checked.program))
+                self._commit(checked, self._target.staged(checked.program))
             case "COMMIT":
                 if request.HasField("config"):
                     raise _illegal("COMMIT takes no config: it realises the one that VERIFY_AND_SAVE brought")
@@ -112,7 +112,7 @@ class PipelineConfig:
                 self._commit(self._saved.checked, self._saved.engine)
             case "RECONCILE_AND_COMMIT":
                 checked = self._check(request)
-                self._commit(checked, engine_of(checked.program), keeps=True)
+                self._commit(checked, self._target.staged(checked.program), keeps=True)
             case _:
                 raise _illegal(f"action is {name}; one of {', '.join(_ACTIONS[1:])} was expected")
 

@@ -15,7 +15,6 @@ from nicemu.pipeline import (
     CounterArray,
     Engine,
     MeterArray,
-    Program,
     RegisterArray,
     Table,
 )
@@ -118,10 +117,3 @@ def _take_profile(profile: ActionProfile, taken: object) -> None:
 
 def _lost(what: str) -> ControlError:
     return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"{what} has no place there")
-
-
-def engine_of(program: Program) -> Engine:
-    """Return an engine of its own that runs a program. Raises: ControlError."""
-    engine = Engine()
-    engine.load(program)
-    return engine

@@ -27,6 +27,12 @@ class PipelineTarget(Protocol):
     def run(self, work: Callable[[Engine], Result]) -> Result:
         """Return what `work` makes of the engine, or raise what it raises. No frame comes in between."""
 
+    def staged(self, program: Program) -> Engine:
+        """Return an engine that runs a program, which the target's engine can adopt. Raises: ControlError.
+
+        The target goes on meanwhile, however long it takes.
+        """
+
     def listen(self, listener: Listener | None) -> None:
         """Tell `listener` from now on what goes to the controller. It must return at once."""
 

@@ -199,14 +199,32 @@ class CompiledEngine(Engine):
     def adopt(self, other: Engine) -> None:
         """Run the program of another engine, with everything that its tables and objects hold."""
         super().adopt(other)
-        if self.program is not None:
+        if isinstance(other, CompiledEngine):
+            self._take_kernel(other)
+        elif self.program is not None:
             self._compile(self.program)
 
-    def _compile(self, program: Program) -> None:
-        """Make the kernel of the program that runs, where there can be one, as full as tables and objects."""
+    def _take_kernel(self, other: CompiledEngine) -> None:
+        self._give_up()
+        self.kernel, other.kernel = other.kernel, None
+        self.interpreted_because = other.interpreted_because
+        self._passes, self._room = other._passes, other._room
+
+    def staged(self, program: Program) -> CompiledEngine:
+        """As an engine's: the program is compiled when it is adopted."""
+        made = CompiledEngine(optimised=self._optimised)
+        made.load(program)
+        return made
+
+    def _give_up(self) -> None:
+        """Give back the kernel of a program that runs no longer."""
         old, self.kernel = self.kernel, None
         if old is not None:
             old.close()
+
+    def _compile(self, program: Program) -> None:
+        """Make the kernel of the program that runs, where there can be one, as full as tables and objects."""
+        self._give_up()
         try:
             kernel = Kernel(program, self._optimised)
             kernel.hold(self.objects)

@@ -114,6 +114,15 @@ class Engine:
         if self._loaded is not None:
             self._loaded.objects.random.seed(self._seed)
 
+    def staged(self, program: ir.Program) -> Engine:
+        """Return an engine of its own, of this one's kind, that runs a program and can be adopted.
+
+        What takes long is done here, by any thread, while this engine goes on. Raises: ControlError.
+        """
+        made = Engine()
+        made.load(program)
+        return made
+
     def _made(self, program: ir.Program) -> _Loaded:
         verify(program)
         actions = {action.name: action for action in program.actions}

@@ -79,6 +79,10 @@ class OnControlThread:
         result: Result = self._call(on_control_thread)
         return result
 
+    def staged(self, program: Program) -> Engine:
+        """Return an engine that runs a program, made by the thread that asks."""
+        return self._device.pipeline.staged(program)
+
     def listen(self, listener: Listener | None) -> None:
         """Tell `listener`, on the control thread, what goes to the controller."""
         self._device.pipeline.listen(listener)

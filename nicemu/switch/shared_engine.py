@@ -29,6 +29,10 @@ class SharedEngine:
         with self._lock:
             return self._engine.run(work)
 
+    def staged(self, program: Program) -> Engine:
+        """Return an engine of this one's kind that runs a program; packets pass meanwhile."""
+        return self._engine.staged(program)
+
     def listen(self, listener: Listener | None) -> None:
         """Tell `listener` from now on what goes to the controller."""
         with self._lock:

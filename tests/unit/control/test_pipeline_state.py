@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -12,7 +13,7 @@ from nicemu.control.messages import Message, messages
 from nicemu.control.stream import uint128
 from nicemu.errors import ControlError
 from nicemu.kernels import CompiledEngine
-from nicemu.pipeline import Program, ir
+from nicemu.pipeline import Engine, Program, ir
 
 SAVE, COMMIT, RECONCILE = 2, 4, 5
 Controller: TypeAlias = Any
@@ -112,3 +113,29 @@ def test_a_register_that_is_gone_may_go_but_a_meter_that_is_configured_may_not(
     with pytest.raises(ControlError, match=r"meter I\.rates, which is configured, has no place there"):
         set_config(filled, RECONCILE, without_instance(switch, "I.rates"))
     assert "I.rates" in filled.engine.objects.states
+
+
+def test_what_takes_long_is_done_before_the_change_over(
+    controller: Controller, switch: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No packet waits for a compiler, and none for entries to be written once more."""
+    if not isinstance(controller.engine, CompiledEngine):
+        pytest.skip("an interpreter has nothing to compile")
+    run, held = type(controller.engine).run, []
+
+    def without_compiler(engine: CompiledEngine, work: Callable[[Engine], object]) -> object:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delattr("nicemu.kernels.engine.generate")
+            held.append(engine.kernel)
+            return run(engine, work)
+
+    monkeypatch.setattr(CompiledEngine, "run", without_compiler)
+    for action in (3, RECONCILE):
+        before = controller.engine.kernel
+        set_config(controller, action, replace(switch, name=f"again{action}"))
+        kernel = controller.engine.kernel
+        assert kernel is not None
+        assert kernel is not before
+        assert kernel.program is controller.engine.program
+        assert kernel.program.name == f"again{action}"
+    assert held
