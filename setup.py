@@ -29,6 +29,10 @@ class BuildPyWithPrograms(build_py):
 setup(
     packages=find_packages(include=["nicemu", "nicemu.*"]),
     package_dir={"": "."},  # keeps editable installs readable by type checkers
-    package_data={"nicemu": ["py.typed"], "nicemu.control": ["protos/*.binpb"]},
+    package_data={
+        "nicemu": ["py.typed"],
+        "nicemu.control": ["protos/*.binpb"],
+        "nicemu.model": ["profiles/*.toml"],
+    },
     cmdclass={"build_py": BuildPyWithPrograms},
 )

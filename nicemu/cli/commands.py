@@ -33,6 +33,10 @@ COMMANDS = {
     "stats": LazyCommand("nicemu.cli.counter:stats", "Show what a NIC has counted."),
     "trace": LazyCommand("nicemu.cli.trace:trace", "Write what every block of the NICs does, for Perfetto."),
     "races": LazyCommand("nicemu.cli.races:races", "Report accesses that have no order."),
+    "study": LazyCommand(
+        "nicemu.cli.study:study", "Predict what triggered NICs would gain, under conditions that are told."
+    ),
+    "model": LazyCommand("nicemu.cli.model:model", "Show what the models take for given, and its sources."),
     "doctor": LazyCommand(
         "nicemu.cli.doctor:doctor", "Say what this machine can do, and the cure for each no."
     ),

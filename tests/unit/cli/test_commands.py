@@ -88,7 +88,7 @@ def test_an_unknown_command_is_wrong_usage(nicemu: Cli) -> None:
 @pytest.mark.parametrize(
     ("words", "begun", "expected"),
     [
-        ([], "st", ["status", "stf", "stats"]),
+        ([], "st", ["status", "stf", "stats", "study"]),
         ([], "nic", []),
         ([], "--v", ["--version"]),
         (["table"], "", ["add", "delete", "list", "modify"]),
