@@ -45,6 +45,8 @@ class KernelTable:
         }
         self._records: dict[int, int] = {}
         """The number of each row's record, by the row's number."""
+        self._gathered: dict[int, tuple[int, int]] = {}
+        """What records, by their numbers, have counted that their rows know of: packets and bytes."""
         self._widths = [width_of(key.expression.type) for key in spec.keys]
         self._meter_word = meter_word(program, spec) if spec.meter else None
         self.words = entry_words(program, spec)
@@ -122,6 +124,7 @@ class KernelTable:
     def _remove(self, number: int) -> None:
         assert self.table is not None
         self.table.delete(number)
+        self._gathered.pop(number, None)
         if number in self._chosen:
             self.choices.release(self._chosen.pop(number))
 
@@ -142,10 +145,11 @@ class KernelTable:
         if self.table is None or number is None:
             return
         counted = self.table.entry(number)
-        if counted.packets:
-            self.table.set_counters(number, 0, 0)
-            row.hits += counted.packets
-            row.bytes += counted.bytes
+        packets, length_bytes = self._gathered.get(number, (0, 0))
+        if counted.packets != packets:  # a kernel may be counting: its counters are never written
+            self._gathered[number] = counted.packets, counted.bytes
+            row.hits += counted.packets - packets
+            row.bytes += counted.bytes - length_bytes
             row.last_hit_ns = max(row.last_hit_ns, counted.hit_ns)
 
     def close(self) -> None:

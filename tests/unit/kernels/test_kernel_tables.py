@@ -192,3 +192,20 @@ def test_keys_of_several_fields_lie_in_the_twin_in_their_order() -> None:
     assert found == [(0, (number & (1 << 64) - 1, number >> 64)) for number in data]
     assert pair.in_twin(1 << 68 | WIDE) is None
     pair.close()
+
+
+def test_what_is_counted_while_counts_are_gathered_is_not_lost(programs: dict[str, Program]) -> None:
+    """A kernel adds to what stands in a record, in another thread: so nobody else writes there."""
+    pair = Pair(programs["exact"])
+    entry = TableEntry((Exact(3),), "C.go", (1, 2))
+    for _ in range(2):  # the second time in a record that was used before
+        row = pair.table.insert(entry)
+        number = pair.twin._records[row.number]
+        assert pair.twin.table is not None
+        for packets, length_bytes in ((3, 300), (3, 300), (5, 520)):
+            pair.twin.table.set_counters(number, packets, length_bytes)
+            pair.twin.gather(row)
+            assert (row.hits, row.bytes) == (packets, length_bytes)
+        pair.table.delete(entry.matches)
+        assert row.hits == 5
+    pair.close()
