@@ -151,6 +151,9 @@ class OperatorChecker(ConversionChecker):
         """Compute a constant result; return its type."""
         left, right = node.left.value, node.right.value
         comparison = node.op in arithmetic.COMPARISONS
+        if node.op in ("/", "%") and isinstance(kind, ir.Bits) and kind.signed:
+            self.reporter.error(node.at, f"{node.op} does not apply to {kind}", "bit<N> can be divided")
+            return UNKNOWN
         if node.op in ("/", "%") and right is not None and right == 0:
             self.reporter.error(node.at, "division by zero")
             return UNKNOWN

@@ -39,7 +39,12 @@ _LEAVING = (syntax.ExitStatement, syntax.ReturnStatement)
 
 
 class StatementChecker(KeysetChecker):
-    """Bodies of actions, states and blocks; `block` is the one being checked."""
+    """Bodies of actions, states and blocks; `block` is the one being checked.
+
+    `branches` counts the ifs around a statement: in a parser's states, what stands in one may be more.
+    """
+
+    branches = 0
 
     def body(self, statements: Sequence[syntax.Statement], place: str) -> None:
         """Check statements that stand in a parser, control, action or deparser."""
@@ -82,17 +87,22 @@ class StatementChecker(KeysetChecker):
                     self.reporter.warning(node.at, "the value of this call is not used")
             case syntax.IfStatement():
                 self.condition(node.condition, "the condition of if")
+                self.branches += 1
                 for branch in (node.then, node.otherwise):
                     if branch is not None:
                         with self.inner_scope():
                             self._statement(branch)
+                self.branches -= 1
             case syntax.SwitchStatement():
                 self._not_in(node, "switch", "parser")
                 self._switch(node)
-            case syntax.ForStatement():
-                self._for(node)
-            case syntax.ForInStatement():
-                self._for_in(node)
+            case syntax.ForStatement() | syntax.ForInStatement():
+                if not self.branches:
+                    self._not_in(node, "for", "parser")
+                if isinstance(node, syntax.ForStatement):
+                    self._for(node)
+                else:
+                    self._for_in(node)
             case syntax.BreakStatement() | syntax.ContinueStatement():
                 if not self.loops:
                     self.reporter.error(node.at, "there is no loop around this")
@@ -278,6 +288,9 @@ class StatementChecker(KeysetChecker):
             self.reporter.error(
                 block.at, f"parser {block.name} has no state start", did_you_mean("start", names)
             )
+        for local in block.locals:
+            if local.name in names:
+                self.reporter.error(names[local.name].at, f"{local.name} is declared twice in the same scope")
         targets = [*names, ir.ACCEPT, ir.REJECT]
         for node in nodes:
             outer, self.place = self.place, "parser"

@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Statements that P4-16 does not allow where they stand are refused, and those that it does allow are taken.
+
+Source: P4-16 Language Specification 1.2.5, "Statements", "Parser states", "Operations on fixed-width signed
+integers".
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+FOR = "for (bit<8> i = 0; i < 3; i += 1) { m.mark = m.mark + 1; }"
+EACH = "for (bit<8> i in 0 .. 3) { m.mark = m.mark + 1; }"
+
+
+def _state(body: str) -> dict[str, str]:
+    return {"states": f"state start {{ {body} transition accept; }}"}
+
+
+ILLEGAL: list[tuple[dict[str, str], str]] = [
+    (_state(FOR), "for cannot stand in a parser"),
+    (_state(EACH), "for cannot stand in a parser"),
+    (_state(f"{{ {FOR} }}"), "for cannot stand in a parser"),
+    (_state("if (m.flag) { switch (m.mark) { 1: { } } }"), "switch cannot stand in a parser"),
+    (_state("if (m.flag) { return; }"), "return cannot stand in a parser"),
+    (
+        {"states": "bit<8> t; state start { transition t; } state t { transition accept; }"},
+        "t is declared twice in the same scope",
+    ),
+    ({"apply": "headers.tag.small = headers.tag.small / 2;"}, "/ does not apply to int<8>"),
+    ({"apply": "headers.tag.small %= 3;"}, "% does not apply to int<8>"),
+    ({"top": "const int<8> K = 8s7 / 8s2;"}, "/ does not apply to int<8>"),
+]
+
+
+@pytest.mark.parametrize(("parts", "message"), ILLEGAL)
+def test_an_illegal_program_is_refused_at_its_place(
+    p4: SimpleNamespace, parts: dict[str, str], message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(**parts)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        _state(f"if (m.flag) {FOR}"),
+        _state(f"if (m.flag) {{ }} else {{ {EACH} }}"),
+        {"parts": "action a() { switch (m.mark) { 1: { m.flag = true; } default: { } } }"},
+        {"top": "bit<8> f(in bit<8> x) { switch (x) { 1: { return 2; } default: { return 3; } } }"},
+        {"top": f"void f(inout metadata_t m) {{ {FOR} }}", "states": "state start { f(m); transition accept; }"},
+        {"apply": "m.mark = m.mark / 2 + m.mark % 3;"},
+        {"top": "const int K = 7 / 2;"},
+    ],
+)
+def test_a_legal_program_is_taken(p4: SimpleNamespace, parts: dict[str, str]) -> None:
+    p4.compile(**parts)
