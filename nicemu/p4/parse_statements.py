@@ -7,6 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Statements".
 from __future__ import annotations
 
 from . import syntax
+from .annotations import check_annotation
 from .diagnostics import Location
 from .parse_expressions import BASE_TYPES, ExpressionParser
 from .token_reader import SyntaxFault
@@ -257,11 +258,14 @@ class StatementParser(ExpressionParser):
                     self.next.kind != "end" and (self.next.location.source, self.next.location.line) == line
                 ):
                     body.append(self.take().text)
-            elif self.sees("(", "["):
+            structured = self.sees("[")
+            if structured or self.sees("("):
                 body = self.skip_balanced()
             if name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
                 self.reporter.error(at, "@name needs a name in quotes", 'write @name("...")')
-            found.append(syntax.Annotation(at=at, name=name.text, tokens=body))
+            made = syntax.Annotation(at=at, name=name.text, tokens=body, structured=structured)
+            check_annotation(made, found, self.reporter)
+            found.append(made)
         return found
 
     def _if(self) -> syntax.Statement:

@@ -70,11 +70,12 @@ __all__ = [
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Annotation:
-    """`@name(...)`: `text` is the body as written, tokens joined."""
+    """`@name(...)`, or `@name[...]` where `structured`; `tokens` are those of the body."""
 
     at: Location
     name: str
     tokens: list[str] = field(default_factory=list)
+    structured: bool = False
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

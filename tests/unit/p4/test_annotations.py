@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which annotations one declaration may have.
+
+Source: P4-16 Language Specification 1.2.5, "Annotations", "Control-plane API annotations".
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("annotations", "message"),
+    [
+        ('@name("a") @name("b")', "@name stands here twice"),
+        ("@hidden @hidden", "@hidden stands here twice"),
+        ("@x[1] @x[2]", "@x stands here twice"),
+        ("@x[k = 4] @x[l = 5]", "@x stands here twice"),
+        ("@x(1) @x[2]", "@x stands here with square brackets and without"),
+        ("@x[2] @y @x", "@x stands here with square brackets and without"),
+        ("@x[k = 4, k = 5]", "@x has the key k twice"),
+        ("@x[k = 4, 5]", "@x has values with a key and values without"),
+    ],
+)
+def test_annotations_that_do_not_go_together_are_refused(
+    p4: SimpleNamespace, annotations: str, message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(parts=f"{annotations} action a() {{ }}")
+
+
+@pytest.mark.parametrize(
+    "annotations",
+    [
+        "@x(1) @x(2)",
+        '@name("b") @x[]',
+        '@x[short = "a", long = "b",]',
+        '@x[1, "hello", true, 1 == 2, 5 + 6]',
+        "@x[k = (1, 2), l = 3]",
+        "@x(k = 4, 5)",
+    ],
+)
+def test_annotations_that_go_together_are_taken(p4: SimpleNamespace, annotations: str) -> None:
+    p4.compile(parts=f"{annotations} action a() {{ }}")
+
+
+def test_an_annotation_of_one_declaration_does_not_concern_another(p4: SimpleNamespace) -> None:
+    p4.compile(parts='@x[1] @name("c") action a() { } @x(1) @name("d") action b() { }')
