@@ -206,6 +206,9 @@ class TableChecker(StatementChecker):
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
         priorities = has_priority(node)
         seen: set[tuple[object, ...]] = set()
+        self._check_given_priorities(node)
+        if node.entries and not node.keys:
+            self.reporter.error(node.entries[0].at, "a table without keys has no entries", "add key = { }")
         for entry in node.entries or []:
             self.keysets(
                 entry, [kind for kind, key in zip(kinds, node.keys, strict=True) if is_compared(key)]
@@ -230,6 +233,17 @@ class TableChecker(StatementChecker):
             if values in seen and not priorities:
                 self.reporter.error(entry.at, "there is an entry for these keys already")
             seen.add(values)
+
+    def _check_given_priorities(self, node: syntax.TableDeclaration) -> None:
+        """Check where priorities stand: not before const entries; else before the first, or nowhere."""
+        entries = node.entries or []
+        given = [entry.priority for entry in entries if entry.priority is not None]
+        if given and node.const_entries:
+            what = "const entries have no priorities: they match in the order in which they stand"
+            self.reporter.error(given[0].at, what, "remove priority, or const before entries")
+        elif given and entries[0].priority is None:
+            what = "the first entry has no priority, and others have"
+            self.reporter.error(entries[0].at, what, "write priority = ...: before the first")
 
     def _check_entry_keyset(self, keyset: syntax.Expression, key: syntax.KeyElement) -> None:
         inverse = (1 << width_of(key.expression.type)) - 1

@@ -77,6 +77,9 @@ class TableParser(StatementParser):
             case "actions":
                 table.actions = self._actions()
             case "default_action":
+                if table.actions is None:
+                    what = "default_action stands before actions"
+                    self.reporter.error(token.location, what, "write it behind them")
                 table.default_action = self._action_element()
                 table.const_default = constant
                 self.expect(";", "after default_action")
