@@ -54,10 +54,12 @@ PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
 class CallChecker(BlockCallChecker):
     """Calls of actions, tables, blocks, headers, packets and externs.
 
-    The `open_routines` are those being checked.
+    The `open_routines` are those being checked. `role` says which of the architecture's blocks the code is of,
+    "" where that is not known.
     """
 
     open_routines: tuple[RoutineSymbol, ...] = ()
+    role = ""
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
@@ -135,6 +137,9 @@ class CallChecker(BlockCallChecker):
         """Check where an extern is called, and that what its declaration wants as constants is constant."""
         if self.place not in known.places:
             self.reporter.unsupported(node.at, f"{declaration.name} in {article(self.place)}")
+        if known.role and self.role not in ("", known.role):
+            what = f"{declaration.name} is called in {self.role}; it stands only in {known.role}"
+            self.reporter.error(node.at, what, f"{self.architecture.package} names its blocks")
         taken = known.signature(len(node.arguments)) or ()
         for argument, wanted in zip(node.arguments, taken, strict=False):
             known_type = not isinstance(argument.type, TypeVariable | UnknownType)

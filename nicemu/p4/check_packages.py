@@ -56,10 +56,12 @@ class PackageChecker(TableChecker):
             )
             return
         bindings = self._type_arguments(node, symbol)
-        blocks = [
-            self._argument(argument, parameter, bindings)
-            for argument, parameter in zip(node.arguments, symbol.parameters, strict=True)
-        ]
+        blocks: list[BlockSymbol | None] = []
+        roles = ("parser", *(role.name for role in self.architecture.roles))
+        for place, (argument, parameter) in enumerate(zip(node.arguments, symbol.parameters, strict=True)):
+            self.role = roles[place] if place < len(roles) else ""
+            blocks.append(self._argument(argument, parameter, bindings))
+        self.role = ""
         self._main = [block for block in blocks if block is not None]
 
     def _type_arguments(self, node: syntax.Instantiation, symbol: PackageSymbol) -> dict[str, Type]:

@@ -101,13 +101,15 @@ class ExternFunction:
     """A function of the architecture, or a method of an object; overloads differ in how many arguments they
     take.
 
-    `returns` is None for a call without a value; `places` are where it may be called.
+    `returns` is None for a call without a value; `places` are where it may be called, `role` the only one of
+    the architecture's blocks whose code calls it, "" where each may.
     """
 
     signatures: tuple[Signature, ...]
     body: Body
     returns: ir.Type | Kind | None = None
     places: frozenset[str] = EVERYWHERE
+    role: str = ""
 
     def signature(self, count: int) -> Signature | None:
         """Return what a call of `count` arguments takes, None if there is no such call."""

@@ -137,7 +137,7 @@ def _checksum(with_payload: bool, update: bool) -> ExternFunction:
         Argument(Kind.NUMBER, ir.Direction.INOUT if update else ir.Direction.IN),
         Argument(ir.Bits(32)),
     )
-    return ExternFunction((takes,), body)
+    return ExternFunction((takes,), body, role="compute" if update else "verify")
 
 
 def _resubmit(call: ExternCall) -> None:

@@ -303,6 +303,35 @@ def test_an_array_that_is_too_large_is_refused_where_it_is_declared(p4: SimpleNa
         p4.compile_text(text)
 
 
+CHECKSUM = "%s_checksum(true, { 8w1, 8w2 }, m.sum, HashAlgorithm.csum16);"
+
+
+@pytest.mark.parametrize("block", "VIEC")
+@pytest.mark.parametrize(("name", "home"), [("verify", "V"), ("update", "C")])
+def test_a_checksum_is_verified_and_computed_in_the_block_for_it(
+    p4: SimpleNamespace, name: str, home: str, block: str
+) -> None:
+    text = MIRROR.replace("struct metadata_t { }", "struct metadata_t { bit<16> sum; }")
+    before, after = text.split(f"control {block}(")
+    text = f"{before}control {block}({after.replace('apply {', 'apply { ' + CHECKSUM % name, 1)}"
+    if block == home:
+        p4.compile_text(text)
+        return
+    roles = {"V": "verify", "I": "ingress", "E": "egress", "C": "compute"}
+    with pytest.raises(CompileError) as caught:
+        p4.compile_text(text)
+    assert f"{name}_checksum is called in {roles[block]}; it stands only in {roles[home]}" in str(caught.value)
+
+
+def test_a_checksum_in_a_control_that_ingress_applies_is_refused(p4: SimpleNamespace) -> None:
+    text = MIRROR.replace("struct metadata_t { }", "struct metadata_t { bit<16> sum; }")
+    inner = f"control Q(inout metadata_t m) {{ apply {{ {CHECKSUM % 'update'} }} }} control I("
+    text = text.replace("control I(", inner).replace("register<", "Q() q; register<")
+    text = text.replace("seen.write(1, 1);", "seen.write(1, 1); q.apply(m);")
+    with pytest.raises(CompileError, match="update_checksum is called in ingress; it stands only in compute"):
+        p4.compile_text(text)
+
+
 MIRROR = """
 #include <core.p4>
 #include <v1model.p4>
