@@ -57,6 +57,7 @@ from .records import (
     word_of_states,
     word_of_value_set,
 )
+from .table_keys import without_bits
 from .v1_passes import Passes
 from .v1_state import StateLayout
 
@@ -77,6 +78,8 @@ class Kernel:
     def __init__(self, program: Program, optimised: bool = True) -> None:
         self.program = program
         self._layouts = Layouts(program)
+        if name := without_bits(program):
+            raise NotCompiled(f"{name} has a key of no bits")
         self.tables = {table.name: KernelTable(program, table) for table in program.tables}
         generated = generate(program, lambda table: self.tables[table.name].parameters_at)
         self._code = MachineCode(generated, optimised)

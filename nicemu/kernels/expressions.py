@@ -12,7 +12,7 @@ from llvmlite import ir as llvm
 from nicemu.pipeline import Program, arithmetic, ir, width_of
 
 from .division import divided
-from .places import BIT, INDEX, NEXT, VALID, Composite, Number, Place, Places, Value, number_type
+from .places import BIT, INDEX, NEXT, NO_BITS, VALID, Composite, Number, Place, Places, Value, number_type
 
 STACK_OUT_OF_BOUNDS = ir.CORE_ERRORS.index("StackOutOfBounds")
 
@@ -111,6 +111,8 @@ class Expressions:
                 return self.builder.sub(self._next_index(stack), INDEX(1))
             case ir.Unary(op, operand, kind):
                 number = self.value(operand)
+                if kind == NO_BITS:
+                    return number
                 return builder.neg(number) if op == "-" else self.builder.not_(number)
             case ir.Binary():
                 return self._binary(node)
@@ -360,6 +362,8 @@ class Expressions:
         if op == arithmetic.CONCATENATION:
             assert isinstance(node.type, ir.Bits)
             kind = number_type(node.type)
+            if left_node.type == NO_BITS:
+                return self.builder.zext(right, kind)
             upper = self.builder.shl(self.builder.zext(left, kind), kind(right_node.type.width))
             return self.builder.or_(upper, self.builder.zext(right, kind))
         return self._arithmetic(op, left, right, signed)
@@ -439,6 +443,8 @@ class Expressions:
         return self.builder.sext(number, kind) if signed else self.builder.zext(number, kind)
 
     def _truncated(self, number: Number, width: int) -> Number:
+        if not width:
+            return BIT(0)
         return number if number.type.width == width else self.builder.trunc(number, llvm.IntType(width))
 
 

@@ -15,7 +15,7 @@ from llvmlite import ir as llvm
 from nicemu.pipeline import ir
 
 from .expressions import NotCompiled
-from .places import LENGTH, NUMBER, VALID, WORD, Number, Value
+from .places import LENGTH, NO_BITS, NUMBER, VALID, WORD, Number, Value
 from .value_words import ValueWords
 
 MAX_SHIFTED_BITS = 8192
@@ -58,7 +58,8 @@ class PackedBits(ValueWords):
             for number in range(kind.size):
                 yield from self._pieces(ir.Named(kind.element), value.parts[str(number)])
         elif not isinstance(kind, ir.Named):
-            yield Piece(value, None)
+            if kind != NO_BITS:
+                yield Piece(value, None)
         elif self.places.is_union(kind):
             for part in self.places.fields(kind):
                 header = value.parts[part.name]

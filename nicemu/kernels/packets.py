@@ -12,7 +12,7 @@ from llvmlite import ir as llvm
 from nicemu.pipeline import ir, width_of
 
 from .expressions import NotCompiled, path_of
-from .places import BIT, INDEX, NEXT, VALID, WORD, Composite, Number, Place, Value
+from .places import BIT, INDEX, NEXT, NO_BITS, VALID, WORD, Composite, Number, Place, Value
 from .statements import Ends, Statements
 
 BYTE = llvm.IntType(8)
@@ -73,9 +73,11 @@ class Packets(Statements):
 
     @staticmethod
     def runs(leaves: Sequence[Leaf]) -> list[list[Leaf]]:
-        """Return leaves in groups that begin and end at bytes, as long as 64 bits where they can be."""
+        """Return the leaves with bits in groups that begin and end at bytes, as long as 64 bits where they can."""
         pieces: list[list[Leaf]] = [[]]
         for leaf in leaves:  # first the shortest groups of whole bytes
+            if leaf.type == NO_BITS:
+                continue
             if pieces[-1] and leaf.offset_bits % 8 == 0:
                 pieces.append([])
             pieces[-1].append(leaf)
@@ -132,8 +134,11 @@ class Packets(Statements):
 
     def unpacked(self, kind: ir.Type, address: Number) -> Value:
         """Return a number, or a header or struct, from the bytes at an address; a header is valid."""
-        numbers: dict[tuple[str, ...], Number] = {}
-        for run in self.runs(self.leaves(kind)):
+        leaves = self.leaves(kind)
+        numbers: dict[tuple[str, ...], Number] = {
+            leaf.path: BIT(0) for leaf in leaves if leaf.type == NO_BITS
+        }
+        for run in self.runs(leaves):
             first = run[0].offset_bits
             count = -(-_bits(run) // 8)
             whole = self.load_bytes(self.address(address, first // 8), count)

@@ -16,13 +16,14 @@ from llvmlite import ir as llvm
 from nicemu.pipeline import Layouts, ir, width_of
 
 BIT, WORD, INDEX = llvm.IntType(1), llvm.IntType(64), llvm.IntType(32)
+NO_BITS = ir.Bits(0)
 VALID, NEXT = "$valid", "$next"
 """Names of what a header and a header stack hold beside their fields and elements."""
 LENGTH, NUMBER = "$length", "$number"
 """Names of what a varbit holds: how many bits it has, and those as a number."""
 
 Number: TypeAlias = Any
-"""An LLVM value: iN for bit<N> and int<N>, i1 for bool, i32 for error."""
+"""An LLVM value: iN for bit<N> and int<N>, i1 for bool and bit<0>, i32 for error."""
 
 
 @dataclass(slots=True)
@@ -54,8 +55,8 @@ class Place:
 
 
 def number_type(kind: ir.Type) -> llvm.IntType:
-    """Return the LLVM type of a scalar."""
-    return llvm.IntType(width_of(kind))
+    """Return the LLVM type of a scalar; LLVM has no i0, and a bit<0> is an i1 that is always 0."""
+    return llvm.IntType(max(width_of(kind), 1))
 
 
 class Places:

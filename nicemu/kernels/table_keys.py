@@ -43,3 +43,11 @@ def meter_word(program: Program, table: ir.Table) -> int:
 def entry_words(program: Program, table: ir.Table) -> int:
     """Return how many words the entries of a table have behind their keys."""
     return meter_word(program, table) + bool(table.meter)
+
+
+def without_bits(program: Program) -> str:
+    """Return the name of a table or value set with a key of type bit<0>, which no lookup takes, or ""."""
+    looked_up = (*program.tables, *map(table_of, program.value_sets))
+    return next(
+        (item.name for item in looked_up if 0 in [width_of(key.expression.type) for key in item.keys]), ""
+    )

@@ -18,7 +18,7 @@ from nicemu.pipeline import ir, width_of
 from .choices import Choosing, Ways
 from .metering import mark_function
 from .packets import BYTE
-from .places import BIT, INDEX, WORD, Number, Place
+from .places import BIT, INDEX, WORD, Number, Place, number_type
 from .records import (
     TABLE_DEFAULT,
     TABLE_HITS,
@@ -191,8 +191,7 @@ class Tables(Choosing):
         ]
         first = 0
         for parameter in parameters_of(action):
-            width = width_of(parameter.type)
-            kind = llvm.IntType(width)
+            width, kind = width_of(parameter.type), number_type(parameter.type)
             number: Number = kind(0)
             for word in range(first // WORD_BITS, -(-(first + width) // WORD_BITS)):
                 shift = word * WORD_BITS - first

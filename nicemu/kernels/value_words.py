@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Values of any type as 64-bit words in memory, for kernels and for Python.
 
-A number takes whole words, the lowest first, in two's complement. The parts of a composite value lie in the
-order in which `Places.parts` names them, the elements of a stack behind its own part.
+A number takes whole words, one at least, the lowest first, in two's complement. The parts of a composite
+value lie in the order in which `Places.parts` names them, the elements of a stack behind its own part.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def word_count(layouts: Layouts, kind: ir.Type) -> int:
     if isinstance(kind, ir.Varbit):
         return 1 + -(-kind.width // 64)
     if not isinstance(kind, ir.Named):
-        return -(-width_of(kind) // 64)
+        return len(_places(width_of(kind)))
     flag = int(kind.name in layouts.headers)
     return flag + sum(word_count(layouts, part.type) for part in layouts.parts(kind))
 
@@ -90,7 +90,7 @@ def _joined(words: Iterator[int], width_bits: int) -> int:
 
 
 def _places(width_bits: int) -> range:
-    return range(-(-width_bits // 64))
+    return range(max(-(-width_bits // 64), 1))
 
 
 class ValueWords(Deparsing):
@@ -99,7 +99,7 @@ class ValueWords(Deparsing):
     def load_value(self, kind: ir.Type, address: Number) -> Value:
         """Return the value at an address."""
         if not isinstance(kind, ir.Named | ir.Stack | ir.Varbit):
-            return self.load_words(address, -(-width_of(kind) // 64), kind)
+            return self.load_words(address, len(_places(width_of(kind))), kind)
         value = Composite(kind)
         for name, part in self._word_parts(kind):
             value.parts[name] = self.load_value(part, address)

@@ -54,8 +54,8 @@ PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
 class CallChecker(BlockCallChecker):
     """Calls of actions, tables, blocks, headers, packets and externs.
 
-    The `open_routines` are those being checked. `role` says which of the architecture's blocks the code is of,
-    "" where that is not known.
+    The `open_routines` are those being checked. `role` says which of the architecture's blocks the code is
+    of, "" where that is not known.
     """
 
     open_routines: tuple[RoutineSymbol, ...] = ()

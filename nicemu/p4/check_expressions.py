@@ -63,7 +63,7 @@ class ExpressionChecker(OperatorChecker):
             case syntax.MemberRef():
                 return self._member(node)
             case syntax.Number():
-                kind = ir.Bits(node.width, node.signed) if node.width else INTEGER
+                kind = ir.Bits(node.width, node.signed) if node.width is not None else INTEGER
                 node.value = node.number
                 if isinstance(kind, ir.Bits):
                     if node.number >> kind.width:
@@ -230,7 +230,11 @@ class ExpressionChecker(OperatorChecker):
         known = base == INTEGER and node.base.value is not None and high < MAX_INTEGER_BITS
         width = base.width if isinstance(base, ir.Bits) else MAX_INTEGER_BITS if known else 0
         if not 0 <= low <= high < width:
-            bound = f"; bits {base.width - 1} down to 0 were expected" if isinstance(base, ir.Bits) else ""
+            bound = (
+                f"; bits {base.width - 1} down to 0 were expected"
+                if isinstance(base, ir.Bits) and base.width
+                else ""
+            )
             self.reporter.error(node.at, f"[{self.shown(high)}:{self.shown(low)}] of {base}{bound}")
             return UNKNOWN
         if node.base.value is not None:

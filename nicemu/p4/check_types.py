@@ -177,10 +177,10 @@ class TypeChecker:
         width = self.constant_integer(ref.width, "a width")
         if width is None:
             return UNKNOWN
-        if not 0 < width <= ir.MAX_WIDTH_BITS:
-            self.reporter.error(
-                ref.width.at, f"{ref.name}<{_short(width)}>: a width of 1 to {ir.MAX_WIDTH_BITS} was expected"
-            )
+        least = int(ref.name == "int")
+        if not least <= width <= ir.MAX_WIDTH_BITS:
+            what = f"a width of {least} to {ir.MAX_WIDTH_BITS} was expected"
+            self.reporter.error(ref.width.at, f"{ref.name}<{_short(width)}>: {what}")
             return UNKNOWN
         return _bits_of(width, ref.name == "int")
 

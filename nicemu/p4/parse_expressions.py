@@ -370,11 +370,12 @@ class ExpressionParser(TokenReader):
         width, sign, base, digits = match.groups()
         try:
             number = int(digits.replace("_", "") or "0", _BASES[base.lower()] if base else 10)
-            bits = int(width) if width else 0
+            bits = int(width) if width else None
         except ValueError:
             self.reporter.error(token.location, "this number has too many digits")
-            number, bits = 0, 0
-        if width and not 0 < bits <= 4096:
-            self.reporter.error(token.location, f"a number of {width} bits; 1 to 4096 were expected")
+            number, bits = 0, None
+        least = int(sign == "s")
+        if bits is not None and not least <= bits <= 4096:
+            self.reporter.error(token.location, f"a number of {width} bits; {least} to 4096 were expected")
             bits = 1
         return syntax.Number(at=token.location, number=number, width=bits, signed=sign == "s")

@@ -247,7 +247,7 @@ class StatementParser(ExpressionParser):
 
     def annotations(self) -> list[syntax.Annotation]:
         """Parse all annotations that are next; their bodies may hold anything."""
-        found = []
+        found: list[syntax.Annotation] = []
         while self.sees("@"):
             at = self.take().location
             name = self.take()

@@ -42,10 +42,10 @@ class Expression:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Number(Expression):
-    """A number; `width` is 0 where none is written."""
+    """A number; `width` is None where none is written."""
 
     number: int
-    width: int = 0
+    width: int | None = None
     signed: bool = False
 
 

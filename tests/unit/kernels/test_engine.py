@@ -38,6 +38,7 @@ header more_t {{ bit<32> word; }}
 struct seen_t {{ bit<8> kind; bit<100> wide; }}
 struct headers_t {{ tag_t tag; more_t more; }}
 struct m_t {{ bit<100> wide; }}
+struct held_t {{ bit<4> low; bit<0> none; bit<4> high; }}
 parser P(packet_in packet, out headers_t h, inout m_t m, inout nic_metadata_t nic) {{
     state start {{ packet.extract(h.tag); {parse} transition accept; }}
 }}
@@ -290,3 +291,27 @@ def test_numbers_of_any_width_are_divided(width: int, signed: bool) -> None:
         for value, word in ((0, 5), (1, 7), (3, 0xFFFFFFFF), (0xFFFF, 0x80000000), (0x8000, 1)):
             frame = bytes((kind_, *value.to_bytes(2, "big"), *word.to_bytes(4, "big")))
             assert fast.process(frame, 0) == plain.process(frame, 0)
+
+
+def test_a_number_without_bits_is_0_in_a_kernel_too() -> None:
+    engine = loaded(
+        """bit<0> none = ~(bit<0>) h.tag.kind; held_t held = { 1, ~none, 2 }; bit<8> moved = 8w3 << none;
+           h.tag.kind = none ++ held.low ++ -none ++ held.high;
+           h.tag.value = (bit<16>) none + (bit<16>) moved;
+           if (none != 0 || !(none <= 0w0) || none / none != 0) { h.tag.kind = 0xff; }
+           switch (held.none) { 0: { } default: { h.tag.kind = 0xee; } }
+           both(none, h.tag.value);""",
+        parts="""action both(in bit<0> none, inout bit<16> value) { value += (bit<16>) (none >> 1); }""",
+    )
+    assert engine.interpreted_because == ""
+    assert same(engine, bytes.fromhex("0102030405")).frame.hex() == "1200030405"
+
+
+def test_a_table_whose_key_has_no_bits_is_interpreted() -> None:
+    table = 'table t { key = { (bit<0>) h.tag.kind: exact @name("k"); } actions = { NoAction; } }'
+    text = SOURCE.format(apply="t.apply();", parts=table, parse="", emit="packet.emit(h);")
+    engine = CompiledEngine(optimised=False)
+    engine.load(compile_text(text).program)
+    assert engine.interpreted_because == "C.t has a key of no bits"
+    engine.insert("t", TableEntry((Exact(0),), "NoAction", ()))
+    same(engine, bytes.fromhex("0102030405"))

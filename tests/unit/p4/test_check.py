@@ -45,7 +45,7 @@ TABLE = (
         ("nic.ingress_port = error.NoMatch;", "the value is error; bit<16> was expected"),
         ("m.flag = error.NoMtch == error.NoMatch;", "did you mean NoMatch?"),
         ("bit<16> x = 1; bit<16> x = 2;", "x is declared twice"),
-        ("bit<0> x;", "a width of 1 to 4096 was expected"),
+        ("int<0> x;", "a width of 1 to 4096 was expected"),
         ("int x = 1;", "a variable cannot be int"),
         ("TriggerCounter() c;", "an object cannot be declared inside a body"),
         ("TriggerCounter c;", "is an object, not a value"),

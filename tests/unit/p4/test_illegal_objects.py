@@ -320,7 +320,9 @@ def test_a_checksum_is_verified_and_computed_in_the_block_for_it(
     roles = {"V": "verify", "I": "ingress", "E": "egress", "C": "compute"}
     with pytest.raises(CompileError) as caught:
         p4.compile_text(text)
-    assert f"{name}_checksum is called in {roles[block]}; it stands only in {roles[home]}" in str(caught.value)
+    assert f"{name}_checksum is called in {roles[block]}; it stands only in {roles[home]}" in str(
+        caught.value
+    )
 
 
 def test_a_checksum_in_a_control_that_ingress_applies_is_refused(p4: SimpleNamespace) -> None:

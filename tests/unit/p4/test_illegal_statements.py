@@ -49,7 +49,10 @@ def test_an_illegal_program_is_refused_at_its_place(
         _state(f"if (m.flag) {{ }} else {{ {EACH} }}"),
         {"parts": "action a() { switch (m.mark) { 1: { m.flag = true; } default: { } } }"},
         {"top": "bit<8> f(in bit<8> x) { switch (x) { 1: { return 2; } default: { return 3; } } }"},
-        {"top": f"void f(inout metadata_t m) {{ {FOR} }}", "states": "state start { f(m); transition accept; }"},
+        {
+            "top": f"void f(inout metadata_t m) {{ {FOR} }}",
+            "states": "state start { f(m); transition accept; }",
+        },
         {"apply": "m.mark = m.mark / 2 + m.mark % 3;"},
         {"top": "const int K = 7 / 2;"},
     ],

@@ -131,7 +131,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "enum E { A, B }", "apply": "m.flag = !E.A;"}, "! does not apply to enum E"),
     ({"types": "struct s_t { bit<-1> t; }"}, "expected an expression, found '-'"),
     ({"types": "struct s_t { int<0> t; }"}, "int<0>: a width of 1 to 4096 was expected"),
-    ({"types": "struct s_t { bit<100000> t; }"}, "bit<100000>: a width of 1 to 4096 was expected"),
+    ({"types": "struct s_t { bit<100000> t; }"}, "bit<100000>: a width of 0 to 4096 was expected"),
     ({"apply": "bit<m.mark> x;"}, "expected '>' after the width of bit, found '.'"),
     ({"types": "struct s_t { bit<true> t; }"}, "a width is bool; a number was expected"),
     ({"types": 'struct s_t { bit<"a"> t; }'}, "a width is string; a number was expected"),

@@ -44,8 +44,8 @@ def change(document: Any, path: str, value: Any) -> None:  # noqa: ANN401
         ("headers", {}, r"\$\.headers is dict; a list was expected"),
         (
             "headers.0.fields.0.type",
-            "bit<0>",
-            r"headers\[0\]\.fields\[0\]\.type is \"bit<0>\"; a type was expected",
+            "int<0>",
+            r"headers\[0\]\.fields\[0\]\.type is \"int<0>\"; a type was expected",
         ),
         ("headers.0.fields.0.type", "bit<4097>", "N up to 4096"),
         ("headers.0.fields.0.type", "bit<5>", "tag_t is 33 bits; whole bytes"),
