@@ -73,7 +73,7 @@ class Packets(Statements):
 
     @staticmethod
     def runs(leaves: Sequence[Leaf]) -> list[list[Leaf]]:
-        """Return the leaves with bits in groups that begin and end at bytes, as long as 64 bits where they can."""
+        """Return leaves that have bits in groups of whole bytes, as long as 64 bits where they can be."""
         pieces: list[list[Leaf]] = [[]]
         for leaf in leaves:  # first the shortest groups of whole bytes
             if leaf.type == NO_BITS:

@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from . import syntax
 from .check_arguments import ArgumentChecker
+from .check_conversions import is_constant
 from .diagnostics import did_you_mean
 from .symbols import BlockInstance, BlockSymbol, ConstantSymbol, Instance, Meaning
 from .types import NOTHING, UNKNOWN, BlockType, ExternType, Type, same, substituted, unify
@@ -120,9 +121,11 @@ class BlockCallChecker(ArgumentChecker):
                 arguments.append(block)
                 continue
             value = self.constant(argument, expected, f"argument {parameter.name}")
-            if value is None:
+            known = same(argument.type, expected) and is_constant(argument)
+            if value is None and not known:
                 return None
-            arguments.append(ConstantSymbol(parameter.name, expected, value))
+            made_by = argument if value is None else None
+            arguments.append(ConstantSymbol(parameter.name, expected, value, made_by))
         return self.made_of(symbol, types, arguments, name, top)
 
     def _block_argument(self, node: syntax.Expression, wanted: BlockType, name: str) -> BlockInstance | None:

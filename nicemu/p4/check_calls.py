@@ -10,7 +10,7 @@ from nicemu.pipeline import ExternFunction, Kind, ir
 
 from . import syntax
 from .check_blocks import BlockCallChecker, article
-from .check_conversions import is_constant
+from .check_conversions import is_constant, items_of
 from .diagnostics import did_you_mean
 from .symbols import (
     ActionSymbol,
@@ -32,6 +32,7 @@ from .types import (
     BlockType,
     CompositeType,
     ExternType,
+    P4ListType,
     StackType,
     Type,
     TypeVariable,
@@ -203,7 +204,11 @@ class CallChecker(BlockCallChecker):
             self.expression(argument)
         if base == UNKNOWN:
             return UNKNOWN
-        if callee.name in _SIZES and (sizes := size_range_bits(base)) is not None:
+        sizes = size_range_bits(base.element if isinstance(base, P4ListType) else base)
+        if callee.name in _SIZES and sizes is not None:
+            if isinstance(base, P4ListType):
+                count = len(items_of(callee.base))
+                sizes = count * sizes[0], count * sizes[1]
             if node.arguments:
                 self.reporter.error(node.at, f"{callee.name}() takes no arguments")
             bits = sizes[callee.name.startswith("max")]

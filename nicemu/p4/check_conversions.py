@@ -24,6 +24,7 @@ from .types import (
     ExternType,
     Family,
     ListType,
+    P4ListType,
     StackType,
     Type,
     same,
@@ -68,6 +69,8 @@ class ConversionChecker(TypeChecker):
             return self._convert_list(node, wanted, what)
         if isinstance(found, ListType) and isinstance(wanted, StackType):
             return self._convert_stack(node, wanted, what)
+        if isinstance(found, ListType) and isinstance(wanted, P4ListType):
+            return self._convert_p4_list(node, wanted, what)
         if found == DEFAULT or (found == INVALID and _can_be_invalid(wanted)):
             node.type = wanted
             node.value = 0 if scalar_of(wanted) is not None else None
@@ -161,6 +164,15 @@ class ConversionChecker(TypeChecker):
         node.type = wanted
         return all(agreed)
 
+    def _convert_p4_list(self, node: syntax.Expression, wanted: P4ListType, what: str) -> bool:
+        assert isinstance(node, syntax.ListValue)
+        if node.names or node.rest:
+            self.reporter.error(node.at, f"{what} has names or '...'; {wanted} has neither")
+            return False
+        agreed = [self.convert(item, wanted.element, "an element") for item in node.items]
+        node.type = wanted
+        return all(agreed)
+
     def type_of_list(self, node: syntax.Expression, found: ListType) -> Type:
         """Return the type that a list has where nothing says another: a tuple, or a struct of its names."""
         inner = node.items if isinstance(node, syntax.ListValue) else []
@@ -218,6 +230,17 @@ def is_constant(node: syntax.Expression) -> bool:
         case syntax.CastOp():
             return node.value is not None or is_constant(node.operand)
     return node.value is not None
+
+
+def items_of(node: syntax.Expression) -> list[syntax.Expression]:
+    """Return the elements of a checked list; none of one that a constructor's parameter stands for."""
+    while not isinstance(node, syntax.ListValue):
+        made_by = getattr(node.symbol, "made_by", None) if isinstance(node, syntax.NameRef) else None
+        inside = node.operand if isinstance(node, syntax.CastOp) else made_by
+        if inside is None:
+            return []
+        node = inside
+    return node.items
 
 
 def _can_be_invalid(kind: Type) -> bool:

@@ -34,6 +34,7 @@ from .types import (
     BlockType,
     CompositeType,
     ExternType,
+    P4ListType,
     StackType,
     Type,
     TypeVariable,
@@ -83,7 +84,7 @@ class DeclarationChecker(CallChecker):
             value = self.constant(node.initial, kind, f"constant {node.name}")
             made_by = None
             if value is None:
-                composite = isinstance(node.initial.type, CompositeType | StackType)
+                composite = isinstance(node.initial.type, CompositeType | StackType | P4ListType)
                 made_by = node.initial if composite and is_constant(node.initial) else None
             known = kind if value is not None or made_by is not None else UNKNOWN
             self.declare(node.name, ConstantSymbol(node.name, known, value, made_by), node.at)
@@ -98,7 +99,8 @@ class DeclarationChecker(CallChecker):
                     f"write {kind.symbol.name}(...) {node.name};",
                 )
             elif kind != UNKNOWN:
-                self.reporter.error(node.at, f"a variable cannot be {kind}", "give it a width: bit<8>")
+                hint = "make it const" if isinstance(kind, P4ListType) else "give it a width: bit<8>"
+                self.reporter.error(node.at, f"a variable cannot be {kind}", hint)
             kind = UNKNOWN
         node.symbol = self.place_of(node.name, kind, True, "variable")
         self.declare(node.name, node.symbol, node.at)

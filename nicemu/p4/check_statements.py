@@ -28,6 +28,7 @@ from .types import (
     NOTHING,
     UNKNOWN,
     ActionRun,
+    P4ListType,
     StackType,
     Type,
     TypeVariable,
@@ -152,11 +153,16 @@ class StatementChecker(KeysetChecker):
             self.expect(collection.high, wanted, "the upper bound")
         else:
             found = self.expression(collection)
-            if not isinstance(found, StackType):
+            if not isinstance(found, StackType | P4ListType):
                 if found != UNKNOWN:
                     self.reporter.error(
-                        collection.at, f"for goes through ranges and header stacks; this is {found}"
+                        collection.at, f"for goes through ranges, lists and header stacks; this is {found}"
                     )
+            elif not is_storable(found.element):
+                self.reporter.error(
+                    node.name_at, f"a variable cannot be {found.element}", "give it a width: bit<8>"
+                )
+                wanted = UNKNOWN
             elif not same(found.element, wanted):
                 self.reporter.error(node.name_at, f"{node.name} is {wanted}; {found.element} was expected")
         with self.inner_scope():

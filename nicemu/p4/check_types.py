@@ -32,6 +32,7 @@ from .types import (
     ExternType,
     Family,
     NewType,
+    P4ListType,
     StackType,
     Type,
     TypeVariable,
@@ -140,7 +141,9 @@ class TypeChecker:
                         self.reporter.error(argument.at, f"a tuple cannot hold {item}")
                         return UNKNOWN
                 return UNKNOWN if UNKNOWN in items else self._small_enough(self.tuples.of(items), ref.at)
-            case "list" | "match_kind" | "_":
+            case "list":
+                return self._list(ref)
+            case "match_kind" | "_":
                 self.reporter.unsupported(ref.at, f"type {ref.name}")
                 return UNKNOWN
         symbol = self.find(ref.name, ref.at, "type")
@@ -190,6 +193,20 @@ class TypeChecker:
             return kind
         self.reporter.error(at, f"{kind} holds {_short(kind.size)} values; {ir.MAX_VALUES} are allowed")
         return UNKNOWN
+
+    def _list(self, ref: syntax.TypeRef) -> Type:
+        self._count(ref, 1)
+        element = self.resolve(ref.arguments[0]) if len(ref.arguments) == 1 else UNKNOWN
+        if element == UNKNOWN:
+            return UNKNOWN
+        if (
+            not is_storable(element)
+            and not isinstance(element, P4ListType)
+            and element not in (INTEGER, TEXT)
+        ):
+            self.reporter.error(ref.at, f"a list cannot hold {element}")
+            return UNKNOWN
+        return P4ListType(element)
 
     def _varbit(self, ref: syntax.TypeRef) -> Type:
         width = self.constant_integer(ref.width, "a width") if ref.width is not None else 0

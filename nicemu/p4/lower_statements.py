@@ -10,6 +10,7 @@ from typing import Any
 from nicemu.pipeline import ir
 
 from . import syntax
+from .check_conversions import items_of
 from .lower_expressions import ExpressionLowering, is_order_seen
 from .symbols import (
     ActionSymbol,
@@ -19,6 +20,7 @@ from .symbols import (
 from .types import (
     ActionRun,
     ExternType,
+    P4ListType,
 )
 
 
@@ -112,6 +114,9 @@ class StatementLowering(ExpressionLowering):
             low, high = self._value(node.collection.low), self._value(node.collection.high)
             yield ir.ForRange(variable.place, low, high, body)
             return
+        if isinstance(node.collection.type, P4ListType):
+            yield from self._for_list(node, body)
+            return
         stack = self._value(node.collection)
         assert isinstance(stack.type, ir.Stack)
         elements, index = self._extra(stack.type, "for.stack"), self._extra(ir.Bits(32), "for.index")
@@ -119,6 +124,26 @@ class StatementLowering(ExpressionLowering):
         first = ir.Assign(ir.Name(variable.place, element.type), element)
         low, high = ir.Constant(0, index.type), ir.Constant(stack.type.size - 1, index.type)
         yield ir.Assign(elements, stack)
+        yield ir.ForRange(index.name, low, high, (first, *body))
+
+    def _for_list(
+        self, node: syntax.ForInStatement, body: tuple[ir.Statement, ...]
+    ) -> Iterator[ir.Statement]:
+        """Evaluate the elements of a list, then take them by a number that counts the turns."""
+        elements: list[ir.Expression] = []
+        for item in items_of(node.collection):
+            value = self._value(item)
+            if not isinstance(value, ir.Constant):
+                kept = self._extra(value.type, "for.item")
+                yield ir.Assign(kept, value)
+                value = kept
+            elements.append(value)
+        if not elements:
+            return
+        index = self._extra(ir.Bits(32), "for.index")
+        variable: Variable = node.symbol
+        first = ir.Assign(ir.Name(variable.place, elements[0].type), _chosen(elements, index, 0))
+        low, high = ir.Constant(0, index.type), ir.Constant(len(elements) - 1, index.type)
         yield ir.ForRange(index.name, low, high, (first, *body))
 
     def _switch_values(self, node: syntax.SwitchStatement) -> ir.Statement:
@@ -207,6 +232,16 @@ class StatementLowering(ExpressionLowering):
                 first.append(ir.Assign(value, values[place]))
                 values[place] = value
         return first, tuple(values)
+
+
+def _chosen(elements: Sequence[ir.Expression], index: ir.Name, first: int) -> ir.Expression:
+    """Return the element that `index` numbers, the number of the first one being `first`."""
+    if len(elements) == 1:
+        return elements[0]
+    half = len(elements) // 2
+    below = ir.Binary("<", index, ir.Constant(first + half, index.type), ir.BOOL)
+    lower, upper = _chosen(elements[:half], index, first), _chosen(elements[half:], index, first + half)
+    return ir.Conditional(below, lower, upper, lower.type)
 
 
 def _replaced(node: Any, old: ir.Expression, new: ir.Expression) -> Any:  # noqa: ANN401

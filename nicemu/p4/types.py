@@ -124,6 +124,16 @@ class StackType:
 
 
 @dataclass(frozen=True, slots=True)
+class P4ListType:
+    """list<element>: any number of values of one type, which are known where the list is written."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"list<{getattr(self.element, 'name', self.element)}>"
+
+
+@dataclass(frozen=True, slots=True)
 class VarbitType:
     """varbit<width>."""
 
@@ -249,6 +259,7 @@ Type: TypeAlias = (
     | TypeVariable
     | CompositeType
     | StackType
+    | P4ListType
     | VarbitType
     | NewType
     | InvalidType
@@ -361,6 +372,8 @@ def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
         element = substituted(kind.element, bindings)
         assert isinstance(element, CompositeType)
         return StackType(element, kind.size)
+    if isinstance(kind, P4ListType):
+        return P4ListType(substituted(kind.element, bindings))
     if isinstance(kind, BlockType) and kind.arguments:
         return BlockType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
     return kind
@@ -388,6 +401,8 @@ def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
         )
     if isinstance(pattern, StackType) and isinstance(actual, StackType):
         return pattern.size == actual.size and unify(pattern.element, actual.element, bindings)
+    if isinstance(pattern, P4ListType) and isinstance(actual, P4ListType):
+        return unify(pattern.element, actual.element, bindings)
     if isinstance(pattern, ExternType) and isinstance(actual, ExternType):
         return (
             pattern.symbol is actual.symbol

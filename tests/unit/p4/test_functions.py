@@ -189,7 +189,11 @@ def test_switch_runs_the_case_of_the_value(p4: SimpleNamespace, apply: str, expe
         ("", "break;", "there is no loop around this"),
         ("", "for (bit<8> i in 1 .. 3) { } m.mark = (bit<16>) i;", "unknown name i"),
         ("", "for (bool i in false .. true) { }", "i is bool; bit<N> or int<N> was expected"),
-        ("", "for (bit<8> i in m.mark) { }", "for goes through ranges and header stacks; this is bit<16>"),
+        (
+            "",
+            "for (bit<8> i in m.mark) { }",
+            "for goes through ranges, lists and header stacks; this is bit<16>",
+        ),
         ("", "for (bit<8> i = 0; i; i += 1) { }", "the condition of for is bit<8>"),
         ("", "switch (m.mark) { m.mark: { } }", "a label of switch must be known at compile time"),
     ],

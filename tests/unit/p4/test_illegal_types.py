@@ -189,7 +189,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "struct p_t<T> { T a; }", "apply": "p_t<int> x;"}, "a struct field cannot be int"),
     ({"types": "struct p_t<T> { T a; }", "apply": "p_t<_> x;"}, "not supported by nicemu yet: type _"),
     ({"apply": "bool<8> x;"}, "expected the name of the variable, found '<'"),
-    ({"apply": "list<bit<8>> x;"}, "not supported by nicemu yet: type list"),
+    ({"apply": "list<bit<8>> x;"}, "a variable cannot be list<bit<8>>"),
     ({"types": "struct a_t { } struct a_t { }"}, "a_t is declared twice in the same scope"),
     ({"types": "struct a_t { } const bit<8> a_t = 1;"}, "a_t is declared twice in the same scope"),
     ({"top": "bit<8> f<x>(in x x) { return 1; }"}, "x is declared twice in the same scope"),
@@ -321,7 +321,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f<bit<16>>(1);"},
         "f takes 0 type arguments; 1 are given",
     ),
-    ({"apply": "for (bit<8> i in m.mark) { }"}, "for goes through ranges and header stacks; this is bit<16>"),
+    (
+        {"apply": "for (bit<8> i in m.mark) { }"},
+        "for goes through ranges, lists and header stacks; this is bit<16>",
+    ),
     (
         {"members": "tag_t[2] st;", "apply": "for (bit<8> i in headers.st) { }"},
         "i is bit<8>; header tag_t was expected",

@@ -6,13 +6,14 @@
 header h_t { bit<8> a; }
 extern Register<T> { Register(bit<32> size); T read(in bit<32> index); }
 struct headers_t { h_t h; }
-struct m_t { list<bit<8>> few; bit<8> a; }
+struct m_t { bit<8> a; }
 parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadata_t nic) {
     value_set<bit<8>>(4) known;
     state start { transition accept; }
 }
 control C(inout headers_t headers, inout m_t m, inout nic_metadata_t nic) {
     Register<bit<32>>(16) counts;
+    TriggerCounter() own = { };
     table t { key = { m.a: exact; } actions = { NoAction; } idle_timeout = true; }
     apply {
     }
