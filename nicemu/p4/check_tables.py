@@ -143,8 +143,9 @@ class TableChecker(StatementChecker):
     def _check_key_kinds(self, node: syntax.TableDeclaration) -> None:
         prefixes = [key for key in node.keys if key.match_kind == "lpm"]
         if len(prefixes) > 1:
-            hint = "use ternary, which has priorities, for one"
-            self.reporter.unsupported(prefixes[1].match_kind_at, "two lpm keys in one table", hint)
+            what = f"table {node.name} has {len(prefixes)} lpm keys; one is allowed, beside keys of other kinds"
+            hint = "ternary takes prefixes, too, and its entries have priorities"
+            self.reporter.error(prefixes[1].match_kind_at, what, hint)
         names = [key_name(key) for key in node.keys]
         for key, name in zip(node.keys, names, strict=True):
             if name and names.count(name) > 1:

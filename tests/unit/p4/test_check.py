@@ -108,7 +108,7 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
         (
             "table t { key = { m.mark: lpm; headers.tag.number: lpm; } actions = { NoAction; } }",
             "",
-            "not supported by nicemu yet: two lpm keys in one table",
+            "table t has 2 lpm keys; one is allowed, beside keys of other kinds",
         ),
         ("table t { key = { m.mark: exact; } }", "", "table t has no actions"),
         ("action a(inout bit<16> x) { x = 1; }", "a(5);", "action a writes to something that is no variable"),
