@@ -132,7 +132,7 @@ class Preprocessor:
             self._reporter.error(word.location, f"#error {' '.join(token.text for token in rest)}")
         elif word.text == "warning":
             self._reporter.warning(word.location, f"#warning {' '.join(token.text for token in rest)}")
-        elif word.text not in ("line", "pragma", "undef"):
+        elif word.text not in ("line", "pragma", "undef") and word.kind != "number":
             known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
             self._reporter.error(
                 word.location, f"unknown directive #{word.text}", did_you_mean(word.text, known)

@@ -31,6 +31,8 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(x) x x\nF(F(1))", "1 1 1 1"),
         ("#define A 1\nbefore\n#define A 2\nA", "before 2"),
         ("#define F() z\nF()", "z"),
+        ('# 1 "p.p4" 1\na\n# 7 "p.p4"\nb', "a b"),
+        ('#line 7 "p.p4"\na\n#pragma once\nb', "a b"),
         ("#define F(a, b) a ## b\n#define x 5\nF(x, 1) F(2, 3)", "x1 23"),
         ("#define A x ## y\n#define xy 3\nA", "3"),
         ("#define F(a) #a\n#define x 5\nF(x + 1)", '"x + 1"'),
