@@ -14,8 +14,8 @@ from nicemu.pipeline import ARCHITECTURES, Architecture, ir
 from . import syntax
 from .check_blocks import Given
 from .check_calls import PACKET_PLACES
+from .check_names import Declared
 from .check_packages import PackageChecker
-from .check_types import Declared
 from .diagnostics import Location
 from .symbols import (
     ActionSymbol,
@@ -33,6 +33,8 @@ from .symbols import (
     control_name,
 )
 from .syntax_copy import fresh
+from .type_sizes import scalar_of
+from .type_variables import substituted
 from .types import (
     TEXT,
     UNKNOWN,
@@ -41,8 +43,6 @@ from .types import (
     EnumType,
     ExternType,
     Type,
-    scalar_of,
-    substituted,
 )
 
 

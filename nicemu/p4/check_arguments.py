@@ -17,6 +17,7 @@ from .symbols import (
     Scope,
 )
 from .syntax_copy import fresh
+from .type_variables import substituted, unify
 from .types import (
     INTEGER,
     UNKNOWN,
@@ -24,8 +25,6 @@ from .types import (
     ListType,
     Type,
     TypeVariable,
-    substituted,
-    unify,
 )
 
 _Declaration = TypeVar("_Declaration", syntax.MethodDeclaration, syntax.FunctionDeclaration)

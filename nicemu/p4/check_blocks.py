@@ -14,7 +14,14 @@ from .check_arguments import ArgumentChecker
 from .check_conversions import is_constant
 from .diagnostics import did_you_mean
 from .symbols import BlockInstance, BlockSymbol, ConstantSymbol, Instance, Meaning
-from .types import NOTHING, UNKNOWN, BlockType, ExternType, Type, same, substituted, unify
+from .type_variables import same, substituted, unify
+from .types import (
+    NOTHING,
+    UNKNOWN,
+    BlockType,
+    ExternType,
+    Type,
+)
 
 Given: TypeAlias = ConstantSymbol | Instance | BlockInstance
 """What a parameter of a constructor stands for."""

@@ -24,6 +24,7 @@ from .symbols import (
     TableSymbol,
     Variable,
 )
+from .type_sizes import fixed_bits, scalar_of, size_range_bits, varbit_bits
 from .types import (
     INTEGER,
     NOTHING,
@@ -37,10 +38,6 @@ from .types import (
     Type,
     TypeVariable,
     UnknownType,
-    fixed_bits,
-    scalar_of,
-    size_range_bits,
-    varbit_bits,
 )
 
 _CALLEES = (syntax.NameRef, syntax.MemberRef)

@@ -13,6 +13,8 @@ from nicemu.pipeline import arithmetic, ir
 from . import syntax
 from .check_types import TypeChecker
 from .diagnostics import did_you_mean
+from .type_sizes import scalar_of
+from .type_variables import same
 from .types import (
     DEFAULT,
     INTEGER,
@@ -27,8 +29,6 @@ from .types import (
     P4ListType,
     StackType,
     Type,
-    same,
-    scalar_of,
 )
 
 
@@ -210,12 +210,6 @@ class ConversionChecker(TypeChecker):
         if isinstance(found, EnumType) and found.underlying is not None:
             node.type = found.underlying
         return node.type  # type: ignore[no-any-return]
-
-    @staticmethod
-    def shown(value: int) -> str:
-        """Return a number for a message, cut if it is long."""
-        text = hex(value) if abs(value) >= 1 << 64 else str(value)
-        return text if len(text) <= 40 else text[:37] + "..."
 
 
 def is_constant(node: syntax.Expression) -> bool:

@@ -14,7 +14,6 @@ from nicemu.pipeline import Kind, ir
 from . import syntax
 from .check_calls import CallChecker
 from .check_conversions import is_constant
-from .check_types import is_storable
 from .diagnostics import did_you_mean
 from .symbols import (
     BlockInstance,
@@ -29,6 +28,7 @@ from .symbols import (
     control_name,
 )
 from .syntax_copy import fresh
+from .type_sizes import is_storable, scalar_of
 from .types import (
     UNKNOWN,
     BlockType,
@@ -38,7 +38,6 @@ from .types import (
     StackType,
     Type,
     TypeVariable,
-    scalar_of,
 )
 
 

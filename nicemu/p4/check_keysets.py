@@ -14,7 +14,13 @@ from nicemu.pipeline import ir
 from . import syntax
 from .check_declarations import DeclarationChecker
 from .symbols import ValueSetSymbol
-from .types import UNKNOWN, EnumType, Type, same, scalar_of, width_of
+from .type_sizes import scalar_of, width_of
+from .type_variables import same
+from .types import (
+    UNKNOWN,
+    EnumType,
+    Type,
+)
 
 Alternatives: TypeAlias = tuple[ir.KeyRange, ...]
 """Ranges of which a value is to be in one: two for signed numbers around 0, none for an empty range."""

@@ -10,7 +10,8 @@ from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
 from .check_conversions import ConversionChecker, cast_hint
-from .check_types import is_storable
+from .type_sizes import is_storable, scalar_of
+from .type_variables import same
 from .types import (
     INTEGER,
     TEXT,
@@ -22,8 +23,6 @@ from .types import (
     ListType,
     NewType,
     Type,
-    same,
-    scalar_of,
 )
 
 MAX_INTEGER_BITS = 8192

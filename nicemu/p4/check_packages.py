@@ -12,7 +12,15 @@ from . import syntax
 from .check_tables import TableChecker
 from .diagnostics import Location
 from .symbols import BlockSymbol, ConstantSymbol, PackageSymbol, ParameterSymbol
-from .types import UNKNOWN, BlockType, CompositeType, ExternSymbol, ExternType, Type, same, substituted, unify
+from .type_variables import same, substituted, unify
+from .types import (
+    UNKNOWN,
+    BlockType,
+    CompositeType,
+    ExternSymbol,
+    ExternType,
+    Type,
+)
 
 
 class PackageChecker(TableChecker):

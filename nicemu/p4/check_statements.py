@@ -12,7 +12,6 @@ from nicemu.pipeline import ir
 
 from . import syntax
 from .check_keysets import KeysetChecker
-from .check_types import is_storable
 from .diagnostics import did_you_mean
 from .symbols import (
     Routine,
@@ -23,6 +22,8 @@ from .symbols import (
     Variable,
 )
 from .syntax_copy import fresh
+from .type_sizes import is_storable, scalar_of
+from .type_variables import same
 from .types import (
     INTEGER,
     NOTHING,
@@ -32,8 +33,6 @@ from .types import (
     StackType,
     Type,
     TypeVariable,
-    same,
-    scalar_of,
 )
 
 _LEAVING = (syntax.ExitStatement, syntax.ReturnStatement)

@@ -20,11 +20,11 @@ from .symbols import (
     TableSymbol,
 )
 from .syntax_copy import same_text
+from .type_sizes import width_of
 from .types import (
     UNKNOWN,
     ExternType,
     Type,
-    width_of,
 )
 
 VALUE_PROPERTIES = ("largest_priority_wins", "priority_delta", "support_timeout")
@@ -143,7 +143,9 @@ class TableChecker(StatementChecker):
     def _check_key_kinds(self, node: syntax.TableDeclaration) -> None:
         prefixes = [key for key in node.keys if key.match_kind == "lpm"]
         if len(prefixes) > 1:
-            what = f"table {node.name} has {len(prefixes)} lpm keys; one is allowed, beside keys of other kinds"
+            what = (
+                f"table {node.name} has {len(prefixes)} lpm keys; one is allowed, beside keys of other kinds"
+            )
             hint = "ternary takes prefixes, too, and its entries have priorities"
             self.reporter.error(prefixes[1].match_kind_at, what, hint)
         names = [key_name(key) for key in node.keys]

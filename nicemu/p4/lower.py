@@ -21,11 +21,11 @@ from .symbols import (
     TableSymbol,
     ValueSetSymbol,
 )
+from .type_sizes import width_of
 from .types import (
     CompositeType,
     ExternType,
     Type,
-    width_of,
 )
 
 DEFAULT_TABLE_SIZE = 1024

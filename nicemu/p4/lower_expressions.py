@@ -16,13 +16,13 @@ from .symbols import (
     Routine,
     Variable,
 )
+from .type_sizes import scalar_of
 from .types import (
     TEXT,
     ApplyResult,
     CompositeType,
     ExternType,
     StackType,
-    scalar_of,
 )
 
 

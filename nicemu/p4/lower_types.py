@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from nicemu.pipeline import ir
 
+from .type_sizes import scalar_of
 from .types import (
     CompositeType,
     StackType,
     Type,
     VarbitType,
-    scalar_of,
 )
 
 

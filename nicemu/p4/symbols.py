@@ -9,7 +9,12 @@ from typing import Any, TypeAlias
 from nicemu.pipeline import ir
 
 from . import syntax
-from .types import ExternSymbol, ExternType, Family, Type
+from .types import (
+    ExternSymbol,
+    ExternType,
+    Family,
+    Type,
+)
 
 
 @dataclass(slots=True, eq=False)

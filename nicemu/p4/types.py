@@ -272,7 +272,6 @@ Type: TypeAlias = (
     | BlockType
 )
 
-_SCALARS = (ir.Bits, ir.Bool, ir.ErrorCode)
 INTEGER = IntegerType()
 TEXT = TextType()
 NOTHING = NoType()
@@ -281,140 +280,8 @@ DEFAULT = DefaultType()
 UNKNOWN = UnknownType()
 
 
-def scalar_of(kind: Type) -> ir.Type | None:
-    """Return how a type is represented in the IR if it is a scalar, else None."""
-    if isinstance(kind, _SCALARS):
-        return kind
-    if isinstance(kind, EnumType):
-        return kind.underlying or ir.Bits(32)
-    return scalar_of(kind.underlying) if isinstance(kind, NewType) else None
-
-
-def width_of(kind: Type) -> int:
-    """Return the bits in which a scalar is compared: 1 for bool, 32 for error."""
-    scalar = scalar_of(kind)
-    return scalar.width if isinstance(scalar, ir.Bits) else 1 if scalar == ir.BOOL else 32
-
-
 def size_of(kind: Type) -> int:
     """Return how many numbers a value of a type holds."""
     if isinstance(kind, StackType):
         return kind.size * kind.element.size
     return kind.size if isinstance(kind, CompositeType) else 1
-
-
-def fixed_bits(kind: Type) -> int | None:
-    """Return the bits that a type takes on the wire, a varbit counted as none; None if it cannot stand in a
-    header.
-    """
-    match kind:
-        case ir.Bits() | ir.Bool():
-            return kind.width if isinstance(kind, ir.Bits) else 1
-        case EnumType():
-            return kind.underlying.width if kind.underlying else None
-        case NewType():
-            return fixed_bits(kind.underlying)
-        case VarbitType():
-            return 0
-        case CompositeType(kind="struct" | "header"):
-            parts = [fixed_bits(part) for part in kind.fields.values()]
-            return None if None in parts else sum(part or 0 for part in parts)
-    return None
-
-
-def is_flat(kind: Type) -> bool:
-    """Return whether a type is a fixed number of bits without headers: a scalar, or a struct of such."""
-    if isinstance(kind, CompositeType):
-        return kind.kind == "struct" and all(map(is_flat, kind.fields.values()))
-    return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)
-
-
-def varbit_bits(kind: Type) -> int:
-    """Return the most bits that the varbits in a type take."""
-    if isinstance(kind, VarbitType):
-        return kind.width
-    return sum(map(varbit_bits, kind.fields.values())) if isinstance(kind, CompositeType) else 0
-
-
-def size_range_bits(kind: Type) -> tuple[int, int] | None:
-    """Return the fewest and the most bits that a value of a type takes; None if its type has no size.
-
-    Source: P4-16 Language Specification 1.2.5, "Compile-time size determination".
-    """
-    match kind:
-        case VarbitType(width):
-            return 0, width
-        case StackType(element, size):
-            of_one = size_range_bits(element)
-            return of_one and (size * of_one[0], size * of_one[1])
-        case CompositeType():
-            parts = [size_range_bits(part) for part in kind.fields.values()]
-            known = [part for part in parts if part is not None]
-            if len(known) != len(parts):
-                return None
-            lows, highs = [low for low, _ in known], [high for _, high in known]
-            if kind.kind == "header_union":
-                return max(lows, default=0), max(highs, default=0)
-            return sum(lows), sum(highs)
-    bits = fixed_bits(kind)
-    return None if bits is None else (bits, bits)
-
-
-def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
-    """Return `kind` with its type variables replaced."""
-    if isinstance(kind, TypeVariable):
-        return bindings.get(kind.name, kind)
-    if isinstance(kind, ExternType) and kind.arguments:
-        return ExternType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
-    if isinstance(kind, CompositeType) and kind.family is not None:
-        return kind.family.of(tuple(substituted(item, bindings) for item in kind.arguments))
-    if isinstance(kind, StackType):
-        element = substituted(kind.element, bindings)
-        assert isinstance(element, CompositeType)
-        return StackType(element, kind.size)
-    if isinstance(kind, P4ListType):
-        return P4ListType(substituted(kind.element, bindings))
-    if isinstance(kind, BlockType) and kind.arguments:
-        return BlockType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
-    return kind
-
-
-def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
-    """Bind the type variables of `pattern` so that it equals `actual`; return whether it can."""
-    if isinstance(pattern, TypeVariable):
-        if pattern.name in bindings:
-            return same(bindings[pattern.name], actual)
-        bindings[pattern.name] = actual
-        return True
-    if (
-        isinstance(pattern, CompositeType)
-        and isinstance(actual, CompositeType)
-        and pattern.family is not None
-    ):
-        return (
-            pattern.family is actual.family
-            and len(pattern.arguments) == len(actual.arguments)
-            and all(
-                unify(left, right, bindings)
-                for left, right in zip(pattern.arguments, actual.arguments, strict=True)
-            )
-        )
-    if isinstance(pattern, StackType) and isinstance(actual, StackType):
-        return pattern.size == actual.size and unify(pattern.element, actual.element, bindings)
-    if isinstance(pattern, P4ListType) and isinstance(actual, P4ListType):
-        return unify(pattern.element, actual.element, bindings)
-    if isinstance(pattern, ExternType) and isinstance(actual, ExternType):
-        return (
-            pattern.symbol is actual.symbol
-            and len(pattern.arguments) == len(actual.arguments)
-            and all(
-                unify(left, right, bindings)
-                for left, right in zip(pattern.arguments, actual.arguments, strict=True)
-            )
-        )
-    return same(pattern, actual)
-
-
-def same(left: Type, right: Type) -> bool:
-    """Return whether two types are the same, as far as is known."""
-    return left == right or isinstance(left, UnknownType) or isinstance(right, UnknownType)

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Resolves references to types.
+
+Source: P4-16 Language Specification 1.2.5, "P4 data types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from nicemu.pipeline import ir
+
+from . import syntax
+from .check_names import NameChecker
+from .diagnostics import Location, Reporter
+from .symbols import BlockSymbol, FamilySymbol, TypeSymbol
+from .type_sizes import is_storable
+from .types import (
+    INTEGER,
+    NOTHING,
+    TEXT,
+    UNKNOWN,
+    BlockType,
+    CompositeType,
+    ExternSymbol,
+    ExternType,
+    Family,
+    P4ListType,
+    StackType,
+    Type,
+    VarbitType,
+)
+
+MAX_NAME_CHARACTERS = 200
+"""Longest list of type arguments that a type's name shows in messages."""
+
+
+class TypeReferenceChecker(NameChecker):
+    """What a type is where it is named."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(reporter)
+        self.tuples = Family("tuple", 0, _tuple_of)
+        self._records: dict[tuple[str, ...], Family] = {}
+
+    def constant_integer(self, node: syntax.Expression, what: str) -> int | None:
+        """Return the value of a compile-time integer, or report; the subclass that knows expressions does
+        it.
+        """
+        raise NotImplementedError
+
+    def resolve(self, ref: syntax.TypeRef) -> Type:
+        """Return the type that a reference means; UNKNOWN if it was reported."""
+        kind = self._element(ref)
+        if ref.stack is None:
+            return kind
+        size = self.constant_integer(ref.stack, "the size of a stack")
+        if size is None or kind == UNKNOWN:
+            return UNKNOWN
+        if not isinstance(kind, CompositeType) or kind.kind not in ("header", "header_union"):
+            self.reporter.error(ref.at, f"a stack of {kind}; headers or header unions were expected")
+            return UNKNOWN
+        if not 0 < size <= ir.MAX_STACK_SIZE:
+            self.reporter.error(
+                ref.stack.at, f"a stack of {self.shown(size)}; 1 to {ir.MAX_STACK_SIZE} headers were expected"
+            )
+            return UNKNOWN
+        return StackType(kind, size)
+
+    def returned(self, ref: syntax.TypeRef | None) -> Type:
+        """Return the type of what a function or method returns; a constructor has none."""
+        if ref is None or (ref.name == "void" and ref.stack is None):
+            return NOTHING
+        return self.resolve(ref)
+
+    def _element(self, ref: syntax.TypeRef) -> Type:
+        match ref.name:
+            case "bit" | "int":
+                return self._bits(ref)
+            case "bool":
+                return ir.BOOL
+            case "error":
+                return ir.ERROR
+            case "string":
+                return TEXT
+            case "void":
+                self.reporter.error(ref.at, "void is the type of no value", "functions alone return it")
+                return UNKNOWN
+            case "varbit":
+                return self._varbit(ref)
+            case "tuple":
+                items = tuple(self.resolve(argument) for argument in ref.arguments)
+                for argument, item in zip(ref.arguments, items, strict=True):
+                    if item != UNKNOWN and not is_storable(item):
+                        self.reporter.error(argument.at, f"a tuple cannot hold {item}")
+                        return UNKNOWN
+                return UNKNOWN if UNKNOWN in items else self._small_enough(self.tuples.of(items), ref.at)
+            case "list":
+                return self._list(ref)
+            case "match_kind" | "_":
+                self.reporter.unsupported(ref.at, f"type {ref.name}")
+                return UNKNOWN
+        symbol = self.find(ref.name, ref.at, "type")
+        if symbol is None:
+            return UNKNOWN
+        arguments = tuple(self.resolve(argument) for argument in ref.arguments)
+        if isinstance(symbol, TypeSymbol) and not arguments:
+            return symbol.type
+        if isinstance(symbol, FamilySymbol):
+            self._count(ref, symbol.family.parameters)
+            if len(arguments) != symbol.family.parameters or UNKNOWN in arguments:
+                return UNKNOWN
+            return self._small_enough(symbol.family.of(arguments), ref.at)
+        if isinstance(symbol, ExternSymbol):
+            self._count(ref, len(symbol.declaration.type_parameters))
+            return ExternType(symbol, arguments)
+        if isinstance(symbol, BlockSymbol):
+            self._count(ref, len(symbol.declaration.type_parameters))
+            return BlockType(symbol, arguments)
+        if isinstance(symbol, TypeSymbol):
+            self.reporter.error(ref.at, f"{ref.name} takes no type arguments", "remove <...>")
+            return symbol.type
+        self.reporter.error(ref.at, f"{ref.name} is no type")
+        return UNKNOWN
+
+    def _count(self, ref: syntax.TypeRef, wanted: int) -> None:
+        if len(ref.arguments) != wanted:
+            given = len(ref.arguments)
+            self.reporter.error(ref.at, f"{ref.name} takes {wanted} type arguments; {given} are given")
+
+    def _bits(self, ref: syntax.TypeRef) -> Type:
+        if ref.width is None:
+            return ir.Bits(1) if ref.name == "bit" else INTEGER
+        width = self.constant_integer(ref.width, "a width")
+        if width is None:
+            return UNKNOWN
+        least = int(ref.name == "int")
+        if not least <= width <= ir.MAX_WIDTH_BITS:
+            what = f"a width of {least} to {ir.MAX_WIDTH_BITS} was expected"
+            self.reporter.error(ref.width.at, f"{ref.name}<{self.shown(width)}>: {what}")
+            return UNKNOWN
+        return _bits_of(width, ref.name == "int")
+
+    def _small_enough(self, kind: CompositeType, at: Location) -> Type:
+        """Return a type; UNKNOWN where it is larger than the engine takes, before it is walked through."""
+        if kind.size <= ir.MAX_VALUES:
+            return kind
+        self.reporter.error(at, f"{kind} holds {self.shown(kind.size)} values; {ir.MAX_VALUES} are allowed")
+        return UNKNOWN
+
+    def _list(self, ref: syntax.TypeRef) -> Type:
+        self._count(ref, 1)
+        element = self.resolve(ref.arguments[0]) if len(ref.arguments) == 1 else UNKNOWN
+        if element == UNKNOWN:
+            return UNKNOWN
+        if (
+            not is_storable(element)
+            and not isinstance(element, P4ListType)
+            and element not in (INTEGER, TEXT)
+        ):
+            self.reporter.error(ref.at, f"a list cannot hold {element}")
+            return UNKNOWN
+        return P4ListType(element)
+
+    def _varbit(self, ref: syntax.TypeRef) -> Type:
+        width = self.constant_integer(ref.width, "a width") if ref.width is not None else 0
+        if width is None:
+            return UNKNOWN
+        if not 0 < width <= ir.MAX_VARBIT_BITS:
+            self.reporter.error(
+                ref.at, f"varbit<{self.shown(width)}>: a width of 1 to {ir.MAX_VARBIT_BITS} was expected"
+            )
+            return UNKNOWN
+        return VarbitType(width)
+
+
+@cache
+def _bits_of(width: int, signed: bool) -> ir.Bits:
+    """Return the one object for a type, so that comparing types seldom compares their parts."""
+    return ir.Bits(width, signed)
+
+
+def specialised_name(family: str, arguments: Sequence[Type]) -> str:
+    """Return the name of a generic type with its type arguments, cut if they are long."""
+    given = ", ".join(getattr(kind, "name", str(kind)) for kind in arguments)
+    return f"{family}<{given if len(given) <= MAX_NAME_CHARACTERS else '...'}>"
+
+
+def _tuple_of(items: tuple[Type, ...]) -> CompositeType:
+    fields = {f"f{place}": item for place, item in enumerate(items)}
+    return CompositeType(specialised_name("tuple", items), "tuple", fields)

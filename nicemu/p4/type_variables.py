@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Puts types in the place of type variables, and finds out which they stand for.
+
+Source: P4-16 Language Specification 1.2.5, "Parameterization".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from .types import (
+    BlockType,
+    CompositeType,
+    ExternType,
+    P4ListType,
+    StackType,
+    Type,
+    TypeVariable,
+    UnknownType,
+)
+
+
+def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
+    """Return `kind` with its type variables replaced."""
+    if isinstance(kind, TypeVariable):
+        return bindings.get(kind.name, kind)
+    if isinstance(kind, ExternType) and kind.arguments:
+        return ExternType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
+    if isinstance(kind, CompositeType) and kind.family is not None:
+        return kind.family.of(tuple(substituted(item, bindings) for item in kind.arguments))
+    if isinstance(kind, StackType):
+        element = substituted(kind.element, bindings)
+        assert isinstance(element, CompositeType)
+        return StackType(element, kind.size)
+    if isinstance(kind, P4ListType):
+        return P4ListType(substituted(kind.element, bindings))
+    if isinstance(kind, BlockType) and kind.arguments:
+        return BlockType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
+    return kind
+
+
+def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
+    """Bind the type variables of `pattern` so that it equals `actual`; return whether it can."""
+    if isinstance(pattern, TypeVariable):
+        if pattern.name in bindings:
+            return same(bindings[pattern.name], actual)
+        bindings[pattern.name] = actual
+        return True
+    if (
+        isinstance(pattern, CompositeType)
+        and isinstance(actual, CompositeType)
+        and pattern.family is not None
+    ):
+        return (
+            pattern.family is actual.family
+            and len(pattern.arguments) == len(actual.arguments)
+            and all(
+                unify(left, right, bindings)
+                for left, right in zip(pattern.arguments, actual.arguments, strict=True)
+            )
+        )
+    if isinstance(pattern, StackType) and isinstance(actual, StackType):
+        return pattern.size == actual.size and unify(pattern.element, actual.element, bindings)
+    if isinstance(pattern, P4ListType) and isinstance(actual, P4ListType):
+        return unify(pattern.element, actual.element, bindings)
+    if isinstance(pattern, ExternType) and isinstance(actual, ExternType):
+        return (
+            pattern.symbol is actual.symbol
+            and len(pattern.arguments) == len(actual.arguments)
+            and all(
+                unify(left, right, bindings)
+                for left, right in zip(pattern.arguments, actual.arguments, strict=True)
+            )
+        )
+    return same(pattern, actual)
+
+
+def same(left: Type, right: Type) -> bool:
+    """Return whether two types are the same, as far as is known."""
+    return left == right or isinstance(left, UnknownType) or isinstance(right, UnknownType)
