@@ -183,6 +183,25 @@ def test_what_the_page_says_is_taken_compiles(example: str) -> None:
     assert [] in told.values(), told
 
 
+@pytest.mark.parametrize("heading", ["v1model", "The language: what is taken"])
+def test_what_is_said_of_simple_switch_names_its_sources(heading: str) -> None:
+    text = text_of("docs/p4.md").replace("\n### ", "\n## ")
+    section = text.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    table = section.split("| p4c with simple_switch |\n", 1)[1].split("\n\n", 1)[0].splitlines()
+    listed = text.split("Sources, read in", 1)[1].split("\n## ", 1)[0]
+    named = set(re.findall(r"^- ([\w, -]+?)(?: with a number)?:", listed, re.MULTILINE))
+    sources = {name for names in named for name in names.split(", ")}
+    for row in table[1:]:
+        cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", row)[1:-1]]
+        assert len(cells) == table[0].count("---"), row
+        for statement in filter(None, cells[-1].split("; ")):
+            given = re.search(r" \(([^()]+)\)$", statement)
+            if given is None:  # the source of several statements stands behind the last
+                assert not cells[-1].endswith(statement), row
+                continue
+            assert {name.split(" #")[0] for name in given[1].split(", ")} <= sources, row
+
+
 @pytest.mark.parametrize(
     ("example", "message"),
     [
