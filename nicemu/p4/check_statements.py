@@ -297,12 +297,14 @@ class StatementChecker(KeysetChecker):
             if local.name in names:
                 self.reporter.error(names[local.name].at, f"{local.name} is declared twice in the same scope")
         targets = [*names, ir.ACCEPT, ir.REJECT]
+        around, self.branches = self.branches, 0
         for node in nodes:
             outer, self.place = self.place, "parser"
             with self.inner_scope():
                 self._statements(node.body)
                 self._transition(node, targets)
             self.place = outer
+        self.branches = around
         self._warn_unreachable(names)
 
     def _warn_unreachable(self, names: dict[str, syntax.StateDeclaration]) -> None:

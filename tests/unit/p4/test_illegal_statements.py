@@ -23,6 +23,13 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     (_state(FOR), "for cannot stand in a parser"),
     (_state(EACH), "for cannot stand in a parser"),
     (_state(f"{{ {FOR} }}"), "for cannot stand in a parser"),
+    (
+        {
+            "top": f"parser Q(inout metadata_t m) {{ state start {{ {FOR} transition accept; }} }}",
+            "states": "state start { if (m.flag) { Q.apply(m); } transition accept; }",
+        },
+        "for cannot stand in a parser",
+    ),
     (_state("if (m.flag) { switch (m.mark) { 1: { } } }"), "switch cannot stand in a parser"),
     (_state("if (m.flag) { return; }"), "return cannot stand in a parser"),
     (
