@@ -118,6 +118,7 @@ def test_a_process_that_outlives_its_command_holds_nothing_up(channel: Channel) 
 
 
 @NEEDS_GUEST
+@pytest.mark.slow
 def test_a_guest_runs_commands_and_writes_to_the_share_alone(tmp_path: Path) -> None:
     (tmp_path / "question").write_text("what is it?")
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -147,6 +148,7 @@ def test_a_guest_runs_commands_and_writes_to_the_share_alone(tmp_path: Path) -> 
 
 
 @NEEDS_GUEST
+@pytest.mark.slow
 def test_a_command_s_status_is_that_of_vm_run_also_with_the_root_by_9p(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -169,6 +171,7 @@ def test_a_command_s_status_is_that_of_vm_run_also_with_the_root_by_9p(
 
 
 @NEEDS_GUEST
+@pytest.mark.slow
 def test_the_end_of_its_time_is_that_of_a_guest() -> None:
     with vm("--no-rxe", "--time-limit", "0.5", "--", "true") as late:
         assert b"time limit" in late.communicate(timeout=LIMIT_S)[1]
@@ -187,6 +190,7 @@ def test_a_host_that_is_told_to_end_ends_its_guest_first(number: signal.Signals)
 
 
 @NEEDS_GUEST
+@pytest.mark.slow
 def test_a_guest_whose_host_is_killed_turns_itself_off() -> None:
     with vm("--no-rxe", "--", "sh", "-c", "echo up; sleep 1000") as killed:
         guests = wait_for_guest(killed.pid)

@@ -79,6 +79,7 @@ def start(stack: ExitStack, monkeypatch: pytest.MonkeyPatch, topology: Path, *na
     return stack.enter_context(live_nics(names[0], data, topology, only=names))
 
 
+@pytest.mark.slow
 def test_a_session_leaves_to_another_machine_and_comes_back(
     machines: ExitStack, topology: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -107,6 +108,7 @@ def test_the_demo_holds_with_storage_nics_on_another_machine(
     assert all(statistics(nic)["dma.nvme.nic_bytes"] > 0 for nic in storage.nics)
 
 
+@pytest.mark.slow
 def test_a_machine_with_another_key_is_refused_and_may_try_again(
     machines: ExitStack, topology: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
