@@ -17,7 +17,7 @@ from nicemu.hot import cache_folder
 
 from .expressions import NotCompiled
 from .kernel import Generated
-from .parts import keep, part_text
+from .parts import keep, kept, part_text
 
 LIBRARY = (b"__udivti3", b"__umodti3", b"__divti3", b"__modti3", b"__multi3", b"__udivmodti4")
 """Functions that compiled code may ask a compiler's library for, which is not there."""
@@ -32,13 +32,14 @@ class MachineCode:
     def __init__(self, generated: Generated, optimised: bool = True) -> None:
         machine = _machine(3 if optimised else 1)
         path = _path(generated, optimised)
-        try:
-            data = path.read_bytes()
-            os.utime(path)
-        except OSError:
+        data = kept(path)
+        if data is not None:
+            with contextlib.suppress(OSError):
+                os.utime(path)
+        else:
             data = machine.emit_object(_linked(generated, machine, optimised))
             if any(name in data for name in LIBRARY):
-                raise NotCompiled("its arithmetic needs a library") from None
+                raise NotCompiled("its arithmetic needs a library")
             _keep(path, data)
         self._engine = llvm.create_mcjit_compiler(
             llvm.parse_assembly(""), machine
