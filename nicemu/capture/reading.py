@@ -9,7 +9,7 @@ Packet Block", "if_tsresol", "if_tsoffset".
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
@@ -29,7 +29,7 @@ LARGEST_BYTES: Final = 1 << 26
 """Longest record or block that is taken for one."""
 
 
-def read_capture(path: Path) -> Iterator[CapturedFrame]:
+def read_capture(path: Path) -> Generator[CapturedFrame, None, None]:
     """Yield the Ethernet frames of a capture file in the order of the file.
 
     Times are ns since 1970 and 0 where the file has none; which way a frame went is not told.

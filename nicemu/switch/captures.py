@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,18 +37,32 @@ def switch_captures(
     is the end. All files are complete then. An engine with a kernel is given thousands of packets at a time.
     Raises: UsageError, ProtocolError for a file that is no capture.
     """
-    taken = set(map(Path.absolute, inputs.values())) & set(map(Path.absolute, outputs.values()))
-    if taken:
-        raise UsageError(f"{taken.pop()} is read and written; write another file")
+    for path in inputs.values():
+        _require_readable(path)
+        for output in outputs.values():
+            if _is_one_file(path, output):
+                raise UsageError(f"{output} is read and written; write another file")
     with ExitStack() as stack:
         written: dict[Path, Output] = {}
         for path in outputs.values():
-            if path not in written:
-                written[path] = stack.enter_context(Output(path))
-        to = {port: written[path] for port, path in outputs.items()}
+            if path.resolve() not in written:
+                written[path.resolve()] = stack.enter_context(Output(path))
+        to = {port: written[path.resolve()] for port, path in outputs.items()}
         if getattr(engine, "kernel", None) is None:
             return _one_by_one(engine, inputs, to, go_on)
         return _in_batches(engine, inputs, to, go_on)  # type: ignore[arg-type]
+
+
+def _require_readable(path: Path) -> None:
+    """Read as far as the first frame, so that nothing is overwritten for a file that is no capture."""
+    if not path.is_fifo():  # which can be read once
+        with closing(read_capture(path)) as frames:
+            next(frames, None)
+
+
+def _is_one_file(path: Path, other: Path) -> bool:
+    """Return whether both are one file, through links too."""
+    return path.is_file() and other.exists() and path.samefile(other)
 
 
 def _one_by_one(

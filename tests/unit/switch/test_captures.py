@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,37 @@ def test_a_file_is_not_read_and_written(engine: Engine, tmp_path: Path) -> None:
     with pytest.raises(NicemuError, match=r"in\.pcap is read and written"):
         switch_captures(engine, {0: source}, {None: source})
     assert len(read(source)) == 1
+
+
+@pytest.mark.parametrize("link", [Path.symlink_to, Path.hardlink_to])
+def test_a_file_with_two_names_is_not_read_and_written(
+    engine: Engine, tmp_path: Path, link: Callable[[Path, Path], None]
+) -> None:
+    source, other = written(tmp_path / "in.pcap", (0, "01")), tmp_path / "other.pcap"
+    link(other, source)
+    for read_one, written_one in ((source, other), (other, source)):
+        with pytest.raises(NicemuError, match="is read and written"):
+            switch_captures(engine, {0: read_one}, {None: written_one})
+    assert read(source) == [(0, "01")]
+
+
+def test_an_output_with_two_names_is_one_file(engine: Engine, tmp_path: Path) -> None:
+    source, out = written(tmp_path / "in.pcap", (0, "01"), (1, "02")), tmp_path / "out.pcap"
+    (tmp_path / "further").mkdir()
+    switch_captures(engine, {0: source}, {1: out, 2: tmp_path / "further" / ".." / "out.pcap"})
+    assert read(out) == [(0, "01"), (1, "02")]
+
+
+@pytest.mark.parametrize("text", [None, b"", b"no capture"])
+def test_nothing_is_overwritten_for_what_is_no_capture(
+    engine: Engine, tmp_path: Path, text: bytes | None
+) -> None:
+    out = written(tmp_path / "out.pcap", (0, "01"))
+    if text is not None:
+        (tmp_path / "in.pcap").write_bytes(text)
+    with pytest.raises(NicemuError, match=r"cannot be read|is no capture"):
+        switch_captures(engine, {0: tmp_path / "in.pcap"}, {None: out})
+    assert read(out) == [(0, "01")]
 
 
 def test_what_was_written_before_a_fault_of_the_capture_is_complete(engine: Engine, tmp_path: Path) -> None:
