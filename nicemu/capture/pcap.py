@@ -15,7 +15,8 @@ _RECORD_HEADER = struct.Struct("=IIII")
 _NANOSECOND_MAGIC = 0xA1B23C4D
 _VERSION = (2, 4)
 _LINKTYPE_ETHERNET = 1
-_SNAP_BYTES = 9216
+_SNAP_BYTES = 1 << 18
+"""As tcpdump says where nothing is cut; readers cut what is longer than a file says."""
 _NS_PER_S = 1_000_000_000
 
 

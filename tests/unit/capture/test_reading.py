@@ -12,6 +12,7 @@ from scapy.utils import PcapNgWriter, wrpcap
 
 from nicemu.capture import CapturedFrame, PcapngWriter, PcapWriter, read_capture
 from nicemu.errors import NicemuError, ProtocolError, UsageError
+from nicemu.pipeline import MAX_EMITTED_BYTES, MAX_FRAME_BYTES
 
 Read = Callable[[bytes], list[CapturedFrame]]
 TIME_NS = 1_700_000_000_123_456_789
@@ -154,3 +155,10 @@ def test_no_bytes_make_the_reader_raise_anything_else(read: Read) -> None:
                 read(changed.getvalue())
             except NicemuError:
                 continue
+
+
+def test_no_reader_cuts_a_frame_that_headers_made_longer_than_any_that_came(tmp_path: Path) -> None:
+    with open(tmp_path / "out.pcap", "wb") as file:
+        PcapWriter(file).write(0, bytes(MAX_FRAME_BYTES + MAX_EMITTED_BYTES))
+    (snap_bytes,) = struct.unpack_from("=I", (tmp_path / "out.pcap").read_bytes(), 16)
+    assert snap_bytes >= MAX_FRAME_BYTES + MAX_EMITTED_BYTES
