@@ -13,7 +13,7 @@ import click
 
 from nicemu.errors import UsageError
 
-from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program
+from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program, require_port
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ def packet(
     """
     frame, now_ns = _frame(text, pcap, index)
     compiled = compiled_program(program, includes)
+    require_port(compiled.program, "--port", port)
     from nicemu.pipeline import Engine, trace_lines, value_text
 
     engine = Engine()

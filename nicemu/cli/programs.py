@@ -18,6 +18,7 @@ from .show import NIC_OPTION
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
     from nicemu.p4 import Compiled
+    from nicemu.pipeline import Program
 
 INCLUDE_OPTION = click.option(
     "-I",
@@ -119,6 +120,16 @@ def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled | Lo
     for diagnostic in compiled.diagnostics:
         click.echo(diagnostic.render(), err=True)
     return compiled
+
+
+def require_port(program: Program, option: str, port: int) -> None:
+    """Raises: UsageError if packets of a program cannot come in on a port with this number."""
+    from nicemu.pipeline import ARCHITECTURES, width_of
+
+    metadata = ARCHITECTURES[program.architecture].metadata
+    (last,) = ((1 << width_of(field.type)) - 1 for field in metadata.fields if field.name == "ingress_port")
+    if port > last:
+        raise UsageError(f"{option}: {metadata.name} has ports 0 to {last}; {port} is none of them")
 
 
 def _kernel(compiled: Compiled | Loaded) -> str:

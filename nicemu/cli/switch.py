@@ -18,7 +18,7 @@ import click
 from nicemu.errors import UsageError
 
 from .interruption import until_interrupted
-from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program
+from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program, require_port
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 PROGRESS_S = 1.0
 LARGE_BYTES = 1 << 20
 """Captures from here on are worth the seconds of a compiler."""
-_OF_PORT = re.compile(r"([0-9]{1,5}|host)=(.+)", re.DOTALL)
-_DEVICE_ID = 1
+_OF_PORT = re.compile(r"([0-9]+|host)=(.+)", re.DOTALL)
 _LAST_PORT = 0xFFFF
+_DEVICE_ID = 1
 
 
 @click.command()
@@ -99,6 +99,8 @@ def switch(
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
     files = _by_port(outputs, "--out", "")
     compiled = compiled_program(program, includes)
+    for number in sources:
+        require_port(compiled.program, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())
     running = _engine_of(compiled.program, engine, is_large)
     from nicemu.switch import put_tables
@@ -161,7 +163,10 @@ def _by_port(texts: tuple[str, ...], option: str, alone: str | None) -> dict[str
         if (match is None and alone is None) or (match and match[1] == "host" and option != "--out"):
             raise click.UsageError(f"{option} {text}: PORT=NAME was expected, with the number of a port")
         port, name = (match[1], match[2]) if match else (alone or "", text)
-        port = str(int(port)) if port.isdigit() else port
+        if match and port != "host":
+            port = port.lstrip("0") or "0"
+            if len(port) > len(str(_LAST_PORT)) or int(port) > _LAST_PORT:
+                raise click.UsageError(f"{option} {text}: ports have numbers of 0 to {_LAST_PORT}")
         if port in found:
             raise click.UsageError(
                 f"{option} {text}: {f'port {port}' if port else 'the rest'} has {found[port]}"

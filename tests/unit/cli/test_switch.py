@@ -83,6 +83,9 @@ def test_a_program_of_a_nic_leaves_packets_to_the_host_and_the_firmware(nicemu: 
         (("--in", "host=a"), "--in host=a: PORT=NAME was expected"),
         (("--in", "a", "--in", "0=b"), "--in 0=b: port 0 has a"),
         (("--in", "a", "--out", "b", "--out", "c"), "--out c: the rest has b"),
+        (("--in", "65536=a"), "--in 65536=a: ports have numbers of 0 to 65535"),
+        (("--in", "a", "--out", "70000=b"), "--out 70000=b: ports have numbers of 0 to 65535"),
+        (("--in", "a", "--out", f"{'9' * 5000}=b"), "ports have numbers of 0 to 65535"),
     ],
 )
 def test_what_contradicts_itself_is_refused(
@@ -90,6 +93,22 @@ def test_what_contradicts_itself_is_refused(
 ) -> None:
     result = nicemu("switch", "switch.p4", *words)
     assert (result.exit_code, told in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("switch", "switch.p4", "--in", "512=in.pcap"),
+        ("switch", "switch.p4", "--in", "in.pcap", "--port", "512"),
+        ("packet", "switch.p4", "--pcap", "in.pcap", "--port", "512"),
+    ],
+)
+def test_no_packet_comes_in_on_a_port_that_the_architecture_cannot_name(
+    nicemu: Cli, folder: Path, words: tuple[str, ...]
+) -> None:
+    result = nicemu(*words)
+    assert result.exit_code == 1
+    assert "standard_metadata_t has ports 0 to 511; 512 is none of them" in result.stderr
 
 
 def test_large_captures_are_compiled_for_and_the_engine_may_be_chosen(nicemu: Cli, folder: Path) -> None:
