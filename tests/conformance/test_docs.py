@@ -227,6 +227,17 @@ def test_every_drop_reason_on_the_page_is_counted_somewhere() -> None:
     assert unknown == []
 
 
+def test_every_reason_under_which_the_pipeline_counts_is_on_the_page() -> None:
+    sources = "".join(path.read_text() for path in (ROOT / "nicemu" / "pipeline").rglob("*.py"))
+    reasons = {code for row in rows_of("docs/p4.md", "Drop reasons") for code in codes(row[0])}
+    assert set(re.findall(r'"((?:pipeline|parser)\.[a-z_]+)"', sources)) - reasons == set()
+
+
+def test_the_readme_names_each_folder_once() -> None:
+    folders = [row[0] for row in rows_of("README.md", "Where things are")]
+    assert len(folders) == len(set(folders))
+
+
 def test_a_parser_error_of_a_program_is_counted_under_its_own_name() -> None:
     """The rule in the row of `parser.not_a_chunk_request`."""
     from nicemu.pipeline import Engine
