@@ -65,11 +65,14 @@ class Located:
             raise self.fault(f"is {_described(self.value)}; a name was expected")
         return self.value
 
-    def number(self) -> int:
-        """Return a number from 0 up."""
-        if not isinstance(self.value, int) or isinstance(self.value, bool) or self.value < 0:
-            raise self.fault(f"is {_described(self.value)}; a number from 0 up was expected")
-        return self.value
+    def number(self, last: int | None = None, first: int = 0) -> int:
+        """Return a number from `first` up to `last`, if there is one."""
+        number = self.value
+        fits = isinstance(number, int) and not isinstance(number, bool) and number >= first
+        if not fits or (last is not None and number > last):
+            allowed = f"from {first} up" if last is None else f"from {first} to {last}"
+            raise self.fault(f"is {_described(number)}; a number {allowed} was expected")
+        return int(number)
 
     def number_or_text(self) -> int | str:
         """Return what may stand for a number, as on the command line."""
@@ -81,13 +84,26 @@ class Located:
 def read_document(path: Path) -> Located:
     """Return the document in a JSON file. Raises: UsageError with line and column."""
     try:
-        return Located(json.loads(path.read_text(encoding="utf-8")), str(path))
+        text = path.read_text(encoding="utf-8")
+        return Located(json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, path)), str(path))
     except json.JSONDecodeError as error:
         raise UsageError(f"{path}:{error.lineno}:{error.colno}: this is no JSON: {error.msg}") from None
     except RecursionError:
         raise UsageError(f"{path} is nested too deeply; a document of a few levels was expected") from None
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
+    except ValueError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
+
+
+def _once(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
+    """Return the members of an object, each of which stands in it once."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise UsageError(f"{path}: {name} stands twice in one object")
+        found[name] = value
+    return found
 
 
 def _described(value: Any) -> str:  # noqa: ANN401 - whatever JSON has

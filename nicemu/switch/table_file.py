@@ -13,6 +13,7 @@ from typing import Any
 
 from nicemu.control import parse_match, parse_value
 from nicemu.pipeline import (
+    HOST_PORT,
     ActionInfo,
     ActionSet,
     CloneSession,
@@ -29,6 +30,9 @@ from nicemu.pipeline import (
 )
 
 from .located import Located, read_document
+
+_MAX_16_BITS = 0xFFFF
+"""The last multicast group, and the last egress_rid."""
 
 
 def put_tables(engine: Engine, path: Path) -> int:
@@ -189,7 +193,8 @@ class _TableFile:
 
     def _group(self, item: Located) -> None:
         given = item.members(("group", "replicas"))
-        self._engine.objects.multicast_groups[given["group"].number()] = _replicas(given["replicas"])
+        group = given["group"].number(_MAX_16_BITS, first=1)
+        self._engine.objects.multicast_groups[group] = _replicas(given["replicas"])
 
     def _session(self, item: Located) -> None:
         given = item.members(("session", "replicas"), ("truncate_bytes",))
@@ -198,8 +203,16 @@ class _TableFile:
 
 
 def _replicas(item: Located) -> tuple[Replica, ...]:
-    given = [replica.members(("port",), ("rid",)) for replica in item.items()]
-    return tuple(Replica(replica["port"].number(), _number(replica, "rid")) for replica in given)
+    """Return where copies go, each somewhere else, as P4Runtime wants it."""
+    found: dict[Replica, None] = {}
+    for replica in item.items():
+        given = replica.members(("port",), ("rid",))
+        rid = given["rid"].number(_MAX_16_BITS) if "rid" in given else 0
+        made = Replica(given["port"].number(HOST_PORT), rid)
+        if made in found:
+            raise replica.fault("names a port and rid that stand in this list already")
+        found[made] = None
+    return tuple(found)
 
 
 def _stored(kind: ir.Type, item: Located) -> Any:  # noqa: ANN401 - what a register holds

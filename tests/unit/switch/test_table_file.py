@@ -223,6 +223,19 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
         ({"value_sets": [{"value_set": "known", "members": [300]}]}, "members[0]"),
         ({"clone_sessions": [{"session": 1, "replicas": [{"rid": 1}]}]}, "replicas[0] lacks port"),
         (
+            {"clone_sessions": [{"session": 1, "replicas": [{"port": 511}]}]},
+            "replicas[0].port is 511; a number from 0 to 510 was expected",
+        ),
+        (
+            {"multicast_groups": [{"group": 1, "replicas": [{"port": 1, "rid": 65536}]}]},
+            "replicas[0].rid is 65536; a number from 0 to 65535 was expected",
+        ),
+        ({"multicast_groups": [{"group": 0, "replicas": []}]}, "a number from 1 to 65535 was expected"),
+        (
+            {"multicast_groups": [{"group": 1, "replicas": [{"port": 1}, {"port": 1, "rid": 0}]}]},
+            "replicas[1] names a port and rid that stand in this list already",
+        ),
+        (
             {
                 "action_profiles": [
                     {"profile": "choice", "groups": [{"group": 1, "members": [{"member": 8}]}]}
@@ -242,3 +255,10 @@ def test_every_fault_names_the_file_and_the_place(
         put(engine, tmp_path, document)
     assert str(refused.value).startswith(str(tmp_path / "tables.json"))
     assert told in str(refused.value)
+
+
+def test_a_member_that_stands_twice_in_an_object_is_refused(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "tables.json"
+    path.write_text('{"registers": [{"register": "seen", "values": {"1": 2, "1": 3}}]}')
+    with pytest.raises(UsageError, match=r"tables\.json: 1 stands twice in one object"):
+        put_tables(engine, path)
