@@ -113,9 +113,19 @@ class SourceText:
     """A file with its comments blanked, and the tokens of each part of it that was asked for, found once."""
 
     def __init__(self, name: str, text: str) -> None:
+        text = text.removeprefix(_BYTE_ORDER_MARK)
         self.source = SourceFile(name, lines_of(text))
         self.text = without_comments(text)
+        self.unclosed = self._unclosed_comment(text)
         self._tokens: dict[int, list[Token]] = {}
+
+    def _unclosed_comment(self, text: str) -> Location | None:
+        """Return where a comment begins that goes on to the end of the file; None if there is none."""
+        last = next((found for found in _OPEN_COMMENT.finditer(text) if found[1] is not None), None)
+        if last is None:
+            return None
+        start = last.start(1)
+        return Location(self.source, text.count("\n", 0, start) + 1, start - text.rfind("\n", 0, start), 2)
 
     def tokens(self, line: int, start: int, end: int, limit: int) -> list[Token]:
         """Return the tokens of whole lines. See `tokens_of`."""
@@ -149,4 +159,8 @@ def without_comments(text: str) -> str:
 
 
 _COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_OPEN_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|(/\*)', re.DOTALL)
+"""As `_COMMENT`, but that a comment which is not closed is the group."""
 _BLANK = re.compile(r"[^\n]")
+_BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
+"""What some editors begin a file with; preprocessors pass over it."""

@@ -95,6 +95,8 @@ class Preprocessor:
             at = end
         self._lines(file, line, at, len(text.rstrip()), conditions)
         self._flush()
+        if file.unclosed is not None:
+            self._reporter.error(file.unclosed, "this comment is never closed", "add */")
         for condition in conditions:
             self._reporter.error(condition.location, "this #if has no #endif", "add #endif")
 

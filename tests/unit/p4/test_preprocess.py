@@ -111,6 +111,8 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
         ("#if 1 / 0\n#endif", "1:7: error: #if needs an integer expression"),
         ("#warning soon", "1:2: warning: #warning soon"),
         ("#define F(a\n", "the parameters of this macro are not closed"),
+        ("a /* b */ c\n  /* d\ne", "2:3: error: this comment is never closed"),
+        ("/*/ a", "1:1: error: this comment is never closed"),
         ("#define F(x) x\n" + "F(" * 500 + ")" * 500, "macros are nested too deeply"),
         (
             "#define A B B\n#define B C C\n#define C D D D D D D D\n#define D " + "x " * 20000 + "\nA",
@@ -121,6 +123,17 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
 def test_a_faulty_directive_is_reported_at_its_place(text: str, message: str) -> None:
     _, messages = expand(text)
     assert message in messages[0]
+
+
+@pytest.mark.parametrize("text", ["// /*\na", '"/*" a', "/* /* */ a", "/**/ a"])
+def test_what_looks_like_an_open_comment_is_none(text: str) -> None:
+    tokens, messages = expand(text)
+    assert (tokens[-1], messages) == ("a", [])
+
+
+def test_a_byte_order_mark_is_no_part_of_a_program(tmp_path: Path) -> None:
+    (tmp_path / "b.p4").write_text("\ufeffb")
+    assert expand("\ufeff#include <b.p4>\na", tmp_path) == (["b", "a"], [])
 
 
 def test_tokens_of_an_expansion_stand_where_the_macro_is_used() -> None:
