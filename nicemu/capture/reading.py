@@ -96,7 +96,7 @@ class CaptureFile:
     def cut(self, at: int) -> ProtocolError:
         """Return the error of a file that ends in the middle of something."""
         return ProtocolError(
-            f"{self.path} ends at byte {at}, in the middle of what begins before; it was cut"
+            f"{self.path} ends at byte {at}, in the middle of a header or record; it was cut"
         )
 
     def _require_ethernet(self, linktype: int) -> None:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from nicemu.errors import UsageError
+from nicemu.errors import ProtocolError, UsageError
 
 from .interruption import until_interrupted
 from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program, require_port
@@ -103,13 +103,22 @@ def switch(
         require_port(compiled.program, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())
     running = _engine_of(compiled.program, engine, is_large)
-    from nicemu.switch import put_tables
+    from nicemu.switch import Summary, put_tables
 
     if tables is not None:
         put_tables(running, tables)
     begun = time.monotonic()
-    summary = _captures(running, sources, files) if inputs else _live(running, sources, seconds, p4runtime)
+    summary = Summary()
     is_compiled = getattr(running, "kernel", None) is not None
+    try:
+        if inputs:
+            _captures(running, sources, files, summary)
+        else:
+            summary = _live(running, sources, seconds, p4runtime)
+    except ProtocolError:  # a capture that is damaged, maybe behind packets that have passed
+        if summary.packets:
+            _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+        raise
     _tell(summary, time.monotonic() - begun, is_compiled, as_json)
 
 
@@ -193,7 +202,7 @@ class _Progress:
             click.echo("\r", err=True, nl=False)
 
 
-def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str]) -> Summary:
+def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str], summary: Summary) -> None:
     from nicemu.switch import switch_captures
 
     progress = _Progress()
@@ -206,11 +215,11 @@ def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str]) 
             progress.tell(summary)
             return not select.select([interrupted], [], [], 0)[0]
 
-        summary = switch_captures(
-            engine, {int(port): Path(name) for port, name in sources.items()}, files, go_on
-        )
-    progress.end()
-    return summary
+        inputs = {int(port): Path(name) for port, name in sources.items()}
+        try:
+            switch_captures(engine, inputs, files, go_on, summary)
+        finally:
+            progress.end()
 
 
 def _live(engine: Engine, sources: dict[str, str], seconds: float | None, address: str | None) -> Summary:

@@ -28,13 +28,15 @@ def switch_captures(
     inputs: Mapping[int, Path],
     outputs: Mapping[int | str | None, Path],
     go_on: Callable[[Summary], bool] = lambda summary: True,
+    summary: Summary | None = None,
 ) -> Summary:
     """Run the packets of files, by their ports, through an engine's program, and write what leaves.
 
     `outputs` are files by the port, or "host", and at None the file of what has none of its own. A file whose
     name ends in .pcapng is in that format, with an interface for each port, others are pcap. A frame that
     leaves has the time of the packet that came. `go_on` is asked from time to time; where it says no, that
-    is the end. All files are complete then. An engine with a kernel is given thousands of packets at a time.
+    is the end. All files are complete then. What has passed is added to `summary`, and stands there too where
+    a capture is damaged behind it. An engine with a kernel is given thousands of packets at a time.
     Raises: UsageError, ProtocolError for a file that is no capture.
     """
     for path in inputs.values():
@@ -49,8 +51,8 @@ def switch_captures(
                 written[path.resolve()] = stack.enter_context(Output(path))
         to = {port: written[path.resolve()] for port, path in outputs.items()}
         if getattr(engine, "kernel", None) is None:
-            return _one_by_one(engine, inputs, to, go_on)
-        return _in_batches(engine, inputs, to, go_on)  # type: ignore[arg-type]
+            return _one_by_one(Forwarder(engine, summary), inputs, to, go_on)
+        return _in_batches(engine, inputs, to, go_on, summary)  # type: ignore[arg-type]
 
 
 def _require_readable(path: Path) -> None:
@@ -66,12 +68,12 @@ def _is_one_file(path: Path, other: Path) -> bool:
 
 
 def _one_by_one(
-    engine: Engine,
+    forwarder: Forwarder,
     inputs: Mapping[int, Path],
     outputs: Mapping[int | str | None, Output],
     go_on: Callable[[Summary], bool],
 ) -> Summary:
-    forwarder, others = Forwarder(engine), outputs.get(None)
+    others = outputs.get(None)
     for count, (port, frame) in enumerate(_merged(inputs)):
         if count % TELL_EVERY == 0 and not go_on(forwarder.summary):
             break
@@ -87,12 +89,13 @@ def _in_batches(
     inputs: Mapping[int, Path],
     outputs: Mapping[int | str | None, Output],
     go_on: Callable[[Summary], bool],
+    summary: Summary | None,
 ) -> Summary:
     from .batches import BatchForwarder
     from .merging import merged
     from .packing import PacketsWriter
 
-    forwarder = BatchForwarder(engine)
+    forwarder = BatchForwarder(engine, summary)
     named = [port for port in outputs if port is not None]
     writers = [
         PacketsWriter(

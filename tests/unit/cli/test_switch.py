@@ -54,6 +54,18 @@ def test_the_summary_is_told_as_json(nicemu: Cli, folder: Path) -> None:
     assert told["packets_per_second"] > 0
 
 
+@pytest.mark.parametrize("engine", ["interpreter", "kernel"])
+def test_what_passed_before_a_capture_was_cut_is_told_with_the_error(
+    nicemu: Cli, folder: Path, engine: str
+) -> None:
+    source = folder / "in.pcap"
+    source.write_bytes(source.read_bytes()[:-1])
+    result = nicemu("switch", "switch.p4", "--in", "in.pcap", "--engine", engine)
+    assert (result.exit_code, "in the middle of a header or record; it was cut" in result.stderr) == (1, True)
+    assert result.stdout.startswith("5 packets in, 7 bytes; ")
+    assert "  out port 10: 1" in result.stdout
+
+
 def test_groups_come_from_the_file_of_tables(nicemu: Cli, folder: Path) -> None:
     (folder / "tables.json").write_text(
         json.dumps({"multicast_groups": [{"group": 1, "replicas": [{"port": 3}, {"port": 4}]}]})
