@@ -299,7 +299,7 @@ def test_packet_sequence_numbers_wrap_in_every_kind_of_work(connect: Connect, lo
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_with_one_packet_in_a_hundred_lost_every_byte_arrives(connect: Connect, seed: int) -> None:
-    one = connect(1024, region_bytes=4 << 20, ours={"timeout_ns": 30_000_000}, peers={"timeout": 14})
+    one = connect(1024, region_bytes=4 << 20, ours={"timeout_ns": 120_000_000}, peers={"timeout": 14})
     rng = random.Random(seed)
     one.world.cable.leaving = unreliable(rng, 0.01)
     one.world.cable.arriving = unreliable(rng, 0.01)
