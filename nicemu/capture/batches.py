@@ -55,6 +55,8 @@ class _Pieces:
     def __init__(self, opened: PcapFile) -> None:
         self._opened = opened
         self._memory = np.zeros(PIECE_BYTES, np.uint8)
+        self._behind_the_buffer = False
+        """Whether all is read that the file object had read ahead."""
         self._first = self._end = 0
         """Where in the memory what was not walked yet begins and ends."""
 
@@ -80,12 +82,22 @@ class _Pieces:
         if needed > len(self._memory):
             self._memory = np.zeros(needed, np.uint8)
         self._memory[: len(left)] = left
-        came = self._opened.file.readinto1(self._memory.data[len(left) :])
+        came = self._read_into(self._memory.data[len(left) :])
         self._first, self._end = 0, len(left) + came
         self._opened.read_bytes += came
         if came == 0 and len(left):
             raise self._opened.cut(self._opened.read_bytes)
         return bool(came)
+
+    def _read_into(self, room: memoryview) -> int:
+        """Read once into memory, what is there; return the bytes. readinto1 would wait behind a buffer."""
+        file = self._opened.file
+        if self._behind_the_buffer:
+            return file.raw.readinto(room) or 0
+        buffered = file.read1(len(room))
+        self._behind_the_buffer = len(buffered) < len(room)
+        room[: len(buffered)] = buffered
+        return len(buffered)
 
     def _record_bytes(self, start: Array) -> int:
         """Return how long a record is that begins so."""

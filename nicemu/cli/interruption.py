@@ -5,19 +5,75 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import TypeVar
+
+Item = TypeVar("Item")
+NUMBERS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
 def until_interrupted() -> Iterator[int]:
     """Have Ctrl-C and SIGTERM make a descriptor readable, which is given, instead of ending this process."""
     ended = os.eventfd(0, os.EFD_CLOEXEC)
-    numbers = (signal.SIGINT, signal.SIGTERM)
-    before = [signal.signal(number, lambda *_: os.eventfd_write(ended, 1)) for number in numbers]
     try:
-        yield ended
+        with _handled(lambda *_: os.eventfd_write(ended, 1)):
+            yield ended
     finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
         os.close(ended)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[Iterator[Item]], Iterator[Item]]]:
+    """Have Ctrl-C and SIGTERM end an iterator that is passed through what is given, also one that waits.
+
+    Nothing else is interrupted: what is done with an item is done.
+    """
+    reading = _Reading()
+    with _handled(reading.interrupt):
+        yield reading.until_interrupted
+
+
+class _Interrupted(BaseException):
+    """Ends what waits for an item."""
+
+
+class _Reading:
+    def __init__(self) -> None:
+        self._waits = self._is_over = False
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Be the handler of a signal. A system call that waits goes on unless its handler raises."""
+        self._is_over = True
+        if self._waits:
+            raise _Interrupted
+
+    def until_interrupted(self, items: Iterator[Item]) -> Iterator[Item]:
+        """Yield items until there are no more, or the signal comes."""
+        try:
+            while True:
+                self._waits = True
+                if self._is_over:
+                    return
+                try:
+                    item = next(items)
+                except StopIteration:
+                    return
+                self._waits = False
+                yield item
+        except _Interrupted:
+            return
+        finally:
+            self._waits = False
+
+
+@contextmanager
+def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    before = [signal.signal(number, handler) for number in NUMBERS]
+    try:
+        yield
+    finally:
+        for number, old in zip(NUMBERS, before, strict=True):
+            signal.signal(number, old)

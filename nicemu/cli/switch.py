@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import select
 import sys
 import threading
 import time
@@ -17,7 +16,7 @@ import click
 
 from nicemu.errors import ProtocolError, UsageError
 
-from .interruption import until_interrupted
+from .interruption import interruptible, until_interrupted
 from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program, require_port
 from .show import JSON_OPTION, print_json
 
@@ -209,15 +208,10 @@ def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str], 
     files: dict[int | str | None, Path] = {
         int(port) if port.isdigit() else port or None: Path(name) for port, name in outputs.items()
     }
-    with until_interrupted() as interrupted:
-
-        def go_on(summary: Summary) -> bool:
-            progress.tell(summary)
-            return not select.select([interrupted], [], [], 0)[0]
-
-        inputs = {int(port): Path(name) for port, name in sources.items()}
+    inputs = {int(port): Path(name) for port, name in sources.items()}
+    with interruptible() as until:
         try:
-            switch_captures(engine, inputs, files, go_on, summary)
+            switch_captures(engine, inputs, files, until, progress.tell, summary)
         finally:
             progress.end()
 

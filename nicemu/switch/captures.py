@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nicemu.capture import CapturedFrame, read_capture
 from nicemu.errors import UsageError
@@ -19,6 +19,10 @@ from .outputs import Output
 if TYPE_CHECKING:
     from nicemu.kernels import CompiledEngine
 
+    from .batches import Frames
+
+Until: TypeAlias = Callable[[Iterator[Any]], Iterator[Any]]
+"""Yields what an iterator does, or less: who wants to end a run says so here."""
 TELL_EVERY = 256
 """Packets after which the caller is told how far things are; compiled programs tell after more."""
 
@@ -27,16 +31,18 @@ def switch_captures(
     engine: Engine,
     inputs: Mapping[int, Path],
     outputs: Mapping[int | str | None, Path],
-    go_on: Callable[[Summary], bool] = lambda summary: True,
+    until: Until = lambda arriving: arriving,
+    tell: Callable[[Summary], None] = lambda summary: None,
     summary: Summary | None = None,
 ) -> Summary:
     """Run the packets of files, by their ports, through an engine's program, and write what leaves.
 
     `outputs` are files by the port, or "host", and at None the file of what has none of its own. A file whose
     name ends in .pcapng is in that format, with an interface for each port, others are pcap. A frame that
-    leaves has the time of the packet that came. `go_on` is asked from time to time; where it says no, that
-    is the end. All files are complete then. What has passed is added to `summary`, and stands there too where
-    a capture is damaged behind it. An engine with a kernel is given thousands of packets at a time.
+    leaves has the time of the packet that came. What arrives is taken as long as `until` yields it, which is
+    given the iterator over it; all files are complete then. `tell` hears from time to time. What has passed
+    is added to `summary`, and stands there too where a capture is damaged behind it. An engine with a kernel
+    is given thousands of packets at a time.
     Raises: UsageError, ProtocolError for a file that is no capture.
     """
     for path in inputs.values():
@@ -51,8 +57,11 @@ def switch_captures(
                 written[path.resolve()] = stack.enter_context(Output(path))
         to = {port: written[path.resolve()] for port, path in outputs.items()}
         if getattr(engine, "kernel", None) is None:
-            return _one_by_one(Forwarder(engine, summary), inputs, to, go_on)
-        return _in_batches(engine, inputs, to, go_on, summary)  # type: ignore[arg-type]
+            return _one_by_one(Forwarder(engine, summary), until(_merged(inputs)), to, tell)
+        from .merging import merged
+
+        batches = until(merged(inputs))
+        return _in_batches(engine, batches, to, tell, summary)  # type: ignore[arg-type]
 
 
 def _require_readable(path: Path) -> None:
@@ -69,14 +78,14 @@ def _is_one_file(path: Path, other: Path) -> bool:
 
 def _one_by_one(
     forwarder: Forwarder,
-    inputs: Mapping[int, Path],
+    arriving: Iterator[tuple[int, CapturedFrame]],
     outputs: Mapping[int | str | None, Output],
-    go_on: Callable[[Summary], bool],
+    tell: Callable[[Summary], None],
 ) -> Summary:
     others = outputs.get(None)
-    for count, (port, frame) in enumerate(_merged(inputs)):
-        if count % TELL_EVERY == 0 and not go_on(forwarder.summary):
-            break
+    for count, (port, frame) in enumerate(arriving):
+        if count % TELL_EVERY == 0:
+            tell(forwarder.summary)
         for to, data in forwarder.departures(frame.data, port, frame.time_ns):
             place = outputs.get(to, others)
             if place is not None:
@@ -86,13 +95,12 @@ def _one_by_one(
 
 def _in_batches(
     engine: CompiledEngine,
-    inputs: Mapping[int, Path],
+    arriving: Iterator[Frames],
     outputs: Mapping[int | str | None, Output],
-    go_on: Callable[[Summary], bool],
+    tell: Callable[[Summary], None],
     summary: Summary | None,
 ) -> Summary:
     from .batches import BatchForwarder
-    from .merging import merged
     from .packing import PacketsWriter
 
     forwarder = BatchForwarder(engine, summary)
@@ -104,9 +112,8 @@ def _in_batches(
         for output in dict.fromkeys(outputs.values())
     ]
     try:
-        for frames in merged(inputs):
-            if not go_on(forwarder.summary):
-                break
+        for frames in arriving:
+            tell(forwarder.summary)
             for packets, told in forwarder.run(frames):
                 for writer in writers:
                     writer.write(packets, told)

@@ -54,8 +54,9 @@ class Output:
         return self._pcap is not None
 
     def write_records(self, records: memoryview) -> None:
-        """Write records of a pcap file."""
+        """Write records of a pcap file, for whoever reads it meanwhile."""
         try:
             self._file.write(records)
+            self._file.flush()
         except OSError as error:
             raise self._fault(error) from error

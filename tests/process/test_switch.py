@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import select
 import signal
 import subprocess
 import sys
+import termios
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -171,6 +173,53 @@ def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:
     packets = json.loads(output)["packets"]
     assert packets < 400_000
     assert sum(1 for _ in read_capture(out)) == packets
+
+
+@pytest.mark.parametrize("words", [("--engine", "kernel"), ("--engine", "interpreter"), ()])
+@pytest.mark.parametrize("is_open", [True, False], ids=["that_waits", "that_nobody_has_opened"])
+def test_ctrl_c_ends_the_wait_for_a_pipe_with_whole_files(
+    tmp_path: Path, words: tuple[str, ...], is_open: bool
+) -> None:
+    (tmp_path / "bridge.p4").write_text(PROGRAM)
+    (tmp_path / "tables.json").write_text(json.dumps(TABLES))
+    os.mkfifo(tmp_path / "pipe")
+    ports = ("--in", "pipe", "--out", "out.pcap", "--tables", "tables.json", "--json")
+    process = run_in(tmp_path, *ports, *words)
+    try:
+        if is_open:
+            with open(tmp_path / "pipe", "wb") as pipe:
+                PcapWriter(pipe).write(1, frame(1, b"came"))
+                pipe.flush()
+                while int.from_bytes(fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)), sys.byteorder):
+                    assert process.poll() is None
+                    select.select([], [], [], 0.02)  # until all of it was read
+                until_asleep(process, "pipe_read")
+                process.send_signal(signal.SIGINT)
+                output, told = process.communicate(timeout=TIMEOUT_S)
+        else:
+            until_asleep(process, "wait_for_partner")
+            process.send_signal(signal.SIGINT)
+            output, told = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, told
+    assert json.loads(output)["packets"] == int(is_open)
+    assert [item.data for item in read_capture(tmp_path / "out.pcap")] == [frame(1, b"came")] * is_open
+
+
+def until_asleep(process: subprocess.Popen[str], where: str) -> None:
+    """Wait until a process sleeps in a function of the kernel that has this in its name."""
+    end, seen = time.monotonic() + TIMEOUT_S, {"0"}
+    while time.monotonic() < end:
+        assert process.poll() is None, process.communicate()
+        channel = Path(f"/proc/{process.pid}/wchan").read_text()
+        if where in channel:
+            return
+        seen.add(channel)
+        select.select([], [], [], 0.02)
+    if seen == {"0"}:
+        pytest.skip("this kernel does not say where a process sleeps (/proc/PID/wchan)")
+    raise AssertionError(f"it has slept in {seen}")
 
 
 def test_it_ends_by_itself_when_its_time_is_over(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -68,11 +69,21 @@ def test_several_files_come_in_by_their_time_each_on_its_port(engine: Engine, tm
     assert engine.objects.register("times").values == {0: 4_000_000, 1: 3_000_000}
 
 
-def test_who_is_asked_to_go_on_and_does_not_leaves_whole_files(engine: Engine, tmp_path: Path) -> None:
+def test_a_run_that_is_ended_leaves_whole_files_and_tells_how_far_it_is(
+    engine: Engine, tmp_path: Path
+) -> None:
     source = written(tmp_path / "in.pcap", *((0, "01") for _ in range(1000)))
     out = tmp_path / "out.pcap"
-    summary = switch_captures(engine, {0: source}, {None: out}, lambda summary: summary.packets < 300)
-    assert summary.packets == len(read(out)) == 512
+    told: list[int] = []
+    summary = switch_captures(
+        engine,
+        {0: source},
+        {None: out},
+        lambda arriving: islice(arriving, 600),
+        lambda summary: told.append(summary.packets),
+    )
+    assert summary.packets == len(read(out)) == 600
+    assert told == [0, 256, 512]
 
 
 def test_a_file_is_not_read_and_written(engine: Engine, tmp_path: Path) -> None:
