@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What callers pass: whole numbers, flags and values of a type, refused in words before anything changes."""
+"""What callers pass: numbers, flags, values, TOML files, refused in words before anything changes."""
 
 from __future__ import annotations
 
 import math
+import tomllib
 from operator import index
+from pathlib import Path
+from typing import Any
 
 from nicemu.errors import UsageError
 
@@ -49,3 +52,13 @@ def check_type(name: str, value: object, wanted: type | tuple[type, ...], words:
     """Raise UsageError unless `value` is of a type `wanted`, which `words` name with what to pass."""
     if not isinstance(value, wanted):
         raise UsageError(f"{name} is {value!r}; pass {words}")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Return what a TOML file holds. Raises: UsageError, which names it, if it cannot be read."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise UsageError(f"{path}: {error}") from error

@@ -19,6 +19,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import ClassVar
 
+from nicemu.kept_files import cache_base
+
 PACKAGE = Path(__file__).resolve().parent.parent
 _IMPORT = re.compile(r"^from ([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 _NAMES, _COMMENT = re.compile(r"(\w+)(?: as (\w+))?"), re.compile(r"#.*")
@@ -31,8 +33,7 @@ def cache_folder() -> Path:
     for source in sources_compiled(PACKAGE):
         text = source.read_bytes()
         digest.update(f"{source.relative_to(PACKAGE)} {len(text)} ".encode() + text)
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "nicemu" / digest.hexdigest()
+    return cache_base() / digest.hexdigest()
 
 
 def sources_compiled(package: Path) -> list[Path]:

@@ -14,10 +14,11 @@ import llvmlite
 import llvmlite.binding as llvm
 
 from nicemu.hot import cache_folder
+from nicemu.kept_files import keep, kept
 
 from .expressions import NotCompiled
 from .kernel import Generated
-from .parts import keep, kept, part_text
+from .parts import part_text
 
 LIBRARY = (b"__udivti3", b"__umodti3", b"__divti3", b"__modti3", b"__multi3", b"__udivmodti4")
 """Functions that compiled code may ask a compiler's library for, which is not there."""

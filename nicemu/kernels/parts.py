@@ -6,18 +6,14 @@ Each is compiled by numba once, and kept beside the code of other hot functions.
 
 from __future__ import annotations
 
-import contextlib
-import os
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
-from hashlib import blake2b
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nicemu.hot import cache_folder
+from nicemu.kept_files import keep, kept
 from nicemu.lookup import (
     begin_exact,
     begin_lpm,
@@ -42,8 +38,6 @@ WITH_NOTES = ("exact", "lpm")
 """Kinds of tables whose lookups can be taken apart (`nicemu.lookup.ahead`)."""
 MAX_PREFIX_BITS = 128
 """Keys up to here that are one prefix are looked up in a trie; other prefixes are masks."""
-_DIGEST_BYTES = 32
-"""What a file of the cache begins with: a digest of the rest, for LLVM believes what it is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,32 +77,6 @@ def part_text(part: Part, processor: str) -> str:
     text = _compiled(_SOURCES[part.what, part.kind](part.limbs), part.words)
     keep(path, text.encode())
     return text
-
-
-def kept(path: Path) -> bytes | None:
-    """Return what a file of the cache keeps; None where nothing is kept, or what is kept was damaged."""
-    try:
-        data = path.read_bytes()
-    except OSError:
-        return None
-    return data[_DIGEST_BYTES:] if data[:_DIGEST_BYTES] == _digest(data[_DIGEST_BYTES:]) else None
-
-
-def keep(path: Path, data: bytes) -> None:
-    """Keep data in the cache, whole or not at all, whoever else makes it at the same time."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        number, partial = tempfile.mkstemp(dir=path.parent)
-        try:
-            with open(number, "wb") as file:
-                file.write(_digest(data) + data)
-            os.replace(partial, path)
-        except OSError:
-            os.unlink(partial)
-
-
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def _compiled(function: Function, words: int) -> str:

@@ -7,14 +7,13 @@ which is the user's own. `based_on` names the profile whose fields stand where a
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-from nicemu.arguments import check_number, check_whole
+from nicemu.arguments import check_number, check_whole, read_toml
 from nicemu.errors import UsageError
 
 Value: TypeAlias = float | int | str
@@ -134,12 +133,7 @@ def read_profile(name: str | Path) -> Profile:
 def _read(path: Path, name: str, above: tuple[Path, ...] = ()) -> Profile:
     if path.resolve() in above:
         raise UsageError(f"{path}: it is based on itself")
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}") from error
+    document = read_toml(path)
     base = document.pop("based_on", None)
     title = document.pop("title", "")
     if not isinstance(title, str) or not (base is None or isinstance(base, str)):

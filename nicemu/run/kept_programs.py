@@ -8,15 +8,13 @@ compiler looked for holds the same text, or is still not there. Anything else is
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
+from nicemu.kept_files import cache_base, keep, kept
 from nicemu.programs import programs_root
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -45,9 +43,9 @@ def loadable_program(
     """
     path, includes = path.resolve(), [place.resolve() for place in include_paths]
     place = _place_of(path, includes)
-    kept = _kept(place)
-    if kept is not None:
-        return kept
+    found = _kept(place)
+    if found is not None:
+        return found
     on_compile()
     from nicemu.control import config_message
     from nicemu.p4 import Compiled
@@ -70,18 +68,16 @@ def loadable_program(
 
 def _place_of(path: Path, includes: Sequence[Path]) -> Path:
     """Return the file that keeps what is made of `path`."""
-    base = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"))
     asked = json.dumps([str(path), [str(place) for place in includes], str(programs_root())])
-    return base / "nicemu" / "programs" / blake2b(asked.encode(), digest_size=16).hexdigest()
+    return cache_base() / "programs" / blake2b(asked.encode(), digest_size=16).hexdigest()
 
 
 def _kept(place: Path) -> LoadableProgram | None:
     """Return the program that a file keeps, None unless all of it still holds."""
+    data = kept(place)
+    if data is None:
+        return None
     try:
-        data = place.read_bytes()
-        digest, data = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
-        if digest != _digest(data):
-            return None
         head, _, config = data.partition(b"\n")
         told: dict[str, Any] = json.loads(head)
         if told.pop("compiler") != _compiler():
@@ -89,25 +85,15 @@ def _kept(place: Path) -> LoadableProgram | None:
         if any(_of_file(Path(source)) != was for source, was in told.pop("sources").items()):
             return None
         return LoadableProgram(**told | {"messages": tuple(told["messages"])}, config=config)
-    except (OSError, ValueError):
+    except ValueError:
         return None
 
 
 def _keep(place: Path, made: LoadableProgram, sources: dict[str, str]) -> None:
-    """Keep a program, whole or not at all, whoever else does so at the same time."""
     told = asdict(made)
     config = told.pop("config")
     head = json.dumps({"compiler": _compiler(), "sources": sources, **told}).encode()
-    data = head + b"\n" + config
-    with suppress(OSError):
-        place.parent.mkdir(parents=True, exist_ok=True)
-        number, partial = tempfile.mkstemp(dir=place.parent)
-        try:
-            with open(number, "wb") as file:
-                file.write(_digest(data) + data)
-            os.replace(partial, place)
-        except OSError:
-            os.unlink(partial)
+    keep(place, head + b"\n" + config)
 
 
 def _compiler() -> str:
@@ -133,8 +119,4 @@ def _of_file(path: Path) -> str:
 
 
 def _of_text(text: str | None) -> str:
-    return "" if text is None else _digest(text.encode()).hex()
-
-
-def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=_DIGEST_BYTES).digest()
+    return "" if text is None else blake2b(text.encode(), digest_size=_DIGEST_BYTES).hexdigest()

@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from dataclasses import dataclass
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any
 
 from nicemu.abi import PROFILES
+from nicemu.arguments import read_toml
 from nicemu.errors import UsageError
 from nicemu.programs import find_program
 
@@ -99,10 +99,7 @@ def load_topology(path: str | Path) -> Topology:
     Raises: UsageError that names the file and the key for anything wrong with it.
     """
     place = find_program(path)
-    try:
-        data = tomllib.loads(place.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
-        raise UsageError(f"{place}: {error}") from error
+    data = read_toml(place)
     _only(data, _KEYS, str(place))
     fabric = data.get("fabric", "direct")
     transport_of(fabric, f"{place}: ")

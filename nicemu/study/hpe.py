@@ -7,14 +7,13 @@ it assumes, and a result is consistent with the talk under these conditions, no 
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-from nicemu.arguments import check_number
+from nicemu.arguments import check_number, read_toml
 from nicemu.errors import UsageError
 from nicemu.model import (
     SOFTWARE,
@@ -203,12 +202,7 @@ _KEYS = ("sizes", "operations", "target", "tolerance", "set")
 
 def read_hpe_settings(path: Path) -> HpeSettings:
     """Return what a TOML file says. Raises: UsageError, with the file and the key."""
-    try:
-        document = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
-    except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"{path}: {error}") from error
+    document = read_toml(path)
     for key in document:
         if key not in _KEYS:
             raise UsageError(f"{path}: {key} is unknown; there may be {', '.join(_KEYS)}")

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from nicemu.abi import Access
-from nicemu.arguments import check_flag, check_number, check_type, check_whole
+from nicemu.arguments import check_flag, check_number, check_type, check_whole, read_toml
 from nicemu.errors import UsageError
 
 
@@ -47,3 +49,15 @@ def test_a_type_is_asked_for_in_words() -> None:
     check_type("it", 3, (int, str), "a number or its name")
     with pytest.raises(UsageError, match="it is None; pass a number or its name"):
         check_type("it", None, (int, str), "a number or its name")
+
+
+def test_a_toml_file_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "some.toml"
+    path.write_text("[a]\nb = 1\n")
+    assert read_toml(path) == {"a": {"b": 1}}
+    for data, told in ((b"[a", r"some\.toml: "), (b"a = '\xff'", r"some\.toml: ")):
+        path.write_bytes(data)
+        with pytest.raises(UsageError, match=told):
+            read_toml(path)
+    with pytest.raises(UsageError, match=r"nowhere\.toml cannot be read: No such file"):
+        read_toml(tmp_path / "nowhere.toml")
