@@ -13,7 +13,6 @@ from __future__ import annotations
 import enum
 import hashlib
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from .ir_expressions import (
     Binary,
@@ -38,6 +37,21 @@ from .ir_expressions import (
     Text,
     Unary,
     Zero,
+)
+from .ir_parser import (
+    ACCEPT,
+    REJECT,
+    Goto,
+    KeyAny,
+    KeyInSet,
+    KeyMask,
+    KeyRange,
+    Keyset,
+    Parser,
+    Select,
+    SelectCase,
+    State,
+    Transition,
 )
 from .ir_statements import (
     Advance,
@@ -197,8 +211,6 @@ __all__ = [
     "Zero",
 ]
 
-ACCEPT = "accept"
-REJECT = "reject"
 HEADERS = "headers"
 METADATA = "metadata"
 NIC = "nic"
@@ -238,88 +250,6 @@ class Direction(enum.Enum):
     IN = "in"
     OUT = "out"
     INOUT = "inout"
-
-
-# Parser
-
-
-@dataclass(frozen=True, slots=True)
-class KeyMask:
-    """Matches where value & mask are equal; a plain value has a mask of all ones."""
-
-    value: int
-    mask: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyRange:
-    """Matches `low` up to and including `high`."""
-
-    low: int
-    high: int
-
-
-@dataclass(frozen=True, slots=True)
-class KeyAny:
-    """Matches everything."""
-
-
-@dataclass(frozen=True, slots=True)
-class KeyInSet:
-    """Matches what a value set holds; alone in its case, it stands for all keys of the select."""
-
-    value_set: str
-
-
-Keyset: TypeAlias = KeyMask | KeyRange | KeyAny | KeyInSet
-
-
-@dataclass(frozen=True, slots=True)
-class Goto:
-    """Go to a state, or `accept`, or `reject`."""
-
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class SelectCase:
-    """One keyset for every key of the select."""
-
-    keysets: tuple[Keyset, ...]
-    state: str
-
-
-@dataclass(frozen=True, slots=True)
-class Select:
-    """Go where the first matching case says; without one the packet is rejected with NoMatch."""
-
-    keys: tuple[Expression, ...]
-    cases: tuple[SelectCase, ...]
-
-
-Transition: TypeAlias = Goto | Select
-
-
-@dataclass(frozen=True, slots=True)
-class State:
-    """One parser state."""
-
-    name: str
-    body: tuple[Statement, ...]
-    transition: Transition
-
-
-@dataclass(frozen=True, slots=True)
-class Parser:
-    """States, entered at `start`; `prologue` initialises the parser's locals."""
-
-    name: str
-    states: tuple[State, ...]
-    prologue: tuple[Statement, ...] = ()
-    start: str = "start"
-
-
-# Control
 
 
 @dataclass(frozen=True, slots=True)
