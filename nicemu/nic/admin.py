@@ -21,6 +21,7 @@ from .arena import STAT_NAMES
 from .device import SmartNic
 from .firing import READY_TO_SEND
 from .owner import Owner
+from .statistics import statistics_of
 from .windows import WITH_MEMORY, names_counter, names_key
 
 MAX_EVENTS = 256
@@ -333,7 +334,7 @@ class Admin:
                 )
         return {
             "nic": device.config.name,
-            "statistics": device.statistics(),
+            "statistics": statistics_of(device),
             "counters": counters,
             "limits": device.unit.limits.profile,
             "firmware": device.firmware.names(),

@@ -34,7 +34,7 @@ from nicemu.trigger import TriggerUnit
 from nicemu.wire import FrameBatch
 
 from . import datapath, firing
-from .arena import FIRMWARE, STAT_NAMES, new_arena
+from .arena import FIRMWARE, new_arena
 from .card import FirmwareCard
 from .carriers import carrier_of
 from .config import NicConfig
@@ -498,26 +498,3 @@ class SmartNic:
         region = self.memory.register(slot.pd, slot.address, slot.length_bytes, access, owner.number)
         owner.keys.add(region.key)
         return LandingSlot(slot.index, slot.address, slot.length_bytes, region.key, slot.pd)
-
-    # Seeing inside
-
-    def statistics(self) -> dict[str, int]:
-        """Return all counts of this NIC by name."""
-        unit = self.unit.state.unit[0]
-        counts = {name: int(self.arena.stats[number]) for number, name in enumerate(STAT_NAMES)}
-        counts["trigger.slots_in_use"] = self.unit.slots_in_use
-        counts["trigger.slots"] = self.unit.limits.slot_count
-        counts["trigger.service_slots"] = self.unit.limits.host_slots
-        counts["trigger.service_slots_in_use"] = int(unit.service_used)
-        counts["trigger.stalls"] = int(unit.stalls)
-        counts["trigger.cancelled"] = int(unit.cancelled)
-        if self.config.transport == "port":
-            counts["requester.retransmitted"] = self.roce.retransmitted_packets
-        counts["firmware.steps"] = self.scheduler.steps
-        counts["firmware.tasks"] = len(self.scheduler.tasks)
-        counts["datapath.polls"] = int(self.arena.link[0].polls)
-        counts["datapath.naps"] = int(self.arena.link[0].naps)
-        for (initiator, kind), length_bytes in self.memory.space.traffic.items():
-            counts[f"dma.{initiator}.{kind}_bytes"] = length_bytes
-        counts.update(self.drops)
-        return counts
