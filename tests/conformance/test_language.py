@@ -4,30 +4,32 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from nicemu.stf import Status, find_tests, run_test
+from nicemu.hot import JIT
+from nicemu.stf import Outcome, Status, find_tests, run_test
 
 TESTS = find_tests(Path(__file__).parent / "stf")
-NOT_YET: dict[str, str] = {}
-"""Sentences that do not hold yet, and what happens instead."""
+EACH = pytest.mark.parametrize(("program", "script"), TESTS, ids=[program.stem for program, _ in TESTS])
 
 
-def _marked(program: Path, script: Path) -> Any:  # noqa: ANN401 - pytest names no type for it
-    reason = NOT_YET.get(program.stem)
-    marks = [pytest.mark.xfail(strict=True, reason=reason)] if reason else []
-    return pytest.param(program, script, id=program.stem, marks=marks)
-
-
-@pytest.mark.parametrize(("program", "script"), [_marked(*test) for test in TESTS])
-def test_the_language_is_as_specified(program: Path, script: Path) -> None:
-    outcome = run_test(program, script)
+def require_passed(outcome: Outcome) -> None:
     told = [message.render() for message in outcome.messages]
     told += [failure.render() for failure in (outcome.report.failures if outcome.report else ())]
     assert outcome.status is Status.PASSED, "\n".join(told)
 
 
-def test_what_does_not_hold_yet_is_a_test() -> None:
-    assert NOT_YET.keys() <= {program.stem for program, _ in TESTS}
+@EACH
+def test_the_language_is_as_specified(program: Path, script: Path) -> None:
+    require_passed(run_test(program, script))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
+@EACH
+def test_machine_code_is_as_specified(program: Path, script: Path) -> None:
+    outcome = run_test(program, script, compiled=True)
+    require_passed(outcome)
+    assert outcome.report is not None
+    assert outcome.report.interpreted_because == ""
