@@ -199,7 +199,8 @@ class _Run:
     def _summary(self) -> str:
         counts = self._counts
         wrong = f" ({counts['wrong_icrc']:,} with a wrong ICRC)" if counts["wrong_icrc"] else ""
-        return f"{counts['frames']:,} frames, {counts['bytes']:,} bytes, {counts['rocev2']:,} RoCEv2{wrong}"
+        frames = f"{counts['frames']:,} frame{'' if counts['frames'] == 1 else 's'}"
+        return f"{frames}, {counts['bytes']:,} bytes, {counts['rocev2']:,} RoCEv2{wrong}"
 
 
 def _source(first: str, second: str | None) -> PacketCapture | Cable:

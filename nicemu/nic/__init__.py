@@ -19,7 +19,6 @@ from .outside_work import OutsideWork
 from .owner import MAX_PACKET_BYTES, Owner
 from .peering import attach, detach, make_inbox, map_backing, shared_backings, unmap_backing
 from .queue_pairs import Peer
-from .statistics import statistics_of
 from .steps import NicSteps
 
 __all__ = [
@@ -56,6 +55,5 @@ __all__ = [
     "poll",
     "run_datapath",
     "shared_backings",
-    "statistics_of",
     "unmap_backing",
 ]

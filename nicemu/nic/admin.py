@@ -21,7 +21,6 @@ from .arena import STAT_NAMES
 from .device import SmartNic
 from .firing import READY_TO_SEND
 from .owner import Owner
-from .statistics import statistics_of
 from .windows import WITH_MEMORY, names_counter, names_key
 
 MAX_EVENTS = 256
@@ -334,7 +333,7 @@ class Admin:
                 )
         return {
             "nic": device.config.name,
-            "statistics": statistics_of(device),
+            "statistics": device.statistics(),
             "counters": counters,
             "limits": device.unit.limits.profile,
             "firmware": device.firmware.names(),

@@ -51,6 +51,7 @@ from .owner import Owner
 from .packets import PacketPath
 from .port_transport import PortTransport
 from .queue_pairs import QueuePairs
+from .statistics import statistics_of
 from .storage import Storage
 from .windows import Windows
 
@@ -331,7 +332,6 @@ class SmartNic:
         self.trace("firmware", "end", {"task": task.name, "fault": fault, "error": str(task.error or "")})
         if fault:
             self.drops[fault] += 1
-        if fault:
             self.fault_log.append(f"{task.name}: {fault}: {task.error}{place_of(task.error)}")
         if fault and task.name == "start":
             self.start_error = f"{fault}: {task.error}"
@@ -498,3 +498,7 @@ class SmartNic:
         region = self.memory.register(slot.pd, slot.address, slot.length_bytes, access, owner.number)
         owner.keys.add(region.key)
         return LandingSlot(slot.index, slot.address, slot.length_bytes, region.key, slot.pd)
+
+    def statistics(self) -> dict[str, int]:
+        """Return all counts of this NIC by name."""
+        return statistics_of(self)

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 
 from nicemu.errors import NicemuError, ProtocolError, UsageError, family_name
 from nicemu.firmware import Registry, Signal
-from nicemu.nic import Admin, Owner, SmartNic, statistics_of
+from nicemu.nic import Admin, Owner, SmartNic
 from nicemu.pcie import Backing
 from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES
 
@@ -224,7 +224,7 @@ class ControlSocket:
             raise UsageError('say {"op": "trace"} first')
         (_, writer), self._tracer = self._tracer, None
         self._device.observe = None
-        events = writer.finish(statistics_of(self._device), self._now())
+        events = writer.finish(self._device.statistics(), self._now())
         with open(os.memfd_create("trace", os.MFD_CLOEXEC), "w") as file:
             json.dump(events, file)
             file.flush()

@@ -32,7 +32,6 @@ from nicemu.nic import (
     SendFrames,
     SmartNic,
     run_datapath,
-    statistics_of,
 )
 from nicemu.pipeline import Engine, Listener, Program
 from nicemu.rdma import load_engine
@@ -353,7 +352,7 @@ class NicProcess:
         self._links.close()
         self._control.close()
         if self._trace is not None:
-            events = self._trace.finish(statistics_of(self.device), self._clock.now_ns())
+            events = self._trace.finish(self.device.statistics(), self._clock.now_ns())
             write_part(Path(self._settings["trace"]), self.config.name, events)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from nicemu.fabric import FaultRates
 from nicemu.host import Nic, Packet
 from nicemu.kv import KvLayout, KvProtocolError, Manifest, Request, chunks_of, decode
-from nicemu.nic import NamespaceConfig, NicConfig, statistics_of
+from nicemu.nic import NamespaceConfig, NicConfig
 from nicemu.p4 import compile_program
 from nicemu.pipeline import Program
 from nicemu.programs import find_program, load_module
@@ -202,7 +202,7 @@ class World:
 
     def counted(self, nic: str, name: str) -> int:
         """A count of a NIC."""
-        return statistics_of(self.simulation.nics[nic]).get(name, 0)
+        return self.simulation.nics[nic].statistics().get(name, 0)
 
     def counted_on_storage(self, name: str) -> int:
         """A count over both storage NICs."""

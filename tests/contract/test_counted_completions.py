@@ -22,7 +22,7 @@ from nicemu.fabric import QemuFabric, QemuNamespace, qemu_missing
 from nicemu.firmware import Buffer, CompletionError, CountedQueue, NicCounter
 from nicemu.firmware import Nic as FirmwareNic
 from nicemu.host import Nic, Peer
-from nicemu.nic import NamespaceConfig, NicConfig, SmartNic, statistics_of
+from nicemu.nic import NamespaceConfig, NicConfig, SmartNic
 from nicemu.pcie import Backing, store_u64
 from nicemu.run import Simulation
 
@@ -284,7 +284,7 @@ def test_the_count_goes_on_behind_the_32_bits_of_a_message(world: World) -> None
     for _ in range(3):
         world.run(reads.nvme_read(1, 0, 1, buffer.address))
     world.until(lambda: counter.success == 3)
-    assert statistics_of(world.device)["flags.backwards"] == 0
+    assert world.device.statistics()["flags.backwards"] == 0
 
 
 @pytest.mark.parametrize("world", ["nicemu"], indirect=True)

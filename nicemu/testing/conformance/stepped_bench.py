@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nicemu.abi import Limits, Opcode, ProgramTarget, RemoteSpan, Sge, Span, WorkRequest, registers
 from nicemu.host import Counter, Nic
-from nicemu.nic import NicConfig, statistics_of
+from nicemu.nic import NicConfig
 from nicemu.pcie import load_u64
 from nicemu.run import Simulation
 
@@ -102,7 +102,7 @@ class SteppedBench:
 
     def counted(self, name: str) -> int:
         """Return a count of the NIC."""
-        return statistics_of(self._here).get(name, 0)
+        return self._here.statistics().get(name, 0)
 
     def slots_in_use(self) -> int:
         """Return how many slots hold work."""

@@ -12,7 +12,7 @@ from nicemu.abi import DeferredWork, Limits, Opcode, RemoteSpan, Span, WorkReque
 from nicemu.errors import UsageError, VerbsStatus
 from nicemu.host import CounterError, Memory, Nic, Peer, TriggerTableFull
 from nicemu.kv import Lease
-from nicemu.nic import NamespaceConfig, NicConfig, statistics_of
+from nicemu.nic import NamespaceConfig, NicConfig
 from nicemu.pcie import store_u64
 from nicemu.run import Simulation
 
@@ -40,7 +40,7 @@ class Host:
 
     def counted(self, name: str) -> int:
         """A count of the NIC."""
-        return statistics_of(self.simulation.nics["compute0"])[name]
+        return self.simulation.nics["compute0"].statistics()[name]
 
     def wrong(self) -> RemoteSpan:
         """The slot under a key that names nothing."""

@@ -11,7 +11,6 @@ import pytest
 from nicemu.abi import Opcode, WorkRequest
 from nicemu.host import Peer
 from nicemu.kv import STORE_FAILED
-from nicemu.nic import statistics_of
 from tests.unit.nic.conftest import LIMITS, Bench
 
 TRANSPORTS = pytest.mark.parametrize("transport", ["direct", "port"])
@@ -34,7 +33,7 @@ def test_an_immediate_counts_on_a_remote_counter_of_its_domain(
     echo(bench, peer, counter.index | STORE_FAILED)
     assert counter.read() == (1, 1)
     assert bench.there.drops["echo"] == 2
-    assert statistics_of(bench.here)["immediate.refused"] == 0
+    assert bench.here.statistics()["immediate.refused"] == 0
 
 
 @TRANSPORTS
@@ -52,7 +51,7 @@ def test_an_immediate_that_names_what_it_may_not_is_refused_and_counted(
     before = bench.here.unit.state.counters.copy()
     for index in named:
         echo(bench, peer, index)
-    assert statistics_of(bench.here)["immediate.refused"] == len(named)
+    assert bench.here.statistics()["immediate.refused"] == len(named)
     assert (bench.here.unit.state.counters["success"] == before["success"]).all()
     assert (bench.here.unit.state.counters["errors"] == before["errors"]).all()
 
@@ -62,7 +61,7 @@ def test_an_immediate_for_a_counter_that_was_closed_is_refused(bench: Bench) -> 
     (counter,) = bench.nic.counters("durable", remote=True)
     counter.close()
     echo(bench, peer, counter.index)
-    assert statistics_of(bench.here)["immediate.refused"] == 1
+    assert bench.here.statistics()["immediate.refused"] == 1
 
 
 @TRANSPORTS
@@ -100,6 +99,6 @@ def test_a_doorbell_that_goes_backwards_counts_nothing_and_is_noted(bench: Bench
     for total in (5, 3, 4):
         bench.here.on_doorbell(1, cell, total, 0)
     assert counter.read() == (6, 0)
-    assert statistics_of(bench.here)["doorbell.backwards"] == 1
+    assert bench.here.statistics()["doorbell.backwards"] == 1
     bench.here.on_doorbell(1, cell + 1, 9, 0)
     assert counter.read() == (6, 0), "a cell that nobody opened has rung"

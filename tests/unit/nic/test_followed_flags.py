@@ -8,7 +8,6 @@ import pytest
 
 from nicemu.errors import NicemuError, UsageError
 from nicemu.host import Memory
-from nicemu.nic import statistics_of
 from nicemu.nic.arena import MAX_FOLLOWED
 from tests.unit.nic.conftest import Bench
 
@@ -48,7 +47,7 @@ def test_a_flag_counts_once_when_it_gets_there(bench: Bench, flags: Memory) -> N
     flags.array[:] = 7
     look(bench)
     assert layers.success == 8, "flag 2 went backwards, and had counted"
-    assert statistics_of(bench.here)["flags.backwards"] == 1
+    assert bench.here.statistics()["flags.backwards"] == 1
 
 
 def test_a_flag_that_is_there_already_counts_at_once(bench: Bench, flags: Memory) -> None:
