@@ -32,7 +32,7 @@ setup(
     package_data={
         "nicemu": ["py.typed"],
         "nicemu.control": ["protos/*.binpb"],
-        "nicemu.model": ["profiles/*.toml"],
+        "nicemu.model": ["profiles/*.toml", "servers/*.toml"],
     },
     cmdclass={"build_py": BuildPyWithPrograms},
 )

@@ -19,20 +19,24 @@ def model() -> None:
 
 
 @model.command()
-@click.argument("profile", default="seed")
+@click.argument("profile", required=False)
+@click.option("--server", "as_server", is_flag=True, help="PROFILE is a server: a model on a GPU.")
 @click.option("--explain", is_flag=True, help="Say of every value where it comes from.")
 @click.option("--set", "given", metavar="FIELD=VALUE", multiple=True, help="Another value for a field.")
 @JSON_OPTION
-def show(profile: str, explain: bool, given: tuple[str, ...], as_json: bool) -> None:
-    """Show the fields of PROFILE: seed, physical, or a TOML file.
+def show(profile: str | None, as_server: bool, explain: bool, given: tuple[str, ...], as_json: bool) -> None:
+    """Show the fields of PROFILE: hardware (seed, physical), a model on a GPU (--server), or a TOML file.
 
     \b
     nicemu model show --explain
     nicemu model show physical --set pcie.latency_s=1e-6
+    nicemu model show --server h100_llama31_8b --explain
     """
-    from nicemu.model import read_profile
+    from nicemu.model import SERVERS, read_profile, read_server
 
-    found = read_profile(profile).having(values_of(given))
+    is_server = as_server or profile in SERVERS
+    name = profile or ("a100_llama2_7b" if is_server else "seed")
+    found = (read_server if is_server else read_profile)(name).having(values_of(given))
     if as_json:
         print_json(
             {
@@ -67,11 +71,12 @@ def values_of(given: tuple[str, ...]) -> dict[str, Value]:
         name, equals, value = text.partition("=")
         if not equals or not name.strip() or not value.strip():
             raise click.UsageError(f"--set {text}: FIELD=VALUE was expected, as pcie.latency_s=1e-6")
-        found[name.strip()] = _value(value.strip())
+        found[name.strip()] = value_of(value.strip())
     return found
 
 
-def _value(text: str) -> Value:
+def value_of(text: str) -> Value:
+    """Return what a text says: a number, or itself."""
     for kind in (int, float):
         try:
             return kind(text)

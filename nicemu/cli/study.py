@@ -12,30 +12,35 @@ import click
 
 from .model import values_of
 from .show import JSON_OPTION, print_json, print_table
+from .studies import CONFIG_ARGUMENT, PLOT_OPTION, SEED_OPTION, command_of
 
 if TYPE_CHECKING:
     from nicemu.model import Operation
     from nicemu.study import HpeRow, HpeSettings, Point
 
-PLOT_OPTION = click.option(
-    "--plot",
-    "plot_folder",
-    metavar="DIR",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Draw the results into DIR, as PNG and SVG.",
-)
-SEED_OPTION = click.option(
-    "--seed", type=click.IntRange(0), default=1, help="Where chance starts; the same seed, the same bytes."
-)
+
+class _Studies(click.Group):
+    """The group, which makes the commands of the studies when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        from nicemu.study import STUDIES
+
+        return sorted({*super().list_commands(ctx), *STUDIES})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        from nicemu.study import STUDIES
+
+        own = super().get_command(ctx, cmd_name)
+        return own if own or cmd_name not in STUDIES else command_of(STUDIES[cmd_name])
 
 
-@click.group()
+@click.group(cls=_Studies)
 def study() -> None:
     """Predict what triggered NICs would gain, under conditions that are told."""
 
 
 @study.command()
-@click.argument("config", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@CONFIG_ARGUMENT
 @click.option("--operation", type=click.Choice(["store", "fetch"]), help="One way alone.")
 @click.option(
     "--size", "sizes", metavar="SIZE", multiple=True, help="A message size, as 4KiB; several may be given."

@@ -4,24 +4,32 @@
 Every value says where it comes from; docs/models.md has them all.
 """
 
+from .fields import CHOICES, STAGES, Field, Provenance, Value
+from .flow import BusyStage, send
 from .nvme import Operation, nvme_s
-from .profile import CHOICES, PROFILES, STAGES, Field, Profile, Provenance, Value, read_profile
+from .profile import PROFILES, SERVERS, Profile, read_profile, read_server
+from .serving import Serving
 from .transfer import SOFTWARE, Stage, Way, software_s, speedup, stages_of, transfer_s
 
 __all__ = [
     "CHOICES",
     "PROFILES",
+    "SERVERS",
     "SOFTWARE",
     "STAGES",
+    "BusyStage",
     "Field",
     "Operation",
     "Profile",
     "Provenance",
+    "Serving",
     "Stage",
     "Value",
     "Way",
     "nvme_s",
     "read_profile",
+    "read_server",
+    "send",
     "software_s",
     "speedup",
     "stages_of",

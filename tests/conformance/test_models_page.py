@@ -10,7 +10,17 @@ import pytest
 from click.testing import CliRunner
 
 from nicemu.cli import main
-from nicemu.model import CHOICES, Operation, Provenance, nvme_s, read_profile
+from nicemu.model import (
+    CHOICES,
+    PROFILES,
+    SERVERS,
+    Operation,
+    Profile,
+    Provenance,
+    nvme_s,
+    read_profile,
+    read_server,
+)
 from nicemu.study import hpe_rows, size_of, size_text, where_it_holds
 
 PAGE = (Path(__file__).parents[2] / "docs" / "models.md").read_text(encoding="utf-8")
@@ -67,3 +77,15 @@ def test_the_drive_s_figures_are_the_model_s(reading: str) -> None:
         for text, operation in ((write, Operation.STORE), (read, Operation.FETCH)):
             found = scale * nvme_s(profile, operation, length)
             assert f"{found:.{len(text.partition('.')[2])}f}" == text, (operation, length)
+
+
+@pytest.mark.parametrize(
+    "found", [*map(read_profile, PROFILES), *map(read_server, SERVERS)], ids=lambda p: p.name
+)
+def test_the_page_has_every_constant_with_its_source(found: Profile) -> None:
+    root = read_server(SERVERS[0]) if found.name in SERVERS else read_profile(PROFILES[0])
+    for name, field in found.fields.items():
+        if found.name == root.name or field != root.fields[name]:
+            value = f"{field.value} {field.unit}".strip()
+            told = f"| `{name}` | `{found.name}` | {value} | {field.provenance} | {field.source} |"
+            assert told in PAGE, told

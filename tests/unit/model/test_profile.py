@@ -63,7 +63,10 @@ def test_a_user_s_file_changes_some_fields_and_says_so(tmp_path: Path) -> None:
             "[pcie]\nlatency_s = [1, 2]",
             r"pcie\.latency_s is \[1, 2\]; a value, or \[value, provenance, source\]",
         ),
-        ('[pcie]\nlatency_s = [1, "guessed", "me"]', r"one of printed, corrected, fitted, assumed, given"),
+        (
+            '[pcie]\nlatency_s = [1, "guessed", "me"]',
+            r"one of printed, corrected, fitted, measured, assumed, given",
+        ),
         ("[node]\ngpus = 0", r"node\.gpus is 0; it is a whole number from 1"),
         ("[node]\ngpus = 1.5", r"node\.gpus is 1\.5; it is a whole number"),
         (

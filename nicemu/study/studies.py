@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The studies that one command runs each, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from .contract import Study
+
+_ALL: tuple[Study, ...] = ()
+STUDIES: Final[Mapping[str, Study]] = {study.name: study for study in _ALL}
