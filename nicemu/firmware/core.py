@@ -95,13 +95,20 @@ class Task:
 
 
 class Scheduler:
-    """Runs firmware coroutines. `guard` brackets each step, and may raise FirmwareOverrun into one."""
+    """Runs firmware coroutines. `guard` brackets each step, and may raise FirmwareOverrun into one.
+
+    `step_ns`: what a step, from one `await` to the next, takes the one core; it does what it does at its end.
+    """
 
     def __init__(
         self,
         on_end: Callable[[Task, str], None],
         guard: Callable[[], AbstractContextManager[object]] = nullcontext,
+        step_ns: int = 0,
     ) -> None:
+        self._step_ns = step_ns
+        self._step_ends_ns: int | None = None
+        self._core_free_ns = 0
         self.faults: Counter[str] = Counter()
         self.steps = 0
         self.guard = guard
@@ -142,7 +149,10 @@ class Scheduler:
         """Return when `run` wants to be called at the latest; None: only after an event."""
         while self._timers and self._is_stale(self._timers[0]):
             heapq.heappop(self._timers)
-        return self._timers[0][0] if self._timers else None
+        timer_ns = self._timers[0][0] if self._timers else None
+        if self._step_ends_ns is None or not self._ready:
+            return timer_ns
+        return self._step_ends_ns if timer_ns is None else min(timer_ns, self._step_ends_ns)
 
     @staticmethod
     def _is_stale(timer: tuple[int, int, Task, Signal | None]) -> bool:
@@ -163,9 +173,18 @@ class Scheduler:
         """Expire timers up to `now_ns`, then step ready tasks until none is ready; return the steps taken."""
         self.expire(now_ns)
         steps = 0
-        while self._ready:
+        while self._ready and (not self._step_ns or self._has_ended(now_ns)):
             steps += self.step(0, now_ns)
         return steps
+
+    def _has_ended(self, now_ns: int) -> bool:
+        """Whether the core is through the step that comes next, which it begins when it is free."""
+        if self._step_ends_ns is None:
+            self._step_ends_ns = max(now_ns, self._core_free_ns) + self._step_ns
+        if self._step_ends_ns > now_ns:
+            return False
+        self._core_free_ns, self._step_ends_ns = self._step_ends_ns, None
+        return True
 
     @property
     def ready(self) -> list[Task]:
@@ -278,7 +297,7 @@ class Scheduler:
             self.current = next(iter(self.tasks))
             self._close(self.current)
             self._finish(self.current)
-        self.current = None
+        self.current = self._step_ends_ns = None
         self._ready.clear()
         self._timers.clear()
 

@@ -9,6 +9,7 @@ from .flow import BusyStage, send
 from .nvme import Operation, nvme_s
 from .profile import PROFILES, SERVERS, Profile, read_profile, read_server
 from .serving import Serving
+from .timings import timings_of
 from .transfer import SOFTWARE, Stage, Way, software_s, speedup, stages_of, transfer_s
 
 __all__ = [
@@ -33,5 +34,6 @@ __all__ = [
     "software_s",
     "speedup",
     "stages_of",
+    "timings_of",
     "transfer_s",
 ]

@@ -17,6 +17,7 @@ from .footprint import Footprint, Step, Thing, Use, are_independent, makes_for, 
 from .interrupts import CountedInterrupt, CountedInterrupts
 from .outside_work import OutsideWork
 from .owner import MAX_PACKET_BYTES, Owner
+from .pacing import STAGES_A_NIC, send_frame, stages_of
 from .peering import attach, detach, make_inbox, map_backing, shared_backings, unmap_backing
 from .queue_pairs import Peer
 from .steps import NicSteps
@@ -25,6 +26,7 @@ __all__ = [
     "KV_PORT",
     "MAX_PACKET_BYTES",
     "SERVICE_PD",
+    "STAGES_A_NIC",
     "STAT_NAMES",
     "Admin",
     "Arena",
@@ -54,6 +56,8 @@ __all__ = [
     "order_matters",
     "poll",
     "run_datapath",
+    "send_frame",
     "shared_backings",
+    "stages_of",
     "unmap_backing",
 ]

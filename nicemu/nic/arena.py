@@ -17,6 +17,9 @@ from nicemu import rdma, trigger
 from nicemu.abi import ARMED, registers
 from nicemu.hot import Records
 from nicemu.pcie import Backing
+from nicemu.timing import Timings
+
+from .pacing import PaceState, new_pace
 
 RING_COUNT = 4096
 NOTE_COUNT = 16384
@@ -114,7 +117,7 @@ class Arena(NamedTuple):
     tagged receives; tagged_posted: uint64[queue pair], how many. followed:
     FOLLOWED[MAX_FOLLOWED], words that feed counters. windows: uint32[MAX_WINDOWS], numbers of the programs
     that are armed piece by piece. stats: uint64[len(STAT_NAMES)]. notes: what the datapath puts down; see
-    `notes.py`.
+    `notes.py`. pacing: what transfers cost, and those on their way; see `pacing.py`.
     """
 
     trigger: trigger.TriggerState
@@ -134,10 +137,16 @@ class Arena(NamedTuple):
     down: Records
     stats: np.ndarray
     notes: Records
+    pacing: PaceState
 
 
-def new_arena(unit: trigger.TriggerUnit, public: Backing) -> Arena:
-    """Return the arena of a NIC whose public tables lie in `public`."""
+def new_arena(
+    unit: trigger.TriggerUnit, public: Backing, timings: Timings, stages: tuple[Records, int] | None
+) -> Arena:
+    """Return the arena of a NIC whose public tables lie in `public`, and whose blocks cost what is told.
+
+    `stages`: see `new_pace`.
+    """
     up = np.zeros(RING_COUNT, RING_RECORD).view(np.recarray)
     down = np.zeros(RING_COUNT, RING_RECORD).view(np.recarray)
     notes = np.zeros(NOTE_COUNT, RING_RECORD).view(np.recarray)
@@ -167,4 +176,5 @@ def new_arena(unit: trigger.TriggerUnit, public: Backing) -> Arena:
         down,
         np.zeros(len(STAT_NAMES), np.uint64),
         notes,
+        new_pace(timings, unit.limits.slot_count, registers.MAX_QUEUE_PAIRS, stages),
     )

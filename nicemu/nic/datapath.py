@@ -20,7 +20,7 @@ from nicemu.trigger import NONE, add, arm, check_armed, count_end, put_slot, set
 from .arena import NO_CELL, RING_COUNT, STAT_NAMES, TRANSMIT_CELL, Arena
 from .arrivals import arrive, poll_inbox
 from .commands import poll_commands
-from .firing import FAIRNESS, UP_TRANSMIT, UP_WINDOW, complete, fire_due, push_up, up_full
+from .firing import FAIRNESS, UP_TRANSMIT, UP_WINDOW, complete, fire_due, land, push_up, up_full
 from .notes import (
     BY_CONTROL,
     BY_DOORBELL,
@@ -45,7 +45,7 @@ _OK, _COUNTER_ADD = int(VerbsStatus.SUCCESS), int(Opcode.COUNTER_ADD)
 _ARMED_BYTES = np.uint64(128)
 _RING_COUNT = np.uint64(RING_COUNT)
 _RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
-_DOWN_HEAD, _DOWN_TAIL = np.uint64(16), np.uint64(24)
+_UP_HEAD, _DOWN_HEAD, _DOWN_TAIL = np.uint64(0), np.uint64(16), np.uint64(24)
 _STOP, _SCRATCH, _PAUSE, _PARKED = np.uint64(32), np.uint64(56), np.uint64(128), np.uint64(136)
 _CELLS = np.uint64(registers.DOORBELLS)
 _ZERO, _ONE, _EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
@@ -212,8 +212,7 @@ def _poll_down(arena: Arena) -> Int:
 
 
 @hot
-def poll(arena: Arena, budget: Int) -> Int:
-    """Do what is to be done now, firing at most `budget` operations; return how many things were done."""
+def _poll_once(arena: Arena, budget: Int) -> Int:
     done = _poll_doorbells(arena) + _poll_followed(arena)
     for owner in range(len(arena.owners)):
         if arena.owners[owner].active != 0:
@@ -222,8 +221,35 @@ def poll(arena: Arena, budget: Int) -> Int:
         if arena.rdma.peers[peer].inbox != _ZERO:
             done += poll_inbox(arena, arena.rdma.peers[peer].inbox)
     done += _poll_down(arena)
+    if arena.pacing.pace[0].count != 0:
+        done += land(arena)
     done += fire_due(arena, budget)
     return done
+
+
+@hot
+def poll(arena: Arena, budget: Int, until_ns: Int) -> Int:
+    """Do what is to be done now, firing at most `budget` operations; return how many things were done.
+
+    `until_ns`, unless 0: time may pass up to then, from the landing of one transfer to the next, as long as
+    neither a peer nor the control thread has to hear of what happens.
+    """
+    done = 0
+    pace = arena.pacing.pace[0]
+    link = arena.link[0]
+    while True:
+        here = _poll_once(arena, budget)
+        done += here
+        if (
+            until_ns == 0
+            or pace.told_peer != 0
+            or link.up_tail != np.uint64(load_u64(link.address + _UP_HEAD))
+        ):
+            return done
+        if here == 0:
+            if pace.count == 0 or arena.pacing.flights[0].lands_ns > np.uint64(until_ns):
+                return done
+            pace.now_ns = arena.pacing.flights[0].lands_ns
 
 
 @hot
@@ -244,7 +270,9 @@ def run_datapath(arena: Arena, spin_ns: Int, idle_nap_us: Int) -> None:
                 nap_us(5)
             store_u64(link.address + _PARKED, _ZERO)
         link.polls += _ONE
-        if poll(arena, 256) != 0:
+        if arena.pacing.pace[0].on != 0:
+            arena.pacing.pace[0].now_ns = np.uint64(monotonic_ns(scratch))
+        if poll(arena, 256, 0) != 0 or arena.pacing.pace[0].count != 0:
             idle_since = np.uint64(monotonic_ns(scratch))
             nap = max(1, idle_nap_us // 10)
         elif np.uint64(monotonic_ns(scratch)) - idle_since > np.uint64(spin_ns):

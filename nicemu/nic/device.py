@@ -25,7 +25,7 @@ from nicemu.firmware import (
     Task,
     place_of,
 )
-from nicemu.hot import interpreted
+from nicemu.hot import Records, interpreted
 from nicemu.nvme import OutsideController
 from nicemu.pcie import Backing, load_u64, store_u64
 from nicemu.pipeline import Engine
@@ -73,6 +73,7 @@ class SmartNic:
     `compiled=False` runs the datapath's source without the JIT. `guard` brackets every firmware step.
     `controller`: an NVMe controller outside, in whose reach NIC memory then lies, instead of the NIC's own.
     `transport`: an RDMA device outside, which a NIC has whose config says "verbs".
+    `stages`: a table of stages that NICs contend for, and this one's place in it.
     """
 
     def __init__(
@@ -85,6 +86,7 @@ class SmartNic:
         guard: Callable[[], AbstractContextManager[object]] = nullcontext,
         controller: OutsideController | None = None,
         transport: OutsideTransport | None = None,
+        stages: tuple[Records, int] | None = None,
     ) -> None:
         self.config = config
         self.now_ns = now_ns
@@ -93,7 +95,7 @@ class SmartNic:
         self.unit = TriggerUnit(config.limits, compiled)
         self.unit.allocate(owner=FIRMWARE)  # number 0 stays unused, as on Cassini
         collect_if_many()
-        self.arena = new_arena(self.unit, self.public)
+        self.arena = new_arena(self.unit, self.public, config.timings, stages)
         weakref.finalize(self, gone, int(self.arena.link[0].eventfd))
         self.rings = ControlRings(self.arena)
         self.rings.live = live
@@ -102,7 +104,7 @@ class SmartNic:
         self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng, reach)
         self.drops: Counter[str] = Counter()
         self.pipeline = Engine(drops=self.drops)
-        self.scheduler = Scheduler(self._task_ended, guard)
+        self.scheduler = Scheduler(self._task_ended, guard, config.timings.firmware_step_ns)
         self.card = FirmwareCard(self)
         self.nic = Nic(self.card)
         self.firmware = Registry()
@@ -210,8 +212,23 @@ class SmartNic:
             self.settle()
         return batch.count
 
+    def run_ahead(self, until_ns: int) -> int:
+        """Let transfers land, and what they make due fire, up to `until_ns`, as long as nobody but this NIC's
+        trigger unit hears of it; return the time that has come. There is nothing to be done now.
+        """
+        pace = self.arena.pacing.pace[0]
+        pace.now_ns, pace.told_peer = self.now_ns, 0
+        self._poll(self.arena, 256, until_ns)
+        self.now_ns = int(pace.now_ns)
+        return self.now_ns
+
+    def next_landing_ns(self) -> int | None:
+        """When a transfer that is on its way lands; None if there is none."""
+        pacing = self.arena.pacing
+        return int(pacing.flights[0].lands_ns) if pacing.pace[0].count else None
+
     def next_deadline_ns(self) -> int | None:
-        """When `on_timer` wants to be called."""
+        """When `on_timer` wants to be called, but for the landing of transfers."""
         deadlines = [self.scheduler.next_deadline_ns(), self.roce.next_deadline_ns()]
         deadlines.append(self.windows.next_deadline_ns())
         deadlines.append(self.outside.next_deadline_ns(self.now_ns) if self.outside else None)
@@ -230,9 +247,11 @@ class SmartNic:
         """
         if self.held:
             return 0
+        if not self.rings.live:
+            self.arena.pacing.pace["now_ns"] = self.now_ns
         total = 0
         for _ in range(1 << 30 if not self.rings.live else LIVE_ROUNDS):
-            done = 0 if self.rings.live else int(self._poll(self.arena, 256))
+            done = 0 if self.rings.live else int(self._poll(self.arena, 256, 0))
             done += self._run_control()
             total += done
             if done == 0 and not self._frames:

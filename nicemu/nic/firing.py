@@ -11,11 +11,13 @@ from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import copy_memory, exchange_u64, load_u64, signal_eventfd, store_u32, store_u64
 from nicemu.rdma import BUSY, KIND_DIRECT, KIND_PORT, direct_post, post_completion
 from nicemu.trigger import (
+    LANDED,
     NONE,
     add,
     count_end,
     next_due,
     publish,
+    put_due,
     release,
     rotate_ready,
     set_values,
@@ -24,6 +26,7 @@ from nicemu.trigger import (
 
 from .arena import FIRMWARE, RING_COUNT, STAT_NAMES, Arena
 from .notes import BY_END, note_counter_work, note_end, note_entry, note_fired
+from .pacing import leave, next_landed
 from .receives import flush_receives, flush_tagged, post_receive, post_tagged
 
 FAIRNESS = 64
@@ -59,6 +62,7 @@ _QUEUE_PAIR_BYTES = np.uint64(registers.QUEUE_PAIR_BYTES)
 _ARMED_BYTES = np.uint64(128)
 _RING_COUNT = np.uint64(RING_COUNT)
 _RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
+_INBOX_HEAD, _INBOX_TAIL = np.uint64(registers.INBOX_HEAD), np.uint64(registers.INBOX_TAIL)
 _UP_HEAD, _UP_TAIL = np.uint64(0), np.uint64(8)
 _SLEEPING, _ONE_OFFSET = np.uint64(40), np.uint64(48)
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
@@ -241,8 +245,18 @@ def _carry_out(arena: Arena, slot: Int) -> Flag:
         return True
     if pair.owner == FIRMWARE and up_full(arena):
         return False
+    landed = record.state == LANDED
     if pair.state == _READY_TO_SEND and pair.kind == KIND_DIRECT:
+        if arena.pacing.pace[0].on != 0 and not landed:
+            _take(arena, slot)
+            if completion != NONE:
+                arena.trigger.counters[completion].in_flight += np.uint32(1)
+            leave(arena.pacing, slot, qp, np.int64(pair.peer), np.int64(opcode), length)
+            return True
+        outbox = arena.rdma.peers[pair.peer].outbox
         status = direct_post(arena.rdma, qp, record)
+        if landed and outbox != _ZERO and load_u64(outbox + _INBOX_TAIL) != load_u64(outbox + _INBOX_HEAD):
+            arena.pacing.pace[0].told_peer = 1
         if status == BUSY:
             arena.stats[_BUSY] += _ONE
             return False
@@ -251,7 +265,12 @@ def _carry_out(arena: Arena, slot: Int) -> Flag:
             arena.stats[_WRITE_BYTES] += length
     else:
         status = _FLUSHED if pair.state == _ERROR_STATE else _BAD_OPERATION
-    _take(arena, slot)
+    if landed:
+        take_due(arena.trigger)
+        if completion != NONE:
+            arena.trigger.counters[completion].in_flight -= np.uint32(1)
+    else:
+        _take(arena, slot)
     cq, signaled, wr_id = np.int64(record.cq), np.int64(record.options) & 1, record.wr_id
     sequence = record.sequence
     release(arena.trigger, slot)
@@ -273,6 +292,18 @@ def _fire(arena: Arena) -> Flag:
         return False
     push_up(arena, UP_WINDOW, window, _ZERO, _ZERO, _ZERO, NONE)
     return True
+
+
+@hot
+def land(arena: Arena) -> Int:
+    """Make due once more what has come through by now, to be carried out; return how much."""
+    landed = 0
+    while True:
+        slot: Int = next_landed(arena.pacing)
+        if slot == NONE:
+            return landed
+        put_due(arena.trigger, slot, True)
+        landed += 1
 
 
 @hot

@@ -17,6 +17,7 @@ from .arena import FIRMWARE, Arena
 from .carriers import Carrier
 from .config import NicConfig
 from .firing import READY_TO_SEND, fail_queue_pair
+from .pacing import drop_flights
 
 INIT, READY_TO_RECEIVE = 1, 2
 _KINDS = {"direct": rdma.KIND_DIRECT, "port": rdma.KIND_PORT, "verbs": rdma.KIND_OUTSIDE}
@@ -165,7 +166,8 @@ class QueuePairs:
             fail_queue_pair(self._arena, qp)
 
     def destroy(self, qp: int) -> None:
-        """Remove a queue pair; its receives go without completions. The datapath stands still meanwhile.
+        """Remove a queue pair; its receives, and its transfers on their way, go without completions. The
+        datapath stands still meanwhile.
 
         Source: ibv_destroy_qp(3).
         """
@@ -175,6 +177,9 @@ class QueuePairs:
         for place in range(registers.TAGGED_RECEIVE_COUNT if arena.tagged_posted[qp] else 0):
             if load_u64(self._tagged(qp, place)) != rdma.TAGGED_FREE:
                 ends.append(int(arena.tagged[qp, place].completion))
+        for slot in drop_flights(arena.pacing, arena.trigger.slots, qp):
+            ends.append(int(arena.trigger.slots[slot].completion))
+            self._unit.release(slot)
         for completion in ends:
             if completion != NONE and self._unit.state.counters[completion].in_flight:
                 self._unit.state.counters[completion].in_flight -= 1

@@ -6,7 +6,8 @@ a step of its own, and takes them in any order that the hardware could have. Not
 two ways here: every step is the datapath's own function, held to one thing.
 
 An operation of a `direct` queue pair is initiated in one step and takes effect in another: operations of one
-queue pair take effect in the order of their initiation, those of different ones in any order.
+queue pair take effect in the order of their initiation, those of different ones in any order, and it takes no
+time: orders are looked for that some timing could have.
 Source: docs/triggers.md, "Firing".
 """
 
@@ -18,14 +19,12 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from nicemu.abi import Opcode, registers
 from nicemu.firmware import Task
 from nicemu.hot import interpreted
 from nicemu.pcie import load_u64
 from nicemu.rdma import KIND_DIRECT
-from nicemu.trigger import DUE, NONE, rotate_ready, take_due
+from nicemu.trigger import NONE, put_due, rotate_ready, take_due
 
 from .arena import NO_CELL, RING_COUNT, TRANSMIT_CELL
 from .arrivals import poll_inbox
@@ -68,6 +67,7 @@ class NicSteps:
         self.stalled: set[tuple[str | int, ...]] = set()
         self._watch = Watch(device)
         device.held = True
+        device.arena.pacing.pace["on"] = 0
 
     def close(self) -> None:
         """Let the NIC run by itself again; what has been initiated is due, and what came up is handled."""
@@ -75,6 +75,7 @@ class NicSteps:
         while self._records:
             self.device.handle(self._records.popleft()[1])
         self.device.held = False
+        self.device.arena.pacing.pace["on"] = self.device.config.timings.paces_transfers
 
     # What can happen
 
@@ -285,23 +286,7 @@ class NicSteps:
 
     def _make_due(self, slot: int) -> None:
         """Put a slot that was taken off its counter's due list back, to its head."""
-        state = self.device.arena.trigger
-        record, unit = state.slots[slot], state.unit[0]
-        counter = int(record.trigger)
-        owner = state.counters[counter]
-        record.state, record.next = DUE, owner.due_head
-        owner.due_head = slot
-        if owner.due_tail == NONE:
-            owner.due_tail = slot
-        if owner.ready == 0:
-            owner.ready, owner.ready_next = 1, NONE
-            if unit.ready_tail == NONE:
-                unit.ready_head = counter
-            else:
-                state.counters[int(unit.ready_tail)].ready_next = counter
-            unit.ready_tail = counter
-            unit.ready_count += 1
-        unit.fired -= np.uint64(1)
+        _one(put_due)(self.device.arena.trigger, slot, False)
 
     def put_back(self) -> None:
         """Make due again what was initiated and could not take effect; it is tried again later."""

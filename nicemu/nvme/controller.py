@@ -19,7 +19,7 @@ from typing import Final
 
 from nicemu.errors import NvmeCommandError, NvmeStatus, UsageError
 from nicemu.pcie import PAGE_BYTES, AddressSpace
-from nicemu.timing import Cost, Resource
+from nicemu.timing import AnyCost, Cost, Resource
 
 from .admin import AdminCommands
 from .command import Sqe
@@ -62,8 +62,8 @@ class NvmeController:
         memory: AddressSpace,
         namespaces: Iterable[Namespace],
         *,
-        read_cost: Cost = Cost(),  # noqa: B008 - a frozen value
-        write_cost: Cost = Cost(),  # noqa: B008 - a frozen value
+        read_cost: AnyCost = Cost(),  # noqa: B008 - a frozen value
+        write_cost: AnyCost = Cost(),  # noqa: B008 - a frozen value
         io_queue_limit: int = 16,
         max_queue_entry_count: int = 1024,
         mdts: int = DEFAULT_MDTS,

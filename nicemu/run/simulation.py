@@ -15,7 +15,9 @@ from nicemu.clock import VirtualClock
 from nicemu.errors import ControlError, NicemuError, NvmeStatus, P4RuntimeCode, UsageError
 from nicemu.fabric import FaultPort, FaultRates, Port, loopback_pair
 from nicemu.firmware import load_firmware
+from nicemu.hot import interpreted
 from nicemu.nic import (
+    STAGES_A_NIC,
     Admin,
     NicConfig,
     OutsideWork,
@@ -26,14 +28,16 @@ from nicemu.nic import (
     attach,
     make_inbox,
     map_backing,
+    send_frame,
     shared_backings,
+    stages_of,
 )
 from nicemu.nvme import OutsideController
 from nicemu.pcie import Backing
 from nicemu.pipeline import Engine, Exact, TableEntry
 from nicemu.programs import find_program
 from nicemu.rdma import FLAG_IMMEDIATE_COUNTS, FLAG_IMPLICIT_RECEIVES, OutsideTransport
-from nicemu.timing import Resource
+from nicemu.timing import Timings
 
 from .block_io import MemoryBlockIo
 from .program_file import read_program
@@ -82,14 +86,17 @@ class Simulation:
         self.disks: dict[str, MemoryBlockIo] = {}
         self.clients: dict[bytes, deque[bytes]] = {}
         self._ports: dict[tuple[str, bool], tuple[Port, Port]] = {}
-        self._links: dict[str, Resource] = {}
         self.chooser: Chooser | None = None
         self._small: SmallSteps | None = None
         self._streams = 0
         rng = random.Random(seed)
-        for config in configs:
+        self._stages = stages_of([*(config.timings for config in configs), Timings()])
+        self._send_frame = send_frame if compiled else interpreted(send_frame)
+        self._places = {config.name: place * STAGES_A_NIC for place, config in enumerate(configs)}
+        for place, config in enumerate(configs):
             nic = SmartNic(
                 config,
+                stages=(self._stages, place),
                 compiled=compiled,
                 controller=outside.get(config.name),
                 transport=(transports or {}).get(config.name),
@@ -109,7 +116,7 @@ class Simulation:
                 if faults is not None:
                     spoilt = FaultPort(sender, random.Random(rng.getrandbits(64)), faults)
                 self._ports[config.name, roce] = (spoilt, receiver)
-            self._links[config.name] = Resource(config.timings.link)
+        self._by_ip = {nic.config.ip: nic for nic in self.nics.values()}
         self._attach_all()
         of_stage = enter_stage(self)
         self.step_by(chooser or of_stage)
@@ -148,6 +155,8 @@ class Simulation:
                 if name != peer_name:
                     inbox = make_inbox(peer, name, nic.config.ip)
                     attach(nic, peer_name, peer.config.ip, peer.public, inbox)
+                    known = nic.queue_pairs.peers[peer_name].index
+                    nic.arena.pacing.peers[known] = self._places[peer_name]
                     for index, backing in shared_backings(peer):
                         map_backing(nic, peer_name, index, backing)
             nic.memory.on_backing = self._backing_teller(name)
@@ -240,10 +249,21 @@ class Simulation:
         sender, receiver = self._ports[name, effect.roce]
         sender.send(list(effect.frames))
         for frame in receiver.receive(1 << 16):
-            arrives_ns = self._links[name].complete_at(len(frame), now_ns)
             to = ".".join(map(str, frame[_DESTINATION_IP]))
+            arrives_ns = self._arrival_ns(nic, to, len(frame), effect.roce)
             about = About(("link", name, to), f"a frame of {len(frame)} bytes from {name} reaches {to}")
             self.schedule(arrives_ns, self._deliverer(frame, effect.roce), about)
+
+    def _arrival_ns(self, nic: SmartNic, to: str, length_bytes: int, roce: bool) -> int:
+        """When a frame that is sent now has arrived, and, if it is a packet, passed the pipeline there."""
+        arrives_ns, receiver = self.clock.now_ns(), self._by_ip.get(to)
+        outside = len(self.nics) * STAGES_A_NIC
+        place = outside if receiver is None else self._places[receiver.config.name]
+        if nic.config.timings.paces_transfers:
+            arrives_ns = int(self._send_frame(nic.arena.pacing, place, length_bytes, arrives_ns))
+        if receiver is not None and not roce:
+            arrives_ns += round(receiver.config.timings.pipeline_ns)
+        return arrives_ns
 
     def _dma_teller(self, nic: SmartNic, tag: int, status: NvmeStatus) -> Callable[[], None]:
         return lambda: nic.on_dma_complete(tag, self.clock.now_ns(), status)
@@ -253,16 +273,16 @@ class Simulation:
 
     def _deliver(self, frame: bytes, roce: bool) -> None:
         destination = frame[_DESTINATION_IP]
-        for nic in self.nics.values():
-            if bytes(int(part) for part in nic.config.ip.split(".")) == destination:
-                nic.on_frames([frame], self.clock.now_ns(), roce=roce)
-                return
-        if destination in self.clients:
+        nic = self._by_ip.get(".".join(map(str, destination)))
+        if nic is not None:
+            nic.on_frames([frame], self.clock.now_ns(), roce=roce)
+        elif destination in self.clients:
             self.clients[destination].append(frame)
 
     def soonest_deadline_ns(self) -> int | None:
-        """When a NIC wants to look at its timers."""
+        """When a NIC wants to look at its timers, or a transfer lands."""
         deadlines = [nic.next_deadline_ns() for nic in self.nics.values()]
+        deadlines += [nic.next_landing_ns() for nic in self.nics.values()]
         return min((when for when in deadlines if when is not None), default=None)
 
     def next_ns(self) -> int | None:
@@ -289,6 +309,21 @@ class Simulation:
         self.settle()
         return True
 
+    def _run_ahead(self) -> None:
+        """Let the NIC whose transfer lands next go on by itself until somebody else has something to do."""
+        landing = [
+            (when, name) for name, nic in self.nics.items() if (when := nic.next_landing_ns()) is not None
+        ]
+        if not landing or self._awaited:
+            return
+        _, name = min(landing)
+        others = [nic.next_deadline_ns() for nic in self.nics.values()]
+        others += [when for when, other in landing if other != name]
+        others += [self.events[0][0]] if self.events else []
+        until_ns = min((when for when in others if when is not None), default=1 << 62) - 1
+        self.nics[name].now_ns = self.clock.now_ns()
+        self.clock.advance_to(max(self.clock.now_ns(), self.nics[name].run_ahead(until_ns)))
+
     def run_until_idle(self, limit_ns: int = 60_000_000_000) -> None:
         """Step until nothing is left to happen. Raises: NicemuError if that takes more than `limit_ns`."""
         end_ns = self.clock.now_ns() + limit_ns
@@ -296,7 +331,10 @@ class Simulation:
             if not self._small.run_until_idle(end_ns):
                 raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
             return
+        self.settle()
+        self._run_ahead()
         while self.step():
+            self._run_ahead()
             if self.clock.now_ns() > end_ns:
                 raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
 
@@ -324,7 +362,8 @@ class Simulation:
 
     def send(self, nic: str, frame: bytes) -> None:
         """Let a frame from outside arrive at a NIC now, as request-protocol traffic."""
-        self.schedule(self.clock.now_ns(), lambda: self.nics[nic].on_frames([frame], self.clock.now_ns()))
+        arrives_ns = self.clock.now_ns() + round(self.nics[nic].config.timings.pipeline_ns)
+        self.schedule(arrives_ns, lambda: self.nics[nic].on_frames([frame], self.clock.now_ns()))
 
     def add_client(self, ip: bytes) -> deque[bytes]:
         """Return the queue that frames to `ip` (4 bytes) will stand in."""

@@ -16,6 +16,7 @@ from .deferred_work import (
     flush,
     make_reached_due,
     next_due,
+    put_due,
     put_slot,
     release,
     room_for,
@@ -24,7 +25,7 @@ from .deferred_work import (
     take_slot,
     value_of,
 )
-from .state import DUE, FREE, IN_FLIGHT, NONE, WAITING, TriggerState, new_state
+from .state import DUE, FREE, IN_FLIGHT, LANDED, NONE, WAITING, TriggerState, new_state
 from .unit import TriggerUnit
 
 __all__ = [
@@ -32,6 +33,7 @@ __all__ = [
     "ERRORS",
     "FREE",
     "IN_FLIGHT",
+    "LANDED",
     "NONE",
     "SUCCESS",
     "WAITING",
@@ -49,6 +51,7 @@ __all__ = [
     "new_state",
     "next_due",
     "publish",
+    "put_due",
     "put_slot",
     "release",
     "room_for",

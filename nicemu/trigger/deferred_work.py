@@ -17,7 +17,7 @@ from nicemu.abi import POSTED, CommandStatus, FiringOrder, Opcode
 from nicemu.hot import Flag, Int, hot
 
 from .order import drawn, insert, merge_children, sort_by_key, unlink
-from .state import DUE, FREE, IN_FLIGHT, NONE, U64_MAX, WAITING, TriggerState
+from .state import DUE, FREE, IN_FLIGHT, LANDED, NONE, U64_MAX, WAITING, TriggerState
 
 _COUNTER_ADD = int(Opcode.COUNTER_ADD)
 _COUNTER_SET = int(Opcode.COUNTER_SET)
@@ -98,17 +98,10 @@ def value_of(state: TriggerState, counter: Int) -> Int:
 
 
 @hot
-def _make_due(state: TriggerState, counter: Int, slot: Int) -> None:
-    record = state.slots[slot]
+def _make_ready(state: TriggerState, counter: Int) -> None:
+    """Put a counter that has something due on the ready list, at its end."""
     owner = state.counters[counter]
     unit = state.unit[0]
-    record.state = DUE
-    record.next = NONE
-    if owner.due_tail == NONE:
-        owner.due_head = slot
-    else:
-        state.slots[owner.due_tail].next = slot
-    owner.due_tail = slot
     if owner.ready == 0:
         owner.ready = 1
         owner.ready_next = NONE
@@ -118,6 +111,20 @@ def _make_due(state: TriggerState, counter: Int, slot: Int) -> None:
             state.counters[unit.ready_tail].ready_next = counter
         unit.ready_tail = counter
         unit.ready_count += 1
+
+
+@hot
+def _make_due(state: TriggerState, counter: Int, slot: Int) -> None:
+    record = state.slots[slot]
+    owner = state.counters[counter]
+    record.state = DUE
+    record.next = NONE
+    if owner.due_tail == NONE:
+        owner.due_head = slot
+    else:
+        state.slots[owner.due_tail].next = slot
+    owner.due_tail = slot
+    _make_ready(state, counter)
 
 
 @hot
@@ -271,6 +278,31 @@ def take_due(state: TriggerState) -> Int:
 
 
 @hot
+def put_due(state: TriggerState, slot: Int, landed: Flag) -> None:
+    """Put a slot that was taken back on its counter's due list: first of all, or behind those that have
+    landed before it.
+    """
+    record = state.slots[slot]
+    counter = np.int64(record.trigger)
+    owner = state.counters[counter]
+    behind: Int = NONE
+    following: Int = np.int64(owner.due_head)
+    while landed and following != NONE and state.slots[following].state == LANDED:
+        behind = following
+        following = np.int64(state.slots[following].next)
+    record.state = LANDED if landed else DUE
+    record.next = following
+    if behind == NONE:
+        owner.due_head = slot
+    else:
+        state.slots[behind].next = slot
+    if following == NONE:
+        owner.due_tail = slot
+    _make_ready(state, counter)
+    state.unit[0].fired -= _ONE
+
+
+@hot
 def put_slot(state: TriggerState, slot: Int) -> None:
     """Put a slot that was taken but not armed back on the free list."""
     unit = state.unit[0]
@@ -377,6 +409,8 @@ def _discard_due(state: TriggerState, trigger: Int, counter: Int) -> Int:
                 owner.due_head = following
             else:
                 state.slots[kept].next = following
+            if state.slots[slot].state == LANDED and state.slots[slot].completion != NONE:
+                state.counters[state.slots[slot].completion].in_flight -= np.uint32(1)
             state.unit[0].cancelled += _ONE
             release(state, slot)
             count += 1

@@ -11,8 +11,9 @@ from nicemu.abi import ARMED, Limits
 from nicemu.hot import Records
 
 NONE = -1
-FREE, WAITING, DUE, IN_FLIGHT = 0, 1, 2, 3
-"""State of a slot. WAITING: in its counter's heap; DUE: fires next; IN_FLIGHT: handed to a transport."""
+FREE, WAITING, DUE, IN_FLIGHT, LANDED = 0, 1, 2, 3, 4
+"""State of a slot. WAITING: in its counter's heap; DUE: fires next; IN_FLIGHT: handed to a transport;
+LANDED: back from one that takes time, and on its counter's due list once more, to be carried out."""
 
 COUNTER = np.dtype(
     [

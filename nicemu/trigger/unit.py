@@ -175,6 +175,10 @@ class TriggerUnit:
         places = self._on_queue_pair(qp).tolist()
         return sum(self.cancel((place, int(self.state.slots[place].sequence))) for place in places)
 
+    def release(self, slot: int) -> None:
+        """Give back a slot that was taken and will not be carried out."""
+        self._call(work.release, slot)
+
     def flush(self, owner: int = NONE) -> int:
         """Remove all waiting work of an owner, or of everybody; return how many."""
         return int(self._call(work.flush, owner))

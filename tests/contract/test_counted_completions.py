@@ -174,7 +174,7 @@ def test_the_datapath_alone_fires_it_once_the_controller_has_completed(world: Wo
         storage._own_messages.send(storage.controller.take_interrupts())
     steps = device.scheduler.steps
     deadline = time.monotonic() + LIMIT_S
-    while not device._poll(device.arena, 256):
+    while not device._poll(device.arena, 256, 0):
         assert time.monotonic() < deadline
     assert counter.success == 1
     assert (device.scheduler.steps, storage.outstanding) == (steps, 1)

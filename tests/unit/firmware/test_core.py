@@ -7,7 +7,7 @@ import gc
 from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any
 
-from nicemu.firmware import FirmwareTimeout, Signal
+from nicemu.firmware import FirmwareTimeout, Scheduler, Signal
 
 if TYPE_CHECKING:
     from tests.unit.firmware.conftest import Core
@@ -365,3 +365,42 @@ def test_no_coroutine_is_left_without_having_been_awaited(core: Core) -> None:
     core.scheduler.cancel_all()
     del waiting
     gc.collect()
+
+
+# A core that takes its time.
+
+
+def test_a_step_takes_the_core_its_time_and_does_what_it_does_at_its_end() -> None:
+    core = Scheduler(lambda task, fault: None, step_ns=1000)
+    log: list[str] = []
+
+    async def say(word: str) -> None:
+        log.append(word)
+        signal = Signal()
+        signal.set()
+        await signal
+
+    core.spawn("first", say("first"), 0)
+    core.spawn("second", say("second"), 0)
+    seen = []
+    for now_ns in (0, 999, 1000, 1999, 2000):
+        core.run(now_ns)
+        seen.append((tuple(log), core.next_deadline_ns()))
+    assert seen == [
+        ((), 1000),
+        ((), 1000),
+        (("first",), 2000),
+        (("first",), 2000),
+        (("first", "second"), None),
+    ]
+
+
+def test_a_core_that_is_free_begins_when_there_is_work() -> None:
+    core = Scheduler(lambda task, fault: None, step_ns=1000)
+    core.spawn("early", nothing(), 0)
+    core.run(0)
+    core.run(1000)
+    core.spawn("late", nothing(), 5000)
+    core.run(5000)
+    assert core.next_deadline_ns() == 6000
+    assert core.run(6000) == 1
