@@ -50,6 +50,19 @@ TOPOLOGY = "examples/two_storage_nodes.toml"
     "--blocks", type=click.IntRange(4, 4096), default=32, show_default=True, help="KV blocks a session."
 )
 @click.option("--check-races", is_flag=True, help="Look for accesses that have no order.")
+@click.option(
+    "--time",
+    "time_kind",
+    type=click.Choice(["live", "virtual"]),
+    default="live",
+    show_default=True,
+    help="live: NICs as processes. virtual: in the stepper, for a predicted timeline.",
+)
+@click.option(
+    "--profile",
+    metavar="PROFILE",
+    help="What the NICs' blocks cost: seed, physical, a TOML file. Virtual time needs one: physical.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def demo(
     topology: str,
@@ -59,14 +72,25 @@ def demo(
     trace: Path | None,
     blocks: int,
     check_races: bool,
+    time_kind: str,
+    profile: str | None,
     as_json: bool,
 ) -> None:
     """Run the whole journey: store by triggers, evict, come back, fetch with the host stopped, go on.
 
     Three NIC processes, a host process with a stand-in GPU process, and a client process; exit status 0 only
-    if everything held.
+    if everything held. With --time=virtual the same programs run in one process, and the report is when what
+    would happen on the hardware of a profile.
     """
     from nicemu.errors import NicemuError
+
+    if time_kind == "virtual":
+        for option, given in (("--nic", only), ("--pcap", pcap), ("--check-races", check_races)):
+            if given:
+                raise click.UsageError(f"{option} is for live NICs, not for --time=virtual")
+        from .prediction import predict
+
+        sys.exit(predict(topology, profile or "physical", fabric, blocks, trace, as_json))
 
     def progress(text: str) -> None:
         if not as_json:
@@ -76,7 +100,13 @@ def demo(
         click.echo("nicemu demo: a compute NIC and storage NICs, each a process of its own")
     interrupts = Interrupts()
     try:
-        options = {"fabric": fabric, "pcap": pcap, "trace": trace, "check_races": check_races}
+        options = {
+            "fabric": fabric,
+            "pcap": pcap,
+            "trace": trace,
+            "check_races": check_races,
+            "profile": profile,
+        }
         report = _run(interrupts, {"path": topology, "only": only, **options}, blocks, progress)
     except KeyboardInterrupt:
         interrupts.end()

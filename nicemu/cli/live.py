@@ -42,6 +42,11 @@ _COLUMNS = ("nic", "topology", "pid", "program", "firmware", "p4runtime", "probl
     help="Start this NIC only (once or more); the others run elsewhere, or here already.",
 )
 @click.option("--check-races", is_flag=True, help="Keep logs of what happens, for `nicemu races`.")
+@click.option(
+    "--profile",
+    metavar="PROFILE",
+    help="What the NICs' blocks cost (seed, physical, a TOML file): they complete no sooner.",
+)
 @JSON_OPTION
 def up(
     topology: Path,
@@ -50,6 +55,7 @@ def up(
     trace: Path | None,
     only: tuple[str, ...],
     check_races: bool,
+    profile: str | None,
     as_json: bool,
 ) -> None:
     """Start the NICs of TOPOLOGY, a file of yours or a shipped one (examples/two_storage_nodes.toml).
@@ -66,6 +72,7 @@ def up(
         trace=trace,
         only=only,
         check_races=check_races,
+        profile=profile,
         progress=lambda text: click.echo(text, err=True),
     )
     _print_nics(nics, as_json)

@@ -21,8 +21,10 @@ if TYPE_CHECKING:
     from .simulation import SimulatedConnection, Simulation
     from .stage import Chooser, Stage, on_stage
     from .stepped_stream import SteppedStream
+    from .stepped_topology import simulate
     from .supervisor import Instance, bring_up
     from .topology import Topology, load_topology
+    from .trace import TraceWriter, write_trace
     from .warm_up import compile_everything
 
 __all__ = [
@@ -39,6 +41,7 @@ __all__ = [
     "Stage",
     "SteppedStream",
     "Topology",
+    "TraceWriter",
     "any_processor",
     "ask",
     "bring_up",
@@ -53,8 +56,10 @@ __all__ = [
     "read_program",
     "run_nic_process",
     "running_nics",
+    "simulate",
     "take_down",
     "trace_nics",
+    "write_trace",
 ]
 
 _PLACES = {
@@ -70,7 +75,9 @@ _PLACES = {
     "stage": ("Chooser", "Stage", "on_stage"),
     "stepped_stream": ("SteppedStream",),
     "supervisor": ("Instance", "bring_up"),
+    "stepped_topology": ("simulate",),
     "topology": ("Topology", "load_topology"),
+    "trace": ("TraceWriter", "write_trace"),
     "warm_up": ("compile_everything",),
 }
 

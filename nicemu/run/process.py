@@ -25,6 +25,7 @@ from nicemu.errors import ControlError, NicemuError, P4RuntimeCode
 from nicemu.fabric import QemuFabric, QemuNamespace, VerbsTransport, load_ports
 from nicemu.firmware import Registry, load_firmware
 from nicemu.hot import JIT
+from nicemu.model import read_profile, timings_of
 from nicemu.nic import (
     NamespaceConfig,
     NicConfig,
@@ -35,6 +36,7 @@ from nicemu.nic import (
 )
 from nicemu.pipeline import Engine, Listener, Program
 from nicemu.rdma import load_engine
+from nicemu.timing import Timings
 from nicemu.wire import FrameBatch
 
 from .block_io import FileBlockIo
@@ -102,7 +104,10 @@ class NicProcess:
         name = settings["nic"]["name"]
         spaces = tuple(NamespaceConfig(**entry) for entry in settings["namespaces"])
         limits = Limits.named(settings["nic"]["limits"])
-        self.config = NicConfig(**{**settings["nic"], "limits": limits}, namespaces=spaces)
+        profile = settings.get("profile")
+        timings = Timings() if profile is None else timings_of(read_profile(profile))
+        told = {**settings["nic"], "limits": limits, "timings": timings}
+        self.config = NicConfig(**told, namespaces=spaces)
         self._watchdog = Watchdog()
         self._pcie = _open_pcie(self.config) if settings["controller"] == "qemu" else None
         if self.config.transport == "port":

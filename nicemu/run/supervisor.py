@@ -27,7 +27,7 @@ from .fabrics import is_interface, makes_interface, transport_of
 from .folders import ATTACHED, claim, discard, held_in, hold_settings, remove_abandoned, runtime_root
 from .running import STOP_TIMEOUT_S, RunningNic, ask, nics_of
 from .state import NicState, TopologyState
-from .topology import NicEntry, Topology, check_fabric, load_topology, read_key
+from .topology import NicEntry, Topology, check_fabric, find_profile, load_topology, read_key
 from .trace import merge_traces
 
 START_TIMEOUT_S = 180.0 * PATIENCE
@@ -70,6 +70,7 @@ class Instance:
         self._is_joined = False
         self._others: tuple[NicState, ...] = ()
         self._check_races = False
+        self._profile = topology.profile
 
     def __enter__(self) -> Instance:
         return self
@@ -95,13 +96,15 @@ class Instance:
         only: Sequence[str] = (),
         attached: bool = True,
         check_races: bool = False,
+        profile: str | None = None,
         progress: Callable[[str], None] = lambda text: None,
     ) -> Instance:
         """Start every NIC of a topology, or `only` those that run on this machine, and wait until all serve.
 
         `attached`: the NICs end when this process does, however it ends. Where NICs of a topology that is not
         attached run already, those are started that are missing. `data` holds namespace files. `check_races`:
-        NICs and the processes that open them leave logs in the folder.
+        NICs and the processes that open them leave logs in the folder. `profile`: what the NICs' blocks cost,
+        instead of the topology's.
         Raises: UsageError for what is wrong with the topology, NicemuError for a NIC that cannot start; then
         none that this has started is left running.
         """
@@ -124,6 +127,8 @@ class Instance:
             raise _up_already(folder)
         instance = cls(topology, folder, lock)
         instance._check_races = check_races
+        if profile is not None:
+            instance._profile = find_profile(profile)
         try:
             if held := held_in(folder):
                 terms, names = instance._join(held, attached, only, fabric, pcap, trace)
@@ -204,6 +209,7 @@ class Instance:
         settings = json.loads((self.folder / f"{min(held)}.json").read_text())
         ips: dict[str, str] = settings["places"]
         self._check_races = bool(settings.get("check_races"))
+        self._profile = settings.get("profile")
         entries = [nic for nic in topology.nics if nic.name in missing]
         if any(name not in ips for nic in entries for name in (nic.name, *nic.peers)):
             raise UsageError(
@@ -289,6 +295,7 @@ class Instance:
             "places": terms.ips,
             "key": terms.key.hex(),
             "check_races": self._check_races,
+            "profile": self._profile,
             "p4": str(nic.p4),
             "firmware": str(nic.firmware),
         }
@@ -472,6 +479,7 @@ def bring_up(
     trace: Path | None = None,
     only: Sequence[str] = (),
     check_races: bool = False,
+    profile: str | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> list[RunningNic]:
     """Start the NICs of a topology that do not run, in the background; return them when they serve."""
@@ -483,6 +491,7 @@ def bring_up(
         only=only,
         attached=False,
         check_races=check_races,
+        profile=profile,
         progress=progress,
     )
     try:

@@ -12,6 +12,8 @@ from typing import Any
 from nicemu.abi import PROFILES
 from nicemu.arguments import read_toml
 from nicemu.errors import UsageError
+from nicemu.model import PROFILES as HARDWARE
+from nicemu.model import read_profile
 from nicemu.programs import find_program
 
 from .fabrics import interface_of, is_interface, is_on_machine, transport_of
@@ -25,7 +27,7 @@ CONTROLLERS = ("nicemu", "qemu")
 _NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address", "limits"}
 _NIC_KEYS |= {"controller", "fabric", "roce_address"}
 _SWITCHES = ("selective_retransmission", "congestion_control")
-_KEYS = {"name", "fabric", "nic", "faults", "key_file", "path_mtu", *_SWITCHES}
+_KEYS = {"name", "fabric", "nic", "faults", "key_file", "path_mtu", "profile", *_SWITCHES}
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
 _SIZE = re.compile(r"(\d+)\s*(B|KiB|MiB|GiB)?")
 _UNIT = {None: 1, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
@@ -65,7 +67,9 @@ class NicEntry:
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """A topology file, checked. `key_file` holds what its NICs prove to each other that they know."""
+    """A topology file, checked. `key_file` holds what its NICs prove to each other that they know; `profile`
+    says what their blocks cost.
+    """
 
     name: str
     path: Path
@@ -76,6 +80,7 @@ class Topology:
     path_mtu: int = 4096
     selective_retransmission: bool = False
     congestion_control: bool = False
+    profile: str | None = None
 
     @property
     def is_spread(self) -> bool:
@@ -122,10 +127,31 @@ def load_topology(path: str | Path) -> Topology:
         if not isinstance(given, bool):
             raise UsageError(f"{place}: {key} is {given!r}; true or false was expected")
     key_path = place.parent / key_file if key_file is not None else None
-    topology = Topology(name, place, fabric, entries, faults, key_path, path_mtu, *switches)
+    profile = _profile(data.get("profile"), place)
+    topology = Topology(
+        name, place, fabric, entries, faults, key_path, path_mtu, switches[0], switches[1], profile
+    )
     _check_addresses(topology)
     check_fabric(topology, fabric)
     return topology
+
+
+def _profile(given: object, place: Path) -> str | None:
+    if given is None:
+        return None
+    if not isinstance(given, str):
+        raise UsageError(f"{place}: profile is {given!r}; {', '.join(HARDWARE)} or a TOML file were expected")
+    return find_profile(given, place.parent)
+
+
+def find_profile(name: str, folder: Path = Path()) -> str:
+    """Return a profile's name, or its file's whole path, beside `folder` unless absolute, once it is read.
+
+    Raises: UsageError as `read_profile`.
+    """
+    found = name if name in HARDWARE else str((folder / name).resolve())
+    read_profile(found)
+    return found
 
 
 def check_fabric(topology: Topology, fabric: str) -> None:

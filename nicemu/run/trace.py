@@ -21,11 +21,12 @@ MAX_EVENTS = 1_000_000
 class TraceWriter:
     """Collects events of one NIC: a row for each block, times in microseconds.
 
-    It takes at most a million; how many came after them stands in the last one, "statistics".
+    It takes at most a million; how many came after them stands in the last one, "statistics". `number`: of
+    the NIC, where several are one process's.
     """
 
-    def __init__(self, name: str) -> None:
-        self._pid = os.getpid()
+    def __init__(self, name: str, number: int | None = None) -> None:
+        self._pid = os.getpid() if number is None else number
         self._rows: dict[str, int] = {}
         self._spans = 0
         self._open: dict[str, deque[int]] = {}
