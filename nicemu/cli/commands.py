@@ -37,6 +37,9 @@ COMMANDS = {
         "nicemu.cli.study:study", "Predict what triggered NICs would gain, under conditions that are told."
     ),
     "model": LazyCommand("nicemu.cli.model:model", "Show what the models take for given, and its sources."),
+    "calibrate": LazyCommand(
+        "nicemu.cli.calibrate:calibrate", "Measure this machine, for a profile of what it costs."
+    ),
     "doctor": LazyCommand(
         "nicemu.cli.doctor:doctor", "Say what this machine can do, and the cure for each no."
     ),

@@ -7,7 +7,7 @@ Every value says where it comes from; docs/models.md has them all.
 from .fields import CHOICES, STAGES, Field, Provenance, Value
 from .flow import BusyStage, send
 from .nvme import Operation, nvme_s
-from .profile import PROFILES, SERVERS, Profile, read_profile, read_server
+from .profile import PROFILES, SERVERS, Profile, read_profile, read_server, write_profile
 from .serving import Serving
 from .timings import timings_of
 from .transfer import SOFTWARE, Stage, Way, software_s, speedup, stages_of, transfer_s
@@ -36,4 +36,5 @@ __all__ = [
     "stages_of",
     "timings_of",
     "transfer_s",
+    "write_profile",
 ]

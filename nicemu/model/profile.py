@@ -7,6 +7,7 @@ which is the user's own. `based_on` names the profile whose fields stand where a
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -161,3 +162,27 @@ def _near(name: str, known: Mapping[str, object]) -> str:
 
     close = get_close_matches(name, list(known), 2, 0.75)
     return f"did you mean {' or '.join(close)}?" if close else "`nicemu model show` lists them"
+
+
+def write_profile(profile: Profile, path: Path) -> None:
+    """Write a profile as a file that `read_profile` reads, every field with its provenance and source.
+
+    Raises: UsageError if it cannot be written.
+    """
+    lines, table = [f"title = {_quoted(profile.title)}"], ""
+    for field in sorted(profile.fields.values(), key=lambda field: field.name.partition(".")[0]):
+        here, _, key = field.name.partition(".")
+        if here != table:
+            table = here
+            lines += ["", f"[{table}]"]
+        value = _quoted(field.value) if isinstance(field.value, str) else repr(field.value)
+        lines.append(f"{key} = [{value}, {_quoted(field.provenance)}, {_quoted(field.source)}]")
+    try:
+        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+
+def _quoted(text: str) -> str:
+    """Return a text as TOML has it; JSON's strings are basic strings of TOML."""
+    return json.dumps(text, ensure_ascii=False)

@@ -48,6 +48,7 @@ from .memory import NicMemory, RegionAccess
 from .notes import DRAIN_NS, Notes
 from .outside_work import OutsideWork
 from .owner import Owner
+from .pacing import word_of
 from .packets import PacketPath
 from .port_transport import PortTransport
 from .queue_pairs import QueuePairs
@@ -96,6 +97,9 @@ class SmartNic:
         self.unit.allocate(owner=FIRMWARE)  # number 0 stays unused, as on Cassini
         collect_if_many()
         self.arena = new_arena(self.unit, self.public, config.timings, stages)
+        pacing = self.arena.pacing
+        self._pace_now, self._on_way = word_of(pacing, "now_ns"), word_of(pacing, "count")
+        self._landings = pacing.flights.view(np.ndarray)["lands_ns"]
         weakref.finalize(self, gone, int(self.arena.link[0].eventfd))
         self.rings = ControlRings(self.arena)
         self.rings.live = live
@@ -216,16 +220,15 @@ class SmartNic:
         """Let transfers land, and what they make due fire, up to `until_ns`, as long as nobody but this NIC's
         trigger unit hears of it; return the time that has come. There is nothing to be done now.
         """
-        pace = self.arena.pacing.pace[0]
-        pace.now_ns, pace.told_peer = self.now_ns, 0
+        self._pace_now[0] = self.now_ns
+        self.arena.pacing.pace[0].told_peer = 0
         self._poll(self.arena, 256, until_ns)
-        self.now_ns = int(pace.now_ns)
+        self.now_ns = int(self._pace_now[0])
         return self.now_ns
 
     def next_landing_ns(self) -> int | None:
         """When a transfer that is on its way lands; None if there is none."""
-        pacing = self.arena.pacing
-        return int(pacing.flights[0].lands_ns) if pacing.pace[0].count else None
+        return int(self._landings[0]) if self._on_way[0] else None
 
     def next_deadline_ns(self) -> int | None:
         """When `on_timer` wants to be called, but for the landing of transfers."""
@@ -248,7 +251,7 @@ class SmartNic:
         if self.held:
             return 0
         if not self.rings.live:
-            self.arena.pacing.pace["now_ns"] = self.now_ns
+            self._pace_now[0] = self.now_ns
         total = 0
         for _ in range(1 << 30 if not self.rings.live else LIVE_ROUNDS):
             done = 0 if self.rings.live else int(self._poll(self.arena, 256, 0))

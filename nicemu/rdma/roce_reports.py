@@ -14,11 +14,12 @@ from nicemu.hot import Records
 from nicemu.wire import format_ipv4
 
 from .queue_pair import Arrival, ArrivalKind, Completion
-from .roce_state import ARRIVED_LIMIT, DATAGRAM, DROPS, ENGINE, RoceState
+from .roce_state import ARRIVED, ARRIVED_LIMIT, DATAGRAM, DROPS, ENDED, ENGINE, RoceState
 
 WORD = {name: number for number, name in enumerate(ENGINE.names or ())}
 """Where the engine's words are, as an array of them."""
 _KINDS = list(ArrivalKind)
+_NO_ENDED, _NO_ARRIVED = np.zeros(0, ENDED), np.zeros(0, ARRIVED)
 _RETRANSMITTED = WORD["retransmitted"]
 _ENDED, _ENDED_LIMIT, _ARRIVED = WORD["ended_count"], WORD["ended_limit"], WORD["arrived_count"]
 
@@ -36,6 +37,7 @@ class RoceReports:
     def _hold(self, state: RoceState) -> None:
         self._state = state
         self._words = state.engine.view(np.int64)
+        self._all_ended, self._all_arrived = state.ended.view(np.ndarray), state.arrived.view(np.ndarray)
 
     def take_completions(self) -> list[Completion]:
         """Return the completions since the last call, oldest first."""
@@ -69,13 +71,13 @@ class RoceReports:
         """Return the completions since the last call, oldest first, as ENDED records."""
         self._keep_reports(all_of_them=True)
         taken, self._ended = self._ended, []
-        return np.concatenate(taken) if taken else self._state.ended[:0]
+        return np.concatenate(taken) if taken else _NO_ENDED
 
     def take_arrived(self) -> Records:
         """Return the arrivals since the last call, oldest first, as ARRIVED records."""
         self._keep_reports(all_of_them=True)
         taken, self._arrived = self._arrived, []
-        return np.concatenate(taken) if taken else self._state.arrived[:0]
+        return np.concatenate(taken) if taken else _NO_ARRIVED
 
     @property
     def has_reports(self) -> bool:
@@ -92,10 +94,10 @@ class RoceReports:
         """Put aside what has been reported, so that there is room for more."""
         ended, arrived = int(self._words[_ENDED]), int(self._words[_ARRIVED])
         if ended and (all_of_them or ended > self._words[_ENDED_LIMIT]):
-            self._ended.append(self._state.ended[:ended].copy())
+            self._ended.append(self._all_ended[:ended].copy())
             self._words[_ENDED] = 0
         if arrived and (all_of_them or arrived > ARRIVED_LIMIT):
-            self._arrived.append(self._state.arrived[:arrived].copy())
+            self._arrived.append(self._all_arrived[:arrived].copy())
             self._words[_ARRIVED] = 0
 
     def _count_drops(self) -> None:

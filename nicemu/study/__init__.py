@@ -2,7 +2,7 @@
 """Studies: what offload to NICs would gain, by models whose every constant says where it comes from."""
 
 from .contract import Progress, Result, Study, Table
-from .drawing import pyplot
+from .drawing import figure, legend_below, pyplot
 from .hpe import HpeRow, HpeSettings, Interval, Point, hpe_rows, read_hpe_settings, where_it_holds
 from .hpe_plots import plot_hpe
 from .settings import Settings, read_settings, settings_data, settings_with
@@ -20,7 +20,9 @@ __all__ = [
     "Settings",
     "Study",
     "Table",
+    "figure",
     "hpe_rows",
+    "legend_below",
     "plot_hpe",
     "pyplot",
     "read_hpe_settings",

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long a core takes to copy memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from .curve import Curve, Work, measured
+
+
+def measure_copy(sizes: Sequence[int], progress: Callable[[str], None]) -> Curve:
+    """Return the seconds of a copy by one core, from pages to other pages that it has touched before."""
+    import numpy as np
+
+    def prepare(size: int) -> Work:
+        source, target = np.ones(size, np.uint8), np.zeros(size, np.uint8)
+        return Work(lambda: np.copyto(target, source))
+
+    return measured("memory copy", sizes, prepare, progress)
