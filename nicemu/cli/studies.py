@@ -49,15 +49,15 @@ def settings_of(standard: Settings, config: Path | None, given: tuple[str, ...])
 
 
 def listed(given: Mapping[str, object]) -> dict[str, object]:
-    """Return values of options, of which those with commas are lists, as 2,4,8."""
+    """Return values of options as a file would have them: 2,4,8 is a list, true and false are flags."""
     from .model import value_of
 
-    return {
-        name: [value_of(part.strip()) for part in value.split(",")]
-        if isinstance(value, str) and "," in value
-        else value
-        for name, value in given.items()
-    }
+    def meant(value: object) -> object:
+        if isinstance(value, str) and "," in value:
+            return [meant(value_of(part.strip())) for part in value.split(",")]
+        return {"true": True, "false": False}.get(value, value) if isinstance(value, str) else value
+
+    return {name: meant(value) for name, value in given.items()}
 
 
 def command_of(study: Study) -> click.Command:
