@@ -71,9 +71,14 @@ class Serving:
         rate = self.server.number(f"copy.{memory}_bytes_per_s")
         return blocks * self.block_copies * launch_s + blocks * block_tokens * self.kv_token_bytes / rate
 
+    @property
+    def offload_bytes_per_s(self) -> float:
+        """The rate of an offload, and of a fetch: that of the slower of NIC and remote store."""
+        nic = self.server.number("offload.nic_bytes_per_s")
+        store = self.server.number("offload.store_bytes_per_s")
+        return min(nic, store) if store else nic
+
     def fetch_s(self, tokens: int) -> float:
         """Return the seconds until NICs have brought the KV of so many tokens from a remote store."""
-        rate = self.server.number("offload.nic_bytes_per_s")
-        store = self.server.number("offload.store_bytes_per_s")
-        rate = min(rate, store) if store else rate
-        return self.server.number("offload.request_s") + tokens * self.kv_token_bytes / rate
+        request_s = self.server.number("offload.request_s")
+        return request_s + tokens * self.kv_token_bytes / self.offload_bytes_per_s
