@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .contract import Study
+from .overflow import Overflow
 
-_ALL: tuple[Study, ...] = ()
+_ALL: tuple[Study, ...] = (Overflow(),)
 STUDIES: Final[Mapping[str, Study]] = {study.name: study for study in _ALL}
