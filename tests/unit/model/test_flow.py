@@ -36,3 +36,37 @@ def test_a_slow_stage_in_front_leaves_gaps_to_others() -> None:
     slow, fast = BusyStage("drive", 0.0, 1e-9), BusyStage("memory", 0.0, 1e-12)
     assert send(0.0, 10_000_000, (slow, link), 4096) == pytest.approx(0.01, rel=1e-3)
     assert send(0.0, 10_000_000, (fast, link), 4096) == pytest.approx(0.002, rel=1e-2)
+
+
+def test_a_stage_is_free_until_what_waits_elsewhere_reaches_it() -> None:
+    full, empty, shared = (BusyStage(name, 0.0, 1e-9) for name in ("full", "empty", "shared"))
+    shared.s_per_byte = 1e-10
+    full.free_at_s = 1.0
+    assert send(0.0, 1_000_000, (full, shared), 1000) == pytest.approx(1.001, rel=1e-6)
+    assert send(0.0, 1_000_000, (empty, shared), 1000) == pytest.approx(0.001, rel=1e-3)
+
+
+def test_work_that_a_gap_does_not_hold_goes_on_behind_what_is_booked() -> None:
+    stage = BusyStage("link", 0.0, 1.0)
+    assert stage.book(0.0, 10.0, 5.0) == (10.0, 15.0)
+    assert stage.book(0.0, 4.0, 8.0) == (4.0, 17.0)
+    assert (stage.gaps, stage.busy_s) == ([(0.0, 4.0)], 13.0)
+    assert stage.book(1.0, 1.0, 2.0) == (1.0, 3.0)
+    assert stage.book(1.0, 2.0, 2.0) == (3.0, 18.0)
+
+
+@given(
+    booked=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(0, 20), st.integers(1, 10)), min_size=1, max_size=40
+    )
+)
+def test_a_stage_does_every_work_once_and_one_at_a_time(booked: list[tuple[int, int, int]]) -> None:
+    stage, taken, now = BusyStage("link", 0.0, 1.0), [False] * 2000, 0
+    for later, ahead, work in booked:
+        now += later
+        start, end = stage.book(float(now), float(now + ahead), float(work))
+        slots = [place for place in range(now + ahead, 2000) if not taken[place]][:work]
+        for place in slots:
+            taken[place] = True
+        assert (start, end) == (slots[0], slots[-1] + 1)
+    assert stage.busy_s == sum(taken)
