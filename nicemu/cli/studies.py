@@ -72,16 +72,22 @@ def command_of(study: Study) -> click.Command:
     def command(
         config: Path | None, given: tuple[str, ...], plot_folder: Path | None, seed: int, as_json: bool
     ) -> None:
-        settings = settings_of(study.standard, config, given)
-        if plot_folder is not None:
-            from nicemu.study import pyplot
-
-            pyplot()
-        with progress_of(study.name) as progress:
-            result = study.run(settings, seed, progress)
-        tell(result, settings, seed, plot_folder, as_json)
+        run_and_tell(study, settings_of(study.standard, config, given), plot_folder, seed, as_json)
 
     return command
+
+
+def run_and_tell(
+    study: Study, settings: Settings, plot_folder: Path | None, seed: int, as_json: bool
+) -> None:
+    """Run a study, shown while it lasts, print what it found, and draw it."""
+    if plot_folder is not None:
+        from nicemu.study import pyplot
+
+        pyplot()
+    with progress_of(study.name) as progress:
+        result = study.run(settings, seed, progress)
+    tell(result, settings, seed, plot_folder, as_json)
 
 
 def tell(result: Result, settings: Settings, seed: int, plot_folder: Path | None, as_json: bool) -> None:

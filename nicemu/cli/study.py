@@ -13,6 +13,7 @@ import click
 from .model import values_of
 from .show import JSON_OPTION, print_json, print_table
 from .studies import CONFIG_ARGUMENT, PLOT_OPTION, SEED_OPTION, command_of
+from .traces import replay_command, trace
 
 if TYPE_CHECKING:
     from nicemu.model import Operation
@@ -31,12 +32,17 @@ class _Studies(click.Group):
         from nicemu.study import STUDIES
 
         own = super().get_command(ctx, cmd_name)
-        return own if own or cmd_name not in STUDIES else command_of(STUDIES[cmd_name])
+        if own or cmd_name not in STUDIES:
+            return own
+        return (replay_command if cmd_name == "replay" else command_of)(STUDIES[cmd_name])
 
 
 @click.group(cls=_Studies)
 def study() -> None:
     """Predict what triggered NICs would gain, under conditions that are told."""
+
+
+study.add_command(trace)
 
 
 @study.command()

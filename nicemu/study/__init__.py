@@ -8,18 +8,33 @@ from .hpe_plots import plot_hpe
 from .settings import Settings, read_settings, settings_data, settings_with
 from .sizes import size_of, size_text
 from .studies import STUDIES
+from .traces import (
+    CONVERSATIONS,
+    Request,
+    TraceFile,
+    TraceStatistics,
+    statistics_of,
+    synthetic_trace,
+    write_trace,
+)
+from .traces import FORMATS as TRACE_FORMATS
 
 __all__ = [
+    "CONVERSATIONS",
     "STUDIES",
+    "TRACE_FORMATS",
     "HpeRow",
     "HpeSettings",
     "Interval",
     "Point",
     "Progress",
+    "Request",
     "Result",
     "Settings",
     "Study",
     "Table",
+    "TraceFile",
+    "TraceStatistics",
     "figure",
     "hpe_rows",
     "legend_below",
@@ -31,5 +46,8 @@ __all__ = [
     "settings_with",
     "size_of",
     "size_text",
+    "statistics_of",
+    "synthetic_trace",
     "where_it_holds",
+    "write_trace",
 ]

@@ -8,6 +8,7 @@ from typing import Final
 
 from .contract import Study
 from .overflow import Overflow
+from .replay import REPLAY
 
-_ALL: tuple[Study, ...] = (Overflow(),)
+_ALL: tuple[Study, ...] = (Overflow(), REPLAY)
 STUDIES: Final[Mapping[str, Study]] = {study.name: study for study in _ALL}
