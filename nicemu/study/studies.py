@@ -6,9 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
+from .analytics import AnalyticsStudy
+from .chat import ChatStudy
 from .contract import Study
 from .overflow import Overflow
 from .replay import REPLAY
 
-_ALL: tuple[Study, ...] = (Overflow(), REPLAY)
+_ALL: tuple[Study, ...] = (Overflow(), ChatStudy(), AnalyticsStudy(), REPLAY)
 STUDIES: Final[Mapping[str, Study]] = {study.name: study for study in _ALL}
