@@ -13,6 +13,7 @@ import click
 from .model import values_of
 from .show import JSON_OPTION, print_json, print_table
 from .studies import CONFIG_ARGUMENT, PLOT_OPTION, SEED_OPTION, command_of
+from .sweep import sweep
 from .traces import replay_command, trace
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ def study() -> None:
 
 
 study.add_command(trace)
+study.add_command(sweep)
 
 
 @study.command()

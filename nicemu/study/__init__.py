@@ -3,11 +3,13 @@
 
 from .contract import Progress, Result, Study, Table
 from .drawing import figure, legend_below, pyplot
+from .engines import Engine, Processes, Ray
 from .hpe import HpeRow, HpeSettings, Interval, Point, hpe_rows, read_hpe_settings, where_it_holds
 from .hpe_plots import plot_hpe
 from .settings import Settings, read_settings, settings_data, settings_with
 from .sizes import size_of, size_text
 from .studies import STUDIES
+from .sweep import Outcome, Plan, SweepResult, run_sweep
 from .traces import (
     CONVERSATIONS,
     Request,
@@ -23,15 +25,21 @@ __all__ = [
     "CONVERSATIONS",
     "STUDIES",
     "TRACE_FORMATS",
+    "Engine",
     "HpeRow",
     "HpeSettings",
     "Interval",
+    "Outcome",
+    "Plan",
     "Point",
+    "Processes",
     "Progress",
+    "Ray",
     "Request",
     "Result",
     "Settings",
     "Study",
+    "SweepResult",
     "Table",
     "TraceFile",
     "TraceStatistics",
@@ -42,6 +50,7 @@ __all__ = [
     "pyplot",
     "read_hpe_settings",
     "read_settings",
+    "run_sweep",
     "settings_data",
     "settings_with",
     "size_of",

@@ -131,22 +131,32 @@ def settings_with(standard: S, given: Mapping[str, Any], where: str = "") -> S:
 
     Raises: UsageError, which begins with `where` and the name.
     """
-    known = {item.name: item for item in dataclasses.fields(standard) if _CHECK in item.metadata}
     changed: dict[str, Any] = {}
     values = dict(standard.values)
     for key, value in given.items():
         if "." in key:
             values[key] = value
-        elif key in known:
-            changed[key] = known[key].metadata[_CHECK](f"{where}{key}", value)
         else:
-            near = get_close_matches(key, list(known), 2, 0.7)
-            told = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
-            raise UsageError(f"{where}there is no setting {key}; {told}")
+            changed[key] = checked_setting(standard, key, value, where)
     try:
         return dataclasses.replace(standard, values=values, **changed)
     except UsageError as error:
         raise UsageError(f"{where}{error}") if where and where not in str(error) else error from None
+
+
+def checked_setting(standard: Settings, name: str, value: object, where: str = "") -> Any:  # noqa: ANN401
+    """Return a value of a setting as it is meant; fields of profiles, with a dot, are as they are given.
+
+    Raises: UsageError if there is no such setting, or the value is none of its own.
+    """
+    if "." in name:
+        return value
+    known = {item.name: item for item in dataclasses.fields(standard) if _CHECK in item.metadata}
+    if name in known:
+        return known[name].metadata[_CHECK](f"{where}{name}", value)
+    near = get_close_matches(name, list(known), 2, 0.7)
+    told = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+    raise UsageError(f"{where}there is no setting {name}; {told}")
 
 
 def settings_data(settings: Settings) -> dict[str, object]:
