@@ -24,7 +24,7 @@ class Fit:
     s_per_byte: float
     residual: float
 
-    def of(self, length_bytes: int) -> float:
+    def of(self, length_bytes: float) -> float:
         """Return the seconds that so many bytes take."""
         return self.latency_s + self.s_per_byte * length_bytes
 

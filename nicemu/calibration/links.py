@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from nicemu.abi import RemoteSpan
-from nicemu.errors import UsageError
+from nicemu.errors import NicemuError, UsageError
 from nicemu.host import Counter, Nic, Span, open_nic
 from nicemu.run import Instance
 
@@ -17,6 +18,8 @@ from .curve import Curve, Work, measured
 
 FABRICS = ("direct", "shm", "udp")
 """What joins two NICs of one machine; an RDMA device, verbs:DEVICE, where there is one."""
+LONGEST_S = 10.0
+"""How long a write may take."""
 _TOPOLOGY = """
 [nic.here]
 p4 = "p4/kvmatch.p4"
@@ -92,7 +95,10 @@ class _Writes:
         self._armed += self.AT_ONCE
 
     def ring(self) -> None:
-        """Ring for the next one, and wait until it is complete."""
+        """Ring for the next one, and look until it is complete: a sleeping host is woken later than that."""
         self._rung += 1
         self._go.add()
-        self._done.wait(self._rung)
+        begin = time.monotonic()
+        while (found := self._done.read()) != (self._rung, 0):
+            if found[1] or time.monotonic() - begin > LONGEST_S:
+                raise NicemuError(f"RDMA write {self._rung} did not end well: its counter is at {found}")

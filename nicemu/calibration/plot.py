@@ -9,6 +9,9 @@ from nicemu.study import figure, legend_below, size_text
 
 from .machine import Calibration
 
+_FINE = 64
+"""Pieces of a line, which is a curve where both axes are logarithmic."""
+
 
 def plot_calibration(calibration: Calibration, folder: Path) -> list[Path]:
     """Draw all curves into a folder, as PNG and SVG; return the files. Raises: UsageError."""
@@ -18,7 +21,8 @@ def plot_calibration(calibration: Calibration, folder: Path) -> list[Path]:
             sizes, seconds = zip(*curve.points, strict=True)
             told = f"{curve.name} ({curve.fit.residual:.0%})"
             axes.plot(sizes, [1e6 * item for item in seconds], "o", color=f"C{place}", label=told)
-            axes.plot(sizes, [1e6 * curve.fit.of(size) for size in sizes], color=f"C{place}")
+            along = [sizes[0] * (sizes[-1] / sizes[0]) ** (step / _FINE) for step in range(_FINE + 1)]
+            axes.plot(along, [1e6 * curve.fit.of(size) for size in along], color=f"C{place}")
         axes.set_xscale("log", base=2)
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
