@@ -14,7 +14,7 @@ from nicemu.host import open_nic
 from nicemu.model import Operation, Way, read_profile, transfer_s
 from nicemu.run import Instance
 
-from .live_nics import TOPOLOGY
+from .live_nics import TOPOLOGY, statistics
 
 SLOW = """
 based_on = "physical"
@@ -79,6 +79,31 @@ def _took_s(socket: str, operation: Operation) -> list[float]:
             done.wait(number)
             took.append(time.monotonic() - begin)
     return took
+
+
+READER = """
+from nicemu.firmware import Nic, on_start
+
+@on_start
+async def read(nic: Nic) -> None:
+    buffer = nic.allocate(4096)
+    begin_ns = nic.now_ns
+    await nic.nvme_read(1, 0, 1, buffer.address)
+    for _ in range((nic.now_ns - begin_ns) // 1_000_000):
+        nic.count("read.milliseconds")
+"""
+
+
+def test_an_nvme_read_takes_what_the_profile_says(tmp_path: Path) -> None:
+    (tmp_path / "slow.toml").write_text('based_on = "physical"\n[nvme]\nread_intercept = 20000\n')
+    (tmp_path / "reader.py").write_text(READER)
+    (tmp_path / "one.toml").write_text(
+        f'profile = "slow.toml"\n[nic.a]\np4 = "p4/kvserve.p4"\nfirmware = "{tmp_path}/reader.py"\n'
+        '[[nic.a.namespace]]\nnsid = 1\npath = "a.nvme"\nsize = "1 MiB"\ncreate = true\n'
+    )
+    with Instance.start(tmp_path / "one.toml", data=tmp_path, name=f"paced-nvme-{os.getpid()}") as instance:
+        took_ms = statistics(instance.nics[0])["read.milliseconds"]
+    assert 20 <= took_ms < 40
 
 
 def test_a_profile_that_is_none_is_told_before_anything_starts(tmp_path: Path) -> None:
