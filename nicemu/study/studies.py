@@ -9,8 +9,9 @@ from typing import Final
 from .analytics import AnalyticsStudy
 from .chat import ChatStudy
 from .contract import Study
+from .hpe_point import HpePoint
 from .overflow import Overflow
 from .replay import REPLAY
 
-_ALL: tuple[Study, ...] = (Overflow(), ChatStudy(), AnalyticsStudy(), REPLAY)
+_ALL: tuple[Study, ...] = (HpePoint(), Overflow(), ChatStudy(), AnalyticsStudy(), REPLAY)
 STUDIES: Final[Mapping[str, Study]] = {study.name: study for study in _ALL}

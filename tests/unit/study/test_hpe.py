@@ -8,10 +8,12 @@ import pytest
 from nicemu.errors import UsageError
 from nicemu.model import Operation, Way, transfer_s
 from nicemu.study import (
+    STUDIES,
     HpeSettings,
     hpe_rows,
     plot_hpe,
     read_hpe_settings,
+    settings_with,
     size_of,
     size_text,
     where_it_holds,
@@ -156,3 +158,31 @@ def test_sizes_are_read_and_written_as_people_do() -> None:
         "4.21 KiB",
         "1 GiB",
     ]
+
+
+# One message, as sweeps have it
+
+
+def run_point(**values: object) -> dict[str, float]:
+    study = STUDIES["hpe"]
+    settings = settings_with(study.standard, values)
+    return dict(study.run(settings, 1, lambda done, what: None).headline())
+
+
+def test_a_message_of_a_sweep_is_that_of_the_study() -> None:
+    (row,) = (row for row in hpe_rows() if row.name == "2")
+    found = run_point(row=2, operation="fetch", length_bytes=65536)
+    point = row.point(Operation.FETCH, 65536, 19)
+    assert found["speedup"] == point.speedup
+    assert found["cpu_us"] == pytest.approx(1e6 * point.cpu_s)
+
+
+def test_fields_of_profiles_vary_too() -> None:
+    slow, fast = (run_point(length_bytes=1 << 20, **{"link.s_per_byte": rate}) for rate in (8e-11, 2e-11))
+    assert fast["triggered_us"] < slow["triggered_us"]
+    assert fast["speedup"] > 1
+
+
+def test_a_row_that_the_study_has_not_is_refused() -> None:
+    with pytest.raises(UsageError, match="row is 3; 1, 2, 5, 9 are the rows"):
+        run_point(row=3)
