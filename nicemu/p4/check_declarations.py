@@ -203,7 +203,7 @@ class DeclarationChecker(CallChecker):
             self.constant(argument, parameter.type, f"argument {parameter.name}")
             for argument, parameter in zip(node.arguments, parameters, strict=True)
         ]
-        if None not in values:
+        if None not in values and known.carried(len(kind.arguments)) is not None:
             shape = ir.ExternInstance(
                 f"this {declaration.name}", declaration.name, tuple(values), (ir.BOOL,) * len(kind.arguments)
             )

@@ -130,6 +130,8 @@ class OperatorChecker(ConversionChecker):
                     node.at, "shifts a number without a width by an unknown amount", "give it a width: 8w1"
                 )
                 return UNKNOWN
+            if node.left.value is None:  # `...`, which means nothing here and was refused, or will be
+                return UNKNOWN
             node.value = node.left.value << amount if node.op == "<<" else node.left.value >> amount
             return self._bounded(node)
         if not isinstance(left, ir.Bits):

@@ -27,7 +27,7 @@ def test_up_shows_progress_on_stderr_and_the_nics_on_stdout(world: World, nicemu
 def test_up_hands_its_options_on(world: World, nicemu: Cli) -> None:
     nicemu("up", "mine.toml", "--fabric", "udp", "--pcap", "caught", "--trace", "trace.json", "--nic", "a")
     options = {"fabric": "udp", "pcap": Path("caught"), "trace": Path("trace.json"), "only": ("a",)}
-    assert world.brought_up == [(Path("mine.toml"), options | {"check_races": False})]
+    assert world.brought_up == [(Path("mine.toml"), options | {"check_races": False, "profile": None})]
 
 
 def test_up_has_races_checked_on_demand(world: World, nicemu: Cli) -> None:

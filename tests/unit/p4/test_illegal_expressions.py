@@ -25,6 +25,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"apply": "headers.tag.isValid() = true;"}, "this stores into something that is no variable"),
     ({"apply": "5 = 6;"}, "this stores into something that is no variable"),
+    ({"top": "const int BIG = (int) ... (1 << 70) >> 68;"}, "this cannot be called"),
     ({"apply": "m.mark + 1 = 6;"}, "expected '=' or a call, found '+'"),
     ({"parts": "action a(bit<8> x) { x = 1; }"}, "this stores into x, which is read-only (action data)"),
     ({"apply": "m.mark[0:3] = 1;"}, "[0:3] of bit<16>; bits 15 down to 0 were expected"),

@@ -334,6 +334,11 @@ def test_a_checksum_in_a_control_that_ingress_applies_is_refused(p4: SimpleNames
         p4.compile_text(text)
 
 
+def test_a_register_that_says_not_what_it_carries_is_refused(p4: SimpleNamespace) -> None:
+    with pytest.raises(CompileError, match="register takes 1 type arguments; 0 are given"):
+        p4.compile_text(MIRROR.replace("register<bit<8>>(16)", "register(16)"))
+
+
 MIRROR = """
 #include <core.p4>
 #include <v1model.p4>
