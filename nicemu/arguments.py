@@ -57,8 +57,10 @@ def check_type(name: str, value: object, wanted: type | tuple[type, ...], words:
 def read_toml(path: Path) -> dict[str, Any]:
     """Return what a TOML file holds. Raises: UsageError, which names it, if it cannot be read."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+    except RecursionError:
+        raise UsageError(f"{path}: arrays or tables lie in one another too deep") from None
+    except ValueError as error:  # no text, no TOML, or a number of more digits than Python reads
         raise UsageError(f"{path}: {error}") from error

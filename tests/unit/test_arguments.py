@@ -55,7 +55,14 @@ def test_a_toml_file_is_read_or_refused_by_its_name(tmp_path: Path) -> None:
     path = tmp_path / "some.toml"
     path.write_text("[a]\nb = 1\n")
     assert read_toml(path) == {"a": {"b": 1}}
-    for data, told in ((b"[a", r"some\.toml: "), (b"a = '\xff'", r"some\.toml: ")):
+    path.write_bytes(b"\xef\xbb\xbf[a]\r\nb = 1\r\n")  # as some editors begin a file
+    assert read_toml(path) == {"a": {"b": 1}}
+    for data, told in (
+        (b"[a", r"some\.toml: "),
+        (b"a = '\xff'", r"some\.toml: "),
+        (b"a = " + b"9" * 5000, r"some\.toml: Exceeds the limit"),
+        (b"a = " + b"[" * 5000, r"some\.toml: arrays or tables lie in one another too deep"),
+    ):
         path.write_bytes(data)
         with pytest.raises(UsageError, match=told):
             read_toml(path)
