@@ -8,8 +8,9 @@ import io
 import os
 import zlib
 from collections.abc import Iterator
-from itertools import chain
+from itertools import chain, count
 from pathlib import Path
+from stat import S_ISREG
 from types import TracebackType
 from typing import BinaryIO, Final
 
@@ -33,6 +34,8 @@ FORMATS: Final[dict[str, Rows]] = {
     "burstgpt": burstgpt_rows,
 }
 """The formats that are read, by name."""
+MOST_LINE: Final = 1 << 26
+"""Characters of a line; the block names of the longest prompt that is taken need half of it."""
 _GZIP = b"\x1f\x8b"
 
 
@@ -48,6 +51,8 @@ class TraceFile:
         self.path = path
         self.failed = 0
         try:
+            if not S_ISREG(path.stat().st_mode):
+                raise UsageError(f"{path} is no file; one was expected, for a trace is read more than once")
             self._file: BinaryIO = path.open("rb")
             self._length = os.fstat(self._file.fileno()).st_size
             packed = self._file.read(2) == _GZIP
@@ -98,7 +103,7 @@ class TraceFile:
             raise UsageError(f"{self.path} has no requests")
 
     def _rows(self) -> Iterator[Row]:
-        lines = iter(self._lines)
+        lines = self._bounded()
         head = []
         for line in lines:
             head.append(line)
@@ -106,6 +111,17 @@ class TraceFile:
                 break
         form = format_of(head[-1] if head else "") if self._form == "auto" else self._form
         return FORMATS[form](chain(head, lines))
+
+    def _bounded(self) -> Iterator[str]:
+        for number in count(1):
+            line = self._lines.readline(MOST_LINE)
+            if len(line) == MOST_LINE:
+                raise UsageError(
+                    f"line {number} has {MOST_LINE:,} characters or more; no request needs so many"
+                )
+            if not line:
+                return
+            yield line
 
 
 def format_of(line: str) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from hashlib import blake2b
@@ -21,6 +20,8 @@ from .request import BLOCK_TOKENS, Request, blocks_in
 
 MOST_TOKENS: Final = 1 << 30
 """More tokens than this in a prompt or an answer are a mistake."""
+MOST_TIME: Final = 1e15
+"""And so are later times than this, in ms or s; those of the epoch in milliseconds are 1.8e12."""
 
 
 class Row(NamedTuple):
@@ -66,8 +67,9 @@ def mooncake_rows(lines: Iterable[str]) -> Iterator[Row]:
         blocks = row.get("hash_ids")
         if blocks is None:
             blocks = unshared.blocks(tokens) if session is None else _session_blocks(session, tokens)
-        elif not isinstance(blocks, list) or not all(type(block) is int for block in blocks):
-            raise refused(number, f"hash_ids is {str(blocks)[:60]}; a list of whole numbers was expected")
+        elif not isinstance(blocks, list) or not all(type(block) is int and block >= 0 for block in blocks):
+            told = f"hash_ids is {str(blocks)[:60]}; a list of whole numbers, 0 at least, was expected"
+            raise refused(number, told)
         elif len(blocks) != blocks_in(tokens):
             raise refused(
                 number,
@@ -126,8 +128,11 @@ BURSTGPT_COLUMNS: Final = (
 
 
 def columns_of(line: str) -> list[str]:
-    """Return the columns that the first line of a CSV file names."""
-    return [cell.strip() for cell in next(csv.reader([line]), [])]
+    """Return the columns that the first line of a CSV file names; none if it is no such line."""
+    try:
+        return [cell.strip() for cell in next(csv.reader([line]), [])]
+    except csv.Error:
+        return []
 
 
 def _cells(lines: Iterable[str], wanted: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -152,7 +157,9 @@ def _cells(lines: Iterable[str], wanted: Sequence[str]) -> Iterator[tuple[int, d
 
 def _count(line: int, name: str, value: object, least: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_TOKENS:
-        raise refused(line, f"{name} is {value!r}; a whole number from {least} to {MOST_TOKENS} was expected")
+        raise refused(
+            line, f"{name} is {value!r:.60}; a whole number from {least} to {MOST_TOKENS} was expected"
+        )
     return value
 
 
@@ -165,8 +172,8 @@ def _count_in(line: int, name: str, text: str, least: int) -> int:
 
 
 def _time(line: int, name: str, value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        raise refused(line, f"{name} is {value!r}; a finite number, 0 at least, was expected")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= MOST_TIME:
+        raise refused(line, f"{name} is {value!r:.60}; a number from 0 to {MOST_TIME:g} was expected")
     return float(value)
 
 

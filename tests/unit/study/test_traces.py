@@ -4,6 +4,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import os
 from collections import OrderedDict
 from itertools import islice
 from pathlib import Path
@@ -113,14 +114,18 @@ def test_packed_traces_are_unpacked_and_broken_ones_refused(tmp_path: Path) -> N
         (row(input_length=True), "line 1: input_length is True"),
         (row(output_length=None), "line 1: output_length is None"),
         (row(output_length=-4), "line 1: output_length is -4; a whole number from 0"),
-        (row(timestamp=float("nan")), "line 1: timestamp is nan; a finite number"),
+        (row(timestamp=float("nan")), "line 1: timestamp is nan; a number from 0 to 1e+15"),
         (row(timestamp=float("inf")), "line 1: timestamp is inf"),
         (row(timestamp=-3), "line 1: timestamp is -3"),
+        (row(timestamp=10**400), "line 1: timestamp is 1000"),
+        (row(timestamp=1e300), "line 1: timestamp is 1e+300"),
         (row(timestamp="now"), "line 1: timestamp is 'now'"),
         (row(hash_ids=[1]), "line 1: hash_ids has 1 blocks; 2 were expected, for 600 tokens"),
         (row(hash_ids=[1, 2, 3]), "line 1: hash_ids has 3 blocks; 2 were expected"),
         (row(hash_ids=[1, "2"]), "line 1: hash_ids is [1, '2']; a list of whole numbers"),
         (row(hash_ids=7), "line 1: hash_ids is 7"),
+        (row(hash_ids=[1, -2]), "line 1: hash_ids is [1, -2]; a list of whole numbers, 0 at least"),
+        ("[" * 200_000, "line 1: '[[["),
         (row(session=1.5), "line 1: session is 1.5"),
         (row(turn=-1), "line 1: turn is -1"),
         (row() + row(timestamp=2000), "line 2: the request comes 1 s before the one above it; sort"),
@@ -152,6 +157,21 @@ def test_no_text_and_no_file_are_refused(tmp_path: Path) -> None:
         list(trace)
     with pytest.raises(UsageError, match="cannot be read: No such file"):
         TraceFile(tmp_path / "nowhere")
+
+
+def test_a_device_or_pipe_is_refused_before_it_is_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for path in (tmp_path / "pipe", Path("/dev/zero"), tmp_path):
+        with pytest.raises(UsageError, match="is no file; one was expected"):
+            TraceFile(path)
+
+
+def test_a_line_without_end_is_refused_before_it_fills_the_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nicemu.study.traces.reader.MOST_LINE", 100)
+    with pytest.raises(UsageError, match="line 2 has 100 characters or more; no request needs so many"):
+        read(tmp_path, row() + "{" + 200 * " ")
 
 
 def test_a_trace_is_read_no_further_than_it_is_asked_for(tmp_path: Path) -> None:
