@@ -21,6 +21,7 @@ def pyplot() -> Any:  # noqa: ANN401 - a module
         ) from None
     matplotlib.use("Agg")
     matplotlib.rcParams["svg.hashsalt"] = "nicemu"
+    matplotlib.rcParams["text.parse_math"] = False  # a $ in the name of a trace is a $
     from matplotlib import pyplot
 
     return pyplot

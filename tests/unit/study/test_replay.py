@@ -319,6 +319,14 @@ def test_figures_are_drawn_the_same_each_time(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 
+def test_a_dollar_in_the_name_of_a_trace_is_no_formula(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'nicemu[plots]'")
+    trace = tmp_path / r"$\foo$.jsonl"
+    with trace.open("w") as file:
+        write_trace(synthetic_trace(5, 1), file)
+    assert len(replayed(trace=str(trace), ways="none").plot(tmp_path)) == 6
+
+
 @pytest.mark.parametrize(
     ("given", "told"),
     [
