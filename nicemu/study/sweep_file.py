@@ -33,6 +33,8 @@ class SweepFile:
         head = {"nicemu_sweep": FORMAT, "version": __version__, **json.loads(json.dumps(about))}
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
+            if path.exists() and not path.is_file():
+                raise UsageError(f"{path} is no file; give one to --out, for a sweep reads what it has")
             self._file = path.open("ab+")
             try:
                 fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)

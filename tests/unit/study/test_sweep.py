@@ -205,6 +205,13 @@ def test_another_sweep_s_file_and_a_damaged_one_are_told(tmp_path: Path) -> None
         run_sweep(plan(), Counting(), out, quiet)
 
 
+def test_a_device_or_pipe_keeps_no_sweep(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for out in (tmp_path / "pipe", Path("/dev/full"), Path("/dev/null"), tmp_path):
+        with pytest.raises(UsageError, match="is no file; give one to --out"):
+            run_sweep(plan(), Counting(), out, quiet)
+
+
 def test_two_sweeps_do_not_write_one_file(tmp_path: Path) -> None:
     out = tmp_path / "sweep.jsonl"
 
