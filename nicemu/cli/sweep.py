@@ -4,12 +4,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from .model import values_of
 from .show import JSON_OPTION, print_json, print_table
 from .studies import CONFIG_ARGUMENT, PLOT_OPTION, SEED_OPTION, SET_OPTION, listed, progress_of, settings_of
+
+if TYPE_CHECKING:
+    from nicemu.study import Table
 
 
 @click.command()
@@ -85,15 +89,22 @@ def sweep(
     if as_json:
         print_json(found.as_data())
     else:
-        table = found.table(metrics)
-        print_table(table.columns, table.rows, table.title)
-        for note in table.notes:
-            click.echo(f"  refused: {note}")
+        try:
+            _tell(found.table(metrics))
+        except UsageError:
+            _tell(found.table())  # what took long is not lost for a name that is wrong
+            raise
         if found.found_before:
             click.echo(f"  {found.found_before:,} points were in {out} already")
     if plot_folder is not None:
         for path in found.plot(plot_folder, metrics):
             click.echo(str(path), err=as_json)
+
+
+def _tell(table: Table) -> None:
+    print_table(table.columns, table.rows, table.title)
+    for note in table.notes:
+        click.echo(f"  refused: {note}")
 
 
 def _axes(varied: tuple[str, ...]) -> dict[str, object]:

@@ -26,6 +26,15 @@ def test_a_sweep_prints_a_table(tmp_path: Path) -> None:
     assert "2 points were in" in said(*words)
 
 
+def test_a_figure_that_there_is_none_of_is_told_behind_all_that_there_are() -> None:
+    result = CliRunner().invoke(
+        main, [*SWEEP, "--vary", "kv_percent=5,20", "--metric", "triggerd_makespan_s"]
+    )
+    assert result.exit_code == 1
+    assert "triggered_makespan_s" in result.stdout.splitlines()[1]
+    assert "there is no figure triggerd_makespan_s; there are recompute_makespan_s" in result.stderr
+
+
 def test_as_json_it_is_the_same_each_time() -> None:
     words = ["--json", "--vary", "seed=1,2", "--vary", "kv_percent=20", "--set", "length_sigma=0.5"]
     data = json.loads(said(*words))
