@@ -78,9 +78,7 @@ class ChatServer:
         server = serving.server
         admits = cache.tiers[0].policy.admits("", self.block_bytes, 0)
         self._cache_step_s = server.number("cache.step_s") if admits else 0.0
-        nic, store = server.number("offload.nic_bytes_per_s"), server.number("offload.store_bytes_per_s")
-        rate = min(nic, store) if store else nic
-        self._nic = BusyStage("NIC", server.number("offload.request_s"), 1 / rate)
+        self._nic = BusyStage("NIC", server.number("offload.request_s"), 1 / serving.offload_bytes_per_s)
         self._pins = cache.tiers[0].policy.heeds_pins
         self.wait_s = 0.0
         """How long requests have waited lately until they started."""

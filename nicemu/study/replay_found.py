@@ -135,7 +135,7 @@ class ReplayResult:
             for way, found in self.found.items()
         ]
         first = next(iter(self.found.values()))
-        notes = [f"Quantiles are within {WIDTH / 2:.2%}; the trace spans {first.span_s:,.0f} s."]
+        notes = [f"Quantiles are within {WIDTH / 2:.2%}; the last answer ends after {first.span_s:,.0f} s."]
         if first.failed_requests:
             notes.append(f"{first.failed_requests:,} rows of requests that failed are left out.")
         columns = ("way", "TTFT mean, s", *(f"{name}, s" for name in _QUANTILES))

@@ -319,6 +319,15 @@ def test_figures_are_drawn_the_same_each_time(tmp_path: Path) -> None:
     assert [path.read_bytes() for path in first] == [path.read_bytes() for path in again]
 
 
+def test_how_long_it_takes_is_no_span_of_the_trace() -> None:
+    """One request comes at 0 s; what is told is the time until its answer is whole, at whatever rate."""
+    result = replayed(requests=1, ways="none", gpu__decode_fixed_s=100.0)
+    answer = next(iter(synthetic_trace(1, 1))).output_tokens
+    told = result.tables()[0].notes[0]
+    assert f"the last answer ends after {round(result.found[ReplayWay.NONE].span_s):,} s" in told
+    assert result.found[ReplayWay.NONE].span_s == pytest.approx(100 * (answer - 1), rel=0.01)
+
+
 def test_a_dollar_in_the_name_of_a_trace_is_no_formula(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'nicemu[plots]'")
     trace = tmp_path / r"$\foo$.jsonl"
