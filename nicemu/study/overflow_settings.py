@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nicemu.errors import UsageError
-
 from .preemption import POLICIES
 from .settings import Settings, flag, number, number_from, one_of, several, text, whole, whole_from
 
@@ -49,15 +47,5 @@ class OverflowSettings(Settings):
         (2048, 4096, 8192, 16_384, 32_768), whole_from(2, _MOST_TOKENS)
     )
     figure5_kv_percents: tuple[float, ...] = several(
-        (10.0, 20.0, 30.0, 40.0, 50.0), number_from(0.0, more_than=True)
+        (10.0, 20.0, 30.0, 40.0, 50.0), number_from(0.0, 100.0, more_than=True)
     )
-
-    def __post_init__(self) -> None:
-        for name in ("figures", "policies"):
-            given = getattr(self, name)
-            if len(set(given)) < len(given):
-                told = ", ".join(map(str, given))
-                raise UsageError(f"{name} are {told}; each may be there once")
-        for percent in self.figure5_kv_percents:
-            if percent > 100:
-                raise UsageError(f"figure5_kv_percents has {percent:g}; KV has 100 % of the memory at most")

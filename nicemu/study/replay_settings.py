@@ -53,10 +53,6 @@ class ReplaySettings(Settings):
     message: str = choice("chunk", "token_layer", "chunk", "block")
     detail: str = choice("transfer", *Detail)
 
-    def __post_init__(self) -> None:
-        if len(set(self.ways)) != len(self.ways):
-            raise UsageError(f"ways is {', '.join(self.ways)}; each may stand once")
-
 
 @dataclass(frozen=True, slots=True)
 class Ground:

@@ -40,14 +40,7 @@ def whole(default: int, least: int, most: int) -> Any:  # noqa: ANN401 - a field
 
 def number(default: float, least: float = 0.0, most: float | None = None, *, more_than: bool = False) -> Any:  # noqa: ANN401 - a field
     """Declare a finite number of `least` at least, or `more_than` that, and `most` at most."""
-
-    def check(name: str, value: object) -> float:
-        found = check_number(name, value, least, more_than=more_than)
-        if most is not None and found > most:
-            raise UsageError(f"{name} is {value!r}; it is {most:g} at most")
-        return found
-
-    return _declared(default, check)
+    return _declared(default, number_from(least, most, more_than=more_than))
 
 
 def flag(default: bool) -> Any:  # noqa: ANN401 - a field
@@ -77,13 +70,17 @@ def text(default: str) -> Any:  # noqa: ANN401 - a field
 
 
 def several(default: tuple[Any, ...], check: Check) -> Any:  # noqa: ANN401 - a field
-    """Declare a list of one or more, each of which `check` takes; a value alone is a list of one."""
+    """Declare a list of one or more that differ, which `check` takes each; a value alone is a list of one."""
 
     def check_all(name: str, value: object) -> tuple[Any, ...]:
         items = list(value) if isinstance(value, list | tuple) else [value]
         if not items:
             raise UsageError(f"{name} is empty; one or more were expected")
-        return tuple(check(f"{name}[{place}]", item) for place, item in enumerate(items))
+        found = tuple(check(f"{name}[{place}]", item) for place, item in enumerate(items))
+        for place, item in enumerate(found):
+            if item in found[:place]:
+                raise UsageError(f"{name} has {item!r} twice; each may be there once")
+        return found
 
     return _declared(default, check_all)
 
@@ -104,9 +101,16 @@ def whole_from(least: int, most: int) -> Check:
     return lambda name, value: check_whole(name, value, least, most)
 
 
-def number_from(least: float, *, more_than: bool = False) -> Check:
+def number_from(least: float, most: float | None = None, *, more_than: bool = False) -> Check:
     """Return a check for a finite number, for lists."""
-    return lambda name, value: check_number(name, value, least, more_than=more_than)
+
+    def check(name: str, value: object) -> float:
+        found = check_number(name, value, least, more_than=more_than)
+        if most is not None and found > most:
+            raise UsageError(f"{name} is {value!r}; it is {most:g} at most")
+        return found
+
+    return check
 
 
 def _declared(default: Any, check: Check) -> Any:  # noqa: ANN401

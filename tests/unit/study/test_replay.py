@@ -340,7 +340,7 @@ def test_a_dollar_in_the_name_of_a_trace_is_no_formula(tmp_path: Path) -> None:
     ("given", "told"),
     [
         ({"store_bytes": 1e6}, r"store_bytes is 1e\+06; a block of 512 tokens has 67,108,864 bytes"),
-        ({"ways": ["cpu", "cpu"]}, "each may stand once"),
+        ({"ways": ["cpu", "cpu"]}, "ways has 'cpu' twice; each may be there once"),
         ({"ways": ["gpu"]}, r"ways\[0\] is 'gpu'; one of none, cpu, triggered"),
         ({"rate": 0}, "rate is 0"),
         ({"store_bytes": math.inf}, "store_bytes is inf"),

@@ -54,6 +54,7 @@ def test_options_stand_over_a_file() -> None:
         ("strict = 1", r"strict is 1; pass True or False"),
         ("sizes = []", r"sizes is empty"),
         ("sizes = [1, 0]", r"sizes\[1\] is 0"),
+        ("sizes = [1, 2, 1]", r"sizes has 1 twice; each may be there once"),
         ("values = {}", r"there is no setting values"),
         ("set = 3", r"set is 3; tables of fields were expected"),
         ("[set]\nlink = 3", r"set\.link is 3; a table of fields was expected"),
