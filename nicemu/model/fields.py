@@ -13,6 +13,8 @@ from nicemu.errors import UsageError
 
 Value: TypeAlias = float | int | str
 _MOST_BYTES, _MOST_COUNT = 1 << 50, 1 << 20
+_LEAST, _MOST = 1e-30, 1e30
+"""Products and quotients of some numbers between these are finite, and not 0."""
 
 
 class Provenance(StrEnum):
@@ -108,7 +110,10 @@ def checked(where: str, field: Field) -> Field:
         return field
     if name in _WHOLE:
         return replace(field, value=check_whole(told, value, *_WHOLE[name]))
-    return replace(field, value=check_number(told, value, 0, more_than=name in _MORE_THAN_ZERO))
+    number = check_number(told, value, 0, more_than=name in _MORE_THAN_ZERO)
+    if number and not _LEAST <= number <= _MOST:
+        raise UsageError(f"{told} is {value!r}; {_LEAST:g} to {_MOST:g} was expected, or 0 where nothing is")
+    return replace(field, value=number)
 
 
 def stages_in(text: str) -> tuple[str, ...]:

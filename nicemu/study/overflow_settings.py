@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nicemu.errors import UsageError
+
 from .preemption import POLICIES
 from .settings import Settings, flag, number, number_from, one_of, several, text, whole, whole_from
 
 FIGURES = (2, 3, 4, 5, 6)
 _MOST_TOKENS, _MOST_REQUESTS = 1 << 24, 1 << 20
+_FEWEST_PER_S = 1e-6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +30,7 @@ class OverflowSettings(Settings):
     requests: int = whole(32, 1, _MOST_REQUESTS)
     prompt_tokens: int = whole(1500, 1, _MOST_TOKENS)
     output_tokens: int = whole(1024, 1, _MOST_TOKENS)
-    arrivals_per_s: float = number(0.0)
+    arrivals_per_s: float = number(0.0, 0.0, 1e9)
     length_sigma: float = number(0.0, 0.0, 3.0)
     kv_percent: float = number(12.0, 0.0, 100.0, more_than=True)
 
@@ -49,3 +52,10 @@ class OverflowSettings(Settings):
     figure5_kv_percents: tuple[float, ...] = several(
         (10.0, 20.0, 30.0, 40.0, 50.0), number_from(0.0, 100.0, more_than=True)
     )
+
+    def __post_init__(self) -> None:
+        if 0 < self.arrivals_per_s < _FEWEST_PER_S:
+            raise UsageError(
+                f"arrivals_per_s is {self.arrivals_per_s:g}; {_FEWEST_PER_S:g} at least was expected, one in "
+                "11 days, or 0: all at once"
+            )

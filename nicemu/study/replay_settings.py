@@ -38,7 +38,7 @@ class ReplaySettings(Settings):
     format: str = choice("auto", "auto", *FORMATS)
     first: int = whole(0, 0, 10**12)
     requests: int = whole(12_000, 1, 10**9)
-    rate: float = number(1.0, more_than=True)
+    rate: float = number(1.0, 1e-6, 1e6)
     ways: tuple[str, ...] = several(tuple(ReplayWay), one_of(*ReplayWay))
     profile: str = text("physical")
     server: str = text("h100_llama31_8b")

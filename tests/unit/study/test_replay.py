@@ -343,6 +343,7 @@ def test_a_dollar_in_the_name_of_a_trace_is_no_formula(tmp_path: Path) -> None:
         ({"ways": ["cpu", "cpu"]}, "ways has 'cpu' twice; each may be there once"),
         ({"ways": ["gpu"]}, r"ways\[0\] is 'gpu'; one of none, cpu, triggered"),
         ({"rate": 0}, "rate is 0"),
+        ({"rate": 1e-300}, "rate is 1e-300; it is a finite number, 1e-06 at least"),
         ({"store_bytes": math.inf}, "store_bytes is inf"),
         ({"model.heads": 33}, "model.heads is 33 and model.kv_heads 8"),
         ({"nic.speed": 3}, "there is no field nic.speed, neither in the profile physical nor in the server"),
