@@ -13,6 +13,8 @@ from nicemu.study.traces import BLOCK_TOKENS, FORMATS
 from .settings import Settings, choice, number, one_of, several, text, whole
 
 DRIVE_BYTES = 3_840_000_000_000
+_MOST_PAIRS = 1 << 14
+"""Each pair of a GPU and a storage node has its own way."""
 
 
 class ReplayWay(StrEnum):
@@ -71,7 +73,7 @@ def ground_of(settings: ReplaySettings) -> Ground:
 
     KV lies on the drives, if the user does not say otherwise of `transfer.completion`. A field that the
     user sets goes into the profile that has it.
-    Raises: UsageError if a field is in neither, or the store holds no block.
+    Raises: UsageError if a field is in neither, the store holds no block, or GPUs and nodes are too many.
     """
     hardware = read_profile(settings.profile)
     hardware = hardware.having({"transfer.completion": "durable"}, "the study: KV lies on the drives")
@@ -95,6 +97,12 @@ def ground_of(settings: ReplaySettings) -> Ground:
         "chunk": block_bytes // serving.layers,
         "block": block_bytes,
     }[settings.message]
+    gpus = hardware.whole("node.gpus")
+    if gpus * settings.storage_nodes > _MOST_PAIRS:
+        raise UsageError(
+            f"node.gpus is {gpus:,} and storage_nodes {settings.storage_nodes:,}; {_MOST_PAIRS:,} pairs of "
+            "them at most were expected"
+        )
     held_blocks = int(settings.store_bytes // block_bytes)
     if settings.store_bytes and not held_blocks:
         raise UsageError(

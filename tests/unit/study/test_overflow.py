@@ -345,7 +345,10 @@ def test_what_a_figure_cannot_serve_is_left_out_with_the_reason() -> None:
         ({"figure5_kv_percents": [10, 120]}, r"figure5_kv_percents\[1\] is 120; it is 100 at most"),
         ({"kv_percent": 0}, r"kv_percent is 0"),
         ({"kv_percent": 101}, r"kv_percent is 101; it is 100 at most"),
-        ({"arrivals_per_s": 1e-300}, r"arrivals_per_s is 1e-300; 1e-06 at least was expected, one in 11 days"),
+        (
+            {"arrivals_per_s": 1e-300},
+            r"arrivals_per_s is 1e-300; 1e-06 at least was expected, one in 11 days",
+        ),
         ({"gpu__decode_fixed_s": 1e308}, r"gpu\.decode_fixed_s is 1e\+308; 1e-30 to 1e\+30"),
         ({"watermark": 1}, r"watermark is 1; it is 0\.99 at most"),
         ({"write_through": 1}, r"write_through is 1"),

@@ -342,6 +342,10 @@ def test_a_dollar_in_the_name_of_a_trace_is_no_formula(tmp_path: Path) -> None:
         ({"store_bytes": 1e6}, r"store_bytes is 1e\+06; a block of 512 tokens has 67,108,864 bytes"),
         ({"ways": ["cpu", "cpu"]}, "ways has 'cpu' twice; each may be there once"),
         ({"ways": ["gpu"]}, r"ways\[0\] is 'gpu'; one of none, cpu, triggered"),
+        (
+            {"node.gpus": 1 << 20},
+            r"node\.gpus is 1,048,576 and storage_nodes 4; 16,384 pairs of them at most",
+        ),
         ({"rate": 0}, "rate is 0"),
         ({"rate": 1e-300}, "rate is 1e-300; it is a finite number, 1e-06 at least"),
         ({"store_bytes": math.inf}, "store_bytes is inf"),
