@@ -93,6 +93,13 @@ class Job:
             sum(hits) / tokens,
         )
 
+    def longest_prefix(self) -> int:
+        """Return the longest prefix, of 1,024 tokens at most, that is served with each of the rows alone."""
+        longest, block_tokens = max(self.lengths) + self._settings.answer, self._settings.block_tokens
+        kv_bytes = int(self.serving.server.number("gpu.kv_bytes"))
+        blocks = kv_bytes // (block_tokens * self.serving.kv_token_bytes)
+        return min(_LONGEST_SOUGHT, self.serving.context_tokens - longest, blocks * block_tokens - longest)
+
     def _cached_tokens(self, prefix: int, batch: int) -> list[int]:
         """Return for each row how many tokens the cache had: full blocks of the prefix, pinned there."""
         block_tokens, answer = self._settings.block_tokens, self._settings.answer
@@ -164,14 +171,14 @@ class Poster:
 
 
 def prefix_for(settings: AnalyticsSettings, seed: int, ratio: float) -> AnalyticsRow | None:
-    """Return what a serial client sees with the shortest prefix that gives a ratio; None if none of
-    1,024 tokens at most does.
+    """Return what a serial client sees with the shortest prefix that gives a ratio; None if none does, of
+    1,024 tokens at most, that model and GPU have room for.
     """
 
     def at(prefix: int) -> AnalyticsRow:
         return Job(replace(settings, prefixes=(prefix,)), seed).compare(prefix, 1)
 
-    low, high = 1, _LONGEST_SOUGHT
+    low, high = 1, Job(replace(settings, prefixes=(1,)), seed).longest_prefix()
     if at(high).ratio < ratio:
         return None
     while low < high:
@@ -243,11 +250,11 @@ class AnalyticsResult:
         gains = "a serial client gains " + (
             f"from {self.gains_from} tokens on"
             if self.gains_from
-            else f"with no prefix of {_LONGEST_SOUGHT} tokens at most"
+            else f"with no prefix that there is room for, {_LONGEST_SOUGHT:,} tokens at most"
         )
         told = f"the poster has {cached_s} and {baseline_s} s, and does not say which has the prefix cached"
         if self.poster is None:
-            return gains, told, f"no prefix of {_LONGEST_SOUGHT} tokens at most gives their ratio"
+            return gains, told, f"no prefix of {_LONGEST_SOUGHT:,} tokens at most gives their ratio"
         found = self.poster
         return (
             gains,

@@ -93,8 +93,17 @@ def test_the_result_says_that_the_poster_does_not_name_its_bars() -> None:
 def test_where_no_prefix_gives_the_ratio_that_is_told() -> None:
     slow = replace(STANDARD, prefixes=(64,), batches=(1,), values={"cache.step_s": 10.0})
     (table,) = run(slow).tables()
-    assert table.notes[0] == "a serial client gains with no prefix of 1024 tokens at most"
-    assert "no prefix of 1024 tokens at most gives their ratio" in table.notes
+    assert (
+        table.notes[0] == "a serial client gains with no prefix that there is room for, 1,024 tokens at most"
+    )
+    assert "no prefix of 1,024 tokens at most gives their ratio" in table.notes
+
+
+@pytest.mark.parametrize("values", [{"model.context_tokens": 300}, {"gpu.kv_bytes": float(300 << 19)}])
+def test_no_longer_prefix_is_looked_at_than_there_is_room_for(values: dict[str, float]) -> None:
+    """A serial client gains from 83 tokens on, and 1,024 do not fit."""
+    small = replace(STANDARD, prefixes=(64,), batches=(1,), rows=20)
+    assert run(replace(small, values=values)).gains_from == run(small).gains_from is not None
 
 
 def test_plots_are_the_same_bytes_every_time(tmp_path: Path) -> None:
