@@ -115,13 +115,17 @@ class ChatRun:
         )
 
     def _rate(self) -> float:
-        """Return messages a second while all chat: after a tenth of them, until no conversation is left."""
+        """Return messages a second while all chat: after a tenth of them, until no conversation is left.
+
+        Answers may end with one step, so that a few, or all, have no time between them.
+        """
         ends = sorted(request.ended_s for request in self._requests)
         first = int(_WARM * len(ends))
         last = sum(end <= self._handed_out_s for end in ends) - 1
-        if last - first < len(ends) // 4:
+        if last - first < len(ends) // 4 or ends[last] == ends[first]:
             first, last = 0, len(ends) - 1
-        return (last - first) / (ends[last] - ends[first]) if last > first else len(ends) / ends[-1]
+        taken_s = ends[last] - ends[first]
+        return (last - first) / taken_s if taken_s else len(ends) / ends[-1]
 
     def _chatter(self) -> Generator[Event, Any, None]:
         first = True

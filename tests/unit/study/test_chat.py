@@ -75,6 +75,15 @@ def test_messages_a_second_grow_by_a_tenth_at_8_chatters_and_a_quarter_at_32() -
     assert gains[32] == pytest.approx(1.24, abs=0.06)
 
 
+@pytest.mark.parametrize(("talks", "chatters"), [(4, 4), (6, 3), (1, 1)])
+def test_answers_that_end_with_one_step_have_a_rate_too(talks: int, chatters: int) -> None:
+    """Conversations of one turn, all alike, so that chatters have their answers at once."""
+    alike = replace(STANDARD, single_turn=1.0, mean_turns=1.0, prompt_sigma=0.0, answer_sigma=0.0)
+    (row,) = run(replace(alike, conversations=talks, chatters=(chatters,), policies=("none",))).rows
+    assert row.messages_per_s == pytest.approx(talks / row.makespan_s, rel=0.7)
+    assert talks > chatters or row.messages_per_s == talks / row.makespan_s
+
+
 def test_one_serial_chatter_gets_slower_end_to_end_and_only_by_the_cache_s_own_work() -> None:
     none, lru = standard("none", 1), standard("lru", 1)
     assert none.end_to_end_s == pytest.approx(6.87, rel=0.03)
