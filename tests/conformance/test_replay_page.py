@@ -91,6 +91,16 @@ def test_both_ways_side_by_side_are_the_study_s() -> None:
         assert as_told(sides[what]["cpu_over_triggered"], speedup) == speedup
 
 
+def test_what_hosts_are_saved_and_what_arming_would_cost_them_is_the_study_s() -> None:
+    data: Any = found().as_data()
+    led, fired = data["ways"]["cpu"], data["ways"]["triggered"]
+    core_s = sum(led["host_core_s"].values())
+    messages = (fired["fetched_bytes"] + fired["stored_bytes"]) / data["message_bytes"]
+    assert f"the host: {core_s:,.0f} s of core time in an hour, {core_s / led['span_s']:.1f} cores" in PAGE
+    assert f"each of the {messages / 1e6:.1f} million messages above would be {messages / 1e6:.0f} s" in PAGE
+    assert f"beside the {core_s:,.0f} s" in PAGE
+
+
 @pytest.mark.parametrize("row", rows_under("The difference depends on what CPUs"), ids=lambda row: row[0])
 def test_what_makes_a_difference_is_the_study_s(row: list[str]) -> None:
     changed, fetch, ttft = row
