@@ -30,7 +30,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     from rich.text import Text
 
     terminal = sys.stdout.isatty()
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    if title is not None:
+        click.echo(title)  # as long as it is, however narrow the table
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     cells = [list(row) for row in rows]
     for place, column in enumerate(columns):
         numbers = bool(cells) and all(isinstance(row[place], int | float | None) for row in cells)

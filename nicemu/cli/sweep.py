@@ -99,6 +99,8 @@ def sweep(
     if plot_folder is not None:
         for path in found.plot(plot_folder, metrics):
             click.echo(str(path), err=as_json)
+    if all(outcome.refused for outcome in found.outcomes):
+        raise UsageError(f"{study} refused every point: {found.outcomes[0].refused}")
 
 
 def _tell(table: Table) -> None:

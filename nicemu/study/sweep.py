@@ -11,7 +11,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import product
+from hashlib import file_digest
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -52,7 +53,7 @@ class Plan:
             raise UsageError("a sweep varies something: --vary NAME=VALUE,VALUE")
         count = 1
         for name, values in self.axes.items():
-            if len({json.dumps(value) for value in values}) < len(values):
+            if len({(isinstance(value, bool), value) for value in values}) < len(values):
                 raise UsageError(f"{name} has a value twice: {', '.join(map(str, values))}")
             count *= len(values)
             for value in values:
@@ -73,8 +74,16 @@ class Plan:
         return [dict(zip(self.axes, values, strict=True)) for values in product(*self.axes.values())]
 
     def about(self) -> dict[str, object]:
-        """Return what has to be the same for results to be of one sweep: all but the points."""
-        return {"study": self.study.name, "settings": settings_data(self.settings), "seed": self.seed}
+        """Return what has to be the same for results to be of one sweep: all but the points.
+
+        Of files that settings name it is what they hold, as a digest.
+        """
+        settings = settings_data(self.settings)
+        named = [
+            value for value in (*settings.values(), *chain(*self.axes.values())) if isinstance(value, str)
+        ]
+        files = {name: _digest_of(Path(name)) for name in named if Path(name).is_file()}
+        return {"study": self.study.name, "settings": settings, "seed": self.seed, "files": files}
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +180,14 @@ def _run(plan: Plan, engine: Engine, points: Sequence[Point]) -> Iterable[Outcom
     if points:
         tasks = [(plan.study.name, plan.settings, plan.seed, point) for point in points]
         yield from engine.run(run_point, tasks)
+
+
+def _digest_of(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file_digest(file, "blake2b").hexdigest()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
 
 
 def _key(point: Point) -> str:

@@ -46,6 +46,13 @@ def test_as_json_it_is_the_same_each_time() -> None:
     assert json.loads(said(*words)) == data
 
 
+def test_a_sweep_of_which_nothing_is_left_is_no_success() -> None:
+    result = CliRunner().invoke(main, [*SWEEP, "--vary", "prompt_tokens=4194304,8388608"])
+    assert result.exit_code != 0
+    assert "overflow, 2 points" in result.output
+    assert "refused every point" in f"{result.output} {result.exception}"
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -88,6 +88,7 @@ def test_a_point_that_the_study_refuses_says_why_and_the_others_go_on() -> None:
         ({}, "a sweep varies something"),
         ({"kv_procent": [1]}, r"there is no setting kv_procent; did you mean kv_percent"),
         ({"kv_percent": [10, 10]}, "kv_percent has a value twice"),
+        ({"kv_percent": [10, 10.0]}, "kv_percent has a value twice"),
         ({"kv_percent": [10, 0]}, r"kv_percent is 0"),
         ({"seed": [-1]}, "seed is -1"),
         ({"seed": ["a"]}, "seed is 'a'"),
@@ -210,6 +211,17 @@ def test_a_device_or_pipe_keeps_no_sweep(tmp_path: Path) -> None:
     for out in (tmp_path / "pipe", Path("/dev/full"), Path("/dev/null"), tmp_path):
         with pytest.raises(UsageError, match="is no file; give one to --out"):
             run_sweep(plan(), Counting(), out, quiet)
+
+
+def test_a_file_that_settings_name_is_the_same_when_a_sweep_goes_on(tmp_path: Path) -> None:
+    server, out = tmp_path / "ours.toml", tmp_path / "sweep.jsonl"
+    server.write_text('based_on = "a100_llama2_7b"\n')
+    settings = settings_with(SMALL, {"server": str(server)})
+    run_sweep(plan({"kv_percent": [20]}, settings), Counting(), out, quiet)
+    run_sweep(plan({"kv_percent": [20]}, settings), Counting(0), out, quiet)
+    server.write_text('based_on = "a100_llama2_7b"\n[gpu]\ndecode_fixed_s = 1.0\n')
+    with pytest.raises(UsageError, match="is of another sweep: its files is"):
+        run_sweep(plan({"kv_percent": [20]}, settings), Counting(), out, quiet)
 
 
 def test_two_sweeps_do_not_write_one_file(tmp_path: Path) -> None:
