@@ -11,6 +11,7 @@ from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import copy_memory, exchange_u64, load_u64, signal_eventfd, store_u32, store_u64
 from nicemu.rdma import BUSY, KIND_DIRECT, KIND_PORT, direct_post, post_completion
 from nicemu.trigger import (
+    IN_FLIGHT,
     LANDED,
     NONE,
     add,
@@ -290,7 +291,8 @@ def _fire(arena: Arena) -> Flag:
         return False
     if not _carry_out(arena, slot):
         return False
-    push_up(arena, UP_WINDOW, window, _ZERO, _ZERO, _ZERO, NONE)
+    if arena.trigger.slots[slot].state != IN_FLIGHT:  # what is on its way has its slot until it has landed
+        push_up(arena, UP_WINDOW, window, _ZERO, _ZERO, _ZERO, NONE)
     return True
 
 
@@ -303,6 +305,7 @@ def land(arena: Arena) -> Int:
         if slot == NONE:
             return landed
         put_due(arena.trigger, slot, True)
+        arena.stats[_FIRED] -= _ONE  # it counts once more when it is carried out
         landed += 1
 
 

@@ -409,8 +409,10 @@ def _discard_due(state: TriggerState, trigger: Int, counter: Int) -> Int:
                 owner.due_head = following
             else:
                 state.slots[kept].next = following
-            if state.slots[slot].state == LANDED and state.slots[slot].completion != NONE:
-                state.counters[state.slots[slot].completion].in_flight -= np.uint32(1)
+            completion = np.int64(state.slots[slot].completion)
+            landed = completion != NONE and state.slots[slot].state == LANDED
+            if landed and state.counters[completion].in_flight != 0:  # 0: its owner goes, and its counts
+                state.counters[completion].in_flight -= np.uint32(1)
             state.unit[0].cancelled += _ONE
             release(state, slot)
             count += 1

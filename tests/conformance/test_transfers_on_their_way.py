@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What becomes of transfers that have left and not landed, when something is taken from under them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nicemu.model import Operation, read_profile
+from nicemu.nic import SmartNic
+from nicemu.run import Simulation
+from tests.conformance.modelled_world import Compute, computes
+
+PHYSICAL = read_profile("physical")
+World = tuple[Simulation, Compute]
+DEFERRED = """
+from nicemu.firmware import Arrival, Connection, Nic, on_arrival, on_connect
+
+pages = {}
+
+@on_connect
+def lend(nic: Nic, connection: Connection) -> dict[str, int]:
+    page = nic.allocate(1 << 17, remote=True)
+    nic.write(page.address, (5).to_bytes(8, "little"))
+    pages[connection.qp_num] = page, connection.private_data["address"], connection.private_data["rkey"]
+    return {"address": page.address + (1 << 16), "rkey": page.key}
+
+@on_arrival
+async def write_back(nic: Nic, arrival: Arrival) -> None:
+    page, address, rkey = pages[arrival.qp_num]
+    go, done = nic.allocate_counter(), nic.allocate_counter()
+    nic.arm_write(go, 1, arrival.qp_num, page, 0, 8, address, rkey, None, done)
+    for number in range(1, 8):
+        nic.arm_write(done, number, arrival.qp_num, page, 8, 32768, address + 8, rkey, None, done)
+    go.add(1)
+    await done.reaches(8)
+"""
+"""Firmware that answers with a flag, and with eight writes behind it that nobody hears of."""
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    with computes(PHYSICAL, tmp_path, 1, 4096) as (simulation, (host,)):
+        yield simulation, host
+
+
+def device_of(world: World) -> SmartNic:
+    return world[0].nics["compute0"]
+
+
+def in_flight(world: World) -> int:
+    """Fired operations that some counter of the compute NIC waits for."""
+    return int(device_of(world).unit.state.counters["in_flight"].sum())
+
+
+def send_without_receive(world: World, names: tuple[str, str]) -> None:
+    """Let a message land at a peer that has no receive posted, and wait there."""
+    simulation, host = world
+    counters = dict(zip(names, host.nic.counters(*names), strict=True))
+    with host.nic.program("a message") as program:
+        program.when(counters["trigger"] >= 1).send(host.local, host.far.qp_num, then=counters["sent"])
+    program.arm()
+    counters["trigger"].add()
+    simulation.run_until(lambda: False, 1_000_000)
+    assert device_of(world).unit.slots_in_use == 1
+
+
+@pytest.mark.parametrize("names", [("trigger", "sent"), ("sent", "trigger")])
+def test_a_host_goes_while_its_message_waits_for_a_receive(world: World, names: tuple[str, str]) -> None:
+    send_without_receive(world, names)
+    world[1].nic.close()
+    world[0].run_until_idle()
+    assert device_of(world).unit.slots_in_use == 0
+    assert in_flight(world) == 0
+
+
+def test_a_transfer_counts_as_fired_once(world: World) -> None:
+    simulation, host = world
+    host.arm(Operation.STORE, 3)
+    host.go.add()
+    simulation.run_until_idle()
+    assert device_of(world).statistics()["fired"] == 3
+
+
+def test_a_window_has_no_more_slots_than_its_size_while_transfers_are_on_their_way(world: World) -> None:
+    simulation, host = world
+    with host.nic.program("forty writes") as program:
+        for number in range(40):
+            program.when(host.go >= number + 1).write(host.local, host.far, then=host.done)
+    program.window(4)
+    used = []
+    for _ in range(40):
+        host.go.add()
+        used.append(device_of(world).unit.slots_in_use)
+        simulation.run_until(lambda: False, 100)
+    simulation.run_until_idle()
+    assert max(used) == 4
+    assert host.done.read() == (40, 0)
+    assert device_of(world).unit.slots_in_use == 0
+
+
+def test_no_byte_moves_under_a_key_that_was_taken_back(world: World) -> None:
+    simulation, host = world
+    host.arm(Operation.STORE, 3)
+    host.go.add()
+    host.nic.connection.request("deregister", key=host.local.key, force=True)
+    simulation.run_until_idle()
+    assert host.done.read() == (0, 3)
+    assert (device_of(world).unit.slots_in_use, in_flight(world)) == (0, 0)
+    assert device_of(world).statistics()["writes"] == 0
