@@ -48,8 +48,10 @@ class Connections:
     def disconnect(self, owner: Owner, qp: int, force: bool = False) -> tuple[str, int | None]:
         """Destroy a queue pair of a host process; return its peer, and the number at the peer's end.
 
-        `force` cancels the armed work that names it.
-        Raises: UsageError if it is not the process's, or (EBUSY) while armed work names it.
+        `force` cancels the armed work that names it; what was posted or is on its way goes without a
+        completion.
+        Raises: UsageError if it is not the process's, or (EBUSY) while armed work names it, with `force` what
+        is due and cannot go.
         """
         device = self._device
         if qp not in owner.queue_pairs:
@@ -59,11 +61,12 @@ class Connections:
             if force:
                 device.windows.remove(owner, lambda work: names_queue_pair(work, qp))
                 device.unit.cancel_queue_pair(qp)
-            using = device.unit.armed_on_queue_pair(qp)
+            using = device.unit.armed_on_queue_pair(qp, force)
             using += device.windows.count(owner, lambda work: names_queue_pair(work, qp))
             if using:
                 armed = counted(using, "armed operation")
-                raise UsageError(f"queue pair {qp} is named by {armed} (EBUSY); cancel them, or use force")
+                cure = "close the counters of what is due by force" if force else "cancel them, or use force"
+                raise UsageError(f"queue pair {qp} is named by {armed} (EBUSY); {cure}")
             owner.queue_pairs.discard(qp)
             device.queue_pairs.destroy(qp)
         device.settle()

@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import ARMED, CommandStatus, DeferredWork, Limits, counted, pack_deferred
+from nicemu.abi import ARMED, POSTED, CommandStatus, DeferredWork, Limits, counted, pack_deferred
 from nicemu.errors import ResourceError, UsageError
 from nicemu.hot import interpreted
 
 from . import counter as counters
 from . import deferred_work as work
-from .state import NONE, new_state
+from .state import FREE, IN_FLIGHT, NONE, new_state
 
 _twin = cache(interpreted)
 
@@ -71,7 +71,7 @@ class TriggerUnit:
         """Give a counter back.
 
         With `force`, work that is armed on it or aims at it is removed first, also what is due but could not
-        start.
+        start; what is on its way is not.
         Raises: UsageError (EBUSY) if work is armed on it, aims at it, or is in flight and will complete here.
         """
         self.check_counter(counter)
@@ -79,7 +79,8 @@ class TriggerUnit:
         if force and not record.in_flight and (record.armed or record.aimed):
             self._call(work.discard, counter)
         if record.armed or record.aimed or record.in_flight:
-            cure = "wait for the completions" if record.in_flight else "cancel them or close with force=True"
+            leaves = force or record.in_flight  # by force there is left what has fired and is on its way
+            cure = "wait for the completions" if leaves else "cancel them or close with force=True"
             armed = counted(int(record.armed), "operation")
             raise UsageError(
                 f"counter {counter} has {armed} armed on it, {record.aimed} aiming at it, "
@@ -164,11 +165,15 @@ class TriggerUnit:
     def _on_queue_pair(self, qp: int) -> np.ndarray[Any, Any]:
         """Slots whose work names a queue pair."""
         slots = self.state.slots[: int(self.state.unit[0].touched)]
-        return np.flatnonzero((slots["state"] != 0) & (slots["opcode"] < 16) & (slots["qp"] == qp))
+        return np.flatnonzero((slots["state"] != FREE) & (slots["opcode"] < 16) & (slots["qp"] == qp))
 
-    def armed_on_queue_pair(self, qp: int) -> int:
-        """Count the operations that name a queue pair and have not been handed over."""
-        return len(self._on_queue_pair(qp))
+    def armed_on_queue_pair(self, qp: int, force: bool = False) -> int:
+        """Count the operations that name a queue pair and have not ended; with `force` but for those that go
+        with it, posted ones and what is on its way.
+        """
+        slots = self.state.slots[self._on_queue_pair(qp)]
+        goes = (slots["state"] == IN_FLIGHT) | (slots["options"] & POSTED != 0)
+        return int((~goes).sum()) if force else len(slots)
 
     def cancel_queue_pair(self, qp: int) -> int:
         """Remove the waiting operations that name a queue pair; return how many."""

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nicemu.abi import Opcode, Sge, WorkRequest
+from nicemu.errors import UsageError
 from nicemu.model import Operation, read_profile
 from nicemu.nic import SmartNic
 from nicemu.run import Simulation
@@ -99,6 +101,46 @@ def test_a_window_has_no_more_slots_than_its_size_while_transfers_are_on_their_w
     assert max(used) == 4
     assert host.done.read() == (40, 0)
     assert device_of(world).unit.slots_in_use == 0
+
+
+@pytest.mark.parametrize("which", ["go", "done"])
+def test_a_counter_of_transfers_on_their_way_is_not_closed(world: World, which: str) -> None:
+    host = world[1]
+    host.arm(Operation.STORE, 3)
+    host.go.add()
+    with pytest.raises(UsageError, match=r"\(EBUSY\); wait for the completions"):
+        (host.go if which == "go" else host.done).close(force=True)
+    world[0].run_until_idle()
+    assert host.done.read() == (3, 0)
+
+
+def test_force_disconnects_a_queue_pair_with_transfers_on_their_way(world: World) -> None:
+    simulation, host = world
+    host.arm(Operation.STORE, 3)
+    host.go.add()
+    with pytest.raises(UsageError, match=r"named by 3 armed operations \(EBUSY\)"):
+        host.nic.connection.request("disconnect", qp_num=host.far.qp_num, force=False)
+    host.nic.connection.request("disconnect", qp_num=host.far.qp_num, force=True)
+    simulation.run_until_idle()
+    assert host.done.read() == (0, 0)
+    assert (device_of(world).unit.slots_in_use, in_flight(world)) == (0, 0)
+    assert device_of(world).statistics()["writes"] == 0
+
+
+def test_a_posted_message_that_waits_for_a_receive_goes_with_its_queue_pair(world: World) -> None:
+    simulation, host = world
+    piece = Sge(host.local.address, host.local.length_bytes, host.local.key)
+    host.nic.post(host.far.qp_num, WorkRequest(Opcode.SEND, (piece,)))
+    simulation.run_until(lambda: False, 1_000_000)
+    assert device_of(world).unit.slots_in_use == 1
+    host.nic.connection.request("disconnect", qp_num=host.far.qp_num, force=True)
+    assert device_of(world).unit.slots_in_use == 0
+
+
+def test_a_deferred_message_that_waits_for_a_receive_goes_with_its_counter_alone(world: World) -> None:
+    send_without_receive(world, ("trigger", "sent"))
+    with pytest.raises(UsageError, match="close the counters of what is due by force"):
+        world[1].nic.connection.request("disconnect", qp_num=world[1].far.qp_num, force=True)
 
 
 def test_no_byte_moves_under_a_key_that_was_taken_back(world: World) -> None:
