@@ -309,18 +309,22 @@ class Simulation:
         self.settle()
         return True
 
-    def _run_ahead(self) -> None:
-        """Let the NIC whose transfer lands next go on by itself until somebody else has something to do."""
+    def _run_ahead(self, end_ns: int) -> None:
+        """Let the NIC whose transfer lands next go on by itself until somebody else has something to do, or
+        until `end_ns`.
+        """
         landing = [
             (when, name) for name, nic in self.nics.items() if (when := nic.next_landing_ns()) is not None
         ]
-        if not landing or self._awaited:
+        if not landing or self._awaited or self.host_log is not None:  # a log is drained between landings
             return
         _, name = min(landing)
+        if any(_is_watching(nic) for other, nic in self.nics.items() if other != name):
+            return
         others = [nic.next_deadline_ns() for nic in self.nics.values()]
         others += [when for when, other in landing if other != name]
         others += [self.events[0][0]] if self.events else []
-        until_ns = min((when for when in others if when is not None), default=1 << 62) - 1
+        until_ns = min([when - 1 for when in others if when is not None] + [end_ns])
         self.nics[name].now_ns = self.clock.now_ns()
         self.clock.advance_to(max(self.clock.now_ns(), self.nics[name].run_ahead(until_ns)))
 
@@ -332,9 +336,9 @@ class Simulation:
                 raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
             return
         self.settle()
-        self._run_ahead()
+        self._run_ahead(end_ns)
         while self.step():
-            self._run_ahead()
+            self._run_ahead(end_ns)
             if self.clock.now_ns() > end_ns:
                 raise NicemuError(f"still busy after {limit_ns} ns of virtual time")
 
@@ -373,6 +377,13 @@ class Simulation:
         """Return a stream whose kernels run at once and whose stores happen in virtual time."""
         self._streams += 1
         return SteppedStream(self, number=self._streams)
+
+
+def _is_watching(nic: SmartNic) -> bool:
+    """Whether a NIC may act on what a peer does without being told: it follows a word of its memory, or has
+    work that is due and waits for the peer.
+    """
+    return bool(nic.arena.followed["address"].any() or nic.unit.state.unit["ready_count"][0])
 
 
 class SimulatedConnection:

@@ -6,14 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from nicemu.abi import Opcode, Sge, WorkRequest
-from nicemu.errors import UsageError
-from nicemu.model import Operation, read_profile
-from nicemu.nic import SmartNic
+from nicemu.errors import NicemuError, UsageError
+from nicemu.host import Nic
+from nicemu.model import Operation, read_profile, timings_of
+from nicemu.nic import NicConfig, SmartNic
 from nicemu.run import Simulation
-from tests.conformance.modelled_world import Compute, computes
+from tests.conformance.modelled_world import LENDER, MEMORY, Compute, computes
 
 PHYSICAL = read_profile("physical")
 World = tuple[Simulation, Compute]
@@ -152,3 +154,72 @@ def test_no_byte_moves_under_a_key_that_was_taken_back(world: World) -> None:
     assert host.done.read() == (0, 3)
     assert (device_of(world).unit.slots_in_use, in_flight(world)) == (0, 0)
     assert device_of(world).statistics()["writes"] == 0
+
+
+def test_a_limit_holds_also_for_transfers_that_run_ahead(world: World) -> None:
+    simulation, host = world
+    host.arm(Operation.STORE, 10)
+    host.go.add()
+    with pytest.raises(NicemuError, match="still busy after 1000 ns"):
+        simulation.run_until_idle(1000)
+
+
+@pytest.mark.parametrize("waits", [True, False])
+def test_a_flag_in_memory_is_seen_when_it_lands(tmp_path: Path, waits: bool) -> None:
+    """Also where the NIC that writes it, and does not tell, could go on by itself."""
+    timings = timings_of(PHYSICAL)
+    configs = [
+        NicConfig(name, f"127.0.1.{number}", number, MEMORY, timings=timings)
+        for number, name in enumerate(("here", "there"), start=1)
+    ]
+    simulation = Simulation(configs)
+    script = tmp_path / "deferred.py"
+    script.write_text(DEFERRED)
+    simulation.load_firmware("there", script)
+    with Nic(simulation.open_nic("here")) as nic:
+        local = nic.register(nic.allocate((1 << 16,)))
+        peer = nic.connect("there", address=local.address, rkey=local.key)
+        far = peer.span(peer.private_data["address"], 4096, peer.private_data["rkey"])
+        go, flag, done = nic.counters("go", "flag", "done")
+        flag.follow(local[:8])
+        with nic.program("ask, and answer the flag") as program:
+            program.when(go >= 1).write(local[:4096], far, imm_data=0)
+            program.when(flag >= 5).write(local[:4096], far, then=done)
+        program.arm()
+        begin_ns = simulation.clock.now_ns()
+        go.add()
+        if waits:
+            simulation.run_until(lambda: False, 1_000_000)
+        simulation.run_until_idle()
+        assert done.read() == (1, 0)
+        answered_ns = int(simulation.nics["here"].arena.pacing.last.max()) - begin_ns
+        behind_ns = int(simulation.nics["there"].arena.pacing.last.max()) - begin_ns
+        assert answered_ns < behind_ns / 2
+
+
+def test_a_log_for_races_loses_nothing_of_transfers_that_could_run_ahead(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nicemu.nic.notes.NOTE_COUNT", 32)
+    monkeypatch.setattr("nicemu.nic.notes._COUNT", np.uint64(32))
+    configs = [
+        NicConfig(name, f"127.0.1.{number}", number, MEMORY, timings=timings_of(PHYSICAL))
+        for number, name in enumerate(("here", "there"), start=1)
+    ]
+    simulation = Simulation(configs, check_races=True)
+    script = tmp_path / "lender.py"
+    script.write_text(LENDER)
+    simulation.load_firmware("there", script)
+    with Nic(simulation.open_nic("here")) as nic:
+        local = nic.register(nic.allocate((8,)))
+        peer = nic.connect("there", bytes=8)
+        far = peer.span(peer.private_data["address"], 8, peer.private_data["rkey"])
+        (done,) = nic.counters("done")
+        with nic.program("a chain") as program:
+            for threshold in range(1, 51):
+                program.when(done >= threshold).write(local, far, then=done)
+        program.arm()
+        done.add()
+        simulation.run_until_idle()
+        assert done.read() == (51, 0)
+    assert int(simulation.nics["here"].arena.link[0].notes_lost) == 0
