@@ -19,12 +19,14 @@ from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
+import numpy as np
+
 from nicemu.abi import Opcode, registers
 from nicemu.firmware import Task
 from nicemu.hot import interpreted
 from nicemu.pcie import load_u64
 from nicemu.rdma import KIND_DIRECT
-from nicemu.trigger import NONE, put_due, rotate_ready, take_due
+from nicemu.trigger import DUE, LANDED, NONE, put_due, rotate_ready, take_due
 
 from .arena import NO_CELL, RING_COUNT, TRANSMIT_CELL
 from .arrivals import poll_inbox
@@ -32,7 +34,7 @@ from .commands import poll_commands
 from .control import Record
 from .datapath import DOWN_ARM, DOWN_SET, _poll_doorbells, _poll_down, _poll_followed
 from .device import SmartNic
-from .firing import UP_ARRIVAL, UP_COMPLETION, UP_EVENT, UP_HOST_EVENT, UP_WINDOW, fire_due
+from .firing import UP_ARRIVAL, UP_COMPLETION, UP_EVENT, UP_HOST_EVENT, UP_WINDOW, fire_due, land
 from .footprint import Footprint, Step, Use
 from .touched import Watch, note_effect
 
@@ -42,6 +44,7 @@ _PHASES = ("doorbell", "flag", "command", "inbox", "down", "queue pair", "counte
 _DATA = (*range(Opcode.RDMA_WRITE, Opcode.RECV), Opcode.ATOMIC)
 _SIGNALS_ALONE = (UP_EVENT, UP_COMPLETION, UP_ARRIVAL, UP_HOST_EVENT, UP_WINDOW)
 _COMMAND_ADD, _COMMAND_SET = 1, 2
+_NEVER_NS = (1 << 64) - 1
 
 
 @cache
@@ -67,7 +70,7 @@ class NicSteps:
         self.stalled: set[tuple[str | int, ...]] = set()
         self._watch = Watch(device)
         device.held = True
-        device.arena.pacing.pace["on"] = 0
+        self._end_the_way()
 
     def close(self) -> None:
         """Let the NIC run by itself again; what has been initiated is due, and what came up is handled."""
@@ -76,6 +79,19 @@ class NicSteps:
             self.device.handle(self._records.popleft()[1])
         self.device.held = False
         self.device.arena.pacing.pace["on"] = self.device.config.timings.paces_transfers
+
+    def _end_the_way(self) -> None:
+        """Let transfers take no time from here on; what is on its way is due once more."""
+        arena = self.device.arena
+        arena.pacing.pace["on"], arena.pacing.pace["now_ns"] = 0, _NEVER_NS
+        arena.pacing.last[:] = 0
+        _one(land)(arena)
+        state = arena.trigger
+        for slot in np.flatnonzero(state.slots["state"][: int(state.unit[0].touched)] == LANDED).tolist():
+            state.slots[slot].state = DUE
+            completion = int(state.slots[slot].completion)
+            if completion != NONE:
+                state.counters[completion].in_flight -= np.uint32(1)
 
     # What can happen
 

@@ -15,6 +15,7 @@ from nicemu.host import Nic
 from nicemu.model import Operation, read_profile, timings_of
 from nicemu.nic import NicConfig, SmartNic
 from nicemu.run import Simulation
+from nicemu.testing.choices import Schedule
 from tests.conformance.modelled_world import LENDER, MEMORY, Compute, computes
 
 PHYSICAL = read_profile("physical")
@@ -154,6 +155,16 @@ def test_no_byte_moves_under_a_key_that_was_taken_back(world: World) -> None:
     assert host.done.read() == (0, 3)
     assert (device_of(world).unit.slots_in_use, in_flight(world)) == (0, 0)
     assert device_of(world).statistics()["writes"] == 0
+
+
+def test_a_chooser_takes_over_what_is_on_its_way(world: World) -> None:
+    simulation, host = world
+    host.arm(Operation.STORE, 3)
+    host.go.add()
+    simulation.step_by(Schedule())
+    assert simulation.run_until(lambda: host.done.read() == (3, 0), 1_000_000)
+    assert (device_of(world).unit.slots_in_use, in_flight(world)) == (0, 0)
+    simulation.step_by(None)
 
 
 def test_a_limit_holds_also_for_transfers_that_run_ahead(world: World) -> None:
