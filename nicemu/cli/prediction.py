@@ -18,7 +18,7 @@ def predict(
     topology: str, profile: str, fabric: str | None, blocks: int, trace: Path | None, as_json: bool
 ) -> int:
     """Run the journey in virtual time and print when what happens; return the exit status."""
-    from nicemu.errors import UsageError
+    from nicemu.errors import NicemuError, UsageError
     from nicemu.model import read_profile
     from nicemu.run import load_topology
 
@@ -35,7 +35,10 @@ def predict(
             "peers"
         )
     progress(f"nicemu demo in virtual time, profile {told.name}: {told.title}")
-    prediction = PredictedJourney(found, told, fabric, blocks, trace).run(progress)
+    try:
+        prediction = PredictedJourney(found, told, fabric, blocks, trace).run(progress)
+    except TimeoutError as error:
+        raise NicemuError(f"profile {told.name} is too slow for the journey's programs: {error}") from error
     if as_json:
         print_json(prediction.as_data())
     else:

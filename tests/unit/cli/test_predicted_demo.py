@@ -96,3 +96,14 @@ def test_what_cannot_be_predicted_is_told(words: tuple[str, ...], told: str) -> 
     result = CliRunner().invoke(main, ["demo", "--time=virtual", *words])
     assert result.exit_code != 0
     assert told in f"{result.output} {result.exception}"
+
+
+def test_a_profile_that_is_too_slow_for_the_programs_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "slow.toml"
+    path.write_text('based_on = "physical"\n[link]\nlatency_s = 1e6\n')
+    result = CliRunner().invoke(main, ["demo", "--time=virtual", "--blocks", "8", "--profile", str(path)])
+    assert result.exit_code == 1
+    assert not isinstance(result.exception, TimeoutError)
+    assert (
+        "profile slow is too slow for the journey's programs: 0 of" in f"{result.output} {result.exception}"
+    )
