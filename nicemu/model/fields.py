@@ -13,8 +13,11 @@ from nicemu.errors import UsageError
 
 Value: TypeAlias = float | int | str
 _MOST_BYTES, _MOST_COUNT = 1 << 50, 1 << 20
-_LEAST, _MOST = 1e-30, 1e30
-"""Products and quotients of some numbers between these are finite, and not 0."""
+_LEAST = 1e-30
+_MOST: Final = {"s": 1e6, "s/byte": 1.0}
+_MOST_OTHERWISE: Final = 1e18
+"""The least number that is not 0, and the largest, by units: what is modelled with them is finite, and fits
+into nanoseconds of 64 bits."""
 
 
 class Provenance(StrEnum):
@@ -64,7 +67,7 @@ CHOICES: Final[Mapping[str, tuple[str, ...]]] = {
 """The fields that are one of some words."""
 _WHOLE: Final = {
     "cpu.copies": (0, 16),
-    "nic.trigger_slots": (0, _MOST_COUNT),
+    "nic.trigger_slots": (1, 2048),  # what Cassini has, of which a service may have all
     "node.gpus": (1, _MOST_COUNT),
     "node.nics": (1, _MOST_COUNT),
     "software.chunk_bytes": (0, _MOST_BYTES),
@@ -111,8 +114,9 @@ def checked(where: str, field: Field) -> Field:
     if name in _WHOLE:
         return replace(field, value=check_whole(told, value, *_WHOLE[name]))
     number = check_number(told, value, 0, more_than=name in _MORE_THAN_ZERO)
-    if number and not _LEAST <= number <= _MOST:
-        raise UsageError(f"{told} is {value!r}; {_LEAST:g} to {_MOST:g} was expected, or 0 where nothing is")
+    most = _MOST.get(field.unit, _MOST_OTHERWISE)
+    if number and not _LEAST <= number <= most:
+        raise UsageError(f"{told} is {value!r}; {_LEAST:g} to {most:g} was expected, or 0 where nothing is")
     return replace(field, value=number)
 
 

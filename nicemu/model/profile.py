@@ -21,9 +21,12 @@ from .fields import Field, Provenance, Value, checked, stages_in
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Profiles that have the same fields: those of the first of its names, which stand alone."""
+    """Profiles that have the same fields: those of the first of its names, which stand alone. `shown_by`: the
+    command that lists them.
+    """
 
     what: str
+    shown_by: str
     folder: Path
     names: tuple[str, ...]
 
@@ -33,9 +36,12 @@ class Family:
 
 
 _HERE = Path(__file__).parent
-_HARDWARE: Final = Family("profile", _HERE / "profiles", ("seed", "physical"))
+_HARDWARE: Final = Family("profile", "nicemu model show", _HERE / "profiles", ("seed", "physical"))
 _SERVERS: Final = Family(
-    "server", _HERE / "servers", ("a100_llama2_7b", "a6000_llama2_7b", "h100_llama31_8b")
+    "server",
+    "nicemu model show --server",
+    _HERE / "servers",
+    ("a100_llama2_7b", "a6000_llama2_7b", "h100_llama31_8b"),
 )
 PROFILES: Final = _HARDWARE.names
 """The profiles of hardware that come with nicemu."""
@@ -102,8 +108,7 @@ def _named(family: Family, name: str | Path) -> Profile:
         return _read(family, family.path(str(name)), str(name))
     path = Path(name)
     if not path.is_file():
-        names = ", ".join(family.names)
-        raise UsageError(f"there is no {family.what} {name}; {names} or a TOML file were expected")
+        raise UsageError(_no_such(family, str(name), "a TOML file"))
     return _read(family, path, path.stem)
 
 
@@ -136,9 +141,14 @@ def _base_of(family: Family, base: str, path: Path, above: tuple[Path, ...]) -> 
         return _read(family, family.path(base), base).fields
     other = path.parent / base
     if not other.is_file():
-        names = ", ".join(family.names)
-        raise UsageError(f"{path}: there is no {family.what} {base}; {names} or a file were expected")
+        raise UsageError(f"{path}: {_no_such(family, base, 'a file')}")
     return _read(family, other, other.stem, (*above, path.resolve())).fields
+
+
+def _no_such(family: Family, name: str, otherwise: str) -> str:
+    told = f"there is no {family.what} {name}; {', '.join(family.names)} or {otherwise} were expected"
+    last, other = Path(name).name, _SERVERS if family is _HARDWARE else _HARDWARE
+    return f"{told} ({last} is a {other.what})" if last in other.names else told
 
 
 def _root_names(family: Family, path: Path) -> Mapping[str, object]:
@@ -161,7 +171,8 @@ def _near(name: str, known: Mapping[str, object]) -> str:
     from difflib import get_close_matches
 
     close = get_close_matches(name, list(known), 2, 0.75)
-    return f"did you mean {' or '.join(close)}?" if close else "`nicemu model show` lists them"
+    family = _SERVERS if "model.layers" in known else _HARDWARE
+    return f"did you mean {' or '.join(close)}?" if close else f"`{family.shown_by}` lists them"
 
 
 def write_profile(profile: Profile, path: Path) -> None:

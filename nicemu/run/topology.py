@@ -141,7 +141,10 @@ def _profile(given: object, place: Path) -> str | None:
         return None
     if not isinstance(given, str):
         raise UsageError(f"{place}: profile is {given!r}; {', '.join(HARDWARE)} or a TOML file were expected")
-    return find_profile(given, place.parent)
+    try:
+        return find_profile(given, place.parent)
+    except UsageError as error:
+        raise UsageError(f"{place}: profile: {error}") from error
 
 
 def find_profile(name: str, folder: Path = Path()) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nicemu.errors import UsageError
-from nicemu.model import PROFILES, Provenance, read_profile
+from nicemu.model import PROFILES, Provenance, read_profile, read_server
 
 
 @pytest.mark.parametrize("name", PROFILES)
@@ -75,6 +75,10 @@ def test_a_user_s_file_changes_some_fields_and_says_so(tmp_path: Path) -> None:
             "[nvme]\nwrite_bytes_per_s = 0",
             r"nvme\.write_bytes_per_s is 0; it is a finite number, more than 0",
         ),
+        ("[pcie]\nlatency_s = 1e7", r"pcie\.latency_s is 10000000\.0; 1e-30 to 1e\+06 was expected"),
+        ("[link]\ns_per_byte = 2", r"link\.s_per_byte is 2; 1e-30 to 1 was expected"),
+        ("[nvme]\nread_intercept = 1e300", r"nvme\.read_intercept is 1e\+300; 1e-30 to 1e\+18 was expected"),
+        ("[nic]\ntrigger_slots = 0", r"nic\.trigger_slots is 0; it is a whole number from 1 to 2048"),
         ('[nvme]\nreading = "ms"', r"nvme\.reading is 'ms'; one of fixed_and_rate, latency_alone"),
         ('[nic]\nstages = "serial, serial"', r"nic\.stages is 'serial, serial'; some of memory, alu, serial"),
         ('[nic]\nstages = ""', r"nic\.stages is ''"),
@@ -108,6 +112,25 @@ def test_a_profile_that_is_not_there_or_stands_on_itself_is_refused(tmp_path: Pa
         UsageError, match=r'e\.toml lacks vram\.s_per_byte.*; give them, or based_on = "seed"'
     ):
         read_profile(tmp_path / "e.toml")
+
+
+def test_a_server_is_no_profile_and_that_is_told(tmp_path: Path) -> None:
+    with pytest.raises(
+        UsageError, match=r"there is no profile h100_llama31_8b.* \(h100_llama31_8b is a server"
+    ):
+        read_profile("h100_llama31_8b")
+    with pytest.raises(UsageError, match=r"there is no server seed; .* \(seed is a profile\)"):
+        read_server("seed")
+    (tmp_path / "a.toml").write_text('based_on = "h100_llama31_8b"\n')
+    with pytest.raises(UsageError, match=r"a\.toml: there is no profile h100_llama31_8b.* is a server\)"):
+        read_profile(tmp_path / "a.toml")
+
+
+def test_a_field_that_is_not_there_is_to_be_looked_for_where_its_like_are() -> None:
+    with pytest.raises(UsageError, match=r"no field colour; `nicemu model show` lists them"):
+        read_profile("seed").having({"colour": 1})
+    with pytest.raises(UsageError, match=r"no field colour; `nicemu model show --server` lists them"):
+        read_server("h100_llama31_8b").having({"colour": 1})
 
 
 def test_fields_are_set_by_name() -> None:

@@ -209,3 +209,22 @@ def test_a_nic_has_the_limits_profile_that_the_topology_names(tmp_path: Path) ->
         UsageError, match=r"nic\.a\.limits is 'slingshot'; there are unlimited, portals, cassini"
     ):
         load(tmp_path, limited.replace("cassini", "slingshot"))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (
+            '"nowhere"',
+            r"topology\.toml: profile: there is no profile .*nowhere; seed, physical or a TOML file",
+        ),
+        (
+            '"h100_llama31_8b"',
+            r"topology\.toml: profile: there is no profile .* \(h100_llama31_8b is a server\)",
+        ),
+        ("3", r"topology\.toml: profile is 3; seed, physical or a TOML file were expected"),
+    ],
+)
+def test_a_profile_that_is_none_is_named_with_the_topology(tmp_path: Path, given: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        load(tmp_path, f"profile = {given}\n{GOOD}")
