@@ -10,7 +10,7 @@ import mmap
 import os
 import random
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,6 +20,8 @@ from nicemu.errors import UsageError
 from .curve import Curve, Work, measured
 
 ALIGNMENT_BYTES = 4096
+_OF_MEMORY = ("tmpfs", "ramfs")
+"""File systems without a drive; some take O_DIRECT."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,29 +32,34 @@ class _File:
 
 
 class DriveFolder:
-    """A folder on a drive, and the file in it that is read and written; the file is removed at the end.
+    """A folder on a drive, and a file in it that is read and written; it has no name, and goes with us.
 
-    Raises: UsageError if the folder cannot be written, has no room, or lies where there is no O_DIRECT.
+    Raises: UsageError if the folder cannot be written, has no room, or lies where there is no O_DIRECT or
+    no drive.
     """
 
     def __init__(self, folder: Path, length_bytes: int) -> None:
-        self._path = folder / f".nicemu-calibrate-{os.getpid()}"
+        path = folder / f".nicemu-calibrate-{os.getpid()}"
         self._length_bytes = length_bytes
         try:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-            descriptor = os.open(self._path, flags | os.O_DIRECT, 0o600)
+            descriptor = os.open(path, flags | os.O_DIRECT, 0o600)
         except OSError as error:
-            self._path.unlink(missing_ok=True)
             cure = "; give a folder on a drive with --disk" if error.errno == 22 else ""
             raise UsageError(f"{folder}: a file without the page cache: {error.strerror}{cure}") from error
+        finally:
+            with suppress(OSError):  # where O_DIRECT is refused, the file is made all the same
+                path.unlink()
         self._file: _File | None = None
         try:
+            system = _file_system_of(descriptor)
+            if system in _OF_MEMORY:
+                raise OSError(0, f"{system} is memory; give a folder on a drive with --disk")
             os.posix_fallocate(descriptor, 0, length_bytes)
             buffer = mmap.mmap(-1, length_bytes)
             self._file = _File(descriptor, buffer, length_bytes)
         except OSError as error:
             os.close(descriptor)
-            self._path.unlink(missing_ok=True)
             raise UsageError(f"{folder}: {length_bytes:,} bytes: {error.strerror}") from error
 
     def __enter__(self) -> DriveFolder:
@@ -64,7 +71,6 @@ class DriveFolder:
         assert self._file is not None
         os.close(self._file.descriptor)
         self._file.buffer.close()
-        self._path.unlink(missing_ok=True)
 
     @contextmanager
     def _view(self, size: int) -> Iterator[memoryview]:
@@ -93,6 +99,20 @@ class DriveFolder:
             os.pwritev(self._file.descriptor, [view], offset)
 
 
+def _file_system_of(descriptor: int) -> str:
+    """Return the type of the file system that a file lies on; "" if it is not known.
+
+    Source: proc_pid_mountinfo(5).
+    """
+    device = os.fstat(descriptor).st_dev
+    wanted = f"{os.major(device)}:{os.minor(device)}"
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, system = line.partition(" - ")
+        if mount.split()[2] == wanted:
+            return system.split()[0]
+    return ""
+
+
 def measure_drive(
     drive: DriveFolder, length_bytes: int, sizes: Sequence[int], progress: Callable[[str], None]
 ) -> dict[str, Curve]:
@@ -106,7 +126,6 @@ def measure_drive(
                 f"{size:,} bytes of a drive: whole blocks of {ALIGNMENT_BYTES} bytes up to the file's "
                 f"{length_bytes:,} were expected"
             )
-    drive.fill()
     rng = random.Random(1)
 
     def in_order(act: Callable[[int, int], None]) -> Callable[[int], Work]:
@@ -128,6 +147,7 @@ def measure_drive(
 
     work = {"write": in_order(drive.write), "read": in_order(drive.read), "randread": at_random}
     try:
+        drive.fill()
         return {name: measured(f"drive {name}", sizes, prepare, progress) for name, prepare in work.items()}
     except OSError as error:
         raise UsageError(f"the drive: {error.strerror}") from error

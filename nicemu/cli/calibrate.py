@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from .demo import Interrupts
 from .show import JSON_OPTION, print_json, print_table
 from .studies import PLOT_OPTION
 
@@ -50,6 +52,7 @@ def calibrate(
     """
     from nicemu.calibration import calibrate as measure
     from nicemu.calibration import plot_calibration
+    from nicemu.errors import NicemuError
 
     if plot_folder is not None:
         from nicemu.study import pyplot
@@ -61,20 +64,42 @@ def calibrate(
         if shows:
             click.echo(f"\r\033[K{text}", err=True, nl=False)
 
-    found = measure(disk, link, progress)
-    if shows:
-        click.echo("\r\033[K", err=True, nl=False)
+    _check_place(out)
+    interrupts = Interrupts()
+    try:
+        found = measure(disk, link, progress)
+    except KeyboardInterrupt:
+        interrupts.end()
+        click.echo("interrupted; everything was stopped", err=True)
+        sys.exit(130)
+    except NicemuError:
+        interrupts.restore()
+        raise
+    finally:
+        if shows:
+            click.echo("\r\033[K", err=True, nl=False)
+    interrupts.restore()
+    if as_json:
+        print_json(_as_data(found))
+    else:
+        _tell(found)
     if out is not None:
         from nicemu.model import write_profile
 
         write_profile(found.profile(out.stem), out)
-    if as_json:
-        print_json(_as_data(found))
-    else:
-        _tell(found, out)
+        told = f"{out}: profile with the link {found.link}; nicemu model show {out} --explain"
+        click.echo(told, err=as_json)
     if plot_folder is not None:
         for path in plot_calibration(found, plot_folder):
             click.echo(str(path), err=as_json)
+
+
+def _check_place(out: Path | None) -> None:
+    """Raise UsageError where the profile could not be written, before it is measured."""
+    if out is not None and not os.access(out if out.exists() else out.parent, os.W_OK):
+        from nicemu.errors import UsageError
+
+        raise UsageError(f"{out} cannot be written; give another place with --out")
 
 
 def _as_data(found: Calibration) -> dict[str, object]:
@@ -94,7 +119,7 @@ def _as_data(found: Calibration) -> dict[str, object]:
     }
 
 
-def _tell(found: Calibration, out: Path | None) -> None:
+def _tell(found: Calibration) -> None:
     columns = ("measured", "latency us", "GB/s", "residual", "sizes")
     print_table(
         columns,
@@ -111,5 +136,3 @@ def _tell(found: Calibration, out: Path | None) -> None:
     )
     for name, reason in found.missing.items():
         click.echo(f"left out: {name}: {reason}")
-    if out is not None:
-        click.echo(f"{out}: profile with the link {found.link}; nicemu model show {out} --explain")

@@ -2,6 +2,9 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -94,12 +97,35 @@ def test_a_drive_s_file_is_read_and_written_and_gone_afterwards(tmp_path: Path) 
         pytest.skip(f"no O_DIRECT here: {error}")
     told: list[str] = []
     with drive:
-        assert len(list(tmp_path.iterdir())) == 1
+        assert not list(tmp_path.iterdir()), "also if this process is killed"
         curves = measure_drive(drive, 1 << 20, [4096, 65536], told.append)
     assert list(curves) == ["write", "read", "randread"]
     assert all(seconds > 0 for curve in curves.values() for _, seconds in curve.points)
     assert len(told) == 6
     assert not list(tmp_path.iterdir())
+
+
+def test_memory_is_no_drive() -> None:
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    if not any(line.split()[1:3] == ["/dev/shm", "tmpfs"] for line in mounts):
+        pytest.skip("there is no tmpfs at /dev/shm")
+    with pytest.raises(UsageError, match=r"tmpfs is memory; give a folder on a drive|Invalid argument; give"):
+        DriveFolder(Path("/dev/shm"), 4096)
+    assert not Path(f"/dev/shm/.nicemu-calibrate-{os.getpid()}").exists()
+
+
+class _Failing(DriveFolder):
+    def write(self, size: int, offset: int) -> None:
+        raise OSError(5, "Input/output error")
+
+
+def test_a_drive_that_fails_from_the_start_is_told(tmp_path: Path) -> None:
+    try:
+        drive = _Failing(tmp_path, 1 << 20)
+    except UsageError as error:
+        pytest.skip(f"no O_DIRECT here: {error}")
+    with drive, pytest.raises(UsageError, match="the drive: Input/output error"):
+        measure_drive(drive, 1 << 20, [4096], lambda text: None)
 
 
 def test_a_folder_that_cannot_hold_the_file_is_told(tmp_path: Path) -> None:
@@ -123,3 +149,40 @@ def test_the_command_prints_writes_and_draws(tmp_path: Path, monkeypatch: pytest
     data = json.loads(CliRunner().invoke(main, ["calibrate", "--json"]).output)
     assert data["curves"]["link shm"]["latency_s"] == pytest.approx(9e-5)
     assert data["profile"]["link.s_per_byte"] == pytest.approx(4e-10)
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(*_: object) -> None:
+        pytest.fail("it was measured")
+
+    monkeypatch.setattr(calibration, "calibrate", measure)
+    result = CliRunner().invoke(main, ["calibrate", "--out", str(tmp_path / "none" / "here.toml")])
+    assert result.exit_code == 1
+    assert "here.toml cannot be written; give another place" in f"{result.output} {result.exception}"
+
+
+def test_a_calibration_that_is_terminated_ends_as_one_that_is_interrupted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stopped = []
+
+    def measure(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(10)
+        finally:
+            stopped.append("NICs")
+
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)]
+    monkeypatch.setattr(calibration, "calibrate", measure)
+    try:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)  # should the command not take it
+        result = CliRunner().invoke(main, ["calibrate"])
+    finally:
+        for number, handler in zip((signal.SIGINT, signal.SIGTERM, signal.SIGHUP), before, strict=True):
+            signal.signal(number, handler)
+    assert result.exit_code == 130
+    assert "interrupted; everything was stopped" in result.output
+    assert stopped == ["NICs"]
