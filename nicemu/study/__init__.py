@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Studies: what offload to NICs would gain, by models whose every constant says where it comes from."""
 
-from .contract import Progress, Result, Study, Table
-from .drawing import figure, legend_below, pyplot
-from .engines import Engine, Processes, Ray
-from .hpe import HpeRow, HpeSettings, Interval, Point, hpe_rows, read_hpe_settings, where_it_holds
-from .hpe_plots import plot_hpe
-from .settings import Settings, read_settings, settings_data, settings_with
-from .sizes import size_of, size_text
+from .contract import (
+    Progress,
+    Result,
+    Settings,
+    Study,
+    Table,
+    figure,
+    legend_below,
+    pyplot,
+    read_settings,
+    settings_data,
+    settings_with,
+    size_of,
+    size_text,
+)
+from .hpe import HpeRow, HpeSettings, Interval, Point, hpe_rows, plot_hpe, read_hpe_settings, where_it_holds
 from .studies import STUDIES
-from .sweep import Outcome, Plan, SweepResult, run_sweep
+from .sweep import Engine, Outcome, Plan, Processes, Ray, SweepResult, run_sweep
 from .traces import (
     CONVERSATIONS,
     Request,

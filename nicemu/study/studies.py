@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from .analytics import AnalyticsStudy
-from .chat import ChatStudy
+from .caching import AnalyticsStudy, ChatStudy
 from .contract import Study
-from .hpe_point import HpePoint
+from .hpe import HpePoint
 from .overflow import Overflow
 from .replay import REPLAY
 

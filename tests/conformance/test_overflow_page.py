@@ -12,11 +12,11 @@ from click.testing import CliRunner
 
 from nicemu.cli import main
 from nicemu.study import read_settings
-from nicemu.study.overflow import Overflow, OverflowResult
-from nicemu.study.overflow_figures import Case
-from nicemu.study.overflow_published import BY_BLOCK_TOKENS, BY_EVICTED_TOKENS, TOTALS
-from nicemu.study.overflow_runs import Run
-from nicemu.study.overflow_settings import OverflowSettings
+from nicemu.study.overflow.figures import Case
+from nicemu.study.overflow.published import BY_BLOCK_TOKENS, BY_EVICTED_TOKENS, TOTALS
+from nicemu.study.overflow.runs import Run
+from nicemu.study.overflow.settings import OverflowSettings
+from nicemu.study.overflow.study import Overflow, OverflowResult
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "overflow.md").read_text(encoding="utf-8")

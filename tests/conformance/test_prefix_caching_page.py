@@ -16,9 +16,9 @@ from nicemu.cache import POLICIES
 from nicemu.cli import main
 from nicemu.model import Provenance
 from nicemu.study import STUDIES, Settings, read_settings, settings_data
-from nicemu.study.analytics import AnalyticsResult, AnalyticsSettings
-from nicemu.study.chat import ChatResult, ChatSettings
-from nicemu.study.chat_run import ChatRow
+from nicemu.study.caching.analytics import AnalyticsResult, AnalyticsSettings
+from nicemu.study.caching.chat import ChatResult, ChatSettings
+from nicemu.study.caching.chat_run import ChatRow
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "prefix-caching.md").read_text(encoding="utf-8")

@@ -8,8 +8,8 @@ from functools import cache
 from typing import Any
 
 from nicemu.study import STUDIES
-from nicemu.study.chat import ChatResult, ChatSettings
-from nicemu.study.chat_run import ChatRow
+from nicemu.study.caching.chat import ChatResult, ChatSettings
+from nicemu.study.caching.chat_run import ChatRow
 
 GIB = 1 << 30
 STANDARD = ChatSettings()

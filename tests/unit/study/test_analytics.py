@@ -10,7 +10,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.study import settings_with
-from nicemu.study.analytics import AnalyticsSettings, AnalyticsStudy, Job, prefix_for
+from nicemu.study.caching.analytics import AnalyticsSettings, AnalyticsStudy, Job, prefix_for
 
 STANDARD = AnalyticsSettings(rows=200)
 PREFIXES = (1, 15, 16, 17, 32, 60, 80, 96, 136, 255, 256, 1024, 3500)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nicemu.study.block_pool import BlockPool
+from nicemu.study.overflow.block_pool import BlockPool
 
 
 def test_blocks_that_drain_are_free_when_they_have_drained_and_no_sooner() -> None:

@@ -13,8 +13,8 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.study import STUDIES, settings_with
-from nicemu.study.chat import ChatSettings
-from nicemu.study.chat_workload import conversations
+from nicemu.study.caching.chat import ChatSettings
+from nicemu.study.caching.chat_workload import conversations
 from tests.unit.study.chat_cases import GIB, STANDARD, run, small, standard
 
 SEEDS = (1, 2, 3)

@@ -13,12 +13,12 @@ import pytest
 from nicemu.errors import UsageError
 from nicemu.model import Serving, read_server
 from nicemu.study import STUDIES, settings_with
-from nicemu.study.overflow import Overflow, OverflowResult
-from nicemu.study.overflow_figures import Case, CaseFigure
-from nicemu.study.overflow_published import BY_BLOCK_TOKENS, BY_EVICTED_TOKENS, TOTALS
-from nicemu.study.overflow_runs import Run, evict_once
-from nicemu.study.overflow_settings import OverflowSettings
-from nicemu.study.scheduler import StepKind
+from nicemu.study.overflow.figures import Case, CaseFigure
+from nicemu.study.overflow.published import BY_BLOCK_TOKENS, BY_EVICTED_TOKENS, TOTALS
+from nicemu.study.overflow.runs import Run, evict_once
+from nicemu.study.overflow.scheduler import StepKind
+from nicemu.study.overflow.settings import OverflowSettings
+from nicemu.study.overflow.study import Overflow, OverflowResult
 
 
 def study(seed: int = 1, **given: object) -> OverflowResult:

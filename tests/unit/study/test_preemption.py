@@ -4,9 +4,9 @@ from __future__ import annotations
 import pytest
 
 from nicemu.model import Serving, read_server
-from nicemu.study.overflow_runs import evict_once
-from nicemu.study.preemption import POLICIES, Recompute, Swap, Triggered, preemption_of
-from nicemu.study.sequence import Request, Sequence
+from nicemu.study.overflow.preemption import POLICIES, Recompute, Swap, Triggered, preemption_of
+from nicemu.study.overflow.runs import evict_once
+from nicemu.study.overflow.sequence import Request, Sequence
 
 A100 = Serving(read_server("a100_llama2_7b"))
 TOKEN_BYTES = 524_288

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from nicemu.errors import UsageError
 from nicemu.model import BusyStage, Operation, Way, send, transfer_s
 from nicemu.study import settings_with
-from nicemu.study.histogram import WIDTH, Histogram
-from nicemu.study.replay import REPLAY
-from nicemu.study.replay_cluster import Cluster
-from nicemu.study.replay_found import ReplayResult
-from nicemu.study.replay_run import Found, Replay, node_of
-from nicemu.study.replay_settings import Ground, ReplaySettings, ReplayWay, ground_of
+from nicemu.study.replay.cluster import Cluster
+from nicemu.study.replay.found import ReplayResult
+from nicemu.study.replay.histogram import WIDTH, Histogram
+from nicemu.study.replay.run import Found, Replay, node_of
+from nicemu.study.replay.settings import Ground, ReplaySettings, ReplayWay, ground_of
+from nicemu.study.replay.study import REPLAY
 from nicemu.study.traces import Request, synthetic_trace, write_trace
 
 WHOLE = 12_000

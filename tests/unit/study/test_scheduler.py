@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from nicemu.errors import UsageError
 from nicemu.model import Serving, read_server
-from nicemu.study.limits import Limits
-from nicemu.study.preemption import POLICIES, Move, Swap, preemption_of
-from nicemu.study.scheduler import Scheduler, Step, StepKind
-from nicemu.study.sequence import Request, Sequence, alike, drawn
+from nicemu.study.overflow.limits import Limits
+from nicemu.study.overflow.preemption import POLICIES, Move, Swap, preemption_of
+from nicemu.study.overflow.scheduler import Scheduler, Step, StepKind
+from nicemu.study.overflow.sequence import Request, Sequence, alike, drawn
 
 A100 = Serving(read_server("a100_llama2_7b"))
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from nicemu.study.sequence import Request, Sequence, alike, drawn
+from nicemu.study.overflow.sequence import Request, Sequence, alike, drawn
 
 
 def test_a_sequence_grows_from_its_prompt_to_all_of_its_tokens() -> None:

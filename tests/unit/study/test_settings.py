@@ -8,7 +8,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.study import Settings, read_settings, settings_data, settings_with
-from nicemu.study.settings import choice, flag, number, several, text, whole, whole_from
+from nicemu.study.contract.settings import choice, flag, number, several, text, whole, whole_from
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,7 @@ from nicemu.model import (
     speedup,
     transfer_s,
 )
-
-from .sizes import size_of, size_text
+from nicemu.study.contract import size_of, size_text
 
 SMALLEST_BYTES, LARGEST_BYTES = 1 << 10, 1 << 30
 SIZES: Final = tuple(1 << power for power in range(10, 31, 2))

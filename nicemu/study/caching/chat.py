@@ -11,12 +11,23 @@ from typing import Final
 from nicemu.cache import POLICIES
 from nicemu.errors import UsageError
 from nicemu.model import Serving, read_server
+from nicemu.study.contract import (
+    Progress,
+    Settings,
+    Table,
+    choice,
+    number,
+    number_from,
+    one_of,
+    several,
+    text,
+    whole,
+    whole_from,
+)
 
 from .chat_run import THRESHOLDS, TIERS, ChatRow, ChatRun
 from .chat_server import ServerLimits
 from .chat_workload import ChatWorkload, conversations
-from .contract import Progress, Table
-from .settings import Settings, choice, number, number_from, one_of, several, text, whole, whole_from
 
 _GIB: Final = 1 << 30
 _ORDER: Final = ("none", "lru", "lfu", "hint", "pin", "triggered")

@@ -6,8 +6,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .contract import Table
-from .overflow_runs import Eviction, Run
+from nicemu.study.contract import Table
+
+from .runs import Eviction, Run
 from .scheduler import Step
 
 

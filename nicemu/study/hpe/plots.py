@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from nicemu.model import Operation
+from nicemu.study.contract import figure, legend_below, size_text
 
-from .drawing import figure, legend_below
-from .hpe import HpeRow, HpeSettings
-from .sizes import size_text
+from .readings import HpeRow, HpeSettings
 
 _LARGEST_SMALL_BYTES = 64 << 10
 _FINE = 8

@@ -8,9 +8,8 @@ from enum import StrEnum
 
 from nicemu.errors import UsageError
 from nicemu.model import Profile, Serving, read_profile, read_server
+from nicemu.study.contract import Settings, choice, number, one_of, several, text, whole
 from nicemu.study.traces import BLOCK_TOKENS, FORMATS
-
-from .settings import Settings, choice, number, one_of, several, text, whole
 
 DRIVE_BYTES = 3_840_000_000_000
 _MOST_PAIRS = 1 << 14

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .drawing import figure, legend_below
+from nicemu.study.contract import figure, legend_below
 
 if TYPE_CHECKING:
-    from .sweep import SweepResult
+    from .plan import SweepResult
 
 _LINES = 10
 """Lines of a figure that a legend can still tell apart."""

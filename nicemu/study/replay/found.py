@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nicemu.model import Operation, Way, transfer_s
+from nicemu.study.contract import Table, size_text
 
-from .contract import Table
+from .cluster import GROUPS
 from .histogram import WIDTH, Histogram
-from .replay_cluster import GROUPS
-from .replay_run import Found
-from .replay_settings import Ground, ReplaySettings, ReplayWay
-from .sizes import size_text
+from .run import Found
+from .settings import Ground, ReplaySettings, ReplayWay
 
 _QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
@@ -111,7 +110,7 @@ class ReplayResult:
 
     def plot(self, folder: Path) -> list[Path]:
         """Draw into a folder; return the files. Raises: UsageError."""
-        from .replay_plots import plot_replay
+        from .plots import plot_replay
 
         return plot_replay(self, folder)
 

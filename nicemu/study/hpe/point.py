@@ -9,10 +9,9 @@ from pathlib import Path
 
 from nicemu.errors import UsageError
 from nicemu.model import Operation
+from nicemu.study.contract import Progress, Settings, Table, choice, number, whole
 
-from .contract import Progress, Table
-from .hpe import LARGEST_BYTES, HpeRow, Point, hpe_rows
-from .settings import Settings, choice, number, whole
+from .readings import LARGEST_BYTES, HpeRow, Point, hpe_rows
 
 ROWS = ("1", "2", "5", "9")
 

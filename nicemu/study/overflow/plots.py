@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .drawing import figure, legend_below
-from .overflow_figures import CaseFigure, EvictionFigure, Workload
-from .overflow_runs import Run
+from nicemu.study.contract import figure, legend_below
+
+from .figures import CaseFigure, EvictionFigure, Workload
 from .preemption import POLICIES
+from .runs import Run
 
 if TYPE_CHECKING:
-    from .overflow import OverflowResult
+    from .study import OverflowResult
 
 _COLOURS = {policy: f"C{place}" for place, policy in enumerate(POLICIES)}
 _NAMES = {

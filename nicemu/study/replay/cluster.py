@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from nicemu.model import BusyStage, Operation, Stage, Way, nvme_s, software_s, stages_of
 
-from .replay_settings import Detail, Ground, ReplaySettings
+from .settings import Detail, Ground, ReplaySettings
 
 
 class _Owner(NamedTuple):

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 from nicemu.model import BusyStage, Operation, Way, send
 from nicemu.study.traces import BLOCK_TOKENS, BlockLru, Request
 
+from .cluster import Cluster
 from .histogram import Histogram
-from .replay_cluster import Cluster
-from .replay_settings import Detail, Ground, ReplaySettings, ReplayWay
+from .settings import Detail, Ground, ReplaySettings, ReplayWay
 
 if TYPE_CHECKING:
     from simpy import Environment, Event

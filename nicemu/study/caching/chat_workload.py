@@ -11,8 +11,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from nicemu.errors import UsageError
-
-from .settings import Settings, number, whole
+from nicemu.study.contract import Settings, number, whole
 
 _FEWEST_TOKENS = 4
 _MOST_TRIES = 1_000

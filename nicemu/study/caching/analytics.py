@@ -15,10 +15,9 @@ from typing import Final
 from nicemu.cache import Hint, Pin, Tier, TieredCache
 from nicemu.errors import UsageError
 from nicemu.model import Serving, read_server
+from nicemu.study.contract import Progress, Settings, Table, number, several, text, whole, whole_from
 
 from .chat_workload import tokens_of
-from .contract import Progress, Table
-from .settings import Settings, number, several, text, whole, whole_from
 
 POSTER_S: Final = (26.1, 30.2)
 """What the poster's two bars say; it does not say which of them has the prefix cached."""

@@ -9,14 +9,14 @@ from dataclasses import dataclass, field, replace
 
 from nicemu.errors import UsageError
 from nicemu.model import Serving, read_server
+from nicemu.study.contract import Progress
 
-from .contract import Progress
+from .figures import Case, CaseFigure, EvictionFigure, Wait, Waits, Workload
 from .limits import Limits
-from .overflow_figures import Case, CaseFigure, EvictionFigure, Wait, Waits, Workload
-from .overflow_published import BY_BLOCK_TOKENS, BY_EVICTED_TOKENS, TOTALS
-from .overflow_runs import Eviction, Run, evict_once, serve
-from .overflow_settings import OverflowSettings
+from .published import BY_BLOCK_TOKENS, BY_EVICTED_TOKENS, TOTALS
+from .runs import Eviction, Run, evict_once, serve
 from .sequence import Request, alike, drawn
+from .settings import OverflowSettings
 
 _GIB = 1 << 30
 _PUBLISHED = "published: measured on an A100 of 40 GB under vLLM, Yarn-Llama-2-7B-64k"

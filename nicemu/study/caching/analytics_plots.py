@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .drawing import figure, legend_below
+from nicemu.study.contract import figure, legend_below
 
 if TYPE_CHECKING:
     from .analytics import AnalyticsRow

@@ -13,13 +13,12 @@ from pathlib import Path
 from typing import Final
 
 from nicemu.errors import UsageError
+from nicemu.study.contract import Progress, Settings
 from nicemu.study.traces import Request, TraceFile, synthetic_trace
 
-from .contract import Progress
-from .replay_found import ReplayResult
-from .replay_run import Replay
-from .replay_settings import ReplaySettings, ReplayWay, ground_of
-from .settings import Settings
+from .found import ReplayResult
+from .run import Replay
+from .settings import ReplaySettings, ReplayWay, ground_of
 
 
 class ReplayStudy:

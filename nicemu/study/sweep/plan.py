@@ -17,12 +17,19 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from nicemu.errors import UsageError
+from nicemu.study.contract import (
+    Progress,
+    Settings,
+    Study,
+    Table,
+    checked_setting,
+    settings_data,
+    settings_with,
+)
 
-from .contract import Progress, Study, Table
 from .engines import Engine
-from .settings import Settings, checked_setting, settings_data, settings_with
-from .sweep_file import SweepFile
-from .sweep_plots import plot_sweep
+from .file import SweepFile
+from .plots import plot_sweep
 
 Point: TypeAlias = Mapping[str, Any]
 """Values of the settings that a sweep varies, by name; `seed` is the seed."""
@@ -141,7 +148,7 @@ class SweepResult:
 
 def run_point(name: str, settings: Settings, seed: int, point: Point) -> Outcome:
     """Run a study at one point, wherever this is called."""
-    from .studies import STUDIES
+    from nicemu.study import STUDIES
 
     study = STUDIES[name]
     values = dict(point)

@@ -8,8 +8,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
+from nicemu.study.contract import figure
+
 from .chat_run import TIERS, ChatRow
-from .drawing import figure
 
 _MARKS: Final = {"none": "o", "lru": "s", "lfu": "^", "hint": "D", "pin": "x", "triggered": "*"}
 _COLOURS: Final = {name: f"C{place}" for place, name in enumerate(_MARKS)}

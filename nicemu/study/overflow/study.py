@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .contract import Progress, Table
-from .overflow_experiments import Experiments
-from .overflow_figures import CaseFigure, EvictionFigure, Waits, Workload
-from .overflow_settings import OverflowSettings
-from .settings import Settings
+from nicemu.study.contract import Progress, Settings, Table
+
+from .experiments import Experiments
+from .figures import CaseFigure, EvictionFigure, Waits, Workload
+from .settings import OverflowSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class OverflowResult:
 
     def plot(self, folder: Path) -> list[Path]:
         """Draw the figures. Raises: UsageError."""
-        from .overflow_plots import plot_overflow
+        from .plots import plot_overflow
 
         return plot_overflow(self, folder)
 

@@ -7,14 +7,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from nicemu.model import Operation, Way, send
+from nicemu.study.contract import figure, legend_below, size_text
 
-from .drawing import figure, legend_below
+from .cluster import GROUPS, Cluster
+from .found import ReplayResult
 from .histogram import Histogram
-from .replay_cluster import GROUPS, Cluster
-from .replay_found import ReplayResult
-from .replay_run import Found
-from .replay_settings import ReplayWay
-from .sizes import size_text
+from .run import Found
+from .settings import ReplayWay
 
 _COLOURS: Final = {ReplayWay.NONE: "C7", ReplayWay.CPU: "C1", ReplayWay.TRIGGERED: "C0"}
 _NAMES: Final = {

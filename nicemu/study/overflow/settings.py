@@ -6,9 +6,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nicemu.errors import UsageError
+from nicemu.study.contract import (
+    Settings,
+    flag,
+    number,
+    number_from,
+    one_of,
+    several,
+    text,
+    whole,
+    whole_from,
+)
 
 from .preemption import POLICIES
-from .settings import Settings, flag, number, number_from, one_of, several, text, whole, whole_from
 
 FIGURES = (2, 3, 4, 5, 6)
 _MOST_TOKENS, _MOST_REQUESTS = 1 << 24, 1 << 20
