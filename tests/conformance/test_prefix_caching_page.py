@@ -92,6 +92,7 @@ def figures(start: str) -> list[float]:
     return [float(number) for number in re.findall(r"[-+]?\d+\.\d+", ours)]
 
 
+@pytest.mark.slow
 def test_the_figures_of_8_chatters_are_the_study_s() -> None:
     lru = [row("lru", 8, seed) for seed in SEEDS]
     none = [row("none", 8, seed) for seed in SEEDS]
@@ -103,6 +104,7 @@ def test_the_figures_of_8_chatters_are_the_study_s() -> None:
         assert figures(start) == [round(100 * getattr(a, name) / getattr(b, name) - 100, 1) for a, b in pairs]
 
 
+@pytest.mark.slow
 def test_the_figures_of_one_chatter_and_of_32_are_the_study_s() -> None:
     ours = line("one serial chatter").split("|")[-2]
     told = [float(number) for number in re.findall(r"\d+\.\d\d", ours)]

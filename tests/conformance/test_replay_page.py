@@ -63,6 +63,7 @@ def test_the_file_on_the_page_and_the_example_are_settings(tmp_path: Path) -> No
     assert example.least_blocks == 2
 
 
+@pytest.mark.slow
 def test_where_the_time_goes_is_the_study_s() -> None:
     data: Any = found().as_data()
     rows = rows_under("12,000 requests of the synthetic trace")
@@ -101,6 +102,7 @@ def test_what_hosts_are_saved_and_what_arming_would_cost_them_is_the_study_s() -
     assert f"beside the {core_s:,.0f} s" in PAGE
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", rows_under("The difference depends on what CPUs"), ids=lambda row: row[0])
 def test_what_makes_a_difference_is_the_study_s(row: list[str]) -> None:
     changed, fetch, ttft = row

@@ -139,6 +139,7 @@ def test_a_nic_behind_a_tap_interface_is_reached_by_one_on_it_and_by_the_kernel(
     inside([*quiet_tap("here"), *mtu], check)
 
 
+@pytest.mark.slow
 def test_a_nic_on_a_tap_interface_is_started_when_the_one_that_makes_it_has(
     tmp_path: Path, inside: In
 ) -> None:

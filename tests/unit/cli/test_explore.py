@@ -21,6 +21,7 @@ def test_order(nic, stream, host_stream, virtual_time):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.parametrize(
     ("arguments", "code", "told"),

@@ -55,6 +55,7 @@ def test_nothing_of_a_phase_is_later_than_its_end(physical: dict[str, Any]) -> N
         assert max(item["last_us"] for item in phase["happenings"]) == pytest.approx(phase["took_us"])
 
 
+@pytest.mark.slow
 def test_the_same_command_predicts_the_same(physical: dict[str, Any]) -> None:
     assert predicted("--profile", "physical") == physical
 
@@ -67,6 +68,7 @@ def test_a_slower_drive_makes_the_fetch_as_much_longer(physical: dict[str, Any],
     assert slow["phases"][0]["took_us"] == pytest.approx(physical["phases"][0]["took_us"])
 
 
+@pytest.mark.slow
 def test_every_frame_is_modelled_where_the_fabric_has_frames(physical: dict[str, Any]) -> None:
     frames = predicted("--profile", "physical", "--fabric", "udp")
     assert frames["fabric"] == "udp"

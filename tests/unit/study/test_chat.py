@@ -63,6 +63,7 @@ def test_eight_chatters_see_their_first_byte_80_percent_sooner(seed: int) -> Non
     assert saved == pytest.approx(0.84, abs=0.05)
 
 
+@pytest.mark.slow
 def test_messages_a_second_grow_by_a_tenth_at_8_chatters_and_a_quarter_at_32() -> None:
     gains = {
         chatters: fmean(
@@ -93,6 +94,7 @@ def test_one_serial_chatter_gets_slower_end_to_end_and_only_by_the_cache_s_own_w
     assert row.end_to_end_s < none.end_to_end_s
 
 
+@pytest.mark.slow
 def test_a_partial_block_is_nobody_s_so_that_smaller_blocks_hit_more() -> None:
     rates = [
         run(replace(STANDARD, chatters=(8,), policies=("lru",), block_tokens=tokens)).rows[0].hit_rate
@@ -193,6 +195,7 @@ def test_tables_and_headline_have_every_row() -> None:
     assert STUDIES["chat"].name == "chat"
 
 
+@pytest.mark.slow
 def test_plots_are_the_same_bytes_every_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'nicemu[plots]'")
     settings = small(10, 8, policies=("lru", "hint"), conversations=30, shared_percent=(0.0, 50.0))

@@ -9,7 +9,11 @@ import pytest
 
 from tests.unit.study.chat_cases import TIERS, run, small
 
-CASES = [(seed, *sizes) for seed in (1, 2, 3) for sizes in TIERS]
+CASES = [
+    pytest.param(seed, *sizes, marks=() if seed == 1 else pytest.mark.slow)
+    for seed in (1, 2, 3)
+    for sizes in TIERS
+]
 
 
 @pytest.mark.parametrize(("seed", "gpu_gib", "cpu_gib"), CASES)

@@ -391,6 +391,7 @@ def test_progress_goes_from_nothing_to_nearly_all() -> None:
     assert "figure 5: KV % 30" in [what for _, what in told]
 
 
+@pytest.mark.slow
 def test_plots_are_the_same_bytes_every_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'nicemu[plots]'")
     folders = [tmp_path / name for name in ("one", "two")]

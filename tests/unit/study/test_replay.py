@@ -88,6 +88,7 @@ def test_triggered_transfers_save_the_host_s_cores() -> None:
     assert replayed().headline()["host_core_saved_s"] == cpu.host_core_s
 
 
+@pytest.mark.slow
 def test_few_cores_or_one_shared_nic_make_the_difference_show_in_ttft() -> None:
     def ratio(**given: object) -> float:
         result = replayed(requests=2000, ways=("cpu", "triggered"), **given)
@@ -307,6 +308,7 @@ def test_a_trace_without_hits_is_told_without_fetches(tmp_path: Path) -> None:
     json.dumps(result.as_data(), allow_nan=False)
 
 
+@pytest.mark.slow
 def test_figures_are_drawn_the_same_each_time(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib", reason="plots need matplotlib: pip install 'nicemu[plots]'")
     result = replayed(requests=300)
