@@ -86,22 +86,24 @@ def calibrate(
     measured here is missing, with the reason.
     Raises: UsageError if the link cannot be measured.
     """
-    curves: dict[str, Curve] = {"copy": measure_copy(copy_sizes, progress)}
+    links: dict[str, Curve] = {}
     missing: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="nicemu-calibrate-") as folder:  # first, for one may be absent
+        for fabric in links_here() if link is None else [link]:
+            try:
+                links[f"link {fabric}"] = measure_link(fabric, link_sizes, Path(folder), progress)
+            except NicemuError as error:
+                if link is not None:
+                    raise
+                missing[f"link {fabric}"] = str(error)
+    curves = {"copy": measure_copy(copy_sizes, progress)}
     try:
         with DriveFolder(disk, drive_bytes) as drive:
             found = measure_drive(drive, drive_bytes, drive_sizes, progress)
             curves |= {f"drive {name}": curve for name, curve in found.items()}
     except UsageError as error:
         missing["drive"] = str(error)
-    with tempfile.TemporaryDirectory(prefix="nicemu-calibrate-") as folder:
-        for fabric in links_here() if link is None else [link]:
-            try:
-                curves[f"link {fabric}"] = measure_link(fabric, link_sizes, Path(folder), progress)
-            except NicemuError as error:
-                if link is not None:
-                    raise
-                missing[f"link {fabric}"] = str(error)
+    curves |= links
     chosen = link or "direct"
     if f"link {chosen}" not in curves:
         raise UsageError(f"the link {chosen}: {missing[f'link {chosen}']}")

@@ -20,7 +20,7 @@ def predict(
     """Run the journey in virtual time and print when what happens; return the exit status."""
     from nicemu.errors import NicemuError, UsageError
     from nicemu.model import read_profile
-    from nicemu.run import load_topology
+    from nicemu.run import check_recordings, load_topology
 
     from .predicted_journey import PredictedJourney
 
@@ -29,6 +29,7 @@ def predict(
             click.echo(f"  {text}")
 
     found, told = load_topology(topology), read_profile(profile)
+    check_recordings(None, trace)
     if not found.nics[0].peers:
         raise UsageError(
             f"{found.path}: the journey needs the first NIC, {found.nics[0].name}, with storage NICs as its "

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .stage import Chooser, Stage, on_stage
     from .stepped_stream import SteppedStream
     from .stepped_topology import simulate
-    from .supervisor import Instance, bring_up
+    from .supervisor import Instance, bring_up, check_recordings
     from .topology import Topology, load_topology
     from .trace import TraceWriter, write_trace
     from .warm_up import compile_everything
@@ -45,6 +45,7 @@ __all__ = [
     "any_processor",
     "ask",
     "bring_up",
+    "check_recordings",
     "compile_datapath",
     "compile_everything",
     "create_namespace_file",
@@ -74,7 +75,7 @@ _PLACES = {
     "simulation": ("SimulatedConnection", "Simulation"),
     "stage": ("Chooser", "Stage", "on_stage"),
     "stepped_stream": ("SteppedStream",),
-    "supervisor": ("Instance", "bring_up"),
+    "supervisor": ("Instance", "bring_up", "check_recordings"),
     "stepped_topology": ("simulate",),
     "topology": ("Topology", "load_topology"),
     "trace": ("TraceWriter", "write_trace"),

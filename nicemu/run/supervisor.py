@@ -118,7 +118,7 @@ class Instance:
         _check_memory(topology, only or known)
         pcap = pcap.resolve() if pcap is not None else None
         trace = trace.resolve() if trace is not None else None
-        _check_recordings(pcap, trace)
+        check_recordings(pcap, trace)
         remove_abandoned()
         folder = runtime_root() / (name or topology.name)
         _check_length(folder, topology)
@@ -421,8 +421,8 @@ def _check_interfaces(topology: Topology, entries: Sequence[NicEntry], fabric: s
             )
 
 
-def _check_recordings(pcap: Path | None, trace: Path | None) -> None:
-    """Refuse places where no captures or no trace can be written."""
+def check_recordings(pcap: Path | None, trace: Path | None) -> None:
+    """Refuse places where no captures or no trace can be written. Raises: UsageError."""
     try:
         if trace is not None:
             tempfile.TemporaryFile(dir=trace.parent).close()

@@ -90,6 +90,7 @@ def test_a_trace_in_virtual_time_has_every_nic(tmp_path: Path) -> None:
         (("--pcap", "x"), "--pcap is for live NICs"),
         (("--check-races",), "--check-races is for live NICs"),
         (("--nic", "compute0"), "--nic is for live NICs"),
+        (("--trace", "/proc/none/t.json"), "no trace can be written there"),
         (("--profile", "none"), "there is no profile none; seed, physical or a TOML file"),
         (("--fabric", "verbs:rxe0"), "verbs:rxe0 has a time of its own; direct, udp or shm"),
     ],
