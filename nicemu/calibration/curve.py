@@ -11,9 +11,9 @@ from statistics import median
 
 from nicemu.errors import UsageError
 
-REPEATS = 15
-_LEAST_S = 0.03
-"""How long a size is measured at least."""
+ROUNDS, REPEATS = 5, 3
+_LEAST_S, _MOST_S = 0.006, 0.3
+"""How long a size is measured in a round, at least and, but for one try, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +79,31 @@ class Work:
 def measured(
     name: str, sizes: Sequence[int], prepare: Callable[[int], Work], progress: Callable[[str], None]
 ) -> Curve:
-    """Return a curve of the work that `prepare(size)` returns, which is tried once before it counts."""
-    points = []
-    for size in sizes:
-        progress(f"{name}, {size:,} bytes")
-        work = prepare(size)
+    """Return a curve of the work that `prepare(size)` returns, which is tried once before it counts.
+
+    All sizes take turns, round after round: a machine that is disturbed for a while does not disturb one size
+    alone. A point is the median of the rounds' medians.
+    """
+    rounds: dict[int, list[float]] = {size: [] for size in sizes}
+    works = {size: prepare(size) for size in rounds}
+    for number in range(ROUNDS):
+        for size, work in works.items():
+            progress(f"{name}, round {number + 1} of {ROUNDS}, {size:,} bytes")
+            rounds[size].append(_tried_s(work))
+    return Curve(name, tuple((size, median(found)) for size, found in rounds.items()))
+
+
+def _tried_s(work: Work) -> float:
+    """Return the median of several tries, after one that does not count."""
+    work.ready()
+    work.act()
+    tries: list[float] = []
+    begin = time.perf_counter()
+    while len(tries) < REPEATS or time.perf_counter() - begin < _LEAST_S:
         work.ready()
+        at = time.perf_counter()
         work.act()
-        tries: list[float] = []
-        begin = time.perf_counter()
-        while len(tries) < REPEATS or time.perf_counter() - begin < _LEAST_S:
-            work.ready()
-            at = time.perf_counter()
-            work.act()
-            tries.append(time.perf_counter() - at)
-            if len(tries) >= 3 and time.perf_counter() - begin > 1.0:
-                break
-        points.append((size, median(tries)))
-    return Curve(name, tuple(points))
+        tries.append(time.perf_counter() - at)
+        if time.perf_counter() - begin > _MOST_S:
+            break
+    return median(tries)
