@@ -108,7 +108,6 @@ class Scheduler:
     ) -> None:
         self._step_ns = step_ns
         self._step_ends_ns: int | None = None
-        self._core_free_ns = 0
         self.faults: Counter[str] = Counter()
         self.steps = 0
         self.guard = guard
@@ -178,12 +177,12 @@ class Scheduler:
         return steps
 
     def _has_ended(self, now_ns: int) -> bool:
-        """Whether the core is through the step that comes next, which it begins when it is free."""
+        """Whether the core is through the step that comes next, which it begins when it looks for one."""
         if self._step_ends_ns is None:
-            self._step_ends_ns = max(now_ns, self._core_free_ns) + self._step_ns
+            self._step_ends_ns = now_ns + self._step_ns
         if self._step_ends_ns > now_ns:
             return False
-        self._core_free_ns, self._step_ends_ns = self._step_ends_ns, None
+        self._step_ends_ns = None
         return True
 
     @property
