@@ -7,9 +7,9 @@ from nicemu.timing import Cost, Resource, Timings
 
 
 def test_a_cost_is_a_latency_and_a_time_for_each_byte() -> None:
-    assert Cost(100, 0.5).of(1000) == 600
-    assert Cost(100, 0.5).of(0) == 100
-    assert Cost().of(1 << 40) == 0
+    assert Resource(Cost(100, 0.5)).complete_at(1000, 0) == 600
+    assert Resource(Cost(100, 0.5)).complete_at(0, 0) == 100
+    assert Resource(Cost()).complete_at(1 << 40, 0) == 0
 
 
 def test_a_stage_serves_one_transfer_at_a_time() -> None:
@@ -34,7 +34,6 @@ def test_a_stage_that_has_been_idle_starts_when_the_transfer_arrives() -> None:
 
 def test_without_timings_everything_completes_at_once() -> None:
     timings = Timings()
-    assert [
-        cost.of(1 << 30) for cost in (timings.link, timings.dma, timings.nvme_read, timings.nvme_write)
-    ] == [0] * 4
+    costs = (timings.link, timings.dma, timings.nvme_read, timings.nvme_write)
+    assert [Resource(cost).complete_at(1 << 30, 0) for cost in costs] == [0] * 4
     assert (timings.trigger_ns, timings.pipeline_ns, timings.firmware_step_ns) == (0, 0, 0)
