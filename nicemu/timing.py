@@ -18,10 +18,6 @@ class Cost:
         """Return how long `length_bytes` bytes occupy what they pass, in nanoseconds."""
         return round(length_bytes * self.ns_per_byte)
 
-    def of(self, length_bytes: int) -> int:
-        """Return the time in nanoseconds that `length_bytes` bytes take."""
-        return round(self.latency_ns) + self.occupied_ns(length_bytes)
-
 
 @dataclass(frozen=True, slots=True)
 class GrowingCost:
@@ -38,10 +34,6 @@ class GrowingCost:
         """Return how long `length_bytes` bytes occupy what they pass, in nanoseconds."""
         measured = min(length_bytes, self.measured_bytes)
         return round(1e9 * length_bytes / (self.bytes_per_s + self.growth_bytes_per_s * measured))
-
-    def of(self, length_bytes: int) -> int:
-        """Return the time in nanoseconds that `length_bytes` bytes take."""
-        return round(self.latency_ns) + self.occupied_ns(length_bytes)
 
 
 AnyCost: TypeAlias = Cost | GrowingCost

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -32,8 +33,12 @@ def show(profile: str | None, as_server: bool, explain: bool, given: tuple[str, 
     nicemu model show physical --set pcie.latency_s=1e-6
     nicemu model show --server h100_llama31_8b --explain
     """
-    from nicemu.model import SERVERS, read_profile, read_server
+    from nicemu.errors import UsageError
+    from nicemu.model import PROFILES, SERVERS, read_profile, read_server
 
+    known = (*PROFILES, *SERVERS)
+    if profile is not None and profile not in known and not Path(profile).is_file():
+        raise UsageError(f"there is no profile {profile}; {', '.join(known)} or a TOML file were expected")
     is_server = as_server or profile in SERVERS
     name = profile or ("a100_llama2_7b" if is_server else "seed")
     found = (read_server if is_server else read_profile)(name).having(values_of(given))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Stages that transfers contend for: each serves one at a time, in the order in which they come.
 
-A stage is busy until what it was given last has passed; a transfer needs one update a stage, however large it
-is. Stages are pipelined by packets. For one transfer through idle stages this is the formula of `transfer_s`.
+A stage knows until when it has work, and the gaps before that in which what it works at has not come yet; a
+transfer needs one update a stage, however large it is. Stages are pipelined by packets. For one transfer
+through idle stages this is the formula of `transfer_s`.
 """
 
 from __future__ import annotations

@@ -237,6 +237,7 @@ def poll(arena: Arena, budget: Int, until_ns: Int) -> Int:
     done = 0
     pace = arena.pacing.pace[0]
     link = arena.link[0]
+    pace.told_peer = 0
     while True:
         here = _poll_once(arena, budget)
         done += here

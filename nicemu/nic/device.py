@@ -43,12 +43,12 @@ from .control import ControlRings, Record
 from .control_work import ControlWork
 from .descriptors import collect_if_many, gone
 from .effects import Effect, PerformIo, SendFrames
+from .flights import Flights
 from .interrupts import CountedInterrupts
 from .memory import NicMemory, RegionAccess
 from .notes import DRAIN_NS, Notes
 from .outside_work import OutsideWork
 from .owner import Owner
-from .pacing import word_of
 from .packets import PacketPath
 from .port_transport import PortTransport
 from .queue_pairs import QueuePairs
@@ -97,9 +97,7 @@ class SmartNic:
         self.unit.allocate(owner=FIRMWARE)  # number 0 stays unused, as on Cassini
         collect_if_many()
         self.arena = new_arena(self.unit, self.public, config.timings, stages)
-        pacing = self.arena.pacing
-        self._pace_now, self._on_way = word_of(pacing, "now_ns"), word_of(pacing, "count")
-        self._landings = pacing.flights.view(np.ndarray)["lands_ns"]
+        self.flights = Flights(self.arena.pacing)
         weakref.finalize(self, gone, int(self.arena.link[0].eventfd))
         self.rings = ControlRings(self.arena)
         self.rings.live = live
@@ -216,19 +214,13 @@ class SmartNic:
             self.settle()
         return batch.count
 
-    def run_ahead(self, until_ns: int) -> int:
+    def run_ahead(self, until_ns: int) -> None:
         """Let transfers land, and what they make due fire, up to `until_ns`, as long as nobody but this NIC's
-        trigger unit hears of it; return the time that has come. There is nothing to be done now.
+        trigger unit hears of it; `now_ns` is what has come then. There is nothing to be done now.
         """
-        self._pace_now[0] = self.now_ns
-        self.arena.pacing.pace[0].told_peer = 0
+        self.flights.now_ns = self.now_ns
         self._poll(self.arena, 256, until_ns)
-        self.now_ns = int(self._pace_now[0])
-        return self.now_ns
-
-    def next_landing_ns(self) -> int | None:
-        """When a transfer that is on its way lands; None if there is none."""
-        return int(self._landings[0]) if self._on_way[0] else None
+        self.now_ns = self.flights.now_ns
 
     def next_deadline_ns(self) -> int | None:
         """When `on_timer` wants to be called, but for the landing of transfers."""
@@ -251,7 +243,7 @@ class SmartNic:
         if self.held:
             return 0
         if not self.rings.live:
-            self._pace_now[0] = self.now_ns
+            self.flights.now_ns = self.now_ns
         total = 0
         for _ in range(1 << 30 if not self.rings.live else LIVE_ROUNDS):
             done = 0 if self.rings.live else int(self._poll(self.arena, 256, 0))
@@ -427,7 +419,7 @@ class SmartNic:
 
     # Owners
 
-    def open_owner(self, spinning: bool = True) -> Owner:
+    def open_owner(self) -> Owner:
         """Let a host process in.
 
         Raises: ResourceError if all places are taken.
@@ -437,28 +429,11 @@ class SmartNic:
             raise ResourceError(f"{registers.MAX_OWNERS - 1} processes have {self.config.name} open already")
         owner = Owner.create(free[0])
         self.owners[owner.number] = owner
-        queues = self.arena.rdma.completion_queues
-        for position in range(registers.QUEUE_COUNT):
-            queue = queues[owner.number * registers.QUEUE_COUNT + position]
-            queue.ring = (
-                owner.bar.address + registers.COMPLETIONS + position * registers.COMPLETION_COUNT * 64
-            )
-            word = registers.WORD_COMPLETIONS + position
-            queue.consumer = owner.bar.address + registers.HOST_WORDS + word * registers.WORD_STRIDE
-            queue.tail = queue.error = 0
-            queue.open = 1
-        self.arena.doorbells[owner.number] = -1
-        self.arena.doorbells[owner.number, registers.TRANSMIT_DOORBELL] = -2
-        self.arena.rung[owner.number] = 0
-        self.arena.owners[owner.number].pd = owner.pd
-        record = self.arena.owners[owner.number]
-        record.commands = record.responses = 0
-        record.doorbells = owner.cells_in_use
-        record.bar = owner.bar.address
+        owner.enter(self.arena)
         self._opened += 1
         store_u64(owner.bar.address + registers.OPENED, self._opened)
         self.notes.say("open", owner=owner.number, opened=self._opened)
-        record.active = 1
+        self.arena.owners[owner.number].active = 1
         return owner
 
     def close_owner(self, owner: Owner, now_ns: int) -> list[int]:
@@ -481,9 +456,7 @@ class SmartNic:
                 self.unit.state.counters[counter].in_flight = 0
                 self.unit.close(counter, force=True)
                 self.card.forget(counter)
-            self.card.landing = type(self.card.landing)(
-                slot for slot in self.card.landing if slot.pd != owner.pd
-            )
+            self.card.landing = deque(slot for slot in self.card.landing if slot.pd != owner.pd)
             for key in owner.keys:
                 self.memory.deregister(key)
             self.drain_peers()

@@ -10,6 +10,7 @@ from nicemu.abi import ABI_VERSION, registers
 from nicemu.errors import ResourceError, UsageError
 from nicemu.pcie import Backing, load_u64, store_u32, store_u64
 
+from .arena import NO_CELL, TRANSMIT_CELL, Arena
 from .memory import Piece
 
 _PAYLOAD = registers.PACKET_BYTES - registers.PACKET_HEADER_BYTES
@@ -36,6 +37,25 @@ class Owner:
     interrupt: Callable[[], object] = bool
     received: int = 0
     transmitted: int = 0
+
+    def enter(self, arena: Arena) -> None:
+        """Take the owner's places in an arena, empty; the datapath looks at them once it is active there."""
+        queues = arena.rdma.completion_queues
+        for position in range(registers.QUEUE_COUNT):
+            queue = queues[self.number * registers.QUEUE_COUNT + position]
+            place = position * registers.COMPLETION_COUNT * 64
+            queue.ring = self.bar.address + registers.COMPLETIONS + place
+            word = registers.WORD_COMPLETIONS + position
+            queue.consumer = self.bar.address + registers.HOST_WORDS + word * registers.WORD_STRIDE
+            queue.tail = queue.error = 0
+            queue.open = 1
+        arena.doorbells[self.number] = NO_CELL
+        arena.doorbells[self.number, registers.TRANSMIT_DOORBELL] = TRANSMIT_CELL
+        arena.rung[self.number] = 0
+        record = arena.owners[self.number]
+        record.pd, record.bar = self.pd, self.bar.address
+        record.commands = record.responses = 0
+        record.doorbells = self.cells_in_use
 
     @classmethod
     def create(cls, number: int) -> Owner:

@@ -66,12 +66,6 @@ class PaceState(NamedTuple):
     last: np.ndarray
 
 
-def word_of(state: PaceState, name: str) -> np.ndarray[Any, Any]:
-    """Return a field of a NIC's `pace` as an array of one, which Python reads at little cost."""
-    words: np.ndarray[Any, Any] = state.pace.view(np.ndarray)[name]
-    return words
-
-
 def stages_of(timings: Sequence[Timings]) -> Records:
     """Return a table of idle stages for NICs, in their order."""
     table = np.zeros(len(timings) * STAGES_A_NIC, STAGE)

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from .stage import Chooser, Stage, on_stage
     from .stepped_stream import SteppedStream
     from .stepped_topology import simulate
-    from .supervisor import Instance, bring_up, check_recordings
+    from .supervisor import Instance, bring_up
     from .topology import Topology, load_topology
-    from .trace import TraceWriter, write_trace
+    from .trace import TraceWriter, check_recordings, write_trace
     from .warm_up import compile_everything
 
 __all__ = [
@@ -75,10 +75,10 @@ _PLACES = {
     "simulation": ("SimulatedConnection", "Simulation"),
     "stage": ("Chooser", "Stage", "on_stage"),
     "stepped_stream": ("SteppedStream",),
-    "supervisor": ("Instance", "bring_up", "check_recordings"),
+    "supervisor": ("Instance", "bring_up"),
     "stepped_topology": ("simulate",),
     "topology": ("Topology", "load_topology"),
-    "trace": ("TraceWriter", "write_trace"),
+    "trace": ("TraceWriter", "check_recordings", "write_trace"),
     "warm_up": ("compile_everything",),
 }
 

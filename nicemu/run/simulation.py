@@ -282,7 +282,7 @@ class Simulation:
     def soonest_deadline_ns(self) -> int | None:
         """When a NIC wants to look at its timers, or a transfer lands."""
         deadlines = [nic.next_deadline_ns() for nic in self.nics.values()]
-        deadlines += [nic.next_landing_ns() for nic in self.nics.values()]
+        deadlines += [nic.flights.next_ns for nic in self.nics.values()]
         return min((when for when in deadlines if when is not None), default=None)
 
     def next_ns(self) -> int | None:
@@ -314,7 +314,7 @@ class Simulation:
         until `end_ns`.
         """
         landing = [
-            (when, name) for name, nic in self.nics.items() if (when := nic.next_landing_ns()) is not None
+            (when, name) for name, nic in self.nics.items() if (when := nic.flights.next_ns) is not None
         ]
         if not landing or self._awaited or self.host_log is not None:  # a log is drained between landings
             return
@@ -325,8 +325,10 @@ class Simulation:
         others += [when for when, other in landing if other != name]
         others += [self.events[0][0]] if self.events else []
         until_ns = min([when - 1 for when in others if when is not None] + [end_ns])
-        self.nics[name].now_ns = self.clock.now_ns()
-        self.clock.advance_to(max(self.clock.now_ns(), self.nics[name].run_ahead(until_ns)))
+        nic = self.nics[name]
+        nic.now_ns = self.clock.now_ns()
+        nic.run_ahead(until_ns)
+        self.clock.advance_to(max(self.clock.now_ns(), nic.now_ns))
 
     def run_until_idle(self, limit_ns: int = 60_000_000_000) -> None:
         """Step until nothing is left to happen. Raises: NicemuError if that takes more than `limit_ns`."""

@@ -11,7 +11,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -28,7 +27,7 @@ from .folders import ATTACHED, claim, discard, held_in, hold_settings, remove_ab
 from .running import STOP_TIMEOUT_S, RunningNic, ask, nics_of
 from .state import NicState, TopologyState
 from .topology import NicEntry, Topology, check_fabric, find_profile, load_topology, read_key
-from .trace import merge_traces
+from .trace import check_recordings, merge_traces
 
 START_TIMEOUT_S = 180.0 * PATIENCE
 CLAIM_PATIENCE_S = 0.5
@@ -419,23 +418,6 @@ def _check_interfaces(topology: Topology, entries: Sequence[NicEntry], fabric: s
                 f"{topology.path}: {other} and {nic.name} are both on {used}; what a NIC sends through an"
                 f" interface does not come back from it, so give each of them one (nic.{nic.name}.fabric)"
             )
-
-
-def check_recordings(pcap: Path | None, trace: Path | None) -> None:
-    """Refuse places where no captures or no trace can be written. Raises: UsageError."""
-    try:
-        if trace is not None:
-            tempfile.TemporaryFile(dir=trace.parent).close()
-            if trace.exists():
-                trace.open("ab").close()
-    except OSError as error:
-        raise UsageError(f"--trace {trace}: no trace can be written there ({error.strerror})") from error
-    try:
-        if pcap is not None:
-            pcap.mkdir(parents=True, exist_ok=True)
-            tempfile.TemporaryFile(dir=pcap).close()
-    except OSError as error:
-        raise UsageError(f"--pcap {pcap}: no captures can be written there ({error.strerror})") from error
 
 
 def _check_length(folder: Path, topology: Topology) -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nicemu.errors import NicemuError
+from nicemu.errors import NicemuError, UsageError
 
 MAX_EVENTS = 1_000_000
 
@@ -88,6 +89,23 @@ class TraceWriter:
         missed = {"trace.missed": self._missed} if self._missed else {}
         last = {"name": "statistics", "ph": "i", "s": "p", "ts": now_ns / 1000, "pid": self._pid, "tid": 0}
         return [*self._events, last | {"args": statistics | missed}]
+
+
+def check_recordings(pcap: Path | None, trace: Path | None) -> None:
+    """Refuse places where no captures or no trace can be written. Raises: UsageError."""
+    try:
+        if trace is not None:
+            tempfile.TemporaryFile(dir=trace.parent).close()
+            if trace.exists():
+                trace.open("ab").close()
+    except OSError as error:
+        raise UsageError(f"--trace {trace}: no trace can be written there ({error.strerror})") from error
+    try:
+        if pcap is not None:
+            pcap.mkdir(parents=True, exist_ok=True)
+            tempfile.TemporaryFile(dir=pcap).close()
+    except OSError as error:
+        raise UsageError(f"--pcap {pcap}: no captures can be written there ({error.strerror})") from error
 
 
 def write_part(path: Path, name: str, events: list[dict[str, Any]]) -> None:

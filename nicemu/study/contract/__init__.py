@@ -20,7 +20,7 @@ from .settings import (
     whole_from,
 )
 from .sizes import size_of, size_text
-from .study import Progress, Result, Study, Table
+from .study import Progress, Result, Study, Table, rounded
 
 __all__ = [
     "Check",
@@ -39,6 +39,7 @@ __all__ = [
     "one_of",
     "pyplot",
     "read_settings",
+    "rounded",
     "settings_data",
     "settings_with",
     "several",

@@ -24,6 +24,13 @@ class Table:
     notes: tuple[str, ...] = ()
 
 
+def rounded(value: float | None) -> float | int | None:
+    """Return a figure as tables have it: with four digits, or whole where it is whole or has more."""
+    if value is None:
+        return None
+    return round(value) if value == int(value) or abs(value) >= 1000 else float(f"{value:.4g}")
+
+
 class Result(Protocol):
     """What a study has found."""
 

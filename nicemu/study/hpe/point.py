@@ -9,7 +9,7 @@ from pathlib import Path
 
 from nicemu.errors import UsageError
 from nicemu.model import Operation
-from nicemu.study.contract import Progress, Settings, Table, choice, number, whole
+from nicemu.study.contract import Progress, Settings, Table, choice, number, rounded, whole
 
 from .readings import LARGEST_BYTES, HpeRow, Point, hpe_rows
 
@@ -55,7 +55,7 @@ class HpePointResult:
     def tables(self) -> list[Table]:
         """Return the figures."""
         found = self.headline()
-        rows = [tuple(float(f"{value:.4g}") for value in found.values())]
+        rows = [tuple(rounded(value) for value in found.values())]
         title = (
             f"{self.operation} of {self.point.length_bytes:,} bytes, row {self.row.name}: {self.row.title}"
         )

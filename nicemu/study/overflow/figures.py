@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nicemu.study.contract import Table
+from nicemu.study.contract import Table, rounded
 
 from .runs import Eviction, Run
 from .scheduler import Step
@@ -260,10 +260,3 @@ class Waits:
 
 def _gbit(bytes_per_s: float) -> str:
     return f"{8 * bytes_per_s / 1e9:.4g}"
-
-
-def rounded(value: float | None) -> float | int | None:
-    """Return a figure with four digits, as tables have it."""
-    if value is None or abs(value) >= 1000:
-        return value if value is None else round(value)
-    return float(f"{value:.4g}")

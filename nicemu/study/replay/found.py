@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nicemu.model import Operation, Way, transfer_s
-from nicemu.study.contract import Table, size_text
+from nicemu.study.contract import Table, rounded, size_text
 
 from .cluster import GROUPS
 from .histogram import WIDTH, Histogram
@@ -126,10 +126,10 @@ class ReplayResult:
         rows = [
             (
                 str(way),
-                *(_sized(value) for value in _latencies(found.ttft)),
-                _sized(1e3 * found.tpot_s),
-                _sized(found.end_to_end.mean()),
-                None if way is ReplayWay.NONE else _sized(100 * found.hit_rate),
+                *(rounded(value) for value in _latencies(found.ttft)),
+                rounded(1e3 * found.tpot_s),
+                rounded(found.end_to_end.mean()),
+                None if way is ReplayWay.NONE else rounded(100 * found.hit_rate),
             )
             for way, found in self.found.items()
         ]
@@ -147,10 +147,10 @@ class ReplayResult:
             (
                 str(way),
                 *(
-                    _sized(spent / found.ttft.count)
+                    rounded(spent / found.ttft.count)
                     for spent in (found.fetch_s, found.wait_s, found.prefill_s, found.ttft.total)
                 ),
-                _sized(100 * found.prefill_s / found.ttft.total),
+                rounded(100 * found.prefill_s / found.ttft.total),
             )
             for way, found in self.found.items()
         ]
@@ -162,7 +162,7 @@ class ReplayResult:
 
     def _side_by_side(self) -> Table:
         rows: list[tuple[object, ...]] = [
-            (row.what, _sized(1e3 * row.cpu_s), _sized(1e3 * row.triggered_s), _ratio(row.speedup))
+            (row.what, rounded(1e3 * row.cpu_s), rounded(1e3 * row.triggered_s), _ratio(row.speedup))
             for row in self.compared()
         ]
         cpu, triggered = self.found[ReplayWay.CPU], self.found[ReplayWay.TRIGGERED]
@@ -201,12 +201,7 @@ def _cores(found: Found) -> str:
 
 
 def _percent(use: tuple[float, float] | None) -> tuple[float | None, float | None]:
-    return (None, None) if use is None else (_sized(100 * use[0]), _sized(100 * use[1]))
-
-
-def _sized(value: float) -> float:
-    """Return a value to four digits, as people read it."""
-    return float(f"{value:.4g}")
+    return (None, None) if use is None else (rounded(100 * use[0]), rounded(100 * use[1]))
 
 
 def _ratio(value: float | None) -> float | None:

@@ -23,6 +23,7 @@ from nicemu.study.contract import (
     Study,
     Table,
     checked_setting,
+    rounded,
     settings_data,
     settings_with,
 )
@@ -124,7 +125,7 @@ class SweepResult:
         rows = [
             (
                 *(outcome.point[axis] for axis in self.plan.axes),
-                *(_short(outcome.figures.get(name)) for name in names),
+                *(rounded(outcome.figures.get(name)) for name in names),
             )
             for outcome in self.outcomes
         ]
@@ -203,10 +204,3 @@ def _key(point: Point) -> str:
 
 def _told(point: Point) -> str:
     return ", ".join(f"{name} = {value}" for name, value in point.items())
-
-
-def _short(value: float | None) -> float | int | None:
-    """Return a figure with four digits, as tables have it."""
-    if value is None:
-        return None
-    return int(value) if value == int(value) and abs(value) < 1e15 else float(f"{value:.4g}")
