@@ -78,9 +78,7 @@ class ArgumentChecker(ExpressionChecker):
         if given_types:
             if len(given_types) != len(method.type_parameters):
                 wanted, given = len(method.type_parameters), len(given_types)
-                self.reporter.error(
-                    node.at, f"{method.name} takes {wanted} type arguments; {given} are given"
-                )
+                self.reporter.miscounted(node.at, method.name, "type argument", wanted, given)
             bindings = dict(zip(method.type_parameters, given_types, strict=False))
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if isinstance(argument, syntax.AnySet):
@@ -173,9 +171,7 @@ class ArgumentChecker(ExpressionChecker):
         if len(given) != len(parameters):
             names = ", ".join(item.name for item in parameters)
             hint = f"its parameters: {names}" if names else ""
-            self.reporter.error(
-                node.at, f"{what} takes {len(parameters)} arguments; {len(given)} are given", hint
-            )
+            self.reporter.miscounted(node.at, what, "argument", len(parameters), len(given), hint)
         for argument, parameter in zip(given, parameters, strict=False):
             if isinstance(argument, syntax.AnySet):
                 argument.type = parameter.type

@@ -99,14 +99,12 @@ class BlockCallChecker(ArgumentChecker):
             self.reporter.error(node.at, f"{symbol.name} is only the type of a {kind.kind}")
             return None
         if len(types) != wanted:
-            self.reporter.error(
-                node.at, f"{symbol.name} takes {wanted} type arguments; {len(types)} are given"
-            )
+            self.reporter.miscounted(node.at, symbol.name, "type argument", wanted, len(types))
             return None
         self.arrange(node, symbol.constructor, symbol.name)
         if len(node.arguments) != len(symbol.constructor):
-            given, needed = len(node.arguments), len(symbol.constructor)
-            self.reporter.error(node.at, f"{symbol.name} takes {needed} arguments; {given} are given")
+            needed, given = len(symbol.constructor), len(node.arguments)
+            self.reporter.miscounted(node.at, symbol.name, "argument", needed, given)
             return None
         bindings = dict(zip(kind.type_parameters, types, strict=True))
         arguments: list[Given] = []

@@ -237,7 +237,7 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(callee.name_at, f"{base} has no method {callee.name}", hint)
             return UNKNOWN
         if len(node.arguments) != 1:
-            self.reporter.error(node.at, f"{callee.name} takes 1 argument; {len(node.arguments)} are given")
+            self.reporter.miscounted(node.at, callee.name, "argument", 1, len(node.arguments))
             return UNKNOWN
         count = self.constant_integer(node.arguments[0], f"the argument of {callee.name}")
         if count is not None and count <= 0:

@@ -191,8 +191,8 @@ class DeclarationChecker(CallChecker):
         self.scope = outer
         self.arrange(node, parameters, declaration.name)
         if len(node.arguments) != len(parameters):
-            given, wanted = len(node.arguments), len(parameters)
-            self.reporter.error(node.at, f"{declaration.name} takes {wanted} arguments; {given} are given")
+            wanted, given = len(parameters), len(node.arguments)
+            self.reporter.miscounted(node.at, declaration.name, "argument", wanted, given)
             return ()
         for argument_type, carried in zip(
             kind.arguments, known.carried(len(kind.arguments)) or (), strict=False

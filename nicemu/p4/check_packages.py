@@ -58,10 +58,8 @@ class PackageChecker(TableChecker):
         self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
         self.arrange(node, symbol.parameters, symbol.name)
         if len(node.arguments) != len(symbol.parameters):
-            self.reporter.error(
-                node.at,
-                f"{symbol.name} takes {len(symbol.parameters)} blocks; {len(node.arguments)} are given",
-            )
+            wanted, given = len(symbol.parameters), len(node.arguments)
+            self.reporter.miscounted(node.at, symbol.name, "block", wanted, given)
             return
         bindings = self._type_arguments(node, symbol)
         blocks: list[BlockSymbol | None] = []
@@ -77,9 +75,7 @@ class PackageChecker(TableChecker):
         names = symbol.declaration.type_parameters
         given = node.type_ref.arguments
         if given and len(given) != len(names):
-            self.reporter.error(
-                node.at, f"{symbol.name} takes {len(names)} type arguments; {len(given)} are given"
-            )
+            self.reporter.miscounted(node.at, symbol.name, "type argument", len(names), len(given))
             return {}
         return {name: self.resolve(ref) for name, ref in zip(names, given, strict=False) if ref.name != "_"}
 

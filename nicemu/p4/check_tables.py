@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nicemu.abi import counted
 from nicemu.pipeline import ir
 
 from . import syntax
@@ -172,7 +173,8 @@ class TableChecker(StatementChecker):
             table.actions[element.name] = symbol
             if element.arguments is not None and len(given) > len(directed):
                 hint = "the control plane gives the parameters without a direction"
-                self.reporter.error(element.at, f"{element.name} takes {len(directed)} arguments here", hint)
+                takes = f"{element.name} takes {counted(len(directed), 'argument')} here"
+                self.reporter.error(element.at, takes, hint)
                 return
             self.arguments(given, directed, f"action {element.name}", element)
             return

@@ -126,8 +126,7 @@ class TypeReferenceChecker(NameChecker):
 
     def _count(self, ref: syntax.TypeRef, wanted: int) -> None:
         if len(ref.arguments) != wanted:
-            given = len(ref.arguments)
-            self.reporter.error(ref.at, f"{ref.name} takes {wanted} type arguments; {given} are given")
+            self.reporter.miscounted(ref.at, ref.name, "type argument", wanted, len(ref.arguments))
 
     def _bits(self, ref: syntax.TypeRef) -> Type:
         if ref.width is None:

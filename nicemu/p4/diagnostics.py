@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from nicemu.abi import counted
 from nicemu.errors import ProtocolError
 
 MAX_ERRORS = 50
@@ -123,6 +124,13 @@ class Reporter:
         self._add(Diagnostic(Severity.ERROR, location, message, hint))
         if sum(item.severity is Severity.ERROR for item in self.diagnostics) >= MAX_ERRORS:
             raise TooManyErrors
+
+    def miscounted(
+        self, location: Location, name: str, noun: str, wanted: int, given: int, hint: str = ""
+    ) -> None:
+        """Report that something is given another number of things than it takes."""
+        are = "is" if given == 1 else "are"
+        self.error(location, f"{name} takes {counted(wanted, noun)}; {given} {are} given", hint)
 
     def warning(self, location: Location, message: str, hint: str = "") -> None:
         """Report what is legal and probably not meant."""

@@ -263,9 +263,9 @@ class Preprocessor:
                 arguments, at = _arguments(tokens, at)
                 arguments = _with_rest(arguments, macro.parameters)
                 if len(arguments) != len(macro.parameters):
-                    self._reporter.error(
-                        token.location,
-                        f"macro {token.text} takes {len(macro.parameters)} arguments, given {len(arguments)}",
+                    wanted, given = len(macro.parameters), len(arguments)
+                    self._reporter.miscounted(
+                        token.location, f"macro {token.text}", "argument", wanted, given
                     )
                     continue
                 body = self._substituted(

@@ -12,6 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
+from nicemu.abi import counted
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
@@ -186,7 +187,8 @@ class ActionProfile:
         if len(widths) != len(call.parameters):
             given = len(call.parameters)
             raise self._error(
-                P4RuntimeCode.INVALID_ARGUMENT, f"{call.action} takes {len(widths)} parameters; {given} given"
+                P4RuntimeCode.INVALID_ARGUMENT,
+                f"{call.action} takes {counted(len(widths), 'parameter')}; {given} given",
             )
         for number, width in zip(call.parameters, widths, strict=True):
             if not 0 <= number < 1 << width:

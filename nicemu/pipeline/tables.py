@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from operator import rshift
 from typing import Any, TypeAlias
 
+from nicemu.abi import counted
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
@@ -436,7 +437,9 @@ class Table:
             )
         widths = allowed[action]
         if len(parameters) != len(widths):
-            raise self._illegal(f"action {action} takes {len(widths)} parameters; {len(parameters)} given")
+            raise self._illegal(
+                f"action {action} takes {counted(len(widths), 'parameter')}; {len(parameters)} given"
+            )
         for position, (number, width) in enumerate(zip(parameters, widths, strict=True), start=1):
             if not 0 <= number < 1 << width:
                 raise ControlError(

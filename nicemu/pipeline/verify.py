@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
+from nicemu.abi import counted
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
@@ -238,7 +239,9 @@ def _check_instance(
     carries = extern.carried(len(instance.types))
     if carries is None:
         counts = " or ".join(str(len(item)) for item in extern.carries)
-        faults.raise_(instance.name, f"has {len(instance.types)} type arguments; {counts} expected")
+        faults.raise_(
+            instance.name, f"has {counted(len(instance.types), 'type argument')}; {counts} expected"
+        )
     try:
         extern.make(instance)
     except ControlError as error:

@@ -8,6 +8,8 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
+from nicemu.abi import counted
+
 from . import ir
 from .architecture import Architecture
 from .arithmetic import BINARY, COMPARISONS, CONCATENATION, LOGICAL, SHIFTS, UNARY, bounds
@@ -107,7 +109,9 @@ class Expressions:
     ) -> None:
         """Check the arguments of one call of an action."""
         if len(parameters) != len(given):
-            self.faults.raise_("", f"{action} takes {len(parameters)} arguments; {len(given)} are given")
+            self.faults.raise_(
+                "", f"{action} takes {counted(len(parameters), 'argument')}; {len(given)} are given"
+            )
         for parameter, argument in zip(parameters, given, strict=True):
             self._expect(argument, parameter.type)
             if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):

@@ -174,10 +174,10 @@ def test_the_blocks_of_main_may_take_constructor_arguments(p4: SimpleNamespace) 
 @pytest.mark.parametrize(
     ("top", "parts", "apply", "words"),
     [
-        (ADD, "Add() a;", "", "Add takes 1 arguments; 0 are given"),
+        (ADD, "Add() a;", "", "Add takes 1 argument; 0 are given"),
         (ADD, "Add(m.mark) a;", "", "argument n must be known at compile time"),
         (ADD, "Add(true) a;", "", "argument n is bool; bit<16> was expected"),
-        (ADD, "Add(2) a;", "a.apply();", "control a takes 1 arguments; 0 are given"),
+        (ADD, "Add(2) a;", "a.apply();", "control a takes 1 argument; 0 are given"),
         (ADD, "Add(2) a;", "a.apply(3);", "writes to something that is no variable"),
         (ADD, "Add(2) a;", "a.run(m.mark);", "a control has no method run"),
         (
@@ -187,7 +187,7 @@ def test_the_blocks_of_main_may_take_constructor_arguments(p4: SimpleNamespace) 
             "a control cannot be applied in an action",
         ),
         ("control Self(inout bit<16> x) { Self() s; apply { } }", "", "", "unknown type Self"),
-        ("control G<T>(inout T x) { apply { } }", "G() g;", "", "G takes 1 type arguments; 0 are given"),
+        ("control G<T>(inout T x) { apply { } }", "G() g;", "", "G takes 1 type argument; 0 are given"),
         (
             "parser Q(packet_in p) { state start { transition accept; } }",
             "Q() q;",

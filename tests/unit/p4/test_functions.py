@@ -178,7 +178,7 @@ def test_switch_runs_the_case_of_the_value(p4: SimpleNamespace, apply: str, expe
         ("void f() { exit; }", "", "exit cannot stand in a function"),
         ("void f(in bit<8> x) { x = 1; }", "", "read-only (an in parameter)"),
         ("void f(out bit<8> x = 3) { x = 1; }", "", "out parameter x has a default value"),
-        ("void f(in bit<8> x) { }", "f();", "f takes 1 arguments; 0 are given"),
+        ("void f(in bit<8> x) { }", "f();", "f takes 1 argument; 0 are given"),
         ("void f(in bit<8> x) { }", "f(y = 1);", "f has no parameter y"),
         ("void f(in bit<8> x) { }", "f(x = 1, x = 2);", "argument x is given twice"),
         ("void f(in bit<8> x, in bit<8> y) { }", "f(y = 2);", "argument x of f is missing"),

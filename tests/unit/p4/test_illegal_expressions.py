@@ -158,7 +158,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "#endif\n"}, "#endif without #if"),
     ({"top": "#if 1\n"}, "this #if has no #endif"),
     ({"top": "#foo\n"}, "unknown directive #foo"),
-    ({"top": "#define F(a, b) a\nconst bit<8> K = F(1);\n"}, "macro F takes 2 arguments, given 1"),
+    ({"top": "#define F(a, b) a\nconst bit<8> K = F(1);\n"}, "macro F takes 2 arguments; 1 is given"),
 ]
 
 

@@ -127,18 +127,18 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "== does not apply to extern TriggerCounter",
     ),
     ({"parts": "TriggerCounter() t;", "apply": "t.foo();"}, "extern TriggerCounter has no method foo"),
-    ({"parts": "TriggerCounter(3) t;"}, "TriggerCounter takes 0 arguments; 1 are given"),
+    ({"parts": "TriggerCounter(3) t;"}, "TriggerCounter takes 0 arguments; 1 is given"),
     ({"parts": "FirmwareEvent<event_t>(m.mark) t;"}, "argument name is bit<16>; string was expected"),
     ({"apply": "TriggerCounter();"}, "expected the name of the instance, found ';'"),
     ({"parts": "packet_in() x;"}, "not supported by nicemu yet: extern packet_in"),
     ({"top": "control Q() { apply {} }", "apply": "Q q;"}, "a variable cannot be control Q"),
     (
         {"top": "control Q(inout bit<8> x) { apply {} }", "parts": "Q() q;", "apply": "q.apply();"},
-        "control q takes 1 arguments; 0 are given",
+        "control q takes 1 argument; 0 are given",
     ),
     (
         {"top": "control Q(inout bit<8> x)(bit<8> n) { apply {} }", "parts": "Q() q;"},
-        "Q takes 1 arguments; 0 are given",
+        "Q takes 1 argument; 0 are given",
     ),
     (
         {"top": "control Q(inout bit<8> x)(bit<8> n) { apply {} }", "parts": "bit<8> k; Q(k) q;"},
@@ -170,11 +170,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "m.mark = f();"}, "unknown action or function f"),
     (
         {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f();"},
-        "f takes 1 arguments; 0 are given",
+        "f takes 1 argument; 0 are given",
     ),
     (
         {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f(1, 2);"},
-        "f takes 1 arguments; 2 are given",
+        "f takes 1 argument; 2 are given",
     ),
     (
         {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f(y = 1);"},
@@ -335,7 +335,7 @@ def test_a_checksum_in_a_control_that_ingress_applies_is_refused(p4: SimpleNames
 
 
 def test_a_register_that_says_not_what_it_carries_is_refused(p4: SimpleNamespace) -> None:
-    with pytest.raises(CompileError, match="register takes 1 type arguments; 0 are given"):
+    with pytest.raises(CompileError, match="register takes 1 type argument; 0 are given"):
         p4.compile_text(MIRROR.replace("register<bit<8>>(16)", "register(16)"))
 
 

@@ -209,7 +209,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"states": "state start { bit<8> x = packet.lookahead<bit<8>>(3); transition accept; }"},
-        "lookahead takes 0 arguments; 1 are given",
+        "lookahead takes 0 arguments; 1 is given",
     ),
     ({"emit": "bit<8> x = packet.lookahead<bit<8>>();"}, "extern packet_out has no method lookahead"),
     (

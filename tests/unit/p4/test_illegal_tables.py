@@ -66,7 +66,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"parts": "action a(bit<8> x) {} table t { actions = { a; } default_action = a(); }"},
-        "action a takes 1 arguments; 0 are given",
+        "action a takes 1 argument; 0 are given",
     ),
     (
         {"parts": "action a(bit<16> x) {} table t { actions = { a; } default_action = a(m.mark); }"},
@@ -74,7 +74,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"parts": "action a(bit<16> x) {} table t { actions = { a; } default_action = a(1,2); }"},
-        "action a takes 1 arguments; 2 are given",
+        "action a takes 1 argument; 2 are given",
     ),
     (
         {
@@ -134,7 +134,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "parts": "action a(bit<8> x) {} table t { key = { m.mark: exact; } actions = { a; } "
             "const entries = { 1: a(); } }"
         },
-        "action a takes 1 arguments; 0 are given",
+        "action a takes 1 argument; 0 are given",
     ),
     (
         {"parts": "table t { actions = { NoAction; } const entries = { 1: NoAction(); } }"},
@@ -187,7 +187,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"parts": "table t { actions = { NoAction; } size = -3; }"}, "a size of -3; 1 to 16777216 was expected"),
     (
         {"parts": "action a(in bit<8> x, bit<8> y) {} table t { actions = { a; } }"},
-        "action a takes 1 arguments; 0 are given",
+        "action a takes 1 argument; 0 are given",
     ),
     ({"parts": "action a(bit<8> y) {} table t { actions = { a(1); } }"}, "a takes 0 arguments here"),
     ({"parts": "table t { actions = { nothing; } }"}, "unknown action nothing"),
@@ -314,7 +314,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "void f(in bit<8> x = y) { }"}, "unknown name y"),
     ({"top": "void f(in bit<8> x = true) { }"}, "the default value of x is bool; bit<8> was expected"),
     ({"parts": "action a() { return 1; }"}, "nothing here returns a value"),
-    ({"parts": "action a(bit<8> x) {}", "apply": "a();"}, "action a takes 1 arguments; 0 are given"),
+    ({"parts": "action a(bit<8> x) {}", "apply": "a();"}, "action a takes 1 argument; 0 are given"),
     ({"parts": "action a(bit<8> x) {}", "apply": "a(m.mark);"}, "argument x is bit<16>; bit<8> was expected"),
     ({"parts": "action a() {}", "apply": "m.mark = a();"}, "the value is void; bit<16> was expected"),
     ({"parts": "action a(tag_t x) {}"}, "action data cannot be header tag_t"),
@@ -459,7 +459,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "top": "parser Q(packet_in p) { state start { transition accept; } }",
             "states": "Q() q; state start { q.apply(packet, packet); transition accept; }",
         },
-        "parser q takes 1 arguments; 2 are given",
+        "parser q takes 1 argument; 2 are given",
     ),
 ]
 

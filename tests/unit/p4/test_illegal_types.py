@@ -176,9 +176,9 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "tuple<TriggerCounter> t;"}, "a tuple cannot hold extern TriggerCounter"),
     (
         {"types": "struct p_t<T> { T a; }", "apply": "p_t<bit<8>, bit<8>> x;"},
-        "p_t takes 1 type arguments; 2 are given",
+        "p_t takes 1 type argument; 2 are given",
     ),
-    ({"types": "struct p_t<T> { T a; }", "apply": "p_t x;"}, "p_t takes 1 type arguments; 0 are given"),
+    ({"types": "struct p_t<T> { T a; }", "apply": "p_t x;"}, "p_t takes 1 type argument; 0 are given"),
     ({"types": "struct p_t { bit<8> a; }", "apply": "p_t<bit<8>> x;"}, "p_t takes no type arguments"),
     (
         {"types": "header p_t<T> { T a; } struct s_t { bit<8> x; } ", "apply": "p_t<tag_t> x;"},
@@ -193,8 +193,8 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "struct a_t { } struct a_t { }"}, "a_t is declared twice in the same scope"),
     ({"types": "struct a_t { } const bit<8> a_t = 1;"}, "a_t is declared twice in the same scope"),
     ({"top": "bit<8> f<x>(in x x) { return 1; }"}, "x is declared twice in the same scope"),
-    ({"parts": "TriggerCounter<bit<8>>() t;"}, "TriggerCounter takes 0 type arguments; 1 are given"),
-    ({"parts": 'FirmwareEvent("x") t;'}, "FirmwareEvent takes 1 type arguments; 0 are given"),
+    ({"parts": "TriggerCounter<bit<8>>() t;"}, "TriggerCounter takes 0 type arguments; 1 is given"),
+    ({"parts": 'FirmwareEvent("x") t;'}, "FirmwareEvent takes 1 type argument; 0 are given"),
     ({"parts": "SmartNic(P(), C(), D()) x;"}, "SmartNic is no type"),
     (
         {"top": "control Q(inout bit<8> x) { apply {} }", "parts": "Q() q;", "apply": "q.apply(m.mark);"},
@@ -311,7 +311,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "void f() { }", "apply": "m.mark = f();"}, "the value is void; bit<16> was expected"),
     (
         {"top": "T f<T>(in T x) { return x; }", "apply": "m.mark = f<bit<16>, bit<8>>(1);"},
-        "f takes 1 type arguments; 2 are given",
+        "f takes 1 type argument; 2 are given",
     ),
     (
         {"top": "T f<T>(in T x) { return x; }", "apply": "m.mark = f<bit<8>>(1);"},
@@ -319,7 +319,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f<bit<16>>(1);"},
-        "f takes 0 type arguments; 1 are given",
+        "f takes 0 type arguments; 1 is given",
     ),
     (
         {"apply": "for (bit<8> i in m.mark) { }"},
@@ -351,16 +351,16 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "bit<> x;"}, "expected an expression, found '>'"),
     (
         {"top": "extern void f<T>(in T x);", "apply": "f<bit<8>, bit<9>>(1);"},
-        "f takes 1 type arguments; 2 are given",
+        "f takes 1 type argument; 2 are given",
     ),
     ({"top": "extern void f<T>();", "apply": "f();"}, "not supported by nicemu yet: extern function f"),
     (
         {"top": "control Q<T>(inout T x) { apply {} }", "parts": "Q() q;"},
-        "Q takes 1 type arguments; 0 are given",
+        "Q takes 1 type argument; 0 are given",
     ),
     (
         {"top": "control Q<T>(inout T x) { apply {} }", "parts": "Q<bit<8>, bit<8>>() q;"},
-        "Q takes 1 type arguments; 2 are given",
+        "Q takes 1 type argument; 2 are given",
     ),
     (
         {"top": "tag_t f() { tag_t x; return x; }", "apply": "f().setValid();"},

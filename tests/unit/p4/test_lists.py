@@ -20,7 +20,7 @@ FRAME = bytes.fromhex("01000200ff")
         ({"apply": "list<bit<8>> l;"}, "a variable cannot be list<bit<8>>"),
         ({"top": "const tuple<list<bit<8>>> T = { { 1 } };"}, "a tuple cannot hold list<bit<8>>"),
         ({"top": "const list<TriggerCounter> L = { };"}, "a list cannot hold extern TriggerCounter"),
-        ({"top": "const list<bit<8>, bit<8>> L = { };"}, "list takes 1 type arguments; 2 are given"),
+        ({"top": "const list<bit<8>, bit<8>> L = { };"}, "list takes 1 type argument; 2 are given"),
         ({"top": "const list<bit<8>> L = { true };"}, "an element is bool; bit<8> was expected"),
         ({"top": "const list<bit<8>> L = { 1, ... };"}, "constant L has names or '...'"),
         ({"apply": "const list<bit<16>> L = { m.mark };"}, "constant L must be known at compile time"),

@@ -106,7 +106,7 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
         ("#if\n#endif", "#if needs a condition"),
         ("#inclde <a>", "unknown directive #inclde"),
         ("#error out of cheese", "#error out of cheese"),
-        ("#define F(a) a\nF(1, 2)", "2:1: error: macro F takes 1 arguments, given 2"),
+        ("#define F(a) a\nF(1, 2)", "2:1: error: macro F takes 1 argument; 2 are given"),
         ("#define F(a, b) a ## b\nF(1, +)", "2:6: error: 1 ## + is no token"),
         ("#if 1 / 0\n#endif", "1:7: error: #if needs an integer expression"),
         ("#warning soon", "1:2: warning: #warning soon"),

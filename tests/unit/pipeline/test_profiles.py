@@ -157,7 +157,7 @@ def test_what_is_in_use_stays() -> None:
             lambda p: p.insert_member(1, ir.ActionCall("I.gone")),
             "has no action I.gone; there is I.go, I.none",
         ),
-        (lambda p: p.insert_member(1, ir.ActionCall("I.go")), "I.go takes 1 parameters; 0 given"),
+        (lambda p: p.insert_member(1, ir.ActionCall("I.go")), "I.go takes 1 parameter; 0 given"),
         (lambda p: p.insert_member(1, go(512)), "0x200 does not fit bit<9>"),
         (lambda p: p.modify_member(1, go(1)), "has no member 1"),
         (lambda p: p.insert_group(1, ((1, 1),)), "has no member 1"),

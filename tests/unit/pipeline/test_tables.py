@@ -171,7 +171,7 @@ def test_a_full_table_refuses_and_a_deletion_makes_room(hand: SimpleNamespace) -
             EXACT,
             TableEntry((Exact(1),), "C.send"),
             P4RuntimeCode.INVALID_ARGUMENT,
-            "takes 1 parameters; 0 given",
+            "takes 1 parameter; 0 given",
         ),
         (EXACT, TableEntry((Exact(1),), "C.other"), P4RuntimeCode.INVALID_ARGUMENT, "C.send, C.drop"),
         (LPM, send(1, Lpm(0x0101, 8)), P4RuntimeCode.INVALID_ARGUMENT, "behind its prefix of 8"),
@@ -241,7 +241,7 @@ def test_set_default_chooses_what_a_miss_runs(hand: SimpleNamespace) -> None:
     engine: Engine = hand.engine()
     engine.set_default("forward", "send", (3,))
     assert engine.process(bytes(4), 0).port == 3
-    refusal(P4RuntimeCode.INVALID_ARGUMENT, "takes 1 parameters", engine.set_default, "forward", "send", ())
+    refusal(P4RuntimeCode.INVALID_ARGUMENT, "takes 1 parameter", engine.set_default, "forward", "send", ())
 
 
 def test_what_is_remembered_of_an_entry_comes_back_in_its_place_with_its_counts(

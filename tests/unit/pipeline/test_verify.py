@@ -36,7 +36,7 @@ NUMBER = ir.Member(TAG, "number", U16)
         (ir.Extract(TAG), "is Extract, which cannot stand in a control"),
         (ir.Emit(TAG), "is Emit, which cannot stand in a control"),
         (ir.CallAction("C.lost"), "C.lost is unknown"),
-        (ir.CallAction("C.send"), "takes 1 arguments; 0 are given"),
+        (ir.CallAction("C.send"), "takes 1 argument; 0 are given"),
         (ir.CallFunction("send_to_port"), "takes 1; 0 are given"),
         (ir.CallMethod("C.lost", "add"), "C.lost is unknown"),
         (ir.SwitchAction("C.forward", (ir.SwitchCase(("C.lost",), ()),)), "are not all actions of C.forward"),
