@@ -37,13 +37,16 @@ class BlockCallChecker(ArgumentChecker):
         self, node: syntax.Call, callee: syntax.MemberRef, symbol: BlockSymbol, types: list[Type]
     ) -> Type:
         """Check an application of a block by its type's name: of the one instance of that name."""
+        if self.block is None:
+            kind = symbol.declaration.kind
+            self.reporter.error(node.at, f"{kind} {symbol.name} can only be applied in a {kind}")
+            return UNKNOWN
         variables = symbol.declaration.type_parameters
         if not types and variables:
             bindings: dict[str, Type] = {}
             for argument, parameter in zip(node.arguments, symbol.parameters, strict=False):
                 unify(parameter.type, self.expression(argument), bindings)
             types = [bindings.get(name, UNKNOWN) for name in variables]
-        assert isinstance(self.block, BlockSymbol)
         name = f"{self.block.name}.{symbol.name}"
         if variables:
             name += f"<{', '.join(getattr(kind, 'name', str(kind)) for kind in types)}>"

@@ -270,3 +270,16 @@ def test_a_control_inside_another_may_call_what_a_control_may(p4: SimpleNamespac
     top = "control Drop() { apply { drop_packet(); } }"
     assert p4.run(FRAME, "Drop.apply();", top=top).drop_reason == "pipeline.dropped"
     assert "drop_packet" in p4.refusal("", top=top, emit="Drop.apply(); packet.emit(headers);")
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "enum bit<8> E { a = (bit<8>) Empty.apply() }",
+        "const bit<8> LATER = (bit<8>) Empty.apply();",
+        "void f() { Empty.apply(); }",
+    ],
+)
+def test_a_block_is_applied_in_a_block_of_its_kind_and_nowhere_else(p4: SimpleNamespace, top: str) -> None:
+    refusal = p4.refusal("", top=f"control Empty() {{ apply {{ }} }} {top}")
+    assert "control Empty can only be applied in a control" in refusal
