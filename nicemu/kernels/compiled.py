@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import re
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any
@@ -76,7 +77,7 @@ def _linked(generated: Generated, machine: Any, optimised: bool) -> Any:  # noqa
     module.verify()
     for part in generated.parts:
         text = part_text(part, llvm.get_host_cpu_name())
-        taken = llvm.parse_assembly(text.replace("noinline", "nounwind"))
+        taken = llvm.parse_assembly(_without_loop_hints(text.replace("noinline", "nounwind")))
         for function in taken.functions:
             if function.is_declaration:
                 continue
@@ -112,3 +113,12 @@ def _keep(path: Path, data: bytes) -> None:
         kept = sorted(path.parent.glob("*.o"), key=lambda item: item.stat().st_mtime, reverse=True)
         for old in kept[MAX_KEPT:]:
             old.unlink(missing_ok=True)
+
+
+def _without_loop_hints(text: str) -> str:
+    """Return a part whose loops may be unrolled once more.
+
+    What numba has optimised forbids it for the rest of an unrolled loop, which is all of it where a key has
+    few limbs.
+    """
+    return re.sub(r", !llvm\.loop !\d+", "", text)

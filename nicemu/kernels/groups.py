@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many packets through a kernel, in groups, so that a group waits for memory once."""
+"""Many packets through a kernel, in groups, so that a group waits for memory once.
+
+While the packets of a group are processed, the frames of the next one are fetched, and the records of the one
+after that: a processor finds out by itself that both are read in order, but it stops where a page ends.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,14 @@ from llvmlite import ir as llvm
 from nicemu.lookup import NOTE_WORDS
 
 from .packets import BYTE
-from .places import WORD, Number
+from .places import INDEX, WORD, Number
 from .records import AFTER_INGRESS, PACKET, offset_of
 
 GROUP = 64
 """Packets whose tables are fetched together."""
+_LINE_BYTES = 64
+_FRAME_LINES = 2
+"""Lines of a frame that are fetched: most headers end there."""
 
 VOID = llvm.VoidType()
 
@@ -46,10 +53,10 @@ def make_run(
     last = builder.add(start, WORD(GROUP))
     last = builder.select(builder.icmp_unsigned("<", last, count), last, count)
     some, fetching = function.append_basic_block("some"), function.append_basic_block("fetching")
-    working = function.append_basic_block("working")
+    empty, working = function.append_basic_block("empty"), function.append_basic_block("working")
     builder.cbranch(builder.icmp_unsigned("<", start, count), some, end)
     builder.position_at_end(some)
-    builder.cbranch(wanted, fetching, working)
+    builder.cbranch(wanted, fetching, empty)
 
     def packet(number: Number) -> Number:
         return builder.add(packets, builder.mul(number, WORD(PACKET.itemsize)))
@@ -57,9 +64,9 @@ def make_run(
     def note(number: Number) -> Number:
         return builder.add(notes, builder.mul(builder.sub(number, start), WORD(8 * NOTE_WORDS)))
 
-    def noted(number: Number) -> Number:
-        return builder.select(wanted, note(number), WORD(0))
-
+    builder.position_at_end(empty)
+    _each(builder, start, last, lambda number: builder.store(WORD(0), _at(builder, note(number))))
+    builder.branch(working)
     builder.position_at_end(fetching)
     _each(builder, start, last, lambda number: builder.call(ahead, [context, packet(number), note(number)]))
     stepping = function.append_basic_block("stepping")
@@ -71,10 +78,16 @@ def make_run(
     builder.position_at_end(working)
 
     def work(number: Number) -> None:
-        builder.call(process, [context, packet(number), noted(number)])
+        with builder.if_then(wanted):
+            further = builder.add(number, WORD(GROUP))
+            further = builder.select(builder.icmp_unsigned("<", further, count), further, number)
+            _prefetch(builder, packet(builder.add(further, WORD(GROUP))))
+            frame = builder.load(_at(builder, packet(further), offset_of("address")))
+            for line in range(_FRAME_LINES):
+                _prefetch(builder, builder.add(frame, WORD(line * _LINE_BYTES)))
+        builder.call(process, [context, packet(number), note(number)])
         if makes_copies:
-            at = builder.add(packet(number), WORD(offset_of("verdict")))
-            verdict = builder.load(builder.inttoptr(at, llvm.IntType(16).as_pointer()))
+            verdict = builder.load(_at(builder, packet(number), offset_of("verdict"), llvm.IntType(16)))
             leaves, stays = function.append_basic_block("leaves"), function.append_basic_block("stays")
             is_left = builder.icmp_unsigned(">=", verdict, verdict.type(AFTER_INGRESS))
             builder.cbranch(is_left, leaves, stays)
@@ -104,11 +117,16 @@ def _each(builder: llvm.IRBuilder, first: Number, end: Number, make: Callable[[N
     builder.position_at_end(after)
 
 
+def _at(builder: llvm.IRBuilder, address: Number, offset: int = 0, kind: llvm.Type = WORD) -> Number:
+    """Return a pointer to a number, a word if nothing else is said, behind an address."""
+    return builder.inttoptr(builder.add(address, WORD(offset)), kind.as_pointer())
+
+
 def _step(
     builder: llvm.IRBuilder, steps: dict[int, llvm.Function], note: Number, more: Number, value: Number
 ) -> None:
     """Take the lookup on that a note is about; say in `more` whether there are more steps."""
-    which = builder.load(builder.inttoptr(note, WORD.as_pointer()))
+    which = builder.load(_at(builder, note))
     after = builder.append_basic_block("stepped")
     choice = builder.switch(which, after)
     for number, step in steps.items():
@@ -119,3 +137,12 @@ def _step(
         builder.store(builder.or_(builder.load(more), builder.load(value)), more)
         builder.branch(after)
     builder.position_at_end(after)
+
+
+def _prefetch(builder: llvm.IRBuilder, address: Number) -> None:
+    """Begin to fetch a line of memory, which need not be anybody's."""
+    pointer = BYTE.as_pointer()
+    kind = llvm.FunctionType(VOID, [pointer, INDEX, INDEX, INDEX])
+    function = builder.module.declare_intrinsic("llvm.prefetch", [pointer], kind)
+    to_read, near, data = INDEX(0), INDEX(3), INDEX(1)
+    builder.call(function, [builder.inttoptr(address, pointer), to_read, near, data])

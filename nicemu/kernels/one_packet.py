@@ -22,7 +22,7 @@ VOID = llvm.VoidType()
 
 
 class OnePacket:
-    """Makes the functions of one packet: given addresses of the context, the packet and its note, or 0."""
+    """Makes the functions of one packet: given addresses of the context, the packet and its note."""
 
     place = ""
     """The variable of the architecture's metadata."""

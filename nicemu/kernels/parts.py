@@ -146,10 +146,10 @@ def _end(ends: Function) -> Callable[[int], Function]:
         count, eight = np.uint64(limbs), np.uint64(8)
 
         def end(state: Any, key: Any, found: Any, note: Any) -> Any:  # noqa: ANN401
-            entry, head = ends(state, key, count, note)
+            known, entry, head = ends(state, key, count, note)
             store_u64(found, entry)
             store_u64(found + eight, head)
-            return entry
+            return known
 
         return end
 

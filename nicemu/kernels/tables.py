@@ -46,7 +46,7 @@ class Tables(Choosing):
     end: Callable[[ir.Table], Any]
     """Returns the function that ends a lookup which has begun: state, key, result and note."""
     note: Number
-    """The address of the packet's note, or 0."""
+    """The address of the packet's note, whose first word is 0 where no lookup has begun."""
     begun: Set[str] = frozenset()
     """The tables whose lookups may have begun."""
     parameters_at: Callable[[ir.Table], int]
@@ -78,12 +78,19 @@ class Tables(Choosing):
         else:
             entry, head = WORD(0), WORD(0)
         hit = builder.icmp_unsigned("!=", entry, WORD(0))
+        looked_up, missed = builder.block, self.block("default")
+        builder.cbranch(hit, chosen, missed)
+        builder.position_at_end(missed)
         default = builder.load(self.table_word(spec, TABLE_DEFAULT))
-        record = builder.select(hit, entry, default)
-        head = builder.select(hit, head, self._head(default))
+        default_head = self._head(default)
         builder.branch(chosen)
         builder.position_at_end(chosen)
-        self._run_entry(spec, record, head, hit, again)
+        record, record_head = builder.phi(WORD), builder.phi(WORD)
+        record.add_incoming(entry, looked_up)
+        record.add_incoming(default, missed)
+        record_head.add_incoming(head, looked_up)
+        record_head.add_incoming(default_head, missed)
+        self._run_entry(spec, record, record_head, hit, again)
         return hit
 
     def _find(self, table: ir.Table, state: Number, key: Number, result: Number) -> None:
@@ -92,14 +99,12 @@ class Tables(Choosing):
             self.look_up(self.find(table), state, key, result)
             return
         builder, number = self.builder, self.program.tables.index(table) + 1
-        noted, ends, anew, found = (self.block(name) for name in ("noted", "ends", "anew", "found"))
-        builder.cbranch(builder.icmp_unsigned("!=", self.note, WORD(0)), noted, anew)
-        builder.position_at_end(noted)
+        ends, anew, found = (self.block(name) for name in ("ends", "anew", "found"))
         which = builder.load(self.at(self.note, 0))
         builder.cbranch(builder.icmp_unsigned("==", which, WORD(number)), ends, anew)
         builder.position_at_end(ends)
-        self.look_up(self.end(table), state, key, result, self.note)
-        builder.branch(found)
+        known = self.look_up(self.end(table), state, key, result, self.note)
+        builder.cbranch(builder.icmp_unsigned("!=", known, WORD(0)), found, anew)
         builder.position_at_end(anew)
         self.look_up(self.find(table), state, key, result)
         builder.branch(found)

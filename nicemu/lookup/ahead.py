@@ -3,8 +3,8 @@
 
 A lookup that has begun stands in a note of `NOTE_WORDS` words. Each step looks at memory that the one before
 began to fetch, and begins to fetch what the next one needs. `end_…` is then given the key that really is
-looked up, and believes a note only if it is about this key and nothing has changed since; else it looks up as
-if there were none. So whoever makes notes may guess.
+looked up, and believes a note only if it is about this key and nothing has changed since; else the caller
+looks up as if there were none. So whoever makes notes may guess.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from nicemu.hot import Int, hot
 from nicemu.pcie import load_u64, store_u64
 
-from .buckets import candidate, find, index_of, prefetch_bucket
+from .buckets import candidate, index_of, prefetch_bucket
 from .entries import (
     KEY,
     KIND,
@@ -31,7 +31,7 @@ from .entries import (
     same_words,
     whole_head,
 )
-from .lpm import entry_and_head, find_lpm
+from .lpm import entry_and_head
 from .trie import ALIGN, LEVEL_BYTES, child_in, entry_in, slot_in
 from .words import fence_loads, load_word, prefetch
 
@@ -66,14 +66,14 @@ def step_exact(note: Int, limbs: Int) -> Int:
 
 
 @hot
-def end_exact(state: Int, key: Int, limbs: Int, note: Int) -> tuple[Int, Int]:
-    """Return address and head of the entry of a key; MISS and 0 if there is none."""
+def end_exact(state: Int, key: Int, limbs: Int, note: Int) -> tuple[Int, Int, Int]:
+    """Return whether the note says what a key finds, 1 or 0; then address and head of the key's entry."""
     entry = u64(load_word(note + _BEST))
     if entry != MISS:
         head = whole_head(entry)
         if head < RETIRED and same_words(entry + KEY, key, limbs):
-            return entry, head
-    return find(index_of(state), key, limbs, hash_of(key, limbs))
+            return ONE, entry, head
+    return ZERO, MISS, ZERO
 
 
 @hot
@@ -115,11 +115,11 @@ def step_lpm(note: Int, limbs: Int) -> Int:
 
 
 @hot
-def end_lpm(state: Int, key: Int, limbs: Int, note: Int) -> tuple[Int, Int]:
-    """Return address and head of the entry with a key's longest prefix; MISS and 0 if there is none."""
+def end_lpm(state: Int, key: Int, limbs: Int, note: Int) -> tuple[Int, Int, Int]:
+    """As `end_exact`, for the entry with a key's longest prefix; MISS and 0 if there is none."""
     if same_words(note + _KEY, key, limbs):
         entry, head = entry_and_head(state, u64(load_word(note + _BEST)))
         fence_loads()
         if load_u64(state + UPDATES) == load_word(note + _UPDATES):
-            return entry, head
-    return find_lpm(state, key, limbs)
+            return ONE, entry, head
+    return ZERO, MISS, ZERO

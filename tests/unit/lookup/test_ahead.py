@@ -41,6 +41,8 @@ class Lookups:
         self._begin, self._step, self._end, self._find, self._hash, self._index = chosen
         self._limbs = u64(limbs)
         self._notes = np.zeros((COUNT, NOTE_WORDS), np.uint64)
+        self.known = 0
+        """How many notes have said what their keys find."""
 
     def _note(self, place: int) -> np.uint64:
         return u64(self._notes.ctypes.data + place * NOTE_WORDS * 8)
@@ -55,12 +57,16 @@ class Lookups:
             pass
 
     def ended(self, state: np.uint64, keys: list[int]) -> list[tuple[int, int]]:
-        """Return entries and heads of keys, which may be others than those that have begun."""
+        """Return entries and heads of keys, which may be others than those that have begun.
+
+        Where a note does not say what its key finds, it is looked up in one piece.
+        """
         packed, found = pack_keys(keys, int(self._limbs)), []
         for place in range(len(keys)):
             key = u64(packed.ctypes.data + place * packed.strides[0])
-            entry, head = self._end(state, key, self._limbs, self._note(place))
-            found.append((int(entry), int(head)))
+            known, entry, head = self._end(state, key, self._limbs, self._note(place))
+            found.append((int(entry), int(head)) if known else self.whole(state, keys[place : place + 1])[0])
+            self.known += int(known)
         return found
 
     def whole(self, state: np.uint64, keys: list[int]) -> list[tuple[int, int]]:
@@ -106,6 +112,7 @@ def test_exact_lookups_end_in_what_is_there_then(compiled: bool, key_bits: int) 
         assert [entry != 0 for entry, _ in lookups.whole(table.state, others)] == [
             key in numbers for key in others
         ]
+    assert lookups.known > COUNT
     table.close()
 
 
@@ -134,4 +141,5 @@ def test_prefix_lookups_end_in_what_is_there_then(compiled: bool, key_bits: int)
         others = keys if turn % 2 else [near() for _ in range(COUNT)]
         assert lookups.ended(table.state, others) == lookups.whole(table.state, others)
     assert any(entry for entry, _ in lookups.whole(table.state, keys))
+    assert lookups.known > COUNT
     table.close()
