@@ -22,8 +22,8 @@ RECORD_HEADER_BYTES: Final = 16
 
 @hot
 def _number(data: Records, at: Int, swapped: Int) -> Int:
-    first, second = u64(data[at]), u64(data[at + 1])
-    third, fourth = u64(data[at + 2]), u64(data[at + 3])
+    first, second = u64(data[at]), u64(data[at + u64(1)])
+    third, fourth = u64(data[at + u64(2)]), u64(data[at + u64(3)])
     if swapped:
         return first << u64(24) | second << u64(16) | third << u64(8) | fourth
     return fourth << u64(24) | third << u64(16) | second << u64(8) | first
@@ -46,16 +46,16 @@ def walk_records(
     fraction of a second counts `unit_ns`. Returns how many there were, and where the next record begins. One
     that is longer than `LARGEST_BYTES` ends the walk, too.
     """
-    count = 0
-    at = start
-    while count < len(offsets) and at + RECORD_HEADER_BYTES <= end:
-        length = np.int64(_number(data, at + 8, swapped))
-        if length > LARGEST_BYTES or at + RECORD_HEADER_BYTES + length > end:
+    header, at, last = u64(RECORD_HEADER_BYTES), u64(start), u64(end)
+    count, room = u64(0), u64(len(offsets))
+    while count < room and at + header <= last:
+        length = _number(data, at + u64(8), swapped)
+        if length > u64(LARGEST_BYTES) or at + header + length > last:
             break
-        seconds, fraction = _number(data, at, swapped), _number(data, at + 4, swapped)
+        seconds, fraction = _number(data, at, swapped), _number(data, at + u64(4), swapped)
         times_ns[count] = seconds * u64(1_000_000_000) + fraction * u64(unit_ns)
-        offsets[count] = u64(at + RECORD_HEADER_BYTES)
-        lengths[count] = u64(length)
-        at += RECORD_HEADER_BYTES + length
-        count += 1
-    return count, at
+        offsets[count] = at + header
+        lengths[count] = length
+        at += header + length
+        count += u64(1)
+    return np.int64(count), np.int64(at)

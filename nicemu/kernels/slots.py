@@ -41,20 +41,20 @@ def lay(
     packets: PACKET[n]; the others as `Slots.fill`. Returns how many: a frame that a pipeline does not take,
     and one for which there is no room, ends it.
     """
-    at, count = u64(room), 0
-    limit = min(len(packets), len(offsets) - first)
+    at, count, begins = u64(room), u64(0), u64(first)
+    limit = min(u64(len(packets)), u64(len(offsets)) - begins)
     while count < limit:
-        length = u64(lengths[first + count])
+        length = u64(lengths[begins + count])
         begin = at + u64(headroom_bytes)
         behind = (begin + length + _LINE - u64(1)) // _LINE * _LINE
         if length > u64(MAX_FRAME_BYTES) or behind > u64(end):
             break
-        copy_memory(begin, u64(base) + offsets[first + count], length)
+        copy_memory(begin, u64(base) + offsets[begins + count], length)
         packet = packets[count]
         packet["address"], packet["length"] = begin, length
-        packet["port"], packet["now_ns"] = ports[first + count], times_ns[first + count]
-        at, count = behind, count + 1
-    return count
+        packet["port"], packet["now_ns"] = ports[begins + count], times_ns[begins + count]
+        at, count = behind, count + u64(1)
+    return np.int64(count)
 
 
 class Slots:
