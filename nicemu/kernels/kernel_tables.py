@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from operator import lshift
 from typing import Any
 
 import numpy as np
@@ -82,8 +83,8 @@ class KernelTable:
             records = self._insert_many(self.table, rows)
         else:
             records = [self._insert(row.entry, self._call_of(row), row.last_hit_ns) for row in rows]
+        self._records.update(zip([row.number for row in rows], records, strict=True))
         for row, number in zip(rows, records, strict=True):
-            self._records[row.number] = number
             if self._meter_word is not None:
                 self._meters[number] = row.meter
             if row.entry.choice is not None:
@@ -198,20 +199,37 @@ class KernelTable:
     def _insert_many(self, table: ExactTable | LpmTable, rows: Sequence[Row]) -> list[int]:
         """Add entries of exact keys, or of one lpm key, and return the numbers of their records."""
         entries = [row.entry for row in rows]
+        keys = _rows_of(self._keys_of(entries), table.limbs)[:, ::-1]
+        numbers, data = self._calls_of(rows)
+        given = keys, np.array(numbers, np.uint64), _rows_of(data, self.words)
+        if isinstance(table, ExactTable):
+            return list(table.insert_many(*given).tolist())
+        lengths = [entry.matches[0].prefix_len for entry in entries]  # type: ignore[union-attr]
+        return list(table.insert_many(given[0], np.array(lengths, np.uint64), *given[1:]).tolist())
+
+    def _keys_of(self, entries: Sequence[TableEntry]) -> list[int]:
+        """Return the key of each entry, whose matches have a value each, as one number."""
+        if len(self._widths) == 1:
+            return [entry.matches[0].value for entry in entries]  # type: ignore[union-attr,misc]
         values = []
         for entry in entries:
             value = 0
             for match, width in zip(entry.matches, self._widths, strict=True):
                 value = value << width | match.value  # type: ignore[union-attr,operator]
             values.append(value)
-        keys = _rows_of(values, table.limbs)[:, ::-1]
-        calls = [self._call_of(row) for row in rows]
-        numbers, data = zip(*calls, strict=True)
-        given = keys, np.array(numbers, np.uint64), _rows_of(data, self.words)
-        if isinstance(table, ExactTable):
-            return list(table.insert_many(*given).tolist())
-        lengths = [entry.matches[0].prefix_len for entry in entries]  # type: ignore[union-attr]
-        return list(table.insert_many(given[0], np.array(lengths, np.uint64), *given[1:]).tolist())
+        return values
+
+    def _calls_of(self, rows: Sequence[Row]) -> tuple[Sequence[int], Sequence[int]]:
+        """Return the `_call_of` each row, numbers and data apart; most rows have one action."""
+        action = rows[0].entry.action
+        if self._meter_word is None and all(
+            row.entry.action == action and row.entry.choice is None for row in rows
+        ):
+            number, widths = self._actions[action]
+            shifts = [sum(widths[:place]) for place in range(len(widths))]
+            return [number] * len(rows), [sum(map(lshift, row.entry.parameters, shifts)) for row in rows]
+        numbers, data = zip(*map(self._call_of, rows), strict=True)
+        return numbers, data
 
     def _insert(self, entry: TableEntry, given: tuple[int, int], now_ns: int) -> int:
         call = given[0], self._words_of(given[1])
