@@ -48,7 +48,7 @@ def stats(nic: str | None, as_json: bool) -> None:
         return
     peers = ", ".join(f"{name} ({_queue_pairs(qps)})" for name, qps in described["peers"].items())
     facts = [
-        ("program", described["program"] or "none"),
+        ("program", _program(described)),
         ("firmware", ", ".join(described["firmware"]) or "none"),
         ("peers", peers or "none"),
         ("trigger entries", _entries(described).removeprefix("trigger entries: ")),
@@ -68,6 +68,14 @@ def _entries(described: dict[str, Any]) -> str:
     return (
         f"trigger entries: {used} of {slots} in use, {shared} of the service's {service} (limits: {profile})"
     )
+
+
+def _program(described: dict[str, Any]) -> str:
+    """Say what the pipeline runs, and how."""
+    if described["program"] is None:
+        return "none"
+    because = described["interpreted_because"]
+    return f"{described['program']} ({f'interpreted: {because}' if because else 'compiled'})"
 
 
 def _queue_pairs(numbers: list[int]) -> str:

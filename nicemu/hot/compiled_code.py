@@ -24,6 +24,7 @@ from nicemu.kept_files import cache_base
 PACKAGE = Path(__file__).resolve().parent.parent
 _IMPORT = re.compile(r"^from ([\w.]+) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE)
 _NAMES, _COMMENT = re.compile(r"(\w+)(?: as (\w+))?"), re.compile(r"#.*")
+_COMPILES_SAY = (b"@hot", b"@cold", b"numba")
 _COMPILES = re.compile(rb"^(?:@hot|@cold|from numba|    from numba)", re.MULTILINE)
 
 
@@ -38,43 +39,74 @@ def cache_folder() -> Path:
 
 def sources_compiled(package: Path) -> list[Path]:
     """Return the files that hot functions are written in, and all that those import, to the end."""
-    found: set[Path] = set()
-    waiting = [path for path in package.rglob("*.py") if _COMPILES.search(path.read_bytes())]
-    while waiting:
-        path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting += [_file_of(place, name, package) for place, name, _ in _imports(path, package)]
-    return sorted(found)
+    return _Sources(package).compiled()
 
 
-def _imports(path: Path, package: Path) -> Iterator[tuple[Path, str, str]]:
-    """Yield what a file imports from the package at its top: module or room, name, and its name here."""
-    for origin, listed, single in _IMPORT.findall(path.read_text()):
-        if place := _place(origin, path, package):
-            for name, alias in _NAMES.findall(_COMMENT.sub("", listed or single)):
-                yield place, name, alias or name
+class _Sources:
+    """The files of a package, each read once: most are asked about again and again."""
+
+    def __init__(self, package: Path) -> None:
+        self._package = package
+        self._imports: dict[Path, list[tuple[Path, str, str]]] = {}
+        self._files: dict[tuple[Path, str], Path] = {}
+
+    def compiled(self) -> list[Path]:
+        """Return what `sources_compiled` does."""
+        found: set[Path] = set()
+        waiting = [Path(path) for path in _python_files(self._package) if _compiles(path)]
+        while waiting:
+            path = waiting.pop()
+            if path not in found:
+                found.add(path)
+                waiting += [self._file_of(place, name) for place, name, _ in self._imports_of(path)]
+        return sorted(found)
+
+    def _imports_of(self, path: Path) -> list[tuple[Path, str, str]]:
+        """Return what a file imports from the package at its top: module or room, name, and its name here."""
+        if path not in self._imports:
+            self._imports[path] = [
+                (place, name, alias or name)
+                for origin, listed, single in _IMPORT.findall(path.read_text())
+                if (place := self._place(origin, path))
+                for name, alias in _NAMES.findall(_COMMENT.sub("", listed or single))
+            ]
+        return self._imports[path]
+
+    def _place(self, origin: str, importer: Path) -> Path | None:
+        """Return the module or room that `origin` names; None if it is not of the package."""
+        name = origin.lstrip(".")
+        if name != origin:
+            return importer.parents[len(origin) - len(name) - 1].joinpath(*filter(None, name.split(".")))
+        first, *rest = origin.split(".")
+        return self._package.joinpath(*rest) if first == "nicemu" else None
+
+    def _file_of(self, place: Path, name: str) -> Path:
+        """Return the file that defines `name`, behind the doors of rooms."""
+        if (place, name) not in self._files:
+            self._files[place, name] = self._found(place, name)
+        return self._files[place, name]
+
+    def _found(self, place: Path, name: str) -> Path:
+        for file in (place.with_suffix(".py"), place / f"{name}.py"):
+            if file.is_file():
+                return file
+        door = place / "__init__.py"
+        for further, origin, given in self._imports_of(door):
+            if given == name:
+                return self._file_of(further, origin)
+        return door
 
 
-def _place(origin: str, importer: Path, package: Path) -> Path | None:
-    """Return the module or room that `origin` names; None if it is not of the package."""
-    name = origin.lstrip(".")
-    if name != origin:
-        return importer.parents[len(origin) - len(name) - 1].joinpath(*filter(None, name.split(".")))
-    first, *rest = origin.split(".")
-    return package.joinpath(*rest) if first == "nicemu" else None
+def _python_files(package: Path) -> Iterator[str]:
+    for folder, _, names in os.walk(package):
+        yield from (os.path.join(folder, name) for name in names if name.endswith(".py"))
 
 
-def _file_of(place: Path, name: str, package: Path) -> Path:
-    """Return the file that defines `name`, behind the doors of rooms."""
-    for file in (place.with_suffix(".py"), place / f"{name}.py"):
-        if file.is_file():
-            return file
-    door = place / "__init__.py"
-    for further, origin, given in _imports(door, package):
-        if given == name:
-            return _file_of(further, origin, package)
-    return door
+def _compiles(path: str) -> bool:
+    """Return whether a file has hot functions, or tells numba something."""
+    with open(path, "rb") as file:
+        text = file.read()
+    return any(word in text for word in _COMPILES_SAY) and _COMPILES.search(text) is not None
 
 
 class CodeLocator:
@@ -91,7 +123,7 @@ class CodeLocator:
         else:  # a test's
             place = Path("elsewhere") / blake2b(os.fsencode(file), digest_size=8).hexdigest()
             self._stamp = blake2b(file.read_bytes()).hexdigest()
-        self._path = _folder() / place
+        self._path = own_cache_folder() / place
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> CodeLocator | None:
@@ -124,6 +156,6 @@ class CodeLocator:
 
 
 @cache
-def _folder() -> Path:
-    """As `cache_folder`, of the sources that this process has imported."""
+def own_cache_folder() -> Path:
+    """As `cache_folder`, of the sources as they were when this process first asked."""
     return cache_folder()

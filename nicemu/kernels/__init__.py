@@ -2,15 +2,30 @@
 """Programs as machine code: the IR becomes LLVM instructions, with the lookups of `nicemu.lookup` in line.
 
 A kernel means what the interpreter computes, and differential tests hold the two equal; what a kernel does
-not do is interpreted. Specifications: as `nicemu.pipeline`.
+not do is interpreted. What makes kernels loads on first use: an engine may do without for long.
+Specifications: as `nicemu.pipeline`.
 """
 
-from .engine import CompiledEngine, Kernel, drop_reason, kernel_text
-from .expressions import NotCompiled
-from .groups import GROUP
-from .kernel import generate
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+from .engine import CompiledEngine, drop_reason
+from .not_compiled import NotCompiled
 from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT, TOLD
-from .slots import Slots
+
+if TYPE_CHECKING:
+    from .groups import GROUP
+    from .kernel import generate
+    from .loaded import Kernel, kernel_text
+    from .slots import Slots
+
+_HOMES = {
+    "GROUP": "groups",
+    "Kernel": "loaded",
+    "Slots": "slots",
+    "generate": "kernel",
+    "kernel_text": "loaded",
+}
 
 __all__ = [
     "AFTER_EGRESS",
@@ -31,3 +46,9 @@ __all__ = [
     "generate",
     "kernel_text",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"nicemu.kernels has no {name!r}; it has {', '.join(__all__)}")
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

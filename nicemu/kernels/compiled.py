@@ -14,11 +14,11 @@ from typing import Any
 import llvmlite
 import llvmlite.binding as llvm
 
-from nicemu.hot import cache_folder
+from nicemu.hot import own_cache_folder
 from nicemu.kept_files import keep, kept
 
-from .expressions import NotCompiled
 from .kernel import Generated
+from .not_compiled import NotCompiled
 from .parts import part_text
 
 LIBRARY = (b"__udivti3", b"__umodti3", b"__divti3", b"__modti3", b"__multi3", b"__udivmodti4")
@@ -103,7 +103,7 @@ def _path(generated: Generated, optimised: bool) -> Path:
     parts = [llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
     for part in (*parts, str(optimised), generated.text):
         digest.update(f"{len(part)} {part}".encode())
-    return cache_folder() / "kernels" / f"{digest.hexdigest()}.o"
+    return own_cache_folder() / "kernels" / f"{digest.hexdigest()}.o"
 
 
 def _keep(path: Path, data: bytes) -> None:

@@ -12,13 +12,10 @@ from llvmlite import ir as llvm
 from nicemu.pipeline import Program, arithmetic, ir, width_of
 
 from .division import divided
+from .not_compiled import NotCompiled
 from .places import BIT, INDEX, NEXT, NO_BITS, VALID, Composite, Number, Place, Places, Value, number_type
 
 STACK_OUT_OF_BOUNDS = ir.CORE_ERRORS.index("StackOutOfBounds")
-
-
-class NotCompiled(Exception):  # noqa: N818  an answer, not a fault
-    """The program asks for what kernels do not do; the interpreter runs it."""
 
 
 class Expressions:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from nicemu.pipeline import MAX_EFFECTS, ir
 
 from .effects import PASSES, Site
-from .expressions import NotCompiled
+from .not_compiled import NotCompiled
 from .places import INDEX, WORD, Number, Place, Value
 from .records import TOO_MANY_EFFECTS, word_of_effects, word_of_object
 from .tables import Tables

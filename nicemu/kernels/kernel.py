@@ -11,11 +11,11 @@ from llvmlite import ir as llvm
 from nicemu.pipeline import Program, ir
 
 from .effects import Site
-from .expressions import NotCompiled
 from .externs import Externs
 from .groups import make_run
 from .nic_externs import NicExterns
 from .nic_packet import NicPacket
+from .not_compiled import NotCompiled
 from .one_packet import OnePacket
 from .packets import BYTE
 from .parts import Part

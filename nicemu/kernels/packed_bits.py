@@ -14,7 +14,7 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import ir
 
-from .expressions import NotCompiled
+from .not_compiled import NotCompiled
 from .places import LENGTH, NO_BITS, NUMBER, VALID, WORD, Number, Value
 from .value_words import ValueWords
 

@@ -11,7 +11,8 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import ir, width_of
 
-from .expressions import NotCompiled, path_of
+from .expressions import path_of
+from .not_compiled import NotCompiled
 from .places import BIT, INDEX, NEXT, NO_BITS, VALID, WORD, Composite, Number, Place, Value
 from .statements import Ends, Statements
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.hot import cache_folder
+from nicemu.hot import own_cache_folder
 from nicemu.kept_files import keep, kept
 from nicemu.lookup import (
     begin_exact,
@@ -70,7 +70,7 @@ def find_part(table: ir.Table) -> Part:
 
 def part_text(part: Part, processor: str) -> str:
     """Return the LLVM module that defines a part under a name of numba's."""
-    path = cache_folder() / "kernels" / f"{part.name}.{processor}.ll"
+    path = own_cache_folder() / "kernels" / f"{part.name}.{processor}.ll"
     found = kept(path)
     if found is not None:
         return found.decode()

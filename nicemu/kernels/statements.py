@@ -13,7 +13,8 @@ from typing import Any
 
 from nicemu.pipeline import ir, width_of
 
-from .expressions import Expressions, NotCompiled, path_of
+from .expressions import Expressions, path_of
+from .not_compiled import NotCompiled
 from .places import BIT, INDEX, NEXT, VALID, Composite, Number, Place
 from .records import STUCK
 

@@ -11,9 +11,9 @@ from llvmlite import ir as llvm
 from nicemu.pipeline import ARCHITECTURES, chance, ir, width_of
 
 from .division import divided
-from .expressions import NotCompiled
 from .externs import Call
 from .metering import draw_function
+from .not_compiled import NotCompiled
 from .parts import Part
 from .places import BIT, WORD, Number, Place
 from .records import DROP_PORT, word_of_chance

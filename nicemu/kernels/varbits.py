@@ -14,7 +14,7 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import ir, width_of
 
-from .expressions import NotCompiled
+from .not_compiled import NotCompiled
 from .packets import HEADER_TOO_SHORT, INVALID, TOO_SHORT, Leaf, Packets
 from .places import BIT, LENGTH, NUMBER, WORD, Composite, Number, Value
 

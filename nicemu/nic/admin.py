@@ -339,6 +339,9 @@ class Admin:
             "firmware": device.firmware.names(),
             "faults": list(device.fault_log),
             "program": getattr(device.pipeline.program, "name", None),
+            "interpreted_because": getattr(
+                device.pipeline, "interpreted_because", "this NIC has no compiler"
+            ),
             "peers": {peer.name: sorted(peer.queue_pairs) for peer in device.queue_pairs.peers.values()},
             "datapath": list(STAT_NAMES),
         }

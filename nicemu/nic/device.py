@@ -68,13 +68,13 @@ class SmartNic:
 
     Ways in: `on_frames`, `on_doorbell`, `on_commands`, `on_dma_complete`, `on_transport_completion`,
     `on_timer`. Each runs everything it makes due before it returns; what has to be done outside comes out of
-    `take_effects`. With
-    `live=True` a datapath thread runs `run_datapath` over the arena, the ways in serve the control thread
-    alone, and RDMA frames come out by `frames_into`.
+    `take_effects`. With `live=True` a datapath thread runs `run_datapath` over the arena, the ways in serve
+    the control thread alone, and RDMA frames come out by `frames_into`.
     `compiled=False` runs the datapath's source without the JIT. `guard` brackets every firmware step.
     `controller`: an NVMe controller outside, in whose reach NIC memory then lies, instead of the NIC's own.
     `transport`: an RDMA device outside, which a NIC has whose config says "verbs".
     `stages`: a table of stages that NICs contend for, and this one's place in it.
+    `pipeline` makes the match-action engine, given where drops are counted; without it one interprets.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class SmartNic:
         controller: OutsideController | None = None,
         transport: OutsideTransport | None = None,
         stages: tuple[Records, int] | None = None,
+        pipeline: Callable[[Counter[str]], Engine] | None = None,
     ) -> None:
         self.config = config
         self.now_ns = now_ns
@@ -105,7 +106,7 @@ class SmartNic:
         reach = controller.reach if controller is not None else None
         self.memory = NicMemory(self.arena.rdma, config.memory_bytes, rng, reach)
         self.drops: Counter[str] = Counter()
-        self.pipeline = Engine(drops=self.drops)
+        self.pipeline = Engine(drops=self.drops) if pipeline is None else pipeline(self.drops)
         self.scheduler = Scheduler(self._task_ended, guard, config.timings.firmware_step_ns)
         self.card = FirmwareCard(self)
         self.nic = Nic(self.card)

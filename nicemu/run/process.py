@@ -42,6 +42,7 @@ from nicemu.wire import FrameBatch
 from .block_io import FileBlockIo
 from .control_socket import ControlSocket
 from .fabrics import VERBS
+from .late_engine import LateEngine
 from .links import PeerLinks
 from .ports import LivePorts
 from .program_file import program_of, read_program
@@ -121,6 +122,7 @@ class NicProcess:
             guard=self._watchdog.step,
             controller=self._pcie.nvme if self._pcie is not None else None,
             transport=self._verbs,
+            pipeline=(lambda drops: LateEngine(self._hand, drops=drops)) if JIT else None,
         )
         self._disks = {
             entry.nsid: FileBlockIo(
@@ -184,6 +186,12 @@ class NicProcess:
         else:
             os.eventfd_write(self._wake_fd, 1)
         return future.result(CALL_TIMEOUT_S)
+
+    def _hand(self, work: Callable[[], None]) -> None:
+        """Have `work` done on the control thread, sooner or later, unless the NIC stops."""
+        self._calls.put((work, Future()))
+        if not self._closed:
+            os.eventfd_write(self._wake_fd, 1)
 
     def _refuse_calls(self) -> None:
         """Answer calls that nobody will run any more."""

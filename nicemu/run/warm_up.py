@@ -1,11 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles every hot function that a NIC process calls, so that the processes only load code."""
+"""Compiles every hot function that a NIC process calls, and the shipped programs, so that the processes only
+load code.
+"""
 
 from __future__ import annotations
 
 from nicemu.fabric import load_ports
+from nicemu.kernels import CompiledEngine
 from nicemu.nic import NicConfig, SmartNic, run_datapath
+from nicemu.programs import programs_root
 from nicemu.rdma import load_engine
+
+from .program_file import read_program
 
 
 def compile_everything() -> None:
@@ -24,3 +30,5 @@ def compile_everything() -> None:
     run_datapath(nic.arena, 50_000, 200)
     load_engine()
     load_ports()
+    for path in sorted(programs_root().glob("p4/*.p4")):
+        CompiledEngine().load(read_program(path).program)

@@ -13,12 +13,14 @@ from nicemu.control import P4RuntimeClient, ReceivedDigests, ReceivedIdle, Recei
 from nicemu.errors import ControlError
 from nicemu.p4 import compile_program
 from nicemu.pipeline import DigestConfig
-from nicemu.run import Instance
+from nicemu.run import Instance, ask
+from nicemu.run.late_engine import FRAMES_INTERPRETED
 from tests.process.live_nics import live_nics, statistics
 
 pytestmark = pytest.mark.process
 
 TIMEOUT_S = 20.0
+COMPILED_S = 90.0
 SWITCH = Path(__file__).parents[1] / "unit" / "control" / "switch.p4"
 ONE_NIC = """
 [nic.compute0]
@@ -79,3 +81,22 @@ def test_what_nobody_takes_is_counted(client: P4RuntimeClient, instance: Instanc
     client.send_packet(b"\0", {"egress_port": 510, "unused": 0})
     assert not isinstance(client.receive(0.2), ReceivedDigests)
     assert statistics(instance.nics[0])["pipeline.no_packet_in_header"] == 1
+
+
+def test_a_program_that_meets_many_packets_is_compiled_and_goes_on_with_what_it_holds(
+    client: P4RuntimeClient, instance: Instance
+) -> None:
+    (nic,) = instance.nics
+    client.objects.write_register("last", 3, 7)
+    deadline = time.monotonic() + COMPILED_S
+    rounds = 0
+    while because := ask(nic, "describe")["interpreted_because"]:
+        assert time.monotonic() < deadline, because
+        for _ in range(FRAMES_INTERPRETED // 2):
+            client.send_packet(b"\0\1\5\0rest", {"egress_port": 510, "unused": 0})
+            assert client.receive(TIMEOUT_S) == ReceivedPacket(b"\5\0rest", {"ingress_port": 0, "unused": 1})
+        rounds += 1
+    assert rounds >= 2
+    client.send_packet(b"\0\1\5\0rest", {"egress_port": 510, "unused": 0})
+    assert client.receive(TIMEOUT_S) == ReceivedPacket(b"\5\0rest", {"ingress_port": 0, "unused": 1})
+    assert client.objects.read("last")[3].value == 7

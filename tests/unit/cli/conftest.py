@@ -95,6 +95,7 @@ DESCRIPTION = {
     ],
     "firmware": ["kv_follow_up", "kv_chunk_missing"],
     "program": "kvmatch",
+    "interpreted_because": "",
     "peers": {"storage0": [17, 18]},
 }
 

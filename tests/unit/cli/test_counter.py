@@ -5,6 +5,7 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import pytest
 from click.testing import Result
 
 if TYPE_CHECKING:
@@ -47,13 +48,31 @@ def test_counter_list_and_stats_show_entries_in_use_like_a_real_nic(world: World
 def test_stats_show_program_firmware_peers_and_every_statistic(world: World, nicemu: Cli) -> None:
     lines = [line.split(maxsplit=1) for line in nicemu("stats", "--nic", "compute0").stdout.splitlines()]
     for line in (
-        ["program", "kvmatch"],
+        ["program", "kvmatch (compiled)"],
         ["firmware", "kv_follow_up, kv_chunk_missing"],
         ["peers", "storage0 (qp 17, 18)"],
         ["frames_in", "12,345"],
         ["drops.parser.too_short", "2"],
     ):
         assert line in lines
+
+
+@pytest.mark.parametrize(
+    ("told", "said"),
+    [
+        (
+            {"interpreted_because": "its kernel is being compiled"},
+            "kvmatch (interpreted: its kernel is being compiled)",
+        ),
+        ({"program": None}, "none"),
+    ],
+)
+def test_stats_say_whether_a_program_is_compiled(
+    world: World, nicemu: Cli, told: dict[str, object], said: str
+) -> None:
+    world.answers["describe"] = world.answers["describe"] | told
+    lines = [line.split(maxsplit=1) for line in nicemu("stats").stdout.splitlines()]
+    assert ["program", said] in lines
 
 
 def test_a_peer_without_a_queue_pair_is_said_to_have_none(world: World, nicemu: Cli) -> None:

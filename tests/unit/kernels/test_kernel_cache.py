@@ -28,7 +28,7 @@ SmartNic(P(), C(), D()) main;
 
 @pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
 def test_machine_code_that_was_damaged_is_made_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compiled, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(compiled, "own_cache_folder", lambda: tmp_path)
     program = compile_text(PROGRAM).program
     for _ in range(2):
         engine = CompiledEngine(optimised=False)
