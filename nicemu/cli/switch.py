@@ -65,6 +65,11 @@ _DEVICE_ID = 1
     help="Interpret the program, or run it as machine code; auto compiles for interfaces and large captures.",
 )
 @TABLES_OPTION
+@click.option(
+    "--state",
+    type=click.Path(path_type=Path),
+    help="Write what tables, counters and registers hold at the end into a JSON file, as --tables reads it.",
+)
 @INCLUDE_OPTION
 @JSON_OPTION
 def switch(
@@ -76,6 +81,7 @@ def switch(
     p4runtime: str | None,
     engine: str,
     tables: Path | None,
+    state: Path | None,
     includes: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -102,23 +108,27 @@ def switch(
         require_port(compiled.program, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())
     running = _engine_of(compiled.program, engine, is_large)
-    from nicemu.switch import Summary, put_tables
+    from nicemu.switch import Summary, put_tables, writing_state
 
     if tables is not None:
         put_tables(running, tables)
-    begun = time.monotonic()
     summary = Summary()
     is_compiled = getattr(running, "kernel", None) is not None
-    try:
-        if inputs:
-            _captures(running, sources, files, summary)
-        else:
-            summary = _live(running, sources, seconds, p4runtime)
-    except ProtocolError:  # a capture that is damaged, maybe behind packets that have passed
-        if summary.packets:
-            _tell(summary, time.monotonic() - begun, is_compiled, as_json)
-        raise
-    _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+    with ExitStack() as stack:
+        write_state = stack.enter_context(writing_state(state)) if state is not None else lambda _: None
+        begun = time.monotonic()
+        try:
+            if inputs:
+                _captures(running, sources, files, summary)
+            else:
+                summary = _live(running, sources, seconds, p4runtime)
+        except ProtocolError:  # a capture that is damaged, maybe behind packets that have passed
+            if summary.packets:
+                _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+                write_state(running)
+            raise
+        _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+        write_state(running)
 
 
 def _split(ports: tuple[str, ...], has_inputs: bool) -> tuple[str, tuple[str, ...]]:

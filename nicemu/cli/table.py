@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nicemu.control import P4RuntimeClient, ReadEntry, TableSchema
-    from nicemu.pipeline import Choice, Match
+    from nicemu.pipeline import Choice
 
 PRIORITY_OPTION = click.option(
     "--priority",
@@ -25,7 +25,6 @@ PRIORITY_OPTION = click.option(
     default=None,
     help="For tables with a ternary or range key; the larger wins.",
 )
-_SMALL_BITS = 16
 
 
 @click.group()
@@ -197,80 +196,37 @@ def _print_entries(schema: TableSchema, entries: list[ReadEntry]) -> None:
 
 
 def _key_cells(schema: TableSchema, item: ReadEntry) -> list[str]:
+    from nicemu.control import match_text
+
     if item.default:
         return ["(default)", *[""] * len(schema.keys)][: len(schema.keys)]
-    return [_match_text(match, key.width) for key, match in zip(schema.keys, item.entry.matches, strict=True)]
+    return [match_text(match, key.width) for key, match in zip(schema.keys, item.entry.matches, strict=True)]
 
 
 def _table_json(schema: TableSchema, entries: list[ReadEntry]) -> dict[str, object]:
+    from nicemu.control import choice_json, entry_json
+
     return {
         "table": schema.name,
         "size": schema.description.size,
-        "entries": [_entry_json(schema, item) for item in entries if not item.default],
-        "default": _entry_json(schema, entries[-1])["action"],
+        "entries": [
+            {
+                **entry_json(schema.keys, schema.actions, item.entry),
+                "const": item.const,
+                "hits": item.hits,
+            }
+            for item in entries
+            if not item.default
+        ],
+        "default": choice_json(schema.actions, entries[-1].entry)["action"],
     }
-
-
-def _entry_json(schema: TableSchema, item: ReadEntry) -> dict[str, object]:
-    pairs = zip(schema.keys, item.entry.matches, strict=False)
-    return {
-        "keys": {key.name: _match_text(match, key.width) for key, match in pairs},
-        "priority": item.entry.priority,
-        "action": _action_json(schema, item),
-        "const": item.const,
-        "hits": item.hits,
-    }
-
-
-def _action_json(schema: TableSchema, item: ReadEntry) -> dict[str, object]:
-    from nicemu.pipeline import ActionSet, Group, Member
-
-    match item.entry.choice:
-        case Member(number):
-            return {"member": number}
-        case Group(number):
-            return {"group": number}
-        case ActionSet(actions):
-            return {"set": [{"name": call.action, "weight": weight} for call, weight in actions]}
-        case _:
-            return {"name": item.entry.action, "parameters": _parameters(schema, item)}
 
 
 def _call_text(schema: TableSchema, item: ReadEntry) -> str:
-    if item.entry.choice is not None:
-        ((kind, value),) = _action_json(schema, item).items()
-        return f"{kind} {value}" if isinstance(value, int) else "a set of actions"
-    settings = ", ".join(f"{name}={text}" for name, text in _parameters(schema, item).items())
-    return f"{item.entry.action}({settings})"
+    from nicemu.control import choice_json
 
-
-def _parameters(schema: TableSchema, item: ReadEntry) -> dict[str, str]:
-    action = schema.action(item.entry.action)
-    pairs = zip(action.params, item.entry.parameters, strict=True)
-    return {parameter.name: _number_text(value, parameter.width) for parameter, value in pairs}
-
-
-def _match_text(match: Match, width_bits: int) -> str:
-    """Return a match as `nicemu table add` reads it."""
-    from nicemu.pipeline import Exact, Lpm, Optional, Range, Ternary
-
-    ones = (1 << width_bits) - 1
-    match match:
-        case Lpm(_, 0) | Ternary(_, 0) | Optional(None):
-            return "*"
-        case Optional(maybe):
-            return _number_text(maybe or 0, width_bits)
-        case Range(low, high) if (low, high) == (0, ones):
-            return "*"
-        case Exact(value):
-            return _number_text(value, width_bits)
-        case Lpm(value, prefix_len):
-            return f"{_number_text(value, width_bits)}/{prefix_len}"
-        case Ternary(value, mask):
-            return f"{_number_text(value, width_bits)}&&&{mask:#x}"
-        case Range(low, high):
-            return f"{_number_text(low, width_bits)}..{_number_text(high, width_bits)}"
-
-
-def _number_text(value: int, width_bits: int) -> str:
-    return str(value) if width_bits <= _SMALL_BITS else f"{value:#x}"
+    ((kind, value),) = choice_json(schema.actions, item.entry).items()
+    if kind == "action":
+        settings = ", ".join(f"{name}={text}" for name, text in value["parameters"].items())
+        return f"{item.entry.action}({settings})"
+    return f"{kind} {value}" if isinstance(value, int) else "a set of actions"

@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .entry_text import call_json, choice_json, entry_json, match_text, matches_json, number_text
     from .info_message import config_message
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
@@ -34,8 +35,14 @@ _HOMES = {
     "ReceivedPacket": "stream_client",
     "TableSchema": "schema",
     "Update": "p4runtime_client",
+    "call_json": "entry_text",
+    "choice_json": "entry_text",
     "config_message": "info_message",
+    "entry_json": "entry_text",
     "load_pipeline": "pipeline_loader",
+    "match_text": "entry_text",
+    "matches_json": "entry_text",
+    "number_text": "entry_text",
     "parse_match": "value_text",
     "parse_value": "value_text",
 }
@@ -55,8 +62,14 @@ __all__ = [
     "ReceivedPacket",
     "TableSchema",
     "Update",
+    "call_json",
+    "choice_json",
     "config_message",
+    "entry_json",
     "load_pipeline",
+    "match_text",
+    "matches_json",
+    "number_text",
     "parse_match",
     "parse_value",
 ]

@@ -11,6 +11,7 @@ from .byte_changes import ByteChange, byte_changes, change_lines
 from .captures import switch_captures
 from .forwarding import HOST, Forwarder, Summary
 from .shared_engine import SharedEngine
+from .state_file import state_of, writing_state
 from .table_file import put_tables
 
 if TYPE_CHECKING:
@@ -26,8 +27,10 @@ __all__ = [
     "change_lines",
     "open_port",
     "put_tables",
+    "state_of",
     "switch_captures",
     "switch_live",
+    "writing_state",
 ]
 
 

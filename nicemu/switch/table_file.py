@@ -17,6 +17,7 @@ from nicemu.pipeline import (
     ActionInfo,
     ActionSet,
     CloneSession,
+    Count,
     Engine,
     Group,
     KeyInfo,
@@ -31,8 +32,11 @@ from nicemu.pipeline import (
 
 from .located import Located, read_document
 
+_COUNTED = ("hits", "bytes")
+"""What `state_file` says of an entry beside what a controller gives."""
 _MAX_16_BITS = 0xFFFF
 """The last multicast group, and the last egress_rid."""
+_MAX_64_BITS = (1 << 64) - 1
 
 
 def put_tables(engine: Engine, path: Path) -> int:
@@ -52,12 +56,14 @@ class _TableFile:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._tables = {table.name: table for table in engine.tables()}
+        self._structs = {struct.name: struct for struct in engine.program.structs} if engine.program else {}
         self._entries = 0
         self._parts: Mapping[str, Callable[[Located], None]] = {
             "action_profiles": self._profile,
             "tables": self._table,
             "value_sets": self._value_set,
             "registers": self._register,
+            "counters": self._counter,
             "multicast_groups": self._group,
             "clone_sessions": self._session,
         }
@@ -72,7 +78,7 @@ class _TableFile:
     # Tables
 
     def _table(self, item: Located) -> None:
-        given = item.members(("table",), ("entries", "default", "size"))
+        given = item.members(("table",), ("entries", "default", "size", "hits", "misses"))
         table = self._tables[_name(given["table"], self._tables, "the program: table")]
         for entry in given["entries"].items() if "entries" in given else ():
             self._entry(table, entry)
@@ -84,7 +90,7 @@ class _TableFile:
 
     def _entry(self, table: TableInfo, item: Located) -> None:
         chosen = ("action", "member", "group", "actions")
-        given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", "hits"))
+        given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", *_COUNTED))
         if "const" in given and given["const"].value:  # the program has it by itself
             return
         names = [name for name in chosen if name in given]
@@ -189,7 +195,34 @@ class _TableFile:
         for word, value in given["values"].members((), None).items():
             with value.at():
                 index = register.checked(parse_value(word, 32, "index"))
-                register.write(index, _stored(register.type, value))
+                register.write(index, self._stored(register.type, value))
+
+    def _stored(self, kind: ir.Type, item: Located) -> Any:  # noqa: ANN401 - what a register holds
+        if isinstance(kind, ir.Bits) and not kind.signed:
+            return parse_value(item.number_or_text(), kind.width, "the value")
+        if isinstance(kind, ir.Bool) and isinstance(item.value, bool):
+            return int(item.value)
+        if isinstance(kind, ir.Bits) and type(item.value) is int:
+            lowest = -(1 << kind.width - 1)
+            if lowest <= item.value < -lowest:
+                return item.value
+        if isinstance(kind, ir.Named) and kind.name in self._structs:
+            parts = self._structs[kind.name].fields
+            given = item.members([part.name for part in parts])
+            return {part.name: self._stored(part.type, given[part.name]) for part in parts}
+        raise item.fault(f"is no value of {kind} that can be written here")
+
+    def _counter(self, item: Located) -> None:
+        given = item.members(("counter", "values"))
+        with given["counter"].at():
+            counter = self._engine.objects.counter(given["counter"].word())
+        for word, value in given["values"].members((), None).items():
+            parts = value.members((), ("packets", "bytes"))
+            with value.at():
+                index = counter.checked(parse_value(word, 32, "index"))
+            counter.counts[index] = Count(
+                *(parts[name].number(_MAX_64_BITS) if name in parts else 0 for name in ("packets", "bytes"))
+            )
 
     def _group(self, item: Located) -> None:
         given = item.members(("group", "replicas"))
@@ -213,18 +246,6 @@ def _replicas(item: Located) -> tuple[Replica, ...]:
             raise replica.fault("names a port and rid that stand in this list already")
         found[made] = None
     return tuple(found)
-
-
-def _stored(kind: ir.Type, item: Located) -> Any:  # noqa: ANN401 - what a register holds
-    if isinstance(kind, ir.Bits) and not kind.signed:
-        return parse_value(item.number_or_text(), kind.width, "the value")
-    if isinstance(kind, ir.Bool) and isinstance(item.value, bool):
-        return int(item.value)
-    if isinstance(kind, ir.Bits) and type(item.value) is int:
-        lowest = -(1 << kind.width - 1)
-        if lowest <= item.value < -lowest:
-            return item.value
-    raise item.fault(f"is no value of {kind} that can be written here")
 
 
 def _name(item: Located, known: Iterable[str], subject: str, word: str | None = None) -> str:

@@ -122,7 +122,8 @@ def test_entries_name_members_and_groups(nicemu: Cli, engine: Engine) -> None:
     assert engine.process(bytes([8, 0]), 1).port == 6
     assert "group 3" in nicemu("table", "list", "way").stdout
     listed = json.loads(nicemu("table", "list", "way", "--json").stdout)
-    assert [entry["action"] for entry in listed[0]["entries"]] == [{"group": 3}, {"member": 2}]
+    assert [entry["group"] for entry in listed[0]["entries"][:1]] == [3]
+    assert [entry["member"] for entry in listed[0]["entries"][1:]] == [2]
     assert json.loads(nicemu("p4", "group", "ways", "--json").stdout) == [
         {"group": 3, "members": ["1:1", "2:3"]}
     ]

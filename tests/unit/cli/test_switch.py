@@ -76,6 +76,24 @@ def test_groups_come_from_the_file_of_tables(nicemu: Cli, folder: Path) -> None:
     assert result.stdout.splitlines()[1:] == ["  out port 3: 1", "  out port 4: 1"]
 
 
+def test_what_a_program_holds_at_the_end_is_written_and_can_be_given_again(nicemu: Cli, folder: Path) -> None:
+    run = ("switch", "p4/kvmatch.p4", "--in", "in.pcap")
+    assert nicemu(*run, "--state", "state.json").exit_code == 0
+    held = json.loads((folder / "state.json").read_text())
+    assert [(table["table"], table["entries"]) for table in held["tables"]] == [("KvMatch.session", [])]
+    call = {"manifest_address": 1, "manifest_bytes": 2, "hits_counter": 3}
+    held["tables"][0]["entries"] = [
+        {"keys": {"session": 7}, "action": {"name": "fetch_session", "parameters": call}}
+    ]
+    (folder / "state.json").write_text(json.dumps(held))
+    assert nicemu(*run, "--tables", "state.json", "--state", "state.json").exit_code == 0
+    (entry,) = json.loads((folder / "state.json").read_text())["tables"][0]["entries"]
+    assert (entry["keys"], entry["hits"]) == ({"headers.kv.session": "0x7"}, 0)
+    refused = nicemu("switch", "switch.p4", "--in", "in.pcap", "--state", "missing/state.json")
+    assert (refused.exit_code, "missing/state.json cannot be written" in refused.stderr) == (1, True)
+    assert refused.stdout == ""
+
+
 def test_a_program_of_a_nic_leaves_packets_to_the_host_and_the_firmware(nicemu: Cli, folder: Path) -> None:
     result = nicemu("switch", "p4/kvmatch.p4", "--in", "in.pcap")
     assert result.stdout.splitlines()[1:] == ["  dropped, parser.too_short: 6"]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nicemu.cli import table
-from nicemu.control import parse_match
+from nicemu.control import match_text, parse_match
 from nicemu.errors import UsageError
 from nicemu.pipeline import Exact, Lpm, Match, Range, Ternary
 
@@ -48,7 +48,7 @@ def test_a_match_that_is_listed_can_be_typed_again(
     numbers = st.integers(0, (1 << width_bits) - 1)
     match = make(width_bits, data.draw(numbers), data.draw(numbers))
     kind = type(match).__name__.lower()
-    assert parse_match(table._match_text(match, width_bits), kind, width_bits) == match
+    assert parse_match(match_text(match, width_bits), kind, width_bits) == match
 
 
 KEYS = ["headers.ip.dst", "headers.ip.port"]

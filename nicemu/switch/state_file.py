@@ -1,0 +1,169 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a running program holds, as a JSON file that `table_file` reads again.
+
+Entries come with what they have counted, and counters with it; places of arrays that hold nothing are left
+out. docs/p4.md has the form.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from nicemu.control import call_json, entry_json, matches_json, number_text
+from nicemu.errors import UsageError
+from nicemu.pipeline import (
+    ActionProfile,
+    CounterArray,
+    Engine,
+    RegisterArray,
+    Replica,
+    TableInfo,
+    ir,
+)
+
+
+def state_of(engine: Engine) -> dict[str, list[dict[str, Any]]]:
+    """Return what the running program of an engine holds: a list for each part that has something."""
+    parts = {
+        "action_profiles": _profiles(engine),
+        "tables": [_table(engine, table) for table in engine.tables()],
+        "value_sets": _value_sets(engine),
+        "registers": _registers(engine),
+        "counters": _counters(engine),
+        "multicast_groups": [
+            {"group": group, "replicas": _replicas(replicas)}
+            for group, replicas in sorted(engine.objects.multicast_groups.items())
+        ],
+        "clone_sessions": [
+            {
+                "session": number,
+                "replicas": _replicas(session.replicas),
+                "truncate_bytes": session.truncate_bytes,
+            }
+            for number, session in sorted(engine.objects.clone_sessions.items())
+        ],
+    }
+    return {name: part for name, part in parts.items() if part}
+
+
+@contextmanager
+def writing_state(path: Path) -> Iterator[Callable[[Engine], None]]:
+    """Open a file for the state of an engine, and yield what writes it there.
+
+    Raises: UsageError if it cannot be written, before anything else is done.
+    """
+    try:
+        file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed below; what it holds stays for now
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+    with file:
+
+        def write(engine: Engine) -> None:
+            text = json.dumps(state_of(engine), indent=2) + "\n"
+            try:
+                file.truncate(0)
+                file.write(text)
+                file.flush()
+            except OSError as error:
+                raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+
+        yield write
+
+
+def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
+    table = engine.table(info.name)
+    default = ir.ActionCall(info.default_action, info.default_parameters)
+    return {
+        "table": info.name,
+        "size": info.size,
+        "hits": info.hits,
+        "misses": info.misses,
+        "entries": [
+            {
+                **entry_json(info.keys, info.actions, row.entry),
+                "const": table.spec.const_entries,
+                "hits": row.hits,
+                "bytes": row.bytes,
+            }
+            for row in table.rows()
+        ],
+        "default": call_json(info.actions, default),
+    }
+
+
+def _registers(engine: Engine) -> list[dict[str, Any]]:
+    found = []
+    for name, array in engine.objects.states.items():
+        if isinstance(array, RegisterArray):
+            held = (
+                array.values if array.others is None else {n: array.read(n, None) for n in range(array.size)}
+            )
+            values = {
+                str(index): _value_json(engine, array.type, value)
+                for index, value in sorted(held.items())
+                if value
+            }
+            if values:
+                found.append({"register": name, "values": values})
+    return found
+
+
+def _value_json(engine: Engine, kind: ir.Type, value: Any) -> Any:  # noqa: ANN401 - what a register holds
+    if isinstance(kind, ir.Bool):
+        return bool(value)
+    if isinstance(kind, ir.Bits):
+        return value if kind.signed else number_text(value, kind.width)
+    if isinstance(kind, ir.Named) and isinstance(value, dict):
+        assert engine.program is not None
+        parts = next(struct.fields for struct in engine.program.structs if struct.name == kind.name)
+        return {part.name: _value_json(engine, part.type, value[part.name]) for part in parts}
+    return str(value)
+
+
+def _counters(engine: Engine) -> list[dict[str, Any]]:
+    found = []
+    for name, array in engine.objects.states.items():
+        if isinstance(array, CounterArray):
+            values = {
+                str(index): {"packets": count.packets, "bytes": count.bytes}
+                for index, count in sorted(array.counts.items())
+                if count.packets or count.bytes
+            }
+            if values:
+                found.append({"counter": name, "values": values})
+    return found
+
+
+def _profiles(engine: Engine) -> list[dict[str, Any]]:
+    actions = {action.name: action for table in engine.tables() for action in table.actions}
+    return [
+        {
+            "profile": name,
+            "members": [
+                {"member": member, "action": call_json(list(actions.values()), call)}
+                for member, call in sorted(profile.members.items())
+            ],
+            "groups": [
+                {"group": group, "members": [{"member": member, "weight": weight} for member, weight in held]}
+                for group, held in sorted(profile.groups.items())
+            ],
+        }
+        for name, profile in engine.objects.states.items()
+        if isinstance(profile, ActionProfile) and profile.members
+    ]
+
+
+def _value_sets(engine: Engine) -> list[dict[str, Any]]:
+    return [
+        {"value_set": name, "members": [matches_json(found.keys, member) for member in found.members]}
+        for name, found in engine.objects.value_sets.items()
+        if found.members
+    ]
+
+
+def _replicas(replicas: tuple[Replica, ...]) -> list[dict[str, int]]:
+    return [{"port": replica.port, "rid": replica.rid} for replica in replicas]

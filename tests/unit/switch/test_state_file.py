@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program holds at the end is written as what it may hold at the beginning."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nicemu.errors import UsageError
+from nicemu.hot import JIT
+from nicemu.kernels import CompiledEngine
+from nicemu.p4 import compile_text
+from nicemu.pipeline import Engine
+from nicemu.switch import put_tables, state_of, writing_state
+
+SOURCE = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; bit<8> b; bit<32> address; }
+struct headers_t { h_t h; }
+struct pair_t { bit<8> low; bit<32> high; }
+struct metadata_t { bit<8> x; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    value_set<bit<8>>(4) known;
+    state start { b.extract(h.h); transition select(h.h.a) { known: accept; default: accept; } }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    register<bit<8>>(16) seen;
+    register<int<8>>(16) offset;
+    register<bool>(16) flags;
+    register<pair_t>(4) pairs;
+    counter(8, CounterType.packets_and_bytes) counted;
+    action_selector(HashAlgorithm.crc32, 16, 32) choice;
+    action send(bit<9> port) { s.egress_spec = port; }
+    table plain { key = { h.h.a: exact; } actions = { send; NoAction; } }
+    table route { key = { h.h.address: lpm; } actions = { send; NoAction; } }
+    table acl {
+        key = { h.h.a: ternary; h.h.b: range; m.x: optional; }
+        actions = { send; NoAction; }
+        const entries = { (1, 2, 3): NoAction(); }
+    }
+    table filter { key = { h.h.a: ternary; h.h.b: range; m.x: optional; } actions = { send; NoAction; } }
+    table balance {
+        key = { h.h.a: exact; h.h.b: selector; }
+        actions = { send; NoAction; }
+        implementation = choice;
+    }
+    table aging { key = { h.h.a: exact; } actions = { NoAction; } support_timeout = true; }
+    apply {
+        plain.apply(); route.apply(); acl.apply(); filter.apply(); balance.apply(); aging.apply();
+        seen.write((bit<32>) h.h.a, h.h.b);
+        counted.count((bit<32>) h.h.a);
+    }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+PROGRAM = compile_text(SOURCE).program
+SEND_4 = {"name": "I.send", "parameters": {"port": "4"}}
+NOTHING = {"name": "NoAction", "parameters": {}}
+GIVEN = {
+    "action_profiles": [
+        {
+            "profile": "I.choice",
+            "members": [{"member": 5, "action": SEND_4}, {"member": 6, "action": NOTHING}],
+            "groups": [{"group": 9, "members": [{"member": 5, "weight": 2}, {"member": 6, "weight": 1}]}],
+        }
+    ],
+    "tables": [
+        {"table": "I.plain", "entries": [{"keys": {"h.h.a": "1"}, "action": SEND_4}], "default": SEND_4},
+        {"table": "I.route", "entries": [{"keys": {"h.h.address": "10.0.0.0/8"}, "action": SEND_4}]},
+        {
+            "table": "I.filter",
+            "entries": [
+                {
+                    "keys": {"h.h.a": "16&&&0xf0", "h.h.b": "1..9", "m.x": "3"},
+                    "action": SEND_4,
+                    "priority": 7,
+                },
+                {"keys": {"h.h.a": "*", "h.h.b": "5..5", "m.x": "*"}, "action": NOTHING, "priority": 6},
+            ],
+        },
+        {
+            "table": "I.balance",
+            "entries": [{"keys": {"h.h.a": "1"}, "member": 5}, {"keys": {"h.h.a": "2"}, "group": 9}],
+        },
+        {"table": "I.aging", "entries": [{"keys": {"h.h.a": "1"}, "action": NOTHING, "idle_timeout_ns": 5}]},
+    ],
+    "value_sets": [{"value_set": "P.known", "members": [{"f": "1"}]}],
+    "registers": [
+        {"register": "I.offset", "values": {"1": -128}},
+        {"register": "I.flags", "values": {"0": True}},
+        {"register": "I.pairs", "values": {"3": {"low": "1", "high": "0xff"}}},
+    ],
+    "counters": [{"counter": "I.counted", "values": {"7": {"packets": 2, "bytes": 100}}}],
+    "multicast_groups": [{"group": 1, "replicas": [{"port": 2, "rid": 0}, {"port": 3, "rid": 4}]}],
+    "clone_sessions": [{"session": 5, "replicas": [{"port": 6, "rid": 0}], "truncate_bytes": 64}],
+}
+ENGINES = [Engine, pytest.param(CompiledEngine, marks=pytest.mark.skipif(not JIT, reason="NICEMU_JIT is 0"))]
+
+
+def engine_with(kind: Callable[[], Engine], folder: Path, document: Any) -> Engine:  # noqa: ANN401
+    engine, path = kind(), folder / "given.json"
+    engine.load(PROGRAM)
+    path.write_text(json.dumps(document))
+    put_tables(engine, path)
+    return engine
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_is_written_means_the_same_when_it_is_read(kind: Callable[[], Engine], tmp_path: Path) -> None:
+    held = state_of(engine_with(kind, tmp_path, GIVEN))
+    assert {name: part for name, part in held.items() if name != "tables"} == {
+        name: part for name, part in GIVEN.items() if name != "tables"
+    }
+    assert state_of(engine_with(kind, tmp_path, held)) == held
+    entries = {table["table"]: len(table["entries"]) for table in held["tables"]}
+    assert entries == {
+        "I.plain": 1,
+        "I.route": 1,
+        "I.acl": 1,
+        "I.filter": 2,
+        "I.balance": 2,
+        "I.aging": 1,
+    }
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_packets_have_left_is_written(kind: Callable[[], Engine], tmp_path: Path) -> None:
+    engine = engine_with(kind, tmp_path, GIVEN)
+    for _ in range(3):
+        engine.process(bytes.fromhex("01 2a 0a000001 ff"), 0)
+    held = state_of(engine)
+    plain = next(table for table in held["tables"] if table["table"] == "I.plain")
+    assert (plain["hits"], plain["misses"]) == (3, 0)
+    assert [(entry["hits"], entry["bytes"]) for entry in plain["entries"]] == [(3, 21)]
+    (counted,) = held["counters"]
+    assert counted["values"] == {"1": {"packets": 3, "bytes": 21}, "7": {"packets": 2, "bytes": 100}}
+    assert {"register": "I.seen", "values": {"1": "42"}} in held["registers"]
+
+
+def test_a_program_that_holds_nothing_has_its_tables_alone(tmp_path: Path) -> None:
+    held = state_of(engine_with(Engine, tmp_path, {}))
+    assert list(held) == ["tables"]
+
+
+def test_a_file_is_written_at_the_end_and_not_before(tmp_path: Path) -> None:
+    engine, path = engine_with(Engine, tmp_path, GIVEN), tmp_path / "state.json"
+    path.write_text("before")
+    with writing_state(path) as write:
+        assert path.read_text() == "before"
+        write(engine)
+    assert json.loads(path.read_text()) == state_of(engine)
+
+
+def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+    told = pytest.raises(UsageError, match=r"state\.json cannot be written: No such file")
+    with told, writing_state(tmp_path / "missing" / "state.json"):
+        raise AssertionError("it began")
