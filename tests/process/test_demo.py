@@ -92,6 +92,7 @@ def test_what_a_demo_that_was_killed_leaves_is_removed_by_down(place: Place) -> 
     assert place.left() == []
 
 
+@pytest.mark.slow
 def test_the_report_says_what_carried_rdma(place: Place, tmp_path: Path) -> None:
     demo = place.start("demo", "--fabric", "direct", "--pcap", str(tmp_path / "pcap"), "--json")
     told, errors = demo.communicate()

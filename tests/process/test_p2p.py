@@ -51,6 +51,7 @@ def children(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+@pytest.mark.slow
 def test_sessions_come_back_live_after_a_nic_was_killed_and_until_its_controller_is(tmp_path: Path) -> None:
     path = topology(tmp_path)
     with live_nics("p2p", tmp_path, path) as instance, LiveHost(instance, storage=("storage0",)) as host:

@@ -93,6 +93,7 @@ def test_a_session_leaves_to_another_machine_and_comes_back(
     assert all(statistics(nic)["dma.nvme.nic_bytes"] > 0 for nic in storage.nics)
 
 
+@pytest.mark.slow
 def test_the_demo_holds_with_storage_nics_on_another_machine(
     machines: ExitStack, topology: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

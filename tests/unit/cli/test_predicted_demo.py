@@ -60,6 +60,7 @@ def test_the_same_command_predicts_the_same(physical: dict[str, Any]) -> None:
     assert predicted("--profile", "physical") == physical
 
 
+@pytest.mark.slow
 def test_a_slower_drive_makes_the_fetch_as_much_longer(physical: dict[str, Any], tmp_path: Path) -> None:
     (tmp_path / "slow.toml").write_text('based_on = "physical"\n[nvme]\nread_intercept = 1080.0\n')
     slow = predicted("--profile", str(tmp_path / "slow.toml"))
@@ -76,6 +77,7 @@ def test_every_frame_is_modelled_where_the_fabric_has_frames(physical: dict[str,
     assert took_us[1] == pytest.approx(took_us[0], rel=0.05)
 
 
+@pytest.mark.slow
 def test_a_trace_in_virtual_time_has_every_nic(tmp_path: Path) -> None:
     predicted("--trace", str(tmp_path / "journey.json"))
     events = json.loads((tmp_path / "journey.json").read_text())["traceEvents"]

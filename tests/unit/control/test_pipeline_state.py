@@ -125,7 +125,7 @@ def test_what_takes_long_is_done_before_the_change_over(
 
     def without_compiler(engine: CompiledEngine, work: Callable[[Engine], object]) -> object:
         with pytest.MonkeyPatch.context() as patch:
-            patch.delattr("nicemu.kernels.engine.generate")
+            patch.delattr("nicemu.kernels.loaded.generate")
             held.append(engine.kernel)
             return run(engine, work)
 
