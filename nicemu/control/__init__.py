@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .entry_text import call_json, choice_json, entry_json, match_text, matches_json, number_text
-    from .info_message import config_message
+    from .info_message import config_message, program_json_of
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
     from .p4runtime_server import P4RuntimeServer
@@ -45,6 +45,7 @@ _HOMES = {
     "number_text": "entry_text",
     "parse_match": "value_text",
     "parse_value": "value_text",
+    "program_json_of": "info_message",
 }
 
 __all__ = [
@@ -72,6 +73,7 @@ __all__ = [
     "number_text",
     "parse_match",
     "parse_value",
+    "program_json_of",
 ]
 
 

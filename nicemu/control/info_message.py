@@ -50,6 +50,11 @@ def config_message(program_json: str, p4info: P4Info) -> bytes:
     return serialize(config)
 
 
+def program_json_of(config: bytes) -> bytes:
+    """Return what `config_message` was given: the IR as JSON."""
+    return bytes(messages().ForwardingPipelineConfig.FromString(config).p4_device_config)
+
+
 def info_message(p4info: P4Info) -> Message:
     """Return the P4Info message of a program's description."""
     message = messages().P4Info()

@@ -12,10 +12,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nicemu.kept_files import cache_base, keep, kept
 from nicemu.programs import programs_root
+
+if TYPE_CHECKING:
+    from nicemu.pipeline import Program
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MAKERS = ("p4", "bmv2", "pipeline", "control")
@@ -64,6 +67,14 @@ def loadable_program(
     if isinstance(read, Compiled):
         _keep(place, made, {str(source): _of_text(text) for source, text in read.sources.items()})
     return made
+
+
+def program_in(path: Path) -> Program:
+    """Return the program in a file, without a compiler if it is kept. Raises: as `loadable_program`."""
+    from nicemu.control import program_json_of
+    from nicemu.pipeline import Program
+
+    return Program.from_json(program_json_of(loadable_program(path).config))
 
 
 def _place_of(path: Path, includes: Sequence[Path]) -> Path:

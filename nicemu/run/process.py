@@ -42,10 +42,11 @@ from nicemu.wire import FrameBatch
 from .block_io import FileBlockIo
 from .control_socket import ControlSocket
 from .fabrics import VERBS
+from .kept_programs import program_in
 from .late_engine import LateEngine
 from .links import PeerLinks
 from .ports import LivePorts
-from .program_file import program_of, read_program
+from .program_file import program_of
 from .trace import TraceWriter, write_part
 from .watchdog import Watchdog
 
@@ -246,7 +247,7 @@ class NicProcess:
                 self._watch(descriptor, lambda: None)
             for source, roce in self._ports.sources():
                 self._watch(source, self._take_batches if roce else self._take_frames)
-            self.device.pipeline.load(read_program(Path(self._settings["p4"])).program)
+            self.device.pipeline.load(program_in(Path(self._settings["p4"])))
             self.device.load_firmware(self._load(Path(self._settings["firmware"])), self._clock.now_ns())
             self._carry_out()
             self._p4runtime.start()

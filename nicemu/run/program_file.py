@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Programs for the pipeline, in whichever language."""
+"""Programs for the pipeline, in whichever language; their compilers are imported when one is asked for."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from nicemu.bmv2 import Bmv2Error, Loaded, is_bmv2, is_bmv2_text, load_bmv2, load_bmv2_text
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.p4 import Compiled, compile_program
 from nicemu.pipeline import Program
+
+if TYPE_CHECKING:
+    from nicemu.bmv2 import Loaded
+    from nicemu.p4 import Compiled
 
 
 def read_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled | Loaded:
@@ -17,11 +20,19 @@ def read_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled | L
 
     Raises: CompileError, Bmv2Error; UsageError if the file cannot be read.
     """
-    return load_bmv2(path) if is_bmv2(path) else compile_program(path, include_paths)
+    from nicemu.bmv2 import is_bmv2, load_bmv2
+
+    if is_bmv2(path):
+        return load_bmv2(path)
+    from nicemu.p4 import compile_program
+
+    return compile_program(path, include_paths)
 
 
 def program_of(text: bytes) -> Program:
     """Return the program that a controller brings: IR as JSON, or BMv2 JSON. Raises: ControlError."""
+    from nicemu.bmv2 import Bmv2Error, is_bmv2_text, load_bmv2_text
+
     if not is_bmv2_text(text):
         return Program.from_json(text)
     try:
