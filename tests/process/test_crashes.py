@@ -68,6 +68,7 @@ def test_a_nic_killed_in_mid_transfer_takes_nobody_along_and_loses_nothing_durab
         assert not any("catalogue" in name for nic in instance.nics for name in statistics(nic))
 
 
+@pytest.mark.slow
 def test_when_the_launcher_is_killed_its_nics_end_by_themselves(tmp_path: Path) -> None:
     launcher = subprocess.Popen(
         [

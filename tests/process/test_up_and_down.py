@@ -75,6 +75,7 @@ def test_a_nic_that_was_killed_is_started_again_alone_and_serves_what_is_durable
         assert host.fetch(SESSION) == data
 
 
+@pytest.mark.slow
 def test_of_two_who_start_the_same_at_once_one_does_and_the_other_is_told() -> None:
     def start_twice() -> list[str]:
         command = [sys.executable, "-m", "nicemu", "up", TOPOLOGY]
@@ -94,6 +95,7 @@ def test_of_two_who_start_the_same_at_once_one_does_and_the_other_is_told() -> N
     assert after["compute0"] == before["compute0"]
 
 
+@pytest.mark.slow
 def test_a_nic_that_cannot_be_started_again_costs_the_others_nothing(tmp_path: Path, root: Path) -> None:
     text = 'name = "two"\n' + ONE_NIC + ONE_NIC.replace("storage0", "storage1")
     text += (
