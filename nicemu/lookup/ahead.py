@@ -16,7 +16,7 @@ import numpy as np
 from nicemu.hot import Int, hot
 from nicemu.pcie import load_u64, store_u64
 
-from .buckets import candidate, index_of, prefetch_bucket
+from .buckets import candidate, home_and_tag, index_of
 from .entries import (
     KEY,
     KIND,
@@ -49,17 +49,19 @@ _LEVEL = u64(8)
 @hot
 def begin_exact(state: Int, key: Int, limbs: Int, note: Int) -> Int:
     """Begin to look up in an exact table; return whether there are steps, 1 or 0."""
-    digest = hash_of(key, limbs)
-    prefetch_bucket(index_of(state), digest)
+    line, wanted = home_and_tag(index_of(state), hash_of(key, limbs))
+    prefetch(line)
     store_u64(note + _STATE, state)
-    store_u64(note + _AT, digest)
+    store_u64(note + _AT, line)
+    store_u64(note + _BEST, wanted)
     return ONE
 
 
 @hot
 def step_exact(note: Int, limbs: Int) -> Int:
     """Take a lookup on; return whether there are more steps, 1 or 0."""
-    found = candidate(index_of(load_word(note + _STATE)), load_word(note + _AT))
+    index = index_of(load_word(note + _STATE))
+    found = candidate(index, load_word(note + _AT), load_word(note + _BEST))
     store_u64(note + _BEST, found)
     prefetch(found)
     return ZERO

@@ -79,17 +79,23 @@ def prefetch_bucket(index: Index, digest: Int) -> None:
 @hot
 def prefetch_entry(index: Index, digest: Int) -> None:
     """Begin to fetch the record that `find` compares first; its bucket should be here by now."""
-    entry = candidate(index, digest)
+    line, wanted = home_and_tag(index, digest)
+    entry = candidate(index, line, wanted)
     if entry != MISS:
         prefetch(entry)
 
 
 @hot
-def candidate(index: Index, digest: Int) -> Int:
-    """Return the address of the record that `find` compares first, or MISS."""
+def home_and_tag(index: Index, digest: Int) -> tuple[Int, Int]:
+    """Return the address of the bucket that `find` looks at first, and what a slot there has of the hash."""
+    return _home(index, digest), _tag(digest, index[2])
+
+
+@hot
+def candidate(index: Index, line: Int, wanted: Int) -> Int:
+    """Return the address of the record that `find` compares first, or MISS, from `home_and_tag`."""
     _, _, mask, entries, stride = index
-    line = _home(index, digest)
-    matching = matching_slots(line, _tag(digest, mask), mask)
+    matching = matching_slots(line, wanted, mask)
     if matching == ZERO:
         return MISS
     slot = u64(load_u32(line + trailing_zeros(matching) * FOUR))
