@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capture files as they are read: pcap in both byte orders and resolutions, and pcapng.
+"""Capture files as they are read: pcap in both byte orders and resolutions, and pcapng; gzipped or not.
 
 Source: the libpcap project, pcap-savefile(5); IETF draft-ietf-opsawg-pcapng, "PCAP Next Generation (pcapng)
 Capture File Format": "Section Header Block", "Interface Description Block", "Enhanced Packet Block", "Simple
@@ -18,6 +18,7 @@ from typing import Final, Self
 from nicemu.errors import ProtocolError, UsageError
 
 from .captured_frame import CapturedFrame
+from .gunzipped import GZIP_MAGIC, Gunzipped
 from .pcapng import LINKTYPE_ETHERNET
 
 _PCAP_RESOLUTIONS = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
@@ -57,6 +58,8 @@ class CaptureFile:
         except OSError as error:
             raise UsageError(f"{path} cannot be read: {error.strerror}") from error
         try:
+            if file.peek(len(GZIP_MAGIC)).startswith(GZIP_MAGIC):
+                file = BufferedReader(Gunzipped(path, file))
             return _recognised(path, file)
         except BaseException:
             file.close()

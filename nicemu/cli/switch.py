@@ -92,7 +92,7 @@ def switch(
     nicemu switch router.p4 --in 0=a.pcap --in 1=b.pcap --out 2=c.pcap --out host=host.pcap
     nicemu switch router.p4 --port 0=veth0 --port 1=veth1
 
-    Captures are pcap or pcapng. Interfaces need root. It says what became of the packets.
+    Captures are pcap or pcapng, gzipped or not. Interfaces need root. It says what became of the packets.
     """
     alone, interfaces = _split(ports, bool(inputs))
     if bool(inputs) == bool(interfaces):

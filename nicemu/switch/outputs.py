@@ -11,10 +11,12 @@ from nicemu.errors import UsageError
 
 
 class Output:
-    """One file that is written. Raises, opening and writing: UsageError if it cannot be."""
+    """One file that is written, as it is. Raises, opening and writing: UsageError if it cannot be."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        if path.suffix == ".gz":
+            raise UsageError(f"{path} would not be gzipped; write {path.with_suffix('')} and gzip it")
         try:
             self._file: BinaryIO = open(path, "wb")  # noqa: SIM115 - closed at the end of the context
         except OSError as error:

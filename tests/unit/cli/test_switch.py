@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,14 @@ def test_no_packet_comes_in_on_a_port_that_the_architecture_cannot_name(
     result = nicemu(*words)
     assert result.exit_code == 1
     assert "standard_metadata_t has ports 0 to 511; 512 is none of them" in result.stderr
+
+
+def test_a_gzipped_capture_is_read_and_none_is_promised(nicemu: Cli, folder: Path) -> None:
+    (folder / "in.pcap.gz").write_bytes(gzip.compress((folder / "in.pcap").read_bytes()))
+    assert nicemu("switch", "switch.p4", "--in", "in.pcap.gz").stdout.startswith("6 packets in, ")
+    result = nicemu("switch", "switch.p4", "--in", "in.pcap.gz", "--out", "out.pcap.gz")
+    assert (result.exit_code, (folder / "out.pcap.gz").exists()) == (1, False)
+    assert "out.pcap.gz would not be gzipped; write out.pcap and gzip it" in result.stderr
 
 
 def test_large_captures_are_compiled_for_and_the_engine_may_be_chosen(nicemu: Cli, folder: Path) -> None:
