@@ -60,7 +60,7 @@ def _try(names: Sequence[str], rules: Sequence[str]) -> list[Result]:
     results = []
     for name in names:
         if name == "compiled" and _has_to_compile():
-            click.echo("compiling the datapath (the first time only, a minute or two)", err=True)
+            click.echo("compiling the datapath (the first time only, one to three minutes)", err=True)
         with click.progressbar(
             cases, label=f"{name}: {count}", item_show_func=_sentence, file=sys.stderr, show_eta=False
         ) as trying:

@@ -90,7 +90,7 @@ def compiled_datapath() -> Finding:
         return Finding("compiled datapath", False, f"{folder} cannot be written", cure)
     count = sum(1 for _ in folder.rglob("*.nbi"))
     if not (folder / "complete").exists():
-        cure = "nothing: the first nicemu up compiles it, in a minute or two"
+        cure = "nothing: the first nicemu up compiles it, in one to three minutes"
         return Finding("compiled datapath", False, f"{count} compiled functions in {folder}", cure)
     return Finding("compiled datapath", True, f"{count} compiled functions in {folder}")
 

@@ -44,7 +44,7 @@ def compile_datapath(progress: Callable[[str], None], environment: Mapping[str, 
         with suppress(OSError):  # a cache that cannot be written can be used
             os.utime(folder)
         return
-    progress("compiling the datapath (the first time only, a minute or two)")
+    progress("compiling the datapath (the first time only, one to three minutes)")
     command = [sys.executable, "-m", "nicemu", "compile-datapath"]
     finished = subprocess.run(command, check=False, capture_output=True, text=True, env=whole)
     if finished.returncode:
