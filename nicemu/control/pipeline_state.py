@@ -6,7 +6,9 @@ Source: P4Runtime Specification 1.4, "SetForwardingPipelineConfig RPC" (RECONCIL
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import (
@@ -86,21 +88,30 @@ def _take_objects(source: Engine, destination: Engine) -> None:
 
 
 def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object) -> None:
-    """Take an array over where the new one is the same; what only packets have written may go."""
+    """Take an array over where the new one is the same; what only packets have written may go.
+
+    Places are put into the array that is there: it may lie where a kernel works on it.
+    """
     same = getattr(taken, "size", None) == array.size
     match array, taken:
         case CounterArray(), CounterArray() if same:
-            taken.counts = {place: replace(count) for place, count in array.counts.items()}
             taken.others = Count(array.others.packets, array.others.bytes)
+            _take_places(array.counts, taken.counts, replace)
         case MeterArray(), MeterArray() if same and array.in_bytes == taken.in_bytes:
-            taken.meters = {place: replace(meter) for place, meter in array.meters.items()}
             taken.others = array.others
+            _take_places(array.meters, taken.meters, replace)
         case RegisterArray(), RegisterArray() if same and array.type == taken.type:
-            taken.values, taken.others = dict(array.values), array.others
+            taken.others = array.others
+            _take_places(array.values, taken.values, lambda value: value)
         case MeterArray(), _ if array.others or any(meter.config for meter in array.meters.values()):
             raise _lost(f"meter {array.name}, which is configured,")
         case _:
             pass
+
+
+def _take_places(places: dict[int, Any], taken: dict[int, Any], copy: Callable[[Any], Any]) -> None:
+    taken.clear()
+    taken.update({place: copy(held) for place, held in places.items()})
 
 
 def _take_profile(profile: ActionProfile, taken: object) -> None:

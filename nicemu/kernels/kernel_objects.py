@@ -23,32 +23,40 @@ def held_arrays(program: Program, objects: Objects) -> dict[int, Held]:
     """
     layouts, found = Layouts(program), {}
     for number, instance in enumerate(program.externs):
-        made = _held(objects.states[instance.name], layouts)
+        made = _reserved(objects.states[instance.name], layouts)
         if made is not None:
             found[number] = made
     for number, array in found.items():
-        objects.states[program.externs[number].name] = array
+        name = program.externs[number].name
+        _fill(array, objects.states[name])
+        objects.states[name] = array
     return found
 
 
-def _held(state: object, layouts: Layouts) -> Held | None:
+def _reserved(state: object, layouts: Layouts) -> Held | None:
+    """Return an empty array in memory in place of one of an object."""
     match state:
         case CounterArray():
-            counters = KernelCounters(state.name, state.size)
-            counters.others = state.others
-            counters.counts.update(state.counts)
-            return counters
+            return KernelCounters(state.name, state.size)
         case RegisterArray():
-            registers = KernelRegisters(state.name, state.size, state.type, layouts)
-            registers.others = state.others
-            registers.values.update(state.values)
-            return registers
+            return KernelRegisters(state.name, state.size, state.type, layouts)
         case MeterArray():
-            meters = KernelMeters(state.name, state.size, state.in_bytes)
-            meters.others = state.others
-            meters.meters.update(state.meters)
-            return meters
+            return KernelMeters(state.name, state.size, state.in_bytes)
     return None
+
+
+def _fill(array: Held, state: CounterArray | MeterArray | RegisterArray) -> None:
+    """Put into an array what the one before it holds; meters move."""
+    match array, state:
+        case KernelCounters(), CounterArray():
+            array.others = state.others
+            array.counts.update(state.counts)
+        case KernelRegisters(), RegisterArray():
+            array.others = state.others
+            array.values.update(state.values)
+        case KernelMeters(), MeterArray():
+            array.others = state.others
+            array.meters.update(state.meters)
 
 
 def follow_profiles(tables: Iterable[KernelTable], objects: Objects) -> None:

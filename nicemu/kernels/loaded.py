@@ -121,16 +121,19 @@ class Kernel:
         return found
 
     def hold(self, objects: Objects) -> None:
-        """Have extern objects, value sets and chance lie where the kernel reads and writes them."""
+        """Have extern objects, value sets and chance lie where the kernel reads and writes them.
+
+        Raises: ResourceError if there is not so much memory; nothing has changed.
+        """
+        for number, array in held_arrays(self.program, objects).items():
+            self._arrays.append(array.memory)
+            self.context[word_of_object(self.program, number)] = array.memory.address
         for number, (name, members) in enumerate(self.value_sets.items()):
             members.follow(objects.value_sets[name])
             self.context[word_of_value_set(self.program, number)] = members.state
         self.context[word_of_chance(self.program)] = objects.random.address
         self._chance = objects.random
         follow_profiles(self.tables.values(), objects)
-        for number, array in held_arrays(self.program, objects).items():
-            self._arrays.append(array.memory)
-            self.context[word_of_object(self.program, number)] = array.memory.address
 
     def close(self) -> None:
         """Give the memory back."""

@@ -8,6 +8,7 @@ import threading
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from nicemu.errors import ResourceError
@@ -79,7 +80,11 @@ class LateEngine(CompiledEngine):
 
     def _make(self, program: Program, objects: object) -> None:
         """Make the kernel of a program, whose objects these are."""
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        if not self._runs(objects):
+            return
+        with suppress(OSError):
+            niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
         try:
             from nicemu.kernels import Kernel
 
@@ -95,16 +100,26 @@ class LateEngine(CompiledEngine):
         self._hand(lambda: self._go_without(objects, because))
 
     def _arrive(self, objects: object, kernel: Kernel) -> None:
-        """Run on a kernel, unless another program runs by now."""
-        if self.program is None or self.objects is not objects:
+        """Run on a kernel, unless another program runs by now.
+
+        One that cannot be used is left to whoever follows it already.
+        """
+        if not self._runs(objects):
             kernel.close()
             return
         try:
             self.use(kernel)
         except (NotCompiled, ResourceError) as reason:
-            kernel.close()
             self.interpreted_because = str(reason)
+        except Exception as error:
+            traceback.print_exc()
+            self.interpreted_because = f"its kernel could not be used: {error!r}"
 
     def _go_without(self, objects: object, because: str) -> None:
-        if self.program is not None and self.objects is objects:
+        if self._runs(objects):
             self.interpreted_because = because
+
+    def _runs(self, objects: object) -> bool:
+        """Return whether the program of these objects still runs; by any thread."""
+        loaded = self._loaded
+        return loaded is not None and loaded.objects is objects

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 from collections import Counter
 from collections.abc import Callable
@@ -11,7 +12,7 @@ import pytest
 
 from nicemu.hot import JIT
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Disposition, Exact, Program, TableEntry, Verdict
+from nicemu.pipeline import Disposition, Exact, MeterConfig, Program, TableEntry, Verdict
 from nicemu.run.late_engine import LateEngine
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
@@ -33,6 +34,23 @@ control C(inout headers_t h, inout m_t m, inout nic_metadata_t nic) {
 }
 control D(packet_out packet, in headers_t h, in m_t m, in nic_metadata_t nic) { apply { packet.emit(h); } }
 SmartNic(P(), C(), D()) main;
+"""
+HUGE = """
+parser P(packet_in b, out headers_t h, inout m_t m, inout standard_metadata_t s) {
+    value_set<bit<16>>(4) known;
+    state start { b.extract(h.tag); transition select(h.tag.value) { known: accept; default: accept; } }
+}
+control V(inout headers_t h, inout m_t m) { apply { } }
+control I(inout headers_t h, inout m_t m, inout standard_metadata_t s) {
+    meter(16, MeterType.packets) rates;
+    register<bit<4096>>(268435456) large;
+    bit<8> colour;
+    apply { rates.execute_meter((bit<32>) 0, colour); large.write(0, 1); s.egress_spec = 1; }
+}
+control E(inout headers_t h, inout m_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout m_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
 WAIT_S = 120.0
 FRAMES = 4
@@ -141,4 +159,55 @@ def test_a_program_that_cannot_be_compiled_stays_interpreted_and_says_why() -> N
     owner.turn()
     assert owner.engine.kernel is None
     assert owner.engine.interpreted_because == "C.t has a key of no bits"
+    assert owner.treat(5).disposition is Disposition.DROP
+
+
+def test_a_kernel_that_has_no_room_leaves_everything_as_it_was() -> None:
+    owner = Owner()
+    text = SOURCE.replace("SIZE", "8").replace("nicemu.p4", "v1model.p4")
+    text = text[: text.index("parser P")] + HUGE
+    owner.engine.load(compile_text(text).program)
+    owner.engine.objects.meter("rates").configure(0, MeterConfig(1, 1, 1, 1), 0)
+    before = owner.treat(5)
+    owner.warm_up()
+    owner.turn()
+    assert owner.engine.kernel is None
+    assert "cannot be reserved" in owner.engine.interpreted_because
+    owner.engine.objects.value_set("known").replace([(Exact(1),)])
+    assert owner.treat(5).frame == before.frame
+
+
+@pytest.mark.parametrize("present", [0, 15])
+def test_a_compiler_takes_no_more_of_the_processor_than_its_nic_may(
+    present: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[int] = []
+
+    def set_priority(which: int, thread: int, niceness: int) -> None:
+        given.append(niceness)
+        raise PermissionError
+
+    monkeypatch.setattr(os, "getpriority", lambda which, process: present)
+    monkeypatch.setattr(os, "setpriority", set_priority)
+    owner = Owner()
+    owner.engine.load(program())
+    owner.warm_up()
+    owner.turn()
+    assert given == [max(10, present)]
+    assert owner.engine.kernel is not None
+
+
+def test_what_no_one_expected_is_told_and_the_program_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(engine: LateEngine, kernel: object) -> None:
+        raise ValueError("a surprise")
+
+    monkeypatch.setattr(LateEngine, "use", fail)
+    owner = Owner()
+    owner.engine.load(program())
+    owner.warm_up()
+    owner.turn()
+    assert owner.engine.interpreted_because == "its kernel could not be used: ValueError('a surprise')"
+    assert "a surprise" in capsys.readouterr().err
     assert owner.treat(5).disposition is Disposition.DROP
