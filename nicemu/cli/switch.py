@@ -68,7 +68,7 @@ _DEVICE_ID = 1
 @click.option(
     "--state",
     type=click.Path(path_type=Path),
-    help="Write what tables, counters and registers hold at the end into a JSON file, as --tables reads it.",
+    help="Where what tables, counters and registers hold at the end is written, as --tables reads it; or -.",
 )
 @INCLUDE_OPTION
 @JSON_OPTION
@@ -108,6 +108,8 @@ def switch(
         require_port(compiled.program, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())
     running = _engine_of(compiled.program, engine, is_large)
+    if state is not None:
+        _require_other(state, [program, *map(Path, (*files.values(), *(sources.values() if inputs else ())))])
     from nicemu.switch import Summary, put_tables, writing_state
 
     if tables is not None:
@@ -122,13 +124,25 @@ def switch(
                 _captures(running, sources, files, summary)
             else:
                 summary = _live(running, sources, seconds, p4runtime)
-        except ProtocolError:  # a capture that is damaged, maybe behind packets that have passed
+        except (
+            ProtocolError,
+            UsageError,
+        ):  # a damaged capture or a full disk, maybe behind packets
             if summary.packets:
                 _tell(summary, time.monotonic() - begun, is_compiled, as_json)
                 write_state(running)
             raise
         _tell(summary, time.monotonic() - begun, is_compiled, as_json)
         write_state(running)
+
+
+def _require_other(state: Path, others: list[Path]) -> None:
+    """Refuse to write the state over what is read or written besides. Raises: UsageError."""
+    for other in others:
+        if other.exists() and state.exists() and state.samefile(other) and state.is_file():
+            raise UsageError(f"--state {state}: that is {other}; write another file")
+        if state.resolve() == other.resolve() and not state.exists():
+            raise UsageError(f"--state {state}: --out writes it, too; write another file")
 
 
 def _split(ports: tuple[str, ...], has_inputs: bool) -> tuple[str, tuple[str, ...]]:

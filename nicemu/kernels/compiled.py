@@ -101,7 +101,8 @@ def _linked(generated: Generated, machine: Any, optimised: bool) -> Any:  # noqa
 def _path(generated: Generated, optimised: bool) -> Path:
     digest = blake2b(digest_size=16)
     parts = [llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
-    for part in (*parts, str(optimised), generated.text):
+    parts += [str(optimised), Path(__file__).read_text(), generated.text]
+    for part in parts:
         digest.update(f"{len(part)} {part}".encode())
     return own_cache_folder() / "kernels" / f"{digest.hexdigest()}.o"
 

@@ -96,7 +96,7 @@ def _kept(place: Path) -> LoadableProgram | None:
         if any(_of_file(Path(source)) != was for source, was in told.pop("sources").items()):
             return None
         return LoadableProgram(**told | {"messages": tuple(told["messages"])}, config=config)
-    except ValueError:
+    except (ValueError, KeyError, TypeError, AttributeError):  # kept by another version
         return None
 
 

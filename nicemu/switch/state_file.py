@@ -2,12 +2,14 @@
 """What a running program holds, as a JSON file that `table_file` reads again.
 
 Entries come with what they have counted, and counters with it; places of arrays that hold nothing are left
-out. docs/p4.md has the form.
+out. Meters are not written. docs/p4.md has the form.
 """
 
 from __future__ import annotations
 
 import json
+import os
+import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -52,26 +54,42 @@ def state_of(engine: Engine) -> dict[str, list[dict[str, Any]]]:
 
 @contextmanager
 def writing_state(path: Path) -> Iterator[Callable[[Engine], None]]:
-    """Open a file for the state of an engine, and yield what writes it there.
+    """Yield what writes the state of an engine to a file, "-" for the standard output, whole or not at all.
 
-    Raises: UsageError if it cannot be written, before anything else is done.
+    Raises: UsageError if it cannot be written, where that is known before anything else is done.
     """
+    if str(path) == "-":
+        yield lambda engine: print(_text_of(engine), end="")
+        return
+    is_plain = not path.exists() or stat.S_ISREG(path.stat().st_mode)
+    scratch = path.with_name(f".{path.name}.{os.getpid()}") if is_plain else path
+
+    def write(engine: Engine) -> None:
+        with _told(path):
+            scratch.write_text(_text_of(engine), encoding="utf-8")
+            if is_plain:
+                os.replace(scratch, path)
+
     try:
-        file = open(path, "a", encoding="utf-8")  # noqa: SIM115 - closed below; what it holds stays for now
+        with _told(path):
+            if is_plain:
+                scratch.touch()
+        yield write
+    finally:
+        if is_plain:
+            scratch.unlink(missing_ok=True)
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}") from error
-    with file:
 
-        def write(engine: Engine) -> None:
-            text = json.dumps(state_of(engine), indent=2) + "\n"
-            try:
-                file.truncate(0)
-                file.write(text)
-                file.flush()
-            except OSError as error:
-                raise UsageError(f"{path} cannot be written: {error.strerror}") from error
 
-        yield write
+def _text_of(engine: Engine) -> str:
+    return json.dumps(state_of(engine), indent=2) + "\n"
 
 
 def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
@@ -82,6 +100,7 @@ def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
         "size": info.size,
         "hits": info.hits,
         "misses": info.misses,
+        "complete": True,
         "entries": [
             {
                 **entry_json(info.keys, info.actions, row.entry),
@@ -115,6 +134,9 @@ def _registers(engine: Engine) -> list[dict[str, Any]]:
 def _value_json(engine: Engine, kind: ir.Type, value: Any) -> Any:  # noqa: ANN401 - what a register holds
     if isinstance(kind, ir.Bool):
         return bool(value)
+    if isinstance(kind, ir.ErrorCode):
+        assert engine.program is not None
+        return engine.program.errors[value]
     if isinstance(kind, ir.Bits):
         return value if kind.signed else number_text(value, kind.width)
     if isinstance(kind, ir.Named) and isinstance(value, dict):
@@ -128,10 +150,13 @@ def _counters(engine: Engine) -> list[dict[str, Any]]:
     found = []
     for name, array in engine.objects.states.items():
         if isinstance(array, CounterArray):
+            held = dict(array.counts)
+            if array.others.packets or array.others.bytes:
+                held = {index: held.get(index, array.others) for index in range(array.size)}
             values = {
                 str(index): {"packets": count.packets, "bytes": count.bytes}
-                for index, count in sorted(array.counts.items())
-                if count.packets or count.bytes
+                for index, count in sorted(held.items())
+                if count.packets or count.bytes or array.others.packets or array.others.bytes
             }
             if values:
                 found.append({"counter": name, "values": values})
@@ -148,12 +173,16 @@ def _profiles(engine: Engine) -> list[dict[str, Any]]:
                 for member, call in sorted(profile.members.items())
             ],
             "groups": [
-                {"group": group, "members": [{"member": member, "weight": weight} for member, weight in held]}
+                {
+                    "group": group,
+                    "members": [{"member": member, "weight": weight} for member, weight in held],
+                    "max_size": profile.max_sizes[group],
+                }
                 for group, held in sorted(profile.groups.items())
             ],
         }
         for name, profile in engine.objects.states.items()
-        if isinstance(profile, ActionProfile) and profile.members
+        if isinstance(profile, ActionProfile) and (profile.members or profile.groups)
     ]
 
 

@@ -33,7 +33,8 @@ from nicemu.pipeline import (
 from .located import Located, read_document
 
 _COUNTED = ("hits", "bytes")
-"""What `state_file` says of an entry beside what a controller gives."""
+_LOOKUPS = ("hits", "misses")
+"""What `state_file` says of an entry and of a table beside what a controller gives."""
 _MAX_16_BITS = 0xFFFF
 """The last multicast group, and the last egress_rid."""
 _MAX_64_BITS = (1 << 64) - 1
@@ -57,6 +58,7 @@ class _TableFile:
         self._engine = engine
         self._tables = {table.name: table for table in engine.tables()}
         self._structs = {struct.name: struct for struct in engine.program.structs} if engine.program else {}
+        self._errors = engine.program.errors if engine.program else ()
         self._entries = 0
         self._parts: Mapping[str, Callable[[Located], None]] = {
             "action_profiles": self._profile,
@@ -78,17 +80,29 @@ class _TableFile:
     # Tables
 
     def _table(self, item: Located) -> None:
-        given = item.members(("table",), ("entries", "default", "size", "hits", "misses"))
+        given = item.members(("table",), ("entries", "default", "size", "complete", *_LOOKUPS))
         table = self._tables[_name(given["table"], self._tables, "the program: table")]
+        is_complete = "complete" in given and bool(given["complete"].value)
+        if is_complete:
+            self._empty(table.name)
         for entry in given["entries"].items() if "entries" in given else ():
-            self._entry(table, entry)
+            self._entry(table, entry, counted=is_complete)
+        if is_complete:
+            held = self._engine.table(table.name)
+            held.hits, held.misses = (_number(given, name) for name in _LOOKUPS)
         if "default" in given:
             call = self._call(table.actions, table.name, given["default"])
             with given["default"].at():
                 if (call.action, call.parameters) != (table.default_action, table.default_parameters):
                     self._engine.set_default(table.name, call.action, call.parameters)
 
-    def _entry(self, table: TableInfo, item: Located) -> None:
+    def _empty(self, table: str) -> None:
+        """Delete the entries that a table begins with, as a list that follows has all, but for const ones."""
+        held = self._engine.table(table)
+        for entry in [] if held.spec.const_entries else held.read():
+            self._engine.delete(table, entry.matches, entry.priority)
+
+    def _entry(self, table: TableInfo, item: Located, *, counted: bool) -> None:
         chosen = ("action", "member", "group", "actions")
         given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", *_COUNTED))
         if "const" in given and given["const"].value:  # the program has it by itself
@@ -117,6 +131,9 @@ class _TableFile:
         )
         with item.at():
             self._engine.insert(table.name, entry)
+        if counted:
+            row = self._engine.row(table.name, entry.matches, entry.priority)
+            row.hits, row.bytes = (_number(given, name) for name in _COUNTED)
         self._entries += 1
 
     def _matches(self, keys: Sequence[KeyInfo], item: Located) -> tuple[Match, ...]:
@@ -168,11 +185,11 @@ class _TableFile:
             with member.at():
                 profile.insert_member(parts["member"].number(), call)
         for group in given["groups"].items() if "groups" in given else ():
-            parts = group.members(("group", "members"))
+            parts = group.members(("group", "members"), ("max_size",))
             held = [one.members(("member",), ("weight",)) for one in parts["members"].items()]
             weighted = tuple((one["member"].number(), _number(one, "weight", 1)) for one in held)
             with group.at():
-                profile.insert_group(parts["group"].number(), weighted)
+                profile.insert_group(parts["group"].number(), weighted, _number(parts, "max_size"))
 
     def _value_set(self, item: Located) -> None:
         given = item.members(("value_set", "members"))
@@ -206,6 +223,8 @@ class _TableFile:
             lowest = -(1 << kind.width - 1)
             if lowest <= item.value < -lowest:
                 return item.value
+        if isinstance(kind, ir.ErrorCode) and item.value in self._errors:
+            return self._errors.index(item.value)
         if isinstance(kind, ir.Named) and kind.name in self._structs:
             parts = self._structs[kind.name].fields
             given = item.members([part.name for part in parts])

@@ -90,6 +90,11 @@ def test_what_a_program_holds_at_the_end_is_written_and_can_be_given_again(nicem
     assert nicemu(*run, "--tables", "state.json", "--state", "state.json").exit_code == 0
     (entry,) = json.loads((folder / "state.json").read_text())["tables"][0]["entries"]
     assert (entry["keys"], entry["hits"]) == ({"headers.kv.session": "0x7"}, 0)
+    told = nicemu(*run, "--state", "-").stdout
+    assert json.loads(told[told.index("{") :])["tables"][0]["table"] == "KvMatch.session"
+    for other in ("in.pcap", "out.pcap"):
+        result = nicemu(*run, "--out", "out.pcap", "--state", other)
+        assert (result.exit_code, "write another file" in result.stderr) == (1, True)
     refused = nicemu("switch", "switch.p4", "--in", "in.pcap", "--state", "missing/state.json")
     assert (refused.exit_code, "missing/state.json cannot be written" in refused.stderr) == (1, True)
     assert refused.stdout == ""

@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from nicemu.errors import UsageError
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine
+from nicemu.pipeline import Count, Engine, Exact, Group, TableEntry
 from nicemu.switch import put_tables, state_of, writing_state
 
 SOURCE = """
@@ -34,6 +36,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     register<int<8>>(16) offset;
     register<bool>(16) flags;
     register<pair_t>(4) pairs;
+    register<error>(4) faults;
     counter(8, CounterType.packets_and_bytes) counted;
     action_selector(HashAlgorithm.crc32, 16, 32) choice;
     action send(bit<9> port) { s.egress_spec = port; }
@@ -50,9 +53,15 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         actions = { send; NoAction; }
         implementation = choice;
     }
+    table initial {
+        key = { h.h.a: exact; }
+        actions = { send; NoAction; }
+        entries = { 8w1: send(1); 8w2: send(2); }
+    }
     table aging { key = { h.h.a: exact; } actions = { NoAction; } support_timeout = true; }
     apply {
         plain.apply(); route.apply(); acl.apply(); filter.apply(); balance.apply(); aging.apply();
+        initial.apply();
         seen.write((bit<32>) h.h.a, h.h.b);
         counted.count((bit<32>) h.h.a);
     }
@@ -70,7 +79,13 @@ GIVEN = {
         {
             "profile": "I.choice",
             "members": [{"member": 5, "action": SEND_4}, {"member": 6, "action": NOTHING}],
-            "groups": [{"group": 9, "members": [{"member": 5, "weight": 2}, {"member": 6, "weight": 1}]}],
+            "groups": [
+                {
+                    "group": 9,
+                    "members": [{"member": 5, "weight": 2}, {"member": 6, "weight": 1}],
+                    "max_size": 4,
+                }
+            ],
         }
     ],
     "tables": [
@@ -98,6 +113,7 @@ GIVEN = {
         {"register": "I.offset", "values": {"1": -128}},
         {"register": "I.flags", "values": {"0": True}},
         {"register": "I.pairs", "values": {"3": {"low": "1", "high": "0xff"}}},
+        {"register": "I.faults", "values": {"2": "NoMatch"}},
     ],
     "counters": [{"counter": "I.counted", "values": {"7": {"packets": 2, "bytes": 100}}}],
     "multicast_groups": [{"group": 1, "replicas": [{"port": 2, "rid": 0}, {"port": 3, "rid": 4}]}],
@@ -129,6 +145,7 @@ def test_what_is_written_means_the_same_when_it_is_read(kind: Callable[[], Engin
         "I.filter": 2,
         "I.balance": 2,
         "I.aging": 1,
+        "I.initial": 2,
     }
 
 
@@ -146,6 +163,50 @@ def test_what_packets_have_left_is_written(kind: Callable[[], Engine], tmp_path:
     assert {"register": "I.seen", "values": {"1": "42"}} in held["registers"]
 
 
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_was_counted_is_counted_on(kind: Callable[[], Engine], tmp_path: Path) -> None:
+    first = engine_with(kind, tmp_path, GIVEN)
+    first.process(bytes.fromhex("01 2a 0a000001 ff"), 0)
+    second = engine_with(kind, tmp_path, state_of(first))
+    assert state_of(second) == state_of(first)
+    second.process(bytes.fromhex("01 2a 0a000001 ff"), 0)
+    plain = next(table for table in state_of(second)["tables"] if table["table"] == "I.plain")
+    assert (plain["hits"], plain["misses"]) == (2, 0)
+    assert [(entry["hits"], entry["bytes"]) for entry in plain["entries"]] == [(2, 14)]
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_initial_entries_that_a_controller_has_changed_do_not_come_back(
+    kind: Callable[[], Engine], tmp_path: Path
+) -> None:
+    engine = engine_with(kind, tmp_path, GIVEN)
+    engine.delete("initial", (Exact(1),))
+    engine.modify("initial", TableEntry((Exact(2),), "I.send", (9,)))
+    again = engine_with(kind, tmp_path, state_of(engine))
+    assert again.read("initial") == [TableEntry((Exact(2),), "I.send", (9,))]
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_counter_that_was_set_everywhere_is_written_everywhere(
+    kind: Callable[[], Engine], tmp_path: Path
+) -> None:
+    engine = engine_with(kind, tmp_path, {})
+    engine.objects.counter("counted").fill(Count(5, 500))
+    engine.objects.counter("counted").counts[2] = Count()
+    again = engine_with(kind, tmp_path, state_of(engine))
+    places = [again.objects.counter("counted").counts.get(index, Count()) for index in range(8)]
+    assert [place.packets for place in places] == [5, 5, 0, 5, 5, 5, 5, 5]
+
+
+def test_a_group_without_members_is_one(tmp_path: Path) -> None:
+    engine = engine_with(Engine, tmp_path, {})
+    engine.objects.profile("choice").insert_group(9, (), 3)
+    engine.insert("balance", TableEntry((Exact(1),), "", (), 0, Group(9)))
+    again = engine_with(Engine, tmp_path, state_of(engine))
+    assert again.objects.profile("choice").groups == {9: ()}
+    assert again.objects.profile("choice").max_sizes == {9: 3}
+
+
 def test_a_program_that_holds_nothing_has_its_tables_alone(tmp_path: Path) -> None:
     held = state_of(engine_with(Engine, tmp_path, {}))
     assert list(held) == ["tables"]
@@ -158,6 +219,25 @@ def test_a_file_is_written_at_the_end_and_not_before(tmp_path: Path) -> None:
         assert path.read_text() == "before"
         write(engine)
     assert json.loads(path.read_text()) == state_of(engine)
+    assert [item.name for item in tmp_path.iterdir() if item.name.startswith(".")] == []
+
+
+def test_a_run_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "state.json"
+    with pytest.raises(UsageError), writing_state(path):
+        raise UsageError("the run failed")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_pipe_is_written_too(tmp_path: Path) -> None:
+    engine, path, read = engine_with(Engine, tmp_path, GIVEN), tmp_path / "pipe", []
+    os.mkfifo(path)
+    reader = threading.Thread(target=lambda: read.append(path.read_text()))
+    reader.start()
+    with writing_state(path) as write:
+        write(engine)
+    reader.join()
+    assert json.loads(read[0]) == state_of(engine)
 
 
 def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
