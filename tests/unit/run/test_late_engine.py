@@ -69,9 +69,13 @@ class Owner:
         self._work: queue.SimpleQueue[Work] = queue.SimpleQueue()
         self.engine = LateEngine(self._work.put, self.drops, FRAMES)
 
+    def handed(self) -> Work:
+        """Wait for one piece of work and return it."""
+        return self._work.get(timeout=WAIT_S)
+
     def turn(self) -> None:
         """Wait for one piece of work and do it."""
-        self._work.get(timeout=WAIT_S)()
+        self.handed()()
 
     def warm_up(self) -> None:
         """Give the engine as many packets as make it want a kernel."""
@@ -137,9 +141,10 @@ def test_the_kernel_of_a_program_that_runs_no_longer_is_not_used() -> None:
     owner = Owner()
     owner.engine.load(program())
     owner.warm_up()
+    arrival = owner.handed()
     owner.engine.load(program(16))
     owner.allow(5, 1)
-    owner.turn()
+    arrival()
     assert owner.engine.kernel is None
     assert owner.engine.interpreted_because == "it has met fewer than 4 frames"
     owner.warm_up()
