@@ -124,10 +124,8 @@ def switch(
                 _captures(running, sources, files, summary)
             else:
                 summary = _live(running, sources, seconds, p4runtime)
-        except (
-            ProtocolError,
-            UsageError,
-        ):  # a damaged capture or a full disk, maybe behind packets
+        except (ProtocolError, UsageError):
+            # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
                 _tell(summary, time.monotonic() - begun, is_compiled, as_json)
                 write_state(running)
@@ -139,10 +137,11 @@ def switch(
 def _require_other(state: Path, others: list[Path]) -> None:
     """Refuse to write the state over what is read or written besides. Raises: UsageError."""
     for other in others:
-        if other.exists() and state.exists() and state.samefile(other) and state.is_file():
-            raise UsageError(f"--state {state}: that is {other}; write another file")
-        if state.resolve() == other.resolve() and not state.exists():
-            raise UsageError(f"--state {state}: --out writes it, too; write another file")
+        is_one = (
+            state.samefile(other) if state.exists() and other.exists() else state.resolve() == other.resolve()
+        )
+        if is_one and (state.is_file() or not state.exists()):
+            raise UsageError(f"--state {state}: {other} is read or written besides; write another file")
 
 
 def _split(ports: tuple[str, ...], has_inputs: bool) -> tuple[str, tuple[str, ...]]:

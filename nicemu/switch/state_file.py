@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -61,7 +60,9 @@ def writing_state(path: Path) -> Iterator[Callable[[Engine], None]]:
     if str(path) == "-":
         yield lambda engine: print(_text_of(engine), end="")
         return
-    is_plain = not path.exists() or stat.S_ISREG(path.stat().st_mode)
+    if path.is_dir():
+        raise UsageError(f"{path} cannot be written: it is a folder; name a file in it")
+    is_plain = not path.exists() or path.is_file()
     scratch = path.with_name(f".{path.name}.{os.getpid()}") if is_plain else path
 
     def write(engine: Engine) -> None:

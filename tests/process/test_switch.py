@@ -159,7 +159,7 @@ def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:
             writer.write(number, frame(1, b""))
     out = tmp_path / "out.pcap"
     words = ("--tables", "tables.json", "--in", "in.pcap", "--out", "1=out.pcap", "--json")
-    process = run_in(tmp_path, *words, "--engine", "interpreter")
+    process = run_in(tmp_path, *words, "--state", "state.json", "--engine", "interpreter")
     try:
         end = time.monotonic() + TIMEOUT_S
         while not out.exists() or out.stat().st_size < 10_000:
@@ -173,6 +173,8 @@ def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:
     packets = json.loads(output)["packets"]
     assert packets < 400_000
     assert sum(1 for _ in read_capture(out)) == packets
+    tables = json.loads((tmp_path / "state.json").read_text())["tables"]
+    assert max(table["hits"] for table in tables) == packets
 
 
 @pytest.mark.parametrize("words", [("--engine", "kernel"), ("--engine", "interpreter"), ()])

@@ -95,6 +95,7 @@ def test_what_a_program_holds_at_the_end_is_written_and_can_be_given_again(nicem
     for other in ("in.pcap", "out.pcap"):
         result = nicemu(*run, "--out", "out.pcap", "--state", other)
         assert (result.exit_code, "write another file" in result.stderr) == (1, True)
+    assert "it is a folder; name a file in it" in nicemu(*run, "--state", ".").stderr
     refused = nicemu("switch", "switch.p4", "--in", "in.pcap", "--state", "missing/state.json")
     assert (refused.exit_code, "missing/state.json cannot be written" in refused.stderr) == (1, True)
     assert refused.stdout == ""

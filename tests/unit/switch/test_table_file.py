@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nicemu.errors import UsageError
-from nicemu.p4 import compile_text
 from nicemu.pipeline import (
     ActionSet,
     CloneSession,
@@ -25,46 +24,8 @@ from nicemu.pipeline import (
     ir,
 )
 from nicemu.switch import put_tables
+from tests.unit.switch.every_kind import PROGRAM
 
-SOURCE = """
-#include <core.p4>
-#include <v1model.p4>
-header h_t { bit<8> a; bit<8> b; bit<32> address; }
-struct headers_t { h_t h; }
-struct metadata_t { bit<8> x; }
-parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    value_set<bit<8>>(4) known;
-    state start { b.extract(h.h); transition select(h.h.a) { known: accept; default: accept; } }
-}
-control V(inout headers_t h, inout metadata_t m) { apply { } }
-control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    register<bit<8>>(16) seen;
-    register<int<8>>(16) offset;
-    register<bool>(16) flags;
-    action_selector(HashAlgorithm.crc32, 16, 32) choice;
-    action send(bit<9> port) { s.egress_spec = port; }
-    table plain { key = { h.h.a: exact; } actions = { send; NoAction; } }
-    table route { key = { h.h.address: lpm; } actions = { send; NoAction; } }
-    table acl {
-        key = { h.h.a: ternary; h.h.b: range; m.x: optional; }
-        actions = { send; NoAction; }
-        const entries = { (1, 2, 3): NoAction(); }
-    }
-    table filter { key = { h.h.a: ternary; h.h.b: range; m.x: optional; } actions = { send; NoAction; } }
-    table balance {
-        key = { h.h.a: exact; h.h.b: selector; }
-        actions = { send; NoAction; }
-        implementation = choice;
-    }
-    table aging { key = { h.h.a: exact; } actions = { NoAction; } support_timeout = true; }
-    apply { plain.apply(); route.apply(); acl.apply(); filter.apply(); balance.apply(); aging.apply(); }
-}
-control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
-control C(inout headers_t h, inout metadata_t m) { apply { } }
-control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
-V1Switch(P(), V(), I(), E(), C(), D()) main;
-"""
-PROGRAM = compile_text(SOURCE).program
 SEND_4 = {"name": "send", "parameters": {"port": 4}}
 
 
