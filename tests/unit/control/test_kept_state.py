@@ -70,3 +70,16 @@ def test_what_all_places_were_given_is_kept_too(kind: Callable[[], Engine]) -> N
     engine.adopt(staged)
     assert engine.process(bytes(2), 1).frame[0] == 7
     assert engine.objects.register("seen").read(2, 0) == 7
+
+
+@pytest.mark.skipif(not JIT, reason="NICEMU_JIT is 0")
+def test_a_kernel_goes_on_with_what_was_interpreted() -> None:
+    engine, compiled = Engine(), CompiledEngine()
+    engine.load(PROGRAM)
+    engine.objects.meter("rates").configure(1, MeterConfig(1, 1, 1, 1), 0)
+    for _ in range(3):
+        engine.process(bytes(2), 1)
+    compiled.adopt(engine)
+    assert compiled.kernel is not None
+    assert tuple(compiled.process(bytes(2), 1).frame) == (3, RED)
+    assert compiled.objects.counter("counted").counts[1].packets == 4
