@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import mmap
+
 import pytest
 
 from nicemu.errors import ResourceError
@@ -23,7 +25,13 @@ def test_memory_has_its_length_in_zeros_and_can_be_written_to_its_end(length_byt
 
 
 @pytest.mark.parametrize("length_bytes", [1 << 20, (2 << 20) + 8, 5 << 20])
-def test_long_memory_begins_at_a_huge_page(length_bytes: int) -> None:
+@pytest.mark.parametrize("more", [0, 4096])
+def test_long_memory_begins_at_a_huge_page(
+    length_bytes: int, more: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kernels place what is a number of huge pages where one begins, but not all do, and nothing else."""
+    make = mmap.mmap
+    monkeypatch.setattr(mmap, "mmap", lambda number, length, **how: make(number, length + more, **how))
     others = [Memory(length_bytes) for _ in range(3)]
     assert [memory.address % (2 << 20) for memory in others] == [0, 0, 0]
     for memory in others:
