@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What C makes of the program of benchmarks/pipelines.py: the same packets, records and table entries.
  *
- * In groups of 64, as kernels go: the key of each is found and the memory of its lookup fetched, then each packet is
+ * In groups of 48, as kernels go: the key of each is found and the memory of its lookup fetched, then each packet is
  * looked up, counted and rewritten, while the frames of the next group are fetched. The words of a table's state are as
  * nicemu/lookup/entries.py has them. */
 #include <stdint.h>
@@ -11,7 +11,7 @@
 #endif
 
 typedef uint64_t word;
-#define GROUP 64
+#define GROUP 48
 
 struct packet {
     uint64_t address;

@@ -53,7 +53,7 @@ def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Gene
     def take(part: Part) -> llvm.Function:
         """Return a function that is taken in, declared once."""
         if part.name not in taken:
-            pointers = [WORD.as_pointer(), BYTE.as_pointer()]  # numba's: of the value, of an exception
+            pointers = [WORD.as_pointer(), BYTE.as_pointer()]  # numba's: of the values, of an exception
             kind = llvm.FunctionType(INDEX, [*pointers, *[WORD] * part.words])
             taken[part.name] = part, llvm.Function(module, kind, part.name)
         return taken[part.name][1]

@@ -10,7 +10,7 @@ from nicemu.pipeline import ir
 from .deparsing import emits_alone
 from .externs import Externs
 from .one_packet import OnePacket
-from .places import INDEX
+from .places import INDEX, WORD
 from .records import DROPPED, TO_HOST
 from .statements import Ends
 
@@ -27,9 +27,9 @@ class NicPacket(OnePacket):
         made.parse()
         made.body(self.program.controls[0].body)
         made.go(end)
-        made.builder.ret_void()
+        made.builder.ret(WORD(0))
         made.builder.position_at_end(made.rejected)
-        made.builder.ret_void()
+        made.builder.ret(WORD(0))
 
     def process(self) -> llvm.Function:
         """Make the function that processes a packet."""

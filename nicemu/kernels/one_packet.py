@@ -56,9 +56,9 @@ class OnePacket:
         """Make what comes before the first table, and end the function."""
         raise NotImplementedError
 
-    def begin(self, name: str) -> Externs:
+    def begin(self, name: str, result: llvm.Type = VOID) -> Externs:
         """Begin a function of context, packet and note; its variables are at their zeros."""
-        function = llvm.Function(self._module, llvm.FunctionType(VOID, [WORD] * 3), name)
+        function = llvm.Function(self._module, llvm.FunctionType(result, [WORD] * 3), name)
         function.linkage = "internal"
         entry, start = function.append_basic_block("entry"), function.append_basic_block("start")
         slots = llvm.IRBuilder(entry)
@@ -70,6 +70,7 @@ class OnePacket:
         made.has_loops = self._has_loops
         made.take = self._take
         made.find = lambda table: self._take(find_part(table))
+        made.find_apart = lambda table: self._apart(find_part(table))
         made.end = lambda table: self._take(replace(find_part(table), what="end"))
         made.begun = self._begun
         made.parameters_at = self._parameters_at
@@ -88,6 +89,20 @@ class OnePacket:
         made.begin_effects()
         return made
 
+    def _apart(self, part: Part) -> llvm.Function:
+        """Return the function that a part is, for a call that stays one: it is seldom made."""
+        name = f"{part.name}_apart"
+        if name in self._module.globals:
+            return self._module.globals[name]
+        part_function = self._take(part)
+        function = llvm.Function(self._module, part_function.function_type, name)
+        function.linkage = "internal"
+        function.attributes.add("cold")
+        function.attributes.add("noinline")
+        builder = llvm.IRBuilder(function.append_basic_block("entry"))
+        builder.ret(builder.call(part_function, function.args))
+        return function
+
     def _field(self, builder: llvm.IRBuilder, name: str, kind: llvm.IntType) -> Any:  # noqa: ANN401
         at = builder.add(self._packet, WORD(offset_of(name)))
         return builder.inttoptr(at, kind.as_pointer())
@@ -95,31 +110,37 @@ class OnePacket:
     def _load(self, builder: llvm.IRBuilder, name: str, kind: llvm.IntType) -> Number:
         return builder.load(self._field(builder, name, kind))
 
-    def _set(self, builder: llvm.IRBuilder, name: str, number: Number, width: int) -> None:
-        kind = llvm.IntType(width)
-        builder.store(builder.trunc(number, kind), self._field(builder, name, kind))
+    def _set(self, builder: llvm.IRBuilder, **numbers: Number) -> None:
+        """Store fields of the packet that lie in one word, and are all of it."""
+        places = {name: 8 * (offset_of(name) - offset_of(next(iter(numbers)))) for name in numbers}
+        ends = [*list(places.values())[1:], WORD.width]
+        word: Number = WORD(0)
+        for (name, shift), end in zip(places.items(), ends, strict=True):
+            number = numbers[name]
+            kind = llvm.IntType(end - shift)
+            number = builder.zext(builder.trunc(number, kind) if number.type != kind else number, WORD)
+            word = builder.or_(word, builder.shl(number, WORD(shift)))
+        builder.store(word, self._field(builder, next(iter(numbers)), WORD))
 
     def ahead(self) -> tuple[llvm.Function, dict[int, llvm.Function]]:
         """Make the function that begins to look a packet up in the first table that it comes to.
 
-        The first word of the note becomes the number of that table + 1, or 0. Returns also the functions that
-        take lookups on, by that number.
+        It returns the number of that table + 1, or 0. Beside it come the functions that take lookups on, by
+        that number.
         """
-        made = self.begin("ahead")
-        builder, note = made.builder, made.note
-        builder.store(WORD(0), made.at(note, 0))
+        made = self.begin("ahead", WORD)
+        builder = made.builder
         steps: dict[int, llvm.Function] = {}
 
-        def begin(table: ir.Table, key: Number) -> None:
-            part = find_part(table)
+        def begin(table: ir.Table, key: list[Number]) -> None:
+            part, number = find_part(table), 0
             if table.keys and part.kind in WITH_NOTES:
                 number = self.program.tables.index(table) + 1
                 state = builder.load(made.table_word(table, 0))
-                made.look_up(self._take(replace(part, what="begin")), state, key, note)
-                builder.store(WORD(number), made.at(note, 0))
+                made.look_up(self._take(replace(part, what="begin")), state, made.kept(key), made.note)
                 steps[number] = self._take(replace(part, what="step"))
                 self._begun.add(table.name)
-            builder.ret_void()
+            builder.ret(WORD(number))
             builder.position_at_end(made.block("unreached"))
 
         made.first_table = begin
@@ -146,16 +167,10 @@ class OnePacket:
     def finish(self, made: Externs, verdict: Number, reason: Number, start: Number, length: Number) -> None:
         """Write what has become of the packet, and end the function."""
         builder = made.builder
-        self._set(builder, "verdict", verdict, 16)
-        self._set(builder, "reason", reason, 16)
-        self._set(builder, "out_port", builder.load(made.out_port), 32)
-        self._set(builder, "out_offset", builder.sub(start, made.frame), 32)
-        self._set(builder, "out_length", length, 32)
-        count: Number = INDEX(0)
-        if made.sites:
-            first, count = made.end_effects()
-            self._set(builder, "effects_at", first, 32)
-        self._set(builder, "effects_count", count, 32)
+        self._set(builder, verdict=verdict, reason=reason, out_port=builder.load(made.out_port))
+        self._set(builder, out_offset=builder.sub(start, made.frame), out_length=length)
+        first, count = made.end_effects() if made.sites else (WORD(0), INDEX(0))
+        self._set(builder, effects_at=first, effects_count=count)
         builder.ret_void()
 
     def done(self, made: Externs, deparser: ir.Control) -> None:

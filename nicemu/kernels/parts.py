@@ -27,7 +27,6 @@ from nicemu.lookup import (
     step_exact,
     step_lpm,
 )
-from nicemu.pcie import store_u64
 from nicemu.pipeline import ir
 
 from . import sums
@@ -55,12 +54,17 @@ class Part:
 
     @property
     def words(self) -> int:
-        """How many words it takes; it returns one."""
+        """How many words it takes."""
         return _WORDS[self.what]
+
+    @property
+    def values(self) -> int:
+        """How many words it returns."""
+        return _VALUES.get(self.what, 1)
 
 
 def find_part(table: ir.Table) -> Part:
-    """Return what looks up in a table: given its state, a key and where entry and head go."""
+    """Return what looks up in a table: given its state and a key, it returns entry and head."""
     kinds = {key.match_kind for key in table.keys}
     kind = "exact" if kinds <= {ir.MatchKind.EXACT} else "ternary"
     if kinds == {ir.MatchKind.LPM} and key_bits(table) <= MAX_PREFIX_BITS:
@@ -91,26 +95,20 @@ def _compiled(function: Function, words: int) -> str:
 
 
 def _find_exact(limbs: int) -> Function:
-    count, eight = np.uint64(limbs), np.uint64(8)
+    count = np.uint64(limbs)
 
-    def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
-        entry, head = find(index_of(state), key, count, hash_of(key, count))
-        store_u64(found, entry)
-        store_u64(found + eight, head)
-        return entry
+    def lookup(state: Any, key: Any) -> Any:  # noqa: ANN401
+        return find(index_of(state), key, count, hash_of(key, count))
 
     return lookup
 
 
 def _find_by(search: Function) -> Callable[[int], Function]:
     def make(limbs: int) -> Function:
-        count, eight = np.uint64(limbs), np.uint64(8)
+        count = np.uint64(limbs)
 
-        def lookup(state: Any, key: Any, found: Any) -> Any:  # noqa: ANN401
-            entry, head = search(state, key, count)
-            store_u64(found, entry)
-            store_u64(found + eight, head)
-            return entry
+        def lookup(state: Any, key: Any) -> Any:  # noqa: ANN401
+            return search(state, key, count)
 
         return lookup
 
@@ -133,8 +131,8 @@ def _step(steps: Function) -> Callable[[int], Function]:
     def make(limbs: int) -> Function:
         count = np.uint64(limbs)
 
-        def step(note: Any) -> Any:  # noqa: ANN401
-            return steps(note, count)
+        def step(state: Any, note: Any) -> Any:  # noqa: ANN401
+            return steps(state, count, note)
 
         return step
 
@@ -143,13 +141,10 @@ def _step(steps: Function) -> Callable[[int], Function]:
 
 def _end(ends: Function) -> Callable[[int], Function]:
     def make(limbs: int) -> Function:
-        count, eight = np.uint64(limbs), np.uint64(8)
+        count = np.uint64(limbs)
 
-        def end(state: Any, key: Any, found: Any, note: Any) -> Any:  # noqa: ANN401
-            known, entry, head = ends(state, key, count, note)
-            store_u64(found, entry)
-            store_u64(found + eight, head)
-            return known
+        def end(state: Any, key: Any, note: Any) -> Any:  # noqa: ANN401
+            return ends(state, key, count, note)
 
         return end
 
@@ -166,7 +161,8 @@ def _sum(function: Function) -> Callable[[int], Function]:
     return make
 
 
-_WORDS = {"find": 3, "begin": 3, "step": 1, "end": 4, "sum": 4}
+_WORDS = {"find": 2, "begin": 3, "step": 2, "end": 3, "sum": 4}
+_VALUES = {"find": 2, "end": 3}
 _SOURCES: dict[tuple[str, str], Callable[[int], Function]] = {
     ("find", "exact"): _find_exact,
     ("find", "ternary"): _find_by(find_ternary),

@@ -30,6 +30,8 @@ from .records import (
 from .table_keys import WORD_BITS, data_bits, meter_word, parameters_of, table_of
 
 _ACTION_AT = 32
+_LIKELY = (1 << 10, 1)
+"""How often the first of two ways is taken, and how often the other one."""
 NO_ACTION = 0xFFFFFFFF
 """In place of an action's number: an entry whose group has no members runs none."""
 
@@ -42,16 +44,18 @@ class Tables(Choosing):
     take: Callable[[Any], Any]
     """Returns the function that a `Part` is, for calls by `look_up`."""
     find: Callable[[ir.Table], Any]
-    """Returns the function that looks up in a table: state, key and result, all i64 addresses."""
+    """Returns the function that looks up in a table: state and key, i64 addresses."""
+    find_apart: Callable[[ir.Table], Any]
+    """Returns the same, to be called where it seldom is."""
     end: Callable[[ir.Table], Any]
-    """Returns the function that ends a lookup which has begun: state, key, result and note."""
+    """Returns the function that ends a lookup which has begun: state, key and note."""
     note: Number
     """The address of the packet's note, whose first word is 0 where no lookup has begun."""
     begun: Set[str] = frozenset()
     """The tables whose lookups may have begun."""
     parameters_at: Callable[[ir.Table], int]
     """Returns the offset of the action data in a table's records."""
-    first_table: Callable[[ir.Table, Number], None] | None = None
+    first_table: Callable[[ir.Table, list[Number]], None] | None = None
     """Where set, it is given the first table's key, and the function ends there."""
 
     def table_word(self, table: ir.Table, which: int) -> Any:  # noqa: ANN401
@@ -67,14 +71,11 @@ class Tables(Choosing):
             self.first_table(spec, key)
             return BIT(0)
         builder = self.builder
-        result = self.buffer("$found", 2)
         again, chosen = self.block("lookup"), self.block("entry")
         self.go(again)
         if spec.keys:
             state = builder.load(self.table_word(spec, TABLE_STATE))
-            self._find(spec, state, key, self._number(result))
-            entry = builder.load(result)
-            head = builder.load(builder.gep(result, [INDEX(1)]))
+            entry, head = self._find(spec, state, key)
         else:
             entry, head = WORD(0), WORD(0)
         hit = builder.icmp_unsigned("!=", entry, WORD(0))
@@ -93,28 +94,37 @@ class Tables(Choosing):
         self._run_entry(spec, record, record_head, hit, again)
         return hit
 
-    def _find(self, table: ir.Table, state: Number, key: Number, result: Number) -> None:
-        """Leave what a key finds at `result`; a lookup that has begun is ended."""
+    def _find(self, table: ir.Table, state: Number, key: list[Number]) -> list[Number]:
+        """Return address and head of what a key finds; a lookup that has begun is ended."""
         if table.name not in self.begun:
-            self.look_up(self.find(table), state, key, result)
-            return
+            return self.look_up(self.find(table), state, self.kept(key), values=2)
         builder, number = self.builder, self.program.tables.index(table) + 1
         ends, anew, found = (self.block(name) for name in ("ends", "anew", "found"))
         which = builder.load(self.at(self.note, 0))
-        builder.cbranch(builder.icmp_unsigned("==", which, WORD(number)), ends, anew)
+        has_begun = builder.cbranch(builder.icmp_unsigned("==", which, WORD(number)), ends, anew)
+        has_begun.set_weights(_LIKELY)
         builder.position_at_end(ends)
-        known = self.look_up(self.end(table), state, key, result, self.note)
-        builder.cbranch(builder.icmp_unsigned("!=", known, WORD(0)), found, anew)
+        is_known, *told = self.look_up(self.end(table), state, self.kept(key), self.note, values=3)
+        known = builder.cbranch(builder.icmp_unsigned("!=", is_known, WORD(0)), found, anew)
+        known.set_weights(_LIKELY)
+        ended = builder.block
         builder.position_at_end(anew)
-        self.look_up(self.find(table), state, key, result)
+        told_anew = self.look_up(self.find_apart(table), state, self.kept(key), values=2)
         builder.branch(found)
         builder.position_at_end(found)
+        result = []
+        for one, other in zip(told, told_anew, strict=True):
+            chosen = builder.phi(WORD)
+            chosen.add_incoming(one, ended)
+            chosen.add_incoming(other, anew)
+            result.append(chosen)
+        return result
 
-    def look_up(self, function: Any, *words: Number) -> Number:  # noqa: ANN401
-        """Return the value of a lookup that numba has compiled: it is given where that goes, no exception."""
-        value = self.buffer("$value", 1)
-        self.builder.call(function, [value, BYTE.as_pointer()(None), *words])
-        return self.builder.load(value)
+    def look_up(self, function: Any, *words: Number, values: int = 1) -> list[Number]:  # noqa: ANN401
+        """Return the values of a lookup that numba has compiled: it is given where they go, no exception."""
+        room = self.buffer("$values", values)
+        self.builder.call(function, [room, BYTE.as_pointer()(None), *words])
+        return [self.builder.load(self.builder.gep(room, [INDEX(place)])) for place in range(values)]
 
     def _head(self, record: Number) -> Number:
         """Return the head of the default action's record, which is replaced and never changed."""
@@ -125,14 +135,12 @@ class Tables(Choosing):
         number = next(n for n, item in enumerate(self.program.value_sets) if item.name == name)
         state = self.builder.load(self.at(self.context, 8 * word_of_value_set(self.program, number)))
         find = self.find(table_of(self.program.value_sets[number]))
-        entry = self.look_up(find, state, self._key(values), self._number(self.buffer("$found", 2)))
+        entry, _ = self.look_up(find, state, self.kept(self._key(values)), values=2)
         return self.builder.icmp_unsigned("!=", entry, WORD(0))
 
-    def _key(self, values: list[Number]) -> Number:
-        """Return the address of a key of some numbers, in limbs, the most significant first."""
+    def _key(self, values: list[Number]) -> list[Number]:
+        """Return the limbs of a key of some numbers, the most significant first."""
         width = sum(value.type.width for value in values)
-        if not width:
-            return WORD(0)
         limbs = -(-width // WORD_BITS)
         whole = llvm.IntType(limbs * WORD_BITS)
         number: Number = whole(0)
@@ -140,12 +148,17 @@ class Tables(Choosing):
             if value.type.width < whole.width:
                 number = self.builder.shl(number, whole(value.type.width))
             number = self.builder.or_(number, self.builder.zext(value, whole))
-        buffer = self.buffer("$key", limbs)
-        for limb in range(limbs):
-            shift = WORD_BITS * (limbs - 1 - limb)
-            moved = self.builder.lshr(number, whole(shift)) if shift else number
-            place = self.builder.gep(buffer, [INDEX(limb)])
-            self.builder.store(self._truncated(moved, WORD_BITS), place)
+        shifts = [WORD_BITS * (limbs - 1 - limb) for limb in range(limbs)]
+        moved = [self.builder.lshr(number, whole(shift)) if shift else number for shift in shifts]
+        return [self._truncated(limb, WORD_BITS) for limb in moved]
+
+    def kept(self, key: list[Number]) -> Number:
+        """Return the address of a copy of a key."""
+        if not key:
+            return WORD(0)
+        buffer = self.buffer("$key", len(key))
+        for place, limb in enumerate(key):
+            self.builder.store(limb, self.builder.gep(buffer, [INDEX(place)]))
         return self._number(buffer)
 
     def _run_entry(self, table: ir.Table, record: Number, head: Number, hit: Number, again: Any) -> None:  # noqa: ANN401
@@ -169,7 +182,7 @@ class Tables(Choosing):
             data = self._data(data_at, called)
             builder.fence("acquire")
             whole = self.block("whole")
-            builder.cbranch(self.still(record, head), whole, again)
+            builder.cbranch(self.still(record, head), whole, again).set_weights(_LIKELY)
             builder.position_at_end(whole)
             self._count_lookup(table, record, hit)
             self.run(called, ref.arguments, data)

@@ -89,7 +89,8 @@ class V1Externs(V1Requests):
             at = self.builder.load(self.cursor)
             payload, left = self.address(self.frame, at), self.builder.sub(self.length, at)
         function = self.take(Part("sum", name))
-        return self.look_up(function, buffer, length, payload, left)
+        (result,) = self.look_up(function, buffer, length, payload, left)
+        return result
 
     def selected(self, table: ir.Table) -> Number:
         """Return the hash of a table's selector keys."""

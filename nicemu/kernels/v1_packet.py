@@ -40,7 +40,7 @@ class V1Packet(V1State):
         for control in self.program.controls[:2]:
             made.body(control.body)
         made.go(end)
-        made.builder.ret_void()
+        made.builder.ret(WORD(0))
 
     def process(self) -> llvm.Function:
         """Make the function that processes a packet."""

@@ -58,8 +58,7 @@ class V1Stages(V1Packet):
         elif name == "deparser":
             made.ends = Ends(stuck=stuck)
             start, length = made.deparse(self.program.control(name).body)
-            self._set(builder, "out_offset", builder.sub(start, made.frame), 32)
-            self._set(builder, "out_length", length, 32)
+            self._set(builder, out_offset=builder.sub(start, made.frame), out_length=length)
         else:
             self._control(made, self.program.control(name), stuck)
         builder.branch(ended)
@@ -69,7 +68,6 @@ class V1Stages(V1Packet):
         builder.position_at_end(ended)
         self.store_state(made, address)
         first, count = made.end_effects()
-        self._set(builder, "effects_at", first, 32)
-        self._set(builder, "effects_count", count, 32)
+        self._set(builder, effects_at=first, effects_count=count)
         builder.ret_void()
         return builder.function

@@ -39,8 +39,8 @@ u64 = np.uint64
 
 NOTE_WORDS: Final = 8
 """Words of a note: two that are the caller's, then these."""
-_STATE, _AT, _BEST, _UPDATES = u64(16), u64(24), u64(32), u64(40)
-_KEY = u64(48)
+_AT, _BEST, _UPDATES = u64(16), u64(24), u64(32)
+_KEY = u64(40)
 """The key of a prefix lookup, of up to two limbs."""
 _LEVEL = u64(8)
 """The second of the caller's words is the level of a trie while there are steps."""
@@ -51,17 +51,15 @@ def begin_exact(state: Int, key: Int, limbs: Int, note: Int) -> Int:
     """Begin to look up in an exact table; return whether there are steps, 1 or 0."""
     line, wanted = home_and_tag(index_of(state), hash_of(key, limbs))
     prefetch(line)
-    store_u64(note + _STATE, state)
     store_u64(note + _AT, line)
     store_u64(note + _BEST, wanted)
     return ONE
 
 
 @hot
-def step_exact(note: Int, limbs: Int) -> Int:
+def step_exact(state: Int, limbs: Int, note: Int) -> Int:
     """Take a lookup on; return whether there are more steps, 1 or 0."""
-    index = index_of(load_word(note + _STATE))
-    found = candidate(index, load_word(note + _AT), load_word(note + _BEST))
+    found = candidate(index_of(state), load_word(note + _AT), load_word(note + _BEST))
     store_u64(note + _BEST, found)
     prefetch(found)
     return ZERO
@@ -82,7 +80,6 @@ def end_exact(state: Int, key: Int, limbs: Int, note: Int) -> tuple[Int, Int, In
 def begin_lpm(state: Int, key: Int, limbs: Int, note: Int) -> Int:
     """Begin to look up the longest prefix; return whether there are steps, 1 or 0."""
     level = u64(load_word(state + KIND))
-    store_u64(note + _STATE, state)
     store_u64(note + _UPDATES, load_u64(state + UPDATES))
     at = slot_in(level, ZERO, key, limbs, load_word(state + ALIGN))
     prefetch(at)
@@ -94,12 +91,12 @@ def begin_lpm(state: Int, key: Int, limbs: Int, note: Int) -> Int:
 
 
 @hot
-def step_lpm(note: Int, limbs: Int) -> Int:
+def step_lpm(state: Int, limbs: Int, note: Int) -> Int:
     """Take a lookup on; return whether there are more steps, 1 or 0."""
     at = u64(load_word(note + _AT))
     if at == ZERO:
         return ZERO
-    state, slot = u64(load_word(note + _STATE)), u64(load_u64(at))
+    slot = u64(load_u64(at))
     if entry_in(slot) != ZERO:
         store_u64(note + _BEST, entry_in(slot))
     if child_in(slot) != ZERO:

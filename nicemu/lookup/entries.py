@@ -22,7 +22,7 @@ import numpy as np
 from nicemu.hot import Flag, Int, hot
 from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
 
-from .words import fence_loads, load_word, multiply_fold
+from .words import fence_loads, load_word, multiply_fold, word_of
 
 u64 = np.uint64
 ZERO, ONE, TWO, FOUR, EIGHT = u64(0), u64(1), u64(2), u64(4), u64(8)
@@ -61,7 +61,7 @@ def hash_of(key: Int, limbs: Int) -> Int:
     """Return 64 bits that depend on every bit of the `limbs` words at `key`."""
     digest = _SEED
     for limb in range(limbs):
-        digest = multiply_fold(load_word(key + limb * EIGHT) ^ digest, _MULTIPLIER)
+        digest = multiply_fold(word_of(key, limb) ^ digest, _MULTIPLIER)
     return digest
 
 
@@ -70,7 +70,7 @@ def hash_masked(key: Int, mask: Int, limbs: Int, last: Int) -> Int:
     """Return the `hash_of` the words at `key` under those at `mask`, and the word `last` behind them."""
     digest = _SEED
     for limb in range(limbs):
-        masked = load_word(key + limb * EIGHT) & load_word(mask + limb * EIGHT)
+        masked = word_of(key, limb) & word_of(mask, limb)
         digest = multiply_fold(masked ^ digest, _MULTIPLIER)
     return multiply_fold(last ^ digest, _MULTIPLIER)
 
@@ -110,7 +110,7 @@ def same_words(one: Int, other: Int, count: Int) -> Flag:
     """Return whether `count` words are equal in two places."""
     different = ZERO
     for place in range(count):
-        different |= load_word(one + place * EIGHT) ^ load_word(other + place * EIGHT)
+        different |= word_of(one, place) ^ word_of(other, place)
     return different == ZERO
 
 
@@ -119,8 +119,7 @@ def same_masked(one: Int, key: Int, mask: Int, count: Int) -> Flag:
     """Return whether `count` words at `one` equal those at `key` under those at `mask`."""
     different = ZERO
     for place in range(count):
-        at = place * EIGHT
-        different |= load_word(one + at) ^ load_word(key + at) & load_word(mask + at)
+        different |= word_of(one, place) ^ word_of(key, place) & word_of(mask, place)
     return different == ZERO
 
 
@@ -191,7 +190,7 @@ def write_entry(state: Int, entry: Int, key: Int, action: Int, parameters: Int, 
 def copy_words(target: Int, source: Int, count: Int) -> None:
     """Copy `count` words, each stored after the one before."""
     for place in range(count):
-        store_u64(target + place * EIGHT, load_word(source + place * EIGHT))
+        store_u64(target + place * EIGHT, word_of(source, place))
 
 
 @hot

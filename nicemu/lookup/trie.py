@@ -36,7 +36,7 @@ from .entries import (
     hash_of,
     number_of,
 )
-from .words import load_word
+from .words import load_word, word_of
 
 u64 = np.uint64
 STRIDES: Final = (16, 8, 4)
@@ -66,10 +66,10 @@ def strides_of(key_bits: int) -> list[int]:
 @hot
 def chunk_of(key: Int, limbs: Int, above: Int, bits: Int) -> Int:
     """Return `bits` bits of a key of one or two limbs, below the `above` highest."""
-    upper = u64(load_word(key))
+    upper = u64(word_of(key, ZERO))
     if limbs == ONE:
         return (upper << above) >> (_WORD_BITS - bits)
-    lower = u64(load_word(key + EIGHT))
+    lower = u64(word_of(key, ONE))
     if above >= _WORD_BITS:
         return (lower << (above - _WORD_BITS)) >> (_WORD_BITS - bits)
     return ((upper << above) | ((lower >> ONE) >> (_LAST_BIT - above))) >> (_WORD_BITS - bits)

@@ -26,6 +26,14 @@ def load_word(address: Int) -> Int:
     return ctypes.c_uint64.from_address(int(address)).value
 
 
+def word_of(words: Int, place: Int) -> Int:
+    """Load the word number `place` of those at `words`, aligned to 8.
+
+    Where a kernel has just stored them, and nobody else sees them, compiled code takes them from registers.
+    """
+    return load_word(int(words) + 8 * int(place))
+
+
 def fence_loads() -> None:
     """Have every load before this be done before every load after it."""
 

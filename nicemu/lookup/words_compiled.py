@@ -40,6 +40,10 @@ def _build_load(builder: Any, address: Any) -> Any:  # noqa: ANN401
     return builder.load(builder.inttoptr(address, _I64.as_pointer()), align=8)
 
 
+def _build_word_of(builder: Any, words: Any, place: Any) -> Any:  # noqa: ANN401
+    return builder.load(builder.gep(builder.inttoptr(words, _I64.as_pointer()), [place]), align=8)
+
+
 def _build_fence(builder: Any) -> None:  # noqa: ANN401
     builder.fence("acquire")
 
@@ -76,6 +80,7 @@ def _spread(builder: Any, word: Any) -> Any:  # noqa: ANN401
 
 
 _load = _words(1, _build_load)
+_word_of_words = _words(2, _build_word_of)
 _fence = _words(0, _build_fence, types.void)
 _prefetch = _words(1, _build_prefetch, types.void)
 _multiply = _words(2, _build_multiply)
@@ -85,6 +90,10 @@ _matching = _words(3, _build_matching)
 
 def _load_in(address: Any) -> Callable[..., Any]:  # noqa: ANN401
     return lambda address: _load(types.uint64(address))
+
+
+def _word_of_in(words: Any, place: Any) -> Callable[..., Any]:  # noqa: ANN401
+    return lambda words, place: _word_of_words(types.uint64(words), types.uint64(place))
 
 
 def _fence_in() -> Callable[..., Any]:
@@ -111,6 +120,7 @@ def register() -> None:
     """Make numba use these in place of the functions of `words`."""
     for function, compiled in (
         (words.load_word, _load_in),
+        (words.word_of, _word_of_in),
         (words.fence_loads, _fence_in),
         (words.prefetch, _prefetch_in),
         (words.multiply_fold, _multiply_in),

@@ -53,7 +53,7 @@ class Lookups:
         for place in range(len(keys)):
             key = u64(packed.ctypes.data + place * packed.strides[0])
             assert self._begin(state, key, self._limbs, self._note(place)) == 1
-        while any([self._step(self._note(place), self._limbs) for place in range(len(keys))]):
+        while any([self._step(state, self._limbs, self._note(place)) for place in range(len(keys))]):
             pass
 
     def ended(self, state: np.uint64, keys: list[int]) -> list[tuple[int, int]]:

@@ -25,6 +25,11 @@ def load_word(address: Int) -> Int:
 
 
 @hot
+def word_of(address: Int, place: Int) -> Int:
+    return words.word_of(address, place)
+
+
+@hot
 def fence_loads(address: Int) -> Int:
     first = words.load_word(address)
     words.fence_loads()
@@ -53,7 +58,15 @@ def matching_slots(line: Int, wanted: Int, mask: Int) -> Int:
 
 WRAPPED: dict[str, Callable[..., Any]] = {
     function.__name__: function
-    for function in (load_word, fence_loads, prefetch, multiply_fold, trailing_zeros, matching_slots)
+    for function in (
+        load_word,
+        word_of,
+        fence_loads,
+        prefetch,
+        multiply_fold,
+        trailing_zeros,
+        matching_slots,
+    )
 }
 
 
@@ -80,6 +93,7 @@ def memory() -> Iterator[Memory]:
 def test_a_word_is_loaded_as_it_was_stored(call: Callable[..., Any], memory: Memory, word: int) -> None:
     store_u64(memory.address + 8, word)
     assert call("load_word", memory.address + 8) == word
+    assert [call("word_of", memory.address, place) for place in range(3)] == [0, word, 0]
     assert call("fence_loads", memory.address + 8) == 0
 
 
