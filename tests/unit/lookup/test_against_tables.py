@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nicemu.errors import NicemuError
@@ -36,6 +36,8 @@ AnyTable = TypeVar("AnyTable", bound=Table)
 Fields: TypeAlias = tuple[tuple[ir.MatchKind, int], ...]
 """Match kind and width of each field."""
 
+FEWER = settings(max_examples=settings().max_examples * 2 // 5)
+"""For tests of many kinds of tables, whose interpreted form takes long."""
 FORMS = [pytest.param(False, id="interpreted"), pytest.param(True, id="compiled")][: 2 if JIT else 1]
 EXACT_FIELDS: tuple[Fields, ...] = (
     ((EXACT, 3),),
@@ -304,6 +306,7 @@ def test_exact_tables_agree(fields: Fields, compiled: bool, data: st.DataObject)
 
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("fields", PRIORITY_FIELDS + PREFIX_FIELDS, ids=str)
+@FEWER
 @given(data=st.data())
 def test_tables_with_priorities_agree(fields: Fields, compiled: bool, data: st.DataObject) -> None:
     told_the_same(BothTernary, fields, compiled, data)
@@ -312,6 +315,7 @@ def test_tables_with_priorities_agree(fields: Fields, compiled: bool, data: st.D
 @pytest.mark.parametrize("compiled", FORMS)
 @pytest.mark.parametrize("strides", [(4, 2, 1), (3, 3, 3)], ids=str)
 @pytest.mark.parametrize("width", [3, 9, 64, 100, 128])
+@FEWER
 @given(data=st.data())
 def test_tables_of_prefixes_agree(
     width: int, strides: tuple[int, ...], compiled: bool, data: st.DataObject
