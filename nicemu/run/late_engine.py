@@ -76,7 +76,11 @@ class LateEngine(CompiledEngine):
     def _compile_it(self, program: Program) -> None:
         self.interpreted_because = "its kernel is being compiled"
         given, name = (program, self.objects), f"kernel of {program.name}"
-        threading.Thread(target=self._make, args=given, name=name, daemon=True).start()
+        try:
+            threading.Thread(target=self._make, args=given, name=name, daemon=True).start()
+        except RuntimeError as error:  # as many threads as this user may have
+            self._frames_left = self._frames_interpreted
+            self.interpreted_because = f"its kernel is not being compiled yet: {error}"
 
     def _make(self, program: Program, objects: object) -> None:
         """Make the kernel of a program, whose objects these are."""

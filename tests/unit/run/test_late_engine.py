@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import queue
+import threading
 from collections import Counter
 from collections.abc import Callable
 
@@ -106,6 +107,26 @@ def test_packets_are_interpreted_until_the_kernel_comes_and_are_treated_alike_by
     assert [verdict.disposition for verdict in before[:2]] == [Disposition.PORT, Disposition.DROP]
     assert owner.engine.hits("t", (Exact(5),)) == 4
     assert owner.drops["pipeline.dropped"] == 4
+
+
+def test_where_no_thread_can_be_started_packets_are_interpreted_and_another_is_tried_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    owner = Owner()
+    owner.engine.load(program())
+    owner.allow(5, 1)
+
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        assert [owner.treat(5).port for _ in range(FRAMES)] == [1] * FRAMES
+    assert owner.engine.interpreted_because == "its kernel is not being compiled yet: can't start new thread"
+    owner.warm_up()
+    owner.turn()
+    assert owner.engine.interpreted_because == ""
+    assert owner.treat(5).port == 1
 
 
 def test_entries_that_come_before_and_after_the_kernel_are_in_it() -> None:
