@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a running program holds, as a JSON file that `table_file` reads again.
 
-Entries come with what they have counted, and counters with it; places of arrays that hold nothing are left
-out. Meters are not written. docs/p4.md has the form.
+Entries come with what they have counted, and counters and meters with it; places of arrays that hold nothing
+are left out. A meter's buckets are not written: they are full where it is read. docs/p4.md has the form.
 """
 
 from __future__ import annotations
@@ -17,14 +17,19 @@ from typing import Any
 from nicemu.control import call_json, entry_json, matches_json, number_text
 from nicemu.errors import UsageError
 from nicemu.pipeline import (
+    UNCOUNTED,
     ActionProfile,
     CounterArray,
     Engine,
+    MeterArray,
     RegisterArray,
     Replica,
+    Row,
     TableInfo,
     ir,
 )
+
+from .meter_text import meter_json
 
 
 def state_of(engine: Engine) -> dict[str, list[dict[str, Any]]]:
@@ -35,6 +40,7 @@ def state_of(engine: Engine) -> dict[str, list[dict[str, Any]]]:
         "value_sets": _value_sets(engine),
         "registers": _registers(engine),
         "counters": _counters(engine),
+        "meters": _meters(engine),
         "multicast_groups": [
             {"group": group, "replicas": _replicas(replicas)}
             for group, replicas in sorted(engine.objects.multicast_groups.items())
@@ -108,6 +114,7 @@ def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
                 "const": table.spec.const_entries,
                 "hits": row.hits,
                 "bytes": row.bytes,
+                **_direct_meter(row),
             }
             for row in table.rows()
         ],
@@ -162,6 +169,27 @@ def _counters(engine: Engine) -> list[dict[str, Any]]:
             if values:
                 found.append({"counter": name, "values": values})
     return found
+
+
+def _meters(engine: Engine) -> list[dict[str, Any]]:
+    found = []
+    for name, array in engine.objects.states.items():
+        if isinstance(array, MeterArray):
+            written = {
+                index: meter_json(meter.config, meter.colours) for index, meter in array.meters.items()
+            }
+            if array.others is not None:
+                others = meter_json(array.others, UNCOUNTED)
+                written = {index: written.get(index, others) for index in range(array.size)}
+            values = {str(index): value for index, value in sorted(written.items()) if value}
+            if values:
+                found.append({"meter": name, "values": values})
+    return found
+
+
+def _direct_meter(row: Row) -> dict[str, Any]:
+    meter = meter_json(row.meter_config, row.colours)
+    return {"meter": meter} if meter else {}
 
 
 def _profiles(engine: Engine) -> list[dict[str, Any]]:

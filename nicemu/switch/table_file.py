@@ -23,6 +23,7 @@ from nicemu.pipeline import (
     KeyInfo,
     Match,
     Member,
+    Meter,
     Replica,
     TableEntry,
     TableInfo,
@@ -31,6 +32,7 @@ from nicemu.pipeline import (
 )
 
 from .located import Located, read_document
+from .meter_text import give_meter
 
 _COUNTED = ("hits", "bytes")
 _LOOKUPS = ("hits", "misses")
@@ -66,6 +68,7 @@ class _TableFile:
             "value_sets": self._value_set,
             "registers": self._register,
             "counters": self._counter,
+            "meters": self._meters,
             "multicast_groups": self._group,
             "clone_sessions": self._session,
         }
@@ -104,7 +107,7 @@ class _TableFile:
 
     def _entry(self, table: TableInfo, item: Located, *, counted: bool) -> None:
         chosen = ("action", "member", "group", "actions")
-        given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", *_COUNTED))
+        given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", "meter", *_COUNTED))
         if "const" in given and given["const"].value:  # the program has it by itself
             return
         names = [name for name in chosen if name in given]
@@ -129,10 +132,14 @@ class _TableFile:
             choice,
             _number(given, "idle_timeout_ns"),
         )
+        if "meter" in given and not self._engine.table(table.name).spec.meter:
+            raise given["meter"].fault(f"is for a table with a direct meter; {table.name} has none")
         with item.at():
             self._engine.insert(table.name, entry)
+        row = self._engine.row(table.name, entry.matches, entry.priority)
+        if "meter" in given:
+            give_meter(row.meter, given["meter"])
         if counted:
-            row = self._engine.row(table.name, entry.matches, entry.priority)
             row.hits, row.bytes = (_number(given, name) for name in _COUNTED)
         self._entries += 1
 
@@ -242,6 +249,15 @@ class _TableFile:
             counter.counts[index] = Count(
                 *(parts[name].number(_MAX_64_BITS) if name in parts else 0 for name in ("packets", "bytes"))
             )
+
+    def _meters(self, item: Located) -> None:
+        given = item.members(("meter", "values"))
+        with given["meter"].at():
+            array = self._engine.objects.meter(given["meter"].word())
+        for word, value in given["values"].members((), None).items():
+            with value.at():
+                index = array.checked(parse_value(word, 32, "index"))
+            give_meter(array.meters.setdefault(index, Meter()), value)
 
     def _group(self, item: Located) -> None:
         given = item.members(("group", "replicas"))

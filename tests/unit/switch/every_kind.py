@@ -11,7 +11,7 @@ SOURCE = """
 header h_t { bit<8> a; bit<8> b; bit<32> address; }
 struct headers_t { h_t h; }
 struct pair_t { bit<8> low; bit<32> high; }
-struct metadata_t { bit<8> x; }
+struct metadata_t { bit<8> x; bit<8> colour; }
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     value_set<bit<8>>(4) known;
     state start { b.extract(h.h); transition select(h.h.a) { known: accept; default: accept; } }
@@ -24,6 +24,8 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     register<pair_t>(4) pairs;
     register<error>(4) faults;
     counter(8, CounterType.packets_and_bytes) counted;
+    meter(4, MeterType.packets) rates;
+    direct_meter<bit<8>>(MeterType.bytes) limit;
     action_selector(HashAlgorithm.crc32, 16, 32) choice;
     action send(bit<9> port) { s.egress_spec = port; }
     table plain { key = { h.h.a: exact; } actions = { send; NoAction; } }
@@ -44,10 +46,13 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
         actions = { send; NoAction; }
         entries = { 8w1: send(1); 8w2: send(2); }
     }
+    action mark(bit<9> port) { limit.read(m.colour); s.egress_spec = port; }
+    table limited { key = { h.h.a: exact; } actions = { mark; NoAction; } meters = limit; }
     table aging { key = { h.h.a: exact; } actions = { NoAction; } support_timeout = true; }
     apply {
         plain.apply(); route.apply(); acl.apply(); filter.apply(); balance.apply(); aging.apply();
-        initial.apply();
+        initial.apply(); limited.apply();
+        rates.execute_meter((bit<32>) h.h.b, m.x);
         seen.write((bit<32>) h.h.a, h.h.b);
         counted.count((bit<32>) h.h.a);
     }

@@ -15,7 +15,7 @@ import pytest
 from nicemu.errors import UsageError
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
-from nicemu.pipeline import Count, Engine, Exact, Group, TableEntry
+from nicemu.pipeline import Count, Engine, Exact, Group, MeterConfig, TableEntry
 from nicemu.switch import put_tables, state_of, writing_state
 from tests.unit.switch.every_kind import PROGRAM
 
@@ -53,6 +53,16 @@ GIVEN = {
             "table": "I.balance",
             "entries": [{"keys": {"h.h.a": "1"}, "member": 5}, {"keys": {"h.h.a": "2"}, "group": 9}],
         },
+        {
+            "table": "I.limited",
+            "entries": [
+                {
+                    "keys": {"h.h.a": "1"},
+                    "action": {"name": "I.mark", "parameters": {"port": "1"}},
+                    "meter": {"cir": 1, "cburst": 8, "pir": 1, "pburst": 15},
+                }
+            ],
+        },
         {"table": "I.aging", "entries": [{"keys": {"h.h.a": "1"}, "action": NOTHING, "idle_timeout_ns": 5}]},
     ],
     "value_sets": [{"value_set": "P.known", "members": [{"f": "1"}]}],
@@ -63,6 +73,23 @@ GIVEN = {
         {"register": "I.faults", "values": {"2": "NoMatch"}},
     ],
     "counters": [{"counter": "I.counted", "values": {"7": {"packets": 2, "bytes": 100}}}],
+    "meters": [
+        {
+            "meter": "I.rates",
+            "values": {
+                "2": {"cir": 1, "cburst": 1, "pir": 2, "pburst": 2},
+                "3": {
+                    "cir": 0,
+                    "cburst": 0,
+                    "pir": 0,
+                    "pburst": 0,
+                    "green": {"packets": 5, "bytes": 50},
+                    "yellow": {"packets": 0, "bytes": 0},
+                    "red": {"packets": 1, "bytes": 9},
+                },
+            },
+        }
+    ],
     "multicast_groups": [{"group": 1, "replicas": [{"port": 2, "rid": 0}, {"port": 3, "rid": 4}]}],
     "clone_sessions": [{"session": 5, "replicas": [{"port": 6, "rid": 0}], "truncate_bytes": 64}],
 }
@@ -93,6 +120,7 @@ def test_what_is_written_means_the_same_when_it_is_read(kind: Callable[[], Engin
         "I.balance": 2,
         "I.aging": 1,
         "I.initial": 2,
+        "I.limited": 1,
     }
 
 
@@ -120,6 +148,47 @@ def test_what_was_counted_is_counted_on(kind: Callable[[], Engine], tmp_path: Pa
     plain = next(table for table in state_of(second)["tables"] if table["table"] == "I.plain")
     assert (plain["hits"], plain["misses"]) == (2, 0)
     assert [(entry["hits"], entry["bytes"]) for entry in plain["entries"]] == [(2, 14)]
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_meters_mark_by_the_rates_given_and_what_they_marked_is_written(
+    kind: Callable[[], Engine], tmp_path: Path
+) -> None:
+    engine = engine_with(kind, tmp_path, GIVEN)
+    for _ in range(3):
+        engine.process(bytes.fromhex("01 02 0a000001 ff"), 0, now_ns=1000)
+    held = state_of(engine)
+    (rates,) = held["meters"]
+    assert rates["values"]["2"] == {
+        **{"cir": 1, "cburst": 1, "pir": 2, "pburst": 2},
+        **{"green": {"packets": 1, "bytes": 7}, "yellow": {"packets": 1, "bytes": 7}},
+        "red": {"packets": 1, "bytes": 7},
+    }
+    limited = next(table for table in held["tables"] if table["table"] == "I.limited")
+    marked = [limited["entries"][0]["meter"][colour]["packets"] for colour in ("green", "yellow", "red")]
+    assert marked == [1, 1, 1]
+    again = engine_with(kind, tmp_path, held)
+    assert state_of(again) == held
+    again.process(bytes.fromhex("01 02 0a000001 ff"), 0, now_ns=2000)
+    (rates,) = state_of(again)["meters"]
+    assert rates["values"]["2"]["green"] == {"packets": 2, "bytes": 14}  # its buckets are full again
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_meters_that_were_all_given_rates_are_written_at_every_place(
+    kind: Callable[[], Engine], tmp_path: Path
+) -> None:
+    engine = engine_with(kind, tmp_path, {})
+    config = MeterConfig(1, 2, 3, 4)
+    engine.objects.meter("rates").fill(config, 0)
+    engine.objects.meter("rates").configure(1, None, 0)
+    again = engine_with(kind, tmp_path, state_of(engine)).objects.meter("rates").meters
+    assert [again[index].config if index in again else None for index in range(4)] == [
+        config,
+        None,
+        config,
+        config,
+    ]
 
 
 @pytest.mark.parametrize("kind", ENGINES)

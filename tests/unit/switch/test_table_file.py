@@ -182,6 +182,19 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
         ({"registers": [{"register": "seen", "values": {"16": 1}}]}, "values.16: I.seen has 16 places"),
         ({"registers": [{"register": "offset", "values": {"1": 128}}]}, "values.1 is no value of int<8>"),
         ({"value_sets": [{"value_set": "known", "members": [300]}]}, "members[0]"),
+        (
+            {"meters": [{"meter": "rates", "values": {"1": {"cir": 1, "pir": 2}}}]},
+            "$.meters[0].values.1 has cir, pir; all of cir, cburst, pir, pburst were expected, or none",
+        ),
+        (
+            {"meters": [{"meter": "rates", "values": {"1": {"cir": 3, "cburst": 1, "pir": 2, "pburst": 1}}}]},
+            "values.1 has a pir of 2, below its cir, 3",
+        ),
+        ({"meters": [{"meter": "rates", "values": {"4": {}}}]}, "values.4: I.rates has 4 places"),
+        (
+            plain(entry({"a": 1}, meter={})),
+            "entries[0].meter is for a table with a direct meter; I.plain has none",
+        ),
         ({"clone_sessions": [{"session": 1, "replicas": [{"rid": 1}]}]}, "replicas[0] lacks port"),
         (
             {"clone_sessions": [{"session": 1, "replicas": [{"port": 511}]}]},
