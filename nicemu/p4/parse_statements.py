@@ -19,7 +19,11 @@ class StatementParser(ExpressionParser):
     """Statements and local declarations."""
 
     def block(self, what: str) -> syntax.Block:
-        """Parse `{...}`; goes on behind a faulty statement. Raises: SyntaxFault if there is no "{"."""
+        """Parse `{...}`, before which annotations may stand; goes on behind a faulty statement.
+
+        Raises: SyntaxFault if there is no "{".
+        """
+        self.annotations()
         opened = self.expect("{", f"to open {what}")
         statements: list[syntax.Statement] = []
         with self.nested(), self.scope():
@@ -366,7 +370,7 @@ class StatementParser(ExpressionParser):
                 label_at = self.next.location
                 label = None if self.takes("default") else self.expression()
                 self.expect(":", "after the label of a case")
-                body = self.block("the case") if self.sees("{") else None
+                body = self.block("the case") if self.sees("{", "@") else None
                 cases.append(syntax.SwitchLabel(at=label_at, label=label, body=body))
         self.expect("}", "to close switch")
         return syntax.SwitchStatement(at=at, subject=subject, cases=cases)
