@@ -24,7 +24,7 @@ from .symbols import (
     TableSymbol,
     Variable,
 )
-from .type_sizes import fixed_bits, scalar_of, size_range_bits, varbit_bits
+from .type_sizes import has_fixed_width, scalar_of, size_range_bits, varbit_bits
 from .types import (
     INTEGER,
     NOTHING,
@@ -286,9 +286,9 @@ class CallChecker(BlockCallChecker):
                 varbit = f"{kind} has {'a' if varbit_bits(kind) else 'no'} varbit"
                 hint = "write extract(header, bits of the varbit)" if varbit_bits(kind) else ""
                 self.reporter.error(node.at, f"{varbit}; extract has {len(node.arguments)} arguments", hint)
-        elif name == "lookahead" and (fixed_bits(kind) is None or varbit_bits(kind)):
+        elif name == "lookahead" and not has_fixed_width(kind):
             self.reporter.error(
-                node.at, f"lookahead of {kind}; a header or struct of numbers, bit<N> or int<N> was expected"
+                node.at, f"lookahead of {kind}; a number, or a header, struct or tuple of such, was expected"
             )
         elif name == "emit" and not _emittable(kind):
             self.reporter.error(node.at, f"emit of {kind}; a header or a struct of headers was expected")

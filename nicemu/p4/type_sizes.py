@@ -54,6 +54,13 @@ def is_flat(kind: Type) -> bool:
     return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)
 
 
+def has_fixed_width(kind: Type) -> bool:
+    """Return whether a type is a fixed number of bits: a scalar, or a header, struct or tuple of such."""
+    if isinstance(kind, CompositeType):
+        return kind.kind != "header_union" and all(map(has_fixed_width, kind.fields.values()))
+    return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)
+
+
 def varbit_bits(kind: Type) -> int:
     """Return the most bits that the varbits in a type take."""
     if isinstance(kind, VarbitType):

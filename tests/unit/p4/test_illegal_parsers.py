@@ -95,7 +95,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "v_t v;",
             "states": "state start { v_t v = packet.lookahead<v_t>(); transition accept; }",
         },
-        "lookahead of header v_t; a header or struct of numbers, bit<N> or int<N> was expected",
+        "lookahead of header v_t; a number, or a header, struct or tuple of such, was expected",
     ),
     (
         {"states": "state start { packet.lookahead(); transition accept; }"},
@@ -197,7 +197,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "tag_t[2] st;",
             "states": "state start { tag_t[2] x = packet.lookahead<tag_t[2]>(); transition accept; }",
         },
-        "lookahead of tag_t[2]; a header or struct of numbers, bit<N> or int<N> was expected",
+        "lookahead of tag_t[2]; a number, or a header, struct or tuple of such, was expected",
     ),
     (
         {"states": "state start { int x = packet.lookahead<int>(); transition accept; }"},
