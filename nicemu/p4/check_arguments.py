@@ -64,7 +64,7 @@ class ArgumentChecker(ExpressionChecker):
         bound: dict[str, Type],
     ) -> tuple[Type, tuple[Type, ...]]:
         """Check a call of a method or function; return its type, and its type arguments."""
-        given_types = [self.resolve(ref) for ref in node.type_arguments]
+        given_types = [None if ref.name == "_" else self.resolve(ref) for ref in node.type_arguments]
         declared, result = self._signature(method, scope, bound)
         if method in self._open_signatures:
             self.reporter.error(node.at, f"what {method.name} returns is not known here")
@@ -79,7 +79,8 @@ class ArgumentChecker(ExpressionChecker):
             if len(given_types) != len(method.type_parameters):
                 wanted, given = len(method.type_parameters), len(given_types)
                 self.reporter.miscounted(node.at, method.name, "type argument", wanted, given)
-            bindings = dict(zip(method.type_parameters, given_types, strict=False))
+            pairs = zip(method.type_parameters, given_types, strict=False)
+            bindings = {name: kind for name, kind in pairs if kind is not None}
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if isinstance(argument, syntax.AnySet):
                 continue
