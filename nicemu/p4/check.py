@@ -16,6 +16,7 @@ from .check_blocks import Given
 from .check_calls import PACKET_PLACES
 from .check_names import Declared
 from .check_packages import PackageChecker
+from .constants import some_constant, some_number
 from .diagnostics import Location
 from .symbols import (
     ActionSymbol,
@@ -42,6 +43,7 @@ from .types import (
     CompositeType,
     EnumType,
     ExternType,
+    StackType,
     Type,
 )
 
@@ -206,7 +208,7 @@ class Checker(PackageChecker):
         self.scope = Scope(symbol.scope)
         self.declare_type_variables(node.type_parameters)
         for item, written in zip(symbol.constructor, node.constructor_parameters, strict=True):
-            self.declare(item.name, _stand_in(item), written.at)
+            self.declare(item.name, _stand_in(item, written.at), written.at)
         self.block = symbol
         self._block_body(symbol, not node.type_parameters)
         self.scope, self.block, symbol.unchecked = outer, None, False
@@ -310,7 +312,7 @@ class Checker(PackageChecker):
         self.block.value_sets.append(symbol)
 
 
-def _stand_in(parameter: ParameterSymbol) -> Given:
+def _stand_in(parameter: ParameterSymbol, at: Location) -> Given:
     """Return what a constructor's parameter is while a block is checked for itself: some constant."""
     if isinstance(parameter.type, ExternType):
         return Instance(parameter.name, parameter.type)
@@ -322,7 +324,7 @@ def _stand_in(parameter: ParameterSymbol) -> Given:
             for item in kind.parameters
         ]
         return BlockInstance(parameter.name, BlockSymbol(kind.name, kind.declaration, known))
-    value: int | str = "" if parameter.type == TEXT else 1
-    if isinstance(parameter.type, EnumType):
-        value = min(parameter.type.members.values(), default=0)
+    if isinstance(parameter.type, CompositeType | StackType):
+        return ConstantSymbol(parameter.name, parameter.type, None, some_constant(parameter.type, at))
+    value = "" if parameter.type == TEXT else some_number(parameter.type)
     return ConstantSymbol(parameter.name, parameter.type, value)

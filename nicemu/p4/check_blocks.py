@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from . import syntax
 from .check_arguments import ArgumentChecker
-from .check_conversions import is_constant
+from .constants import is_constant
 from .diagnostics import did_you_mean
 from .symbols import BlockInstance, BlockSymbol, ConstantSymbol, Instance, Meaning
 from .type_variables import same, substituted, unify

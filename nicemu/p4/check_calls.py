@@ -10,7 +10,7 @@ from nicemu.pipeline import ExternFunction, Kind, ir
 
 from . import syntax
 from .check_blocks import BlockCallChecker, article
-from .check_conversions import is_constant, items_of
+from .constants import is_constant, items_of
 from .diagnostics import did_you_mean
 from .symbols import (
     ActionSymbol,

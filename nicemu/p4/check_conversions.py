@@ -12,6 +12,7 @@ from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
 from .check_types import TypeChecker
+from .constants import is_constant
 from .diagnostics import did_you_mean
 from .type_sizes import scalar_of
 from .type_variables import same
@@ -210,31 +211,6 @@ class ConversionChecker(TypeChecker):
         if isinstance(found, EnumType) and found.underlying is not None:
             node.type = found.underlying
         return node.type  # type: ignore[no-any-return]
-
-
-def is_constant(node: syntax.Expression) -> bool:
-    """Return whether a checked expression is known at compile time: a number, or made of such."""
-    match node:
-        case syntax.ListValue():
-            return all(map(is_constant, node.items))
-        case syntax.DefaultValue() | syntax.InvalidHeader():
-            return True
-        case syntax.NameRef():
-            return node.value is not None or getattr(node.symbol, "made_by", None) is not None
-        case syntax.CastOp():
-            return node.value is not None or is_constant(node.operand)
-    return node.value is not None
-
-
-def items_of(node: syntax.Expression) -> list[syntax.Expression]:
-    """Return the elements of a checked list; none of one that a constructor's parameter stands for."""
-    while not isinstance(node, syntax.ListValue):
-        made_by = getattr(node.symbol, "made_by", None) if isinstance(node, syntax.NameRef) else None
-        inside = node.operand if isinstance(node, syntax.CastOp) else made_by
-        if inside is None:
-            return []
-        node = inside
-    return node.items
 
 
 def _can_be_invalid(kind: Type) -> bool:

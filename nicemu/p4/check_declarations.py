@@ -13,7 +13,7 @@ from nicemu.pipeline import Kind, ir
 
 from . import syntax
 from .check_calls import CallChecker
-from .check_conversions import is_constant
+from .constants import is_constant
 from .diagnostics import did_you_mean
 from .symbols import (
     BlockInstance,

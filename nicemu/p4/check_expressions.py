@@ -12,6 +12,7 @@ from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
 from .check_operators import MAX_INTEGER_BITS, OperatorChecker
+from .constants import is_constant, made_of
 from .diagnostics import Location, did_you_mean
 from .symbols import (
     ConstantSymbol,
@@ -144,7 +145,7 @@ class ExpressionChecker(OperatorChecker):
         match base:
             case CompositeType():
                 if node.name in base.fields and base.kind != "tuple":
-                    node.value = _constant_field(node.base, base, node.name)
+                    node.value = _constant_part(node)
                     return base.fields[node.name]
                 self.reporter.error(
                     node.name_at, f"{base} has no field {node.name}", _field_hint(node.name, base)
@@ -189,6 +190,7 @@ class ExpressionChecker(OperatorChecker):
             if place is None or not 0 <= place < len(kinds):
                 self.reporter.error(node.index.at, f"a constant from 0 to {len(kinds) - 1} was expected here")
                 return UNKNOWN
+            node.value = _constant_part(node)
             return kinds[place]
         if not isinstance(base, StackType):
             self.reporter.error(node.at, f"{base} has no elements; a header stack or tuple was expected")
@@ -270,14 +272,8 @@ def _field_hint(name: str, kind: CompositeType) -> str:
     return "write an index: tuple[0]" if kind.kind == "tuple" else did_you_mean(name, kind.fields)
 
 
-def _constant_field(node: syntax.Expression, kind: CompositeType, name: str) -> int | None:
-    """Return the value of a field of a constant, None where it has none."""
-    symbol = node.symbol if isinstance(node, syntax.NameRef) else None
-    made_by = symbol.made_by if isinstance(symbol, ConstantSymbol) else None
-    while isinstance(made_by, syntax.CastOp):
-        made_by = made_by.operand
-    if not isinstance(made_by, syntax.ListValue):
-        return None
-    names = made_by.names or list(kind.fields)
-    value: int | None = dict(zip(names, made_by.items, strict=True))[name].value
+def _constant_part(node: syntax.MemberRef | syntax.IndexRef) -> int | None:
+    """Return the number that a field of a constant, or an element of it, is; None if it is none."""
+    made = made_of(node) if is_constant(node.base) else None
+    value: int | None = made.value if made is not None else None
     return value

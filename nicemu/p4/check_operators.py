@@ -10,6 +10,7 @@ from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
 from .check_conversions import ConversionChecker, cast_hint
+from .constants import are_equal, is_constant
 from .type_sizes import is_storable, scalar_of
 from .type_variables import same
 from .types import (
@@ -110,8 +111,8 @@ class OperatorChecker(ConversionChecker):
                 self.convert(node.right, self.bits(node.left), f"the right side of {node.op}")
         elif not is_storable(left) and not isinstance(left, type(INTEGER)):
             self.reporter.error(node.at, f"{node.op} does not apply to {left}")
-        if node.left.value is not None and node.right.value is not None:
-            node.value = int((node.left.value == node.right.value) == (node.op == "=="))
+        if is_constant(node.left) and is_constant(node.right):
+            node.value = int(are_equal(node.left, node.right) == (node.op == "=="))
         return ir.BOOL
 
     def _shift(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:

@@ -10,7 +10,7 @@ from typing import Any
 from nicemu.pipeline import ir
 
 from . import syntax
-from .check_conversions import items_of
+from .constants import items_of
 from .lower_expressions import ExpressionLowering, is_order_seen
 from .symbols import (
     ActionSymbol,

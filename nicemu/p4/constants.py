@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known at compile time: what constants are made of, and whether two are equal.
+
+Source: P4-16 Language Specification 1.2.5, "Compile-time known and local compile-time known values".
+"""
+
+from __future__ import annotations
+
+from . import syntax
+from .diagnostics import Location
+from .symbols import ConstantSymbol
+from .type_sizes import scalar_of
+from .types import CompositeType, EnumType, StackType, Type
+
+
+def is_constant(node: syntax.Expression) -> bool:
+    """Return whether a checked expression is known at compile time: a number, or made of such."""
+    if node.value is not None:
+        return True
+    match node:
+        case syntax.ListValue():
+            return all(map(is_constant, node.items))
+        case syntax.DefaultValue() | syntax.InvalidHeader():
+            return True
+        case syntax.NameRef():
+            return getattr(node.symbol, "made_by", None) is not None
+        case syntax.CastOp():
+            return is_constant(node.operand)
+        case syntax.MemberRef() | syntax.IndexRef():
+            return is_constant(node.base) and made_of(node) is not None
+        case syntax.ConditionalOp():
+            return is_constant(node.condition) and is_constant(node.yes) and is_constant(node.no)
+    return False
+
+
+def items_of(node: syntax.Expression) -> list[syntax.Expression]:
+    """Return the elements of a checked list; none of one that a constructor's parameter stands for."""
+    made = made_of(node)
+    return made.items if isinstance(made, syntax.ListValue) else []
+
+
+def made_of(node: syntax.Expression) -> syntax.Expression | None:
+    """Return the number, list, `...` or {#} that a checked constant comes down to; None if it is none."""
+    if node.value is not None:
+        return node
+    match node:
+        case syntax.ListValue() | syntax.DefaultValue() | syntax.InvalidHeader():
+            return node
+        case syntax.NameRef(symbol=ConstantSymbol(made_by=syntax.Expression() as made_by)):
+            return made_of(made_by)
+        case syntax.CastOp():
+            return made_of(node.operand)
+        case syntax.ConditionalOp() if node.condition.value is not None:
+            return made_of(node.yes if node.condition.value else node.no)
+        case syntax.MemberRef():
+            return _part(node.base, node.name)
+        case syntax.IndexRef() if node.index.value is not None:
+            return _part(node.base, node.index.value)
+    return None
+
+
+def are_equal(left: syntax.Expression, right: syntax.Expression) -> bool:
+    """Return whether two constants of one type are equal."""
+    one, other = made_of(left), made_of(right)
+    if one is None or other is None or one.value is not None or other.value is not None:
+        return one is not None and other is not None and bool(one.value == other.value)
+    kind = one.type
+    if isinstance(kind, CompositeType) and kind.kind in ("header", "header_union"):
+        valid = isinstance(one, syntax.ListValue), isinstance(other, syntax.ListValue)
+        if not all(valid):
+            return valid[0] == valid[1]
+    return all(
+        here is not None and there is not None and are_equal(here, there)
+        for here, there in ((_part(one, place), _part(other, place)) for place in range(_count(one)))
+    )
+
+
+def some_constant(kind: Type, at: Location) -> syntax.Expression:
+    """Return some constant of a type, whose numbers are not 0."""
+    if isinstance(kind, StackType):
+        items = [some_constant(kind.element, at) for _ in range(kind.size)]
+        return syntax.ListValue(at=at, type=kind, items=items)
+    if isinstance(kind, CompositeType) and kind.kind != "header_union":
+        items = [some_constant(part, at) for part in kind.fields.values()]
+        return syntax.ListValue(at=at, type=kind, items=items)
+    if scalar_of(kind) is None:
+        return syntax.DefaultValue(at=at, type=kind)
+    return syntax.Number(at=at, type=kind, number=1, value=some_number(kind))
+
+
+def some_number(kind: Type) -> int:
+    """Return some number of a type, the least one of an enum's."""
+    return min(kind.members.values(), default=0) if isinstance(kind, EnumType) else 1
+
+
+def _count(node: syntax.Expression) -> int:
+    """Return how many fields or elements a composite has."""
+    if isinstance(node.type, CompositeType):
+        return len(node.type.fields)
+    return node.type.size if isinstance(node.type, StackType) else 0
+
+
+def _part(base: syntax.Expression, which: str | int) -> syntax.Expression | None:
+    """Return what a field of a constant, or an element by its place, is made of; None if it is not known."""
+    made = made_of(base)
+    if made is None or not isinstance(made.type, CompositeType | StackType):
+        return None
+    names = list(made.type.fields) if isinstance(made.type, CompositeType) else []
+    place = names.index(which) if isinstance(which, str) else which
+    kind = made.type.fields[names[place]] if isinstance(made.type, CompositeType) else made.type.element
+    if isinstance(made, syntax.DefaultValue):
+        value = None if scalar_of(kind) is None else 0
+        return syntax.DefaultValue(at=made.at, type=kind, value=value)
+    if not isinstance(made, syntax.ListValue):
+        return None
+    return made_of(made.items[made.names.index(names[place]) if made.names else place])
