@@ -209,7 +209,8 @@ class OperatorChecker(ConversionChecker):
         if UNKNOWN in (wanted, found):
             return wanted
         inner = scalar_of(wanted)
-        if found == INTEGER and isinstance(inner, ir.Bits) and not isinstance(wanted, EnumType):
+        named = isinstance(wanted, EnumType) and wanted.underlying is None  # an enum without numbers
+        if found == INTEGER and isinstance(inner, ir.Bits) and not named:
             node.value = (
                 arithmetic.wrap(node.operand.value, inner) if node.operand.value is not None else None
             )
@@ -234,9 +235,7 @@ class OperatorChecker(ConversionChecker):
         source = self.bits(node.operand)
         target = scalar_of(wanted)
         one_bit = {source, target} <= {ir.BOOL, ir.Bits(1)}
-        both = isinstance(source, ir.Bits) and isinstance(target, ir.Bits)
-        if isinstance(wanted, EnumType) and wanted.underlying is None:
-            both = False
+        both = isinstance(source, ir.Bits) and isinstance(target, ir.Bits) and not named
         if not same(found, wanted) and not one_bit and not both:
             self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
             return wanted

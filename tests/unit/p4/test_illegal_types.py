@@ -122,6 +122,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "enum bit<8> E { A = 1 }", "apply": "E e = 1;"}, "the value of e is int; enum E was expected"),
     ({"types": "enum E { A }", "apply": "bit<8> e = (bit<8>) E.A;"}, "enum E cannot be cast to bit<8>"),
     ({"types": "enum E { A }", "apply": "E e = (E) 8w1;"}, "bit<8> cannot be cast to enum E"),
+    ({"types": "enum E { A }", "apply": "E e = (E) 1;"}, "int cannot be cast to enum E"),
     ({"types": "enum E { A, B }", "apply": "E e = E.A + E.B;"}, "+ does not apply to enum E and enum E"),
     (
         {"types": "enum E { A, B } enum F { A, B }", "apply": "m.flag = E.A == F.A;"},
