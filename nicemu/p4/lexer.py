@@ -40,7 +40,7 @@ _LONG_SYMBOLS = (
 )
 # fmt: on
 _TOKEN = re.compile(
-    r"([^\S\n]*)"
+    r"([^\S\n]*(?:\\(?=\n))?)"
     r"([A-Za-z_][A-Za-z0-9_]*"
     rf"|{'|'.join(map(re.escape, _LONG_SYMBOLS))}|[-+*/%&|^~!?:;,.(){{}}\[\]<>=@#]"
     rf"|{_NUMBERS}"
@@ -158,8 +158,8 @@ def without_comments(text: str) -> str:
     return _COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else _BLANK.sub(" ", match[0]), text)
 
 
-_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
-_OPEN_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*|/\*.*?\*/|(/\*)', re.DOTALL)
+_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+_OPEN_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?\*/|(/\*)', re.DOTALL)
 """As `_COMMENT`, but that a comment which is not closed is the group."""
 _BLANK = re.compile(r"[^\n]")
 _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
