@@ -167,15 +167,15 @@ class Checker(PackageChecker):
             for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
                 writable = parameter.direction in ("out", "inout")
                 role = "an in parameter" if parameter.direction == "in" else "action data"
+                if not parameter.direction and isinstance(parameter.type, CompositeType | StackType):
+                    parameter.direction = "in"  # of a direct call; a table cannot hold it
                 prefix = f"{self.block.name}.{node.name}" if self.block else node.name
                 parameter.variable = self.place_of(parameter.name, parameter.type, writable, role, prefix)
                 parameter.id = self.chosen_id(written)
                 self.declare(parameter.name, parameter.variable, written.at)
-                if directionless and parameter.direction:
+                if directionless and written.direction:
                     self.reporter.error(written.at, "a parameter with a direction follows action data")
-                directionless = directionless or not parameter.direction
-                if not parameter.direction and isinstance(parameter.type, CompositeType):
-                    self.reporter.error(written.at, f"action data cannot be {parameter.type}")
+                directionless = directionless or not written.direction
             self.body(node.body.statements, "action")
         self.declare(node.name, symbol, node.at)
         if self.block is not None:

@@ -171,6 +171,11 @@ class TableChecker(StatementChecker):
             if element.name in table.actions:
                 self.reporter.error(element.at, f"action {element.name} stands in the list twice")
             table.actions[element.name] = symbol
+            for item, written in zip(symbol.parameters, symbol.declaration.parameters, strict=True):
+                if item.direction and not written.direction:
+                    what = f"action {element.name} has {item.type} as action data"
+                    self.reporter.error(element.at, f"{what}; a table holds numbers", "give it a direction")
+                    return
             if element.arguments is not None and len(given) > len(directed):
                 hint = "the control plane gives the parameters without a direction"
                 takes = f"{element.name} takes {counted(len(directed), 'argument')} here"

@@ -317,7 +317,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"parts": "action a(bit<8> x) {}", "apply": "a();"}, "action a takes 1 argument; 0 are given"),
     ({"parts": "action a(bit<8> x) {}", "apply": "a(m.mark);"}, "argument x is bit<16>; bit<8> was expected"),
     ({"parts": "action a() {}", "apply": "m.mark = a();"}, "the value is void; bit<16> was expected"),
-    ({"parts": "action a(tag_t x) {}"}, "action data cannot be header tag_t"),
+    (
+        {"parts": "action a(tag_t x) {} table t { actions = { a; } }"},
+        "action a has header tag_t as action data; a table holds numbers",
+    ),
+    ({"parts": "action a(tag_t x, in bit<8> y) {}"}, "a parameter with a direction follows action data"),
     ({"parts": "action a(TriggerCounter x) {}"}, "a parameter of an action cannot be extern TriggerCounter"),
     (
         {"parts": "action a(inout TriggerCounter x) {}"},
