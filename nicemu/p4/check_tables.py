@@ -7,6 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Match-action units".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from nicemu.abi import counted
 from nicemu.pipeline import ir
@@ -243,6 +244,15 @@ class TableChecker(StatementChecker):
             if values in seen and not priorities:
                 self.reporter.error(entry.at, "there is an entry for these keys already")
             seen.add(values)
+        self._check_room(node)
+
+    def _check_room(self, node: syntax.TableDeclaration) -> None:
+        """Warn of a table that is to hold more entries than its size; a keyset may be several."""
+        keysets = [[keyset.value for keyset in entry.keysets] for entry in node.entries or []]
+        count = sum(prod(len(item) if isinstance(item, tuple) else 1 for item in each) for each in keysets)
+        if node.size is not None and node.size.value is not None and count > node.size.value:
+            what = f"a size of {node.size.value}, and {counted(count, 'entry', 'entries')}"
+            self.reporter.warning(node.size.at, what, "the table gets room for them")
 
     def _check_given_priorities(self, node: syntax.TableDeclaration) -> None:
         """Check where priorities stand: not before const entries; else before the first, or nowhere."""
@@ -266,20 +276,16 @@ class TableChecker(StatementChecker):
                 )
             case ir.KeyRange() | tuple():
                 wrong = key.match_kind != "range"
-                if not wrong and isinstance(keyset.value, tuple):
-                    self._report_range(keyset)
+                if keyset.value == () and not wrong:
+                    self.reporter.error(
+                        keyset.at, "an entry with an empty range", "write the lower bound first"
+                    )
             case ir.KeyAny():
                 wrong = key.match_kind == "exact"
             case _:
                 wrong = False
         if wrong:
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
-
-    def _report_range(self, keyset: syntax.Expression) -> None:
-        if keyset.value:
-            self.reporter.unsupported(keyset.at, "a range of signed numbers around 0 in an entry")
-        else:
-            self.reporter.error(keyset.at, "an entry with an empty range", "write the lower bound first")
 
 
 def is_compared(key: syntax.KeyElement) -> bool:

@@ -274,14 +274,15 @@ class _Lowering(StatementLowering):
             no_action = self._outside.get(NO_ACTION)
             if all(ref.action != NO_ACTION for ref in refs) and no_action is not None:
                 refs.append(ir.ActionRef(self._use(no_action), default_only=True))
+        entries = tuple(self._entries(table))
         return ir.Table(
             table.name,
             keys,
             tuple(refs),
             default,
-            node.size.value if node.size is not None else max(DEFAULT_TABLE_SIZE, len(node.entries or [])),
+            max(node.size.value if node.size is not None else DEFAULT_TABLE_SIZE, len(entries)),
             node.const_default,
-            tuple(self._entries(table)),
+            entries,
             node.const_entries,
             table.id,
             **{
@@ -315,9 +316,8 @@ class _Lowering(StatementLowering):
         entries = table.declaration.entries or []
         priorities = _priorities(table) if has_priority(table.declaration) else [0] * len(entries)
         for entry, priority in zip(entries, priorities, strict=True):
-            yield ir.Entry(
-                tuple(item.value for item in entry.keysets), self._action_call(entry.action), priority
-            )
+            for keysets in product(*map(_alternatives, entry.keysets)):
+                yield ir.Entry(keysets, self._action_call(entry.action), priority)
 
 
 def _priorities(table: TableSymbol) -> list[int]:

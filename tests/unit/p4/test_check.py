@@ -91,12 +91,6 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
             "",
             "an entry with an empty range",
         ),
-        (
-            'table t { key = { (int<16>) m.mark: range @name("m"); } actions = { NoAction; } '
-            "entries = { -5 .. 4: NoAction(); } }",
-            "",
-            "not supported by nicemu yet: a range of signed numbers around 0 in an entry",
-        ),
         (TABLE + "meters = 1; }", "", "meters must be an object: direct_meter"),
         ("table t { key = { m.mark: fuzzy; } actions = { NoAction; } }", "", "unknown match kind fuzzy"),
         ("table t { key = { m.mark + 1: exact; } actions = { NoAction; } }", "", "this key needs a name"),
@@ -232,6 +226,14 @@ def test_the_blocks_must_agree_on_headers_and_metadata(p4: SimpleNamespace) -> N
             "this range is empty: nothing matches it",
         ),
         ({"top": "control X(inout headers_t h) { apply { } }"}, "control X is not used"),
+        (
+            {
+                "parts": "table t { key = { m.mark: exact; } actions = { NoAction; } size = 1; entries = "
+                "{ 1: NoAction(); 2: NoAction(); } }",
+                "apply": "t.apply();",
+            },
+            "a size of 1, and 2 entries",
+        ),
     ],
 )
 def test_what_is_legal_and_probably_not_meant_is_a_warning(
