@@ -36,6 +36,9 @@ OBJECT_PROPERTIES = {
     "meters": ("direct_meter",),
 }
 """Properties of v1model's tables that name an extern object, and the types that it may have."""
+MAX_WIDTH_SPELT_OUT = 8
+MAX_SPELT_OUT = 4096
+"""How wide an exact key may be where `_` is an entry for each of its values, and how many one may be."""
 
 
 class TableChecker(StatementChecker):
@@ -248,8 +251,15 @@ class TableChecker(StatementChecker):
 
     def _check_room(self, node: syntax.TableDeclaration) -> None:
         """Warn of a table that is to hold more entries than its size; a keyset may be several."""
-        keysets = [[keyset.value for keyset in entry.keysets] for entry in node.entries or []]
-        count = sum(prod(len(item) if isinstance(item, tuple) else 1 for item in each) for each in keysets)
+        count = 0
+        for entry in node.entries or []:
+            values = [keyset.value for keyset in entry.keysets]
+            several = prod(len(value) if isinstance(value, tuple) else 1 for value in values)
+            if several > MAX_SPELT_OUT:
+                what = f"an entry that is {several} entries, one for each value of its exact keys"
+                self.reporter.unsupported(entry.at, what, f"{MAX_SPELT_OUT} would be")
+                return
+            count += several
         if node.size is not None and node.size.value is not None and count > node.size.value:
             what = f"a size of {node.size.value}, and {counted(count, 'entry', 'entries')}"
             self.reporter.warning(node.size.at, what, "the table gets room for them")
@@ -281,7 +291,10 @@ class TableChecker(StatementChecker):
                         keyset.at, "an entry with an empty range", "write the lower bound first"
                     )
             case ir.KeyAny():
-                wrong = key.match_kind == "exact"
+                width = width_of(key.expression.type)
+                wrong = key.match_kind == "exact" and width > MAX_WIDTH_SPELT_OUT
+                if key.match_kind == "exact" and not wrong:
+                    keyset.value = tuple(ir.KeyMask(value, inverse) for value in range(inverse + 1))
             case _:
                 wrong = False
         if wrong:

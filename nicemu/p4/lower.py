@@ -315,9 +315,12 @@ class _Lowering(StatementLowering):
     def _entries(self, table: TableSymbol) -> Iterator[ir.Entry]:
         entries = table.declaration.entries or []
         priorities = _priorities(table) if has_priority(table.declaration) else [0] * len(entries)
+        seen: set[tuple[ir.Keyset, ...]] = set()
         for entry, priority in zip(entries, priorities, strict=True):
             for keysets in product(*map(_alternatives, entry.keysets)):
-                yield ir.Entry(keysets, self._action_call(entry.action), priority)
+                if priority or keysets not in seen:  # without priorities the first of the same is the one
+                    yield ir.Entry(keysets, self._action_call(entry.action), priority)
+                seen.add(keysets)
 
 
 def _priorities(table: TableSymbol) -> list[int]:
