@@ -260,8 +260,9 @@ class TableChecker(StatementChecker):
                 self.reporter.unsupported(entry.at, what, f"{MAX_SPELT_OUT} would be")
                 return
             count += several
-        if node.size is not None and node.size.value is not None and count > node.size.value:
-            what = f"a size of {node.size.value}, and {counted(count, 'entry', 'entries')}"
+        size = node.size.value if node.size is not None else None
+        if node.size is not None and isinstance(size, int) and count > size:
+            what = f"a size of {size}, and {counted(count, 'entry', 'entries')}"
             self.reporter.warning(node.size.at, what, "the table gets room for them")
 
     def _check_given_priorities(self, node: syntax.TableDeclaration) -> None:

@@ -84,6 +84,11 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
         (TABLE + "default_action = a(m.mark); }", "", "action data must be known at compile time"),
         (TABLE + "default_action = b; }", "", "unknown action b"),
         (TABLE + "size = 0; }", "", "a size of 0; 1 to 16777216 was expected"),
+        (
+            TABLE + 'size = "1"; entries = { 1: a(1); } }',
+            "",
+            "the size of a table is string; a number was expected",
+        ),
         (TABLE + "const entries = { 1 &&& 3: a(1); } }", "", "cannot stand in a key of match kind exact"),
         (TABLE + "const entries = { (1, 2): a(1); } }", "", "2 keysets for 1 keys"),
         (
