@@ -64,7 +64,10 @@ class V1Packet(V1State):
         self._store(made, "egress_port", port)
         self._store(made, "egress_spec", WORD(0))
         self._store(made, "instance_type", WORD(0))
-        self._store(made, "egress_global_timestamp", self._microseconds(made))
+        for field in ("egress_global_timestamp", "enq_timestamp"):
+            self._store(made, field, self._microseconds(made))
+        for field in ("enq_qdepth", "deq_timedelta", "deq_qdepth"):
+            self._store(made, field, WORD(0))
         self._store(made, "packet_length", made.length)
         made.keep_effects()
         made.forget_turns()

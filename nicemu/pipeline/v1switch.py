@@ -2,7 +2,8 @@
 """The v1model architecture's way for a packet: ingress, traffic manager, egress, and round again.
 
 A packet that the parser rejects goes on with `parser_error` set. Times are integer nanoseconds outside the
-program and microseconds inside; queues are empty, so queue depths and delays are 0.
+program and microseconds inside; queues are empty, so a packet leaves its queue when it comes, and depths and
+delays are 0.
 Source: p4lang/behavioral-model, "The BMv2 Simple Switch target", "Pseudocode for what happens at the end of
 ingress and egress processing".
 """
@@ -45,6 +46,7 @@ MAX_COPIES = 4096
 """Packets that one packet may become."""
 
 NORMAL, CLONE_OF_INGRESS, CLONE_OF_EGRESS, _, RECIRCULATED, REPLICATED, RESUBMITTED = range(7)
+_WORD = (1 << 32) - 1
 _AGAIN = {RECIRCULATED: "recirculated", RESUBMITTED: "resubmitted"}
 
 
@@ -207,6 +209,8 @@ class Journey:
         standard = packet.places[PLACE]
         standard["egress_port"], standard["egress_spec"] = port, 0
         standard["egress_global_timestamp"] = self._microseconds()
+        standard["enq_timestamp"] = self._microseconds() & _WORD
+        standard["enq_qdepth"] = standard["deq_timedelta"] = standard["deq_qdepth"] = 0
         standard["packet_length"] = len(packet.frame)
         self._note(EgressBegun, port, standard["egress_rid"])
         packet.turns = 0

@@ -23,13 +23,14 @@ def test_a_packet_goes_through_ingress_and_egress() -> None:
     agree(
         both(
             ingress="""t.apply(); m.x = (bit<8>) s.packet_length + (bit<8>) s.ingress_port;
-                       if (s.parser_error == error.StackOutOfBounds) { m.x = 77; }
+                       if (s.parser_error == error.StackOutOfBounds) { m.x = 77; s.deq_qdepth = 9; }
                        if (s.parser_error == error.NoError) {
                            h.h.long = (bit<64>) s.ingress_global_timestamp;
                        }""",
             egress="""h.h.value = (bit<8>) s.egress_port + (bit<8>) s.egress_spec + m.x;
                       if (h.h.kind == 3) { mark_to_drop(s); } if (h.h.kind == 1) { h.s.push_front(1); exit; }
-                      h.h.sum = (bit<16>) s.egress_global_timestamp;""",
+                      h.h.sum = (bit<16>) s.egress_global_timestamp;
+                      h.h.long = h.h.long + (bit<64>) s.enq_timestamp + (bit<64>) s.deq_qdepth;""",
         )
     )
 

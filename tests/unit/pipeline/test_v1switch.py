@@ -96,6 +96,14 @@ def test_what_the_switch_tells_of_a_packet() -> None:
     ]
 
 
+def test_a_packet_is_enqueued_behind_ingress_in_an_empty_queue() -> None:
+    ingress = "s.enq_timestamp = 1; s.enq_qdepth = 2; s.deq_timedelta = 3; s.deq_qdepth = 4;"
+    egress = """h.h.sum = (bit<16>) s.enq_timestamp; h.h.kind = (bit<8>) s.deq_timedelta;
+                h.h.value = (bit<8>) (s.enq_qdepth + s.deq_qdepth);"""
+    engine = switch(ingress=ingress, egress=egress)
+    assert frames(send(engine, now_ns=0x1234_000)) == [(0, "0000" + f"{0x1234000 // 1000:04x}" + "ff")]
+
+
 def test_a_packet_that_the_parser_rejects_goes_on_with_its_error() -> None:
     ingress = "if (s.parser_error == error.PacketTooShort) { s.egress_spec = 5; }"
     engine = switch(parse="b.extract(h.g);", ingress=ingress)
