@@ -43,7 +43,7 @@ class Kind(enum.Enum):
 
     NUMBER = "bit<N> or int<N>"
     SCALAR = "a number, bool or error"
-    FLAT = "a number, or a header or struct of numbers"
+    FLAT = "a number, or a struct of numbers"
     DATA = "anything with bits"
     CARRIED = "the type argument of the object"
     RECORD = "a struct of numbers"

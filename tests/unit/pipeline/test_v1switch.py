@@ -355,7 +355,7 @@ def test_the_newer_declarations_let_an_index_have_any_width() -> None:
             "must be known at compile time",
         ),
         ({"ingress": "mark_to_drop(m);"}, "struct standard_metadata_t was expected"),
-        ({"parts": "register<headers_t>(4) r;"}, "a number, or a header or struct of numbers was expected"),
+        ({"parts": "register<headers_t>(4) r;"}, "a number, or a struct of numbers was expected"),
         ({"parts": "counter(4) c;"}, "counter takes 2 arguments; 1 is given"),
         ({"parts": "counter(4, CounterType.frames) c;"}, "has no member frames"),
     ],
