@@ -218,9 +218,9 @@ class _Run:
         if place.text[0].isdigit():
             array = self.engine.objects.counter(self._object(command))
             count = array.counts.get(array.checked(place.number()), Count())
-            value = count.packets if command.unit == "packets" else count.bytes
         else:
-            value = self._hits(command)
+            count = self._hits(command)
+        value = count.packets if command.unit == "packets" else count.bytes
         condition = command.condition
         if condition is not None and not condition.holds(value):
             self.fail(
@@ -229,17 +229,16 @@ class _Run:
                 f"{condition.operator} {condition.number} was expected",
             )
 
-    def _hits(self, command: CheckCounter) -> int:
+    def _hits(self, command: CheckCounter) -> Count:
         known = self.handles.get(command.place.text)
         if known is None:
             hint = f"there is {', '.join(self.handles)}" if self.handles else "`add … = name` gives one"
             raise fault(command.place.location, f"no entry is called {command.place.text}", hint)
-        if command.unit == "bytes":
-            raise fault(command.location, "entries count packets; bytes cannot be checked")
         table, entry = known
         counting = [name for name, state in self.engine.objects.states.items() if state is None]
         whole_name(command.name, [table, *counting], "table or direct counter")
-        return self.engine.hits(table, entry.matches, entry.priority)
+        row = self.engine.row(table, entry.matches, entry.priority)
+        return Count(row.hits, row.bytes)
 
     def counter_read(self, command: CounterRead) -> None:
         array = self.engine.objects.counter(self._object(command))

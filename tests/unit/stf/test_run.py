@@ -308,7 +308,7 @@ def test_a_counter_that_is_wrong_says_what_it_has(stf: SimpleNamespace) -> None:
     ]
 
 
-def test_an_entry_with_a_name_counts_its_packets(stf: SimpleNamespace) -> None:
+def test_an_entry_with_a_name_counts_its_packets_and_bytes(stf: SimpleNamespace) -> None:
     run = stf.with_keys("h.h.a: exact;")
     script = "add t a:1 send(port:0) = $E\npacket 0 0102\nexpect 0\n"
     assert run(script + "check_counter t($E) packets == 1") == []
@@ -317,9 +317,8 @@ def test_an_entry_with_a_name_counts_its_packets(stf: SimpleNamespace) -> None:
     ]
     assert run(script + "check_counter t($F)") == ["no entry is called $F"]
     assert run(script + "check_counter u($E)") == ["there is no table or direct counter u"]
-    assert run(script + "check_counter t($E) bytes == 2") == [
-        "entries count packets; bytes cannot be checked"
-    ]
+    assert run(script + "check_counter t($E) bytes == 2") == []
+    assert run(script + "check_counter t($E) bytes > 2") == ["counter t($E) has 2 bytes; > 2 was expected"]
 
 
 def test_counters_are_written_and_noted(stf: SimpleNamespace) -> None:
