@@ -18,7 +18,7 @@ _WORD = re.compile(
       | (?P<float>[0-9]+\.[0-9]+)
       | (?P<number>0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|[0-9]+|\*)
       | (?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
-      | (?P<symbol>&&&|\.\.|==|!=|<=|>=|[<>=:,./()\[\]])""",
+      | (?P<symbol>&&&|\.\.|==|!=|<=|>=|[<>=:,./()\[\]-])""",
     re.VERBOSE,
 )
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
@@ -140,6 +140,10 @@ class LineReader:
         """Return the value of a number without `*`."""
         return self._plain(self._take_kind("number", what))
 
+    def take_signed(self, what: str) -> int:
+        """Return the value of a number without `*`, with a minus before it or without."""
+        return -self.take_number(what) if self.takes("-") else self.take_number(what)
+
     def take_rate(self) -> tuple[float, int]:
         """Return a rate and a burst: `0.5:100`."""
         if not (self.sees_kind("float") or self.sees_kind("number")):
@@ -156,7 +160,7 @@ class LineReader:
             return None
         for operator in COMPARISONS:
             if self.takes(operator):
-                return Condition(operator, self.take_number("a number"))
+                return Condition(operator, self.take_signed("a number"))
         return self.expected(f"a comparison ({' '.join(COMPARISONS)})")
 
     def _take_kind(self, kind: str, what: str) -> Word:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from nicemu.abi import counted
@@ -260,7 +260,7 @@ class _Run:
             self._note(command, f"{array.name}[{command.index}]: {value}")
         elif not isinstance(value, int):
             raise fault(command.location, f"register {array.name} holds no numbers; nothing can be compared")
-        elif not condition.holds(value):
+        elif not replace(condition, number=_meant(condition.number, array.type)).holds(value):
             self.fail(
                 command.location,
                 f"register {array.name}[{command.index}] is {value} ({value:#x}); "
@@ -271,12 +271,13 @@ class _Run:
         array = self.engine.objects.register(self._object(command))
         if not isinstance(array.type, ir.Bits | ir.Bool):
             raise fault(command.location, f"register {array.name} holds no numbers; none can be written")
-        width = array.type.width if isinstance(array.type, ir.Bits) else 1
-        if command.value >> width:
+        bits = array.type if isinstance(array.type, ir.Bits) else ir.Bits(1)
+        value = _meant(command.value, bits)
+        if value != arithmetic.wrap(value, bits):
             raise fault(
                 command.location, f"{command.value} does not fit register {array.name} of {array.type}"
             )
-        array.write(array.checked(command.index), arithmetic.wrap(command.value, array.type))
+        array.write(array.checked(command.index), value)
 
     def register_reset(self, command: RegisterReset) -> None:
         self.engine.objects.register(self._object(command)).values.clear()
@@ -350,6 +351,13 @@ _PERFORMERS: dict[type, Callable[[_Run, Any], None]] = {
     NodeAssociate: _Run.replicate,
     NodeUpdate: _Run.replicate,
 }
+
+
+def _meant(number: int, kind: ir.Type) -> int:
+    """Return what a number of a script is as a value of a type: of int<N> it may be the bits."""
+    if isinstance(kind, ir.Bits) and 0 <= number < 1 << kind.width:
+        return arithmetic.wrap(number, kind)
+    return number
 
 
 def _left(verdict: Verdict) -> list[tuple[int, bytes]]:

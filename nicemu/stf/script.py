@@ -197,7 +197,7 @@ def _register_read(location: Location, reader: LineReader) -> RegisterRead:
 
 def _register_write(location: Location, reader: LineReader) -> RegisterWrite:
     name, index = reader.take_name("the name of a register"), _index(reader)
-    return RegisterWrite(location, name, index, reader.take_number("a value"))
+    return RegisterWrite(location, name, index, reader.take_signed("a value"))
 
 
 def _meter_write(has_index: bool) -> Callable[[Location, LineReader], MeterWrite]:

@@ -334,6 +334,15 @@ def test_registers_are_really_checked(stf: SimpleNamespace, check: str, passes: 
     assert stf.run(script, **COUNTER).passed is passes
 
 
+@pytest.mark.parametrize("written", ["-3", "65533", "0xfffd"])
+@pytest.mark.parametrize("check", ["== -3", "== 0xfffd", "== 65533", "< 0", "< 0x7fff", "< 70000"])
+def test_a_signed_register_takes_numbers_with_their_sign_or_as_bits(
+    stf: SimpleNamespace, written: str, check: str
+) -> None:
+    parts = "register<int<16>>(4) r;"
+    assert stf.failures(f"register_write r 2 {written}\nregister_read r 2 {check}", parts=parts) == []
+
+
 def test_registers_are_reset_and_noted(stf: SimpleNamespace) -> None:
     report = stf.run(
         "register_write r 3 5\nregister_read r 3\nregister_reset r\nregister_read r 3", **COUNTER
@@ -347,6 +356,7 @@ def test_registers_are_reset_and_noted(stf: SimpleNamespace) -> None:
     [
         ("register_write r 4 1", "I.r has 4 places; there is no place 4"),
         ("register_write r 0 256", "256 does not fit register I.r of bit<8>"),
+        ("register_write r 0 -1", "-1 does not fit register I.r of bit<8>"),
         ("register_write q 0 1", "there is no object q"),
         ("counter_read r 0", "counter I.r is unknown; did you mean I.c?"),
     ],

@@ -78,6 +78,7 @@ def told(value: Any) -> Any:  # noqa: ANN401 - any part of a command
         ("register_read r", ("RegisterRead", "r", None, None)),
         ("register_read r 3 != 0x10", ("RegisterRead", "r", 3, ("Condition", "!=", 16))),
         ("register_write r 3 4", ("RegisterWrite", "r", 3, 4)),
+        ("register_write r 3 -0x4", ("RegisterWrite", "r", 3, -4)),
         ("register_reset r", ("RegisterReset", "r")),
         ("meter_get_rates m 1", ("MeterRead", "m", 1)),
         ("meter_set_rates m 1 0.5:4 1:9", ("MeterWrite", "m", 1, ((0.5, 4), (1.0, 9)))),
