@@ -252,7 +252,8 @@ class _Run:
     def register_read(self, command: RegisterRead) -> None:
         array = self.engine.objects.register(self._object(command))
         if command.index is None:
-            self._note(command, f"{array.name}: {array.values or 'nothing was written'}")
+            values = {place: array.values[place] for place in sorted(array.values)}
+            self._note(command, f"{array.name}: {values or 'nothing was written'}")
             return
         value = array.values.get(array.checked(command.index), 0)
         condition = command.condition

@@ -40,10 +40,17 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
 TABLE = "table t {{ key = {{ {} }} actions = {{ send; mark; drop; }} default_action = drop; }}"
 
 
-def run(script: str, ingress: str = "", parts: str = "", egress: str = "", trace: bool = False) -> Report:
+def run(
+    script: str,
+    ingress: str = "",
+    parts: str = "",
+    egress: str = "",
+    trace: bool = False,
+    kernel: bool = False,
+) -> Report:
     """Run a script on the switch with these pieces."""
     text = SWITCH.format(ingress=ingress, parts=parts, egress=egress)
-    return run_script(compiled(text), parse_script(script), trace)
+    return run_script(compiled(text), parse_script(script), trace, kernel)
 
 
 @cache

@@ -7,8 +7,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from nicemu.hot import JIT
 from nicemu.p4 import compile_text
 from nicemu.stf import parse_script, run_script
+
+KERNELS = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
 
 # Packets
 
@@ -332,6 +335,13 @@ def test_counters_are_written_and_noted(stf: SimpleNamespace) -> None:
 def test_registers_are_really_checked(stf: SimpleNamespace, check: str, passes: bool) -> None:
     script = f"register_write r 0 5\npacket 0 0102\nexpect 0\nregister_read r 0 {check}"
     assert stf.run(script, **COUNTER).passed is passes
+
+
+@pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
+def test_what_a_register_holds_is_noted_place_by_place(stf: SimpleNamespace, kernel: bool) -> None:
+    script = "register_write r 3 5\nregister_write r 1 6\nregister_read r"
+    report = stf.run(script, kernel=kernel, **COUNTER)
+    assert [note.text for note in report.notes] == ["I.r: {1: 6, 3: 5}"]
 
 
 @pytest.mark.parametrize("written", ["-3", "65533", "0xfffd"])
