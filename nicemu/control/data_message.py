@@ -11,7 +11,7 @@ from typing import Any
 
 from nicemu.pipeline import HeaderValue, Value, Varbits, ir
 
-from .byte_string import decode_bytes, encode_bytes
+from .byte_string import decode_bytes, decode_signed, encode_bytes, encode_signed
 from .changes import illegal, unimplemented
 from .messages import Message
 
@@ -19,8 +19,8 @@ from .messages import Message
 def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Mapping[str, ir.Layout]) -> None:
     """Set a P4Data to a value of a type."""
     match kind:
-        case ir.Bits(width):
-            message.bitstring = encode_bytes(value & ((1 << width) - 1))
+        case ir.Bits():
+            message.bitstring = _bytes_of(value, kind)
         case ir.Bool():
             message.bool = bool(value)
         case ir.Varbit():
@@ -49,9 +49,8 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Mapping[str, ir.Layo
     if form != expected:
         raise illegal(f"{what} is {kind}; its data is a {expected}, {form or 'nothing'} was given")
     match kind:
-        case ir.Bits(width, signed):
-            number = decode_bytes(message.bitstring, width, what)
-            return number - (1 << width) if signed and number >> (width - 1) else number
+        case ir.Bits():
+            return _number_of(message.bitstring, kind, what)
         case ir.Bool():
             return int(message.bool)
         case ir.Varbit(width):
@@ -133,18 +132,20 @@ def _numbers(fields: Mapping[str, Value], kind: ir.Named, layouts: Mapping[str, 
     for part in layouts[kind.name].fields:
         if not isinstance(part.type, ir.Bits | ir.Bool):
             raise unimplemented(f"a field of type {part.type} of header {kind} has no P4Data here")
-        width = part.type.width if isinstance(part.type, ir.Bits) else 1
-        found.append(encode_bytes(fields[part.name] & ((1 << width) - 1)))
+        found.append(_bytes_of(fields[part.name], part.type))
     return found
+
+
+def _bytes_of(number: int, kind: ir.Type) -> bytes:
+    return encode_signed(number) if isinstance(kind, ir.Bits) and kind.signed else encode_bytes(number)
 
 
 def _number_of(data: bytes, kind: ir.Type, what: str) -> int:
     if not isinstance(kind, ir.Bits | ir.Bool):
         raise unimplemented(f"{what}: a field of type {kind} has no P4Data here")
-    width = kind.width if isinstance(kind, ir.Bits) else 1
-    number = decode_bytes(data, width, what)
-    signed = isinstance(kind, ir.Bits) and kind.signed
-    return number - (1 << width) if signed and number >> (width - 1) else number
+    if isinstance(kind, ir.Bits) and kind.signed:
+        return decode_signed(data, kind.width, what)
+    return decode_bytes(data, kind.width if isinstance(kind, ir.Bits) else 1, what)
 
 
 def _check_count(given: Any, fields: tuple[ir.Field, ...], what: str) -> None:  # noqa: ANN401

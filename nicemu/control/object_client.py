@@ -20,7 +20,7 @@ from .data_message import fill_data, plain, value_of_data, zero_of
 from .entry_message import add_matches, fill_call, matches_of_fields, parameters_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
 from .schema import Schema, parameter_of
-from .value_text import parse_match, parse_value
+from .value_text import parse_match, parse_signed, parse_value
 
 ARRAYS = ("counter", "meter", "register")
 
@@ -320,7 +320,8 @@ def _parsed(value: Number | Mapping[str, Number], kind: ir.Type, schema: Schema,
         if isinstance(value, Mapping):
             raise UsageError(f"{what} is {kind}; fields were given, a number was expected")
         width = kind.width if isinstance(kind, ir.Bits) else 1
-        return parse_value(value, width, what)
+        is_signed = isinstance(kind, ir.Bits) and kind.signed
+        return (parse_signed if is_signed else parse_value)(value, width, what)
     layout = schema.layouts.get(kind.name) if isinstance(kind, ir.Named) else None
     if layout is None or not isinstance(value, Mapping):
         raise UsageError(f"{what} is {kind}; its fields were expected, as NAME=VALUE")

@@ -37,6 +37,27 @@ def parse_value(value: int | str, width_bits: int, what: str = "value") -> int:
     return int(number)
 
 
+def parse_signed(value: int | str, width_bits: int, what: str = "value") -> int:
+    """Return the number of type int<N> that `value` means: a number, which may have a minus, or N bits.
+
+    Raises: ControlError, as for `parse_value`.
+    """
+    if isinstance(value, str):
+        text = value.strip()
+        number = _parse_text(text.removeprefix("-"), width_bits, what)
+        number = -number if text.startswith("-") else number
+    else:
+        number = value
+    bound = 1 << width_bits - 1
+    if not -bound <= number < 2 * bound:
+        raise ControlError(
+            P4RuntimeCode.OUT_OF_RANGE,
+            f"{what} is int<{width_bits}>, {_shown(-bound)} to {_shown(bound - 1)}; "
+            f"{_shown(number)} does not fit",
+        )
+    return number - 2 * bound if number >= bound else number
+
+
 def parse_match(value: int | str | Match, match_kind: str, width_bits: int, what: str = "key") -> Match:
     """Return the match that `value` means for a key.
 

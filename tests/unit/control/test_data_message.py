@@ -37,6 +37,13 @@ def test_numbers_survive_their_data(value: Value, kind: ir.Type) -> None:
     assert there_and_back(value, kind) == value
 
 
+def test_a_negative_number_is_as_short_as_it_can_be() -> None:
+    data, kind = messages().P4Data(), ir.Bits(12, signed=True)
+    fill_data(data, -0x63, kind, LAYOUTS)
+    assert data.bitstring == b"\x9d"
+    assert value_of_data(messages().P4Data(bitstring=b"\xff\xff\x9d"), kind, LAYOUTS, "x") == -0x63
+
+
 def test_headers_in_structs_survive_their_data_valid_or_not() -> None:
     for valid in (True, False):
         value: Value = {"h": HeaderValue({"a": 5, "b": -2} if valid else {"a": 0, "b": 0}, valid), "ok": 1}

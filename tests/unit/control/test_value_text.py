@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nicemu.control import parse_match, parse_value
+from nicemu.control.value_text import parse_signed
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Exact, Lpm, Optional, Range, Ternary
 
@@ -29,6 +30,23 @@ INVALID, OUTSIDE = P4RuntimeCode.INVALID_ARGUMENT, P4RuntimeCode.OUT_OF_RANGE
 )
 def test_a_value_is_a_number_or_an_address(text: int | str, width: int, number: int) -> None:
     assert parse_value(text, width) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [(-3, -3), ("-3", -3), (" -0x3", -3), ("0xfffd", -3), (65533, -3), ("7", 7), (32767, 32767)],
+)
+def test_a_signed_value_is_a_number_with_a_minus_or_its_bits(text: int | str, number: int) -> None:
+    assert parse_signed(text, 16) == number
+
+
+@pytest.mark.parametrize(
+    ("text", "code"), [("-32769", OUTSIDE), (65536, OUTSIDE), ("--3", INVALID), ("-", INVALID)]
+)
+def test_a_signed_value_that_does_not_fit_is_refused(text: int | str, code: P4RuntimeCode) -> None:
+    with pytest.raises(ControlError) as refused:
+        parse_signed(text, 16, "r")
+    assert refused.value.code is code
 
 
 @pytest.mark.parametrize(
