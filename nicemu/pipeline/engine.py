@@ -287,8 +287,8 @@ class Engine:
         return self.table(table).row(tuple(matches), priority)
 
     def idle(self, now_ns: int) -> list[tuple[str, TableEntry]]:
-        """Return the entries whose idle timeout has passed, each with its table's name, once until a packet
-        matches it.
+        """Return the entries whose idle timeout has passed, each with its table's name, and again when it has
+        passed once more.
         """
         tables = self._loaded.tables.values() if self._loaded else ()
         return [(table.spec.name, entry) for table in tables for entry in table.idle(now_ns)]

@@ -37,8 +37,8 @@ class TableEntry(NamedTuple):
 class Row:
     """An entry in its table, with the packets and bytes that matched it, and when one last did.
 
-    `number` says when it came, among all entries of its table; `told_ns` is the last hit before the idle
-    time that the controller has been told of.
+    `number` says when it came, among all entries of its table; `told_ns` is when the controller was last told
+    that it is idle.
     """
 
     entry: TableEntry

@@ -269,8 +269,8 @@ class Table:
         ]
 
     def idle(self, now_ns: int) -> list[TableEntry]:
-        """Return the entries that no packet has matched for as long as their idle timeout, each once until a
-        packet matches it.
+        """Return the entries that no packet has matched for as long as their idle timeout, each again when it
+        has passed once more.
         """
         if now_ns < self._next_idle_ns:
             return []
@@ -278,14 +278,10 @@ class Table:
         for row in self._timed.values():
             if self.follower is not None:
                 self.follower.gather(row)
-            deadline_ns = row.last_hit_ns + row.entry.idle_timeout_ns
-            if row.told_ns == row.last_hit_ns:
-                deadline_ns = now_ns + row.entry.idle_timeout_ns
-            elif now_ns >= deadline_ns:
-                row.told_ns = row.last_hit_ns
+            if now_ns >= max(row.last_hit_ns, row.told_ns) + row.entry.idle_timeout_ns:
+                row.told_ns = now_ns
                 found.append(row.entry)
-                deadline_ns = now_ns + row.entry.idle_timeout_ns
-            deadlines.append(deadline_ns)
+            deadlines.append(max(row.last_hit_ns, row.told_ns) + row.entry.idle_timeout_ns)
         self._next_idle_ns = min(deadlines, default=now_ns)
         return found
 

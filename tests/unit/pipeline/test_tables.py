@@ -267,9 +267,17 @@ def test_an_entry_is_idle_once_its_timeout_has_passed_since_it_came_or_was_hit(h
     table = made(hand, ("number", EXACT), idle_timeout=True)
     entry = TableEntry((Exact(7),), "C.drop", idle_timeout_ns=100)
     table.insert(entry, 50)
-    assert [table.idle(now_ns) for now_ns in (149, 150, 500)] == [[], [entry], []]
-    table.lookup((7,), 60, 600)
-    assert [table.idle(now_ns) for now_ns in (699, 700)] == [[], [entry]]
+    assert [table.idle(now_ns) for now_ns in (149, 150, 249)] == [[], [entry], []]
+    table.lookup((7,), 60, 200)
+    assert [table.idle(now_ns) for now_ns in (250, 299, 300)] == [[], [], [entry]]
+
+
+def test_an_idle_entry_is_told_of_again_each_time_that_its_timeout_has_passed(hand: SimpleNamespace) -> None:
+    table = made(hand, ("number", EXACT), idle_timeout=True)
+    entry = TableEntry((Exact(7),), "C.drop", idle_timeout_ns=100)
+    table.insert(entry, 50)
+    told = [now_ns for now_ns in range(0, 600, 10) if table.idle(now_ns)]
+    assert told == [150, 250, 350, 450, 550]
 
 
 def test_a_modified_or_inserted_entry_is_told_of_in_its_turn(hand: SimpleNamespace) -> None:
