@@ -40,9 +40,9 @@ from .watch import fill_watch, watch_of
 def matches_of_message(message: Message, table: TableSchema) -> tuple[Match, ...]:
     """Return the match of every key, in the order of the table's keys.
 
-    Raises: ControlError: NOT_FOUND for an unknown field id, INVALID_ARGUMENT for a field given twice or
-    of the wrong kind, a missing exact field, or a match that should have been left out; OUT_OF_RANGE for
-    a value that is too wide.
+    Raises: ControlError: INVALID_ARGUMENT for an unknown field id, a field given twice or of the wrong kind,
+    a missing exact field, or a match that should have been left out; OUT_OF_RANGE for a value that is too
+    wide.
     """
     return matches_of_fields(message.match, table.keys_by_id, table.owner)
 
@@ -59,9 +59,7 @@ def matches_of_fields(
         found = keys.get(field.field_id)
         if found is None:
             have = ", ".join(f"{key.id} ({key.name})" for _, key in keys.values())
-            raise ControlError(
-                P4RuntimeCode.NOT_FOUND, f"{owner} has no key of id {field.field_id}; it has {have or 'none'}"
-            )
+            raise illegal(f"{owner} has no key of id {field.field_id}; it has {have or 'none'}")
         place, key = found
         if given[place] is not None:
             raise illegal(f"{owner}: key {key.name} is given twice")
