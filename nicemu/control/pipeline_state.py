@@ -39,7 +39,7 @@ def take_over(source: Engine, destination: Engine) -> None:
     for spec in old.tables:
         table = source.table(spec.name)
         if spec.name not in {other.name for other in new.tables}:
-            if (len(table) and not spec.const_entries) or table.default != spec.default_action:
+            if not all(map(table.is_const, table.read())) or table.default != spec.default_action:
                 raise _lost(f"table {spec.name} with {len(table)} entries")
             continue
         _take_table(table, destination.table(spec.name), destination)
@@ -55,13 +55,10 @@ def begin_idle_times(engine: Engine) -> None:
 def _take_table(table: Table, taken: Table, destination: Engine) -> None:
     if table.default != table.spec.default_action:
         taken.set_default(table.default.action, table.default.parameters)
-    if table.spec.const_entries and taken.spec.const_entries:
-        return
-    rows = [] if table.spec.const_entries else table.rows()
-    if taken.spec.const_entries and not rows:
-        return
+    rows = [row for row in table.rows() if not table.is_const(row.entry)]
     for row in taken.rows():
-        taken.delete(row.entry.matches, row.entry.priority)
+        if not taken.is_const(row.entry):
+            taken.delete(row.entry.matches, row.entry.priority)
     for row in rows:
         taken.insert(row.entry, destination.now_ns).resume(row)
 

@@ -144,13 +144,14 @@ def _require_meter(table: TableSchema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A table as it was: its default action, or entries with packets, bytes, idle time, and their meters.
+    """A table as it was: its default action, or entries with packets, bytes, idle time, and their meters, and
+    whether they are const.
 
     `looked_at` says how many entries that took.
     """
 
     table: TableSchema
-    entries: list[tuple[TableEntry, int, int, int, MeterConfig | None, Colours]]
+    entries: list[tuple[TableEntry, int, int, int, MeterConfig | None, Colours, bool]]
     default: ir.ActionCall | None = None
     looked_at: int = 1
 
@@ -191,7 +192,7 @@ def _direct_query(form: str, message: Message, schema: Schema) -> Query:
                 continue
             if form == "direct_counter_entry" and not (part.table.has_counter or wanted.table_id):
                 continue
-            for entry, packets, length_bytes, _, meter, colours in part.entries:
+            for entry, packets, length_bytes, _, meter, colours, _ in part.entries:
                 entity = messages().Entity()
                 answer = getattr(entity, form)
                 answer.table_entry.CopyFrom(entry_message(entry, part.table))
@@ -251,7 +252,7 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
         rows = [row for row in found if wanted(row.entry)]
         if must_find and matches is not None and not rows:
             raise ControlError(P4RuntimeCode.NOT_FOUND, f"{table.owner} has no entry of this match")
-        now_ns = engine.now_ns
+        now_ns, is_const = engine.now_ns, engine.table(table.name).is_const
         entries = [
             (
                 row.entry,
@@ -260,6 +261,7 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
                 max(now_ns - row.last_hit_ns, 0),
                 row.meter_config,
                 row.colours,
+                is_const(row.entry),
             )
             for row in rows
         ]
@@ -283,12 +285,12 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
             message.is_const = table.description.const_default_action_id != 0
             fill_action(message.action, part.default, table)
             yield message
-        for entry, packets, length_bytes, idle_ns, config, colours in part.entries:
+        for entry, packets, length_bytes, idle_ns, config, colours, is_const in part.entries:
             message = entry_message(entry, table)
             if isinstance(entry.note, Metadata):
                 message.controller_metadata = entry.note.controller_metadata
                 message.metadata = entry.note.metadata
-            message.is_const = table.description.const_entries
+            message.is_const = is_const
             if counter:
                 fill_count(message.counter_data, packets, length_bytes)
             if meter and config is not None:

@@ -319,7 +319,7 @@ class _Lowering(StatementLowering):
         for entry, priority in zip(entries, priorities, strict=True):
             for keysets in product(*map(_alternatives, entry.keysets)):
                 if priority or keysets not in seen:  # without priorities the first of the same is the one
-                    yield ir.Entry(keysets, self._action_call(entry.action), priority)
+                    yield ir.Entry(keysets, self._action_call(entry.action), priority, entry.constant)
                 seen.add(keysets)
 
 

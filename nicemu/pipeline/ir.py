@@ -317,11 +317,15 @@ class ActionCall:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """An entry of the program's own, one keyset a key. Larger `priority` wins; 0 in exact and lpm tables."""
+    """An entry of the program's own, one keyset a key. Larger `priority` wins; 0 in exact and lpm tables.
+
+    `const` keeps it as it is in a table whose other entries may change.
+    """
 
     keysets: tuple[Keyset, ...]
     call: ActionCall
     priority: int = 0
+    const: bool = False
 
 
 @dataclass(frozen=True, slots=True)

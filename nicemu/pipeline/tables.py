@@ -74,6 +74,7 @@ class Table:
         self._last_number = 0
         self._ordered = True
         self._stale = False
+        self._const: set[_Place] = set()
         self.follower: Follower | None = None
         self._check_call(self.default.action, self.default.parameters, default_actions)
         for entry in spec.entries:
@@ -82,6 +83,8 @@ class Table:
                 for keyset, key, width in zip(entry.keysets, spec.keys, self.widths, strict=True)
             )
             self._insert(TableEntry(matches, entry.call.action, entry.call.parameters, entry.priority))
+            if entry.const or spec.const_entries:
+                self._const.add(self._place(matches, entry.priority))
 
     # Control plane
 
@@ -123,6 +126,7 @@ class Table:
         self._refuse_const()
         self._check(entry)
         row = self._row_of(entry.matches, entry.priority)
+        self._refuse_const_row(row)
         self._release(row.entry)
         try:
             self._use(entry)
@@ -139,7 +143,9 @@ class Table:
         """Remove an entry. Raises: ControlError(NOT_FOUND) if there is none."""
         self._refuse_const()
         self._check_matches(matches, priority)
-        self._remove(self._row_of(matches, priority))
+        row = self._row_of(matches, priority)
+        self._refuse_const_row(row)
+        self._remove(row)
 
     def remember(self, matches: tuple[Match, ...], priority: int = 0) -> Callable[[], None]:
         """Return what puts an entry back as it is now, or takes it away again if there is none."""
@@ -377,6 +383,17 @@ class Table:
                 P4RuntimeCode.NOT_FOUND, f"table {self.spec.name} has no entry for {shown(matches)}{at}"
             )
         return row
+
+    def is_const(self, entry: TableEntry) -> bool:
+        """Whether an entry is the program's own and stays as it is."""
+        return bool(self._const) and self._place(entry.matches, entry.priority) in self._const
+
+    def _refuse_const_row(self, row: Row) -> None:
+        if self.is_const(row.entry):
+            raise ControlError(
+                P4RuntimeCode.PERMISSION_DENIED,
+                f"table {self.spec.name}: its entry for {shown(row.entry.matches)} is const in the program",
+            )
 
     def _refuse_const(self) -> None:
         if self.spec.const_entries:

@@ -205,10 +205,11 @@ class _Run:
 
     def remove_all(self, command: RemoveAll) -> None:
         assert self.engine.p4info is not None
-        for table in self.engine.p4info.tables:
-            if not table.const_entries:
-                for entry in self.engine.read(table.name):
-                    self.engine.delete(table.name, entry.matches, entry.priority)
+        for info in self.engine.p4info.tables:
+            table = self.engine.table(info.name)
+            for entry in table.read():
+                if not table.is_const(entry):
+                    table.delete(entry.matches, entry.priority)
         self.handles.clear()
 
     # Extern objects

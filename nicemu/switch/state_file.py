@@ -111,7 +111,7 @@ def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
         "entries": [
             {
                 **entry_json(info.keys, info.actions, row.entry),
-                "const": table.spec.const_entries,
+                "const": table.is_const(row.entry),
                 "hits": row.hits,
                 "bytes": row.bytes,
                 **_direct_meter(row),

@@ -102,8 +102,9 @@ class _TableFile:
     def _empty(self, table: str) -> None:
         """Delete the entries that a table begins with, as a list that follows has all, but for const ones."""
         held = self._engine.table(table)
-        for entry in [] if held.spec.const_entries else held.read():
-            self._engine.delete(table, entry.matches, entry.priority)
+        for entry in held.read():
+            if not held.is_const(entry):
+                self._engine.delete(table, entry.matches, entry.priority)
 
     def _entry(self, table: TableInfo, item: Located, *, counted: bool) -> None:
         chosen = ("action", "member", "group", "actions")

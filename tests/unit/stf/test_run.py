@@ -273,6 +273,13 @@ def test_remove_all_takes_every_entry_away(stf: SimpleNamespace) -> None:
     assert stf.with_keys("h.h.a: exact;")(script) == []
 
 
+def test_remove_all_leaves_an_entry_that_is_const(stf: SimpleNamespace) -> None:
+    parts = """table t { key = { h.h.a: exact; } actions = { send; drop; } default_action = drop;
+                         entries = { const 1: send(0); 2: send(0); } }"""
+    script = "remove all\npacket 0 01 02\npacket 0 02 02\nexpect 0 01"
+    assert stf.failures(script, parts=parts, ingress="t.apply();") == []
+
+
 # Extern objects
 
 COUNTER = {

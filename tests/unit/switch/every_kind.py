@@ -44,7 +44,7 @@ control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     table initial {
         key = { h.h.a: exact; }
         actions = { send; NoAction; }
-        entries = { 8w1: send(1); 8w2: send(2); }
+        entries = { const 8w3: send(3); 8w1: send(1); 8w2: send(2); }
     }
     action mark(bit<9> port) { limit.read(m.colour); s.egress_spec = port; }
     table limited { key = { h.h.a: exact; } actions = { mark; NoAction; } meters = limit; }
