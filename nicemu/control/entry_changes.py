@@ -6,6 +6,7 @@ Source: P4Runtime Specification 1.4, "TableEntry", "Direct Resources".
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 from nicemu.pipeline import Colours, Count, Engine, Match, MeterConfig, Row, TableEntry
@@ -107,18 +108,19 @@ class SetDefault:
 
     table: str
     call: tuple[str, tuple[int, ...]] | None
+    note: Hashable = None
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
         table = engine.table(self.table)
         initial = table.spec.default_action
-        table.set_default(*(self.call or (initial.action, initial.parameters)))
+        table.set_default(*(self.call or (initial.action, initial.parameters)), self.note)
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
         table = engine.table(self.table)
-        present = table.default
-        return lambda: table.put_default(present)
+        present, note = table.default, table.default_note
+        return lambda: table.put_default(present, note)
 
 
 @dataclass(slots=True)

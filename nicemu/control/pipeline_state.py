@@ -53,8 +53,8 @@ def begin_idle_times(engine: Engine) -> None:
 
 
 def _take_table(table: Table, taken: Table, destination: Engine) -> None:
-    if table.default != table.spec.default_action:
-        taken.set_default(table.default.action, table.default.parameters)
+    if table.default != table.spec.default_action or table.default_note is not None:
+        taken.set_default(table.default.action, table.default.parameters, table.default_note)
     rows = [row for row in table.rows() if not table.is_const(row.entry)]
     for row in taken.rows():
         if not taken.is_const(row.entry):

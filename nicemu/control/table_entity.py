@@ -8,7 +8,7 @@ Source: P4Runtime Specification 1.4, "TableEntry", "Direct Resources", "Idle-tim
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from nicemu.errors import ControlError, P4RuntimeCode
@@ -61,9 +61,7 @@ def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
             raise illegal(f"{table.owner} has no keys: it has a default action, and no entries")
         call = call_of_message(message.action, table, default=False)
     action, parameters, choice = call
-    note = None
-    if message.metadata or message.controller_metadata:
-        note = Metadata(message.controller_metadata, message.metadata)
+    note = _note_of(message)
     entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns, note)
     colours = _colours_of(message, "meter_counter_data", table)
     if update_type == INSERT:
@@ -106,14 +104,21 @@ def _default_change(update_type: int, message: Message, table: TableSchema) -> C
         raise illegal(f"{table.owner}: the default entry is always there; MODIFY it, do not INSERT or DELETE")
     if message.match or message.priority:
         raise illegal(f"{table.owner}: the default entry has neither match nor priority")
-    if message.idle_timeout_ns or message.metadata or message.controller_metadata:
-        raise illegal(f"{table.owner}: the default entry has neither idle timeout nor metadata")
+    if message.idle_timeout_ns:
+        raise illegal(f"{table.owner}: the default entry has no idle timeout")
     if any(message.HasField(name) for name in ("counter_data", "meter_config", "meter_counter_data")):
         raise unimplemented(f"{table.owner}: misses have no direct counter and no meter")
     _check(message, table)
     if not message.HasField("action"):
         return SetDefault(table.name, None)
-    return SetDefault(table.name, call_of_message(message.action, table, default=True)[:2])
+    call = call_of_message(message.action, table, default=True)[:2]
+    return SetDefault(table.name, call, _note_of(message))
+
+
+def _note_of(message: Message) -> Metadata | None:
+    if not message.metadata and not message.controller_metadata:
+        return None
+    return Metadata(message.controller_metadata, message.metadata)
 
 
 def _check(message: Message, table: TableSchema) -> None:
@@ -153,6 +158,7 @@ class _Seen:
     table: TableSchema
     entries: list[tuple[TableEntry, int, int, int, MeterConfig | None, Colours, bool]]
     default: ir.ActionCall | None = None
+    default_note: Hashable = None
     looked_at: int = 1
 
 
@@ -269,7 +275,8 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
 
     def take(engine: Engine) -> list[_Seen]:
         if query.is_default_action:
-            return [_Seen(table, [], engine.table(table.name).default) for table in tables]
+            held = [(table, engine.table(table.name)) for table in tables]
+            return [_Seen(table, [], one.default, one.default_note) for table, one in held]
         return [taken(engine, table) for table in tables]
 
     return take
@@ -284,12 +291,11 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
             message = messages().TableEntry(table_id=table.id, is_default_action=True)
             message.is_const = table.description.const_default_action_id != 0
             fill_action(message.action, part.default, table)
+            _fill_note(message, part.default_note)
             yield message
         for entry, packets, length_bytes, idle_ns, config, colours, is_const in part.entries:
             message = entry_message(entry, table)
-            if isinstance(entry.note, Metadata):
-                message.controller_metadata = entry.note.controller_metadata
-                message.metadata = entry.note.metadata
+            _fill_note(message, entry.note)
             message.is_const = is_const
             if counter:
                 fill_count(message.counter_data, packets, length_bytes)
@@ -300,3 +306,8 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
             if hit and table.description.idle_timeout:
                 message.time_since_last_hit.elapsed_ns = idle_ns
             yield message
+
+
+def _fill_note(message: Message, note: Hashable) -> None:
+    if isinstance(note, Metadata):
+        message.controller_metadata, message.metadata = note.controller_metadata, note.metadata

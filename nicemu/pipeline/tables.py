@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import bisect
 import heapq
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from operator import rshift
 from typing import Any, TypeAlias
 
@@ -60,6 +60,7 @@ class Table:
         self.default_actions = default_actions
         self.widths = tuple(width_of(key.expression.type) for key in spec.keys)
         self.default = spec.default_action
+        self.default_note: Hashable = None
         self.hits = 0
         self.misses = 0
         kinds = [key.match_kind for key in spec.keys]
@@ -216,19 +217,19 @@ class Table:
             self.follower.gather(row)
         return row
 
-    def set_default(self, action: str, parameters: tuple[int, ...]) -> None:
-        """Choose what a miss runs. Raises: ControlError."""
+    def set_default(self, action: str, parameters: tuple[int, ...], note: Hashable = None) -> None:
+        """Choose what a miss runs; `note` is the controller's, as an entry's is. Raises: ControlError."""
         if self.spec.const_default:
             raise ControlError(
                 P4RuntimeCode.PERMISSION_DENIED,
                 f"table {self.spec.name}: its default action is const in the program",
             )
         self._check_call(action, parameters, self.default_actions)
-        self.put_default(ir.ActionCall(action, parameters))
+        self.put_default(ir.ActionCall(action, parameters), note)
 
-    def put_default(self, call: ir.ActionCall) -> None:
+    def put_default(self, call: ir.ActionCall, note: Hashable = None) -> None:
         """Have a miss run what it has run before, or the program's own default action."""
-        self.default = call
+        self.default, self.default_note = call, note
         if self.follower is not None:
             self.follower.set_default(self.default)
 

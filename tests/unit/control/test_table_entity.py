@@ -7,12 +7,14 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from nicemu.control.messages import messages
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Disposition
 
 Controller: TypeAlias = Any
 """The class of that name in conftest.py."""
 INSERT, MODIFY, DELETE = 1, 2, 3
+ROLLBACK = 1
 INVALID, NOT_FOUND = P4RuntimeCode.INVALID_ARGUMENT, P4RuntimeCode.NOT_FOUND
 RATES = {"cir": 1, "cburst": 1, "pir": 2, "pburst": 1}
 
@@ -189,3 +191,17 @@ def test_a_default_entry_is_read_by_is_default_action(controller: Controller) ->
     found = controller.read("table_entry", {"is_default_action": True})
     assert [entry.is_default_action for entry in found] == [True, True, True]
     assert controller.frame(9).disposition is Disposition.DROP
+
+
+def test_a_default_entry_keeps_the_metadata_of_its_writer_until_it_is_reset(controller: Controller) -> None:
+    default = {"table_id": controller.id("table", "port"), "is_default_action": True}
+    notes = {"controller_metadata": 7, "metadata": b"ours"}
+    chosen = {**default, "action": {"action": controller.action("send", 3)}}
+    assert controller.write(MODIFY, "table_entry", {**chosen, **notes}) is None
+    assert controller.read("table_entry", default) == [messages().TableEntry(**chosen, **notes)]
+    failing = (DELETE, "table_entry", controller.port(1, None))
+    controller.write_all((MODIFY, "table_entry", chosen), failing, atomicity=ROLLBACK)
+    assert controller.read("table_entry", default)[0].metadata == b"ours"
+    assert controller.write(MODIFY, "table_entry", default) is None
+    (reset,) = controller.read("table_entry", default)
+    assert (reset.controller_metadata, reset.metadata) == (0, b"")
