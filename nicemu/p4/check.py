@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nicemu.pipeline import ARCHITECTURES, Architecture, ir
+from nicemu.pipeline import ARCHITECTURES, PREFIXES, Architecture, Prefix, ir
 
 from . import syntax
 from .check_blocks import Given
@@ -89,12 +89,20 @@ class Checker(PackageChecker):
         )
 
     def _check_names(self, tops: Sequence[BlockSymbol]) -> None:
-        """Check that the control plane can tell all actions apart, and all tables, by name and by number."""
+        """Check that the control plane can tell all actions apart, and all tables, by name and by number, and
+        objects of the same kind by number.
+        """
         seen: set[tuple[str, str | int]] = set()
+        listed: list[ActionSymbol] = []
+        made = list(self.instances)
+        value_sets: list[ValueSetSymbol] = []
         pending = [*reversed(tops)]
         while pending:
             block = pending.pop()
             pending += block.blocks.values()
+            listed += (action for table in block.tables for action in table.actions.values())
+            made += block.instances
+            value_sets += block.value_sets
             symbols: tuple[ActionSymbol | TableSymbol, ...] = (*block.actions, *block.tables)
             for symbol in symbols:
                 noun = "table" if isinstance(symbol, TableSymbol) else "action"
@@ -103,6 +111,14 @@ class Checker(PackageChecker):
                         which = "have the number" if known == symbol.id else "are called"
                         self.reporter.error(symbol.declaration.at, f"two {noun}s {which} {known}")
                     seen.add((noun, known))
+        for action in self._actions:
+            if action in listed and action.id and ("action", action.id) in seen:
+                self.reporter.error(action.declaration.at, f"two actions have the number {action.id}")
+        self.distinct("value sets", ((item.at, item.id) for item in value_sets))
+        for prefix in {*PREFIXES.values()}:
+            alike = [item for item in made if PREFIXES.get(item.type.symbol.name) == prefix]
+            noun = prefix.name.lower().replace("_", " ")
+            self.distinct(f"{noun}s", ((item.at, item.id) for item in alike if item.at is not None))
 
     def check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""
@@ -160,7 +176,7 @@ class Checker(PackageChecker):
     def _action(self, node: syntax.ActionDeclaration) -> ActionSymbol:
         name = control_name(node, self.block.name if self.block else "")
         symbol = ActionSymbol(
-            name, node, self.value_parameters(node.parameters, "action"), self.chosen_id(node)
+            name, node, self.value_parameters(node.parameters, "action"), self.chosen_id(node, Prefix.ACTION)
         )
         directionless = False
         with self.inner_scope():
@@ -176,6 +192,8 @@ class Checker(PackageChecker):
                 if directionless and written.direction:
                     self.reporter.error(written.at, "a parameter with a direction follows action data")
                 directionless = directionless or not written.direction
+            numbered = zip(node.parameters, symbol.parameters, strict=True)
+            self.distinct(f"parameters of action {node.name}", ((it.at, known.id) for it, known in numbered))
             self.body(node.body.statements, "action")
         self.declare(node.name, symbol, node.at)
         if self.block is not None:
@@ -283,7 +301,9 @@ class Checker(PackageChecker):
                 self._action(node)
             case syntax.TableDeclaration():
                 assert self.block is not None
-                table = TableSymbol(control_name(node, self.block.name), node, id=self.chosen_id(node))
+                table = TableSymbol(
+                    control_name(node, self.block.name), node, id=self.chosen_id(node, Prefix.TABLE)
+                )
                 self.table_body(table)
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
@@ -307,7 +327,9 @@ class Checker(PackageChecker):
             for name, part in parts.items()
         }
         name = control_name(node, self.block.name)
-        symbol = ValueSetSymbol(name, kind, size or 1, fields, self.chosen_id(node))
+        symbol = ValueSetSymbol(
+            name, kind, size or 1, fields, node.at, self.chosen_id(node, Prefix.VALUE_SET)
+        )
         self.declare(node.name, symbol, node.at)
         self.block.value_sets.append(symbol)
 

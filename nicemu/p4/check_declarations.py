@@ -6,15 +6,15 @@ Source: P4-16 Language Specification 1.2.5, "Constants and variable declarations
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from nicemu.errors import ControlError
-from nicemu.pipeline import Kind, ir
+from nicemu.pipeline import PREFIXES, Kind, ir
 
 from . import syntax
 from .check_calls import CallChecker
 from .constants import is_constant
-from .diagnostics import did_you_mean
+from .diagnostics import Location, did_you_mean
 from .symbols import (
     BlockInstance,
     BlockSymbol,
@@ -136,13 +136,17 @@ class DeclarationChecker(CallChecker):
 
     def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:
         """Return the extern object that a declaration or constructor makes, known by its full name."""
-        number = self.chosen_id(node) if isinstance(node, syntax.Instantiation) else 0
-        made = Instance(name, kind, self._constructor(node, kind), number)
+        prefix = PREFIXES.get(kind.symbol.name, 0)
+        number = self.chosen_id(node, prefix) if isinstance(node, syntax.Instantiation) else 0
+        made = Instance(name, kind, self._constructor(node, kind), number, at=node.at)
         (self.block.instances if self.block is not None else self.instances).append(made)
         return made
 
-    def chosen_id(self, node: syntax.Declaration) -> int:
-        """Return the number in @id(...), 0 without one."""
+    def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:
+        """Return the number in @id(...), 0 without one.
+
+        `prefix` is what such ids begin with; the program may have written it in the upper 8 bits.
+        """
         for annotation in node.annotations:
             if annotation.name != "id":
                 continue
@@ -153,8 +157,21 @@ class DeclarationChecker(CallChecker):
             if not 0 < number < 1 << 32:
                 self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
                 return 0
-            return number
+            if prefix and (number >> 24 not in (0, prefix) or not number & 0xFFFFFF):
+                hint = f"or with its prefix, {prefix << 24 | 1:#x} to {prefix << 24 | 0xFFFFFF:#x}"
+                what = f"an @id of {number:#x}; 1 to 0xffffff was expected"
+                self.reporter.error(annotation.at, what, hint)
+                return 0
+            return number & 0xFFFFFF if prefix else number
         return 0
+
+    def distinct(self, noun: str, numbered: Iterable[tuple[Location, int]]) -> None:
+        """Check that no two of some things have the same number, 0 apart."""
+        seen: set[int] = set()
+        for at, number in numbered:
+            if number and number in seen:
+                self.reporter.error(at, f"two {noun} have the number {number}", "choose another @id")
+            seen.add(number)
 
     def _block_instance(self, node: syntax.Instantiation, kind: BlockType) -> None:
         assert isinstance(self.block, BlockSymbol)

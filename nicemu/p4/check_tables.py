@@ -153,6 +153,9 @@ class TableChecker(StatementChecker):
             )
             hint = "ternary takes prefixes, too, and its entries have priorities"
             self.reporter.error(prefixes[1].match_kind_at, what, hint)
+        for key in node.keys:
+            key.id = self.chosen_id(key)
+        self.distinct(f"keys of table {node.name}", ((key.at, key.id) for key in node.keys))
         names = [key_name(key) for key in node.keys]
         for key, name in zip(node.keys, names, strict=True):
             if name and names.count(name) > 1:

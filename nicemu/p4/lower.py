@@ -262,7 +262,7 @@ class _Lowering(StatementLowering):
     def _table(self, table: TableSymbol) -> ir.Table:
         node = table.declaration
         keys = tuple(
-            ir.Key(key_name(key), self._value(key.expression), ir.MatchKind(key.match_kind), _key_id(key))
+            ir.Key(key_name(key), self._value(key.expression), ir.MatchKind(key.match_kind), key.id)
             for key in node.keys
             if is_compared(key)
         )
@@ -352,13 +352,6 @@ def _annotated_priority(entry: syntax.EntryElement) -> int:
 
 def _alternatives(keyset: syntax.Expression) -> tuple[ir.Keyset, ...]:
     return keyset.value if isinstance(keyset.value, tuple) else (keyset.value,)
-
-
-def _key_id(key: syntax.KeyElement) -> int:
-    for annotation in key.annotations:
-        if annotation.name == "id" and annotation.tokens and annotation.tokens[0].isdecimal():
-            return int(annotation.tokens[0])
-    return 0
 
 
 def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from nicemu.pipeline import ir
 
 from . import syntax
+from .diagnostics import Location
 from .types import (
     ExternSymbol,
     ExternType,
@@ -135,6 +136,7 @@ class Instance:
     arguments: tuple[int | str, ...] = ()
     id: int = 0
     bound: Instance | None = None
+    at: Location | None = None
 
     @property
     def full_name(self) -> str:
@@ -150,6 +152,7 @@ class ValueSetSymbol:
     type: Type
     size: int
     fields: dict[str, tuple[Type, ir.MatchKind]]
+    at: Location
     id: int = 0
 
 

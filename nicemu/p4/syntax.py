@@ -214,6 +214,7 @@ class KeyElement:
     match_kind: str
     match_kind_at: Location
     annotations: list[Annotation] = field(default_factory=list)
+    id: int = 0
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

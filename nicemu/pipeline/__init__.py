@@ -42,7 +42,7 @@ from .p4info import (
     TableDescription,
     ValueSetInfo,
 )
-from .p4info_ids import Prefix, allocate_ids
+from .p4info_ids import PREFIXES, Prefix, allocate_ids
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
 from .table_entry import Row, TableEntry
 from .tables import Table
@@ -77,6 +77,7 @@ __all__ = [
     "MAX_FRAME_BYTES",
     "METERS",
     "NIC_METADATA",
+    "PREFIXES",
     "UNCOUNTED",
     "UNTOUCHED",
     "ActionInfo",

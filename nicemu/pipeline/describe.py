@@ -30,7 +30,7 @@ from .p4info import (
     TableDescription,
     ValueSetInfo,
 )
-from .p4info_ids import Prefix, aliases_of, allocate_ids
+from .p4info_ids import Prefix, aliases_of, allocate_ids, numbers_of
 from .v1model import digest_name
 
 _COUNTER_UNITS = ("packets", "bytes", "both")
@@ -130,8 +130,8 @@ class _Description:
             *self._named(Prefix.TABLE, table.name),
             table.size,
             tuple(
-                KeyInfo(key.name, key.id or place, width_of(key.expression.type), key.match_kind.value)
-                for place, key in enumerate(table.keys, start=1)
+                KeyInfo(key.name, number, width_of(key.expression.type), key.match_kind.value)
+                for key, number in zip(table.keys, numbers_of([key.id for key in table.keys]), strict=True)
             ),
             tuple(ActionRefInfo(ref.action, actions[ref.action], _scope_of(ref)) for ref in table.actions),
             table.const_entries,
@@ -213,8 +213,8 @@ def _digested(program: ir.Program) -> Iterator[ir.Type]:
 def _parameters_of(action: ir.Action) -> tuple[ParameterInfo, ...]:
     data = [item for item in action.parameters if item.direction is ir.Direction.NONE]
     return tuple(
-        ParameterInfo(item.name, item.id or place, width_of(item.type))
-        for place, item in enumerate(data, start=1)
+        ParameterInfo(item.name, number, width_of(item.type))
+        for item, number in zip(data, numbers_of([item.id for item in data]), strict=True)
     )
 
 

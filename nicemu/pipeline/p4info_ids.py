@@ -9,7 +9,7 @@ Source: P4Runtime Specification 1.4, "ID Allocation for P4Info Objects"; p4lang/
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class Prefix(enum.IntEnum):
@@ -28,6 +28,18 @@ class Prefix(enum.IntEnum):
     DIGEST = 0x17
 
 
+PREFIXES = {
+    "action_profile": Prefix.ACTION_PROFILE,
+    "action_selector": Prefix.ACTION_PROFILE,
+    "counter": Prefix.COUNTER,
+    "direct_counter": Prefix.DIRECT_COUNTER,
+    "meter": Prefix.METER,
+    "direct_meter": Prefix.DIRECT_METER,
+    "register": Prefix.REGISTER,
+}
+"""What the ids of extern objects begin with, by their types."""
+
+
 def allocate_ids(prefix: int, chosen: dict[str, int]) -> dict[str, int]:
     """Return an id for each name; `chosen` maps names to the id that the program wants, or 0."""
     ids = {name: prefix << 24 | number & 0xFFFFFF for name, number in chosen.items() if number}
@@ -41,6 +53,20 @@ def allocate_ids(prefix: int, chosen: dict[str, int]) -> dict[str, int]:
         ids[name] = prefix << 24 | suffix
         taken.add(ids[name])
     return ids
+
+
+def numbers_of(chosen: Sequence[int]) -> list[int]:
+    """Return a number for each place of a list: the one that the program has `chosen`, not 0, else the place,
+    counted from 1, or the next one that is free.
+    """
+    taken, found = set(chosen), []
+    for place, number in enumerate(chosen, start=1):
+        wanted = number or place
+        while not number and wanted in taken:
+            wanted += 1
+        taken.add(wanted)
+        found.append(wanted)
+    return found
 
 
 def one_at_a_time(data: bytes) -> int:

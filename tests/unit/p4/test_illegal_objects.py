@@ -29,6 +29,35 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {
+            "parts": "@id(5) table t { actions = { NoAction; } } @id(0x02000005) table u { actions = { "
+            "NoAction; } }"
+        },
+        "two tables have the number 5",
+    ),
+    (
+        {"parts": "@id(0x01000005) table t { actions = { NoAction; } }"},
+        "an @id of 0x1000005; 1 to 0xffffff was expected",
+    ),
+    (
+        {
+            "parts": "table t { key = { m.mark: exact @id(2); m.flag: exact @id(2); } actions = { "
+            "NoAction; } }"
+        },
+        "two keys of table t have the number 2",
+    ),
+    (
+        {"parts": "action a(@id(1) bit<8> x, @id(1) bit<8> y) {}"},
+        "two parameters of action a have the number 1",
+    ),
+    (
+        {
+            "top": "@id(5) action b() {}",
+            "parts": "@id(5) action a() {} table t { key = { m.mark: exact; } actions = { a; b; } }",
+        },
+        "two actions have the number 5",
+    ),
+    (
+        {
             "parts": '@name("x") table t { actions = { NoAction; } } @name("x") table u { '
             "actions = { NoAction; } }"
         },

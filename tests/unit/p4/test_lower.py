@@ -158,6 +158,12 @@ def test_ids_and_names_chosen_by_annotation_reach_the_control_plane(p4: SimpleNa
     assert info.actions[0].params[0].id == 9
 
 
+def test_an_id_may_be_written_in_any_base_and_with_its_prefix(p4: SimpleNamespace) -> None:
+    parts = "@id(0x02000042) table t { key = { headers.tag.kind: exact @id(0x7); } actions = { NoAction; } }"
+    (table,) = p4.compile("t.apply();", parts=parts).p4info.tables
+    assert (table.id, table.keys[0].id) == (0x02000042, 7)
+
+
 def test_a_compiled_program_survives_the_way_to_the_nic(p4: SimpleNamespace) -> None:
     program = p4.compile("t.apply();", parts=TABLE + "size = 2; }").program
     from nicemu.pipeline import Engine, Program

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from nicemu.pipeline import allocate_ids
-from nicemu.pipeline.p4info_ids import aliases_of
+from nicemu.pipeline.p4info_ids import aliases_of, numbers_of
 
 
 def test_ids_are_those_that_p4c_gives() -> None:
@@ -22,3 +22,9 @@ def test_a_taken_id_is_followed_by_the_next_free_one() -> None:
 def test_an_alias_is_the_shortest_suffix_that_nothing_else_ends_in() -> None:
     names = aliases_of(["A.t", "B.t", "A.u", "A.b.v"])
     assert names == {"A.t": "A.t", "B.t": "B.t", "A.u": "u", "A.b.v": "v"}
+
+
+def test_a_key_or_parameter_without_an_id_has_its_place_or_the_next_number_that_is_free() -> None:
+    assert numbers_of([0, 0, 0]) == [1, 2, 3]
+    assert numbers_of([7, 0, 0]) == [7, 2, 3]
+    assert numbers_of([2, 0, 3, 0]) == [2, 4, 3, 5]

@@ -356,6 +356,10 @@ def test_the_newer_declarations_let_an_index_have_any_width() -> None:
         ),
         ({"ingress": "mark_to_drop(m);"}, "struct standard_metadata_t was expected"),
         ({"parts": "register<headers_t>(4) r;"}, "a number, or a struct of numbers was expected"),
+        (
+            {"parts": "@id(3) register<bit<8>>(4) r; @id(0x16000003) register<bit<8>>(4) q;"},
+            "two registers have the number 3",
+        ),
         ({"parts": "counter(4) c;"}, "counter takes 2 arguments; 1 is given"),
         ({"parts": "counter(4, CounterType.frames) c;"}, "has no member frames"),
     ],
