@@ -20,12 +20,21 @@ from .syntax_copy import fresh
 from .type_variables import substituted, unify
 from .types import (
     INTEGER,
+    TEXT,
     UNKNOWN,
+    ActionRun,
+    ApplyResult,
+    DefaultType,
     ExternType,
+    InvalidType,
     ListType,
+    NoType,
     Type,
     TypeVariable,
 )
+
+_WITHOUT_TYPE = (ActionRun, ApplyResult, DefaultType, InvalidType, ListType, NoType)
+"""What an expression has instead of a type that a type parameter could stand for."""
 
 _Declaration = TypeVar("_Declaration", syntax.MethodDeclaration, syntax.FunctionDeclaration)
 
@@ -88,9 +97,11 @@ class ArgumentChecker(ExpressionChecker):
             if isinstance(parameter.type, TypeVariable):
                 if found == INTEGER or parameter.type.name in bindings:
                     continue
-                if isinstance(found, ListType) and not found.rest:
+                if isinstance(found, ListType):
                     found = self.type_of_list(argument, found)
             unify(parameter.type, found, bindings)
+        if len(node.arguments) == len(parameters) and len(given_types) in (0, len(method.type_parameters)):
+            self._bind_rest(node, method, parameters, returns, bindings)
         for parameter in parameters:
             parameter.type = substituted(parameter.type, bindings)
         for argument, parameter in zip(node.arguments, parameters, strict=False):
@@ -110,6 +121,29 @@ class ArgumentChecker(ExpressionChecker):
             )
             returned = UNKNOWN
         return returned, tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
+
+    def _bind_rest(
+        self,
+        node: syntax.Call,
+        method: syntax.MethodDeclaration | syntax.FunctionDeclaration,
+        parameters: Sequence[ParameterSymbol],
+        returns: Type,
+        bindings: dict[str, Type],
+    ) -> None:
+        """Report type parameters that neither the call nor its arguments tell, where nothing else does."""
+        widthless = [
+            parameter.type
+            for argument, parameter in zip(node.arguments, parameters, strict=True)
+            if argument.type == INTEGER
+        ]
+        for name in method.type_parameters:
+            found, variable = bindings.get(name), TypeVariable(name)
+            untold = found is None or isinstance(found, _WITHOUT_TYPE)
+            if not untold or variable == returns or variable in widthless:
+                continue
+            hint = f"write {method.name}<type>(...)"
+            self.reporter.error(node.at, f"cannot tell what type {name} of {method.name} is", hint)
+            bindings[name] = UNKNOWN
 
     @staticmethod
     def overload(
@@ -184,6 +218,9 @@ class ArgumentChecker(ExpressionChecker):
                 self.reporter.error(
                     argument.at, f"argument {parameter.name} is {argument.type}, an object and no value"
                 )
+            elif parameter.type == TEXT and parameter.direction:
+                what = f"argument {parameter.name} is string; a value that there is at run time was expected"
+                self.reporter.error(argument.at, what)
             elif self.expect(
                 argument, parameter.type, f"argument {parameter.name}"
             ) and parameter.direction in (

@@ -14,13 +14,14 @@ from . import syntax
 from .check_types import TypeChecker
 from .constants import is_constant
 from .diagnostics import did_you_mean
-from .type_sizes import scalar_of
+from .type_sizes import is_storable, scalar_of
 from .type_variables import same
 from .types import (
     DEFAULT,
     INTEGER,
     INVALID,
     NOTHING,
+    TEXT,
     UNKNOWN,
     CompositeType,
     EnumType,
@@ -31,6 +32,8 @@ from .types import (
     StackType,
     Type,
 )
+
+_GIVE_TYPE = "write the type before it: (type) {...}"
 
 
 class ConversionChecker(TypeChecker):
@@ -74,7 +77,8 @@ class ConversionChecker(TypeChecker):
             return self._convert_p4_list(node, wanted, what)
         if found == DEFAULT or (found == INVALID and _can_be_invalid(wanted)):
             node.type = wanted
-            node.value = 0 if scalar_of(wanted) is not None else None
+            number = wanted == INTEGER or scalar_of(wanted) is not None
+            node.value = 0 if number else "" if wanted == TEXT else None
             return True
         self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", cast_hint(found, wanted))
         return False
@@ -185,8 +189,14 @@ class ConversionChecker(TypeChecker):
             if isinstance(kind, ExternType):
                 self.reporter.error(part.at, f"{kind} is an object and no value")
                 return UNKNOWN
-        found = ListType(items, found.names, found.rest)
-        if UNKNOWN in items or found.rest:
+            if not is_storable(kind) and kind not in (INTEGER, UNKNOWN):
+                self.reporter.error(part.at, f"{kind} cannot stand in a list without a type", _GIVE_TYPE)
+                return UNKNOWN
+        if found.rest:
+            self.reporter.error(node.at, "'...' cannot stand in a list without a type", _GIVE_TYPE)
+            return UNKNOWN
+        found = ListType(items, found.names)
+        if UNKNOWN in items:
             return UNKNOWN
         if INTEGER in found.items:
             at = found.items.index(INTEGER)
