@@ -19,6 +19,7 @@ from .check_packages import PackageChecker
 from .constants import some_constant, some_number
 from .diagnostics import Location
 from .symbols import (
+    WITHOUT_DIRECTION,
     ActionSymbol,
     BlockInstance,
     BlockSymbol,
@@ -268,9 +269,8 @@ class Checker(PackageChecker):
             packet = isinstance(parameter.type, ExternType)
             deparser = deparser or (packet and str(parameter.type) == "extern packet_out")
             writable = parameter.direction in ("out", "inout")
-            variable = self.place_of(
-                parameter.name, parameter.type, writable, f"an {parameter.direction} parameter"
-            )
+            role = f"an {parameter.direction} parameter" if parameter.direction else WITHOUT_DIRECTION
+            variable = self.place_of(parameter.name, parameter.type, writable, role)
             if not packet and top:
                 block.variables.pop()
                 variable.place = next(places, variable.place)

@@ -10,9 +10,11 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from . import syntax
+from .check_conversions import is_constant
 from .check_expressions import ExpressionChecker
 from .diagnostics import Reporter, did_you_mean
 from .symbols import (
+    WITHOUT_DIRECTION,
     ParameterSymbol,
     Scope,
 )
@@ -25,6 +27,7 @@ from .types import (
     ActionRun,
     ApplyResult,
     DefaultType,
+    EnumType,
     ExternType,
     InvalidType,
     ListType,
@@ -214,19 +217,37 @@ class ArgumentChecker(ExpressionChecker):
                     self.reporter.error(
                         argument.at, f"'_' stands for out parameters; {parameter.name} is none"
                     )
-            elif isinstance(self.expression(argument), ExternType) and parameter.direction:
-                self.reporter.error(
-                    argument.at, f"argument {parameter.name} is {argument.type}, an object and no value"
-                )
-            elif parameter.type == TEXT and parameter.direction:
-                what = f"argument {parameter.name} is string; a value that there is at run time was expected"
-                self.reporter.error(argument.at, what)
-            elif self.expect(
-                argument, parameter.type, f"argument {parameter.name}"
-            ) and parameter.direction in (
-                "out",
-                "inout",
-            ):
+            elif self._agrees(argument, parameter) and parameter.direction in ("out", "inout"):
                 self.lvalue(argument, f"{what} writes to")
         for argument in given[len(parameters) :]:
             self.expression(argument)
+
+    def _agrees(self, argument: syntax.Expression, parameter: ParameterSymbol) -> bool:
+        """Check that an argument has the type of its parameter, or becomes it on its way in."""
+        what, found, wanted = f"argument {parameter.name}", self.expression(argument), parameter.type
+        fault = hint = ""
+        if isinstance(found, ExternType) and parameter.direction:
+            fault = f"{what} is {found}, an object and no value"
+        elif wanted == TEXT and parameter.direction:
+            fault = f"{what} is string; a value that there is at run time was expected"
+        elif (
+            parameter.direction in ("out", "inout")
+            and isinstance(found, EnumType)
+            and found != wanted != UNKNOWN
+        ):
+            fault, hint = f"{what} is {found}; {wanted} was expected", "nothing is cast on its way out"
+        if fault:
+            self.reporter.error(argument.at, fault, hint)
+            return False
+        return self.expect(argument, wanted, what)
+
+    def known(self, node: syntax.Call, parameters: Sequence[ParameterSymbol]) -> None:
+        """Check that what parameters without direction are given is known at compile time."""
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
+            if parameter.direction or argument.type == UNKNOWN or isinstance(argument.type, ExternType):
+                continue
+            symbol = argument.symbol if isinstance(argument, syntax.NameRef) else None
+            if is_constant(argument) or getattr(symbol, "role", "") == WITHOUT_DIRECTION:
+                continue
+            hint = f"give {parameter.name} a direction: in"
+            self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time", hint)

@@ -70,6 +70,7 @@ class BlockCallChecker(ArgumentChecker):
             self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
         self.arrange(node, block.parameters, block.name)
         self.arguments(node.arguments, block.parameters, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
+        self.known(node, block.parameters)
         self._give_objects(node, block)
         node.symbol = Meaning("block", block.name, block)
         return NOTHING

@@ -156,6 +156,7 @@ class CallChecker(BlockCallChecker):
         if symbol in self.open_routines:
             self.reporter.error(node.at, f"{symbol.name} calls itself; P4 has no recursion")
         elif not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
+            self.known(node, self._signature(declaration, symbol.scope, {})[0])
             node.symbol = Meaning("routine", symbol.name, self.routine(symbol, types), types)
         return returned
 

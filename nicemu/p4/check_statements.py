@@ -14,6 +14,7 @@ from . import syntax
 from .check_keysets import KeysetChecker
 from .diagnostics import did_you_mean
 from .symbols import (
+    WITHOUT_DIRECTION,
     Routine,
     RoutineSymbol,
     Scope,
@@ -269,7 +270,7 @@ class StatementChecker(KeysetChecker):
         symbol.made[types] = self.routine_body = routine
         for parameter, written in zip(routine.parameters, node.parameters, strict=True):
             writable = parameter.direction in ("out", "inout")
-            role = f"an {parameter.direction} parameter" if parameter.direction else "a parameter"
+            role = f"an {parameter.direction} parameter" if parameter.direction else WITHOUT_DIRECTION
             parameter.variable = self.place_of(parameter.name, parameter.type, writable, role)
             self.declare(parameter.name, parameter.variable, written.at)
         if routine.returns != NOTHING:

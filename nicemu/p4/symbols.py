@@ -18,6 +18,10 @@ from .types import (
 )
 
 
+WITHOUT_DIRECTION = "a parameter without direction"
+"""The role of a parameter that is known at compile time wherever its block or function is called."""
+
+
 @dataclass(slots=True, eq=False)
 class Variable:
     """A parameter or local; `place` is its unique name in the IR. A packet has no place."""

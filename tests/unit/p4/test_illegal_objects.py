@@ -179,7 +179,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"top": "control Q(bit<8> x) { apply { x = 1; } }"},
-        "this stores into x, which is read-only (an  parameter)",
+        "this stores into x, which is read-only (a parameter without direction)",
     ),
     ({"top": "const int K = 5 / 0;"}, "division by zero"),
     ({"top": "const int K = 5 / -2;"}, "/ of a number below 0"),
@@ -232,7 +232,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"top": "bit<8> f(bit<8> x) { x = 1; return x; }"},
-        "this stores into x, which is read-only (a parameter)",
+        "this stores into x, which is read-only (a parameter without direction)",
     ),
     ({"parts": "bit<8> f() { return 1; }"}, "expected ';' after the declaration of f, found '('"),
     (

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A parameter without direction is given what is known at compile time; what comes out has the type exactly.
+
+Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in/copy out",
+"Method invocations and function calls".
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+FUNCTION = "bit<16> f(bit<16> x, in bit<16> y) { return x + y; }"
+NESTED = "control R(inout metadata_t m)(bit<16> n) { Q() q; apply { q.apply(n, m); } }"
+CONTROL = "control Q(bit<16> x, inout metadata_t m) { apply { m.mark = x; } }"
+PARSER = "parser Q(packet_in p, bit<16> x) { state start { transition accept; } }"
+KIND = "enum bit<16> Kind { A = 1 } void f(inout bit<16> x) { } void g(inout Kind x) { }"
+
+ILLEGAL: list[tuple[dict[str, str], str]] = [
+    ({"top": FUNCTION, "apply": "m.mark = f(m.mark, 1);"}, "argument x must be known at compile time"),
+    (
+        {"top": FUNCTION, "parts": "action a(bit<16> n) { m.mark = f(n, 1); }"},
+        "argument x must be known at compile time",
+    ),
+    (
+        {"top": FUNCTION, "apply": "m.mark = f(y = 1, x = m.mark);"},
+        "argument x must be known at compile time",
+    ),
+    (
+        {"top": CONTROL, "parts": "Q() q;", "apply": "q.apply(m.mark, m);"},
+        "argument x must be known at compile time",
+    ),
+    ({"top": CONTROL, "apply": "Q.apply(m.mark, m);"}, "argument x must be known at compile time"),
+    (
+        {"top": PARSER, "states": "Q() q; state start { q.apply(packet, m.mark); transition accept; }"},
+        "argument x must be known at compile time",
+    ),
+    ({"top": KIND, "apply": "Kind k = Kind.A; f(k);"}, "argument x is enum Kind; bit<16> was expected"),
+    ({"top": KIND, "apply": "g(m.mark);"}, "argument x is bit<16>; enum Kind was expected"),
+    ({"top": KIND, "apply": "g(Kind.A);"}, "g writes to something that is no variable"),
+]
+
+
+@pytest.mark.parametrize(("parts", "message"), ILLEGAL)
+def test_an_illegal_argument_is_refused_at_its_place(
+    p4: SimpleNamespace, parts: dict[str, str], message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(**parts)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"top": f"{FUNCTION} const bit<16> K = 2;", "apply": "m.mark = f(K + 1, m.mark);"},
+        {"top": f"{FUNCTION} bit<16> h(bit<16> x) {{ return f(x, x); }}", "apply": "m.mark = h(3);"},
+        {
+            "top": f"{CONTROL} {NESTED}",
+            "parts": "R(3) r;",
+            "apply": "r.apply(m);",
+        },
+        {"top": PARSER, "states": "Q() q; state start { q.apply(packet, 1); transition accept; }"},
+        {"parts": "action a(bit<16> x) { m.mark = x; }", "apply": "a(m.mark);"},
+        {"top": f"{KIND} void h(in bit<16> x) {{ }}", "apply": "Kind k = Kind.A; g(k); h(k); f(m.mark);"},
+    ],
+)
+def test_a_legal_argument_is_taken(p4: SimpleNamespace, parts: dict[str, str]) -> None:
+    p4.compile(**parts)
