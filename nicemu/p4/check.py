@@ -152,6 +152,7 @@ class Checker(PackageChecker):
                 with self.inner_scope():
                     self.declare_type_variables(node.type_parameters, node.at)
                     parameters = self.parameters_of(node.parameters)
+                    self.undirected(node.parameters, "a package")
                 self.declare(node.name, PackageSymbol(node.name, node, parameters), node.at)
                 for known in ARCHITECTURES.values():
                     if known.package == node.name:
@@ -160,10 +161,7 @@ class Checker(PackageChecker):
                 self.global_instance(node)
 
     def _function(self, node: syntax.MethodDeclaration) -> None:
-        with self.inner_scope():
-            self.declare_type_variables(node.type_parameters, node.at)
-            self.parameters_of(node.parameters)
-            self.returned(node.returns)
+        self.prototype(node)
         known = self.scope.names.get(node.name)
         if isinstance(known, FunctionSymbol):
             counts = [len(item.parameters) for item in known.declarations]
@@ -179,6 +177,7 @@ class Checker(PackageChecker):
         symbol = ActionSymbol(
             name, node, self.value_parameters(node.parameters, "action"), self.chosen_id(node, Prefix.ACTION)
         )
+        self.required(node.parameters, f"action {node.name}")
         directionless = False
         with self.inner_scope():
             for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
@@ -206,15 +205,15 @@ class Checker(PackageChecker):
             self.declare_type_variables(node.type_parameters, node.at)
             symbol = BlockSymbol(node.name, node, self.value_parameters(node.parameters, node.kind))
             symbol.constructor = self.parameters_of(node.constructor_parameters)
-            for item in node.constructor_parameters:
-                if item.direction:
-                    self.reporter.error(
-                        item.at,
-                        f"a parameter of a constructor cannot be {item.direction}",
-                        "remove the direction",
-                    )
+            self.undirected(node.constructor_parameters, "a constructor")
+            for item in symbol.constructor:
+                kind = item.type.symbol.declaration.kind if isinstance(item.type, BlockType) else node.kind
+                if kind != node.kind:
+                    what = f"a {kind} cannot be a parameter of the constructor of a {node.kind}"
+                    self.reporter.error(node.at, what)
         symbol.scope = self.scope.copy()
         if not node.is_type:
+            self.required([*node.parameters, *node.constructor_parameters], f"{node.kind} {node.name}")
             self._blocks.append(symbol)
             symbol.unchecked = True
             if node.type_parameters or node.constructor_parameters:

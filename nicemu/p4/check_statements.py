@@ -233,6 +233,7 @@ class StatementChecker(KeysetChecker):
 
     def function(self, node: syntax.FunctionDeclaration) -> None:
         """Check a function, and declare it."""
+        self.required(node.parameters, f"function {node.name}")
         symbol = RoutineSymbol(node.name, node, self.scope)
         variables = tuple(TypeVariable(name) for name in node.type_parameters)
         known = self.scope.names.get(node.name)

@@ -16,12 +16,17 @@ from .diagnostics import Location
 from .symbols import FamilySymbol, ParameterSymbol, Scope, TypeSymbol
 from .type_sizes import fixed_bits, is_flat, is_storable, scalar_of
 from .types import (
+    INTEGER,
+    TEXT,
     UNKNOWN,
+    BlockType,
     CompositeType,
     EnumType,
     ExternSymbol,
+    ExternType,
     Family,
     NewType,
+    P4ListType,
     Type,
     TypeVariable,
     UnknownType,
@@ -47,21 +52,61 @@ class TypeChecker(TypeReferenceChecker):
             case syntax.EnumDeclaration():
                 self._enum(node)
             case syntax.ExternDeclaration():
-                self._check_methods(node)
                 self.declare(node.name, ExternSymbol(node.name, node, self.scope), node.at)
+                self._check_methods(node)
             case _:
                 return False
         return True
 
     def _check_methods(self, node: syntax.ExternDeclaration) -> None:
-        """Check that methods of one name have parameters of different names or number."""
+        """Check methods, and that those of one name have parameters of different names or number."""
         seen: set[tuple[str, frozenset[str]]] = set()
+        with self.inner_scope():
+            self.declare_type_variables(node.type_parameters, node.at)
+            for method in node.methods:
+                self.prototype(method)
         for method in node.methods:
             known = method.name, frozenset(item.name for item in method.parameters)
             if known in seen:
                 what = f"extern {node.name} has {method.name} with these parameters twice"
                 self.reporter.error(method.at, what)
             seen.add(known)
+            if method.abstract and [item.name for item in node.methods].count(method.name) > 1:
+                self.reporter.error(method.at, f"abstract method {method.name} cannot be overloaded")
+
+    def prototype(self, node: syntax.MethodDeclaration) -> None:
+        """Check what a method, constructor or function of the architecture takes and returns."""
+        with self.inner_scope():
+            self.declare_type_variables(node.type_parameters, node.at)
+            parameters = self.parameters_of(node.parameters)
+            returns = self.returned(node.returns)
+        if node.returns is None:
+            self.undirected(node.parameters, "a constructor")
+        for item, written in zip(parameters, node.parameters, strict=True):
+            kind = item.type
+            if isinstance(kind, BlockType):
+                self.reporter.error(written.type_ref.at, f"a parameter of {node.name} cannot be {kind}")
+            elif item.direction and isinstance(kind, ExternType):
+                what = f"{kind} as a parameter has no direction"
+                self.reporter.error(written.at, what, "an object is no value")
+            elif item.direction and (isinstance(kind, P4ListType) or kind in (INTEGER, TEXT)):
+                what = f"{kind} as a parameter has no direction"
+                self.reporter.error(written.at, what, "it is known at compile time alone")
+        if node.returns is not None and isinstance(returns, ExternType | BlockType):
+            self.reporter.error(node.returns.at, f"{node.name} cannot return {returns}")
+
+    def undirected(self, nodes: Sequence[syntax.ParameterDeclaration], owner: str) -> None:
+        """Check that parameters, which are known at compile time, have no direction."""
+        for node in nodes:
+            if node.direction:
+                what = f"a parameter of {owner} cannot be {node.direction}"
+                self.reporter.error(node.at, what, "remove the direction")
+
+    def required(self, nodes: Sequence[syntax.ParameterDeclaration], owner: str) -> None:
+        """Check that no parameter is @optional: what is written here, and not the architecture, uses it."""
+        for node in nodes:
+            if any(item.name == "optional" for item in node.annotations):
+                self.reporter.error(node.at, f"a parameter of {owner} cannot be @optional")
 
     def _struct(self, node: syntax.StructDeclaration) -> None:
         if not node.type_parameters:
@@ -222,6 +267,8 @@ class TypeChecker(TypeReferenceChecker):
             kind = self.resolve(node.type_ref)
             if node.default is not None and node.direction in ("out", "inout"):
                 self.reporter.error(node.at, f"{node.direction} parameter {node.name} has a default value")
+            if node.default is not None and any(item.name == "optional" for item in node.annotations):
+                self.reporter.error(node.at, f"@optional parameter {node.name} has a default value")
             found.append(ParameterSymbol(node.name, kind, node.direction, default=node.default))
         return found
 

@@ -194,17 +194,19 @@ class Parser(TableParser):
     def _method(
         self, extern: str, at: Location, annotations: list[syntax.Annotation]
     ) -> syntax.MethodDeclaration:
+        start = self.next.location
         abstract = self.takes("abstract")
+        if abstract and not extern:
+            self.reporter.error(start, "a function of the architecture cannot be abstract")
         constructor = extern and self.next.text == extern and self.peek().text == "("
-        if extern and self.peek().text == extern and self.peek(2).text in ("(", "<"):
-            self.reporter.error(
-                self.next.location, f"the constructor of {extern} returns nothing", "write its name alone"
-            )
         with self.scope():
             if not constructor:
                 self.declare_result_type()
             returns = None if constructor else self.type_ref()
             name = self.name("the method" if extern else "the function")
+            if name.text == extern and not constructor:
+                what = f"the constructor of {extern} returns nothing"
+                self.reporter.error(start, what, "write its name alone")
             parameters = self.type_parameters()
             arguments = self.parameters(name.text)
         self.expect(";", f"after {name.text}")
