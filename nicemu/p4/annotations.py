@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from . import syntax
 from .diagnostics import Reporter
 
-_ONCE = ("name", "hidden")
+_ONCE = ("name", "hidden", "id")
 _OPENING, _CLOSING = "([{", ")]}"
 
 

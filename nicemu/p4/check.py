@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nicemu.pipeline import ARCHITECTURES, PREFIXES, Architecture, Prefix, ir
+from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
 from . import syntax
 from .check_blocks import Given
@@ -17,6 +17,7 @@ from .check_calls import PACKET_PLACES
 from .check_names import Declared
 from .check_packages import PackageChecker
 from .constants import some_constant, some_number
+from .control_names import check_control_names
 from .diagnostics import Location
 from .symbols import (
     WITHOUT_DIRECTION,
@@ -84,42 +85,10 @@ class Checker(PackageChecker):
         if len(self._main) != 1 + len(self.architecture.roles):
             return None
         self.check_core(end)
-        self._check_names(self._main)
+        check_control_names(self._main, self._actions, self.instances, self.reporter)
         return Checked(
             self.architecture, self.declared, self._main[0], self._main[1:], self._actions, self.instances
         )
-
-    def _check_names(self, tops: Sequence[BlockSymbol]) -> None:
-        """Check that the control plane can tell all actions apart, and all tables, by name and by number, and
-        objects of the same kind by number.
-        """
-        seen: set[tuple[str, str | int]] = set()
-        listed: list[ActionSymbol] = []
-        made = list(self.instances)
-        value_sets: list[ValueSetSymbol] = []
-        pending = [*reversed(tops)]
-        while pending:
-            block = pending.pop()
-            pending += block.blocks.values()
-            listed += (action for table in block.tables for action in table.actions.values())
-            made += block.instances
-            value_sets += block.value_sets
-            symbols: tuple[ActionSymbol | TableSymbol, ...] = (*block.actions, *block.tables)
-            for symbol in symbols:
-                noun = "table" if isinstance(symbol, TableSymbol) else "action"
-                for known in (symbol.name, symbol.id):
-                    if known and (noun, known) in seen:
-                        which = "have the number" if known == symbol.id else "are called"
-                        self.reporter.error(symbol.declaration.at, f"two {noun}s {which} {known}")
-                    seen.add((noun, known))
-        for action in self._actions:
-            if action in listed and action.id and ("action", action.id) in seen:
-                self.reporter.error(action.declaration.at, f"two actions have the number {action.id}")
-        self.distinct("value sets", ((item.at, item.id) for item in value_sets))
-        for prefix in {*PREFIXES.values()}:
-            alike = [item for item in made if PREFIXES.get(item.type.symbol.name) == prefix]
-            noun = prefix.name.lower().replace("_", " ")
-            self.distinct(f"{noun}s", ((item.at, item.id) for item in alike if item.at is not None))
 
     def check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""

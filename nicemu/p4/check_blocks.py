@@ -12,6 +12,7 @@ from typing import TypeAlias
 from . import syntax
 from .check_arguments import ArgumentChecker
 from .constants import is_constant
+from .control_names import has_controlled
 from .diagnostics import did_you_mean
 from .symbols import BlockInstance, BlockSymbol, ConstantSymbol, Instance, Meaning
 from .type_variables import same, substituted, unify
@@ -56,6 +57,9 @@ class BlockCallChecker(ArgumentChecker):
             if made is None:
                 return UNKNOWN
             self.block.blocks[name] = made
+        elif has_controlled(self.block.blocks[name]):
+            what = f"{symbol.name} is applied by its name twice; what is in both would have the same names"
+            self.reporter.error(node.at, what, f"declare {symbol.name}() name; and apply that")
         return self._apply_block(node, callee, self.block.blocks[name])
 
     def _apply_block(self, node: syntax.Call, callee: syntax.MemberRef, block: BlockSymbol) -> Type:

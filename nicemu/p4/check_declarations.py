@@ -182,6 +182,8 @@ class DeclarationChecker(CallChecker):
             return
         made = self.block_of(node, kind.symbol, kind.arguments, name)
         if made is not None:
+            if name in self.block.blocks and node.name not in self.scope.names:
+                self.reporter.error(node.at, f"two {wanted}s are called {name}", "give one another @name")
             self.block.blocks[name] = made
             self.declare(node.name, BlockInstance(name, made), node.at)
 

@@ -123,7 +123,8 @@ class TableChecker(StatementChecker):
             if kind == UNKNOWN:
                 return
             if isinstance(kind, ExternType) and kind.symbol.name in externs:
-                found = self.object_of(node, kind, table.name)
+                is_first = all(other.name != table.name for other in table.objects.values())
+                found = self.object_of(node, kind, table.name if is_first else f"{table.name}.{item.name}")
         if not isinstance(found, Instance) or found.type.symbol.name not in externs:
             self.reporter.error(node.at, f"{item.name} must be an object: {' or '.join(externs)}")
             return

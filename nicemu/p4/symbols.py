@@ -17,7 +17,6 @@ from .types import (
     Type,
 )
 
-
 WITHOUT_DIRECTION = "a parameter without direction"
 """The role of a parameter that is known at compile time wherever its block or function is called."""
 
@@ -158,6 +157,7 @@ class ValueSetSymbol:
     fields: dict[str, tuple[Type, ir.MatchKind]]
     at: Location
     id: int = 0
+    at: Location | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks that the control plane can tell all that it sees apart, by name and by number.
+
+Source: P4-16 Language Specification 1.2.5, "Control plane names", "Control-plane API annotations"; P4Runtime
+Specification 1.4, "ID Allocation for P4Info Objects".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nicemu.pipeline import PREFIXES
+
+from .diagnostics import Reporter
+from .symbols import ActionSymbol, BlockSymbol, Instance, TableSymbol, ValueSetSymbol
+
+_Seen = ActionSymbol | TableSymbol | ValueSetSymbol | Instance
+
+
+def check_control_names(
+    tops: Sequence[BlockSymbol],
+    actions: Sequence[ActionSymbol],
+    instances: Sequence[Instance],
+    reporter: Reporter,
+) -> None:
+    """Report two of a kind with one name or one number, among what `tops` hold and what stands outside."""
+    names: set[tuple[str, str]] = set()
+    numbers: set[tuple[str, int]] = set()
+    for symbol in (*actions, *instances, *_inside(tops)):
+        noun, kind = _nouns(symbol)
+        at = symbol.at if isinstance(symbol, ValueSetSymbol | Instance) else symbol.declaration.at
+        if at is None:
+            continue
+        if (noun, symbol.name) in names:
+            reporter.error(at, f"two {noun}s are called {symbol.name}", "give one another @name")
+        if symbol.id and (kind, symbol.id) in numbers:
+            reporter.error(at, f"two {kind}s have the number {symbol.id}", "give one another @id")
+        names.add((noun, symbol.name))
+        numbers.add((kind, symbol.id))
+
+
+def has_controlled(block: BlockSymbol) -> bool:
+    """Return whether the control plane sees something of a block, or of one inside it."""
+    own = (*block.actions, *block.tables, *block.value_sets, *block.instances)
+    return bool(own) or any(map(has_controlled, block.blocks.values()))
+
+
+def _inside(tops: Sequence[BlockSymbol]) -> Iterator[_Seen]:
+    pending = [*reversed(tops)]
+    while pending:
+        block = pending.pop()
+        pending += block.blocks.values()
+        yield from block.actions
+        yield from block.tables
+        yield from block.value_sets
+        yield from block.instances
+
+
+def _nouns(symbol: _Seen) -> tuple[str, str]:
+    """Return what shares names with a symbol, and what shares numbers."""
+    match symbol:
+        case ActionSymbol():
+            return "action", "action"
+        case TableSymbol():
+            return "table", "table"
+        case ValueSetSymbol():
+            return "value set", "value set"
+    made_of = symbol.type.symbol.name
+    return "object", PREFIXES[made_of].name.lower().replace("_", " ") if made_of in PREFIXES else made_of

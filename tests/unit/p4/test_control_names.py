@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the control plane sees has a name and a number that nothing else of its kind has.
+
+Source: P4-16 Language Specification 1.2.5, "Control plane names", "Direct type invocation",
+"Control-plane API annotations"; P4Runtime Specification 1.4, "ID Allocation for P4Info Objects".
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from nicemu.p4 import compile_text
+from nicemu.pipeline import TableDescription
+
+TABLE = "table t { actions = { NoAction; } } apply { t.apply(); }"
+OBJECT = "TriggerCounter() c; apply { c.add(1, 1); }"
+ACTION = "action a() { } apply { a(); }"
+PLAIN = "apply { m.mark = 1; }"
+SETS = "state start { transition select(m.mark) { v: accept; w: reject; default: accept; } }"
+
+ILLEGAL: list[tuple[dict[str, str], str]] = [
+    (
+        {"parts": '@name("x") TriggerCounter() a; @name("x") TriggerCounter() b;'},
+        "two objects are called C.x",
+    ),
+    (
+        {"parts": "@id(3) TriggerCounter() a; @id(3) TriggerCounter() b;"},
+        "two TriggerCounters have the number 3",
+    ),
+    (
+        {"parts": "@id(3) TriggerCounter() a; @id(3) TriggerCounter() b;"},
+        "two TriggerCounters have the",
+    ),
+    ({"top": '@name("x") action a() { } @name("x") action b() { }'}, "two actions are called x"),
+    (
+        {"states": '@name("x") value_set<bit<16>>(2) v; @name("x") value_set<bit<16>>(2) w; ' + SETS},
+        "two value sets are called P.x",
+    ),
+    (
+        {"states": "@id(3) value_set<bit<16>>(2) v; @id(3) value_set<bit<16>>(2) w; " + SETS},
+        "two value sets have the number 3",
+    ),
+    ({"parts": "action a(@id(1) bit<8> x, @id(1) bit<8> y) { }"}, "two parameters of action a have the number 1"),
+    (
+        {"parts": "table t { key = { m.mark: exact @id(1); m.flag: lpm @id(1); } actions = { NoAction; } }"},
+        "two keys of table t have the number 1",
+    ),
+    (
+        {"parts": 'table t { key = { m.mark: exact @id("x"); } actions = { NoAction; } }'},
+        "@id needs a number above 0, 32 bits at most",
+    ),
+    ({"parts": "@id(1) @id(2) action a() { }"}, "@id stands here twice"),
+    (
+        {"top": f"control Q() {{ {TABLE} }}", "parts": '@name("q") Q() q1; @name("q") Q() q2;'},
+        "two controls are called C.q",
+    ),
+    (
+        {
+            "top": 'control Q() { @name(".x") TriggerCounter() c; apply { c.add(1, 1); } }',
+            "parts": "Q() q1; Q() q2;",
+            "apply": "q1.apply(); q2.apply();",
+        },
+        "two objects are called x",
+    ),
+    *(
+        (
+            {"top": f"control Q() {{ {body} }}", "apply": "if (m.flag) { Q.apply(); } else { Q.apply(); }"},
+            "Q is applied by its name twice; what is in both would have the same names",
+        )
+        for body in (TABLE, OBJECT, ACTION)
+    ),
+    (
+        {
+            "top": f"control Q() {{ {TABLE} }} control R() {{ apply {{ Q.apply(); }} }}",
+            "apply": "R.apply(); R.apply();",
+        },
+        "R is applied by its name twice",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "message"), ILLEGAL)
+def test_two_that_cannot_be_told_apart_are_refused(
+    p4: SimpleNamespace, parts: dict[str, str], message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(**parts)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        {"top": f"control Q(inout metadata_t m) {{ {PLAIN} }}", "apply": "Q.apply(m); Q.apply(m);"},
+        {
+            "top": f"control Q() {{ {TABLE} }} control R() {{ apply {{ Q.apply(); }} }}",
+            "apply": "Q.apply(); R.apply();",
+        },
+        {"top": f"control Q() {{ {TABLE} }}", "parts": "Q() q;", "apply": "q.apply(); q.apply(); Q.apply();"},
+        {"parts": '@id(3) @name("x") action a() { } @id(3) @name("x") table t { actions = { a; } }'},
+    ],
+)
+def test_what_can_be_told_apart_is_taken(p4: SimpleNamespace, parts: dict[str, str]) -> None:
+    p4.compile(**parts)
+
+
+def test_the_number_of_a_key_may_be_written_with_any_base(p4: SimpleNamespace) -> None:
+    parts = "table t { key = { m.mark: exact @id(0x2a); m.flag: exact; } actions = { NoAction; } }"
+    table: TableDescription = compile_text(p4.source("t.apply();", parts)).p4info.tables[0]
+    assert table.keys[0].id == 0x2A
+
+
+def test_objects_that_a_table_makes_have_names_of_their_own() -> None:
+    info = compile_text(OBJECTS).p4info
+    assert [item.name for item in info.profiles] == ["I.t"]
+    assert [item.name for item in info.direct_counters] == ["I.t.counters"]
+
+
+OBJECTS = """
+#include <core.p4>
+#include <v1model.p4>
+struct headers_t { }
+struct metadata_t { bit<8> x; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    table t {
+        key = { m.x: exact; }
+        actions = { NoAction; }
+        implementation = action_profile(8);
+        counters = direct_counter(CounterType.packets);
+    }
+    apply { t.apply(); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
