@@ -45,6 +45,7 @@ from .types import (
     CompositeType,
     EnumType,
     ExternType,
+    NewType,
     StackType,
     Type,
 )
@@ -286,7 +287,11 @@ class Checker(PackageChecker):
         if size is not None and not 0 < size <= 1 << 24:
             self.reporter.error(node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected")
         parts = kind.fields if isinstance(kind, CompositeType) else {"f": kind}
-        if not all(scalar_of(part) is not None or part == UNKNOWN for part in parts.values()):
+        composite = isinstance(kind, CompositeType) and kind.kind in ("struct", "tuple")
+        fits = composite or isinstance(kind, ir.Bits | NewType)
+        fits = fits or (isinstance(kind, EnumType) and kind.underlying is not None)
+        flat = all(scalar_of(part) is not None or part == UNKNOWN for part in parts.values())
+        if kind != UNKNOWN and not (fits and flat):
             self.reporter.error(node.at, f"a value set of {kind}; a number or a struct of such was expected")
             kind = UNKNOWN
         matched = kind.match_kinds if isinstance(kind, CompositeType) else {}

@@ -30,6 +30,7 @@ MAX_INTEGER_BITS = 8192
 """Largest number that the compiler computes with."""
 
 
+_OF_BITS = ("|+|", "|-|")
 _NUMBERS = (ir.Bits, type(INTEGER))
 
 
@@ -165,7 +166,7 @@ class OperatorChecker(ConversionChecker):
         if left is None or right is None:
             return ir.BOOL if comparison else kind
         if kind == INTEGER and not comparison:
-            if node.op in ("|+|", "|-|"):
+            if node.op in _OF_BITS:
                 self.reporter.error(node.at, f"{node.op} of numbers without a width", "give them one: 8w1")
                 return UNKNOWN
             wide = ir.Bits(2 * MAX_INTEGER_BITS + 2, True)
@@ -220,8 +221,14 @@ class OperatorChecker(ConversionChecker):
             node.value = node.operand.value
             node.operand.type = ir.BOOL
             return wanted
+        is_known = node.operand.value is not None
+        if wanted == INTEGER and is_known and isinstance(self.bits(node.operand), ir.Bits):
+            node.value = node.operand.value
+            return wanted
         if isinstance(found, NewType) or isinstance(wanted, NewType):
-            if scalar_of(found) != inner:
+            one_of_other = wanted in (found, _made_of(found)) or _made_of(wanted) == found
+            both_new = isinstance(found, NewType) and isinstance(wanted, NewType)
+            if scalar_of(found) != inner or (both_new and not one_of_other):
                 self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
             node.value = node.operand.value
             return wanted
@@ -235,7 +242,9 @@ class OperatorChecker(ConversionChecker):
         source = self.bits(node.operand)
         target = scalar_of(wanted)
         one_bit = {source, target} <= {ir.BOOL, ir.Bits(1)}
-        both = isinstance(source, ir.Bits) and isinstance(target, ir.Bits) and not named
+        both = isinstance(source, ir.Bits) and isinstance(target, ir.Bits)
+        if isinstance(wanted, EnumType):
+            both = both and source == wanted.underlying
         if not same(found, wanted) and not one_bit and not both:
             self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
             return wanted
@@ -249,6 +258,11 @@ class OperatorChecker(ConversionChecker):
         if source.signed != target.signed and source.width != target.width:
             hint = f"cast to {ir.Bits(target.width, source.signed)} first"
             self.reporter.error(node.at, f"a cast from {source} to {target} changes width and sign", hint)
+
+
+def _made_of(kind: Type) -> Type | None:
+    """Return the original type of a new type."""
+    return kind.underlying if isinstance(kind, NewType) else None
 
 
 def _with_widths(left: ListType, right: ListType) -> ListType:

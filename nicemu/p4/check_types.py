@@ -43,9 +43,12 @@ class TypeChecker(TypeReferenceChecker):
             case syntax.TypeAliasDeclaration():
                 kind = self.resolve(node.type_ref)
                 if node.distinct and kind != UNKNOWN:
-                    if scalar_of(kind) is None:
-                        self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}")
+                    if not isinstance(kind, ir.Bits | ir.Bool | NewType):
+                        hint = "bit<N>, int<N>, bool, or a new type of these"
+                        self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}", hint)
                     kind = NewType(node.name, kind)
+                elif kind == TEXT:
+                    self.reporter.error(node.type_ref.at, "string cannot have another name")
                 self.declare(node.name, TypeSymbol(node.name, kind), node.at)
             case syntax.StructDeclaration():
                 self._struct(node)
