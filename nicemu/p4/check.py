@@ -261,7 +261,9 @@ class Checker(PackageChecker):
         outer, self.place = self.place, place
         match node:
             case syntax.VariableDeclaration():
+                self.beside = "a declaration"
                 self.variable(node)
+                self.beside = ""
             case syntax.Instantiation():
                 self.instance(node)
             case syntax.ValueSetDeclaration():

@@ -53,11 +53,12 @@ class CallChecker(BlockCallChecker):
     """Calls of actions, tables, blocks, headers, packets and externs.
 
     The `open_routines` are those being checked. `role` says which of the architecture's blocks the code is
-    of, "" where that is not known.
+    of, "" where that is not known; `beside` what stands in a control beside its apply block, "" in a body.
     """
 
     open_routines: tuple[RoutineSymbol, ...] = ()
     role = ""
+    beside = ""
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns, its `symbol` filled with a Meaning."""
@@ -193,6 +194,9 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(
                 node.at, f"a table cannot be applied in {article(self.place)}", "apply it in the apply block"
             )
+        elif self.beside:
+            what = f"a table cannot be applied in {self.beside}"
+            self.reporter.error(node.at, what, "apply it in the apply block")
         node.symbol = Meaning("apply", table.name, table)
         return ApplyResult(table)
 

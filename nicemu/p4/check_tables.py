@@ -68,12 +68,14 @@ class TableChecker(StatementChecker):
                 )
         if node.actions is None:
             self.reporter.error(node.at, f"table {node.name} has no actions", "add actions = { NoAction; }")
+        self.beside = "an argument of a table's action"
         for element in node.actions or []:
             self._action_element(element, table, bound=True)
         default = node.default_action
         if default is not None:
             self._action_element(default, table, bound=False)
             self._not_marked(default, node, "tableonly", "the default action")
+        self.beside = ""
         if node.size is not None:
             size = self.constant_integer(node.size, "the size of a table")
             if size is not None and not 0 < size <= 1 << 24:

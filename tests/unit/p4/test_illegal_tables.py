@@ -224,6 +224,17 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "action a() { t.apply(); } table t { actions = { a; } }"}, "unknown name t"),
     (
+        {"parts": "table t { actions = { NoAction; } } bool hit = t.apply().hit;"},
+        "a table cannot be applied in a declaration",
+    ),
+    (
+        {
+            "parts": "table t { actions = { NoAction; } } action a(in bool hit) { } "
+            "table u { actions = { a(t.apply().hit); } }",
+        },
+        "a table cannot be applied in an argument of a table's action",
+    ),
+    (
         {
             "parts": "table t { actions = { NoAction; } }",
             "apply": "m.flag = t.apply().action_run == NoAction;",
