@@ -322,6 +322,7 @@ def _stand_in(parameter: ParameterSymbol, at: Location) -> Given:
         ]
         return BlockInstance(parameter.name, BlockSymbol(kind.name, kind.declaration, known))
     if isinstance(parameter.type, CompositeType | StackType):
-        return ConstantSymbol(parameter.name, parameter.type, None, some_constant(parameter.type, at))
+        made_by = some_constant(parameter.type, at)
+        return ConstantSymbol(parameter.name, parameter.type, None, made_by, given=True)
     value = "" if parameter.type == TEXT else some_number(parameter.type)
-    return ConstantSymbol(parameter.name, parameter.type, value)
+    return ConstantSymbol(parameter.name, parameter.type, value, given=True)

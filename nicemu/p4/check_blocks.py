@@ -138,7 +138,7 @@ class BlockCallChecker(ArgumentChecker):
             if value is None and not known:
                 return None
             made_by = argument if value is None else None
-            arguments.append(ConstantSymbol(parameter.name, expected, value, made_by))
+            arguments.append(ConstantSymbol(parameter.name, expected, value, made_by, given=True))
         return self.made_of(symbol, types, arguments, name, top)
 
     def _block_argument(self, node: syntax.Expression, wanted: BlockType, name: str) -> BlockInstance | None:

@@ -12,7 +12,7 @@ from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
 from .check_types import TypeChecker
-from .constants import is_constant
+from .constants import is_constant, is_given
 from .diagnostics import did_you_mean
 from .type_sizes import is_storable, scalar_of
 from .type_variables import same
@@ -100,6 +100,15 @@ class ConversionChecker(TypeChecker):
         if node.value is None and found != UNKNOWN:
             self.reporter.error(node.at, f"{what} must be known at compile time")
         return node.value  # type: ignore[no-any-return]
+
+    def local_integer(self, node: syntax.Expression, what: str) -> int | None:
+        """Return the value of a compile-time integer, None if it was reported: no constructor's parameter."""
+        value = self.constant_integer(node, what)
+        if value is not None and is_given(node):
+            hint = "a parameter of a constructor is another with each instance"
+            self.reporter.error(node.at, f"{what} must be known where it is written", hint)
+            return None
+        return value
 
     def _sized(self, node: syntax.Expression, wanted: ir.Bits) -> None:
         """Give a number without a width the type `wanted`."""

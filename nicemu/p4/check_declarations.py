@@ -13,7 +13,7 @@ from nicemu.pipeline import PREFIXES, Kind, ir
 
 from . import syntax
 from .check_calls import CallChecker
-from .constants import is_constant
+from .constants import is_constant, is_given
 from .diagnostics import Location, did_you_mean
 from .symbols import (
     BlockInstance,
@@ -86,7 +86,8 @@ class DeclarationChecker(CallChecker):
                 composite = isinstance(node.initial.type, CompositeType | StackType | P4ListType)
                 made_by = node.initial if composite and is_constant(node.initial) else None
             known = kind if value is not None or made_by is not None else UNKNOWN
-            self.declare(node.name, ConstantSymbol(node.name, known, value, made_by), node.at)
+            symbol = ConstantSymbol(node.name, known, value, made_by, is_given(node.initial))
+            self.declare(node.name, symbol, node.at)
             return
         if node.initial is not None:
             self.expect(node.initial, kind, f"the value of {node.name}")

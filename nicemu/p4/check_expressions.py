@@ -12,7 +12,7 @@ from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
 from .check_operators import MAX_INTEGER_BITS, OperatorChecker
-from .constants import is_constant, made_of
+from .constants import is_constant, is_given, made_of
 from .diagnostics import Location, did_you_mean
 from .symbols import (
     ConstantSymbol,
@@ -187,7 +187,7 @@ class ExpressionChecker(OperatorChecker):
         place: int | None = node.index.value
         if isinstance(base, CompositeType) and base.kind == "tuple":
             kinds = list(base.fields.values())
-            if place is None or not 0 <= place < len(kinds):
+            if place is None or not 0 <= place < len(kinds) or is_given(node.index):
                 self.reporter.error(node.index.at, f"a constant from 0 to {len(kinds) - 1} was expected here")
                 return UNKNOWN
             node.value = _constant_part(node)
@@ -225,8 +225,8 @@ class ExpressionChecker(OperatorChecker):
 
     def _slice(self, node: syntax.SliceRef) -> Type:
         base = self.bits(node.base)
-        high = self.constant_integer(node.high, "the high bit of a slice")
-        low = self.constant_integer(node.low, "the low bit of a slice")
+        high = self.local_integer(node.high, "the high bit of a slice")
+        low = self.local_integer(node.low, "the low bit of a slice")
         if high is None or low is None or base == UNKNOWN:
             return UNKNOWN
         known = base == INTEGER and node.base.value is not None and high < MAX_INTEGER_BITS

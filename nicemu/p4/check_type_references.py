@@ -50,12 +50,16 @@ class TypeReferenceChecker(NameChecker):
         """
         raise NotImplementedError
 
+    def local_integer(self, node: syntax.Expression, what: str) -> int | None:
+        """The same of one that no parameter of a constructor is part of."""
+        raise NotImplementedError
+
     def resolve(self, ref: syntax.TypeRef) -> Type:
         """Return the type that a reference means; UNKNOWN if it was reported."""
         kind = self._element(ref)
         if ref.stack is None:
             return kind
-        size = self.constant_integer(ref.stack, "the size of a stack")
+        size = self.local_integer(ref.stack, "the size of a stack")
         if size is None or kind == UNKNOWN:
             return UNKNOWN
         if not isinstance(kind, CompositeType) or kind.kind not in ("header", "header_union"):
@@ -131,7 +135,7 @@ class TypeReferenceChecker(NameChecker):
     def _bits(self, ref: syntax.TypeRef) -> Type:
         if ref.width is None:
             return ir.Bits(1) if ref.name == "bit" else INTEGER
-        width = self.constant_integer(ref.width, "a width")
+        width = self.local_integer(ref.width, "a width")
         if width is None:
             return UNKNOWN
         least = int(ref.name == "int")
@@ -163,7 +167,7 @@ class TypeReferenceChecker(NameChecker):
         return P4ListType(element)
 
     def _varbit(self, ref: syntax.TypeRef) -> Type:
-        width = self.constant_integer(ref.width, "a width") if ref.width is not None else 0
+        width = self.local_integer(ref.width, "a width") if ref.width is not None else 0
         if width is None:
             return UNKNOWN
         if not 0 < width <= ir.MAX_VARBIT_BITS:

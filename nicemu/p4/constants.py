@@ -33,6 +33,26 @@ def is_constant(node: syntax.Expression) -> bool:
     return False
 
 
+def is_given(node: syntax.Expression) -> bool:
+    """Return whether a checked constant is a parameter of a constructor, or made of one."""
+    match node:
+        case syntax.NameRef():
+            return getattr(node.symbol, "given", False) is True
+        case syntax.MemberRef() | syntax.SliceRef():
+            return is_given(node.base)
+        case syntax.IndexRef():
+            return is_given(node.base) or is_given(node.index)
+        case syntax.UnaryOp() | syntax.CastOp():
+            return is_given(node.operand)
+        case syntax.BinaryOp():
+            return is_given(node.left) or is_given(node.right)
+        case syntax.ConditionalOp():
+            return any(map(is_given, (node.condition, node.yes, node.no)))
+        case syntax.ListValue():
+            return any(map(is_given, node.items))
+    return False
+
+
 def items_of(node: syntax.Expression) -> list[syntax.Expression]:
     """Return the elements of a checked list; none of one that a constructor's parameter stands for."""
     made = made_of(node)

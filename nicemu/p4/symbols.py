@@ -34,12 +34,16 @@ class Variable:
 
 @dataclass(slots=True, eq=False)
 class ConstantSymbol:
-    """A compile-time constant; `made_by` is the checked expression of one that is no number."""
+    """A compile-time constant; `made_by` is the checked expression of one that is no number.
+
+    `given` says that it is a parameter of a constructor, or made of one: another with each instance.
+    """
 
     name: str
     type: Type
     value: Any
     made_by: syntax.Expression | None = None
+    given: bool = False
 
 
 @dataclass(slots=True, eq=False)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A type depends on what is known where it is written, and not on a constructor's parameter.
+
+Source: P4-16 Language Specification 1.2.5, "Compile-time known and local compile-time known values".
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+CONTROL = "control Q(inout headers_t h, inout metadata_t m)(bit<8> n) {{ {parts} apply {{ {apply} }} }}"
+KNOWN = "must be known where it is written"
+
+
+def _parts(apply: str = "", parts: str = "", argument: str = "2") -> dict[str, str]:
+    top = CONTROL.format(parts=parts, apply=apply)
+    return {
+        "members": "tag_t[4] st;",
+        "top": top,
+        "parts": f"Q({argument}) q;",
+        "apply": "q.apply(headers, m);",
+    }
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (_parts("bit<(n)> x;"), f"a width {KNOWN}"),
+        (_parts("int<(n + 1)> x;"), f"a width {KNOWN}"),
+        (_parts("varbit<(n == 2 ? 8w8 : 16)> x;"), f"a width {KNOWN}"),
+        (_parts("tag_t[n] st;"), f"the size of a stack {KNOWN}"),
+        (_parts("m.mark[n:0] = 1;"), f"the high bit of a slice {KNOWN}"),
+        (_parts("m.mark[3:n] = 1;"), f"the low bit of a slice {KNOWN}"),
+        (_parts("bit<(k)> x;", "const bit<8> k = n;"), f"a width {KNOWN}"),
+        (
+            _parts("tuple<bit<8>, bit<8>, bit<8>> t = { 1, 2, 3 }; h.tag.kind = t[n];"),
+            "a constant from 0 to 2 was expected here",
+        ),
+    ],
+)
+def test_a_parameter_of_a_constructor_makes_no_type(
+    p4: SimpleNamespace, parts: dict[str, str], message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(**parts)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        _parts("h.st[n].kind = n; h.st.push_front(n); switch (h.tag.kind) { n: { } }"),
+        _parts("t.apply();", "table t { actions = { NoAction; } size = n; }"),
+        _parts("bit<(K + 1)> x = 1; m.mark[K:0] = 1;", "const bit<8> K = 3;"),
+        _parts("bit<(h.st.size)> x = 1;"),
+    ],
+)
+def test_it_may_stand_where_a_value_that_the_compiler_knows_is_enough(
+    p4: SimpleNamespace, parts: dict[str, str]
+) -> None:
+    p4.compile(**parts)
