@@ -13,6 +13,8 @@ from . import syntax
 from .diagnostics import Reporter
 
 _ONCE = ("name", "hidden", "id")
+_BARE = ("hidden", "tableonly", "defaultonly", "optional")
+_WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -28,6 +30,29 @@ def check_annotation(
         reporter.error(added.at, f"@{added.name} stands here twice", "remove one")
     if added.structured:
         _check_body(added, reporter)
+    elif added.name in _BARE and added.tokens:
+        reporter.error(added.at, f"@{added.name} has no body", "remove the parentheses")
+    elif added.name == "match" and not added.tokens:
+        reporter.error(added.at, "@match needs a match kind", "write @match(ternary)")
+    if added.name in _WITH_TEXT and not _is_text(added):
+        wanted = f"{_WITH_TEXT[added.name]} in quotes"
+        reporter.error(added.at, f"@{added.name} needs {wanted}", f'write @{added.name}("...")')
+
+
+def joined(tokens: Sequence[str]) -> list[str]:
+    """Return the tokens of a body in which strings behind ++ have become part of the one before."""
+    strings = [token for token in tokens if token not in ("++", "(", ")")]
+    if len(strings) < 2 or any(token[:1] != '"' for token in strings) or "++" not in tokens:
+        return list(tokens)
+    return ['"' + "".join(token[1:-1] for token in strings) + '"']
+
+
+def _is_text(annotation: syntax.Annotation) -> bool:
+    """Return whether a body can be a string: of @name one that is written out, else a constant, too."""
+    tokens = annotation.tokens
+    if annotation.name == "name":
+        return len(tokens) == 1 and tokens[0][:1] == '"' and tokens[0] != '""'
+    return bool(tokens) and "," not in tokens and not any(token[0].isdigit() for token in tokens)
 
 
 def _check_body(annotation: syntax.Annotation, reporter: Reporter) -> None:

@@ -7,7 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Statements".
 from __future__ import annotations
 
 from . import syntax
-from .annotations import check_annotation
+from .annotations import check_annotation, joined
 from .diagnostics import Location
 from .parse_expressions import BASE_TYPES, ExpressionParser
 from .token_reader import SyntaxFault
@@ -264,13 +264,34 @@ class StatementParser(ExpressionParser):
                     body.append(self.take().text)
             structured = self.sees("[")
             if structured or self.sees("("):
+                opened = self._at
                 body = self.skip_balanced()
-            if name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
-                self.reporter.error(at, "@name needs a name in quotes", 'write @name("...")')
+                if structured:
+                    self._annotation_values(opened, name.text)
+            if name.text == "name":
+                body = joined(body)
             made = syntax.Annotation(at=at, name=name.text, tokens=body, structured=structured)
             check_annotation(made, found, self.reporter)
             found.append(made)
         return found
+
+    def _annotation_values(self, opened: int, name: str) -> None:
+        """Parse the expressions between square brackets, of which the first is at `opened`, once more."""
+        behind, self._at = self._at, opened + 1
+        try:
+            while not self.sees("]"):
+                if self.sees_name() and self.peek().text == "=":
+                    self.take()
+                    self.take()
+                value = self.expression()
+                if isinstance(value, syntax.ListValue):
+                    self.reporter.error(value.at, f"a value of @{name} is a string, a number or a bool")
+                if not self.takes(","):
+                    break
+            self.expect("]", f"to close @{name}")
+        except SyntaxFault:
+            pass  # it was reported
+        self._at = behind
 
     def _if(self) -> syntax.Statement:
         at = self.take().location

@@ -22,6 +22,17 @@ import pytest
         ("@x[2] @y @x", "@x stands here with square brackets and without"),
         ("@x[k = 4, k = 5]", "@x has the key k twice"),
         ("@x[k = 4, 5]", "@x has values with a key and values without"),
+        ("@x[1 2]", "expected ']' to close @x, found '2'"),
+        ("@x[k = ]", "expected an expression, found ']'"),
+        ("@x[,]", "expected an expression, found ','"),
+        ("@x[(1, 2)]", "expected ')' to close '(', found ','"),
+        ("@x[k = { 1 }]", "a value of @x is a string, a number or a bool"),
+        ("@hidden(1)", "@hidden has no body"),
+        ("@name", "@name needs a name in quotes"),
+        ('@name("a", "b")', "@name needs a name in quotes"),
+        ('@name("")', "@name needs a name in quotes"),
+        ("@deprecated", "@deprecated needs a message in quotes"),
+        ("@noWarn(5)", "@noWarn needs the name of a warning in quotes"),
     ],
 )
 def test_annotations_that_do_not_go_together_are_refused(
@@ -37,12 +48,23 @@ def test_annotations_that_do_not_go_together_are_refused(
         '@name("b") @x[]',
         '@x[short = "a", long = "b",]',
         '@x[1, "hello", true, 1 == 2, 5 + 6]',
-        "@x[k = (1, 2), l = 3]",
+        "@x[k = (1 + 2) * 3, l = 3]",
+        '@hidden() @noWarn("unused") @deprecated("use b" ++ " instead")',
+        '@name("b" ++ ("c" ++ "d"))',
         "@x(k = 4, 5)",
     ],
 )
 def test_annotations_that_go_together_are_taken(p4: SimpleNamespace, annotations: str) -> None:
     p4.compile(parts=f"{annotations} action a() {{ }}")
+
+
+def test_a_mark_in_a_list_of_actions_has_no_body(p4: SimpleNamespace) -> None:
+    told = p4.refusal(parts="table t { actions = { @tableonly(1) NoAction; } }")
+    assert ": error: @tableonly has no body" in told
+
+
+def test_a_match_kind_is_named(p4: SimpleNamespace) -> None:
+    assert ": error: @match needs a match kind" in p4.refusal(types="struct q_t { @match bit<8> x; }")
 
 
 def test_an_annotation_of_one_declaration_does_not_concern_another(p4: SimpleNamespace) -> None:
