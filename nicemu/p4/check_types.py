@@ -117,7 +117,7 @@ class TypeChecker(TypeReferenceChecker):
                 node.name,
                 node.kind,
                 self._fields(node),
-                field_lists=_field_lists(node),
+                field_lists=self._field_lists(node),
                 match_kinds=self._match_kinds(node),
                 controller=self._controller(node),
             )
@@ -145,6 +145,18 @@ class TypeChecker(TypeReferenceChecker):
         family = Family(node.name, len(node.type_parameters), specialised)
         family.of(tuple(TypeVariable(name) for name in node.type_parameters))
         self.declare(node.name, FamilySymbol(node.name, family), node.at)
+
+    def _field_lists(self, node: syntax.StructDeclaration) -> dict[str, tuple[int, ...]]:
+        found: dict[str, tuple[int, ...]] = {}
+        for part in node.fields:
+            for annotation in part.annotations:
+                if annotation.name != "field_list":
+                    continue
+                numbers = [self.constant_integer(item, "a field list") for item in annotation.values]
+                if not numbers or any(number is not None and not 0 <= number < 256 for number in numbers):
+                    self.reporter.error(annotation.at, "@field_list needs numbers of field lists, 0 to 255")
+                found[part.name] = tuple(number for number in numbers if number is not None)
+        return found
 
     def _match_kinds(self, node: syntax.StructDeclaration) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -281,15 +293,6 @@ class TypeChecker(TypeReferenceChecker):
             if at is not None and name in names[:place]:
                 self.reporter.error(at, f"two type parameters are called {name}")
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
-
-
-def _field_lists(node: syntax.StructDeclaration) -> dict[str, tuple[int, ...]]:
-    return {
-        part.name: tuple(int(token, 0) for token in annotation.tokens if token.isdecimal())
-        for part in node.fields
-        for annotation in part.annotations
-        if annotation.name == "field_list"
-    }
 
 
 def _fits(value: int, kind: ir.Bits) -> bool:

@@ -256,6 +256,7 @@ class StatementParser(ExpressionParser):
             at = self.take().location
             name = self.take()
             body: list[str] = []
+            values: list[syntax.Expression] = []
             if name.text == "pragma":
                 line = at.source, at.line
                 while (
@@ -266,32 +267,37 @@ class StatementParser(ExpressionParser):
             if structured or self.sees("("):
                 opened = self._at
                 body = self.skip_balanced()
-                if structured:
-                    self._annotation_values(opened, name.text)
+                if structured or name.text == "field_list":
+                    values = self._annotation_values(opened, name.text)
             if name.text == "name":
                 body = joined(body)
             made = syntax.Annotation(at=at, name=name.text, tokens=body, structured=structured)
+            made.values = values if made.name == "field_list" else []
             check_annotation(made, found, self.reporter)
             found.append(made)
         return found
 
-    def _annotation_values(self, opened: int, name: str) -> None:
-        """Parse the expressions between square brackets, of which the first is at `opened`, once more."""
-        behind, self._at = self._at, opened + 1
+    def _annotation_values(self, opened: int, name: str) -> list[syntax.Expression]:
+        """Parse and return the expressions in the bracket at `opened`, once more; faults are reported."""
+        behind, self._at = self._at, opened
+        closing = "]" if self.take().text == "[" else ")"
+        values: list[syntax.Expression] = []
         try:
-            while not self.sees("]"):
-                if self.sees_name() and self.peek().text == "=":
+            while not self.sees(closing):
+                if closing == "]" and self.sees_name() and self.peek().text == "=":
                     self.take()
                     self.take()
-                value = self.expression()
-                if isinstance(value, syntax.ListValue):
-                    self.reporter.error(value.at, f"a value of @{name} is a string, a number or a bool")
+                values.append(self.expression())
+                if isinstance(values[-1], syntax.ListValue):
+                    what = f"a value of @{name} is a string, a number or a bool"
+                    self.reporter.error(values[-1].at, what)
                 if not self.takes(","):
                     break
-            self.expect("]", f"to close @{name}")
+            self.expect(closing, f"to close @{name}")
         except SyntaxFault:
-            pass  # it was reported
+            values = []
         self._at = behind
+        return values
 
     def _if(self) -> syntax.Statement:
         at = self.take().location

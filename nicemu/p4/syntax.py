@@ -70,12 +70,16 @@ __all__ = [
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Annotation:
-    """`@name(...)`, or `@name[...]` where `structured`; `tokens` are those of the body."""
+    """`@name(...)`, or `@name[...]` where `structured`; `tokens` are those of the body.
+
+    `values` are the expressions in the body of @field_list.
+    """
 
     at: Location
     name: str
     tokens: list[str] = field(default_factory=list)
     structured: bool = False
+    values: list[Expression] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

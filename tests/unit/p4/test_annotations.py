@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from nicemu.p4 import CompileError, compile_text
+
 
 @pytest.mark.parametrize(
     ("annotations", "message"),
@@ -69,3 +71,55 @@ def test_a_match_kind_is_named(p4: SimpleNamespace) -> None:
 
 def test_an_annotation_of_one_declaration_does_not_concern_another(p4: SimpleNamespace) -> None:
     p4.compile(parts='@x[1] @name("c") action a() { } @x(1) @name("d") action b() { }')
+
+
+@pytest.mark.parametrize(
+    ("body", "numbers"),
+    [
+        ("1, 2", {1, 2}),
+        ("List.A, List.B", {1, 2}),
+        ("THIRD", {3}),
+        ("0x2", {2}),
+        ("8w1", {1}),
+        ("List.A + 1,", {2}),
+    ],
+)
+def test_field_lists_are_named_by_what_is_known_at_compile_time(body: str, numbers: set[int]) -> None:
+    program = compile_text(FIELDS.replace("BODY", body)).program
+    assert {item.index for item in program.field_lists} == numbers
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("", "@field_list needs numbers of field lists, 0 to 255"),
+        ("300", "@field_list needs numbers of field lists, 0 to 255"),
+        ('"a"', "a field list is string; a number was expected"),
+        ("List.C", "enum List has no member C"),
+        ("nothing", "unknown name nothing"),
+    ],
+)
+def test_what_is_no_field_list_is_refused(body: str, message: str) -> None:
+    with pytest.raises(CompileError, match=rf"program.p4:\d+:\d+: error: {message}"):
+        compile_text(FIELDS.replace("BODY", body))
+
+
+FIELDS = """
+#include <core.p4>
+#include <v1model.p4>
+enum bit<8> List { A = 1, B = 2 }
+const bit<8> THIRD = 3;
+struct headers_t { }
+struct metadata_t { @field_list(BODY) bit<8> kept; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    apply { resubmit_preserving_field_list(List.A); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
