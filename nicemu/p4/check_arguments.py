@@ -10,8 +10,8 @@ from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
 from . import syntax
-from .check_conversions import is_constant
 from .check_expressions import ExpressionChecker
+from .constants import is_constant
 from .diagnostics import Reporter, did_you_mean
 from .symbols import (
     WITHOUT_DIRECTION,

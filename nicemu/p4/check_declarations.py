@@ -129,7 +129,8 @@ class DeclarationChecker(CallChecker):
             self.reporter.unsupported(node.at, "abstract methods")
         if not isinstance(kind, ExternType):
             if kind != UNKNOWN:
-                self.reporter.unsupported(node.at, f"an instance of {kind} here")
+                hint = "externs, parsers, controls and packages can be"
+                self.reporter.error(node.at, f"{kind} cannot be instantiated", hint)
             self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
             return
         made = self.object_of(node, kind, control_name(node, self.block.name if self.block else ""))
@@ -193,15 +194,16 @@ class DeclarationChecker(CallChecker):
     ) -> tuple[int | str, ...]:
         """Check the arguments of an extern object's constructor; return their values."""
         declaration = kind.symbol.declaration
+        constructors = [item for item in declaration.methods if item.name == declaration.name]
+        if not constructors:
+            what = f"extern {declaration.name} has no constructor: the architecture makes its objects"
+            self.reporter.error(node.at, what)
+            return ()
         known = self.architecture.objects.get(declaration.name)
         if known is None:
             hint = did_you_mean(declaration.name, self.architecture.objects)
             at = node.type_ref.at if isinstance(node, syntax.Instantiation) else node.at
             self.reporter.unsupported(at, f"extern {declaration.name}", hint)
-            return ()
-        constructors = [item for item in declaration.methods if item.name == declaration.name]
-        if not constructors:
-            self.reporter.error(node.at, f"extern {declaration.name} has no constructor")
             return ()
         outer = self.scope
         self.scope = Scope(kind.symbol.scope)
@@ -242,4 +244,6 @@ def _can_carry(kind: Type, carried: Kind) -> bool:
         )
     if kind == UNKNOWN or isinstance(kind, TypeVariable):
         return True
+    if carried is Kind.NUMBER:
+        return isinstance(scalar_of(kind), ir.Bits)
     return scalar_of(kind) is not None and carried is not Kind.RECORD

@@ -102,8 +102,12 @@ class TypeReferenceChecker(NameChecker):
                 return UNKNOWN if UNKNOWN in items else self._small_enough(self.tuples.of(items), ref.at)
             case "list":
                 return self._list(ref)
-            case "match_kind" | "_":
+            case "match_kind":
                 self.reporter.unsupported(ref.at, f"type {ref.name}")
+                return UNKNOWN
+            case "_":
+                what = "'_' stands only for a type argument, where the rest tells which it is"
+                self.reporter.error(ref.at, what, "write the type")
                 return UNKNOWN
         symbol = self.find(ref.name, ref.at, "type")
         if symbol is None:

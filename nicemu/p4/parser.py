@@ -296,7 +296,12 @@ class Parser(TableParser):
             self.reporter.error(token.location, "a declaration behind the apply block", "put it before apply")
         if block.states is not None and token.text == "state" and self.sees_name(1):
             block.states.append(self._state(annotations))
-        elif block.kind == "control" and token.text == "apply" and self.peek().text in ("{", "@"):
+            return
+        if block.states:
+            self.reporter.error(
+                token.location, "a declaration behind a state", "put it before the first state"
+            )
+        if block.kind == "control" and token.text == "apply" and self.peek().text in ("{", "@"):
             self.take()
             body = self.block(f"the apply block of {block.name}")
             if block.body is not None:

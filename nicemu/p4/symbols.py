@@ -161,7 +161,6 @@ class ValueSetSymbol:
     fields: dict[str, tuple[Type, ir.MatchKind]]
     at: Location
     id: int = 0
-    at: Location | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -95,10 +95,11 @@ class TokenReader:
     def name(self, what: str) -> Token:
         """Step over an identifier, which must be next. Raises: SyntaxFault."""
         token = self._tokens[self._at]
-        if token.kind == "name" or token.text in SOFT_KEYWORDS:
+        if (token.kind == "name" and token.text != "_") or token.text in SOFT_KEYWORDS:
             self._at += 1
             return token
-        hint = f"{self.next.text} is a keyword" if self.next.kind == "keyword" else ""
+        hint = f"{token.text} is a keyword" if token.kind == "keyword" else ""
+        hint = "'_' is no name" if token.text == "_" else hint
         self.fail(f"expected the name of {what}", hint)
 
     def sees_name(self, ahead: int = 0) -> bool:

@@ -111,7 +111,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "control Q(inout bit<8> x)(bit<8> n, bit<8> n) { apply { } }"}, "two parameters are called n"),
     ({"top": "control Q(inout bit<8> x)(bit<8> x) { apply { } }"}, "x is declared twice in the same scope"),
     ({"top": "control Q() { apply {} } control Q() { apply {} }"}, "Q is declared twice in the same scope"),
-    ({"top": "extern X { void f(); }", "parts": "X() x;"}, "not supported by nicemu yet: extern X"),
+    ({"top": "extern X { void f(); }", "parts": "X() x;"}, "extern X has no constructor"),
     ({"top": "extern X { void X(); }"}, "the constructor of X returns nothing"),
     ({"top": "bit<8> f() { TriggerCounter() t; return 1; }"}, "an object cannot be declared inside a body"),
     ({"apply": "TriggerCounter t;"}, "extern TriggerCounter is an object, not a value"),
@@ -159,7 +159,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"parts": "TriggerCounter(3) t;"}, "TriggerCounter takes 0 arguments; 1 is given"),
     ({"parts": "FirmwareEvent<event_t>(m.mark) t;"}, "argument name is bit<16>; string was expected"),
     ({"apply": "TriggerCounter();"}, "expected the name of the instance, found ';'"),
-    ({"parts": "packet_in() x;"}, "not supported by nicemu yet: extern packet_in"),
+    ({"parts": "packet_in() x;"}, "extern packet_in has no constructor"),
     ({"top": "control Q() { apply {} }", "apply": "Q q;"}, "a variable cannot be control Q"),
     (
         {"top": "control Q(inout bit<8> x) { apply {} }", "parts": "Q() q;", "apply": "q.apply();"},
@@ -360,6 +360,14 @@ def test_a_checksum_in_a_control_that_ingress_applies_is_refused(p4: SimpleNames
     text = text.replace("control I(", inner).replace("register<", "Q() q; register<")
     text = text.replace("seen.write(1, 1);", "seen.write(1, 1); q.apply(m);")
     with pytest.raises(CompileError, match="update_checksum is called in ingress; it stands only in compute"):
+        p4.compile_text(text)
+
+
+def test_a_meter_gives_its_colour_as_a_number(p4: SimpleNamespace) -> None:
+    text = MIRROR.replace("register<", "direct_meter<bool>(MeterType.bytes) colour; register<")
+    with pytest.raises(
+        CompileError, match=r"program.p4:\d+:\d+: error: .* carries bool; bit<N> or int<N> was"
+    ):
         p4.compile_text(text)
 
 

@@ -278,6 +278,8 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "x is declared twice in the same scope",
     ),
     ({"states": "bit<8> x; state start { transition x; }"}, "unknown state x"),
+    ({"states": "state start { transition accept; } bit<8> x;"}, "a declaration behind a state"),
+    ({"apply": "bit<8> _;"}, "expected the name of the variable, found '_'"),
     (
         {
             "top": "parser Q(packet_in p)(bit<8> n) { state start { transition accept; } }",
