@@ -42,7 +42,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"states": "@id(3) value_set<bit<16>>(2) v; @id(3) value_set<bit<16>>(2) w; " + SETS},
         "two value sets have the number 3",
     ),
-    ({"parts": "action a(@id(1) bit<8> x, @id(1) bit<8> y) { }"}, "two parameters of action a have the number 1"),
+    (
+        {"parts": "action a(@id(1) bit<8> x, @id(1) bit<8> y) { }"},
+        "two parameters of action a have the number 1",
+    ),
     (
         {"parts": "table t { key = { m.mark: exact @id(1); m.flag: lpm @id(1); } actions = { NoAction; } }"},
         "two keys of table t have the number 1",
