@@ -48,6 +48,8 @@ _RECORD_BYTES, _RECORD_WORK = np.uint64(192), np.uint64(64)
 _UP_HEAD, _DOWN_HEAD, _DOWN_TAIL = np.uint64(0), np.uint64(16), np.uint64(24)
 _STOP, _SCRATCH, _PAUSE, _PARKED = np.uint64(32), np.uint64(56), np.uint64(128), np.uint64(136)
 _CELLS = np.uint64(registers.DOORBELLS)
+_BUDGET, _NOT_YET = np.int64(256), np.int64(0)
+"""Of a type: numba compiles a function anew for each literal that it is called with."""
 _ZERO, _ONE, _EIGHT = np.uint64(0), np.uint64(1), np.uint64(8)
 
 
@@ -212,22 +214,6 @@ def _poll_down(arena: Arena) -> Int:
 
 
 @hot
-def _poll_once(arena: Arena, budget: Int) -> Int:
-    done = _poll_doorbells(arena) + _poll_followed(arena)
-    for owner in range(len(arena.owners)):
-        if arena.owners[owner].active != 0:
-            done += poll_commands(arena, owner)
-    for peer in range(len(arena.rdma.peers)):
-        if arena.rdma.peers[peer].inbox != _ZERO:
-            done += poll_inbox(arena, arena.rdma.peers[peer].inbox)
-    done += _poll_down(arena)
-    if arena.pacing.pace[0].count != 0:
-        done += land(arena)
-    done += fire_due(arena, budget)
-    return done
-
-
-@hot
 def poll(arena: Arena, budget: Int, until_ns: Int) -> Int:
     """Do what is to be done now, firing at most `budget` operations; return how many things were done.
 
@@ -239,7 +225,17 @@ def poll(arena: Arena, budget: Int, until_ns: Int) -> Int:
     link = arena.link[0]
     pace.told_peer = 0
     while True:
-        here = _poll_once(arena, budget)
+        here = _poll_doorbells(arena) + _poll_followed(arena)
+        for owner in range(len(arena.owners)):
+            if arena.owners[owner].active != 0:
+                here += poll_commands(arena, owner)
+        for peer in range(len(arena.rdma.peers)):
+            if arena.rdma.peers[peer].inbox != _ZERO:
+                here += poll_inbox(arena, arena.rdma.peers[peer].inbox)
+        here += _poll_down(arena)
+        if pace.count != 0:
+            here += land(arena)
+        here += fire_due(arena, budget)
         done += here
         if (
             until_ns == 0
@@ -273,7 +269,7 @@ def run_datapath(arena: Arena, spin_ns: Int, idle_nap_us: Int) -> None:
         link.polls += _ONE
         if arena.pacing.pace[0].on != 0:
             arena.pacing.pace[0].now_ns = np.uint64(monotonic_ns(scratch))
-        if poll(arena, 256, 0) != 0 or arena.pacing.pace[0].count != 0:
+        if poll(arena, _BUDGET, _NOT_YET) != 0 or arena.pacing.pace[0].count != 0:
             idle_since = np.uint64(monotonic_ns(scratch))
             nap = max(1, idle_nap_us // 10)
         elif np.uint64(monotonic_ns(scratch)) - idle_since > np.uint64(spin_ns):
