@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,10 @@ def study(**given: object) -> OverflowResult:
     return Overflow().run(settings, 1, lambda done, what: None)
 
 
-RESULT = study()
+@cache
+def result() -> OverflowResult:
+    """Return the study as it stands, run when a test first asks."""
+    return study()
 
 
 def rows_below(heading: str, place: int = 0) -> list[list[str]]:
@@ -51,7 +55,7 @@ def run_of(runs: list[Run], policy: str) -> Run:
 
 
 def cases(number: int) -> dict[int, Case]:
-    (figure,) = [figure for figure in RESULT.served if figure.number == number]
+    (figure,) = [figure for figure in result().served if figure.number == number]
     return {int(case.labels[0]): case for case in figure.cases}
 
 
@@ -97,7 +101,7 @@ def test_every_setting_is_there_with_its_default() -> None:
 def test_evictions_are_the_model_s_and_the_published(
     number: int, heading: str, published: dict[str, dict[int, float]]
 ) -> None:
-    (figure,) = [figure for figure in RESULT.evictions if figure.number == number]
+    (figure,) = [figure for figure in result().evictions if figure.number == number]
     rows = rows_below(heading)
     assert [int(row[0]) for row in rows] == list(figure.points)
     for row in rows:
@@ -122,10 +126,10 @@ def test_overheads_by_length_are_the_model_s() -> None:
 
 
 def test_totals_are_the_model_s_and_the_published() -> None:
-    assert RESULT.totals is not None
+    assert result().totals is not None
     rows = rows_below("Figure 4", 1)
     assert [tuple(map(int, row[0].split(" x "))) for row in rows] == list(TOTALS)
-    for row, case in zip(rows, RESULT.totals.cases, strict=True):
+    for row, case in zip(rows, result().totals.cases, strict=True):
         for policy, cell, ratio in (("recompute", row[1], row[2]), ("swap_pinned", row[3], row[4])):
             ours, theirs = cell.split(" / ")
             found = run_of(list(case.runs), policy).overhead.attributed_s
@@ -142,20 +146,20 @@ def test_overheads_by_memory_are_the_model_s() -> None:
         assert told(row[1], run_of(runs, "recompute").overhead.attributed_s)
         assert told(row[2], run_of(runs, "swap_pinned").overhead.attributed_s)
     assert "at 12 % recompute costs 2.80 s" in PROSE
-    assert told("2.80", run_of(list(RESULT.workload.runs), "recompute").overhead.attributed_s)
+    assert told("2.80", run_of(list(result().workload.runs), "recompute").overhead.attributed_s)
 
 
 def test_the_workload_s_figures_are_the_model_s() -> None:
     makespans, prefills, preemptions = rows_below("Figure 6")
     for place, policy in enumerate(("recompute", "swap_pinned", "triggered"), start=1):
-        run = run_of(list(RESULT.workload.runs), policy)
+        run = run_of(list(result().workload.runs), policy)
         assert told(makespans[place], run.makespan_s)
         assert (int(prefills[place]), int(preemptions[place])) == (run.prefills, run.overhead.preemptions)
 
 
 def test_attributed_and_marginal_overhead_differ_as_told() -> None:
-    assert RESULT.totals is not None
-    found = [*RESULT.served[0].cases, *RESULT.served[1].cases, *RESULT.totals.cases]
+    assert result().totals is not None
+    found = [*result().served[0].cases, *result().served[1].cases, *result().totals.cases]
     overheads = [run_of(list(case.runs), "recompute").overhead for case in found]
     swaps = [run_of(list(case.runs), "swap_pinned").overhead.marginal_s for case in found]
     (most,) = re.findall(r"the first is up to ([\d.]+) times the second", PROSE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -27,12 +28,17 @@ def study(seed: int = 1, **given: object) -> OverflowResult:
     return Overflow().run(settings, seed, lambda done, what: None)
 
 
-RESULT = study()
+@cache
+def result() -> OverflowResult:
+    """Return the study as it stands, run when a test first asks."""
+    return study()
+
+
 RECOMPUTE, PINNED, PAGEABLE, TRIGGERED = "recompute", "swap_pinned", "swap_pageable", "triggered"
 
 
 def served(number: int) -> CaseFigure:
-    (found,) = [figure for figure in RESULT.served if figure.number == number]
+    (found,) = [figure for figure in result().served if figure.number == number]
     return found
 
 
@@ -47,15 +53,15 @@ def overheads(number: int, policy: str) -> dict[float, float]:
 
 
 def evictions(number: int, policy: str) -> dict[int, float]:
-    (figure,) = [figure for figure in RESULT.evictions if figure.number == number]
+    (figure,) = [figure for figure in result().evictions if figure.number == number]
     return {at: item.gpu_s for at, items in figure.points.items() for item in items if item.policy == policy}
 
 
 def all_cases() -> Iterator[Case]:
-    assert RESULT.totals is not None
-    for figure in (*RESULT.served, RESULT.totals):
+    assert result().totals is not None
+    for figure in (*result().served, result().totals):
         yield from figure.cases
-    yield Case((), RESULT.workload.runs)
+    yield Case((), result().workload.runs)
 
 
 def test_the_study_is_one_of_those_that_a_command_runs() -> None:
@@ -145,10 +151,10 @@ def test_recompute_costs_less_in_the_margin_than_what_is_attributed_to_it() -> N
 
 
 def test_the_22_published_totals_come_out_between_0_71_and_1_23_of_what_was_measured() -> None:
-    assert RESULT.totals is not None
+    assert result().totals is not None
     ratios = {
         (case.labels, policy): run_of(case, policy).overhead.attributed_s / measured
-        for case in RESULT.totals.cases
+        for case in result().totals.cases
         for policy, measured in case.published.items()
     }
     assert len(ratios) == 2 * len(TOTALS) == 22
@@ -157,8 +163,8 @@ def test_the_22_published_totals_come_out_between_0_71_and_1_23_of_what_was_meas
 
 
 def test_swap_is_cheaper_than_recompute_from_4_k_on_as_was_measured() -> None:
-    assert RESULT.totals is not None
-    for case in RESULT.totals.cases:
+    assert result().totals is not None
+    for case in result().totals.cases:
         if case.labels[1] >= 4096:
             assert case.published[PINNED] < case.published[RECOMPUTE]
             recompute, pinned = (run_of(case, policy).overhead for policy in (RECOMPUTE, PINNED))
@@ -186,7 +192,7 @@ def test_10_percent_is_worst_50_best_and_30_below_20() -> None:
 
 
 def test_kv_memory_is_nearly_full_and_use_drops_at_evictions_and_completions() -> None:
-    for run in RESULT.workload.runs:
+    for run in result().workload.runs:
         full = [step for step in run.steps if step.end_s < 0.85 * run.makespan_s]
         seconds = sum(step.end_s - step.start_s for step in full)
         used = sum((step.kv_use_start + step.kv_use_end) / 2 * (step.end_s - step.start_s) for step in full)
@@ -196,7 +202,7 @@ def test_kv_memory_is_nearly_full_and_use_drops_at_evictions_and_completions() -
 
 
 def test_recompute_prefills_oftener_than_swap_which_resumes_without() -> None:
-    prefills = {run.policy: run.prefills for run in RESULT.workload.runs}
+    prefills = {run.policy: run.prefills for run in result().workload.runs}
     assert prefills[RECOMPUTE] == 20
     assert prefills[PINNED] == prefills[PAGEABLE] == 14
     small = {run.policy: run.prefills for run in study(figures=6, prompt_budget_tokens=8192).workload.runs}
@@ -204,13 +210,13 @@ def test_recompute_prefills_oftener_than_swap_which_resumes_without() -> None:
 
 
 def test_prefills_are_spikes_of_throughput() -> None:
-    for run in RESULT.workload.runs:
+    for run in result().workload.runs:
         rates = {kind: [step.tokens_per_s for step in run.steps if step.kind is kind] for kind in StepKind}
         assert min(rates[StepKind.PREFILL]) > 10 * max(rates[StepKind.DECODE])
 
 
 def test_recompute_and_swap_take_as_long_in_all() -> None:
-    run = {run.policy: run for run in RESULT.workload.runs}
+    run = {run.policy: run for run in result().workload.runs}
     assert run[RECOMPUTE].makespan_s == pytest.approx(run[PINNED].makespan_s, rel=0.001)
 
 
@@ -251,11 +257,11 @@ def test_t3_a_fetch_is_behind_a_swap_in_below_138_gbit_a_second_and_before_recom
         below, above = waits(even - 1, block), waits(even + 1, block)
         assert below[0] > below[1]
         assert above[0] < above[1]
-    assert RESULT.waits is not None
-    (thousand,) = [point for point in RESULT.waits.points if point.tokens == 1024]
+    assert result().waits is not None
+    (thousand,) = [point for point in result().waits.points if point.tokens == 1024]
     ms = [1e3 * wait for wait in (thousand.fetch_s, thousand.swap_in_s, thousand.recompute_s)]
     assert ms == pytest.approx([43, 31, 68], abs=0.6)
-    assert 8e-9 * RESULT.waits.even_bytes_per_s == pytest.approx(138, abs=0.5)
+    assert 8e-9 * result().waits.even_bytes_per_s == pytest.approx(138, abs=0.5)
     fast = study(figures=3, offload__nic_bytes_per_s=5e10).waits
     assert fast is not None
     assert fast.points[0].fetch_s == pytest.approx(0.011, abs=0.0005)
@@ -365,7 +371,7 @@ def test_what_cannot_be_is_refused_in_a_sentence(given: dict[str, object], told:
 
 
 def test_tables_and_data_have_what_was_asked_for() -> None:
-    assert [table.title.split(":")[0] for table in RESULT.tables()] == [
+    assert [table.title.split(":")[0] for table in result().tables()] == [
         "Figure 2",
         "Figure 3",
         "Until a preempted sequence runs again",
@@ -374,8 +380,8 @@ def test_tables_and_data_have_what_was_asked_for() -> None:
         "Figure 5",
         "The workload, figure 6",
     ]
-    assert all(len(row) == len(table.columns) for table in RESULT.tables() for row in table.rows)
-    data = RESULT.as_data()
+    assert all(len(row) == len(table.columns) for table in result().tables() for row in table.rows)
+    data = result().as_data()
     assert list(data) == ["workload", "figure2", "figure3", "figure4", "figure5", "waits", "totals"]
     alone = study(figures=2, policies=TRIGGERED)
     assert [table.title.split(":")[0] for table in alone.tables()] == ["Figure 2", "The workload, figure 6"]
