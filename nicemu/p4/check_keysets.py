@@ -6,18 +6,21 @@ Source: P4-16 Language Specification 1.2.5, "Set operations", "Select expression
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from copy import copy
 from typing import TypeAlias
 
 from nicemu.pipeline import ir
 
 from . import syntax
 from .check_declarations import DeclarationChecker
+from .constants import part_of
 from .symbols import ValueSetSymbol
 from .type_sizes import scalar_of, width_of
 from .type_variables import same
 from .types import (
     UNKNOWN,
+    CompositeType,
     EnumType,
     Type,
 )
@@ -30,20 +33,47 @@ class KeysetChecker(DeclarationChecker):
     """Keysets; each is left with its `value`: what is compared, or Alternatives."""
 
     def keysets(self, case: syntax.SelectLabel | syntax.EntryElement, kinds: Sequence[Type]) -> None:
-        """Check the keysets of a select case or an entry; fill in their values."""
+        """Check the keysets of a select case or an entry; fill in their values.
+
+        A tuple is as many keys as it has fields, and is left with as many keysets.
+        """
         value_set = self._value_set_of(case.keysets[0]) if len(case.keysets) == 1 else None
         if value_set is not None:
-            self._check_value_set(case, value_set, kinds)
+            self._check_value_set(case, value_set, [part for kind in kinds for part in parts_of(kind)])
             return
         if len(case.keysets) == 1 and isinstance(case.keysets[0], syntax.AnySet):
             case.keysets = [syntax.AnySet(at=case.at) for _ in kinds]
+        if len(kinds) == 1 and isinstance(kinds[0], CompositeType) and len(case.keysets) > 1:
+            kinds = list(kinds[0].fields.values())
         if len(case.keysets) != len(kinds):
             self.reporter.error(case.at, f"{len(case.keysets)} keysets for {len(kinds)} keys")
-        for keyset, kind in zip(case.keysets, kinds, strict=False):
+        spread = [pair for pair in zip(case.keysets, kinds, strict=False) for pair in self._spread(*pair)]
+        case.keysets = [keyset for keyset, _ in spread]
+        for keyset, kind in spread:
             keyset.value = self._keyset(keyset, kind)
             if keyset.value == () and isinstance(case, syntax.SelectLabel):
                 hint = "write the lower bound first"
                 self.reporter.warning(keyset.at, "this range is empty: nothing matches it", hint)
+
+    def _spread(self, keyset: syntax.Expression, kind: Type) -> Iterator[tuple[syntax.Expression, Type]]:
+        """Yield a keyset and the type of its key; for a tuple those of its fields."""
+        if not isinstance(kind, CompositeType):
+            yield keyset, kind
+            return
+        parts: list[syntax.Expression] = []
+        if isinstance(keyset, syntax.AnySet):
+            parts = [syntax.AnySet(at=keyset.at) for _ in kind.fields]
+        elif isinstance(keyset, syntax.MaskSet | syntax.RangeSet):
+            self.reporter.error(keyset.at, f"a mask or range over {kind}; a list was expected")
+        elif self._value_set_of(keyset) is not None:
+            self.reporter.unsupported(keyset.at, f"a value set of {kind} beside other keys")
+        elif self.expect(keyset, kind, "a keyset"):
+            found = [part_of(keyset, name) for name in kind.fields]
+            parts = [copy(part) for part in found if part is not None]  # a constant's are not this one's
+            if len(parts) != len(kind.fields):
+                self.reporter.error(keyset.at, "a keyset must be known at compile time")
+        for part, field in zip(parts, kind.fields.values(), strict=False):
+            yield from self._spread(part, field)
 
     def _value_set_of(self, node: syntax.Expression) -> ValueSetSymbol | None:
         symbol = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
@@ -108,3 +138,9 @@ class KeysetChecker(DeclarationChecker):
         if low < 0 <= high:
             return ir.KeyRange(low & ones, ones), ir.KeyRange(0, high)
         return ir.KeyRange(low & ones, high & ones)
+
+
+def parts_of(kind: Type) -> list[Type]:
+    """Return the types of the numbers in a key of a select."""
+    fields = kind.fields.values() if isinstance(kind, CompositeType) and kind.kind == "tuple" else ()
+    return [part for field in fields for part in parts_of(field)] or [kind]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
-from .check_keysets import KeysetChecker
+from .check_keysets import KeysetChecker, parts_of
 from .diagnostics import did_you_mean
 from .symbols import (
     WITHOUT_DIRECTION,
@@ -30,6 +30,8 @@ from .types import (
     NOTHING,
     UNKNOWN,
     ActionRun,
+    CompositeType,
+    ListType,
     P4ListType,
     StackType,
     Type,
@@ -335,7 +337,7 @@ class StatementChecker(KeysetChecker):
                 hint = did_you_mean(node.goto, targets)
                 self.reporter.error(node.goto_at or node.at, f"unknown state {node.goto}", hint)
             return
-        kinds = [self._key_type(key, "a key of select") for key in node.keys]
+        kinds = [self._select_key(key) for key in node.keys]
         final: syntax.SelectLabel | None = None
         for case in node.cases:
             if case.state not in targets:
@@ -348,6 +350,20 @@ class StatementChecker(KeysetChecker):
                 final = None
             elif all(isinstance(item, syntax.AnySet) for item in case.keysets):
                 final = case
+
+    def _select_key(self, node: syntax.Expression) -> Type:
+        """Return the type of a key of a select, UNKNOWN if it was reported; tuples hold several numbers."""
+        found = self.expression(node)
+        if isinstance(found, ListType):
+            self.convert(node, self.type_of_list(node, found), "a key of select")
+        if isinstance(node.type, CompositeType) and node.type.kind == "tuple":
+            wrong = [kind for kind in parts_of(node.type) if scalar_of(kind) is None]
+            if wrong:
+                what = f"a key of select holds {wrong[0]}; only numbers were expected"
+                self.reporter.error(node.at, what)
+                return UNKNOWN
+            return node.type
+        return self._key_type(node, "a key of select")
 
     def _key_type(self, node: syntax.Expression, what: str) -> Type:
         found = self.expression(node)

@@ -73,9 +73,9 @@ def made_of(node: syntax.Expression) -> syntax.Expression | None:
         case syntax.ConditionalOp() if node.condition.value is not None:
             return made_of(node.yes if node.condition.value else node.no)
         case syntax.MemberRef():
-            return _part(node.base, node.name)
+            return part_of(node.base, node.name)
         case syntax.IndexRef() if node.index.value is not None:
-            return _part(node.base, node.index.value)
+            return part_of(node.base, node.index.value)
     return None
 
 
@@ -91,7 +91,7 @@ def are_equal(left: syntax.Expression, right: syntax.Expression) -> bool:
             return valid[0] == valid[1]
     return all(
         here is not None and there is not None and are_equal(here, there)
-        for here, there in ((_part(one, place), _part(other, place)) for place in range(_count(one)))
+        for here, there in ((part_of(one, place), part_of(other, place)) for place in range(_count(one)))
     )
 
 
@@ -120,7 +120,7 @@ def _count(node: syntax.Expression) -> int:
     return node.type.size if isinstance(node.type, StackType) else 0
 
 
-def _part(base: syntax.Expression, which: str | int) -> syntax.Expression | None:
+def part_of(base: syntax.Expression, which: str | int) -> syntax.Expression | None:
     """Return what a field of a constant, or an element by its place, is made of; None if it is not known."""
     made = made_of(base)
     if made is None or not isinstance(made.type, CompositeType | StackType):

@@ -196,23 +196,32 @@ class _Lowering(StatementLowering):
 
         for node in block.declaration.states or []:
             transition: ir.Transition
+            first: list[ir.Statement] = []
             if node.keys is None:
                 transition = ir.Goto(target(node.goto))
             else:
+                first, keys = self._select_keys(node.keys)
                 transition = ir.Select(
-                    tuple(self._value(key) for key in node.keys),
+                    tuple(keys),
                     tuple(
                         ir.SelectCase(keysets, target(case.state))
                         for case in node.cases
                         for keysets in product(*map(_alternatives, case.keysets))
                     ),
                 )
-            yield from self._state(prefix + node.name, node.body, transition)
+            yield from self._state(prefix + node.name, node.body, transition, first)
 
     def _state(
-        self, name: str, statements: Sequence[syntax.Statement], transition: ir.Transition
+        self,
+        name: str,
+        statements: Sequence[syntax.Statement],
+        transition: ir.Transition,
+        first: Sequence[ir.Statement] = (),
     ) -> Iterator[ir.State]:
-        """Lower a state; a parser that is applied in it becomes states, and so does an `if` around one."""
+        """Lower a state; a parser that is applied in it becomes states, and so does an `if` around one.
+
+        `first` is what is done between its statements and the transition.
+        """
         start, body = name, list[ir.Statement]()
         for count, statement in enumerate(_flat(statements)):
             behind = f"{start}.{count}"
@@ -238,7 +247,7 @@ class _Lowering(StatementLowering):
                 name, body = behind, []
             else:
                 body += self._statement(statement)
-        yield ir.State(name, tuple(body), transition)
+        yield ir.State(name, (*body, *first), transition)
 
     def _passed(self, block: BlockSymbol, given: Sequence[ir.Expression]) -> Iterator[ir.Statement]:
         """Copy the arguments of a parser inside another in."""

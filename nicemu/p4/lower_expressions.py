@@ -174,7 +174,7 @@ def is_order_seen(arranged: Sequence[ir.Expression], order: Sequence[int] | None
     """Return whether values were written in another order, and one of them may change what another reads."""
     if order is None or list(order) == sorted(order):
         return False
-    return any(True for _ in nodes_of(tuple(arranged), *_EFFECTS))
+    return any(True for _ in nodes_of(tuple(arranged), *EFFECTS))
 
 
-_EFFECTS = (ir.Call, ir.ExternValue, ir.TableApply)
+EFFECTS = (ir.Call, ir.ExternValue, ir.TableApply)

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import ir, nodes_of
 
 from . import syntax
 from .constants import items_of
-from .lower_expressions import ExpressionLowering, is_order_seen
+from .lower_expressions import EFFECTS, ExpressionLowering, is_order_seen
 from .symbols import (
     ActionSymbol,
     Meaning,
@@ -19,8 +19,10 @@ from .symbols import (
 )
 from .types import (
     ActionRun,
+    CompositeType,
     ExternType,
     P4ListType,
+    Type,
 )
 
 
@@ -99,6 +101,36 @@ class StatementLowering(ExpressionLowering):
                 return [ir.Assign(index, path.index)], _replaced(target, path, replace(path, index=index))
             path = path.base
         return [], target
+
+    def _select_keys(
+        self, keys: Sequence[syntax.Expression]
+    ) -> tuple[list[ir.Statement], list[ir.Expression]]:
+        """Return the numbers that a select compares, and what computes them first.
+
+        A tuple is as many numbers as it holds, and is computed only once.
+        """
+        first: list[ir.Statement] = []
+        values = [self._value(key) for key in keys]
+        tuples = [
+            value for value, key in zip(values, keys, strict=True) if isinstance(key.type, CompositeType)
+        ]
+        if any(any(True for _ in nodes_of(value, *EFFECTS)) for value in tuples):
+            places = [self._extra(value.type, "key") for value in values]
+            first = [ir.Assign(place, value) for place, value in zip(places, values, strict=True)]
+            values = list[ir.Expression](places)
+        numbers = (self._numbers(value, key.type) for value, key in zip(values, keys, strict=True))
+        return first, [number for each in numbers for number in each]
+
+    def _numbers(self, value: ir.Expression, kind: Type) -> Iterator[ir.Expression]:
+        """Yield a number, or the numbers that a tuple holds."""
+        if not isinstance(kind, CompositeType):
+            yield value
+            return
+        for place, (name, part) in enumerate(kind.fields.items()):
+            if isinstance(value, ir.StructValue):
+                yield from self._numbers(value.fields[place], part)
+            else:
+                yield from self._numbers(ir.Member(value, name, self._types.of(part)), part)
 
     def _variable(self, node: syntax.VariableDeclaration) -> Iterator[ir.Statement]:
         variable = node.symbol

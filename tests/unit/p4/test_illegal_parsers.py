@@ -55,6 +55,28 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "a key of select is header tag_t; a number was expected",
     ),
     (
+        {"states": "state start { transition select({ headers.tag.kind, headers.tag }) { _: accept; } }"},
+        "a key of select holds header tag_t; only numbers were expected",
+    ),
+    (
+        {"states": "state start { transition select({ headers.tag.kind, 8w1 }) { { 1, 2, 3 }: accept; } }"},
+        "a keyset has 3 values; tuple<bit<8>, bit<8>> has 2 fields",
+    ),
+    (
+        {
+            "states": "tuple<bit<8>, bit<8>> t; state start "
+            "{ t = { 1, 2 }; transition select(t) { { t[0], 2 }: accept; } }"
+        },
+        "a keyset must be known at compile time",
+    ),
+    (
+        {
+            "states": "state start { transition select({ headers.tag.kind, 8w1 }) "
+            "{ { 1, 2 } &&& { 3, 4 }: accept; } }"
+        },
+        "a mask or range over tuple<bit<8>, bit<8>>; a list was expected",
+    ),
+    (
         {"states": "state start { transition select(headers.tag.kind) { headers.tag.small: accept; } }"},
         "a keyset is int<8>; bit<8> was expected",
     ),
