@@ -58,7 +58,7 @@ class Packets(Statements):
     # Layout
 
     def leaves(self, kind: ir.Type) -> list[Leaf]:
-        """Return the numbers and varbits of a header or struct in wire order; a varbit counts no bits."""
+        """Return the numbers and varbits of a header, stack or struct in wire order; a varbit has no bits."""
         found: list[Leaf] = []
         offset_bits = 0
         pending: list[tuple[tuple[str, ...], ir.Type]] = [((), kind)]
@@ -67,6 +67,9 @@ class Packets(Statements):
             if isinstance(part, ir.Named):
                 inner = [((*path, item.name), item.type) for item in self.layouts.fields(part)]
                 pending = [*inner, *pending]
+            elif isinstance(part, ir.Stack):
+                element = ir.Named(part.element)
+                pending = [*(((*path, str(place)), element) for place in range(part.size)), *pending]
             else:
                 found.append(Leaf(path, part, offset_bits))
                 offset_bits += 0 if isinstance(part, ir.Varbit) else width_of(part)
@@ -134,7 +137,7 @@ class Packets(Statements):
             self.builder.store(piece, pointer, align=1)
 
     def unpacked(self, kind: ir.Type, address: Number) -> Value:
-        """Return a number, or a header or struct, from the bytes at an address; a header is valid."""
+        """Return a number, or a header, stack or struct, from the bytes at an address; headers are valid."""
         leaves = self.leaves(kind)
         numbers: dict[tuple[str, ...], Number] = {
             leaf.path: BIT(0) for leaf in leaves if leaf.type == NO_BITS
@@ -153,6 +156,11 @@ class Packets(Statements):
     def _assembled(
         self, kind: ir.Type, path: tuple[str, ...], numbers: dict[tuple[str, ...], Number]
     ) -> Value:
+        if isinstance(kind, ir.Stack):
+            stack = Composite(kind, {NEXT: INDEX(0)})
+            for place in map(str, range(kind.size)):
+                stack.parts[place] = self._assembled(ir.Named(kind.element), (*path, place), numbers)
+            return stack
         if not isinstance(kind, ir.Named):
             return numbers[path]
         value = Composite(kind, {VALID: BIT(1)} if self.places.is_header(kind) else {})

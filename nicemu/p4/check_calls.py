@@ -293,7 +293,7 @@ class CallChecker(BlockCallChecker):
                 self.reporter.error(node.at, f"{varbit}; extract has {len(node.arguments)} arguments", hint)
         elif name == "lookahead" and not has_fixed_width(kind):
             self.reporter.error(
-                node.at, f"lookahead of {kind}; a number, or a header, struct or tuple of such, was expected"
+                node.at, f"lookahead of {kind}; numbers, or headers, stacks, structs or tuples were expected"
             )
         elif name == "emit" and not _emittable(kind):
             self.reporter.error(node.at, f"emit of {kind}; a header or a struct of headers was expected")

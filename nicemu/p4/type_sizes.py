@@ -55,7 +55,11 @@ def is_flat(kind: Type) -> bool:
 
 
 def has_fixed_width(kind: Type) -> bool:
-    """Return whether a type is a fixed number of bits: a scalar, or a header, struct or tuple of such."""
+    """Return whether a type is a fixed number of bits: a scalar, a header, struct or tuple of such, or a
+    stack of headers.
+    """
+    if isinstance(kind, StackType):
+        return has_fixed_width(kind.element)
     if isinstance(kind, CompositeType):
         return kind.kind != "header_union" and all(map(has_fixed_width, kind.fields.values()))
     return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)

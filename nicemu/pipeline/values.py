@@ -145,6 +145,8 @@ class Layouts:
         """Return the bits that a type takes on the wire; a varbit counts nothing."""
         if isinstance(kind, ir.Varbit):
             return 0
+        if isinstance(kind, ir.Stack):
+            return kind.size * self.width_bits(ir.Named(kind.element))
         if not isinstance(kind, ir.Named):
             return width_of(kind)
         if kind.name not in self._width_bits:
@@ -152,9 +154,14 @@ class Layouts:
         return self._width_bits[kind.name]
 
     def unpacked(self, kind: ir.Type, number: int, left_bits: int, varbit_bits: int = 0) -> Value:
-        """Return a scalar, a valid header or a struct that the top of `left_bits` bits hold."""
+        """Return a scalar, a valid header, a stack or a struct that the top of `left_bits` bits hold."""
         if isinstance(kind, ir.Varbit):
             return Varbits(varbit_bits, number >> (left_bits - varbit_bits) & ((1 << varbit_bits) - 1))
+        if isinstance(kind, ir.Stack):
+            element = ir.Named(kind.element)
+            each_bits = self.width_bits(element)
+            starts = [left_bits - place * each_bits for place in range(kind.size)]
+            return StackValue([self.unpacked(element, number, start_bits) for start_bits in starts])
         if not isinstance(kind, ir.Named):
             width = width_of(kind)
             return cast(number >> (left_bits - width) & ((1 << width) - 1), ir.Bits(width), kind)

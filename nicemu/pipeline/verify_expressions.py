@@ -95,6 +95,15 @@ class Expressions:
         layout = self.headers.get(kind.name) or self.structs.get(kind.name)
         return layout is not None and all(self.is_flat(part.type) for part in layout.fields)
 
+    def _has_fixed_width(self, kind: ir.Type) -> bool:
+        """Return whether a type can be looked ahead for: a flat one, a stack, or a struct with such."""
+        if isinstance(kind, ir.Stack):
+            return kind.element in self.headers and self.is_flat(ir.Named(kind.element))
+        struct = self.structs.get(kind.name) if isinstance(kind, ir.Named) else None
+        return (
+            all(self._has_fixed_width(part.type) for part in struct.fields) if struct else self.is_flat(kind)
+        )
+
     def kept(self, node: ir.Expression) -> None:
         """Check a place that a field list names."""
         self._type(node)
@@ -282,7 +291,8 @@ class Expressions:
                 return ir.BOOL
             case ir.Lookahead(kind):
                 self._only_in_parser(node)
-                if not self.is_flat(kind):
+                self.known(kind)
+                if not self._has_fixed_width(kind):
                     self.faults.raise_("", f"looks ahead for a {kind}")
                 return kind
             case ir.StructValue(fields, kind):

@@ -117,7 +117,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "v_t v;",
             "states": "state start { v_t v = packet.lookahead<v_t>(); transition accept; }",
         },
-        "lookahead of header v_t; a number, or a header, struct or tuple of such, was expected",
+        "lookahead of header v_t; numbers, or headers, stacks, structs or tuples were expected",
     ),
     (
         {"states": "state start { packet.lookahead(); transition accept; }"},
@@ -216,10 +216,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"states": "state start { m.mark = start; transition accept; }"}, "unknown name start"),
     (
         {
-            "members": "tag_t[2] st;",
-            "states": "state start { tag_t[2] x = packet.lookahead<tag_t[2]>(); transition accept; }",
+            "types": "header v_t { varbit<8> v; }",
+            "members": "v_t[2] st;",
+            "states": "state start { v_t[2] x = packet.lookahead<v_t[2]>(); transition accept; }",
         },
-        "lookahead of tag_t[2]; a number, or a header, struct or tuple of such, was expected",
+        "lookahead of v_t[2]; numbers, or headers, stacks, structs or tuples were expected",
     ),
     (
         {"states": "state start { int x = packet.lookahead<int>(); transition accept; }"},

@@ -77,6 +77,21 @@ def test_a_type_that_doubles_at_each_level_is_refused_before_it_is_walked_throug
         verify(replace(program, structs=(*program.structs, *_doubling(60, 2))))
 
 
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (ir.Stack("none", 2), "which the program does not have"),
+        (ir.Stack("tag_t", 1 << 30), "has more than 1024 elements"),
+    ],
+)
+def test_a_stack_that_is_looked_ahead_for_is_one_of_the_program(
+    hand: SimpleNamespace, kind: ir.Type, words: str
+) -> None:
+    program = hand.program(parse=(ir.Assign(ir.Lookahead(kind), ir.Zero(kind)),))
+    with pytest.raises(ControlError, match=words):
+        verify(program)
+
+
 def test_a_header_of_a_wide_and_deep_struct_is_refused_before_it_is_walked_through(
     hand: SimpleNamespace,
 ) -> None:
