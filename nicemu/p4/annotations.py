@@ -39,19 +39,11 @@ def check_annotation(
         reporter.error(added.at, f"@{added.name} needs {wanted}", f'write @{added.name}("...")')
 
 
-def joined(tokens: Sequence[str]) -> list[str]:
-    """Return the tokens of a body in which strings behind ++ have become part of the one before."""
-    strings = [token for token in tokens if token not in ("++", "(", ")")]
-    if len(strings) < 2 or any(token[:1] != '"' for token in strings) or "++" not in tokens:
-        return list(tokens)
-    return ['"' + "".join(token[1:-1] for token in strings) + '"']
-
-
 def _is_text(annotation: syntax.Annotation) -> bool:
-    """Return whether a body can be a string: of @name one that is written out, else a constant, too."""
+    """Return whether a body can be a string: one that is written out, or is computed."""
     tokens = annotation.tokens
     if annotation.name == "name":
-        return len(tokens) == 1 and tokens[0][:1] == '"' and tokens[0] != '""'
+        return annotation.value is not None or len(tokens) == 1 and tokens[0][:1] == '"' and tokens[0] != '""'
     return bool(tokens) and "," not in tokens and not any(token[0].isdigit() for token in tokens)
 
 

@@ -33,7 +33,6 @@ from .symbols import (
     TableSymbol,
     TypeSymbol,
     ValueSetSymbol,
-    control_name,
 )
 from .syntax_copy import fresh
 from .type_sizes import scalar_of
@@ -143,7 +142,7 @@ class Checker(PackageChecker):
     # Actions and blocks
 
     def _action(self, node: syntax.ActionDeclaration) -> ActionSymbol:
-        name = control_name(node, self.block.name if self.block else "")
+        name = self.full_name(node)
         symbol = ActionSymbol(
             name, node, self.value_parameters(node.parameters, "action"), self.chosen_id(node, Prefix.ACTION)
         )
@@ -272,9 +271,7 @@ class Checker(PackageChecker):
                 self._action(node)
             case syntax.TableDeclaration():
                 assert self.block is not None
-                table = TableSymbol(
-                    control_name(node, self.block.name), node, id=self.chosen_id(node, Prefix.TABLE)
-                )
+                table = TableSymbol(self.full_name(node), node, id=self.chosen_id(node, Prefix.TABLE))
                 self.table_body(table)
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
@@ -301,10 +298,8 @@ class Checker(PackageChecker):
             name: (part, ir.MatchKind(matched.get(name, ir.MatchKind.EXACT.value)))
             for name, part in parts.items()
         }
-        name = control_name(node, self.block.name)
-        symbol = ValueSetSymbol(
-            name, kind, size or 1, fields, node.at, self.chosen_id(node, Prefix.VALUE_SET)
-        )
+        name, number = self.full_name(node), self.chosen_id(node, Prefix.VALUE_SET)
+        symbol = ValueSetSymbol(name, kind, size or 1, fields, node.at, number)
         self.declare(node.name, symbol, node.at)
         self.block.value_sets.append(symbol)
 

@@ -30,6 +30,7 @@ from .symbols import (
 from .syntax_copy import fresh
 from .type_sizes import is_storable, scalar_of
 from .types import (
+    TEXT,
     UNKNOWN,
     BlockType,
     CompositeType,
@@ -133,8 +134,20 @@ class DeclarationChecker(CallChecker):
                 self.reporter.error(node.at, f"{kind} cannot be instantiated", hint)
             self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
             return
-        made = self.object_of(node, kind, control_name(node, self.block.name if self.block else ""))
+        made = self.object_of(node, kind, self.full_name(node))
         self.declare(node.name, made, node.at)
+
+    def named(self, annotations: Sequence[syntax.Annotation]) -> None:
+        """Compute what stands in a @name, where that is no string in quotes."""
+        for annotation in annotations:
+            if annotation.value is not None:
+                name = self.constant(annotation.value, TEXT, "@name")
+                annotation.tokens = [f'"{name}"'] if name is not None else []
+
+    def full_name(self, node: syntax.Declaration) -> str:
+        """Return the control plane's name of what is declared in the present block, or outside of all."""
+        self.named(node.annotations)
+        return control_name(node, self.block.name if self.block else "")
 
     def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:
         """Return the extern object that a declaration or constructor makes, known by its full name."""
@@ -177,7 +190,7 @@ class DeclarationChecker(CallChecker):
 
     def _block_instance(self, node: syntax.Instantiation, kind: BlockType) -> None:
         assert isinstance(self.block, BlockSymbol)
-        name = control_name(node, self.block.name)
+        name = self.full_name(node)
         wanted = self.block.declaration.kind
         if kind.symbol.declaration.kind != wanted:
             self.reporter.error(node.at, f"{kind} cannot stand in a {wanted}")

@@ -54,6 +54,7 @@ class TableChecker(StatementChecker):
         outer, self.place = self.place, "control"
         kinds = [self._key_type(key.expression, "a key") for key in node.keys]
         for key in node.keys:
+            self.named(key.annotations)
             known = [*(item.value for item in ir.MatchKind), "selector"]
             if key.match_kind not in self.declared.match_kinds:
                 hint = did_you_mean(key.match_kind, self.declared.match_kinds)

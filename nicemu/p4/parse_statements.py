@@ -7,7 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Statements".
 from __future__ import annotations
 
 from . import syntax
-from .annotations import check_annotation, joined
+from .annotations import check_annotation
 from .diagnostics import Location
 from .parse_expressions import BASE_TYPES, ExpressionParser
 from .token_reader import SyntaxFault
@@ -263,16 +263,15 @@ class StatementParser(ExpressionParser):
                     self.next.kind != "end" and (self.next.location.source, self.next.location.line) == line
                 ):
                     body.append(self.take().text)
-            structured = self.sees("[")
+            structured, opened = self.sees("["), self._at
             if structured or self.sees("("):
-                opened = self._at
                 body = self.skip_balanced()
                 if structured or name.text == "field_list":
                     values = self._annotation_values(opened, name.text)
-            if name.text == "name":
-                body = joined(body)
             made = syntax.Annotation(at=at, name=name.text, tokens=body, structured=structured)
             made.values = values if made.name == "field_list" else []
+            if name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
+                made.value = self._computed(opened, self._at) if body else None
             check_annotation(made, found, self.reporter)
             found.append(made)
         return found
@@ -298,6 +297,19 @@ class StatementParser(ExpressionParser):
             values = []
         self._at = behind
         return values
+
+    def _computed(self, start: int, end: int) -> syntax.Expression | None:
+        """Return the expression in brackets that the tokens from `start` to `end` are, None if none."""
+        mark = self.reporter.mark()
+        self._at = start + 1
+        try:
+            value = self.expression()
+            return value if self._at == end - 1 else None
+        except SyntaxFault:
+            self.reporter.rewind(mark)
+            return None
+        finally:
+            self._at = end
 
     def _if(self) -> syntax.Statement:
         at = self.take().location

@@ -72,7 +72,8 @@ __all__ = [
 class Annotation:
     """`@name(...)`, or `@name[...]` where `structured`; `tokens` are those of the body.
 
-    `values` are the expressions in the body of @field_list.
+    `values` are the expressions in the body of @field_list. `value` is the body of @name where that is computed;
+    the checker puts the string that it is into `tokens`.
     """
 
     at: Location
@@ -80,6 +81,7 @@ class Annotation:
     tokens: list[str] = field(default_factory=list)
     structured: bool = False
     values: list[Expression] = field(default_factory=list)
+    value: Expression | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
