@@ -115,7 +115,7 @@ class SourceText:
     def __init__(self, name: str, text: str) -> None:
         text = text.removeprefix(_BYTE_ORDER_MARK)
         self.source = SourceFile(name, lines_of(text))
-        self.text = without_comments(text)
+        self.text = without_comments(_with_whole_tokens(text) if "\\\n" in text else text)
         self.unclosed = self._unclosed_comment(text)
         self._tokens: dict[int, list[Token]] = {}
 
@@ -154,11 +154,46 @@ def lines_of(text: str) -> list[str]:
 
 
 def without_comments(text: str) -> str:
-    """Return `text` with comments blanked, so that every other character keeps its place."""
-    return _COMMENT.sub(lambda match: match[0] if match[0][0] == '"' else _BLANK.sub(" ", match[0]), text)
+    """Return `text` with comments blanked, so that every other character keeps its place.
+
+    A directive goes on behind a comment of several lines: a backslash joins them.
+    """
+    pattern = _COMMENT_OR_DIRECTIVE if _OPEN_IN_DIRECTIVE.search(text) else _COMMENT
+    return pattern.sub(_without_comment, text)
 
 
-_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?(?:\*/|\Z)', re.DOTALL)
+def _without_comment(match: re.Match[str]) -> str:
+    """Return what stands for a string, a comment, or a directive with the comments in it."""
+    found = match[0]
+    if found[0] == '"':
+        return found
+    if found[0] == "/":
+        return _BLANK.sub(" ", found)
+    return _COMMENT.sub(lambda inner: _without_comment(inner).replace("\n", "\\\n"), found)
+
+
+def _with_whole_tokens(text: str) -> str:
+    """Return `text` with tokens that a backslash and the end of a line divide in one piece before these."""
+    return _DIVIDED.sub(_whole, text)
+
+
+def _whole(match: re.Match[str]) -> str:
+    found = match[0]
+    if found[:2] in ("//", "/*"):
+        return found
+    return found.replace("\\\n", "") + "\\\n" * found.count("\\\n")
+
+
+_STRING_OR_COMMENT = r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?(?:\*/|\Z)'
+_COMMENT = re.compile(_STRING_OR_COMMENT, re.DOTALL)
+_COMMENT_OR_DIRECTIVE = re.compile(
+    rf"{_STRING_OR_COMMENT}|^[^\S\n]*#(?:{_STRING_OR_COMMENT}|\\\n|[^\n])*", re.DOTALL | re.MULTILINE
+)
+_OPEN_IN_DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*/\*(?:(?!\*/)[^\n])*\n", re.MULTILINE)
+"""A line with a directive that ends in a comment, or looks so."""
+_DIVIDED = re.compile(
+    rf"{_STRING_OR_COMMENT}|\w+(?:\\\n\w+)+|[-+*/%&|^~!<>=.#]+(?:\\\n[-+*/%&|^~!<>=.#]+)+", re.DOTALL
+)
 _OPEN_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?\*/|(/\*)', re.DOTALL)
 """As `_COMMENT`, but that a comment which is not closed is the group."""
 _BLANK = re.compile(r"[^\n]")

@@ -142,6 +142,14 @@ def test_tokens_of_an_expansion_stand_where_the_macro_is_used() -> None:
     assert {(token.location.line, token.location.column) for token in tokens[:-1]} == {(3, 4)}
 
 
+def test_what_stands_behind_joined_lines_keeps_its_place() -> None:
+    text = '#define A 1 /* one\n two */ + 2\nx\\\ny "a\\\nb" A\n  @'
+    reporter = Reporter()
+    tokens = Preprocessor(reporter).preprocess(text, "t.p4", None)
+    assert [token.text for token in tokens] == ["xy", '"ab"', "1", "+", "2", "@", ""]
+    assert [(token.location.line, token.location.column) for token in tokens[-2:]] == [(6, 3), (6, 4)]
+
+
 def test_an_architecture_that_is_not_there_is_named() -> None:
     reporter = Reporter()
     Preprocessor(reporter).preprocess("#include <psa.p4>", "t.p4", None)
