@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from . import syntax
 from .diagnostics import Location, Reporter
@@ -27,6 +28,10 @@ _LEVELS = (
     ("*", "/", "%"),
 )
 _PRECEDENCE = {op: level for level, ops in enumerate(_LEVELS) for op in ops}
+_ASSOCIATIVE = {op: op for op in ("||", "&&", "|", "^", "&", "++", "+", "*")} | {"-": "+"}
+"""Operators of which a chain means the same whichever is done first, with what they stand beside there."""
+_LONG_CHAIN = 16
+_OPPOSITE = {"+": "-", "-": "+"}
 BASE_TYPES = frozenset(
     {"bit", "int", "bool", "error", "string", "void", "varbit", "tuple", "list", "match_kind"}
 )
@@ -35,6 +40,14 @@ _BASES = {"0x": 16, "0b": 2, "0o": 8, "0d": 10}
 _AFTER_TYPE_ARGUMENTS = frozenset({"(", ")", ",", ";", ".", "{"})
 _BEHIND_A_VALUE = frozenset({".", "[", "(", "<"})
 _CAST_OPERANDS = frozenset({"(", "{", "~", "!", "-", "+", ".", "...", "true", "false", "this", "error"})
+
+
+class _Term(NamedTuple):
+    """An operand with the operator before it."""
+
+    op: str
+    at: Location
+    operand: syntax.Expression
 
 
 class ExpressionParser(TokenReader):
@@ -226,15 +239,37 @@ class ExpressionParser(TokenReader):
 
     def _operation(self, level: int) -> syntax.Expression:
         left = self._unary()
+        chain: list[_Term] = []
         while True:
             op, at = self._operator()
-            if not op or _PRECEDENCE[op] < level:
+            ends = not op or _PRECEDENCE[op] < level
+            if chain and (ends or _ASSOCIATIVE.get(op, "") != _ASSOCIATIVE.get(chain[-1].op)):
+                left, chain = self._chained(left, chain), []
+            if ends:
                 return left
             self.take()
             if op == ">>":
                 self.take()
-            right = self._operation(_PRECEDENCE[op] + 1)
-            left = self.deepened(syntax.BinaryOp(at=at, op=op, left=left, right=right), left, right)
+            chain.append(_Term(op, at, self._operation(_PRECEDENCE[op] + 1)))
+
+    def _chained(self, first: syntax.Expression, chain: Sequence[_Term]) -> syntax.Expression:
+        """Return operations from left to right, or halves of halves where so many would be too deep."""
+        if len(chain) > _LONG_CHAIN and chain[0].op in _ASSOCIATIVE:
+            return self._halved([_Term("", first.at, first), *chain])
+        for op, at, operand in chain:
+            first = self.deepened(syntax.BinaryOp(at=at, op=op, left=first, right=operand), first, operand)
+        return first
+
+    def _halved(self, terms: Sequence[_Term]) -> syntax.Expression:
+        """Return a chain of operations as one of its first half and its second half."""
+        if len(terms) == 1:
+            return terms[0].operand
+        op, at, _ = terms[len(terms) // 2]
+        before, behind = terms[: len(terms) // 2], terms[len(terms) // 2 :]
+        if op == "-":  # a - b + c is a - (b - c)
+            behind = [term._replace(op=_OPPOSITE[term.op]) for term in behind]
+        left, right = self._halved(before), self._halved(behind)
+        return self.deepened(syntax.BinaryOp(at=at, op=op, left=left, right=right), left, right)
 
     def _unary(self) -> syntax.Expression:
         token = self.next

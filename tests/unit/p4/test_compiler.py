@@ -108,7 +108,7 @@ def test_the_deepest_program_that_parses_also_reaches_the_nic() -> None:
         control D(packet_out p, in h hh, in m mm, in nic_metadata_t n) { apply { } }
         control C(inout h hh, inout m mm, inout nic_metadata_t n) { apply { %s } }
         SmartNic(P(), C(), D()) main;"""
-    chain = "if (mm.b) { } else " * 60 + "mm.b = " + " && ".join(["mm.b"] * 47) + ";"
+    chain = "if (mm.b) { } else " * 60 + "mm.b = " + " == ".join(["mm.b"] * 47) + ";"
     compiled = compile_text(top + blocks % chain)
     assert Program.from_json(compiled.program.to_json()) == compiled.program
     engine = Engine()
