@@ -68,7 +68,7 @@ class Varbits(Packets):
 
     def _unpacked_varbit(self, kind: ir.Type, address: Number, bits: Number, count: Number) -> Value:
         """Return the header that `count` bytes at an address are."""
-        most = self.bytes_of(kind)
+        most = max(1, self.bytes_of(kind))  # a number has a bit at least
         words = -(-most // 8)
         buffer = self._number(self.buffer("$header", words))
         for word in range(words):
@@ -98,7 +98,7 @@ class Varbits(Packets):
         """Store the bytes of a header or struct; return how many there are at most."""
         if not self.has_varbit(kind):
             return super().pack(kind, value, address, only)
-        most = self.bytes_of(kind)
+        most = max(1, self.bytes_of(kind))  # a number has a bit at least
         whole = ir.Bits(8 * most)
         joined: Number = llvm.IntType(whole.width)(0)
         left: Number = WORD(whole.width)

@@ -24,7 +24,7 @@ from .symbols import (
     TableSymbol,
     Variable,
 )
-from .type_sizes import has_fixed_width, scalar_of, size_range_bits, varbit_bits
+from .type_sizes import has_fixed_width, has_varbit, scalar_of, size_range_bits
 from .types import (
     INTEGER,
     NOTHING,
@@ -287,9 +287,9 @@ class CallChecker(BlockCallChecker):
         if name == "extract":
             if not isinstance(kind, CompositeType) or not kind.header:
                 self.reporter.error(node.at, f"extract of {kind}; a header was expected")
-            elif bool(varbit_bits(kind)) != (len(node.arguments) == 2):
-                varbit = f"{kind} has {'a' if varbit_bits(kind) else 'no'} varbit"
-                hint = "write extract(header, bits of the varbit)" if varbit_bits(kind) else ""
+            elif has_varbit(kind) != (len(node.arguments) == 2):
+                varbit = f"{kind} has {'a' if has_varbit(kind) else 'no'} varbit"
+                hint = "write extract(header, bits of the varbit)" if has_varbit(kind) else ""
                 self.reporter.error(node.at, f"{varbit}; extract has {len(node.arguments)} arguments", hint)
         elif name == "lookahead" and not has_fixed_width(kind):
             self.reporter.error(

@@ -171,12 +171,15 @@ class TypeReferenceChecker(NameChecker):
         return P4ListType(element)
 
     def _varbit(self, ref: syntax.TypeRef) -> Type:
-        width = self.local_integer(ref.width, "a width") if ref.width is not None else 0
+        if ref.width is None:
+            self.reporter.error(ref.at, "varbit needs a width", "write varbit<64>")
+            return UNKNOWN
+        width = self.local_integer(ref.width, "a width")
         if width is None:
             return UNKNOWN
-        if not 0 < width <= ir.MAX_VARBIT_BITS:
+        if not 0 <= width <= ir.MAX_VARBIT_BITS:
             self.reporter.error(
-                ref.at, f"varbit<{self.shown(width)}>: a width of 1 to {ir.MAX_VARBIT_BITS} was expected"
+                ref.at, f"varbit<{self.shown(width)}>: a width of 0 to {ir.MAX_VARBIT_BITS} was expected"
             )
             return UNKNOWN
         return VarbitType(width)

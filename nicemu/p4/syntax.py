@@ -72,7 +72,7 @@ __all__ = [
 class Annotation:
     """`@name(...)`, or `@name[...]` where `structured`; `tokens` are those of the body.
 
-    `values` are the expressions in the body of @field_list. `value` is the body of @name where that is computed;
+    `values` are the expressions in the body of @field_list, `value` the body of @name where it is computed:
     the checker puts the string that it is into `tokens`.
     """
 

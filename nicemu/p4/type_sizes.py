@@ -65,11 +65,11 @@ def has_fixed_width(kind: Type) -> bool:
     return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)
 
 
-def varbit_bits(kind: Type) -> int:
-    """Return the most bits that the varbits in a type take."""
-    if isinstance(kind, VarbitType):
-        return kind.width
-    return sum(map(varbit_bits, kind.fields.values())) if isinstance(kind, CompositeType) else 0
+def has_varbit(kind: Type) -> bool:
+    """Return whether a varbit stands in a type."""
+    if isinstance(kind, CompositeType):
+        return any(map(has_varbit, kind.fields.values()))
+    return isinstance(kind, VarbitType)
 
 
 def size_range_bits(kind: Type) -> tuple[int, int] | None:
