@@ -7,13 +7,12 @@ Source: P4Runtime Specification 1.4, "Write RPC", "Read RPC", "P4Entity Messages
 
 from __future__ import annotations
 
-import contextlib
-import gc
 import threading
 from collections.abc import Callable, Iterator
 from itertools import chain
 
 from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.garbage import garbage_waits
 from nicemu.pipeline import Engine, Program
 
 from .arbitration import Arbitration, Notice
@@ -37,6 +36,7 @@ MAX_TAKEN = 1 << 21
 UPDATES_PER_TURN = 1_000
 """Updates of other batches between which frames may pass."""
 _LARGE_BATCH = 100
+"""Updates that are as many as this would have the garbage collector walk what they make, again and again."""
 _CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC = range(3)
 
 
@@ -140,11 +140,11 @@ class Device:
                 )
             _refuse_more(len(request.updates), MAX_UPDATES, "updates in one WriteRequest")
             if request.atomicity == _CONTINUE_ON_ERROR:
-                with _garbage_waits(len(request.updates)):
+                with garbage_waits(len(request.updates) >= _LARGE_BATCH):
                     outcomes = list(chain.from_iterable(self._in_turns(request.updates, target)))
             else:
                 _refuse_more(len(request.updates), MAX_ATOMIC_UPDATES, "updates to be done as a whole")
-                with _garbage_waits(len(request.updates)):
+                with garbage_waits(len(request.updates) >= _LARGE_BATCH):
                     changes = self._understood(request.updates)
                     outcomes = target.run(lambda engine: apply_all(engine, changes))
             if schema.digests:
@@ -208,24 +208,6 @@ def _refuse_more(found: int, allowed: int, what: str) -> None:
             P4RuntimeCode.RESOURCE_EXHAUSTED,
             f"{found} {what} found; {allowed} are allowed, so make it several",
         )
-
-
-@contextlib.contextmanager
-def _garbage_waits(update_count: int) -> Iterator[None]:
-    """Keep the collector from looking again and again through what a large batch makes, nearly all of which
-    stays: that would cost a third of the batch's time. It belongs to the oldest generation at once.
-    """
-    if update_count < _LARGE_BATCH or not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        if gc.get_freeze_count() == 0:
-            gc.freeze()
-            gc.unfreeze()
-        gc.enable()
 
 
 def _each(changes: list[Change | ControlError]) -> Callable[[Engine], Outcomes]:

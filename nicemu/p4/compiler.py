@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import gc
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nicemu.errors import ControlError, UsageError
+from nicemu.garbage import garbage_waits
 from nicemu.pipeline import P4Info, Program, p4info_of, verify
 from nicemu.programs import programs_root
 
@@ -55,23 +54,11 @@ def compile_text(text: str, name: str = "program.p4", include_paths: Sequence[Pa
     return _compile(text, name, None, include_paths)
 
 
-@contextmanager
-def _without_collections() -> Iterator[None]:
-    """Hold Python's search for cycles off: it would walk growing trees again and again, and free nothing."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
-
-
 def _compile(text: str, name: str, folder: Path | None, include_paths: Sequence[Path]) -> Compiled:
     reporter = Reporter()
     places = [*(Path(place) for place in include_paths), programs_root() / "p4" / "include"]
     preprocessor = Preprocessor(reporter, places)
-    with _without_collections():
+    with garbage_waits():
         try:
             program = _translate(text, name, folder, preprocessor, reporter)
         except TooManyErrors:
