@@ -21,6 +21,7 @@ from nicemu.pipeline import (
     Disposition,
     Engine,
     MeterConfig,
+    PacketIn,
     Program,
     TableEntry,
     Verdict,
@@ -123,9 +124,18 @@ class _Run:
     failures: list[Failure] = field(default_factory=list)
     notes: list[Note] = field(default_factory=list)
     replication: Replication = field(init=False)
+    punted: list[bytes] = field(default_factory=list)
+    """What the present packet sent to the controller: this one is behind HOST_PORT."""
 
     def __post_init__(self) -> None:
         self.replication = Replication(self.engine.objects)
+        self.engine.listen(self.hear)
+
+    def hear(self, report: object) -> bool:
+        """Take what goes to the controller."""
+        if isinstance(report, PacketIn):
+            self.punted.append(report.frame)
+        return True
 
     def do(self, command: Command) -> None:
         """Do one command. Raises: ScriptError, ControlError where it cannot be done."""
@@ -138,8 +148,9 @@ class _Run:
 
     def packet(self, command: Packet) -> None:
         self.expected.setdefault(command.port, [])
+        self.punted.clear()
         verdict = self.engine.process(command.frame, command.port, trace=self.trace, now_ns=self.now_ns)
-        left = _left(verdict)
+        left = [*_left(verdict), *((HOST_PORT, frame) for frame in self.punted)]
         for port, frame in left:
             self.seen.setdefault(port, []).append(Seen(port, frame, command.location))
         self.fates.append((command, _fate(verdict, left)))

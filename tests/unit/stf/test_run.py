@@ -508,22 +508,19 @@ NIC = """
 #include <core.p4>
 #include <nicemu.p4>
 header h_t { bit<8> a; }
-struct headers_t { h_t h; }
-struct metadata_t { }
+struct headers_t { h_t h; } struct metadata_t { }
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout nic_metadata_t n) {
     state start { b.extract(h.h); transition accept; }
 }
 control C(inout headers_t h, inout metadata_t m, inout nic_metadata_t n) {
-    apply {
-        if (h.h.a == 1) { drop_packet(); }
-        if (h.h.a == 2) { send_to_port(9); }
-    }
+    apply { if (h.h.a == 1) { drop_packet(); } if (h.h.a == 2) { send_to_port(9); } }
 }
 control D(packet_out b, in headers_t h, in metadata_t m, in nic_metadata_t n) { apply { b.emit(h); } }
 SmartNic(P(), C(), D()) main;
 """
 
 
-def test_the_host_of_a_smart_nic_is_behind_port_510() -> None:
+def test_the_host_of_a_smart_nic_or_its_controller_is_behind_port_510() -> None:
     script = "packet 0 0007\nexpect 510 0007\npacket 0 01\npacket 0 02\nexpect 9 02\npacket 0\nno_packet"
-    assert run_script(compile_text(NIC).program, parse_script(script)).passed
+    for text in (NIC, NIC.replace("header h", '@controller_header("packet_in") header h', 1)):
+        assert run_script(compile_text(text).program, parse_script(script)).passed
