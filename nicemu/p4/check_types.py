@@ -155,7 +155,8 @@ class TypeChecker(TypeReferenceChecker):
                 numbers = [self.constant_integer(item, "a field list") for item in annotation.values]
                 if not numbers or any(number is not None and not 0 <= number < 256 for number in numbers):
                     self.reporter.error(annotation.at, "@field_list needs numbers of field lists, 0 to 255")
-                found[part.name] = tuple(number for number in numbers if number is not None)
+                known = (number for number in numbers if number is not None)
+                found[part.name] = *found.get(part.name, ()), *known
         return found
 
     def _match_kinds(self, node: syntax.StructDeclaration) -> dict[str, str]:
