@@ -305,10 +305,13 @@ class Preprocessor:
         result: list[Token] = []
         for at, item in enumerate(body):
             if result and body[at - 1].text == "##" and item.text != "##":
-                made = tokens_of(result[-1].text + item.text, item.location.source, item.location.line)
+                left, count = result[-1].text, 1
+                if len(result) > 1 and result[-2].kind == "number" and result[-2].touches(result[-1]):
+                    left, count = result[-2].text + left, 2  # such as 8w, which is no token of P4
+                made = tokens_of(left + item.text, item.location.source, item.location.line)
                 if len(made) != 1:
-                    self._reporter.error(item.location, f"{result[-1].text} ## {item.text} is no token")
-                result[-1:] = made[:1] or [item]
+                    self._reporter.error(item.location, f"{left} ## {item.text} is no token")
+                result[-count:] = made[:1] or [item]
             elif item.text != "##":
                 result.append(item)
         return result

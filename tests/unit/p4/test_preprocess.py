@@ -35,6 +35,7 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ('#line 7 "p.p4"\na\n#pragma once\nb', "a b"),
         ("#define F(a, b) a ## b\n#define x 5\nF(x, 1) F(2, 3)", "x1 23"),
         ("#define A x ## y\n#define xy 3\nA", "3"),
+        ("#define F(a, b) 8w##a 0x##b\nF(5, ff)", "8w5 0xff"),
         ("#define F(a) #a\n#define x 5\nF(x + 1)", '"x + 1"'),
         ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
         ("\n__LINE__ __FILE__\n#define L __LINE__\nL", '2 "t.p4" 4'),
