@@ -11,10 +11,9 @@ from typing import TypeVar
 
 from . import syntax
 from .check_expressions import ExpressionChecker
-from .constants import is_constant
+from .constants import is_known_at_calls
 from .diagnostics import Reporter, did_you_mean
 from .symbols import (
-    WITHOUT_DIRECTION,
     ParameterSymbol,
     Scope,
 )
@@ -246,8 +245,7 @@ class ArgumentChecker(ExpressionChecker):
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if parameter.direction or argument.type == UNKNOWN or isinstance(argument.type, ExternType):
                 continue
-            symbol = argument.symbol if isinstance(argument, syntax.NameRef) else None
-            if is_constant(argument) or getattr(symbol, "role", "") == WITHOUT_DIRECTION:
+            if is_known_at_calls(argument):
                 continue
             hint = f"give {parameter.name} a direction: in"
             self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time", hint)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from . import syntax
 from .diagnostics import Location
-from .symbols import ConstantSymbol
+from .symbols import WITHOUT_DIRECTION, ConstantSymbol
 from .type_sizes import scalar_of
 from .types import CompositeType, EnumType, StackType, Type
 
@@ -35,22 +35,39 @@ def is_constant(node: syntax.Expression) -> bool:
 
 def is_given(node: syntax.Expression) -> bool:
     """Return whether a checked constant is a parameter of a constructor, or made of one."""
+    if isinstance(node, syntax.NameRef):
+        return getattr(node.symbol, "given", False) is True
+    return any(map(is_given, _operands(node)))
+
+
+def is_known_at_calls(node: syntax.Expression) -> bool:
+    """Return whether a checked expression is known wherever the function or block around it is called: made
+    of constants and of parameters without direction.
+    """
+    if is_constant(node):
+        return True
+    if isinstance(node, syntax.NameRef):
+        return getattr(node.symbol, "role", "") == WITHOUT_DIRECTION
+    operands = _operands(node)
+    return bool(operands) and all(map(is_known_at_calls, operands))
+
+
+def _operands(node: syntax.Expression) -> list[syntax.Expression]:
+    """Return what an expression computes with; nothing of a name, a number or a call."""
     match node:
-        case syntax.NameRef():
-            return getattr(node.symbol, "given", False) is True
         case syntax.MemberRef() | syntax.SliceRef():
-            return is_given(node.base)
+            return [node.base]
         case syntax.IndexRef():
-            return is_given(node.base) or is_given(node.index)
+            return [node.base, node.index]
         case syntax.UnaryOp() | syntax.CastOp():
-            return is_given(node.operand)
+            return [node.operand]
         case syntax.BinaryOp():
-            return is_given(node.left) or is_given(node.right)
+            return [node.left, node.right]
         case syntax.ConditionalOp():
-            return any(map(is_given, (node.condition, node.yes, node.no)))
+            return [node.condition, node.yes, node.no]
         case syntax.ListValue():
-            return any(map(is_given, node.items))
-    return False
+            return node.items
+    return []
 
 
 def items_of(node: syntax.Expression) -> list[syntax.Expression]:

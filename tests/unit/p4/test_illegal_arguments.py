@@ -33,6 +33,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"top": CONTROL, "apply": "Q.apply(m.mark, m);"}, "argument x must be known at compile time"),
     (
+        {"top": f"{FUNCTION} bit<16> h(bit<16> x, in bit<16> y) {{ return f(x + y, 1); }}"},
+        "argument x must be known at compile time",
+    ),
+    (
         {"top": PARSER, "states": "Q() q; state start { q.apply(packet, m.mark); transition accept; }"},
         "argument x must be known at compile time",
     ),
@@ -54,6 +58,15 @@ def test_an_illegal_argument_is_refused_at_its_place(
     [
         {"top": f"{FUNCTION} const bit<16> K = 2;", "apply": "m.mark = f(K + 1, m.mark);"},
         {"top": f"{FUNCTION} bit<16> h(bit<16> x) {{ return f(x, x); }}", "apply": "m.mark = h(3);"},
+        {
+            "top": f"{FUNCTION} bit<16> h(bit<16> x, bool b) {{ return f(b ? x + 1 : 8w0 ++ x[7:0], 1); }}",
+            "apply": "m.mark = h(3, true);",
+        },
+        {
+            "top": f"{CONTROL} {NESTED.replace('(n,', '(n * 2,')}",
+            "parts": "R(3) r;",
+            "apply": "r.apply(m);",
+        },
         {
             "top": f"{CONTROL} {NESTED}",
             "parts": "R(3) r;",
