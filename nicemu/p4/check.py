@@ -120,8 +120,10 @@ class Checker(PackageChecker):
             case syntax.PackageDeclaration():
                 with self.inner_scope():
                     self.declare_type_variables(node.type_parameters, node.at)
+                    self.signature_of = "a package"
                     parameters = self.parameters_of(node.parameters)
                     self.undirected(node.parameters, "a package")
+                    self.signature_of = ""
                 self.declare(node.name, PackageSymbol(node.name, node, parameters), node.at)
                 for known in ARCHITECTURES.values():
                     if known.package == node.name:
@@ -172,7 +174,9 @@ class Checker(PackageChecker):
     def _block(self, node: syntax.BlockDeclaration) -> None:
         with self.inner_scope():
             self.declare_type_variables(node.type_parameters, node.at)
+            self.signature_of = "a block's type" if node.is_type else ""
             symbol = BlockSymbol(node.name, node, self.value_parameters(node.parameters, node.kind))
+            self.signature_of = ""
             symbol.constructor = self.parameters_of(node.constructor_parameters)
             self.undirected(node.constructor_parameters, "a constructor")
             for item in symbol.constructor:

@@ -61,8 +61,10 @@ class ArgumentChecker(ExpressionChecker):
             self._open_signatures.add(method)
             outer, self.scope = self.scope, Scope(scope)
             self.declare_type_variables([*type_names, *method.type_parameters])
+            self.signature_of = "an extern" if isinstance(method, syntax.MethodDeclaration) else ""
             returns = self.returned(method.returns)
             self._signatures[method] = self.parameters_of(method.parameters), returns
+            self.signature_of = ""
             self._open_signatures.remove(method)
             self.scope = outer
         return self._signatures[method]

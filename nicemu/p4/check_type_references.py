@@ -14,7 +14,7 @@ from nicemu.pipeline import ir
 from . import syntax
 from .check_names import NameChecker
 from .diagnostics import Location, Reporter
-from .symbols import BlockSymbol, FamilySymbol, TypeSymbol
+from .symbols import BlockSymbol, FamilySymbol, PackageSymbol, TypeSymbol
 from .type_sizes import is_storable
 from .types import (
     INTEGER,
@@ -37,7 +37,13 @@ MAX_NAME_CHARACTERS = 200
 
 
 class TypeReferenceChecker(NameChecker):
-    """What a type is where it is named."""
+    """What a type is where it is named.
+
+    `signature_of` says of what only the signature is declared: "a package", "an extern" or "a block's type",
+    "" elsewhere. There '_' is any type, as a type argument, and a package has packages as parameters.
+    """
+
+    signature_of = ""
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
@@ -94,7 +100,7 @@ class TypeReferenceChecker(NameChecker):
             case "varbit":
                 return self._varbit(ref)
             case "tuple":
-                items = tuple(self.resolve(argument) for argument in ref.arguments)
+                items = tuple(self._argument_type(argument) for argument in ref.arguments)
                 for argument, item in zip(ref.arguments, items, strict=True):
                     if item != UNKNOWN and not is_storable(item):
                         self.reporter.error(argument.at, f"a tuple cannot hold {item}")
@@ -112,7 +118,7 @@ class TypeReferenceChecker(NameChecker):
         symbol = self.find(ref.name, ref.at, "type")
         if symbol is None:
             return UNKNOWN
-        arguments = tuple(self.resolve(argument) for argument in ref.arguments)
+        arguments = tuple(self._argument_type(argument) for argument in ref.arguments)
         if isinstance(symbol, TypeSymbol) and not arguments:
             return symbol.type
         if isinstance(symbol, FamilySymbol):
@@ -126,11 +132,17 @@ class TypeReferenceChecker(NameChecker):
         if isinstance(symbol, BlockSymbol):
             self._count(ref, len(symbol.declaration.type_parameters))
             return BlockType(symbol, arguments)
+        if isinstance(symbol, PackageSymbol) and self.signature_of == "a package":
+            self._count(ref, len(symbol.declaration.type_parameters))
+            return UNKNOWN
         if isinstance(symbol, TypeSymbol):
             self.reporter.error(ref.at, f"{ref.name} takes no type arguments", "remove <...>")
             return symbol.type
         self.reporter.error(ref.at, f"{ref.name} is no type")
         return UNKNOWN
+
+    def _argument_type(self, ref: syntax.TypeRef) -> Type:
+        return UNKNOWN if ref.name == "_" and self.signature_of else self.resolve(ref)
 
     def _count(self, ref: syntax.TypeRef, wanted: int) -> None:
         if len(ref.arguments) != wanted:
@@ -158,7 +170,7 @@ class TypeReferenceChecker(NameChecker):
 
     def _list(self, ref: syntax.TypeRef) -> Type:
         self._count(ref, 1)
-        element = self.resolve(ref.arguments[0]) if len(ref.arguments) == 1 else UNKNOWN
+        element = self._argument_type(ref.arguments[0]) if len(ref.arguments) == 1 else UNKNOWN
         if element == UNKNOWN:
             return UNKNOWN
         if (

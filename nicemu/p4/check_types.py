@@ -81,8 +81,10 @@ class TypeChecker(TypeReferenceChecker):
         """Check what a method, constructor or function of the architecture takes and returns."""
         with self.inner_scope():
             self.declare_type_variables(node.type_parameters, node.at)
+            self.signature_of = "an extern"
             parameters = self.parameters_of(node.parameters)
             returns = self.returned(node.returns)
+            self.signature_of = ""
         if node.returns is None:
             self.undirected(node.parameters, "a constructor")
         for item, written in zip(parameters, node.parameters, strict=True):

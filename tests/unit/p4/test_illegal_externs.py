@@ -73,3 +73,27 @@ def test_an_illegal_declaration_is_refused_at_its_place(p4: SimpleNamespace, top
 
 def test_legal_declarations_are_taken(p4: SimpleNamespace) -> None:
     p4.compile(top=f"typedef bit<8> string_t; {LEGAL}")
+
+
+@pytest.mark.parametrize(
+    "top",
+    [
+        "extern Crc<T> { Crc(T x); } extern Hash { Hash(Crc<_> x); void f(tuple<_> x); }",
+        "extern Crc<T> { Crc(T x); } extern void f(Crc<_> x); control S<T>(Crc<_> x);",
+        "control S<T, U>(in T x, in U y); package Pipe<T, U>(S<T, U> s); package Chip<T>(Pipe<T, _> x);",
+    ],
+)
+def test_what_the_architecture_declares_may_leave_types_open(p4: SimpleNamespace, top: str) -> None:
+    p4.compile(top=top)
+
+
+@pytest.mark.parametrize(
+    ("top", "message"),
+    [
+        ("extern Crc<T> { Crc(T x); } control S(Crc<_> x) { apply { } }", "'_' stands only for a type"),
+        ("package Pipe<T>(); package Chip(Pipe<_, _> x);", "Pipe takes 1 type argument; 2 are given"),
+        ("package Pipe(); control S(Pipe x);", "Pipe is no type"),
+    ],
+)
+def test_a_type_is_left_open_only_there(p4: SimpleNamespace, top: str, message: str) -> None:
+    assert f": error: {message}" in p4.refusal(top=top)
