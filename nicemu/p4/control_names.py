@@ -40,9 +40,17 @@ def check_control_names(
 
 
 def has_controlled(block: BlockSymbol) -> bool:
-    """Return whether the control plane sees something of a block, or of one inside it."""
-    own = (*block.actions, *block.tables, *block.value_sets, *block.instances)
+    """Return whether the control plane has something to do with a block, or with one inside it.
+
+    An action that no table there lists is called by the program alone; @hidden tables are not shown to it.
+    """
+    tables = [table for table in block.tables if not _is_hidden(table)]
+    own = (*tables, *block.value_sets, *block.instances)
     return bool(own) or any(map(has_controlled, block.blocks.values()))
+
+
+def _is_hidden(table: TableSymbol) -> bool:
+    return any(item.name == "hidden" for item in table.declaration.annotations)
 
 
 def _inside(tops: Sequence[BlockSymbol]) -> Iterator[_Seen]:

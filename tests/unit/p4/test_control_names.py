@@ -72,7 +72,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             {"top": f"control Q() {{ {body} }}", "apply": "if (m.flag) { Q.apply(); } else { Q.apply(); }"},
             "Q is applied by its name twice; what is in both would have the same names",
         )
-        for body in (TABLE, OBJECT, ACTION)
+        for body in (TABLE, OBJECT)
     ),
     (
         {
@@ -95,6 +95,8 @@ def test_two_that_cannot_be_told_apart_are_refused(
     "parts",
     [
         {"top": f"control Q(inout metadata_t m) {{ {PLAIN} }}", "apply": "Q.apply(m); Q.apply(m);"},
+        {"top": f"control Q() {{ {ACTION} }}", "apply": "Q.apply(); Q.apply();"},
+        {"top": f"control Q() {{ @hidden {TABLE} }}", "apply": "Q.apply(); Q.apply();"},
         {
             "top": f"control Q() {{ {TABLE} }} control R() {{ apply {{ Q.apply(); }} }}",
             "apply": "Q.apply(); R.apply();",
