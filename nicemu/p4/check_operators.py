@@ -23,6 +23,7 @@ from .types import (
     InvalidType,
     ListType,
     NewType,
+    StackType,
     Type,
 )
 
@@ -100,7 +101,7 @@ class OperatorChecker(ConversionChecker):
             self.convert(node.left, kind, "the left side")
             self.convert(node.right, kind, f"the right side of {node.op}")
         elif left != right:
-            if isinstance(left, ListType) and isinstance(right, CompositeType):
+            if isinstance(left, ListType | InvalidType) and isinstance(right, CompositeType | StackType):
                 self.convert(node.left, right, "the left side")
             elif (
                 left == INTEGER
