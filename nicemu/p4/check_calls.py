@@ -22,6 +22,7 @@ from .symbols import (
     Routine,
     RoutineSymbol,
     TableSymbol,
+    TypeSymbol,
     Variable,
 )
 from .type_sizes import has_fixed_width, has_varbit, scalar_of, size_range_bits
@@ -201,12 +202,14 @@ class CallChecker(BlockCallChecker):
         return ApplyResult(table)
 
     def _call_header(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
-        base = self.expression(callee.base)
+        named = self._named_type(callee.base) if callee.name in _SIZES else None
+        base = self.expression(callee.base) if named is None else named
         for argument in node.arguments:
             self.expression(argument)
         if base == UNKNOWN:
             return UNKNOWN
-        sizes = size_range_bits(base.element if isinstance(base, P4ListType) else base)
+        element = base.element if isinstance(base, P4ListType) and named is None else base
+        sizes = size_range_bits(element)
         if callee.name in _SIZES and sizes is not None:
             if isinstance(base, P4ListType):
                 count = len(items_of(callee.base))
@@ -235,6 +238,13 @@ class CallChecker(BlockCallChecker):
             return ir.BOOL
         self.lvalue(callee.base, f"{callee.name} changes")
         return NOTHING
+
+    def _named_type(self, node: syntax.Expression) -> Type | None:
+        """Return the type that an expression names, None where it is a value."""
+        if isinstance(node, syntax.TypeName):
+            return self.resolve(node.ref)
+        symbol = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
+        return symbol.type if isinstance(symbol, TypeSymbol) else None
 
     def _call_stack(self, node: syntax.Call, callee: syntax.MemberRef, base: StackType) -> Type:
         if callee.name not in _STACK_METHODS:

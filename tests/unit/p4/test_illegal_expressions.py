@@ -107,6 +107,12 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "for (bit<8> i in 1 .. 2) { } m.mark = (bit<16>) i;"}, "unknown name i"),
     ({"apply": "for (bool i in 1 .. 2) { }"}, "i is bool; bit<N> or int<N> was expected"),
     ({"apply": "m.mark = headers.tag.minSizeInBits(1);"}, "minSizeInBits() takes no arguments"),
+    ({"apply": "m.mark = headers_t.minSizeInBits(1);"}, "minSizeInBits() takes no arguments"),
+    (
+        {"types": "enum Plain { A }", "apply": "m.mark = Plain.minSizeInBits();"},
+        "enum Plain has no method minSizeInBits",
+    ),
+    ({"apply": "m.flag = headers_t.isValid();"}, "headers_t is no value"),
     ({"parts": '@id("x") action a() {}'}, "@id needs a number above 0, 32 bits at most"),
     ({"parts": "@foo( action a() {}"}, "control C has no apply block"),
     ({"apply": "m.mark = 1"}, "expected ';' after the assignment, found '}'"),
