@@ -41,6 +41,8 @@ class TypeChecker(TypeReferenceChecker):
         """Check a declaration of types; return False if it is none."""
         match node:
             case syntax.TypeAliasDeclaration():
+                if node.declared is not None:
+                    self.type_declaration(node.declared)
                 kind = self.resolve(node.type_ref)
                 if node.distinct and kind != UNKNOWN:
                     if not isinstance(kind, ir.Bits | ir.Bool | NewType):

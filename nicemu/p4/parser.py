@@ -17,6 +17,7 @@ _STARTS = (
     "match_kind", "extern", "typedef", "type",
 )
 # fmt: on
+_DERIVED = ("struct", "header", "header_union", "enum")
 
 
 class Parser(TableParser):
@@ -82,13 +83,28 @@ class Parser(TableParser):
 
     def _alias(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
         distinct = self.take().text == "type"
-        type_ref = self.type_ref()
+        declared = None if distinct else self._derived()
+        type_ref = self.type_ref() if declared is None else syntax.TypeRef(at=declared.at, name=declared.name)
         name = self.name("the type")
         self.expect(";", "after the type")
         self.declare(name.text, True)
         return syntax.TypeAliasDeclaration(
-            at=name.location, name=name.text, annotations=annotations, type_ref=type_ref, distinct=distinct
+            at=name.location,
+            name=name.text,
+            annotations=annotations,
+            type_ref=type_ref,
+            distinct=distinct,
+            declared=declared,
         )
+
+    def _derived(self) -> syntax.Declaration | None:
+        """Parse what a typedef declares and names at once; None where a type stands there."""
+        annotations = self.annotations()
+        if self.next.text in _DERIVED:
+            return self._enum(annotations) if self.sees("enum") else self._struct(annotations)
+        if annotations:
+            self.fail("expected struct, header, header_union or enum")
+        return None
 
     def _struct(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
         kind = self.take().text

@@ -125,10 +125,11 @@ class ParameterDeclaration(Declaration):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class TypeAliasDeclaration(Declaration):
-    """`typedef` or, with `distinct`, `type`."""
+    """`typedef` or, with `distinct`, `type`; `declared` is what a typedef declares and names at once."""
 
     type_ref: TypeRef
     distinct: bool
+    declared: Declaration | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
