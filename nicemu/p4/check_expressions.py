@@ -185,6 +185,14 @@ class ExpressionChecker(OperatorChecker):
         if UNKNOWN in (base, index):
             return UNKNOWN
         place: int | None = node.index.value
+        if isinstance(base, ListType) and isinstance(node.base, syntax.ListValue):
+            chosen = dict(enumerate(node.base.items)).get(-1 if place is None else place)
+            if chosen is not None and chosen.type == INTEGER and is_constant(node.base) and not base.names:
+                node.value = chosen.value
+                return INTEGER
+            base = self._written_tuple(node.base, base, place)
+            if base == UNKNOWN:
+                return UNKNOWN
         if isinstance(base, CompositeType) and base.kind == "tuple":
             kinds = list(base.fields.values())
             if place is None or not 0 <= place < len(kinds) or is_given(node.index):
@@ -206,6 +214,17 @@ class ExpressionChecker(OperatorChecker):
         if index == INTEGER:
             self._sized(node.index, ir.Bits(32))
         return base.element
+
+    def _written_tuple(self, node: syntax.ListValue, found: ListType, place: int | None) -> Type:
+        """Return the type of a list whose element at `place` is used; numbers at others need no width."""
+        for position, item in enumerate(node.items):
+            if item.type == INTEGER and item.value is not None and position != place:
+                self._sized(item, ir.Bits(item.value.bit_length() + 1, True))
+        items = tuple(item.type for item in node.items)
+        kind = self.type_of_list(node, ListType(items, found.names, found.rest))
+        if kind != UNKNOWN:
+            self.convert(node, kind, "the list")
+        return kind
 
     def _error(self, node: syntax.MemberRef) -> Type:
         errors = self.declared.errors
