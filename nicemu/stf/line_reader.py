@@ -93,6 +93,12 @@ class LineReader:
             return True
         return False
 
+    def takes_keyword(self, text: str) -> bool:
+        """Step over the next word if it is this one, in small letters, capitals or both."""
+        found = not self.is_done and self._words[self._at][1].text.lower() == text
+        self._at += found
+        return found
+
     def expected(self, what: str, hint: str = "") -> NoReturn:
         """Say that something else was expected here."""
         if self.is_done:

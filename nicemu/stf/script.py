@@ -154,7 +154,7 @@ def _setdefault(location: Location, reader: LineReader) -> SetDefault:
 
 
 def _remove(location: Location, reader: LineReader) -> RemoveAll:
-    if not reader.takes("all", "ALL", "All"):
+    if not reader.takes_keyword("all"):
         reader.expected("all", "single entries cannot be removed")
     return RemoveAll(location)
 
@@ -174,7 +174,7 @@ def _check_counter(location: Location, reader: LineReader) -> CheckCounter:
     reader.take(")")
     if reader.is_done:
         return CheckCounter(location, name, place)
-    unit = next((text for text in ("packets", "bytes") if reader.takes(text, text.upper())), "")
+    unit = next((text for text in ("packets", "bytes") if reader.takes_keyword(text)), "")
     if not unit:
         reader.expected("packets or bytes")
     condition = reader.take_condition()

@@ -38,6 +38,7 @@ def told(value: Any) -> Any:  # noqa: ANN401 - any part of a command
         ("no_packet", ("NoPacket",)),
         ("wait", ("Wait",)),
         ("remove all", ("RemoveAll",)),
+        ("remove aLL", ("RemoveAll",)),
         (
             'add "in.t" 5 h.f:0x1* s[1].f:0b01 run(a:1, b:0x2) = $E  # why',
             (
@@ -71,6 +72,11 @@ def told(value: Any) -> Any:  # noqa: ANN401 - any part of a command
             "check_counter c.n(3) bytes >= 7",
             ("CheckCounter", "c.n", "3", "bytes", ("Condition", ">=", 7)),
         ),
+        (
+            "check_counter n(0) Packets == 1",
+            ("CheckCounter", "n", "0", "packets", ("Condition", "==", 1)),
+        ),
+        ("check_counter n(0) BYTES == 1", ("CheckCounter", "n", "0", "bytes", ("Condition", "==", 1))),
         ("check_counter n($A)", ("CheckCounter", "n", "$A", "packets", None)),
         ("counter_read n 3", ("CounterRead", "n", 3)),
         ("counter_write n 3 1 64", ("CounterWrite", "n", 3, 1, 64)),
