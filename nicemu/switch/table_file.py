@@ -8,10 +8,12 @@ values are written as on the command line.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from nicemu.control import parse_match, parse_value
+from nicemu.errors import ControlError
 from nicemu.pipeline import (
     HOST_PORT,
     ActionInfo,
@@ -25,6 +27,7 @@ from nicemu.pipeline import (
     Member,
     Meter,
     Replica,
+    Row,
     TableEntry,
     TableInfo,
     full_name,
@@ -109,7 +112,12 @@ class _TableFile:
     def _entry(self, table: TableInfo, item: Located, *, counted: bool) -> None:
         chosen = ("action", "member", "group", "actions")
         given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", "meter", *_COUNTED))
-        if "const" in given and given["const"].value:  # the program has it by itself
+        if "meter" in given and not self._engine.table(table.name).spec.meter:
+            raise given["meter"].fault(f"is for a table with a direct meter; {table.name} has none")
+        if "const" in given and given["const"].value:  # the program has it by itself, if it still has it
+            matches = self._matches(table.keys, given["keys"])
+            with suppress(ControlError):
+                self._give(self._engine.row(table.name, matches, _number(given, "priority")), given, counted)
             return
         names = [name for name in chosen if name in given]
         if len(names) != 1:
@@ -133,16 +141,17 @@ class _TableFile:
             choice,
             _number(given, "idle_timeout_ns"),
         )
-        if "meter" in given and not self._engine.table(table.name).spec.meter:
-            raise given["meter"].fault(f"is for a table with a direct meter; {table.name} has none")
         with item.at():
             self._engine.insert(table.name, entry)
-        row = self._engine.row(table.name, entry.matches, entry.priority)
+        self._give(self._engine.row(table.name, entry.matches, entry.priority), given, counted)
+        self._entries += 1
+
+    def _give(self, row: Row, given: Mapping[str, Located], counted: bool) -> None:
+        """Have an entry's meter and, where it is `counted`, its counts go on from what is given."""
         if "meter" in given:
             give_meter(row.meter, given["meter"])
         if counted:
             row.hits, row.bytes = (_number(given, name) for name in _COUNTED)
-        self._entries += 1
 
     def _matches(self, keys: Sequence[KeyInfo], item: Located) -> tuple[Match, ...]:
         given = {

@@ -151,6 +151,28 @@ def test_what_was_counted_is_counted_on(kind: Callable[[], Engine], tmp_path: Pa
 
 
 @pytest.mark.parametrize("kind", ENGINES)
+def test_what_const_entries_have_counted_is_counted_on(kind: Callable[[], Engine], tmp_path: Path) -> None:
+    """One in a table of const entries with priorities, and one beside entries that may change."""
+    engine = engine_with(kind, tmp_path, {})
+    (acl,) = engine.read("acl")
+    for row in (engine.row("acl", acl.matches, acl.priority), engine.row("initial", (Exact(3),))):
+        row.hits, row.bytes = 5, 500
+    again = engine_with(kind, tmp_path, state_of(engine))
+    assert state_of(again) == state_of(engine)
+    initial = next(table for table in state_of(again)["tables"] if table["table"] == "I.initial")
+    assert {entry["hits"] for entry in initial["entries"] if entry["const"]} == {5}
+    again.process(bytes.fromhex("03 01 0a000001 ff"), 0)
+    assert again.row("initial", (Exact(3),)).hits == 6
+
+
+def test_a_const_entry_that_the_program_no_longer_has_is_passed_over(tmp_path: Path) -> None:
+    held = state_of(engine_with(Engine, tmp_path, {}))
+    initial = next(table for table in held["tables"] if table["table"] == "I.initial")
+    initial["entries"].append({**initial["entries"][0], "keys": {"h.h.a": "0x63"}, "const": True, "hits": 5})
+    assert len(engine_with(Engine, tmp_path, held).read("initial")) == 3
+
+
+@pytest.mark.parametrize("kind", ENGINES)
 def test_meters_mark_by_the_rates_given_and_what_they_marked_is_written(
     kind: Callable[[], Engine], tmp_path: Path
 ) -> None:
