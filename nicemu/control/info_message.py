@@ -6,7 +6,7 @@ Source: P4Runtime Specification 1.4, "The P4Info Message"; p4info.proto.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import (
@@ -26,10 +26,19 @@ from nicemu.pipeline import (
     RegisterInfo,
     TableDescription,
     ValueSetInfo,
+    ir,
 )
 
 from .messages import Message, messages, serialize
-from .type_message import fill_type, fill_type_info, layouts_of_message, type_of_message
+from .type_message import (
+    fill_new_types,
+    fill_type,
+    fill_type_info,
+    layouts_of_message,
+    new_types_of_message,
+    type_of_message,
+    typed_of_message,
+)
 
 _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
 """MatchField.MatchType."""
@@ -64,7 +73,7 @@ def info_message(p4info: P4Info) -> Message:
     for action in p4info.actions:
         item = _added(message.actions, action)
         for param in action.params:
-            item.params.add(id=param.id, name=param.name, bitwidth=param.width)
+            _fill_typed(item.params.add(id=param.id, name=param.name), param)
     for profile in p4info.profiles:
         item = _added(message.action_profiles, profile)
         item.table_ids.extend(profile.table_ids)
@@ -75,19 +84,22 @@ def info_message(p4info: P4Info) -> Message:
     for counter in p4info.counters:
         item = _added(message.counters, counter)
         item.spec.unit, item.size = _UNITS.index(counter.unit), counter.size
+        _fill_index(item, counter)
     for direct_counter in p4info.direct_counters:
         item = _added(message.direct_counters, direct_counter)
         item.spec.unit, item.direct_table_id = _UNITS.index(direct_counter.unit), direct_counter.table_id
     for meter in p4info.meters:
         item = _added(message.meters, meter)
         item.spec.unit, item.size = _UNITS.index(meter.unit), meter.size
+        _fill_index(item, meter)
     for direct_meter in p4info.direct_meters:
         item = _added(message.direct_meters, direct_meter)
         item.spec.unit, item.direct_table_id = _UNITS.index(direct_meter.unit), direct_meter.table_id
     for register in p4info.registers:
         item = _added(message.registers, register)
         item.size = register.size
-        fill_type(item.type_spec, register.type, p4info.types)
+        fill_type(item.type_spec, register.type, p4info.types, register.type_name)
+        _fill_index(item, register)
     for digest in p4info.digests:
         fill_type(_added(message.digests, digest).type_spec, digest.type, p4info.types)
     for value_set in p4info.value_sets:
@@ -99,8 +111,9 @@ def info_message(p4info: P4Info) -> Message:
     for header in p4info.packet_metadata:
         item = _added(message.controller_packet_metadata, header)
         for field in header.metadata:
-            item.metadata.add(id=field.id, name=field.name, bitwidth=field.width)
+            _fill_typed(item.metadata.add(id=field.id, name=field.name), field)
     fill_type_info(message.type_info, p4info.types)
+    fill_new_types(message.type_info, p4info.new_types)
     return message
 
 
@@ -112,14 +125,18 @@ def p4info_of_message(message: Message) -> P4Info:
     """
     actions = _names(message.actions, "action")
     _names(message.tables, "table")
+    new_types = {new.name: new for new in new_types_of_message(message.type_info)}
     return P4Info(
         message.pkg_info.name,
         message.pkg_info.arch,
-        tuple(_table_of(table, actions) for table in message.tables),
+        tuple(_table_of(table, actions, new_types) for table in message.tables),
         tuple(
             ActionInfo(
                 *_preamble(item),
-                tuple(ParameterInfo(param.name, param.id, param.bitwidth) for param in item.params),
+                tuple(
+                    ParameterInfo(param.name, param.id, param.bitwidth, *_typed(param, new_types))
+                    for param in item.params
+                ),
             )
             for item in message.actions
         ),
@@ -129,35 +146,52 @@ def p4info_of_message(message: Message) -> P4Info:
             )
             for item in message.action_profiles
         ),
-        tuple(CounterInfo(*_preamble(item), _unit(item), item.size) for item in message.counters),
+        tuple(
+            CounterInfo(*_preamble(item), _unit(item), item.size, item.index_type_name.name)
+            for item in message.counters
+        ),
         tuple(
             DirectCounterInfo(*_preamble(item), _unit(item), item.direct_table_id)
             for item in message.direct_counters
         ),
-        tuple(MeterInfo(*_preamble(item), _unit(item), item.size) for item in message.meters),
+        tuple(
+            MeterInfo(*_preamble(item), _unit(item), item.size, item.index_type_name.name)
+            for item in message.meters
+        ),
         tuple(
             DirectMeterInfo(*_preamble(item), _unit(item), item.direct_table_id)
             for item in message.direct_meters
         ),
         tuple(
-            RegisterInfo(*_preamble(item), item.size, type_of_message(item.type_spec))
+            RegisterInfo(
+                *_preamble(item),
+                item.size,
+                *typed_of_message(item.type_spec, new_types),
+                item.index_type_name.name,
+            )
             for item in message.registers
         ),
         tuple(DigestInfo(*_preamble(item), type_of_message(item.type_spec)) for item in message.digests),
         tuple(
             ValueSetInfo(
-                *_preamble(item), _keys_of(item.match, f"value set {item.preamble.name}", _SCALAR), item.size
+                *_preamble(item),
+                _keys_of(item.match, f"value set {item.preamble.name}", new_types, _SCALAR),
+                item.size,
             )
             for item in message.value_sets
         ),
         tuple(
             PacketMetadataInfo(
                 *_preamble(item),
-                tuple(ParameterInfo(part.name, part.id, part.bitwidth) for part in item.metadata),
+                tuple(
+                    ParameterInfo(part.name, part.id, part.bitwidth, *_typed(part, new_types))
+                    for part in item.metadata
+                ),
             )
             for item in message.controller_packet_metadata
         ),
         layouts_of_message(message.type_info),
+        tuple(new_types.values()),
     )
 
 
@@ -175,21 +209,45 @@ def _fill_table(item: Message, table: TableDescription) -> None:
 
 def _fill_keys(fields: Message, keys: Iterable[KeyInfo]) -> None:
     for key in keys:
-        fields.add(id=key.id, name=key.name, bitwidth=key.width, match_type=_MATCH_TYPES[key.match_kind])
+        field = fields.add(id=key.id, name=key.name, match_type=_MATCH_TYPES[key.match_kind])
+        _fill_typed(field, key)
 
 
-def _keys_of(fields: Iterable[Message], owner: str, unnamed: str = "") -> tuple[KeyInfo, ...]:
+def _fill_typed(message: Message, typed: KeyInfo | ParameterInfo) -> None:
+    """Set the width that the controller sees, and the name of a new type."""
+    message.bitwidth = typed.given_width
+    if typed.type_name:
+        message.type_name.name = typed.type_name
+
+
+def _fill_index(message: Message, array: CounterInfo | MeterInfo | RegisterInfo) -> None:
+    if array.index_type_name:
+        message.index_type_name.name = array.index_type_name
+
+
+def _typed(message: Message, new_types: Mapping[str, ir.NewType]) -> tuple[str, int | None]:
+    """Return the name of a new type, and the bits that the controller sees where it is translated."""
+    new = new_types.get(message.type_name.name)
+    return message.type_name.name, new.controller_bits if new is not None and new.translated else None
+
+
+def _keys_of(
+    fields: Iterable[Message], owner: str, new_types: Mapping[str, ir.NewType], unnamed: str = ""
+) -> tuple[KeyInfo, ...]:
     found = []
     for field in fields:
         if field.match_type not in _MATCH_KINDS:
             kinds = ", ".join(f"{kind} ({number})" for kind, number in _MATCH_TYPES.items())
             kind = field.other_match_type or field.match_type
             raise _illegal(f"{owner}: key {field.name} has match type {kind}; the pipeline has {kinds}")
-        found.append(KeyInfo(field.name or unnamed, field.id, field.bitwidth, _MATCH_KINDS[field.match_type]))
+        kind, typed = _MATCH_KINDS[field.match_type], _typed(field, new_types)
+        found.append(KeyInfo(field.name or unnamed, field.id, field.bitwidth, kind, *typed))
     return tuple(found)
 
 
-def _table_of(table: Message, actions: dict[int, str]) -> TableDescription:
+def _table_of(
+    table: Message, actions: dict[int, str], new_types: Mapping[str, ir.NewType]
+) -> TableDescription:
     name = table.preamble.name
     for ref in table.action_refs:
         if ref.id not in actions:
@@ -197,7 +255,7 @@ def _table_of(table: Message, actions: dict[int, str]) -> TableDescription:
     return TableDescription(
         *_preamble(table),
         table.size,
-        _keys_of(table.match_fields, f"table {name}"),
+        _keys_of(table.match_fields, f"table {name}", new_types),
         tuple(
             ActionRefInfo(actions[ref.id], ref.id, _SCOPES[ref.scope if 0 <= ref.scope < len(_SCOPES) else 0])
             for ref in table.action_refs

@@ -188,7 +188,7 @@ def _table_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
     return {
         table.name: {
             "id": table.id,
-            "keys (id, bits, kind)": [(key.id, key.width, key.match_kind) for key in table.keys],
+            "keys (id, bits, kind)": [(key.id, key.given_width, key.match_kind) for key in table.keys],
             "actions": sorted(action.name for action in table.actions),
         }
         for table in p4info.tables
@@ -199,7 +199,7 @@ def _action_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
     return {
         action.name: {
             "id": action.id,
-            "parameters (id, bits)": [(item.id, item.width) for item in action.params],
+            "parameters (id, bits)": [(item.id, item.given_width) for item in action.params],
         }
         for action in p4info.actions
     }

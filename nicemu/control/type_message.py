@@ -8,7 +8,7 @@ Source: P4Runtime Specification 1.4, "P4DataTypeSpec"; p4types.proto.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nicemu.pipeline import ir
 
@@ -17,8 +17,13 @@ from .messages import Message
 _NAMED = ("struct", "header", "header_union", "enum", "serializable_enum", "new_type")
 
 
-def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[ir.Layout]) -> None:
-    """Set a P4DataTypeSpec; `layouts` are the headers, unions and structs that there are."""
+def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[ir.Layout], type_name: str = "") -> None:
+    """Set a P4DataTypeSpec; `layouts` are the headers, unions and structs that there are, `type_name` is that
+    of a new type.
+    """
+    if type_name:
+        spec.new_type.name = type_name
+        return
     forms = {layout.name: _form_of(layout) for layout in layouts}
     match kind:
         case ir.Bits() | ir.Varbit():
@@ -53,11 +58,45 @@ def fill_type_info(message: Message, layouts: Sequence[ir.Layout]) -> None:
             case _:
                 struct = message.structs[layout.name]
                 for part in layout.fields:
-                    fill_type(struct.members.add(name=part.name).type_spec, part.type, layouts)
+                    member = struct.members.add(name=part.name)
+                    fill_type(member.type_spec, part.type, layouts, part.type_name)
+
+
+def fill_new_types(message: Message, new_types: Sequence[ir.NewType]) -> None:
+    """Set the new types of a P4TypeInfo."""
+    for new in new_types:
+        spec = message.new_types[new.name]
+        if not new.translated:
+            fill_type(spec.original_type, new.type, ())
+            continue
+        spec.translated_type.uri = new.uri
+        if new.controller_bits:
+            spec.translated_type.sdn_bitwidth = new.controller_bits
+        else:
+            spec.translated_type.sdn_string.SetInParent()
+
+
+def new_types_of_message(message: Message) -> tuple[ir.NewType, ...]:
+    """Return the new types of a P4TypeInfo, by name; translated ones have the values of the controller."""
+    found = []
+    for name, spec in sorted(message.new_types.items()):
+        if spec.WhichOneof("representation") == "translated_type":
+            given = spec.translated_type
+            kind = ir.Bits(given.sdn_bitwidth) if given.sdn_bitwidth else ir.STRING
+            found.append(ir.NewType(name, kind, True, given.uri, given.sdn_bitwidth))
+        else:
+            found.append(ir.NewType(name, type_of_message(spec.original_type)))
+    return tuple(found)
+
+
+def typed_of_message(spec: Message, new_types: Mapping[str, ir.NewType]) -> tuple[ir.Type, str]:
+    """Return the type that a P4DataTypeSpec means, and the name of the new type that it is, "" for none."""
+    name = spec.new_type.name if spec.WhichOneof("type_spec") == "new_type" else ""
+    return (new_types[name].type, name) if name in new_types else (type_of_message(spec), "")
 
 
 def type_of_message(spec: Message) -> ir.Type:
-    """Return the type that a P4DataTypeSpec means."""
+    """Return the type that a P4DataTypeSpec means, without a look at new types."""
     form = spec.WhichOneof("type_spec")
     if form == "bitstring":
         return _bits_of(spec.bitstring)
@@ -74,6 +113,7 @@ def type_of_message(spec: Message) -> ir.Type:
 
 def layouts_of_message(message: Message) -> tuple[ir.Layout, ...]:
     """Return the headers, unions and structs of a P4TypeInfo, by name."""
+    new_types = {new.name: new for new in new_types_of_message(message)}
     found: list[ir.Layout] = []
     for name, header in message.headers.items():
         fields = tuple(ir.Field(part.name, _bits_of(part.type_spec)) for part in header.members)
@@ -82,7 +122,9 @@ def layouts_of_message(message: Message) -> tuple[ir.Layout, ...]:
         members = tuple(ir.Field(part.name, ir.Named(part.header.name)) for part in union.members)
         found.append(ir.UnionType(name, members))
     for name, struct in message.structs.items():
-        parts = tuple(ir.Field(part.name, type_of_message(part.type_spec)) for part in struct.members)
+        parts = tuple(
+            ir.Field(part.name, *typed_of_message(part.type_spec, new_types)) for part in struct.members
+        )
         found.append(ir.StructType(name, parts))
     return tuple(sorted(found, key=lambda layout: layout.name))
 

@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nicemu.pipeline import ir
+
 from . import syntax
 from .diagnostics import Reporter
 
-_ONCE = ("name", "hidden", "id")
+TRANSLATION = "p4runtime_translation"
+_ONCE = ("name", "hidden", "id", TRANSLATION)
 _BARE = ("hidden", "tableonly", "defaultonly", "optional")
 _WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
 _OPENING, _CLOSING = "([{", ")]}"
@@ -37,6 +40,25 @@ def check_annotation(
     if added.name in _WITH_TEXT and not _is_text(added):
         wanted = f"{_WITH_TEXT[added.name]} in quotes"
         reporter.error(added.at, f"@{added.name} needs {wanted}", f'write @{added.name}("...")')
+
+
+def translation_of(tokens: Sequence[str]) -> tuple[str, int] | None:
+    """Return the URI and the bits in the body of @p4runtime_translation, 0 for string; None if it is wrong.
+
+    Source: P4Runtime Specification 1.4, "User-defined types".
+    """
+    if len(tokens) < 3 or tokens[0][:1] != '"' or tokens[1] != ",":
+        return None
+    kind = list(tokens[2:])
+    if kind == ["string"]:
+        return tokens[0][1:-1], 0
+    if kind[:2] == ["bit", "<"] and kind[3:] == [">"]:
+        kind = kind[2:3]
+    try:
+        width = int(kind[0], 0) if len(kind) == 1 else 0
+    except ValueError:
+        return None
+    return (tokens[0][1:-1], width) if 0 < width <= ir.MAX_WIDTH_BITS else None
 
 
 def _is_text(annotation: syntax.Annotation) -> bool:

@@ -11,10 +11,11 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
+from .annotations import TRANSLATION, translation_of
 from .check_type_references import TypeReferenceChecker, specialised_name
 from .diagnostics import Location
 from .symbols import FamilySymbol, ParameterSymbol, Scope, TypeSymbol
-from .type_sizes import fixed_bits, is_flat, is_storable, scalar_of
+from .type_sizes import fixed_bits, is_flat, is_storable, scalar_of, width_of
 from .types import (
     INTEGER,
     TEXT,
@@ -48,7 +49,7 @@ class TypeChecker(TypeReferenceChecker):
                     if not isinstance(kind, ir.Bits | ir.Bool | NewType):
                         hint = "bit<N>, int<N>, bool, or a new type of these"
                         self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}", hint)
-                    kind = NewType(node.name, kind)
+                    kind = NewType(node.name, kind, self._translation(node, kind))
                 elif kind == TEXT:
                     self.reporter.error(node.type_ref.at, "string cannot have another name")
                 self.declare(node.name, TypeSymbol(node.name, kind), node.at)
@@ -62,6 +63,21 @@ class TypeChecker(TypeReferenceChecker):
             case _:
                 return False
         return True
+
+    def _translation(self, node: syntax.TypeAliasDeclaration, kind: Type) -> tuple[str, int] | None:
+        """Return what @p4runtime_translation says of a new type, None where it does not stand."""
+        for annotation in node.annotations:
+            if annotation.name != TRANSLATION:
+                continue
+            found = translation_of(annotation.tokens)
+            if found is None:
+                hint = f'write @{TRANSLATION}("uri", bit<32>), or string for bit<32>'
+                self.reporter.error(annotation.at, f"@{TRANSLATION} needs a URI and a type", hint)
+            scalar = scalar_of(kind)
+            if scalar is not None and scalar != ir.Bits(width_of(kind)):
+                self.reporter.error(annotation.at, f"{kind} cannot be translated", "bit<N> can be")
+            return found
+        return None
 
     def _check_methods(self, node: syntax.ExternDeclaration) -> None:
         """Check methods, and that those of one name have parameters of different names or number."""

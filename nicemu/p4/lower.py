@@ -69,6 +69,11 @@ class _Lowering(StatementLowering):
         variables = tuple(self._variables())
         objects = [*checked.instances, *(item for block in blocks for item in block.instances)]
         externs = tuple(self._extern(item) for item in objects)
+        value_sets = tuple(
+            self._value_set(item)
+            for block in (checked.parser, *_inner(checked.parser))
+            for item in block.value_sets
+        )
         layouts = self._types.layouts
         return Program(
             name=name,
@@ -85,16 +90,13 @@ class _Lowering(StatementLowering):
             tables=tables,
             functions=(*self._functions, *self._made),
             field_lists=self._field_lists(),
-            value_sets=tuple(
-                self._value_set(item)
-                for block in (checked.parser, *_inner(checked.parser))
-                for item in block.value_sets
-            ),
+            value_sets=value_sets,
+            new_types=tuple(self._types.new_types.values()),
         )
 
     def _value_set(self, symbol: ValueSetSymbol) -> ir.ValueSet:
         fields = tuple(
-            ir.ValueSetField(name, self._types.of(kind), match_kind)
+            ir.ValueSetField(name, self._types.of(kind), match_kind, self._types.name_of(kind))
             for name, (kind, match_kind) in symbol.fields.items()
         )
         return ir.ValueSet(symbol.name, symbol.size, fields, symbol.id)
@@ -143,13 +145,15 @@ class _Lowering(StatementLowering):
                 yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
 
     def _extern(self, instance: Instance) -> ir.ExternInstance:
-        symbol = instance.type.symbol
+        symbol, types = instance.type.symbol, instance.type.arguments
+        names = tuple(map(self._types.name_of, types))
         return ir.ExternInstance(
             instance.name,
             symbol.name,
             instance.arguments,
-            tuple(self._types.of(argument) for argument in instance.type.arguments),
+            tuple(map(self._types.of, types)),
             instance.id,
+            names if any(names) else (),
         )
 
     def _locals(self, block: BlockSymbol) -> Iterator[ir.Statement]:
@@ -169,7 +173,10 @@ class _Lowering(StatementLowering):
                 continue
             kind = self._types.of(item.type)
             direction = ir.Direction(item.direction)
-            parameters.append(ir.Parameter(item.name, item.variable.place, kind, direction, item.id))
+            type_name = self._types.name_of(item.type)
+            parameters.append(
+                ir.Parameter(item.name, item.variable.place, kind, direction, item.id, type_name)
+            )
         return tuple(parameters)
 
     def _lower_routines(self) -> None:
@@ -271,7 +278,13 @@ class _Lowering(StatementLowering):
     def _table(self, table: TableSymbol) -> ir.Table:
         node = table.declaration
         keys = tuple(
-            ir.Key(key_name(key), self._value(key.expression), ir.MatchKind(key.match_kind), key.id)
+            ir.Key(
+                key_name(key),
+                self._value(key.expression),
+                ir.MatchKind(key.match_kind),
+                key.id,
+                self._types.name_of(key.expression.type),
+            )
             for key in node.keys
             if is_compared(key)
         )

@@ -10,6 +10,7 @@ from nicemu.pipeline import ir
 from .type_sizes import scalar_of
 from .types import (
     CompositeType,
+    NewType,
     StackType,
     Type,
     VarbitType,
@@ -17,10 +18,13 @@ from .types import (
 
 
 class TypeTable:
-    """The composite types of a program, in an order in which each stands behind those that it holds."""
+    """The composite types of a program, in an order in which each stands behind those that it holds, and the
+    new types that something has, by name.
+    """
 
     def __init__(self) -> None:
         self.layouts: list[ir.Layout] = []
+        self.new_types: dict[str, ir.NewType] = {}
         self._named: dict[CompositeType, ir.Named] = {}
 
     def of(self, kind: Type) -> ir.Type:
@@ -35,9 +39,19 @@ class TypeTable:
         assert isinstance(kind, CompositeType), kind
         return self._composite(kind)
 
+    def name_of(self, kind: Type | None) -> str:
+        """Return the name of a new type, "" for others."""
+        if not isinstance(kind, NewType):
+            return ""
+        given = (True, *kind.translation) if kind.translation is not None else ()
+        self.new_types[kind.name] = ir.NewType(kind.name, self.of(kind), *given)
+        return kind.name
+
     def _composite(self, kind: CompositeType) -> ir.Named:
         if kind not in self._named:
-            fields = tuple(ir.Field(name, self.of(part)) for name, part in kind.fields.items())
+            fields = tuple(
+                ir.Field(name, self.of(part), self.name_of(part)) for name, part in kind.fields.items()
+            )
             name = kind.name
             if kind.family is not None:  # a dot keeps it apart from all names of the program
                 count = sum(other.family is kind.family for other in self._named)

@@ -145,10 +145,14 @@ class VarbitType:
 
 @dataclass(slots=True, eq=False)
 class NewType:
-    """A type of its own, made with `type`, with the values of `underlying`."""
+    """A type of its own, made with `type`, with the values of `underlying`.
+
+    `translation` is what @p4runtime_translation says: a URI, and the bits that controllers see, 0 for text.
+    """
 
     name: str
     underlying: Type
+    translation: tuple[str, int] | None = None
 
     def __str__(self) -> str:
         return self.name

@@ -8,6 +8,7 @@ the name of its struct, a controller's header that of its annotation and the id 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from . import ir
 from .architectures import ARCHITECTURES
@@ -52,6 +53,7 @@ class _Description:
         self._tables = sorted(program.tables, key=lambda item: item.name)
         self._digests = dict(sorted((digest_name(kind), kind) for kind in _digested(program)))
         self._controllers = {header.name: header for header in program.headers if header.controller}
+        self._new_types = {item.name: item for item in program.new_types}
         chosen = {item.name: item.id for item in program.externs}
         own_counters = ARCHITECTURES[program.architecture].counts_every_table
         self._counters = {item.name: item.counter or item.name * own_counters for item in program.tables}
@@ -76,18 +78,25 @@ class _Description:
 
     def p4info(self) -> P4Info:
         registers = tuple(
-            RegisterInfo(*self._named(Prefix.REGISTER, item.name), int(item.arguments[0]), item.types[0])
+            RegisterInfo(
+                *self._named(Prefix.REGISTER, item.name),
+                int(item.arguments[0]),
+                item.types[0],
+                item.type_names[0] if item.type_names else "",
+                _index_type_name(item, 1),
+            )
             for item in self._of("register")
         )
         digests = tuple(
             DigestInfo(*self._named(Prefix.DIGEST, name), kind) for name, kind in self._digests.items()
         )
-        return P4Info(
+        layouts = self._layouts([*(item.type for item in registers), *(item.type for item in digests)])
+        described = P4Info(
             self._program.name,
             self._program.architecture,
             tuple(map(self._table, self._tables)),
             tuple(
-                ActionInfo(*self._named(Prefix.ACTION, action.name), _parameters_of(action))
+                ActionInfo(*self._named(Prefix.ACTION, action.name), self._parameters_of(action))
                 for action in sorted(self._program.actions, key=lambda item: item.name)
             ),
             tuple(map(self._profile, self._of(*_PROFILES))),
@@ -96,6 +105,7 @@ class _Description:
                     *self._named(Prefix.COUNTER, item.name),
                     _COUNTER_UNITS[int(item.arguments[1])],
                     int(item.arguments[0]),
+                    _index_type_name(item, 0),
                 )
                 for item in self._of("counter")
             ),
@@ -105,6 +115,7 @@ class _Description:
                     *self._named(Prefix.METER, item.name),
                     _METER_UNITS[int(item.arguments[1])],
                     int(item.arguments[0]),
+                    _index_type_name(item, 0),
                 )
                 for item in self._of("meter")
             ),
@@ -113,7 +124,21 @@ class _Description:
             digests,
             tuple(map(self._value_set, sorted(self._program.value_sets, key=lambda item: item.name))),
             tuple(map(self._packet_metadata, self._controllers.values())),
-            self._layouts([*(item.type for item in registers), *(item.type for item in digests)]),
+            layouts,
+        )
+        named = _type_names_of(described)
+        return replace(described, new_types=tuple(self._new_types[name] for name in named))
+
+    def _typed(self, type_name: str) -> tuple[str, int | None]:
+        """Return a type's name with the bits that the controller sees, None where it is not translated."""
+        new = self._new_types.get(type_name)
+        return type_name, new.controller_bits if new is not None and new.translated else None
+
+    def _parameters_of(self, action: ir.Action) -> tuple[ParameterInfo, ...]:
+        data = [item for item in action.parameters if item.direction is ir.Direction.NONE]
+        return tuple(
+            ParameterInfo(item.name, number, width_of(item.type), *self._typed(item.type_name))
+            for item, number in zip(data, numbers_of([item.id for item in data]), strict=True)
         )
 
     def _of(self, *externs: str) -> list[ir.ExternInstance]:
@@ -130,7 +155,13 @@ class _Description:
             *self._named(Prefix.TABLE, table.name),
             table.size,
             tuple(
-                KeyInfo(key.name, number, width_of(key.expression.type), key.match_kind.value)
+                KeyInfo(
+                    key.name,
+                    number,
+                    width_of(key.expression.type),
+                    key.match_kind.value,
+                    *self._typed(key.type_name),
+                )
                 for key, number in zip(table.keys, numbers_of([key.id for key in table.keys]), strict=True)
             ),
             tuple(ActionRefInfo(ref.action, actions[ref.action], _scope_of(ref)) for ref in table.actions),
@@ -172,7 +203,13 @@ class _Description:
         return ValueSetInfo(
             *self._named(Prefix.VALUE_SET, value_set.name),
             tuple(
-                KeyInfo(part.name, place, width_of(part.type), part.match_kind.value)
+                KeyInfo(
+                    part.name,
+                    place,
+                    width_of(part.type),
+                    part.match_kind.value,
+                    *self._typed(part.type_name),
+                )
                 for place, part in fields
             ),
             value_set.size,
@@ -184,7 +221,10 @@ class _Description:
             header.controller,
             header.controller,
             self._ids[Prefix.CONTROLLER_HEADER][header.name],
-            tuple(ParameterInfo(part.name, place, width_of(part.type)) for place, part in fields),
+            tuple(
+                ParameterInfo(part.name, place, width_of(part.type), *self._typed(part.type_name))
+                for place, part in fields
+            ),
         )
 
     def _layouts(self, kinds: list[ir.Type]) -> tuple[ir.Layout, ...]:
@@ -210,12 +250,29 @@ def _digested(program: ir.Program) -> Iterator[ir.Type]:
             yield call.arguments[1].type
 
 
-def _parameters_of(action: ir.Action) -> tuple[ParameterInfo, ...]:
-    data = [item for item in action.parameters if item.direction is ir.Direction.NONE]
-    return tuple(
-        ParameterInfo(item.name, number, width_of(item.type))
-        for item, number in zip(data, numbers_of([item.id for item in data]), strict=True)
-    )
+def _type_names_of(p4info: P4Info) -> list[str]:
+    """Return the names of the new types that something of a description has, sorted."""
+    typed: list[KeyInfo | ParameterInfo | ir.Field | RegisterInfo] = [*p4info.registers]
+    for table in p4info.tables:
+        typed += table.keys
+    for value_set in p4info.value_sets:
+        typed += value_set.keys
+    for action in p4info.actions:
+        typed += action.params
+    for header in p4info.packet_metadata:
+        typed += header.metadata
+    for layout in p4info.types:
+        typed += layout.fields
+    names = {item.type_name for item in typed}
+    names |= {item.index_type_name for item in p4info.registers}
+    names |= {item.index_type_name for item in p4info.counters}
+    names |= {item.index_type_name for item in p4info.meters}
+    return sorted(names - {""})
+
+
+def _index_type_name(instance: ir.ExternInstance, place: int) -> str:
+    """Return the name of the type of an array's index, which newer declarations have behind the values'."""
+    return instance.type_names[place] if len(instance.type_names) > place else ""
 
 
 def _scope_of(ref: ir.ActionRef) -> str:

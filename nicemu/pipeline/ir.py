@@ -97,6 +97,7 @@ from .ir_types import (
     HeaderType,
     Layout,
     Named,
+    NewType,
     Stack,
     String,
     StructType,
@@ -174,6 +175,7 @@ __all__ = [
     "MoveStack",
     "Name",
     "Named",
+    "NewType",
     "PacketLength",
     "Parameter",
     "Parser",
@@ -254,13 +256,17 @@ class Direction(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """A parameter of an action: `variable` is its place, `name` what the control plane calls it."""
+    """A parameter of an action: `variable` is its place, `name` what the control plane calls it.
+
+    `type_name` here and below is that of a `NewType`, "" for none.
+    """
 
     name: str
     variable: str
     type: Type
     direction: Direction = Direction.NONE
     id: int = 0
+    type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +301,7 @@ class Key:
     expression: Expression
     match_kind: MatchKind
     id: int = 0
+    type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +363,8 @@ class Table:
 class ExternInstance:
     """An extern object: `extern` is its type, `arguments` what its constructor was given.
 
-    `id` is 0 unless the program chose it with @id.
+    `id` is 0 unless the program chose it with @id. `type_names` are those of `types`, none where no type has
+    one.
     """
 
     name: str
@@ -364,6 +372,7 @@ class ExternInstance:
     arguments: tuple[int | str, ...] = ()
     types: tuple[Type, ...] = ()
     id: int = 0
+    type_names: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -390,6 +399,7 @@ class ValueSetField:
     name: str
     type: Type
     match_kind: MatchKind = MatchKind.EXACT
+    type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,6 +439,7 @@ class Program:
     functions: tuple[Function, ...] = ()
     field_lists: tuple[FieldList, ...] = ()
     value_sets: tuple[ValueSet, ...] = ()
+    new_types: tuple[NewType, ...] = ()
 
     def control(self, role: str) -> Control:
         """Return the control in a role of the architecture."""

@@ -93,10 +93,11 @@ STRING = String()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a header or struct."""
+    """One field of a header or struct; `type_name` is that of a `NewType`, "" for none."""
 
     name: str
     type: Type
+    type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,6 +127,21 @@ class StructType:
 
     name: str
     fields: tuple[Field, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NewType:
+    """A type of the program's own with the values of `type`; packets do not know it, controllers do.
+
+    Where it is `translated`, controllers see `controller_bits` bits, or text where these are 0, and `uri`
+    says what means what.
+    """
+
+    name: str
+    type: Type
+    translated: bool = False
+    uri: str = ""
+    controller_bits: int = 0
 
 
 CONTROLLER_HEADERS = ("packet_in", "packet_out")

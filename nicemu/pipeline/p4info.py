@@ -17,21 +17,39 @@ from . import ir
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
-    """One match field; `width` is in bits, `match_kind` one of exact, lpm, ternary, range, optional."""
+    """One match field; `width` is in bits, `match_kind` one of exact, lpm, ternary, range, optional.
+
+    `type_name` is that of a new type, "" for none. Where that is translated, `controller_bits` is what the
+    controller sees, 0 for text; elsewhere it is None.
+    """
 
     name: str
     id: int
     width: int
     match_kind: str
+    type_name: str = ""
+    controller_bits: int | None = None
+
+    @property
+    def given_width(self) -> int:
+        """Bits of the values that the controller gives, 0 for text."""
+        return self.width if self.controller_bits is None else self.controller_bits
 
 
 @dataclass(frozen=True, slots=True)
 class ParameterInfo:
-    """One parameter of an action, or one field of a controller's header; `width` is in bits."""
+    """One parameter of an action, or one field of a controller's header; for the rest see `KeyInfo`."""
 
     name: str
     id: int
     width: int
+    type_name: str = ""
+    controller_bits: int | None = None
+
+    @property
+    def given_width(self) -> int:
+        """Bits of the values that the controller gives, 0 for text."""
+        return self.width if self.controller_bits is None else self.controller_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,10 +104,11 @@ class ProfileInfo(Described):
 
 @dataclass(frozen=True, slots=True)
 class CounterInfo(Described):
-    """An array of counters; `unit` is packets, bytes or both."""
+    """An array of counters; `unit` is packets, bytes or both, `index_type_name` that of a new type."""
 
     unit: str
     size: int
+    index_type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +125,7 @@ class MeterInfo(Described):
 
     unit: str
     size: int
+    index_type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,10 +138,12 @@ class DirectMeterInfo(Described):
 
 @dataclass(frozen=True, slots=True)
 class RegisterInfo(Described):
-    """An array of values of a type."""
+    """An array of values of a type, which may have the name of a new type."""
 
     size: int
     type: ir.Type
+    type_name: str = ""
+    index_type_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +171,7 @@ class PacketMetadataInfo(Described):
 @dataclass(frozen=True, slots=True)
 class P4Info:
     """What a program has, each kind by name in sorted order; `types` are what `registers` and `digests`
-    name.
+    name, `new_types` those that something of all this has.
     """
 
     program: str
@@ -166,6 +188,7 @@ class P4Info:
     value_sets: tuple[ValueSetInfo, ...] = ()
     packet_metadata: tuple[PacketMetadataInfo, ...] = ()
     types: tuple[ir.Layout, ...] = ()
+    new_types: tuple[ir.NewType, ...] = ()
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return the description as JSON text; types stand as P4 writes them."""
@@ -198,4 +221,9 @@ def _document(value: Any) -> Any:  # noqa: ANN401 - whatever stands in a P4Info
         return [_document(item) for item in value]
     if not is_dataclass(value):
         return value
-    return {field.name: _document(getattr(value, field.name)) for field in fields(value)}
+    held = {field: getattr(value, field.name) for field in fields(value)}
+    return {
+        field.name: _document(item)
+        for field, item in held.items()
+        if item != field.default or item not in ("", None)  # what has no new type has no name of one
+    }

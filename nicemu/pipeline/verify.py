@@ -42,6 +42,8 @@ def verify(program: ir.Program) -> None:
     sizes = _sizes(program)
     with faults.at("headers"):
         _check_types(program, sizes, faults)
+    with faults.at("new_types"):
+        _check_new_types(program, faults)
     with faults.at("variables"):
         variables = _unique(program.variables, lambda item: item.name, faults)
         place, metadata = architecture.place, architecture.metadata
@@ -162,6 +164,31 @@ def _check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> 
             ):
                 faults.raise_(place, f"is {part.type}; a stack of headers was expected")
         known.add(struct.name)
+
+
+def _check_new_types(program: ir.Program, faults: Faults) -> None:
+    """Check new types, and that what has the name of one has its values."""
+    known = _unique(program.new_types, lambda item: item.name, faults)
+    for new in program.new_types:
+        fits = isinstance(new.type, ir.Bits) and not new.type.signed
+        if not is_scalar(new.type) or (new.translated and not fits):
+            faults.raise_(
+                new.name, f"is of {new.type}; a number, where it is translated bit<N>, was expected"
+            )
+        if not 0 <= new.controller_bits <= ir.MAX_WIDTH_BITS:
+            faults.raise_(new.name, f"has {new.controller_bits} bits; up to {ir.MAX_WIDTH_BITS} are allowed")
+    layouts: tuple[ir.Layout, ...] = (*program.headers, *program.structs)
+    named = [(part.type_name, part.type) for layout in layouts for part in layout.fields]
+    named += [(item.type_name, item.type) for action in program.actions for item in action.parameters]
+    named += [(key.type_name, key.expression.type) for table in program.tables for key in table.keys]
+    named += [(part.type_name, part.type) for item in program.value_sets for part in item.fields]
+    for instance in program.externs:
+        if len(instance.type_names) not in (0, len(instance.types)):
+            faults.raise_(instance.name, f"names {len(instance.type_names)} types of {len(instance.types)}")
+        named += zip(instance.type_names, instance.types, strict=False)
+    for name, kind in named:
+        if name and (name not in known or known[name].type != kind):
+            faults.raise_(name, f"is the name of a {kind}, which the program does not have")
 
 
 def _sizes(program: ir.Program) -> dict[str, int]:
