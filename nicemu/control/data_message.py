@@ -21,6 +21,8 @@ def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Mapping[st
     match kind:
         case ir.Bits():
             message.bitstring = _bytes_of(value, kind)
+        case ir.String():
+            message.bitstring = value.encode()
         case ir.Bool():
             message.bool = bool(value)
         case ir.Varbit():
@@ -51,6 +53,8 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Mapping[str, ir.Layo
     match kind:
         case ir.Bits():
             return _number_of(message.bitstring, kind, what)
+        case ir.String():
+            return message.bitstring.decode(errors="replace")
         case ir.Bool():
             return int(message.bool)
         case ir.Varbit(width):
@@ -115,7 +119,7 @@ def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
 
 def _form_of(kind: ir.Type, layouts: Mapping[str, ir.Layout], what: str) -> str:
     match kind:
-        case ir.Bits():
+        case ir.Bits() | ir.String():  # what a translated type is to a client
             return "bitstring"
         case ir.Bool():
             return "bool"

@@ -24,6 +24,7 @@ from .pipeline_config import PipelineConfig, ProgramReader
 from .reports import Reports
 from .stream import Session, arbitration_message, election_id_of, role_of
 from .target import PipelineTarget
+from .texts import Texts
 
 MAX_ATOMIC_UPDATES = 65_536
 """Updates of a batch that is done as a whole or not at all; no frame passes meanwhile."""
@@ -48,10 +49,11 @@ class Device:
     ) -> None:
         self.device_id = device_id
         self._target = target
-        self._config = PipelineConfig(target, reader)
+        texts = Texts()
+        self._config = PipelineConfig(target, reader, texts)
         self._arbitration = Arbitration(device_id)
         self._lock = threading.RLock()
-        self.reports = Reports(target)
+        self.reports = Reports(target, texts)
         """What the pipeline tells the primaries by itself."""
 
     # Arbitration

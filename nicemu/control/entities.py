@@ -7,6 +7,7 @@ Source: P4Runtime Specification 1.4, "P4 Entity Messages".
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from .array_entity import (
@@ -31,6 +32,7 @@ from .table_entity import (
     entry_change,
     entry_query,
 )
+from .texts import UnknownTextError
 
 _Changer: TypeAlias = Callable[[int, Message, Schema], Change]
 _Asker: TypeAlias = Callable[[Message, Schema], Query]
@@ -56,13 +58,25 @@ def change_of(update: Message, schema: Schema) -> Change:
         raise illegal(f"update type is {update.type}; INSERT (1), MODIFY (2) or DELETE (3) was expected")
     entity = update.entity
     form = _form_of(entity)
+    if schema.translator is not None:
+        entity = schema.translator.incoming(entity, allot=update.type != DELETE)
     return _ENTITIES[form][0](update.type, getattr(entity, form), schema)
 
 
 def query_of(entity: Message, schema: Schema) -> Query:
     """Return the query that an Entity in a ReadRequest means. Raises: ControlError."""
     form = _form_of(entity)
-    return _ENTITIES[form][1](getattr(entity, form), schema)
+    translator = schema.translator
+    if translator is None:
+        return _ENTITIES[form][1](getattr(entity, form), schema)
+    try:
+        entity = translator.incoming(entity, allot=False)
+    except UnknownTextError:
+        if form != "table_entry":
+            raise
+        return Query(lambda engine: [], iter)
+    query = _ENTITIES[form][1](getattr(entity, form), schema)
+    return replace(query, render=lambda seen: map(translator.outgoing, query.render(seen)))
 
 
 def _form_of(entity: Message) -> str:

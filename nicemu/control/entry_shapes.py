@@ -79,6 +79,8 @@ class EntryShapes:
         copy.CopyFrom(update)
         message, entry = copy.entity.table_entry, change.entry
         table = self._schema.table_of_id(message.table_id)
+        if _is_translated(entry, table):
+            return
         if not _is_plain(entry, table) or len(message.match) != len(table.keys):
             return
         fields = {field.field_id: field for field in message.match}
@@ -97,6 +99,13 @@ class EntryShapes:
             shapes = self._known.setdefault(len(data), {}).setdefault(fixed, {})
             shapes[int.from_bytes(data, "big") & fixed] = shape
             self._count += 1
+
+
+def _is_translated(entry: TableEntry, table: TableSchema) -> bool:
+    """Return whether values of an entry are not those of its message."""
+    params = table.action_named(entry.action).params if entry.action else ()
+    keys = any(key.controller_bits is not None for key in table.keys)
+    return keys or any(param.controller_bits is not None for param in params)
 
 
 def _is_plain(entry: TableEntry, table: TableSchema) -> bool:

@@ -22,7 +22,7 @@ from nicemu.pipeline import (
     ir,
 )
 
-from .value_text import ANY
+from .value_text import ANY, TEXT_BITS, text_of
 
 _SMALL_BITS = 16
 
@@ -40,7 +40,9 @@ class NamedAction(Protocol):
 
 
 def number_text(value: int, width_bits: int) -> str:
-    """Return a number in decimal if it is small, else in hexadecimal."""
+    """Return a number in decimal if it is small, else in hexadecimal; or the text that it is."""
+    if width_bits == TEXT_BITS:
+        return text_of(value)
     return str(value) if width_bits <= _SMALL_BITS else f"{value:#x}"
 
 

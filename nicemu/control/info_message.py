@@ -39,6 +39,7 @@ from .type_message import (
     type_of_message,
     typed_of_message,
 )
+from .value_text import TEXT_BITS
 
 _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
 """MatchField.MatchType."""
@@ -134,8 +135,7 @@ def p4info_of_message(message: Message) -> P4Info:
             ActionInfo(
                 *_preamble(item),
                 tuple(
-                    ParameterInfo(param.name, param.id, param.bitwidth, *_typed(param, new_types))
-                    for param in item.params
+                    ParameterInfo(param.name, param.id, *_typed(param, new_types)) for param in item.params
                 ),
             )
             for item in message.actions
@@ -183,10 +183,7 @@ def p4info_of_message(message: Message) -> P4Info:
         tuple(
             PacketMetadataInfo(
                 *_preamble(item),
-                tuple(
-                    ParameterInfo(part.name, part.id, part.bitwidth, *_typed(part, new_types))
-                    for part in item.metadata
-                ),
+                tuple(ParameterInfo(part.name, part.id, *_typed(part, new_types)) for part in item.metadata),
             )
             for item in message.controller_packet_metadata
         ),
@@ -225,10 +222,11 @@ def _fill_index(message: Message, array: CounterInfo | MeterInfo | RegisterInfo)
         message.index_type_name.name = array.index_type_name
 
 
-def _typed(message: Message, new_types: Mapping[str, ir.NewType]) -> tuple[str, int | None]:
-    """Return the name of a new type, and the bits that the controller sees where it is translated."""
+def _typed(message: Message, new_types: Mapping[str, ir.NewType]) -> tuple[int, str, int | None]:
+    """Return the bits of a value, the name of its new type, and the bits of that where it is translated."""
     new = new_types.get(message.type_name.name)
-    return message.type_name.name, new.controller_bits if new is not None and new.translated else None
+    bits = new.controller_bits if new is not None and new.translated else None
+    return TEXT_BITS if bits == 0 else message.bitwidth, message.type_name.name, bits
 
 
 def _keys_of(
@@ -240,8 +238,9 @@ def _keys_of(
             kinds = ", ".join(f"{kind} ({number})" for kind, number in _MATCH_TYPES.items())
             kind = field.other_match_type or field.match_type
             raise _illegal(f"{owner}: key {field.name} has match type {kind}; the pipeline has {kinds}")
-        kind, typed = _MATCH_KINDS[field.match_type], _typed(field, new_types)
-        found.append(KeyInfo(field.name or unnamed, field.id, field.bitwidth, kind, *typed))
+        width, type_name, bits = _typed(field, new_types)
+        kind = _MATCH_KINDS[field.match_type]
+        found.append(KeyInfo(field.name or unnamed, field.id, width, kind, type_name, bits))
     return tuple(found)
 
 

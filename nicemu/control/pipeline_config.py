@@ -22,6 +22,7 @@ from .messages import Message, messages
 from .pipeline_state import begin_idle_times, take_over
 from .schema import Schema, difference
 from .target import PipelineTarget
+from .texts import Texts
 
 _ALL, _COOKIE_ONLY, _P4INFO, _DEVICE_CONFIG = range(4)
 _ACTIONS = ("UNSPECIFIED", "VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "COMMIT", "RECONCILE_AND_COMMIT")
@@ -47,8 +48,14 @@ class _Saved:
 class PipelineConfig:
     """What one target runs, and what waits to be committed. Callers serialise the calls."""
 
-    def __init__(self, target: PipelineTarget, reader: ProgramReader = Program.from_json) -> None:
+    def __init__(
+        self,
+        target: PipelineTarget,
+        reader: ProgramReader = Program.from_json,
+        texts: Texts | None = None,
+    ) -> None:
         self._target = target
+        self._texts = texts or Texts()
         self._reader = reader
         self._committed: _Checked | None = None
         self._saved: _Saved | None = None
@@ -73,7 +80,7 @@ class PipelineConfig:
     def _described(self) -> tuple[Program, Schema, EntryShapes]:
         program = self.program()
         if self._schema is None or self._schema[0] is not program:
-            schema = Schema(p4info_of(program))
+            schema = Schema(p4info_of(program), self._texts)
             self._schema = (program, schema, EntryShapes(schema))
         return self._schema
 

@@ -34,6 +34,7 @@ from .packet_message import frame_of_message, packet_in_message
 from .schema import Schema
 from .stream import Session
 from .target import PipelineTarget
+from .texts import Texts
 
 MAX_WAITING_REPORTS = 4_096
 """Reports that wait for the server; with more, further ones are dropped and counted."""
@@ -44,8 +45,9 @@ IDLE_POLL_NS = 100_000_000
 class Reports:
     """The reports of one target, and the sessions to tell."""
 
-    def __init__(self, target: PipelineTarget) -> None:
+    def __init__(self, target: PipelineTarget, texts: Texts | None = None) -> None:
         self._target = target
+        self._texts = texts or Texts()
         self._waiting: queue.Queue[Report | None] = queue.Queue(MAX_WAITING_REPORTS)
         self._lock = threading.RLock()
         self._sessions: list[Session] = []
@@ -122,7 +124,10 @@ class Reports:
     def frame_of(self, packet: Message) -> bytes:
         """Return the frame that a PacketOut means. Raises: ControlError."""
         with self._lock:
-            return frame_of_message(packet, self._schema().packet_headers.get("packet_out"))
+            schema = self._schema()
+            if schema.translator is not None:
+                packet = schema.translator.packet_out(packet)
+            return frame_of_message(packet, schema.packet_headers.get("packet_out"))
 
     def acknowledge(self, acknowledgement: Message) -> None:
         """Take a DigestListAck; one that comes too late is no error. Raises: ControlError(NOT_FOUND)."""
@@ -142,7 +147,7 @@ class Reports:
     def _program(self) -> Program | None:
         program = self._target.program
         if program is not None and (self._known is None or self._known[0] is not program):
-            self._known = (program, Schema(p4info_of(program)), Layouts(program))
+            self._known = (program, Schema(p4info_of(program), self._texts), Layouts(program))
             self._lists.clear()
         return program
 
@@ -196,6 +201,9 @@ class Reports:
         self._send(response)
 
     def _send(self, message: Message) -> None:
+        translator = self._schema().translator
+        if translator is not None:
+            translator.report(message)
         for session in self._sessions:
             if not session.offer(message):
                 self._lost["pipeline.controller_too_slow"] += 1

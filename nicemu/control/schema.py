@@ -14,6 +14,9 @@ from typing import Any, Protocol, TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import ActionInfo, Described, KeyInfo, P4Info, ParameterInfo, Prefix, TableDescription
 
+from .texts import Texts
+from .translation import Translator
+
 _NUMBERED = {
     "action profile": "profiles",
     "counter": "counters",
@@ -83,10 +86,12 @@ class TableSchema:
 
 
 class Schema:
-    """Every table of a P4Info."""
+    """Every table of a P4Info; on a server with `texts`, which stand for values of translated types."""
 
-    def __init__(self, p4info: P4Info) -> None:
+    def __init__(self, p4info: P4Info, texts: Texts | None = None) -> None:
         self.p4info = p4info
+        translator = Translator(p4info, texts) if texts is not None else None
+        self.translator = translator if translator is not None and translator.is_needed else None
         actions = {action.id: ActionSchema(action) for action in p4info.actions}
         self.tables = tuple(TableSchema(description, actions) for description in p4info.tables)
         self._by_id = {table.id: table for table in self.tables}

@@ -19,7 +19,7 @@ from .entry_message import matches_of_message
 from .messages import Message, messages
 from .schema import Schema
 from .status_details import code_of
-from .value_text import parse_value
+from .value_text import TEXT_BITS, parse_value, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ReceivedPacket:
     """A packet, and the fields of the program's packet_in header."""
 
     payload: bytes
-    metadata: Mapping[str, int]
+    metadata: Mapping[str, int | str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +67,12 @@ def received(message: Message, schema: Schema) -> Received | None:
     if form == "packet":
         header = schema.packet_headers.get("packet_in")
         names = {field.id: field.name for field in header.metadata} if header else {}
+        texts = {field.id for field in header.metadata if field.width == TEXT_BITS} if header else ()
         values = {item.metadata_id: int.from_bytes(item.value, "big") for item in message.packet.metadata}
-        metadata = {names.get(number, str(number)): value for number, value in values.items()}
+        metadata = {
+            names.get(number, str(number)): text_of(value) if number in texts else value
+            for number, value in values.items()
+        }
         return ReceivedPacket(message.packet.payload, metadata)
     if form == "digest":
         info = schema.item("digest", message.digest.digest_id)

@@ -18,15 +18,21 @@ ANY = "*"
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|[0-9][0-9_]*")
 _MAC = re.compile(r"[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}")
 _MAX_TEXT = 2_000
+MAX_TEXT_BYTES = 1_024
+"""Longest text that stands for a value of a translated type, in UTF-8."""
+TEXT_BITS = 8 * MAX_TEXT_BYTES
+"""Width of a value that is a text, to clients: a number of these bytes. No field of a program is as wide."""
 
 
 def parse_value(value: int | str, width_bits: int, what: str = "value") -> int:
     """Return the number that `value` means, of at most `width_bits` bits.
 
     Text is a number (decimal, 0x, 0b, 0o), an IPv4 address (32 bits), an IPv6 address (128) or a MAC
-    address (48).
+    address (48). Of TEXT_BITS it is what it is.
     Raises: ControlError: INVALID_ARGUMENT for other text, OUT_OF_RANGE for a value that does not fit.
     """
+    if width_bits == TEXT_BITS:
+        return _text_number(value, what)
     number = value if isinstance(value, int) else _parse_text(value.strip(), width_bits, what)
     if not 0 <= number < 1 << width_bits:
         raise ControlError(
@@ -104,6 +110,20 @@ def match_anything(match_kind: str, width_bits: int, what: str) -> Match:
     if match_kind == "optional":
         return Optional(None)
     raise _illegal(f"{what} is exact: it needs a value, and cannot be left out")
+
+
+def text_of(number: int) -> str:
+    """Return the text that a value of TEXT_BITS is."""
+    return number.to_bytes((number.bit_length() + 7) // 8, "big").decode(errors="replace")
+
+
+def _text_number(value: int | str, what: str) -> int:
+    data = str(value).encode()
+    if not data or len(data) > MAX_TEXT_BYTES or b"\0" in data:
+        raise _illegal(
+            f"{what}: {_clipped(str(value))} found; a text of 1 to {MAX_TEXT_BYTES} bytes was expected"
+        )
+    return int.from_bytes(data, "big")
 
 
 def _parse_ternary(value: int | str, width_bits: int, what: str) -> Ternary:

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Texts that stand for values of translated types.
+
+A text stands for a number from its first use on: in decimal digits for the number that it says, else for the
+smallest one that no text stands for yet. They are kept for as long as the device is there, so that a program
+that takes over entries takes over what their texts mean.
+Source: P4Runtime Specification 1.4, "User-defined types", "PSA Metadata Translation".
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+
+from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import ir
+
+from .changes import illegal
+from .value_text import MAX_TEXT_BYTES
+
+MAX_TEXTS = 65_536
+"""Texts that stand for numbers, for each translation."""
+MAX_DIGITS = 1_234
+"""Digits of the largest number there is, of 4096 bits."""
+
+
+class UnknownTextError(ControlError):
+    """A text that stands for no number yet, where none is to be found for it."""
+
+
+@dataclass(slots=True)
+class _Texts:
+    numbers: dict[bytes, int] = field(default_factory=dict)
+    texts: dict[int, bytes] = field(default_factory=dict)
+    next_free: int = 0
+
+    def keep(self, text: bytes, number: int) -> None:
+        """Let a text stand for a number; one more than there may be goes on saying its number."""
+        if len(self.texts) < MAX_TEXTS:
+            self.numbers[text], self.texts[number] = number, text
+
+
+class Texts:
+    """Which text stands for which number, for each translation by its URI, or by its type where that is
+    empty.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Texts] = {}
+        self._lock = threading.Lock()
+
+    def number(self, new: ir.NewType, text: bytes, what: str, *, allot: bool) -> int:
+        """Return the number that a text stands for; one that is new gets one if they are to `allot` one.
+
+        Raises: ControlError: OUT_OF_RANGE for an empty text and a number too wide, INVALID_ARGUMENT for what
+        is no text, RESOURCE_EXHAUSTED if no number is left; UnknownTextError.
+        """
+        _check_text(text, what)
+        assert isinstance(new.type, ir.Bits)
+        width = new.type.width
+        with self._lock:
+            known = self._known.setdefault(new.uri or new.name, _Texts())
+            number = known.numbers.get(text)
+            if number is None:
+                number = _meant(text, width)
+                if number is None or number in known.texts:
+                    if not allot:
+                        raise UnknownTextError(P4RuntimeCode.NOT_FOUND, f"{what}: nothing is called {text!r}")
+                    number = self._allotted(known, width, what)
+                if allot:
+                    known.keep(text, number)
+            if number >> width:
+                raise ControlError(
+                    P4RuntimeCode.OUT_OF_RANGE, f"{what} is bit<{width}>; {text!r} stands for {number}"
+                )
+            return number
+
+    def text(self, new: ir.NewType, number: int) -> bytes:
+        """Return the text that stands for a number; one without a text gets its decimal digits."""
+        with self._lock:
+            known = self._known.setdefault(new.uri or new.name, _Texts())
+            text = known.texts.get(number)
+            if text is None:
+                text = str(number).encode()
+                while text in known.numbers:  # it stands for another number
+                    text = b"#" + text
+                known.keep(text, number)
+            return text
+
+    def _allotted(self, known: _Texts, width: int, what: str) -> int:
+        while known.next_free in known.texts:
+            known.next_free += 1
+        if known.next_free >> width or len(known.texts) >= MAX_TEXTS:
+            raise ControlError(
+                P4RuntimeCode.RESOURCE_EXHAUSTED,
+                f"{what} is bit<{width}>, and {len(known.texts)} texts stand for its values; no more can",
+            )
+        return known.next_free
+
+
+def _meant(text: bytes, width_bits: int) -> int | None:
+    """Return the number that a text says in decimal digits, as few as there can be, None if it says none."""
+    plain = text.isdigit() and (text == b"0" or not text.startswith(b"0")) and len(text) <= MAX_DIGITS
+    number = int(text) if plain else None
+    return number if number is not None and not number >> width_bits else None
+
+
+def _check_text(text: bytes, what: str) -> None:
+    if not text:
+        raise ControlError(P4RuntimeCode.OUT_OF_RANGE, f"{what}: the text is empty")
+    if len(text) > MAX_TEXT_BYTES:
+        sentence = f"{what}: the text has {len(text)} bytes; {MAX_TEXT_BYTES} are allowed"
+        raise ControlError(P4RuntimeCode.OUT_OF_RANGE, sentence)
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        raise illegal(f"{what} is a text; bytes that are no UTF-8 were given") from None
+    if b"\0" in text:
+        raise illegal(f"{what} is a text; one with a zero byte was given")
