@@ -7,17 +7,36 @@ Source: P4Runtime Specification 1.4, "P4Data".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from nicemu.pipeline import HeaderValue, Value, Varbits, ir
+from nicemu.pipeline import HeaderValue, P4Info, Value, Varbits, ir
 
 from .byte_string import decode_bytes, decode_signed, encode_bytes, encode_signed
 from .changes import illegal, unimplemented
 from .messages import Message
+from .type_message import DataLayout
+
+Layouts: TypeAlias = Mapping[str, DataLayout]
+"""What types of data are by their names; errors are an enum of the name `error`."""
 
 
-def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Mapping[str, ir.Layout]) -> None:
+def data_layouts(p4info: P4Info) -> Layouts:
+    """Return the types of a program's data by name."""
+    members = tuple(ir.EnumMember(name, number) for number, name in enumerate(p4info.errors))
+    errors = ir.EnumType("error", ir.Bits(32), members)
+    return {layout.name: layout for layout in (*p4info.types, *p4info.enums, errors)}
+
+
+def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Layouts) -> None:
     """Set a P4Data to a value of a type."""
+    listed = _listed(kind, layouts)
+    if listed is not None:
+        if listed.serializable:
+            message.enum_value = _bytes_of(value, listed.type)
+            return
+        name = next((one.name for one in listed.members if one.value == value), "")
+        setattr(message, _form_of(kind, layouts, listed.name), name)
+        return
     match kind:
         case ir.Bits():
             message.bitstring = _bytes_of(value, kind)
@@ -35,13 +54,13 @@ def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Mapping[st
                 message.header.bitstrings.extend(_numbers(fields, kind, layouts))
         case ir.Named(name) if isinstance(layouts.get(name), ir.StructType):
             message.struct.SetInParent()
-            for part in layouts[name].fields:
+            for part in _fields_of(kind, layouts):
                 fill_data(message.struct.members.add(), value[part.name], part.type, layouts)
         case _:
             raise unimplemented(f"values of type {kind} have no P4Data here")
 
 
-def value_of_data(message: Message, kind: ir.Type, layouts: Mapping[str, ir.Layout], what: str) -> Value:
+def value_of_data(message: Message, kind: ir.Type, layouts: Layouts, what: str) -> Value:
     """Return the value that a P4Data means for a type.
 
     Raises: ControlError: INVALID_ARGUMENT for data of another form, OUT_OF_RANGE for a number too wide.
@@ -50,6 +69,11 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Mapping[str, ir.Layo
     expected = _form_of(kind, layouts, what)
     if form != expected:
         raise illegal(f"{what} is {kind}; its data is a {expected}, {form or 'nothing'} was given")
+    listed = _listed(kind, layouts)
+    if listed is not None:
+        if listed.serializable:
+            return _number_of(message.enum_value, listed.type, what)
+        return member_value(getattr(message, expected), listed, what)
     match kind:
         case ir.Bits():
             return _number_of(message.bitstring, kind, what)
@@ -64,7 +88,7 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Mapping[str, ir.Layo
             return Varbits(length_bits, decode_bytes(message.varbit.bitstring, length_bits, what))
         case _:
             assert isinstance(kind, ir.Named)
-    fields = layouts[kind.name].fields
+    fields = _fields_of(kind, layouts)
     if form == "header":
         given = list(message.header.bitstrings)
         if not message.header.is_valid:
@@ -83,8 +107,19 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Mapping[str, ir.Layo
     }
 
 
-def has_form(kind: ir.Type, layouts: Mapping[str, ir.Layout]) -> bool:
+def member_value(name: str, listed: ir.EnumType, what: str) -> int:
+    """Return the value of a member of an enum. Raises: ControlError(INVALID_ARGUMENT)."""
+    for one in listed.members:
+        if one.name == name:
+            return one.value
+    have = ", ".join(one.name for one in listed.members)
+    raise illegal(f"{what}: {listed.name} has no member {name!r}; it has {have}")
+
+
+def has_form(kind: ir.Type, layouts: Layouts) -> bool:
     """Return whether the bits of a type alone say what its parts are: no stack, union or varbit in it."""
+    if _listed(kind, layouts) is not None:
+        return True
     if not isinstance(kind, ir.Named):
         return isinstance(kind, ir.Bits | ir.Bool)
     layout = layouts.get(kind.name)
@@ -97,14 +132,14 @@ def has_form(kind: ir.Type, layouts: Mapping[str, ir.Layout]) -> bool:
     )
 
 
-def zero_of(kind: ir.Type, layouts: Mapping[str, ir.Layout]) -> Value:
+def zero_of(kind: ir.Type, layouts: Layouts) -> Value:
     """Return the value that a place of a type starts with."""
     if isinstance(kind, ir.Varbit):
         return Varbits()
-    if not isinstance(kind, ir.Named):
+    if not isinstance(kind, ir.Named) or _listed(kind, layouts) is not None:
         return 0
     layout = layouts[kind.name]
-    parts = {part.name: zero_of(part.type, layouts) for part in layout.fields}
+    parts = {part.name: zero_of(part.type, layouts) for part in _fields_of(kind, layouts)}
     return HeaderValue(parts) if isinstance(layout, ir.HeaderType) else parts
 
 
@@ -117,7 +152,23 @@ def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
     return value.number if isinstance(value, Varbits) else value
 
 
-def _form_of(kind: ir.Type, layouts: Mapping[str, ir.Layout], what: str) -> str:
+def _listed(kind: ir.Type, layouts: Layouts) -> ir.EnumType | None:
+    """Return the enum, or the errors, that a type is."""
+    name = "error" if kind == ir.ERROR else getattr(kind, "name", "")
+    layout = layouts.get(name)
+    return layout if isinstance(layout, ir.EnumType) and layout.members else None
+
+
+def _fields_of(kind: ir.Named, layouts: Layouts) -> tuple[ir.Field, ...]:
+    layout = layouts[kind.name]
+    assert not isinstance(layout, ir.EnumType)
+    return layout.fields
+
+
+def _form_of(kind: ir.Type, layouts: Layouts, what: str) -> str:
+    listed = _listed(kind, layouts)
+    if listed is not None:
+        return "error" if kind == ir.ERROR else "enum_value" if listed.serializable else "enum"
     match kind:
         case ir.Bits() | ir.String():  # what a translated type is to a client
             return "bitstring"
@@ -131,9 +182,9 @@ def _form_of(kind: ir.Type, layouts: Mapping[str, ir.Layout], what: str) -> str:
             raise unimplemented(f"{what}: values of type {kind} have no P4Data here")
 
 
-def _numbers(fields: Mapping[str, Value], kind: ir.Named, layouts: Mapping[str, ir.Layout]) -> list[bytes]:
+def _numbers(fields: Mapping[str, Value], kind: ir.Named, layouts: Layouts) -> list[bytes]:
     found = []
-    for part in layouts[kind.name].fields:
+    for part in _fields_of(kind, layouts):
         if not isinstance(part.type, ir.Bits | ir.Bool):
             raise unimplemented(f"a field of type {part.type} of header {kind} has no P4Data here")
         found.append(_bytes_of(fields[part.name], part.type))

@@ -31,6 +31,7 @@ from nicemu.pipeline import (
 
 from .messages import Message, messages, serialize
 from .type_message import (
+    enums_of_message,
     fill_new_types,
     fill_type,
     fill_type_info,
@@ -96,13 +97,14 @@ def info_message(p4info: P4Info) -> Message:
     for direct_meter in p4info.direct_meters:
         item = _added(message.direct_meters, direct_meter)
         item.spec.unit, item.direct_table_id = _UNITS.index(direct_meter.unit), direct_meter.table_id
+    layouts = (*p4info.types, *p4info.enums)
     for register in p4info.registers:
         item = _added(message.registers, register)
         item.size = register.size
-        fill_type(item.type_spec, register.type, p4info.types, register.type_name)
+        fill_type(item.type_spec, register.type, layouts, register.type_name)
         _fill_index(item, register)
     for digest in p4info.digests:
-        fill_type(_added(message.digests, digest).type_spec, digest.type, p4info.types)
+        fill_type(_added(message.digests, digest).type_spec, digest.type, layouts)
     for value_set in p4info.value_sets:
         item = _added(message.value_sets, value_set)
         item.size = value_set.size
@@ -113,7 +115,7 @@ def info_message(p4info: P4Info) -> Message:
         item = _added(message.controller_packet_metadata, header)
         for field in header.metadata:
             _fill_typed(item.metadata.add(id=field.id, name=field.name), field)
-    fill_type_info(message.type_info, p4info.types)
+    fill_type_info(message.type_info, layouts, p4info.errors)
     fill_new_types(message.type_info, p4info.new_types)
     return message
 
@@ -189,6 +191,8 @@ def p4info_of_message(message: Message) -> P4Info:
         ),
         layouts_of_message(message.type_info),
         tuple(new_types.values()),
+        enums_of_message(message.type_info),
+        tuple(message.type_info.error.members),
     )
 
 

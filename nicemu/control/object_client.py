@@ -16,7 +16,7 @@ from nicemu.pipeline import CloneSession, Match, MeterConfig, Replica, ir
 
 from .byte_string import encode_bytes
 from .count_message import fill_count, fill_meter
-from .data_message import fill_data, plain, value_of_data, zero_of
+from .data_message import fill_data, member_value, plain, value_of_data, zero_of
 from .entry_message import add_matches, fill_call, matches_of_fields, parameters_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
 from .schema import Schema, parameter_of
@@ -322,7 +322,11 @@ def _parsed(value: Number | Mapping[str, Number], kind: ir.Type, schema: Schema,
         width = kind.width if isinstance(kind, ir.Bits) else 1
         is_signed = isinstance(kind, ir.Bits) and kind.signed
         return (parse_signed if is_signed else parse_value)(value, width, what)
-    layout = schema.layouts.get(kind.name) if isinstance(kind, ir.Named) else None
+    layout = schema.layouts.get("error" if kind == ir.ERROR else getattr(kind, "name", ""))
+    if isinstance(layout, ir.EnumType):
+        if not isinstance(value, Mapping):
+            return _parsed_member(value, layout, what)
+        layout = None
     if layout is None or not isinstance(value, Mapping):
         raise UsageError(f"{what} is {kind}; its fields were expected, as NAME=VALUE")
     parts = {part.name: part.type for part in layout.fields}
@@ -336,6 +340,14 @@ def _parsed(value: Number | Mapping[str, Number], kind: ir.Type, schema: Schema,
     if not isinstance(made, dict):
         made.valid = True
     return made
+
+
+def _parsed_member(value: Number, listed: ir.EnumType, what: str) -> int:
+    """Return the value of a member by its name, or a number that is one."""
+    if value in [one.name for one in listed.members]:
+        return member_value(str(value), listed, what)
+    assert isinstance(listed.type, ir.Bits)
+    return (parse_signed if listed.type.signed else parse_value)(value, listed.type.width, what)
 
 
 def _fill_replicas(given: Message, replicas: Sequence[Replica]) -> None:

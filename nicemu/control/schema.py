@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import ActionInfo, Described, KeyInfo, P4Info, ParameterInfo, Prefix, TableDescription
 
+from .data_message import data_layouts
 from .texts import Texts
 from .translation import Translator
 
@@ -95,7 +96,7 @@ class Schema:
         actions = {action.id: ActionSchema(action) for action in p4info.actions}
         self.tables = tuple(TableSchema(description, actions) for description in p4info.tables)
         self._by_id = {table.id: table for table in self.tables}
-        self.layouts = {layout.name: layout for layout in p4info.types}
+        self.layouts = data_layouts(p4info)
         self.digests = {digest.name: digest for digest in p4info.digests}
         self.packet_headers = {header.name: header for header in p4info.packet_metadata}
         self._actions = actions

@@ -9,17 +9,21 @@ Source: P4Runtime Specification 1.4, "P4DataTypeSpec"; p4types.proto.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
 
 from nicemu.pipeline import ir
 
+from .byte_string import encode_bytes, encode_signed
 from .messages import Message
 
+DataLayout: TypeAlias = ir.Layout | ir.EnumType
+"""What a type of data may be by its name."""
 _NAMED = ("struct", "header", "header_union", "enum", "serializable_enum", "new_type")
 
 
-def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[ir.Layout], type_name: str = "") -> None:
-    """Set a P4DataTypeSpec; `layouts` are the headers, unions and structs that there are, `type_name` is that
-    of a new type.
+def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[DataLayout], type_name: str = "") -> None:
+    """Set a P4DataTypeSpec; `layouts` are the headers, unions, structs and enums that there are, `type_name`
+    is that of a new type.
     """
     if type_name:
         spec.new_type.name = type_name
@@ -42,10 +46,21 @@ def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[ir.Layout], type_n
             spec.error.SetInParent()
 
 
-def fill_type_info(message: Message, layouts: Sequence[ir.Layout]) -> None:
-    """Set a P4TypeInfo."""
+def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequence[str] = ()) -> None:
+    """Set a P4TypeInfo, but for its new types."""
+    if errors:
+        message.error.members.extend(errors)
     for layout in layouts:
         match layout:
+            case ir.EnumType(type=ir.Bits(width, signed), serializable=True):
+                listed = message.serializable_enums[layout.name]
+                listed.underlying_type.bitwidth = width
+                for one in layout.members:
+                    value = encode_signed(one.value) if signed else encode_bytes(one.value)
+                    listed.members.add(name=one.name, value=value)
+            case ir.EnumType():
+                for one in layout.members:
+                    message.enums[layout.name].members.add(name=one.name)
             case ir.HeaderType():
                 header = message.headers[layout.name]
                 for name, kind in _flat(layout, layouts):
@@ -89,6 +104,18 @@ def new_types_of_message(message: Message) -> tuple[ir.NewType, ...]:
     return tuple(found)
 
 
+def enums_of_message(message: Message) -> tuple[ir.EnumType, ...]:
+    """Return the enums of a P4TypeInfo, by name."""
+    found = []
+    for name, spec in message.enums.items():
+        members = tuple(ir.EnumMember(one.name, place) for place, one in enumerate(spec.members))
+        found.append(ir.EnumType(name, ir.Bits(32), members))
+    for name, spec in message.serializable_enums.items():
+        members = tuple(ir.EnumMember(one.name, int.from_bytes(one.value, "big")) for one in spec.members)
+        found.append(ir.EnumType(name, ir.Bits(spec.underlying_type.bitwidth), members, True))
+    return tuple(sorted(found, key=lambda listed: listed.name))
+
+
 def typed_of_message(spec: Message, new_types: Mapping[str, ir.NewType]) -> tuple[ir.Type, str]:
     """Return the type that a P4DataTypeSpec means, and the name of the new type that it is, "" for none."""
     name = spec.new_type.name if spec.WhichOneof("type_spec") == "new_type" else ""
@@ -129,12 +156,15 @@ def layouts_of_message(message: Message) -> tuple[ir.Layout, ...]:
     return tuple(sorted(found, key=lambda layout: layout.name))
 
 
-def _flat(layout: ir.Layout, layouts: Sequence[ir.Layout]) -> Iterator[tuple[str, ir.Type]]:
+def _flat(layout: ir.Layout, layouts: Sequence[DataLayout]) -> Iterator[tuple[str, ir.Type]]:
     """Yield the numbers of a header; those of a struct in it have a dot in their names."""
     known = {other.name: other for other in layouts}
     for part in layout.fields:
-        if isinstance(part.type, ir.Named):
-            for name, kind in _flat(known[part.type.name], layouts):
+        inner = known[part.type.name] if isinstance(part.type, ir.Named) else None
+        if isinstance(inner, ir.EnumType):
+            yield part.name, inner.type
+        elif inner is not None:
+            for name, kind in _flat(inner, layouts):
                 yield f"{part.name}.{name}", kind
         else:
             yield part.name, part.type
@@ -159,8 +189,10 @@ def _bits_of(message: Message) -> ir.Type:
     return ir.Bits(message.int.bitwidth, True) if form == "int" else ir.Bits(message.bit.bitwidth)
 
 
-def _form_of(layout: ir.Layout) -> str:
+def _form_of(layout: DataLayout) -> str:
     match layout:
+        case ir.EnumType(serializable=is_serializable):
+            return "serializable_enum" if is_serializable else "enum"
         case ir.HeaderType():
             return "header"
         case ir.UnionType():

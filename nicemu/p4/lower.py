@@ -92,6 +92,7 @@ class _Lowering(StatementLowering):
             field_lists=self._field_lists(),
             value_sets=value_sets,
             new_types=tuple(self._types.new_types.values()),
+            enums=tuple(self._types.enums.values()),
         )
 
     def _value_set(self, symbol: ValueSetSymbol) -> ir.ValueSet:

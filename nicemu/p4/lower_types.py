@@ -10,6 +10,7 @@ from nicemu.pipeline import ir
 from .type_sizes import scalar_of
 from .types import (
     CompositeType,
+    EnumType,
     NewType,
     StackType,
     Type,
@@ -19,12 +20,13 @@ from .types import (
 
 class TypeTable:
     """The composite types of a program, in an order in which each stands behind those that it holds, and the
-    new types that something has, by name.
+    new types and enums that something has, by name.
     """
 
     def __init__(self) -> None:
         self.layouts: list[ir.Layout] = []
         self.new_types: dict[str, ir.NewType] = {}
+        self.enums: dict[str, ir.EnumType] = {}
         self._named: dict[CompositeType, ir.Named] = {}
 
     def of(self, kind: Type) -> ir.Type:
@@ -40,7 +42,12 @@ class TypeTable:
         return self._composite(kind)
 
     def name_of(self, kind: Type | None) -> str:
-        """Return the name of a new type, "" for others."""
+        """Return the name of a new type or enum, "" for others."""
+        if isinstance(kind, EnumType):
+            members = tuple(ir.EnumMember(name, value) for name, value in kind.members.items())
+            is_serializable = kind.underlying is not None
+            self.enums[kind.name] = ir.EnumType(kind.name, self.of(kind), members, is_serializable)
+            return kind.name
         if not isinstance(kind, NewType):
             return ""
         given = (True, *kind.translation) if kind.translation is not None else ()

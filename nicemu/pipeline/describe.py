@@ -54,6 +54,9 @@ class _Description:
         self._digests = dict(sorted((digest_name(kind), kind) for kind in _digested(program)))
         self._controllers = {header.name: header for header in program.headers if header.controller}
         self._new_types = {item.name: item for item in program.new_types}
+        self._enums = {item.name: item for item in program.enums}
+        self._listed: set[str] = set()
+        """The enums that something of the description has."""
         chosen = {item.name: item.id for item in program.externs}
         own_counters = ARCHITECTURES[program.architecture].counts_every_table
         self._counters = {item.name: item.counter or item.name * own_counters for item in program.tables}
@@ -81,9 +84,8 @@ class _Description:
             RegisterInfo(
                 *self._named(Prefix.REGISTER, item.name),
                 int(item.arguments[0]),
-                item.types[0],
-                item.type_names[0] if item.type_names else "",
-                _index_type_name(item, 1),
+                *self._data_type(item.types[0], item.type_names[0] if item.type_names else ""),
+                self._index_type_name(item, 1),
             )
             for item in self._of("register")
         )
@@ -105,7 +107,7 @@ class _Description:
                     *self._named(Prefix.COUNTER, item.name),
                     _COUNTER_UNITS[int(item.arguments[1])],
                     int(item.arguments[0]),
-                    _index_type_name(item, 0),
+                    self._index_type_name(item, 0),
                 )
                 for item in self._of("counter")
             ),
@@ -115,7 +117,7 @@ class _Description:
                     *self._named(Prefix.METER, item.name),
                     _METER_UNITS[int(item.arguments[1])],
                     int(item.arguments[0]),
-                    _index_type_name(item, 0),
+                    self._index_type_name(item, 0),
                 )
                 for item in self._of("meter")
             ),
@@ -127,12 +129,34 @@ class _Description:
             layouts,
         )
         named = _type_names_of(described)
-        return replace(described, new_types=tuple(self._new_types[name] for name in named))
+        kinds = [*(item.type for item in registers), *(item.type for item in digests)]
+        kinds += [part.type for layout in layouts for part in layout.fields]
+        return replace(
+            described,
+            new_types=tuple(self._new_types[name] for name in named),
+            enums=tuple(self._enums[name] for name in sorted(self._listed)),
+            errors=self._program.errors if ir.ERROR in kinds else (),
+        )
 
     def _typed(self, type_name: str) -> tuple[str, int | None]:
-        """Return a type's name with the bits that the controller sees, None where it is not translated."""
+        """Return a new type's name with the bits that controllers see, None where it is not translated."""
         new = self._new_types.get(type_name)
-        return type_name, new.controller_bits if new is not None and new.translated else None
+        if new is None:
+            self._data_type(ir.BOOL, type_name)
+            return "", None
+        return type_name, new.controller_bits if new.translated else None
+
+    def _data_type(self, kind: ir.Type, type_name: str) -> tuple[ir.Type, str]:
+        """Return what a type is among data, and the name of a new type: an enum is a type by its name."""
+        if type_name not in self._enums:
+            return kind, type_name
+        self._listed.add(type_name)
+        return ir.Named(type_name), ""
+
+    def _index_type_name(self, instance: ir.ExternInstance, place: int) -> str:
+        """Return the new type of an array's index, which newer declarations have behind the values'."""
+        names = instance.type_names[place : place + 1]
+        return names[0] if names and names[0] in self._new_types else ""
 
     def _parameters_of(self, action: ir.Action) -> tuple[ParameterInfo, ...]:
         data = [item for item in action.parameters if item.direction is ir.Direction.NONE]
@@ -236,10 +260,17 @@ class _Description:
         while pending:
             kind = pending.pop(0)
             name = kind.element if isinstance(kind, ir.Stack) else getattr(kind, "name", "")
-            if name and name not in done:
+            if name in known and name not in done:
                 done.add(name)
                 pending.extend(part.type for part in known[name].fields)
-        return tuple(known[name] for name in sorted(done))
+        return tuple(self._data_layout(known[name]) for name in sorted(done))
+
+    def _data_layout(self, layout: ir.Layout) -> ir.Layout:
+        """Return a layout as its data have it; headers are bits."""
+        if not isinstance(layout, ir.StructType):
+            return layout
+        fields = (ir.Field(part.name, *self._data_type(part.type, part.type_name)) for part in layout.fields)
+        return replace(layout, fields=tuple(fields))
 
 
 def _digested(program: ir.Program) -> Iterator[ir.Type]:
@@ -268,11 +299,6 @@ def _type_names_of(p4info: P4Info) -> list[str]:
     names |= {item.index_type_name for item in p4info.counters}
     names |= {item.index_type_name for item in p4info.meters}
     return sorted(names - {""})
-
-
-def _index_type_name(instance: ir.ExternInstance, place: int) -> str:
-    """Return the name of the type of an array's index, which newer declarations have behind the values'."""
-    return instance.type_names[place] if len(instance.type_names) > place else ""
 
 
 def _scope_of(ref: ir.ActionRef) -> str:

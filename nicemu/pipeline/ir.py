@@ -92,6 +92,8 @@ from .ir_types import (
     STRING,
     Bits,
     Bool,
+    EnumMember,
+    EnumType,
     ErrorCode,
     Field,
     HeaderType,
@@ -145,6 +147,8 @@ __all__ = [
     "Element",
     "Emit",
     "Entry",
+    "EnumMember",
+    "EnumType",
     "ErrorCode",
     "Exit",
     "Expression",
@@ -258,7 +262,7 @@ class Direction(enum.Enum):
 class Parameter:
     """A parameter of an action: `variable` is its place, `name` what the control plane calls it.
 
-    `type_name` here and below is that of a `NewType`, "" for none.
+    `type_name` here and below is that of a `NewType` or `EnumType`, "" for none.
     """
 
     name: str
@@ -440,6 +444,7 @@ class Program:
     field_lists: tuple[FieldList, ...] = ()
     value_sets: tuple[ValueSet, ...] = ()
     new_types: tuple[NewType, ...] = ()
+    enums: tuple[EnumType, ...] = ()
 
     def control(self, role: str) -> Control:
         """Return the control in a role of the architecture."""

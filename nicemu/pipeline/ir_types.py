@@ -93,7 +93,7 @@ STRING = String()
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a header or struct; `type_name` is that of a `NewType`, "" for none."""
+    """One field of a header or struct; `type_name` is that of a `NewType` or `EnumType`, "" for none."""
 
     name: str
     type: Type
@@ -142,6 +142,26 @@ class NewType:
     translated: bool = False
     uri: str = ""
     controller_bits: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class EnumMember:
+    """One member of an enum."""
+
+    name: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class EnumType:
+    """An enum, whose values are numbers of `type`; packets and controllers have these where it is
+    `serializable`, else controllers know its members by their names.
+    """
+
+    name: str
+    type: Type
+    members: tuple[EnumMember, ...]
+    serializable: bool = False
 
 
 CONTROLLER_HEADERS = ("packet_in", "packet_out")

@@ -171,7 +171,8 @@ class PacketMetadataInfo(Described):
 @dataclass(frozen=True, slots=True)
 class P4Info:
     """What a program has, each kind by name in sorted order; `types` are what `registers` and `digests`
-    name, `new_types` those that something of all this has.
+    name, `new_types` and `enums` those that something of all this has, `errors` all errors where one may be
+    among the data.
     """
 
     program: str
@@ -189,6 +190,8 @@ class P4Info:
     packet_metadata: tuple[PacketMetadataInfo, ...] = ()
     types: tuple[ir.Layout, ...] = ()
     new_types: tuple[ir.NewType, ...] = ()
+    enums: tuple[ir.EnumType, ...] = ()
+    errors: tuple[str, ...] = ()
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return the description as JSON text; types stand as P4 writes them."""

@@ -43,7 +43,7 @@ def verify(program: ir.Program) -> None:
     with faults.at("headers"):
         _check_types(program, sizes, faults)
     with faults.at("new_types"):
-        _check_new_types(program, faults)
+        _check_named(program, faults)
     with faults.at("variables"):
         variables = _unique(program.variables, lambda item: item.name, faults)
         place, metadata = architecture.place, architecture.metadata
@@ -166,9 +166,19 @@ def _check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> 
         known.add(struct.name)
 
 
-def _check_new_types(program: ir.Program, faults: Faults) -> None:
-    """Check new types, and that what has the name of one has its values."""
-    known = _unique(program.new_types, lambda item: item.name, faults)
+def _check_named(program: ir.Program, faults: Faults) -> None:
+    """Check new types and enums, and that what has the name of one has its values."""
+    named_types: list[ir.NewType | ir.EnumType] = [*program.new_types, *program.enums]
+    known = _unique(named_types, lambda item: item.name, faults)
+    for listed in program.enums:
+        _unique(listed.members, lambda item: item.name, faults)
+        kind = listed.type
+        if not isinstance(kind, ir.Bits):
+            faults.raise_(listed.name, f"is of {kind}; bit<N> or int<N> was expected")
+        lowest = -(1 << kind.width - 1) if kind.signed else 0
+        for member in listed.members:
+            if not lowest <= member.value < lowest + (1 << kind.width):
+                faults.raise_(f"{listed.name}.{member.name}", f"is {member.value}, which is no {kind}")
     for new in program.new_types:
         fits = isinstance(new.type, ir.Bits) and not new.type.signed
         if not is_scalar(new.type) or (new.translated and not fits):
