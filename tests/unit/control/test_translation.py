@@ -144,7 +144,7 @@ def test_what_is_no_text_is_refused(controller: Controller, text: bytes, code: P
 
 def test_numbers_are_the_same_in_another_width(controller: Controller) -> None:
     ones = b"\xff\xff\xff\xff"
-    port = {"ternary": {"value": b"\1\x05", "mask": ones}}
+    port: dict[str, object] = {"ternary": {"value": b"\1\x05", "mask": ones}}
     chosen = send(controller, b"a", b"\1\xff")
     maybe = entry(controller, "maybe", {"optional": {"value": b"b"}}, port, action=chosen, priority=1)
     routed = entry(controller, "routed", {"lpm": {"value": b"\5", "prefix_len": 32}})
