@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
 from . import syntax
+from .check_arguments import names_of
 from .check_blocks import Given
 from .check_calls import PACKET_PLACES
 from .check_names import Declared
@@ -134,11 +135,9 @@ class Checker(PackageChecker):
     def _function(self, node: syntax.MethodDeclaration) -> None:
         self.prototype(node)
         known = self.scope.names.get(node.name)
-        if isinstance(known, FunctionSymbol):
-            counts = [len(item.parameters) for item in known.declarations]
-            if len(node.parameters) not in counts:
-                known.declarations.append(node)
-                return
+        if isinstance(known, FunctionSymbol) and names_of(node) not in map(names_of, known.declarations):
+            known.declarations.append(node)
+            return
         self.declare(node.name, FunctionSymbol(node.name, [node], self.scope), node.at)
 
     # Actions and blocks

@@ -149,19 +149,21 @@ class ArgumentChecker(ExpressionChecker):
             self.reporter.error(node.at, f"cannot tell what type {name} of {method.name} is", hint)
             bindings[name] = UNKNOWN
 
-    @staticmethod
     def overload(
-        declarations: Sequence[_Declaration], node: syntax.Call | syntax.Instantiation
+        self, declarations: Sequence[_Declaration], node: syntax.Call | syntax.Instantiation
     ) -> _Declaration:
         """Return the declaration that a call means: by the names of its arguments, or by their number."""
-        given = len(node.arguments)
-        for item in declarations:
-            needed = sum(parameter.default is None for parameter in item.parameters)
-            known = {parameter.name for parameter in item.parameters}
-            fits = known.issuperset(node.names) if node.names is not None else True
-            if fits and needed <= given <= len(item.parameters):
-                return item
-        return declarations[0]
+        fitting: list[_Declaration] = [item for item in declarations if _fits(item, node)]
+        exact: list[_Declaration] = [item for item in fitting if len(item.parameters) == len(node.arguments)]
+        exact = exact or fitting
+        if len(exact) > 1:
+            name = exact[0].name
+            self.reporter.error(
+                node.at,
+                f"there are {len(exact)} {name} that this call could mean",
+                f"write the names of the arguments: {name}({exact[0].parameters[0].name} = ...)",
+            )
+        return exact[0] if exact else declarations[0]
 
     def arrange(
         self,
@@ -251,3 +253,19 @@ class ArgumentChecker(ExpressionChecker):
                 continue
             hint = f"give {parameter.name} a direction: in"
             self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time", hint)
+
+
+def _fits(
+    declaration: syntax.MethodDeclaration | syntax.FunctionDeclaration,
+    node: syntax.Call | syntax.Instantiation,
+) -> bool:
+    """Return whether a declaration has parameters for all arguments of a call, and the call what it needs."""
+    needed = {parameter.name for parameter in declaration.parameters if parameter.default is None}
+    if node.names is None:
+        return len(needed) <= len(node.arguments) <= len(declaration.parameters)
+    return needed <= set(node.names) <= names_of(declaration)
+
+
+def names_of(declaration: syntax.MethodDeclaration | syntax.FunctionDeclaration) -> set[str]:
+    """Return the names of the parameters, by which functions and methods of one name are told apart."""
+    return {parameter.name for parameter in declaration.parameters}

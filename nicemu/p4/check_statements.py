@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
+from .check_arguments import names_of
 from .check_keysets import KeysetChecker, parts_of
 from .diagnostics import did_you_mean
 from .symbols import (
@@ -239,11 +240,12 @@ class StatementChecker(KeysetChecker):
         symbol = RoutineSymbol(node.name, node, self.scope)
         variables = tuple(TypeVariable(name) for name in node.type_parameters)
         known = self.scope.names.get(node.name)
-        counts = [len(node.parameters)]
-        if isinstance(known, RoutineSymbol):
-            counts = [len(item.declaration.parameters) for item in (known, *known.overloads)]
-        if isinstance(known, RoutineSymbol) and len(node.parameters) not in counts:
+        others = [known, *known.overloads] if isinstance(known, RoutineSymbol) else []
+        alike = [item for item in others if names_of(item.declaration) == names_of(node)]
+        if isinstance(known, RoutineSymbol) and not alike:
             symbol.name = f"{node.name}.of{len(node.parameters)}"
+            if any(len(item.declaration.parameters) == len(node.parameters) for item in others):
+                symbol.name += "." + ".".join(item.name for item in node.parameters)
             known.overloads.append(symbol)
         else:
             self.declare(node.name, symbol, node.at)

@@ -165,7 +165,7 @@ class ValueSetSymbol:
 
 @dataclass(slots=True, eq=False)
 class FunctionSymbol:
-    """A function of the architecture; its declarations differ in their number of parameters."""
+    """A function of the architecture; its declarations differ in the names of their parameters."""
 
     name: str
     declarations: list[syntax.MethodDeclaration]

@@ -105,6 +105,16 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "f calls itself; P4 has no recursion",
     ),
     ({"top": "bit<8> f() { return g(); } bit<8> g() { return f(); }"}, "unknown action or function g"),
+    ({"top": "void f(in bit<8> x) { } void f(in bool x) { }"}, "f is declared twice in the same scope"),
+    ({"top": "extern void f(in bit<8> x); extern void f(in bool x);"}, "f is declared twice in the same"),
+    (
+        {"top": "void f(in bit<8> x) { } void f(in bool y) { }", "apply": "f(3);"},
+        "there are 2 f that this call could mean",
+    ),
+    (
+        {"top": "void f(in bit<8> x) { } void f(in bool y) { }", "apply": "f(z = 3);"},
+        "f has no parameter z",
+    ),
     ({"top": "bit<8> f() { return 1; } bit<8> f() { return 1; }"}, "f is declared twice in the same scope"),
     ({"apply": "bit<8> x; bit<8> x;"}, "x is declared twice in the same scope"),
     ({"parts": "action a(bit<8> x, bit<8> x) {}"}, "two parameters are called x"),
