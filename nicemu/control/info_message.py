@@ -7,6 +7,8 @@ Source: P4Runtime Specification 1.4, "The P4Info Message"; p4info.proto.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import (
@@ -29,6 +31,7 @@ from nicemu.pipeline import (
     ir,
 )
 
+from .annotation_message import annotations_of, fill_annotations
 from .messages import Message, messages, serialize
 from .type_message import (
     enums_of_message,
@@ -50,6 +53,16 @@ _SCOPES = ("both", "table_only", "default_only")
 _UNITS = ("", "bytes", "packets", "both")
 """CounterSpec.Unit and MeterSpec.Unit, by number."""
 
+_GROUPS = {
+    **{
+        name: name for name in ("tables", "actions", "counters", "direct_counters", "meters", "direct_meters")
+    },
+    **{"registers": "registers", "value_sets": "value_sets", "action_profiles": "profiles"},
+}
+"""What has annotations: its place in the message, and in a P4Info."""
+_FACTS = ("version", "organization", "contact", "url")
+"""What a PkgInfo says of a program beside its name."""
+
 _SCALAR = "f"
 """The pipeline's name for what a value set of plain numbers holds; in P4Info it has none."""
 
@@ -70,6 +83,9 @@ def info_message(p4info: P4Info) -> Message:
     """Return the P4Info message of a program's description."""
     message = messages().P4Info()
     message.pkg_info.name, message.pkg_info.arch = p4info.program, p4info.architecture
+    for item in p4info.package:
+        setattr(message.pkg_info, item.name, item.body)
+    fill_annotations(message.pkg_info, p4info.annotations)
     for table in p4info.tables:
         _fill_table(_added(message.tables, table), table)
     for action in p4info.actions:
@@ -129,7 +145,7 @@ def p4info_of_message(message: Message) -> P4Info:
     actions = _names(message.actions, "action")
     _names(message.tables, "table")
     new_types = {new.name: new for new in new_types_of_message(message.type_info)}
-    return P4Info(
+    described = P4Info(
         message.pkg_info.name,
         message.pkg_info.arch,
         tuple(_table_of(table, actions, new_types) for table in message.tables),
@@ -194,6 +210,16 @@ def p4info_of_message(message: Message) -> P4Info:
         enums_of_message(message.type_info),
         tuple(message.type_info.error.members),
     )
+    notes: dict[str, Any] = {
+        place: tuple(
+            replace(item, annotations=annotations_of(given.preamble))
+            for item, given in zip(getattr(described, place), getattr(message, group), strict=True)
+        )
+        for group, place in _GROUPS.items()
+    }
+    facts = (ir.Annotation(name, getattr(message.pkg_info, name)) for name in _FACTS)
+    package = tuple(fact for fact in facts if fact.body)
+    return replace(described, annotations=annotations_of(message.pkg_info), package=package, **notes)
 
 
 def _fill_table(item: Message, table: TableDescription) -> None:
@@ -284,6 +310,7 @@ def _added(items: Message, described: Described) -> Message:
     item = items.add()
     item.preamble.name, item.preamble.alias = described.name, described.alias
     item.preamble.id = described.id
+    fill_annotations(item.preamble, described.annotations)
     return item
 
 

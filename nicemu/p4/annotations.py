@@ -15,6 +15,11 @@ from . import syntax
 from .diagnostics import Reporter
 
 TRANSLATION = "p4runtime_translation"
+PACKAGE = "pkginfo"
+PACKAGE_KEYS = ("name", "version", "organization", "contact", "url")
+"""What @pkginfo says; who compiles says the architecture."""
+DOCUMENTATION = ("brief", "description")
+_MEANT = ("name", "id", PACKAGE, "tableonly", "defaultonly")
 _ONCE = ("name", "hidden", "id", TRANSLATION)
 _BARE = ("hidden", "tableonly", "defaultonly", "optional")
 _WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
@@ -59,6 +64,60 @@ def translation_of(tokens: Sequence[str]) -> tuple[str, int] | None:
     except ValueError:
         return None
     return (tokens[0][1:-1], width) if 0 < width <= ir.MAX_WIDTH_BITS else None
+
+
+def kept(annotations: Sequence[syntax.Annotation]) -> tuple[ir.Annotation, ...]:
+    """Return the annotations that controllers are told of: those without a meaning here, and not in square
+    brackets; documentation first.
+    """
+    found, texts = [], {}
+    for item in annotations:
+        tokens = joined(item.tokens)
+        if item.structured or item.name in _MEANT:
+            continue
+        is_text = len(tokens) == 1 and tokens[0][:1] == '"'
+        if item.name not in DOCUMENTATION:
+            found.append(ir.Annotation(item.name, _spaced(tokens)))
+        elif is_text:
+            texts[item.name] = ir.Annotation(item.name, tokens[0][1:-1])
+    return (*(texts[name] for name in DOCUMENTATION if name in texts), *found)
+
+
+def package_info(annotations: Sequence[syntax.Annotation], reporter: Reporter) -> tuple[ir.Annotation, ...]:
+    """Return what @pkginfo says of a package, each key once; report what it cannot say.
+
+    Source: P4Runtime Specification 1.4, "Annotating P4 code with PkgInfo".
+    """
+    found: dict[str, str] = {}
+    for item in annotations:
+        for part in _parts(item.tokens) if item.name == PACKAGE else ():
+            if len(part) != 3 or part[1] != "=" or part[2][:1] != '"':
+                reporter.error(item.at, f"@{PACKAGE} needs keys and texts", f'write @{PACKAGE}(version="2")')
+            elif part[0] in found:
+                reporter.error(item.at, f"@{PACKAGE} has the key {part[0]} twice", "remove one")
+            elif part[0] not in (*PACKAGE_KEYS, "arch"):
+                hint = f"there is {', '.join(PACKAGE_KEYS)}"
+                reporter.error(item.at, f"@{PACKAGE} has the key {part[0]}, which is unknown", hint)
+            else:
+                found[part[0]] = part[2][1:-1]
+    return tuple(ir.Annotation(key, text) for key, text in found.items() if key in PACKAGE_KEYS)
+
+
+def _spaced(tokens: Sequence[str]) -> str:
+    """Return tokens as people write them."""
+    text = ""
+    for token in tokens:
+        tight = not text or text[-1] in _OPENING + "=" or token in (",", "=") or token in _CLOSING
+        text += token if tight else f" {token}"
+    return text
+
+
+def joined(tokens: Sequence[str]) -> list[str]:
+    """Return the tokens of a body in which strings behind ++ have become part of the one before."""
+    strings = [token for token in tokens if token not in ("++", "(", ")")]
+    if len(strings) < 2 or any(token[:1] != '"' for token in strings) or "++" not in tokens:
+        return list(tokens)
+    return ['"' + "".join(token[1:-1] for token in strings) + '"']
 
 
 def _is_text(annotation: syntax.Annotation) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
 from . import syntax
+from .annotations import package_info
 from .check_arguments import names_of
 from .check_blocks import Given
 from .check_calls import PACKET_PLACES
@@ -61,6 +62,9 @@ class Checked:
     controls: list[BlockSymbol]
     actions: list[ActionSymbol]
     instances: list[Instance]
+    annotations: Sequence[syntax.Annotation]
+    """What stands before main."""
+    package: tuple[ir.Annotation, ...]
 
 
 class Checker(PackageChecker):
@@ -79,6 +83,9 @@ class Checker(PackageChecker):
         if not any(isinstance(node, syntax.Instantiation) for node in declarations):
             packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
             self.reporter.error(end, "the program has no main", f"end it with {packages}")
+        mains = [node for node in declarations if isinstance(node, syntax.Instantiation)]
+        notes = [note for node in mains if node.name == "main" for note in node.annotations]
+        package = package_info(notes, self.reporter)
         for block in self._blocks:
             if not block.used and self._main:
                 kind = block.declaration.kind
@@ -88,7 +95,14 @@ class Checker(PackageChecker):
         self.check_core(end)
         check_control_names(self._main, self._actions, self.instances, self.reporter)
         return Checked(
-            self.architecture, self.declared, self._main[0], self._main[1:], self._actions, self.instances
+            self.architecture,
+            self.declared,
+            self._main[0],
+            self._main[1:],
+            self._actions,
+            self.instances,
+            notes,
+            package,
         )
 
     def check_core(self, end: Location) -> None:
@@ -302,7 +316,7 @@ class Checker(PackageChecker):
             for name, part in parts.items()
         }
         name, number = self.full_name(node), self.chosen_id(node, Prefix.VALUE_SET)
-        symbol = ValueSetSymbol(name, kind, size or 1, fields, node.at, number)
+        symbol = ValueSetSymbol(name, kind, size or 1, fields, node.at, number, node.annotations)
         self.declare(node.name, symbol, node.at)
         self.block.value_sets.append(symbol)
 

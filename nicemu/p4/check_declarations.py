@@ -153,7 +153,8 @@ class DeclarationChecker(CallChecker):
         """Return the extern object that a declaration or constructor makes, known by its full name."""
         prefix = PREFIXES.get(kind.symbol.name, 0)
         number = self.chosen_id(node, prefix) if isinstance(node, syntax.Instantiation) else 0
-        made = Instance(name, kind, self._constructor(node, kind), number, at=node.at)
+        notes = node.annotations if isinstance(node, syntax.Instantiation) else ()
+        made = Instance(name, kind, self._constructor(node, kind), number, at=node.at, annotations=notes)
         (self.block.instances if self.block is not None else self.instances).append(made)
         return made
 

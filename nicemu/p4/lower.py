@@ -9,6 +9,7 @@ from itertools import product
 from nicemu.pipeline import Program, ir
 
 from . import syntax
+from .annotations import kept
 from .check import Checked
 from .check_tables import has_priority, is_compared, key_name
 from .lower_statements import StatementLowering
@@ -93,6 +94,8 @@ class _Lowering(StatementLowering):
             value_sets=value_sets,
             new_types=tuple(self._types.new_types.values()),
             enums=tuple(self._types.enums.values()),
+            annotations=kept(checked.annotations),
+            package=checked.package,
         )
 
     def _value_set(self, symbol: ValueSetSymbol) -> ir.ValueSet:
@@ -100,7 +103,7 @@ class _Lowering(StatementLowering):
             ir.ValueSetField(name, self._types.of(kind), match_kind, self._types.name_of(kind))
             for name, (kind, match_kind) in symbol.fields.items()
         )
-        return ir.ValueSet(symbol.name, symbol.size, fields, symbol.id)
+        return ir.ValueSet(symbol.name, symbol.size, fields, symbol.id, kept(symbol.annotations))
 
     def _field_lists(self) -> tuple[ir.FieldList, ...]:
         """Return the field lists of the program's metadata, by their numbers."""
@@ -155,6 +158,7 @@ class _Lowering(StatementLowering):
             tuple(map(self._types.of, types)),
             instance.id,
             names if any(names) else (),
+            kept(instance.annotations),
         )
 
     def _locals(self, block: BlockSymbol) -> Iterator[ir.Statement]:
@@ -164,7 +168,8 @@ class _Lowering(StatementLowering):
 
     def _action(self, action: ActionSymbol) -> ir.Action:
         parameters = self._parameters(action.parameters)
-        return ir.Action(action.name, parameters, self._body(action.declaration.body), action.id)
+        node = action.declaration
+        return ir.Action(action.name, parameters, self._body(node.body), action.id, kept(node.annotations))
 
     def _parameters(self, symbols: Sequence[ParameterSymbol]) -> tuple[ir.Parameter, ...]:
         parameters = []
@@ -315,6 +320,7 @@ class _Lowering(StatementLowering):
             },
             selector_keys=tuple(self._value(key.expression) for key in node.keys if not is_compared(key)),
             idle_timeout=table.idle_timeout,
+            annotations=kept(node.annotations),
         )
 
     def _action_ref(self, element: syntax.ActionElement) -> ir.ActionRef:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -144,6 +145,7 @@ class Instance:
     id: int = 0
     bound: Instance | None = None
     at: Location | None = None
+    annotations: Sequence[syntax.Annotation] = ()
 
     @property
     def full_name(self) -> str:
@@ -161,6 +163,7 @@ class ValueSetSymbol:
     fields: dict[str, tuple[Type, ir.MatchKind]]
     at: Location
     id: int = 0
+    annotations: Sequence[syntax.Annotation] = ()
 
 
 @dataclass(slots=True, eq=False)

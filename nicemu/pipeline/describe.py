@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from . import ir
 from .architectures import ARCHITECTURES
@@ -129,13 +130,31 @@ class _Description:
             layouts,
         )
         named = _type_names_of(described)
+        program = self._program
+        externs = {item.name: item.annotations for item in program.externs}
+        of_extern = ("profiles", "counters", "direct_counters", "meters", "direct_meters", "registers")
+        noted = {
+            "tables": {item.name: item.annotations for item in program.tables},
+            "actions": {item.name: item.annotations for item in program.actions},
+            "value_sets": {item.name: item.annotations for item in program.value_sets},
+            **dict.fromkeys(of_extern, externs),
+        }
+        notes: dict[str, Any] = {
+            group: tuple(
+                replace(item, annotations=known.get(item.name, ())) for item in getattr(described, group)
+            )
+            for group, known in noted.items()
+        }
         kinds = [*(item.type for item in registers), *(item.type for item in digests)]
         kinds += [part.type for layout in layouts for part in layout.fields]
         return replace(
             described,
             new_types=tuple(self._new_types[name] for name in named),
             enums=tuple(self._enums[name] for name in sorted(self._listed)),
-            errors=self._program.errors if ir.ERROR in kinds else (),
+            errors=program.errors if ir.ERROR in kinds else (),
+            annotations=program.annotations,
+            package=program.package,
+            **notes,
         )
 
     def _typed(self, type_name: str) -> tuple[str, int | None]:

@@ -127,6 +127,7 @@ __all__ = [
     "ActionCall",
     "ActionRef",
     "Advance",
+    "Annotation",
     "ApplyTable",
     "Assign",
     "Binary",
@@ -274,6 +275,14 @@ class Parameter:
 
 
 @dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@name(body)`, which means nothing to the engine; of @brief and @description the body is their text."""
+
+    name: str
+    body: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Action:
     """An action; `id` is 0 unless the program chose it with @id."""
 
@@ -281,6 +290,7 @@ class Action:
     parameters: tuple[Parameter, ...]
     body: tuple[Statement, ...]
     id: int = 0
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,6 +371,7 @@ class Table:
     counter: str = ""
     meter: str = ""
     idle_timeout: bool = False
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,6 +388,7 @@ class ExternInstance:
     types: tuple[Type, ...] = ()
     id: int = 0
     type_names: tuple[str, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -414,6 +426,7 @@ class ValueSet:
     size: int
     fields: tuple[ValueSetField, ...]
     id: int = 0
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,7 +439,10 @@ class FieldList:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A compiled program for one pipeline: the parser, and the controls behind it in their roles' order."""
+    """A compiled program for one pipeline: the parser, and the controls behind it in their roles' order.
+
+    `package` is what @pkginfo says of it, the text of each key.
+    """
 
     name: str
     architecture: str
@@ -445,6 +461,8 @@ class Program:
     value_sets: tuple[ValueSet, ...] = ()
     new_types: tuple[NewType, ...] = ()
     enums: tuple[EnumType, ...] = ()
+    annotations: tuple[Annotation, ...] = ()
+    package: tuple[Annotation, ...] = ()
 
     def control(self, role: str) -> Control:
         """Return the control in a role of the architecture."""

@@ -7,7 +7,7 @@ Source: P4Runtime Specification 1.4, "P4Info Objects".
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
@@ -59,6 +59,7 @@ class Described:
     name: str
     alias: str
     id: int
+    annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +173,7 @@ class PacketMetadataInfo(Described):
 class P4Info:
     """What a program has, each kind by name in sorted order; `types` are what `registers` and `digests`
     name, `new_types` and `enums` those that something of all this has, `errors` all errors where one may be
-    among the data.
+    among the data; `annotations` are those of main, `package` is what its @pkginfo says.
     """
 
     program: str
@@ -192,6 +193,8 @@ class P4Info:
     new_types: tuple[ir.NewType, ...] = ()
     enums: tuple[ir.EnumType, ...] = ()
     errors: tuple[str, ...] = ()
+    annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
+    package: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
 
     def to_json(self, *, indent: int | None = 2) -> str:
         """Return the description as JSON text; types stand as P4 writes them."""
@@ -228,5 +231,5 @@ def _document(value: Any) -> Any:  # noqa: ANN401 - whatever stands in a P4Info
     return {
         field.name: _document(item)
         for field, item in held.items()
-        if item != field.default or item not in ("", None)  # what has no new type has no name of one
+        if item != field.default or not (field.kw_only or item in ("", None))  # what few have
     }
