@@ -20,6 +20,7 @@ from .types import (
     NOTHING,
     UNKNOWN,
     BlockType,
+    ExternSymbol,
     ExternType,
     Type,
 )
@@ -119,6 +120,8 @@ class BlockCallChecker(ArgumentChecker):
         for argument, parameter in zip(node.arguments, symbol.constructor, strict=True):
             found = self.scope.find(argument.name) if isinstance(argument, syntax.NameRef) else None
             expected = substituted(parameter.type, bindings)
+            if isinstance(expected, ExternType) and isinstance(argument, syntax.Call):
+                found = self._object_argument(argument, f"{name}.{parameter.name}")
             if isinstance(found, Instance) and isinstance(expected, ExternType):
                 if found.type != expected:
                     self.reporter.error(
@@ -141,13 +144,27 @@ class BlockCallChecker(ArgumentChecker):
             arguments.append(ConstantSymbol(parameter.name, expected, value, made_by, given=True))
         return self.made_of(symbol, types, arguments, name, top)
 
+    def _object_argument(self, node: syntax.Call, name: str) -> Instance | None:
+        """Return the extern object that an argument of a constructor makes, None where it makes none."""
+        ref = constructed(node)
+        named = self.scope.find(ref.name) if ref is not None else None
+        if ref is None or not isinstance(named, ExternSymbol):
+            return None
+        kind = self.resolve(ref)
+        return self.object_of(node, kind, name) if isinstance(kind, ExternType) else None
+
+    def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:
+        """Return the extern object that a declaration or constructor makes; the subclass that knows them does
+        it.
+        """
+        raise NotImplementedError
+
     def _block_argument(self, node: syntax.Expression, wanted: BlockType, name: str) -> BlockInstance | None:
         """Return the parser or control that a constructor is given: one that there is, or a new one."""
         found = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
         if isinstance(found, BlockInstance):
             made: BlockSymbol | None = found.block
-        elif isinstance(node, syntax.Call) and (node.constructed or isinstance(node.callee, syntax.NameRef)):
-            ref = node.constructed or syntax.TypeRef(node.at, getattr(node.callee, "name", ""))
+        elif isinstance(node, syntax.Call) and (ref := constructed(node)) is not None:
             kind = self.resolve(ref)
             if not isinstance(kind, BlockType):
                 if kind != UNKNOWN:
@@ -182,6 +199,13 @@ class BlockCallChecker(ArgumentChecker):
     ) -> BlockSymbol:
         """Return an instance of a block; the subclass that knows blocks does it."""
         raise NotImplementedError
+
+
+def constructed(node: syntax.Call) -> syntax.TypeRef | None:
+    """Return the type whose constructor is called, None where something else is."""
+    if node.constructed is None and isinstance(node.callee, syntax.NameRef):
+        return syntax.TypeRef(node.at, node.callee.name)
+    return node.constructed
 
 
 def article(noun: str) -> str:

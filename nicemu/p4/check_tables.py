@@ -13,6 +13,7 @@ from nicemu.abi import counted
 from nicemu.pipeline import ir
 
 from . import syntax
+from .check_blocks import constructed
 from .check_statements import StatementChecker
 from .diagnostics import Reporter, did_you_mean
 from .parse_tables import PROPERTIES
@@ -119,9 +120,7 @@ class TableChecker(StatementChecker):
             if found is None:
                 return
         elif isinstance(node, syntax.Call):
-            ref = node.constructed
-            if ref is None and isinstance(node.callee, syntax.NameRef):
-                ref = syntax.TypeRef(node.at, node.callee.name)
+            ref = constructed(node)
             kind = self.resolve(ref) if ref is not None else UNKNOWN
             if kind == UNKNOWN:
                 return

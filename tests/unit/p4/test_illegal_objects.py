@@ -115,6 +115,17 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"top": "void f(in bit<8> x) { } void f(in bool y) { }", "apply": "f(z = 3);"},
         "f has no parameter z",
     ),
+    (
+        {
+            "top": "control Q()(TriggerCounter c) { apply { } }",
+            "parts": 'Q(FirmwareEvent<metadata_t>("x")) q;',
+        },
+        "argument c is extern FirmwareEvent<struct metadata_t>; extern TriggerCounter was expected",
+    ),
+    (
+        {"top": "control Q()(bit<8> n) { apply { } }", "parts": "Q(TriggerCounter()) q;"},
+        "TriggerCounter is constructed here",
+    ),
     ({"top": "bit<8> f() { return 1; } bit<8> f() { return 1; }"}, "f is declared twice in the same scope"),
     ({"apply": "bit<8> x; bit<8> x;"}, "x is declared twice in the same scope"),
     ({"parts": "action a(bit<8> x, bit<8> x) {}"}, "two parameters are called x"),
