@@ -159,19 +159,23 @@ class TokenReader:
             self.take()
 
     def skip_balanced(self) -> list[str]:
-        """Step over a bracket and all up to its partner; return the texts between."""
+        """Step over a bracket and all up to its partner; return the texts between.
+
+        Inside parentheses, other brackets are tokens as all others, and need no partners.
+        """
         texts: list[str] = []
         opened = self.take()
+        brackets = {"(": ")"} if opened.text == "(" else _CLOSING
         stack = [_CLOSING[opened.text]]
         while stack:
             if self.next.kind == "end":
                 self.fail(f"'{opened.text}' is never closed", at=opened.location)
             token = self.take()
-            if token.text in _CLOSING:
-                stack.append(_CLOSING[token.text])
+            if token.text in brackets:
+                stack.append(brackets[token.text])
             elif token.text == stack[-1]:
                 stack.pop()
-            elif token.text in _CLOSING.values():
+            elif token.text in brackets.values():
                 self.fail(f"expected '{stack[-1]}' before this '{token.text}'", at=token.location)
             if stack:
                 texts.append(token.text)

@@ -54,6 +54,7 @@ def test_annotations_that_do_not_go_together_are_refused(
         '@hidden() @noWarn("unused") @deprecated("use b" ++ " instead")',
         '@name("b" ++ ("c" ++ "d"))',
         "@x(k = 4, 5)",
+        "@x([) @y(] { ( } ))",
     ],
 )
 def test_annotations_that_go_together_are_taken(p4: SimpleNamespace, annotations: str) -> None:

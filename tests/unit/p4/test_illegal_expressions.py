@@ -164,7 +164,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         },
         "control r writes to x, which is read-only (an in parameter)",
     ),
-    ({"parts": "@foo(]) action a() {}"}, "expected ')' before this ']', found ')'"),
+    ({"parts": "@foo[)] action a() {}"}, "expected ']' before this ')', found ']'"),
     ({"top": '#include "nowhere.p4"\n'}, "cannot read nowhere.p4"),
     ({"top": "#endif\n"}, "#endif without #if"),
     ({"top": "#if 1\n"}, "this #if has no #endif"),
