@@ -126,10 +126,11 @@ def test_overheads_by_length_are_the_model_s() -> None:
 
 
 def test_totals_are_the_model_s_and_the_published() -> None:
-    assert result().totals is not None
+    totals = result().totals
+    assert totals is not None
     rows = rows_below("Figure 4", 1)
     assert [tuple(map(int, row[0].split(" x "))) for row in rows] == list(TOTALS)
-    for row, case in zip(rows, result().totals.cases, strict=True):
+    for row, case in zip(rows, totals.cases, strict=True):
         for policy, cell, ratio in (("recompute", row[1], row[2]), ("swap_pinned", row[3], row[4])):
             ours, theirs = cell.split(" / ")
             found = run_of(list(case.runs), policy).overhead.attributed_s
@@ -158,8 +159,9 @@ def test_the_workload_s_figures_are_the_model_s() -> None:
 
 
 def test_attributed_and_marginal_overhead_differ_as_told() -> None:
-    assert result().totals is not None
-    found = [*result().served[0].cases, *result().served[1].cases, *result().totals.cases]
+    totals = result().totals
+    assert totals is not None
+    found = [*result().served[0].cases, *result().served[1].cases, *totals.cases]
     overheads = [run_of(list(case.runs), "recompute").overhead for case in found]
     swaps = [run_of(list(case.runs), "swap_pinned").overhead.marginal_s for case in found]
     (most,) = re.findall(r"the first is up to ([\d.]+) times the second", PROSE)

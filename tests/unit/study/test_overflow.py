@@ -58,8 +58,9 @@ def evictions(number: int, policy: str) -> dict[int, float]:
 
 
 def all_cases() -> Iterator[Case]:
-    assert result().totals is not None
-    for figure in (*result().served, result().totals):
+    totals = result().totals
+    assert totals is not None
+    for figure in (*result().served, totals):
         yield from figure.cases
     yield Case((), result().workload.runs)
 
@@ -151,10 +152,11 @@ def test_recompute_costs_less_in_the_margin_than_what_is_attributed_to_it() -> N
 
 
 def test_the_22_published_totals_come_out_between_0_71_and_1_23_of_what_was_measured() -> None:
-    assert result().totals is not None
+    totals = result().totals
+    assert totals is not None
     ratios = {
         (case.labels, policy): run_of(case, policy).overhead.attributed_s / measured
-        for case in result().totals.cases
+        for case in totals.cases
         for policy, measured in case.published.items()
     }
     assert len(ratios) == 2 * len(TOTALS) == 22
@@ -163,8 +165,9 @@ def test_the_22_published_totals_come_out_between_0_71_and_1_23_of_what_was_meas
 
 
 def test_swap_is_cheaper_than_recompute_from_4_k_on_as_was_measured() -> None:
-    assert result().totals is not None
-    for case in result().totals.cases:
+    totals = result().totals
+    assert totals is not None
+    for case in totals.cases:
         if case.labels[1] >= 4096:
             assert case.published[PINNED] < case.published[RECOMPUTE]
             recompute, pinned = (run_of(case, policy).overhead for policy in (RECOMPUTE, PINNED))
@@ -257,11 +260,12 @@ def test_t3_a_fetch_is_behind_a_swap_in_below_138_gbit_a_second_and_before_recom
         below, above = waits(even - 1, block), waits(even + 1, block)
         assert below[0] > below[1]
         assert above[0] < above[1]
-    assert result().waits is not None
-    (thousand,) = [point for point in result().waits.points if point.tokens == 1024]
+    waits = result().waits
+    assert waits is not None
+    (thousand,) = [point for point in waits.points if point.tokens == 1024]
     ms = [1e3 * wait for wait in (thousand.fetch_s, thousand.swap_in_s, thousand.recompute_s)]
     assert ms == pytest.approx([43, 31, 68], abs=0.6)
-    assert 8e-9 * result().waits.even_bytes_per_s == pytest.approx(138, abs=0.5)
+    assert 8e-9 * waits.even_bytes_per_s == pytest.approx(138, abs=0.5)
     fast = study(figures=3, offload__nic_bytes_per_s=5e10).waits
     assert fast is not None
     assert fast.points[0].fetch_s == pytest.approx(0.011, abs=0.0005)
