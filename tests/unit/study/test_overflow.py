@@ -260,12 +260,12 @@ def test_t3_a_fetch_is_behind_a_swap_in_below_138_gbit_a_second_and_before_recom
         below, above = waits(even - 1, block), waits(even + 1, block)
         assert below[0] > below[1]
         assert above[0] < above[1]
-    waits = result().waits
-    assert waits is not None
-    (thousand,) = [point for point in waits.points if point.tokens == 1024]
+    figure = result().waits
+    assert figure is not None
+    (thousand,) = [point for point in figure.points if point.tokens == 1024]
     ms = [1e3 * wait for wait in (thousand.fetch_s, thousand.swap_in_s, thousand.recompute_s)]
     assert ms == pytest.approx([43, 31, 68], abs=0.6)
-    assert 8e-9 * waits.even_bytes_per_s == pytest.approx(138, abs=0.5)
+    assert 8e-9 * figure.even_bytes_per_s == pytest.approx(138, abs=0.5)
     fast = study(figures=3, offload__nic_bytes_per_s=5e10).waits
     assert fast is not None
     assert fast.points[0].fetch_s == pytest.approx(0.011, abs=0.0005)
