@@ -115,6 +115,10 @@ class SourceText:
     def __init__(self, name: str, text: str) -> None:
         text = text.removeprefix(_BYTE_ORDER_MARK)
         self.source = SourceFile(name, lines_of(text))
+        crowded = _crowded_line(text)
+        self.crowded = Location(self.source, crowded, 1) if crowded else None
+        """Where so much begins that strings and comments are not told apart in time: no tokens then."""
+        text = "" if crowded else text
         self.text = without_comments(_with_whole_tokens(text) if "\\\n" in text else text)
         self.unclosed = self._unclosed_comment(text)
         self._tokens: dict[int, list[Token]] = {}
@@ -151,6 +155,24 @@ def lines_of(text: str) -> list[str]:
     """Return the lines of a text, as tokens count them."""
     lines = text.split("\n")
     return lines[:-1] if not lines[-1] else lines
+
+
+def _crowded_line(text: str) -> int:
+    """Return the line up to which too many strings and comments begin, 0 if there are not so many.
+
+    Each one that does not end is looked for anew behind the next, up to the end of its line.
+    """
+    beginnings = text.count('"') + text.count("/*")
+    if beginnings * max(map(len, text.split("\n"))) < _MOST_LOOKED_AT and "\\\n" not in text:
+        return 0
+    line, looked_at = 1, 0
+    for joined in _JOINED_LINES.finditer(text):
+        part = joined[0]
+        looked_at += len(part) * (part.count('"') + part.count("/*"))
+        if looked_at > _MOST_LOOKED_AT:
+            return line
+        line += part.count("\n")
+    return 0
 
 
 def without_comments(text: str) -> str:
@@ -196,6 +218,9 @@ _DIVIDED = re.compile(
 )
 _OPEN_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?\*/|(/\*)', re.DOTALL)
 """As `_COMMENT`, but that a comment which is not closed is the group."""
+_JOINED_LINES = re.compile(r"(?:[^\\\n]|\\.)*\n?", re.DOTALL)
+_MOST_LOOKED_AT = 100_000_000
+"""Characters, a second's work."""
 _BLANK = re.compile(r"[^\n]")
 _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """What some editors begin a file with; preprocessors pass over it."""

@@ -79,6 +79,10 @@ class Preprocessor:
         return [*self._output, Token("end", "", end)]
 
     def _file(self, file: SourceText, folder: Path | None, depth: int) -> None:
+        if file.crowded is not None:
+            what = "too many strings and comments begin in lines as long as this one"
+            self._reporter.error(file.crowded, what, "break it into several")
+            return
         conditions: list[_Condition] = []
         text = file.text
         at, line = 0, 1

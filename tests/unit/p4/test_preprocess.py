@@ -132,6 +132,20 @@ def test_what_looks_like_an_open_comment_is_none(text: str) -> None:
     assert (tokens[-1], messages) == ("a", [])
 
 
+@pytest.mark.parametrize(
+    "many", ['"\\' * 20_000, "#" + "/*" * 20_000, '"\\\n' * 20_000, '"a' * 20_000 + "\n"]
+)
+def test_more_beginnings_of_strings_and_comments_than_can_be_looked_at_are_refused(many: str) -> None:
+    tokens, (message,) = expand("a\n" + many)
+    assert tokens == []
+    assert message.startswith("t.p4:2:1: error: too many strings and comments begin in lines as long as this")
+
+
+def test_many_strings_in_a_line_are_taken() -> None:
+    tokens, messages = expand('"a" ' * 3_000 + "\n" + '// "\n' * 20_000)
+    assert (len(tokens), messages) == (3_000, [])
+
+
 def test_a_byte_order_mark_is_no_part_of_a_program(tmp_path: Path) -> None:
     (tmp_path / "b.p4").write_text("\ufeffb")
     assert expand("\ufeff#include <b.p4>\na", tmp_path) == (["b", "a"], [])
