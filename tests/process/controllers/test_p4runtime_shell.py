@@ -88,7 +88,7 @@ show(found(query(), lambda item: (
 idle = []
 sh.IdleTimeoutNotification().sniff(
     lambda item: idle.append(item.idle_timeout_notification.table_entry[0].priority), timeout=2)
-show(idle)
+show(sorted({*idle}))
 frame()
 show(found(query(), lambda item: item.counter_data.packet_count))
 direct = sh.DirectCounterEntry("I.hits")
