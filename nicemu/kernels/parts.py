@@ -57,11 +57,6 @@ class Part:
         """How many words it takes."""
         return _WORDS[self.what]
 
-    @property
-    def values(self) -> int:
-        """How many words it returns."""
-        return _VALUES.get(self.what, 1)
-
 
 def find_part(table: ir.Table) -> Part:
     """Return what looks up in a table: given its state and a key, it returns entry and head."""
@@ -162,7 +157,6 @@ def _sum(function: Function) -> Callable[[int], Function]:
 
 
 _WORDS = {"find": 2, "begin": 3, "step": 2, "end": 3, "sum": 4}
-_VALUES = {"find": 2, "end": 3}
 _SOURCES: dict[tuple[str, str], Callable[[int], Function]] = {
     ("find", "exact"): _find_exact,
     ("find", "ternary"): _find_by(find_ternary),
