@@ -59,7 +59,10 @@ def _engine_compiled_meanwhile() -> Iterator[None]:
     if len(os.sched_getaffinity(0)) == 1 or any(cache.glob(_OF_ENGINE)):
         yield
         return
-    with tempfile.TemporaryDirectory(dir=cache.parent if cache.parent.is_dir() else None) as folder:
+    with suppress(OSError):
+        cache.mkdir(parents=True, exist_ok=True)
+    inside = cache if os.access(cache, os.W_OK) else None  # what a killed process leaves goes with the cache
+    with tempfile.TemporaryDirectory(dir=inside) as folder:
         process = subprocess.Popen(
             [sys.executable, "-c", _COMPILE_ENGINE],
             env=os.environ | {"XDG_CACHE_HOME": folder},
