@@ -62,13 +62,14 @@ class PackageChecker(TableChecker):
             self.reporter.miscounted(node.at, symbol.name, "block", wanted, given)
             return
         bindings = self._type_arguments(node, symbol)
-        blocks: list[BlockSymbol | None] = []
+        self._main = []
         roles = ("parser", *(role.name for role in self.architecture.roles))
         for place, (argument, parameter) in enumerate(zip(node.arguments, symbol.parameters, strict=True)):
             self.role = roles[place] if place < len(roles) else ""
-            blocks.append(self._argument(argument, parameter, bindings))
+            block = self._argument(argument, parameter, bindings)
+            if block is not None:
+                self._main.append(block)
         self.role = ""
-        self._main = [block for block in blocks if block is not None]
 
     def _type_arguments(self, node: syntax.Instantiation, symbol: PackageSymbol) -> dict[str, Type]:
         """Return the types that a package is given for its type parameters, as far as it is."""
@@ -101,7 +102,9 @@ class PackageChecker(TableChecker):
             return None
         if isinstance(node, syntax.Call):
             refs = node.constructed.arguments if node.constructed else node.type_arguments
-            made = self.block_of(node, block, [self.resolve(ref) for ref in refs], block.name, top=True)
+            again = any(one is not None and one.declaration is block.declaration for one in self._main)
+            own = parameter.name if again else block.name
+            made = self.block_of(node, block, [self.resolve(ref) for ref in refs], own, top=True)
             if made is None:
                 return None
             block = made
