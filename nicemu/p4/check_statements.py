@@ -90,12 +90,14 @@ class StatementChecker(KeysetChecker):
                 elif scalar_of(found) is not None:
                     self.reporter.warning(node.at, "the value of this call is not used")
             case syntax.IfStatement():
-                self.condition(node.condition, "the condition of if")
                 self.branches += 1
-                for branch in (node.then, node.otherwise):
-                    if branch is not None:
-                        with self.inner_scope():
-                            self._statement(branch)
+                for arm in node.arms:
+                    self.condition(arm.condition, "the condition of if")
+                    with self.inner_scope():
+                        self._statement(arm.body)
+                if node.otherwise is not None:
+                    with self.inner_scope():
+                        self._statement(node.otherwise)
                 self.branches -= 1
             case syntax.SwitchStatement():
                 self._not_in(node, "switch", "parser")
@@ -386,8 +388,9 @@ def _returns(node: syntax.Statement) -> bool:
         case syntax.Block():
             return any(map(_returns, node.statements))
         case syntax.IfStatement():
-            return node.otherwise is not None and _returns(node.then) and _returns(node.otherwise)
+            bodies = [arm.body for arm in node.arms]
+            return node.otherwise is not None and all(map(_returns, (*bodies, node.otherwise)))
         case syntax.SwitchStatement():
-            bodies = [case.body for case in node.cases if case.body is not None]
-            return any(case.label is None for case in node.cases) and all(map(_returns, bodies))
+            blocks = [case.body for case in node.cases if case.body is not None]
+            return any(case.label is None for case in node.cases) and all(map(_returns, blocks))
     return False

@@ -251,12 +251,14 @@ class _Lowering(StatementLowering):
                 yield from self._states(inner, f"{behind}.", behind)
                 name, body = behind, list(self._passed_back(inner, given))
             elif isinstance(statement, syntax.IfStatement) and any(map(_applied, _inside(statement))):
-                yes, no = f"{behind}.then", f"{behind}.else"
-                cases = (ir.SelectCase((ir.KeyMask(1, 1),), yes), ir.SelectCase((ir.KeyAny(),), no))
-                yield ir.State(name, tuple(body), ir.Select((self._value(statement.condition),), cases))
-                yield from self._state(yes, [statement.then], ir.Goto(behind))
+                for turn, arm in enumerate(statement.arms):
+                    yes, no = f"{behind}.{turn}.then", f"{behind}.{turn}.else"
+                    cases = (ir.SelectCase((ir.KeyMask(1, 1),), yes), ir.SelectCase((ir.KeyAny(),), no))
+                    yield ir.State(name, tuple(body), ir.Select((self._value(arm.condition),), cases))
+                    yield from self._state(yes, [arm.body], ir.Goto(behind))
+                    name, body = no, []
                 otherwise = [statement.otherwise] if statement.otherwise is not None else []
-                yield from self._state(no, otherwise, ir.Goto(behind))
+                yield from self._state(name, otherwise, ir.Goto(behind))
                 name, body = behind, []
             else:
                 body += self._statement(statement)
@@ -401,12 +403,14 @@ def _flat(nodes: Sequence[syntax.Statement]) -> Iterator[syntax.Statement]:
 
 
 def _inside(node: syntax.IfStatement) -> Iterator[syntax.Statement]:
-    """Yield the statements of both branches, and of ifs in them."""
-    for branch in (node.then, node.otherwise):
-        for statement in _flat([branch] if branch is not None else []):
-            yield statement
-            if isinstance(statement, syntax.IfStatement):
-                yield from _inside(statement)
+    """Yield the statements of all branches, and of ifs in them."""
+    branches = [arm.body for arm in node.arms]
+    if node.otherwise is not None:
+        branches.append(node.otherwise)
+    for statement in _flat(branches):
+        yield statement
+        if isinstance(statement, syntax.IfStatement):
+            yield from _inside(statement)
 
 
 def _applied(node: syntax.Statement) -> BlockSymbol | None:

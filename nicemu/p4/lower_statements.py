@@ -25,6 +25,8 @@ from .types import (
     Type,
 )
 
+_NESTED_ARMS = 16
+
 
 class StatementLowering(ExpressionLowering):
     """Statements; actions that are used and stand outside all blocks are remembered."""
@@ -59,8 +61,7 @@ class StatementLowering(ExpressionLowering):
             case syntax.CallStatement():
                 yield from self._call_statement(node.call)
             case syntax.IfStatement():
-                otherwise = self._statement(node.otherwise) if node.otherwise is not None else ()
-                yield ir.If(self._value(node.condition), tuple(self._statement(node.then)), tuple(otherwise))
+                yield from self._if(node)
             case syntax.SwitchStatement():
                 yield self._switch(node)
             case syntax.ExitStatement():
@@ -80,6 +81,24 @@ class StatementLowering(ExpressionLowering):
                 yield ir.Break()
             case syntax.ContinueStatement():
                 yield ir.Continue()
+
+    def _if(self, node: syntax.IfStatement) -> Iterator[ir.Statement]:
+        """Make an if of each arm, in the else of the one before.
+
+        No more than `_NESTED_ARMS` of them: behind these the next begin, if no condition has held yet.
+        """
+        arms = [(self._value(arm.condition), tuple(self._statement(arm.body))) for arm in node.arms]
+        otherwise = tuple(self._statement(node.otherwise)) if node.otherwise is not None else ()
+        if len(arms) <= _NESTED_ARMS:
+            yield from _nested(arms, otherwise)
+            return
+        goes_on = self._extra(ir.BOOL, "else")
+        yes, no = (ir.Assign(goes_on, ir.Constant(value, ir.BOOL)) for value in (1, 0))
+        for start in range(0, len(arms), _NESTED_ARMS):
+            here = arms[start : start + _NESTED_ARMS]
+            last = otherwise if start + len(here) == len(arms) else (yes,)
+            body = (no, *_nested(here, last))
+            yield from body if start == 0 else (ir.If(goes_on, body, ()),)
 
     def _assignment(self, node: syntax.Assignment) -> Iterator[ir.Statement]:
         target, value = self._value(node.target), self._value(node.value)
@@ -264,6 +283,14 @@ class StatementLowering(ExpressionLowering):
                 first.append(ir.Assign(value, values[place]))
                 values[place] = value
         return first, tuple(values)
+
+
+def _nested(
+    arms: Sequence[tuple[ir.Expression, tuple[ir.Statement, ...]]], otherwise: tuple[ir.Statement, ...]
+) -> tuple[ir.Statement, ...]:
+    for condition, body in reversed(arms):
+        otherwise = (ir.If(condition, body, otherwise),)
+    return otherwise
 
 
 def _chosen(elements: Sequence[ir.Expression], index: ir.Name, first: int) -> ir.Expression:

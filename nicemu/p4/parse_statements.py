@@ -313,13 +313,21 @@ class StatementParser(ExpressionParser):
 
     def _if(self) -> syntax.Statement:
         at = self.take().location
+        otherwise = None
         with self.nested():
-            self.expect("(", "after if")
-            condition = self.expression()
-            self.expect(")", "after the condition")
-            then = self._branch("if")
-            otherwise = self._branch("else") if self.takes("else") else None
-        return syntax.IfStatement(at=at, condition=condition, then=then, otherwise=otherwise)
+            arms = [self._arm()]
+            while self.takes("else"):
+                if not self.takes("if"):
+                    otherwise = self._branch("else")
+                    break
+                arms.append(self._arm())
+        return syntax.IfStatement(at=at, arms=arms, otherwise=otherwise)
+
+    def _arm(self) -> syntax.IfArm:
+        self.expect("(", "after if")
+        condition = self.expression()
+        self.expect(")", "after the condition")
+        return syntax.IfArm(condition=condition, body=self._branch("if"))
 
     def _branch(self, of: str) -> syntax.Statement:
         at = self.next.location

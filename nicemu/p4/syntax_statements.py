@@ -35,11 +35,18 @@ class CallStatement(Statement):
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class IfStatement(Statement):
-    """`if (condition) then else otherwise`."""
+class IfArm:
+    """A condition of an `if`, and what is done where it is the first that holds."""
 
     condition: Expression
-    then: Statement
+    body: Statement
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class IfStatement(Statement):
+    """`if (condition) body`, an arm more for each `else if`, and at last `else otherwise`."""
+
+    arms: list[IfArm]
     otherwise: Statement | None
 
 

@@ -128,6 +128,27 @@ def test_loops_turn_as_often_as_they_say(p4: SimpleNamespace, apply: str, expect
     assert number_after(p4, apply) == expected
 
 
+ARMS = 300
+"""More than there may be ifs in one another."""
+
+
+@pytest.mark.parametrize("number", [0, 15, 16, 17, 299, 300, 4660])
+def test_of_many_arms_of_an_if_the_first_whose_condition_holds_is_done(
+    p4: SimpleNamespace, number: int
+) -> None:
+    arms = " else ".join(f"if (v == {arm} || v == {arm + 1}) v = v ^ {1000 + arm};" for arm in range(ARMS))
+    apply = f"bit<16> v = {number}; {arms} else v = 7; headers.tag.number = v;"
+    expected = number ^ (1000 + max(number - 1, 0)) if number <= ARMS else 7
+    assert number_after(p4, apply) == expected
+
+
+def test_every_arm_of_an_if_may_leave_the_loop_around_it(p4: SimpleNamespace) -> None:
+    arms = " else ".join(f"if (i == {arm * 3}) {{ break; }}" for arm in range(1, 40))
+    apply = f"bit<16> n = 0; for (bit<16> i in 100 .. 200) {{ {arms} else {{ continue; }} }}"
+    counted = apply.replace("{ break; }", "{ n = i; break; }") + " headers.tag.number = n;"
+    assert number_after(p4, counted) == 102
+
+
 def test_a_loop_over_a_stack_sees_copies_of_its_headers(p4: SimpleNamespace) -> None:
     apply = """tag_t[3] stack; stack[1].setValid(); stack[1].number = 5; bit<16> s = 0;
     for (tag_t t in stack) { if (t.isValid()) { s += t.number; stack[2] = t; } } headers.tag.number = s;"""

@@ -128,6 +128,20 @@ def test_a_parser_can_be_applied_under_a_condition(values: tuple[int, ...], pass
     assert parses_more(engine, *values) is passes
 
 
+def test_a_parser_can_be_applied_under_each_of_many_conditions() -> None:
+    arms = " else ".join(
+        f"if (h.a.value == {n}) {{ inner.apply(packet, h.b, 7); m.x = {n}; }}" for n in range(90)
+    )
+    engine = loaded(
+        f"{arms} transition accept;",
+        "Inner() inner;",
+        INNER,
+        "if (m.x != h.a.value) { drop_packet(); }",
+    )
+    assert parses_more(engine, 89, 7)
+    assert not parses_more(engine, 89, 8)
+
+
 def test_functions_of_one_name_differ_in_how_many_arguments_they_take() -> None:
     engine = loaded(
         "transition more;",
