@@ -165,6 +165,8 @@ def _decode_type(value: Any, path: str) -> ir.Type:  # noqa: ANN401
             return ir.STRING
         if value == "bit<0>":
             return ir.Bits(0)
+        if value == "varbit<0>":
+            return ir.Varbit(0)
         bits = _BITS.fullmatch(value)
         if bits and bits[1] == "varbit" and int(bits[2]) <= ir.MAX_VARBIT_BITS:
             return ir.Varbit(int(bits[2]))

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from nicemu.hot import JIT
+from nicemu.p4 import compile_program
+from nicemu.pipeline import Program
 from nicemu.stf import Outcome, Status, find_tests, run_test
 
 TESTS = find_tests(Path(__file__).parent / "stf")
@@ -23,6 +25,12 @@ def require_passed(outcome: Outcome) -> None:
 @EACH
 def test_the_language_is_as_specified(program: Path, script: Path) -> None:
     require_passed(run_test(program, script))
+
+
+@EACH
+def test_a_program_is_the_same_on_the_other_side_of_a_wire(program: Path, script: Path) -> None:
+    compiled = compile_program(program).program
+    assert Program.from_json(compiled.to_json()) == compiled
 
 
 @pytest.mark.slow
