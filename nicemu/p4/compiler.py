@@ -58,7 +58,7 @@ def _compile(text: str, name: str, folder: Path | None, include_paths: Sequence[
     reporter = Reporter()
     places = [*(Path(place) for place in include_paths), programs_root() / "p4" / "include"]
     preprocessor = Preprocessor(reporter, places)
-    with garbage_waits():
+    with garbage_waits(has_cycles=True):
         try:
             program = _translate(text, name, folder, preprocessor, reporter)
         except TooManyErrors:
