@@ -13,7 +13,14 @@ import click
 
 from nicemu.errors import UsageError
 
-from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program, require_port
+from .programs import (
+    EXTERNS_OPTION,
+    INCLUDE_OPTION,
+    TABLES_OPTION,
+    compiled_program,
+    require_port,
+    tell_missing,
+)
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -38,6 +45,7 @@ _NOT_HEX = re.compile(r"0x|[\s:,.-]+")
 )
 @click.option("--port", type=click.IntRange(0, 0xFFFF), default=0, help="The port on which it comes in.")
 @TABLES_OPTION
+@EXTERNS_OPTION
 @INCLUDE_OPTION
 @JSON_OPTION
 def packet(
@@ -47,6 +55,7 @@ def packet(
     index: int,
     port: int,
     tables: Path | None,
+    externs: tuple[Path, ...],
     includes: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -61,10 +70,11 @@ def packet(
     frame, now_ns = _frame(text, pcap, index)
     compiled = compiled_program(program, includes)
     require_port(compiled.program, "--port", port)
-    from nicemu.pipeline import Engine, trace_lines, value_text
+    from nicemu.pipeline import Engine, read_externs, trace_lines, value_text
 
-    engine = Engine()
+    engine = Engine(externs=read_externs(externs))
     engine.load(compiled.program)
+    tell_missing(engine.missing_externs)
     if tables is not None:
         from nicemu.switch import put_tables
 

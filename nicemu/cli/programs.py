@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -35,6 +35,15 @@ TABLES_OPTION = click.option(
     metavar="FILE",
     type=click.Path(path_type=Path),
     help="A JSON file of table entries and what else a controller sets (docs/p4.md).",
+)
+
+EXTERNS_OPTION = click.option(
+    "--externs",
+    "externs",
+    metavar="FILE",
+    multiple=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Python functions and classes that do what externs of PROGRAM's own do (docs/p4.md).",
 )
 
 
@@ -108,6 +117,15 @@ def flash(script: Path, nic: str | None) -> None:
     running = find_nic(nic)
     handlers = ask(running, "flash", path=str(path))["handlers"]
     click.echo(f"{running.name} runs {path.name}: {', '.join(handlers) or 'no handlers'}")
+
+
+def tell_missing(missing: Sequence[str]) -> None:
+    """Say which externs of a program's own nothing does."""
+    for name in missing:
+        click.echo(
+            f"nothing does what extern {name} does: packets that call it are dropped (--externs FILE)",
+            err=True,
+        )
 
 
 def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled | Loaded:

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from .programs import INCLUDE_OPTION
+from .programs import EXTERNS_OPTION, INCLUDE_OPTION
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.p4 import Diagnostic
     from nicemu.stf import Outcome, Report
 
-_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], bool, bool]
-"""Program, script, include folders, whether to trace, whether to run machine code."""
+_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], bool, bool, tuple[Path, ...]]
+"""Program, script, include folders, whether to trace, whether to run machine code, files with externs."""
 
 CHUNK = 8
 """Tests that a process takes at a time: one takes some milliseconds, as handing it over does."""
@@ -42,6 +42,7 @@ _NS_PER_MS = 1_000_000
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Tests at a time, in processes."
 )
+@EXTERNS_OPTION
 @INCLUDE_OPTION
 @JSON_OPTION
 def stf(
@@ -50,6 +51,7 @@ def stf(
     engine: str,
     trace: bool,
     jobs: int,
+    externs: tuple[Path, ...],
     includes: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -67,7 +69,7 @@ def stf(
         root, tests = program, find_tests(program)
     else:
         root, tests = program.parent, [(program, script or program.with_suffix(".stf"))]
-    work = [(test, its_script, includes, trace, engine == "kernel") for test, its_script in tests]
+    work = [(test, its_script, includes, trace, engine == "kernel", externs) for test, its_script in tests]
     with closing(_results(work, jobs)) as results:
         if as_json:
             outcomes = _behind_a_bar(results, len(work))
@@ -105,11 +107,13 @@ def _end_quietly() -> None:
 
 def _run(job: _Job) -> tuple[Outcome, int]:
     from nicemu.clock import WallClock
+    from nicemu.pipeline import read_externs
     from nicemu.stf import run_test
 
     clock = WallClock()
     began_ns = clock.now_ns()
-    outcome = run_test(*job)
+    program, script, includes, trace, compiled, externs = job
+    outcome = run_test(program, script, includes, trace, compiled, read_externs(externs))
     return outcome, clock.now_ns() - began_ns
 
 

@@ -17,7 +17,14 @@ import click
 from nicemu.errors import ProtocolError, UsageError
 
 from .interruption import interruptible, until_interrupted
-from .programs import INCLUDE_OPTION, TABLES_OPTION, compiled_program, require_port
+from .programs import (
+    EXTERNS_OPTION,
+    INCLUDE_OPTION,
+    TABLES_OPTION,
+    compiled_program,
+    require_port,
+    tell_missing,
+)
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -70,6 +77,7 @@ _DEVICE_ID = 1
     type=click.Path(path_type=Path),
     help="Where what tables, counters and registers hold at the end is written, as --tables reads it; or -.",
 )
+@EXTERNS_OPTION
 @INCLUDE_OPTION
 @JSON_OPTION
 def switch(
@@ -82,6 +90,7 @@ def switch(
     engine: str,
     tables: Path | None,
     state: Path | None,
+    externs: tuple[Path, ...],
     includes: tuple[Path, ...],
     as_json: bool,
 ) -> None:
@@ -107,7 +116,8 @@ def switch(
     for number in sources:
         require_port(compiled.program, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())
-    running = _engine_of(compiled.program, engine, is_large)
+    running = _engine_of(compiled.program, engine, is_large, externs)
+    tell_missing(running.missing_externs)
     if state is not None:
         _require_other(state, [program, *map(Path, (*files.values(), *(sources.values() if inputs else ())))])
     from nicemu.switch import Summary, put_tables, writing_state
@@ -162,19 +172,20 @@ def _are_large(paths: Iterable[str]) -> bool:
     )
 
 
-def _engine_of(program: Program, kind: str, is_large: bool) -> Engine:
+def _engine_of(program: Program, kind: str, is_large: bool, externs: tuple[Path, ...]) -> Engine:
     """Return an engine of some kind that runs a program; says so where it cannot be compiled."""
-    from nicemu.pipeline import Engine
+    from nicemu.pipeline import Engine, read_externs
 
+    own = read_externs(externs)
     if kind == "interpreter" or (kind == "auto" and not is_large):
-        engine = Engine()
+        engine = Engine(externs=own)
         engine.load(program)
         return engine
     from nicemu.kernels import CompiledEngine
 
     if sys.stderr.isatty():
         click.echo(f"compiling {program.name}", err=True)
-    compiled = CompiledEngine()
+    compiled = CompiledEngine(externs=own)
     compiled.load(program)
     if compiled.interpreted_because:
         if kind == "kernel":

@@ -5,6 +5,8 @@ A script decorates coroutines with `@on_event` (match-action events), `@on_arriv
 `@on_start`, and awaits counters, completions and delays. It is loaded by path (`nicemu flash firmware/x.py`).
 """
 
+from nicemu.pipeline import extern
+
 from .card import Buffer, Card, CompletionError, LandingSlot
 from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task, place_of
 from .counted_queue import CountedQueue
@@ -43,6 +45,7 @@ __all__ = [
     "Scheduler",
     "Signal",
     "Task",
+    "extern",
     "load_firmware",
     "on_arrival",
     "on_connect",

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Coroutine, Generator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Coroutine, Generator, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -233,6 +233,15 @@ class Scheduler:
             fault, error = f"firmware.{type(raised).__name__}", f"{type(raised).__name__}: {raised}"
         self.faults[fault] += 1
         raise HookError(fault, f"@{name} failed: {error}")
+
+    @contextmanager
+    def bracketed(self) -> Iterator[None]:
+        """Bracket a function of the script that no task runs. Raises: TimeoutError if it does not return."""
+        try:
+            with self.guard():
+                yield
+        except FirmwareOverrun as overrun:
+            raise TimeoutError(str(overrun)) from overrun
 
     def _step(self, task: Task, error: BaseException | None, now_ns: int) -> None:
         self.current = task

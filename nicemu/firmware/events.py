@@ -61,7 +61,7 @@ class Connection:
 
 @dataclass(slots=True)
 class Registry:
-    """The handlers of one script."""
+    """The handlers of one script, and its functions and classes with `@extern`."""
 
     events: dict[str, Handler] = field(default_factory=dict)
     triggers: dict[str, Handler] = field(default_factory=dict)
@@ -69,6 +69,7 @@ class Registry:
     start: Handler | None = None
     connect: Callable[[Nic, Connection], dict[str, int]] | None = None
     disconnect: Callable[[Nic, int], None] | None = None
+    externs: list[Callable[..., Any]] = field(default_factory=list)
 
     def names(self) -> list[str]:
         """Name what the script handles."""

@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nicemu.errors import ProtocolError
+from nicemu.pipeline import externs_in
 
 from .core import FirmwareOverrun
 from .events import Registry, loading_into
@@ -105,9 +106,11 @@ def load_firmware(path: Path, guard: Callable[[], AbstractContextManager[object]
                 line = frame.tb_lineno
             frame = frame.tb_next
         raise FirmwareError(f"{path}:{line}: {type(error).__name__}: {error}") from error
-    if not registry.names():
+    registry.externs = externs_in(module.__dict__)
+    if not registry.names() and not registry.externs:
         _put_back(module.__name__, before)
         raise FirmwareError(
-            f"{path}: handles nothing; decorate a coroutine with @on_event, @on_arrival or @on_start"
+            f"{path}: handles nothing; decorate a coroutine with @on_event, @on_arrival or @on_start, or a "
+            "function with @extern"
         )
     return registry

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +44,14 @@ class CompiledEngine(Engine):
     It is "" where it does. `optimised=False` compiles quickly code that runs slowly.
     """
 
-    def __init__(self, seed: int = 0, optimised: bool = True, drops: Counter[str] | None = None) -> None:
-        super().__init__(seed, drops)
+    def __init__(
+        self,
+        seed: int = 0,
+        optimised: bool = True,
+        drops: Counter[str] | None = None,
+        externs: Iterable[Callable[..., Any]] = (),
+    ) -> None:
+        super().__init__(seed, drops, externs)
         self._optimised = optimised
         self.kernel: Kernel | None = None
         self.interpreted_because = "no program is loaded"
@@ -74,6 +81,7 @@ class CompiledEngine(Engine):
     def staged(self, program: Program) -> Engine:
         """As an engine's: the program is compiled when it is adopted."""
         made = CompiledEngine(optimised=self._optimised)
+        made.use_externs(self._own_externs)
         made.load(program)
         return made
 

@@ -28,7 +28,7 @@ from nicemu.firmware import (
 from nicemu.hot import Records, interpreted
 from nicemu.nvme import OutsideController
 from nicemu.pcie import Backing, load_u64, store_u64
-from nicemu.pipeline import Engine
+from nicemu.pipeline import Engine, OwnExterns
 from nicemu.rdma import OutsideTransport, RoceEngine, close_queues
 from nicemu.trigger import TriggerUnit
 from nicemu.wire import FrameBatch
@@ -374,9 +374,10 @@ class SmartNic:
     def load_firmware(self, registry: Registry, now_ns: int) -> list[tuple[str, int]]:
         """Replace the firmware: tasks of the old one end, their packets go to the host, events to the new
         one. Its memory, keys and queue pairs go with it.
-
-        Returns peers and their queue pairs that have lost the other end.
+        Returns peers and their queue pairs that have lost the other end. Raises: ControlError where an extern
+        is not as the running program declares it.
         """
+        self.pipeline.use_externs(OwnExterns(registry.externs, self.scheduler.bracketed))
         self.now_ns = now_ns
         events = [task.event for task in self.scheduler.tasks]
         self.scheduler.cancel_all()

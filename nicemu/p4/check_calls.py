@@ -114,11 +114,20 @@ class CallChecker(BlockCallChecker):
         node.symbol = Meaning("function", symbol.name, types=types)
         known = self.architecture.functions.get(symbol.name)
         if known is None:
-            hint = did_you_mean(symbol.name, self.architecture.functions)
-            self.reporter.unsupported(node.at, f"extern function {symbol.name}", hint)
+            node.symbol = Meaning("function", symbol.name, types=types, directions=_directions(declaration))
+            self._own_call(node, declaration)
         else:
             self._extern_call(node, declaration, known)
         return returned
+
+    def _own_call(self, node: syntax.Call, declaration: syntax.MethodDeclaration) -> None:
+        """Check what a function or method is given that the program itself declares."""
+        for argument, parameter in zip(node.arguments, declaration.parameters, strict=False):
+            if isinstance(argument.type, ExternType | P4ListType):
+                what = f"{argument.type} as an argument of {declaration.name}"
+                self.reporter.unsupported(argument.at, what)
+            elif not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
+                self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _static_assert(self, node: syntax.Call) -> None:
         """Refuse a program in which a condition that is known at compile time does not hold."""
@@ -282,7 +291,11 @@ class CallChecker(BlockCallChecker):
         elif instance is not None:
             node.symbol = Meaning("method", callee.name, instance, types)
             known = self.architecture.objects.get(symbol.name)
-            if known is None or callee.name not in known.methods:
+            if known is None:
+                directions = _directions(method)
+                node.symbol = Meaning("method", callee.name, instance, types, directions)
+                self._own_call(node, method)
+            elif callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")
             else:
                 self._extern_call(node, method, known.methods[callee.name])
@@ -315,6 +328,10 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(
                 node.at, f"{name} can be called only in {article(place)}; this is {article(self.place)}"
             )
+
+
+def _directions(declaration: syntax.MethodDeclaration) -> tuple[str, ...]:
+    return tuple(item.direction or "in" for item in declaration.parameters)
 
 
 def _emittable(kind: Type) -> bool:

@@ -14,7 +14,7 @@ from nicemu.pipeline import PREFIXES, Kind, ir
 from . import syntax
 from .check_calls import CallChecker
 from .constants import is_constant, is_given
-from .diagnostics import Location, did_you_mean
+from .diagnostics import Location
 from .symbols import (
     BlockInstance,
     BlockSymbol,
@@ -154,7 +154,8 @@ class DeclarationChecker(CallChecker):
         prefix = PREFIXES.get(kind.symbol.name, 0)
         number = self.chosen_id(node, prefix) if isinstance(node, syntax.Instantiation) else 0
         notes = node.annotations if isinstance(node, syntax.Instantiation) else ()
-        made = Instance(name, kind, self._constructor(node, kind), number, at=node.at, annotations=notes)
+        arguments, constructor = self._constructor(node, kind)
+        made = Instance(name, kind, arguments, number, None, node.at, notes, constructor)
         (self.block.instances if self.block is not None else self.instances).append(made)
         return made
 
@@ -205,20 +206,18 @@ class DeclarationChecker(CallChecker):
 
     def _constructor(
         self, node: syntax.Instantiation | syntax.Call, kind: ExternType
-    ) -> tuple[int | str, ...]:
-        """Check the arguments of an extern object's constructor; return their values."""
+    ) -> tuple[tuple[int | str, ...], tuple[Type, ...] | None]:
+        """Check the arguments of an extern object's constructor; return their values.
+
+        And their types, if the architecture does not have this extern.
+        """
         declaration = kind.symbol.declaration
         constructors = [item for item in declaration.methods if item.name == declaration.name]
         if not constructors:
             what = f"extern {declaration.name} has no constructor: the architecture makes its objects"
             self.reporter.error(node.at, what)
-            return ()
+            return (), None
         known = self.architecture.objects.get(declaration.name)
-        if known is None:
-            hint = did_you_mean(declaration.name, self.architecture.objects)
-            at = node.type_ref.at if isinstance(node, syntax.Instantiation) else node.at
-            self.reporter.unsupported(at, f"extern {declaration.name}", hint)
-            return ()
         outer = self.scope
         self.scope = Scope(kind.symbol.scope)
         for parameter, argument_type in zip(declaration.type_parameters, kind.arguments, strict=False):
@@ -229,7 +228,11 @@ class DeclarationChecker(CallChecker):
         if len(node.arguments) != len(parameters):
             wanted, given = len(parameters), len(node.arguments)
             self.reporter.miscounted(node.at, declaration.name, "argument", wanted, given)
-            return ()
+            return (), None
+        if known is None:
+            own = [self._own_argument(*given) for given in zip(node.arguments, parameters, strict=True)]
+            types = tuple(parameter.type for parameter in parameters)
+            return tuple(value for value in own if value is not None), types
         for argument_type, carried in zip(
             kind.arguments, known.carried(len(kind.arguments)) or (), strict=False
         ):
@@ -247,7 +250,16 @@ class DeclarationChecker(CallChecker):
                 known.make(shape)
             except ControlError as error:  # such as an array that is too large
                 self.reporter.error(node.at, str(error))
-        return tuple(value for value in values if value is not None)
+        return tuple(value for value in values if value is not None), None
+
+    def _own_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> int | str | None:
+        """Return what the constructor of an extern of the program's own is given."""
+        if scalar_of(parameter.type) is None and parameter.type not in (TEXT, UNKNOWN):
+            what = f"{parameter.type} as an argument of a constructor that the architecture does not have"
+            self.reporter.unsupported(node.at, what)
+            return None
+        value: int | str | None = self.constant(node, parameter.type, f"argument {parameter.name}")
+        return value
 
 
 def _can_carry(kind: Type, carried: Kind) -> bool:

@@ -96,6 +96,7 @@ class _Lowering(StatementLowering):
             enums=tuple(self._types.enums.values()),
             annotations=kept(checked.annotations),
             package=checked.package,
+            extern_signatures=tuple(self._signatures),
         )
 
     def _value_set(self, symbol: ValueSetSymbol) -> ir.ValueSet:
@@ -150,6 +151,12 @@ class _Lowering(StatementLowering):
 
     def _extern(self, instance: Instance) -> ir.ExternInstance:
         symbol, types = instance.type.symbol, instance.type.arguments
+        if instance.constructor is not None:
+            takes = tuple(
+                ir.ExternParameter(self._types.of(kind), ir.Direction.IN) for kind in instance.constructor
+            )
+            self._signed(symbol.name, symbol.name, takes, ())
+            types = ()
         names = tuple(map(self._types.name_of, types))
         return ir.ExternInstance(
             instance.name,

@@ -18,6 +18,7 @@ from .symbols import (
 )
 from .type_sizes import scalar_of
 from .types import (
+    NOTHING,
     TEXT,
     ApplyResult,
     CompositeType,
@@ -34,6 +35,7 @@ class ExpressionLowering:
         self._routines: dict[str, Routine] = {}
         self._extras: list[ir.Variable] = []
         self._made: list[ir.Function] = []
+        self._signatures: list[ir.ExternSignature] = []
 
     def _routine(self, routine: Routine) -> str:
         self._routines.setdefault(routine.name, routine)
@@ -155,11 +157,40 @@ class ExpressionLowering:
         if meaning.kind in ("function", "method"):
             arguments = tuple(self._argument(argument) for argument in node.arguments)
             instance = meaning.subject.full_name if meaning.kind == "method" else ""
-            return ir.ExternValue(instance, meaning.name, arguments, kind)
+            return ir.ExternValue(instance, self._extern_name(node, arguments), arguments, kind)
         if meaning.kind == "valid":
             assert isinstance(node.callee, syntax.MemberRef)
             return ir.IsValid(self._value(node.callee.base))
         return ir.PacketLength(kind) if meaning.name == "length" else ir.Lookahead(kind)
+
+    def _extern_name(self, node: syntax.Call, arguments: Sequence[ir.Expression]) -> str:
+        """Return what the IR calls an extern: one that the program itself declares by its types, too."""
+        meaning: Meaning = node.symbol
+        if meaning.directions is None:
+            return meaning.name
+        owner = meaning.subject.type.symbol.name if meaning.kind == "method" else ""
+        takes = tuple(
+            ir.ExternParameter(argument.type, ir.Direction(direction))
+            for argument, direction in zip(arguments, meaning.directions, strict=True)
+        )
+        results = () if node.type == NOTHING else (self._types.of(node.type),)
+        return self._signed(owner, meaning.name, takes, results)
+
+    def _signed(
+        self,
+        owner: str,
+        declared: str,
+        parameters: tuple[ir.ExternParameter, ...],
+        results: tuple[ir.Type, ...],
+    ) -> str:
+        """Return the name of an extern of the program's own with these types, which has one from now on."""
+        alike = [item for item in self._signatures if (item.owner, item.declared) == (owner, declared)]
+        for item in alike:
+            if (item.parameters, item.results) == (parameters, results):
+                return item.name
+        name = f"{declared}.{len(alike) + 1}" if alike else declared
+        self._signatures.append(ir.ExternSignature(owner, declared, name, parameters, results))
+        return name
 
 
 _Item = TypeVar("_Item")

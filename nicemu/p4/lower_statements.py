@@ -250,10 +250,11 @@ class StatementLowering(ExpressionLowering):
                 yield ir.ApplyTable(table)
             case "action", _:
                 yield ir.CallAction(self._use(meaning.subject), arguments)
-            case "function", function:
-                yield ir.CallFunction(function, arguments)
-            case "method", method:
-                yield ir.CallMethod(meaning.subject.full_name, method, arguments)
+            case "function", _:
+                yield ir.CallFunction(self._extern_name(node, arguments), arguments)
+            case "method", _:
+                name = self._extern_name(node, arguments)
+                yield ir.CallMethod(meaning.subject.full_name, name, arguments)
             case (("set_valid" | "set_invalid"), _):
                 assert isinstance(node.callee, syntax.MemberRef)
                 yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")

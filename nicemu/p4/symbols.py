@@ -137,7 +137,10 @@ class TableSymbol:
 
 @dataclass(slots=True, eq=False)
 class Instance:
-    """An extern object by its full name; a parameter stands for the one that it is `bound` to."""
+    """An extern object by its full name; a parameter stands for the one that it is `bound` to.
+
+    `constructor` is what its constructor takes, where the program itself declares it.
+    """
 
     name: str
     type: ExternType
@@ -146,6 +149,7 @@ class Instance:
     bound: Instance | None = None
     at: Location | None = None
     annotations: Sequence[syntax.Annotation] = ()
+    constructor: tuple[Type, ...] | None = None
 
     @property
     def full_name(self) -> str:
@@ -243,13 +247,15 @@ class Meaning:
     """What a call does.
 
     `kind` is static_assert, valid, set_valid, set_invalid, move_stack, size, apply, block, action, routine,
-    function (of the architecture), method or packet.
+    function (of the architecture or its own extern), method or packet. `directions` are those of the
+    parameters of an extern that the program itself declares.
     """
 
     kind: str
     name: str
     subject: Any = None
     types: tuple[Type, ...] = ()
+    directions: tuple[str, ...] | None = None
 
 
 class Scope:

@@ -24,6 +24,7 @@ from .meters import LETS_PASS, METERS, UNCOUNTED, UNTOUCHED, Colours, Meter, Met
 from .names import full_name
 from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
+from .own_externs import OwnExterns, extern, externs_in, read_externs
 from .p4info import (
     ActionInfo,
     ActionRefInfo,
@@ -129,6 +130,7 @@ __all__ = [
     "MeterState",
     "Objects",
     "Optional",
+    "OwnExterns",
     "P4Info",
     "PacketIn",
     "PacketMetadataInfo",
@@ -162,11 +164,14 @@ __all__ = [
     "chance",
     "digest_of",
     "dot_of",
+    "extern",
+    "externs_in",
     "full_name",
     "ir",
     "message_of",
     "nodes_of",
     "p4info_of",
+    "read_externs",
     "reason_of",
     "shown",
     "trace_json",

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -19,6 +19,7 @@ from .interpreter import MAX_FRAME_BYTES, Interpreter
 from .matches import Match, width_of
 from .names import full_name
 from .objects import Objects
+from .own_externs import OwnExterns, missing, with_own_externs
 from .p4info import ActionInfo, KeyInfo, P4Info
 from .table_entry import Row, TableEntry
 from .tables import Table
@@ -68,11 +69,18 @@ class Engine:
     """One pipeline. Without a program every frame goes to the host.
 
     `seed` is where the chance of a program starts that asks for some; `drops` is where frames that go nowhere
-    are counted, by their reasons.
+    are counted, by their reasons. `externs` are functions and classes with `@extern`, which do what externs
+    do that a program declares itself.
     """
 
-    def __init__(self, seed: int = 0, drops: Counter[str] | None = None) -> None:
+    def __init__(
+        self,
+        seed: int = 0,
+        drops: Counter[str] | None = None,
+        externs: Iterable[Callable[..., Any]] = (),
+    ) -> None:
         self._seed = seed
+        self._own_externs = OwnExterns(tuple(externs))
         self._loaded: _Loaded | None = None
         self._listener: Listener | None = None
         self.drops: Counter[str] = Counter() if drops is None else drops
@@ -90,6 +98,11 @@ class Engine:
         return self._loaded.p4info if self._loaded else None
 
     @property
+    def missing_externs(self) -> list[str]:
+        """The externs of the running program's own that nothing in Python does: calls drop the packet."""
+        return missing(self._loaded.program, self._own_externs) if self._loaded else []
+
+    @property
     def objects(self) -> Objects:
         """The extern objects of the running program, clone sessions and multicast groups.
 
@@ -104,6 +117,26 @@ class Engine:
         all.
         """
         self._loaded = self._made(program)
+
+    def use_externs(self, externs: OwnExterns) -> None:
+        """Have others do from now on what externs of programs' own do; objects of theirs are made anew.
+
+        Raises: ControlError(INVALID_ARGUMENT) if the running program declares them unlike Python; then those
+        there are go on.
+        """
+        loaded = self._loaded
+        if loaded is not None and loaded.program.extern_signatures:
+            program = loaded.program
+            architecture = with_own_externs(ARCHITECTURES[program.architecture], program, externs)
+            owners = {item.owner for item in program.extern_signatures}
+            loaded.objects.states |= {
+                item.name: architecture.objects[item.extern].make(item)
+                for item in program.externs
+                if item.extern in owners
+            }
+            given = (program, architecture, loaded.tables, loaded.objects)
+            loaded.interpreter, loaded.tracer = Interpreter(*given), Tracer(*given)
+        self._own_externs = externs
 
     def adopt(self, other: Engine) -> None:
         """Run the program of another engine, with everything that its tables and objects hold.
@@ -120,13 +153,14 @@ class Engine:
         What takes long is done here, by any thread, while this engine goes on. Raises: ControlError.
         """
         made = Engine()
+        made.use_externs(self._own_externs)
         made.load(program)
         return made
 
     def _made(self, program: ir.Program) -> _Loaded:
         verify(program)
         actions = {action.name: action for action in program.actions}
-        architecture = ARCHITECTURES[program.architecture]
+        architecture = with_own_externs(ARCHITECTURES[program.architecture], program, self._own_externs)
         objects = Objects(program, architecture.objects, self._seed)
         tables = {
             table.name: Table(table, *action_widths(table, actions), objects.states.get(table.profile))

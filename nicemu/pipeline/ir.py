@@ -38,6 +38,7 @@ from .ir_expressions import (
     Unary,
     Zero,
 )
+from .ir_externs import Annotation, Direction, ExternInstance, ExternParameter, ExternSignature
 from .ir_parser import (
     ACCEPT,
     REJECT,
@@ -154,6 +155,8 @@ __all__ = [
     "Exit",
     "Expression",
     "ExternInstance",
+    "ExternParameter",
+    "ExternSignature",
     "ExternValue",
     "Extract",
     "ExtractVarbit",
@@ -250,15 +253,6 @@ class MatchKind(enum.Enum):
         return self in (MatchKind.TERNARY, MatchKind.RANGE, MatchKind.OPTIONAL)
 
 
-class Direction(enum.Enum):
-    """How a parameter is passed; NONE is action data, which the control plane supplies."""
-
-    NONE = ""
-    IN = "in"
-    OUT = "out"
-    INOUT = "inout"
-
-
 @dataclass(frozen=True, slots=True)
 class Parameter:
     """A parameter of an action: `variable` is its place, `name` what the control plane calls it.
@@ -272,14 +266,6 @@ class Parameter:
     direction: Direction = Direction.NONE
     id: int = 0
     type_name: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """`@name(body)`, which means nothing to the engine; of @brief and @description the body is their text."""
-
-    name: str
-    body: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,23 +361,6 @@ class Table:
 
 
 @dataclass(frozen=True, slots=True)
-class ExternInstance:
-    """An extern object: `extern` is its type, `arguments` what its constructor was given.
-
-    `id` is 0 unless the program chose it with @id. `type_names` are those of `types`, none where no type has
-    one.
-    """
-
-    name: str
-    extern: str
-    arguments: tuple[int | str, ...] = ()
-    types: tuple[Type, ...] = ()
-    id: int = 0
-    type_names: tuple[str, ...] = ()
-    annotations: tuple[Annotation, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class Control:
     """A control block, in one of the roles that its architecture has, such as "deparser"."""
 
@@ -441,7 +410,8 @@ class FieldList:
 class Program:
     """A compiled program for one pipeline: the parser, and the controls behind it in their roles' order.
 
-    `package` is what @pkginfo says of it, the text of each key.
+    `package` is what @pkginfo says of it, the text of each key. `extern_signatures` are of the externs that
+    it declares itself and calls, and that the architecture does not have.
     """
 
     name: str
@@ -463,6 +433,7 @@ class Program:
     enums: tuple[EnumType, ...] = ()
     annotations: tuple[Annotation, ...] = ()
     package: tuple[Annotation, ...] = ()
+    extern_signatures: tuple[ExternSignature, ...] = ()
 
     def control(self, role: str) -> Control:
         """Return the control in a role of the architecture."""

@@ -168,9 +168,13 @@ class Tracer(Interpreter):
             None if argument.direction is ir.Direction.OUT else self._plain(kind, value)
             for argument, kind, value in zip(takes, call.types, call.arguments, strict=True)
         )
-        value = super()._run_extern(call, name, function)
-        subject = f"{call.instance.name}.{name}" if call.instance else name
-        _note(call.packet, ExternCalled(subject, arguments, value, call.note))
+        declared = name.partition(".")[0]  # what the IR puts behind it says which types
+        subject = f"{call.instance.name}.{declared}" if call.instance else declared
+        value = None
+        try:
+            value = super()._run_extern(call, name, function)
+        finally:
+            _note(call.packet, ExternCalled(subject, arguments, value, call.note))
         return value
 
     def _traced_set_valid(self, packet: PacketState, node: ir.SetValid) -> None:

@@ -18,6 +18,7 @@ from .architectures import ARCHITECTURES
 from .externs import Kind
 from .ir_walk import nodes_of
 from .matches import width_of
+from .own_externs import with_own_externs
 from .tables import Table
 from .verify_body import Bodies
 from .verify_expressions import Faults, is_scalar
@@ -56,6 +57,11 @@ def verify(program: ir.Program) -> None:
         _unique(program.errors, str, faults)
         if program.errors[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
             faults.raise_("", f"must begin with {', '.join(ir.CORE_ERRORS)}")
+    with faults.at("extern_signatures"):
+        _unique(program.extern_signatures, lambda item: f"{item.owner}.{item.name}", faults)
+        if any(len(item.results) > 1 for item in program.extern_signatures):
+            faults.raise_("", "return more than one value")
+        architecture = with_own_externs(architecture, program)
     with faults.at("externs"):
         instances = _unique(program.externs, lambda item: item.name, faults)
         for instance in program.externs:
@@ -82,6 +88,11 @@ def verify(program: ir.Program) -> None:
         with faults.at(f"variables.{variable.name}"):
             bodies.known(variable.type)
         held += _size(variable.type, sizes)
+    for signature in program.extern_signatures:
+        with faults.at(f"extern_signatures.{signature.name}"):
+            for kind in (*signature.results, *(item.type for item in signature.parameters)):
+                if not isinstance(kind, ir.String):
+                    bodies.known(kind)
     if held > ir.MAX_VALUES:
         faults.raise_("variables", f"hold {held} values; {ir.MAX_VALUES} are allowed")
     for function in program.functions:

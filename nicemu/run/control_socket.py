@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from nicemu.errors import NicemuError, ProtocolError, UsageError, family_name
+from nicemu.errors import ControlError, NicemuError, ProtocolError, UsageError, family_name
 from nicemu.firmware import Registry, Signal
 from nicemu.nic import Admin, Owner, SmartNic
 from nicemu.pcie import Backing
@@ -237,7 +237,12 @@ class ControlSocket:
         now_ns = self._now()
         deadline_ns = now_ns + self._device.config.event_timeout_ns
         self._flash = _Flash(link, self._request, registry.names(), deadline_ns)
-        for peer, qp in self._device.load_firmware(registry, now_ns):
+        try:
+            lost = self._device.load_firmware(registry, now_ns)
+        except ControlError:
+            self._flash = None
+            raise
+        for peer, qp in lost:
             self._links.disconnect(peer, qp)
         self.on_timer(now_ns)
 

@@ -54,6 +54,7 @@ class LateEngine(CompiledEngine):
     def staged(self, program: Program) -> Engine:
         """As an engine's: one that interprets, for a kernel can come later."""
         made = Engine()
+        made.use_externs(self._own_externs)
         made.load(program)
         return made
 

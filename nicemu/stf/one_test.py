@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import enum
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nicemu.errors import NicemuError, UsageError
 from nicemu.p4 import CompileError, Diagnostic, Location, Severity, SourceFile, compile_program
@@ -46,8 +47,11 @@ def run_test(
     include_paths: Sequence[Path] = (),
     trace: bool = False,
     compiled: bool = False,
+    externs: Iterable[Callable[..., Any]] = (),
 ) -> Outcome:
     """Compile a program, read a script and run it, as machine code if `compiled`.
+
+    `externs` are functions and classes with `@extern`.
 
     Raises: UsageError if a file cannot be read.
     """
@@ -57,7 +61,7 @@ def run_test(
         return Outcome(program, script, Status.FAILED, messages=error.diagnostics)
     try:
         found = compile_program(program, include_paths)
-        report = run_script(found.program, commands, trace, compiled)
+        report = run_script(found.program, commands, trace, compiled, externs)
     except CompileError as error:
         wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
         return Outcome(program, script, Status.REFUSED, messages=wrong)

@@ -8,7 +8,7 @@ no expect names is not looked at, except by no_packet. Time is virtual: it stand
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from nicemu.pipeline import (
     Disposition,
     Engine,
     MeterConfig,
+    OwnExterns,
     PacketIn,
     Program,
     TableEntry,
@@ -79,13 +80,19 @@ class Seen:
 
 
 def run_script(
-    program: Program, commands: Sequence[Command], trace: bool = False, compiled: bool = False
+    program: Program,
+    commands: Sequence[Command],
+    trace: bool = False,
+    compiled: bool = False,
+    externs: Iterable[Callable[..., Any]] = (),
 ) -> Report:
     """Run a script on a program, as machine code if `compiled`.
 
-    A command that is refused is a failure, and the last command.
+    `externs` are functions and classes with `@extern`, which do what externs of the program's own do. A
+    command that is refused is a failure, and the last command.
     """
     engine = _compiled_engine() if compiled else Engine()
+    engine.use_externs(OwnExterns(tuple(externs)))
     engine.load(program)
     run = _Run(engine, trace)
     for command in commands:

@@ -13,6 +13,7 @@ PAGES = (
     "docs/triggers.md",
     "docs/firmware.md",
     "docs/p4.md",
+    "docs/externs.md",
     "docs/stf.md",
     "docs/topology.md",
     "docs/libfabric.md",

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from nicemu.p4 import compile_text
+from nicemu.pipeline import read_externs
 from nicemu.stf import ScriptError, Status, find_tests, parse_script, run_script, run_test
 from tests.conformance.pages import BLOCKS, ROOT, codes, rows_of
 
@@ -34,6 +35,12 @@ def test_the_test_on_the_page_passes() -> None:
     assert found is not None
     report = run_script(compile_text(found[1]).program, parse_script(script))
     assert [failure.render() for failure in report.failures] == []
+
+
+def test_the_example_with_externs_passes() -> None:
+    folder = ROOT / "examples" / "externs"
+    ((program, script),) = find_tests(folder)
+    assert run_test(program, script, externs=read_externs([folder / "sketch.py"])).status is Status.PASSED
 
 
 def test_the_examples_pass() -> None:

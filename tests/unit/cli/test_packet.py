@@ -134,3 +134,22 @@ def test_what_is_no_hexadecimal_is_refused(nicemu: Cli, program: str) -> None:
         1,
         "Error: --hex 0g: two hexadecimal digits a byte were expected\n",
     )
+
+
+def test_externs_of_the_program_are_done_by_a_python_file(nicemu: Cli, program: str, tmp_path: Path) -> None:
+    own = PROGRAM.replace("header byte_t", "extern bit<8> more(in bit<8> v);\nheader byte_t")
+    Path(program).write_text(own.replace("headers.h.value = 7;", "headers.h.value = more(headers.h.value);"))
+    does = tmp_path / "more.py"
+    does.write_text(
+        "from nicemu.pipeline import extern\n@extern('bit<8> more(in bit<8> v)')\ndef more(v): return v + 1\n"
+    )
+    told = nicemu("packet", program, "--hex", "01ff", "--externs", str(does))
+    assert "ValueError: 256 is no bit<8>: 0 to 255" in told.stdout
+    assert "dropped: extern.ValueError" in told.stdout
+    told = nicemu("packet", program, "--hex", "0101")
+    assert "nothing does what extern more does: packets that call it are dropped" in told.stderr
+    assert "more(0x1), nothing in Python does it" in told.stdout.replace(": nothing", ", nothing")
+    wrong = tmp_path / "wrong.py"
+    wrong.write_text("1 / 0")
+    told = nicemu("packet", program, "--hex", "0101", "--externs", str(wrong))
+    assert (told.exit_code, "wrong.py: ZeroDivisionError: division by zero" in told.stderr) == (1, True)

@@ -118,3 +118,22 @@ def test_a_folder_takes_no_script_and_has_to_hold_a_test(nicemu: Cli, folder: Pa
     result = nicemu("stf", str(empty))
     assert result.exit_code == 1
     assert "no test in" in result.stderr
+
+
+EXTERN = "extern bit<8> more(in bit<8> v);\nheader"
+DOES = "from nicemu.pipeline import extern\n@extern('bit<8> more(in bit<8> v)')\ndef more(v): return v + 1\n"
+
+
+def test_externs_of_a_program_are_done_by_python_files(nicemu: Cli, tmp_path: Path) -> None:
+    ingress = "s.egress_spec = 1; h.h.a = more(h.h.a);"
+    text = SWITCH.format(ingress=ingress, parts="", egress="").replace("header", EXTERN, 1)
+    (tmp_path / "own.p4").write_text(text)
+    (tmp_path / "own.stf").write_text("packet 0 0102\nexpect 1 0202\n")
+    (tmp_path / "more.py").write_text(DOES)
+    given = ("stf", str(tmp_path), "--externs", str(tmp_path / "more.py"))
+    assert nicemu(*given).exit_code == 0
+    assert nicemu(*given, "--jobs", "2").exit_code == 0
+    alone = nicemu("stf", str(tmp_path))
+    assert (alone.exit_code, "dropped (extern.missing)" in alone.stdout) == (1, True)
+    if JIT:
+        assert "more is an extern of its own" in nicemu(*given, "--engine", "kernel").stdout

@@ -187,3 +187,17 @@ def test_a_program_that_cannot_be_compiled_is_interpreted_and_that_is_said(
     result = nicemu("switch", "plain.p4", "--in", "in.pcap")
     assert result.stderr == f"plain is interpreted: {reason}\n"
     assert ", interpreted\n" in result.stdout
+
+
+def test_externs_of_the_program_are_done_by_a_python_file(nicemu: Cli, folder: Path) -> None:
+    text = SWITCH.replace("header ", "extern void look(in bit<9> port);\nheader ", 1)
+    (folder / "own.p4").write_text(text.replace("apply {", "apply { look(1);", 1))
+    (folder / "look.py").write_text(
+        "from nicemu.pipeline import extern\n@extern('void look(in bit<9> port)')\ndef look(port): pass\n"
+    )
+    told = nicemu("switch", "own.p4", "--in", "in.pcap", "--out", "out.pcap", "--externs", "look.py")
+    assert told.exit_code == 0, told.output
+    assert frames(folder / "out.pcap") == ["01aa", "0abb", "02cc", "", "fd"]
+    told = nicemu("switch", "own.p4", "--in", "in.pcap", "--out", "out.pcap")
+    assert "nothing does what extern look does" in told.stderr
+    assert "extern.missing" in told.stdout

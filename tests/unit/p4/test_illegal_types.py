@@ -365,7 +365,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"top": "extern void f<T>(in T x);", "apply": "f<bit<8>, bit<9>>(1);"},
         "f takes 1 type argument; 2 are given",
     ),
-    ({"top": "extern void f<T>();", "apply": "f();"}, "not supported by nicemu yet: extern function f"),
+    ({"top": "extern void f<T>();", "apply": "f();"}, "cannot tell what type T of f is"),
     (
         {"top": "control Q<T>(inout T x) { apply {} }", "parts": "Q() q;"},
         "Q takes 1 type argument; 0 are given",

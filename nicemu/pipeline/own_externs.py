@@ -1,0 +1,267 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Externs that a P4 program declares itself, and the Python functions and classes that do what they do.
+
+    @extern("bit<16> average(in bit<16> a, in bit<16> b)")
+    def average(a: int, b: int) -> int:
+        return (a + b) // 2
+
+A function takes the values of `in` and `inout` parameters, and returns what the extern does, then those of
+`out` and `inout` parameters: a tuple where that is more than one (values: `python_values`). A class is an
+extern object: what is written above it is its constructor, and what is above its methods, they.
+Source: P4-16 Language Specification 1.2.5, "Extern types".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import FunctionType
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
+from nicemu.programs import load_module
+
+from . import ir
+from .externs import Argument, Body, ExternCall, ExternFunction, ExternType, Stuck
+from .python_values import PythonValues
+from .values import Value
+
+if TYPE_CHECKING:
+    from .architecture import Architecture
+
+MISSING = "extern.missing"
+"""Why a packet is dropped that calls an extern which nothing in Python does."""
+
+_MARK = "__p4_extern__"
+_WRITTEN = (ir.Direction.OUT, ir.Direction.INOUT)
+_DECLARATION = re.compile(r"\s*(.*?)\s*\b([A-Za-z_]\w*)\s*(?:<([\w\s,]*)>)?\s*\((.*)\)\s*;?\s*", re.DOTALL)
+_TYPE = re.compile(r"(?!(?:in|out|inout)\b)[A-Za-z_][\w.]*(?:<[\w\s,<>]+>)?(?:\[\d+\])?")
+_PARAMETER = re.compile(rf"\s*(?:(inout|in|out)\s+)?({_TYPE.pattern})\s+([A-Za-z_]\w*)\s*")
+_COMMA = re.compile(r",(?![^<]*>)")
+_Marked = TypeVar("_Marked", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class _Signature:
+    """A declaration as it is written: types as text without blanks, `variables` those that stand for any."""
+
+    text: str
+    result: str
+    name: str
+    parameters: tuple[tuple[ir.Direction, str], ...]
+    variables: frozenset[str]
+
+    def fits(self, declared: ir.ExternSignature, variables: frozenset[str]) -> bool:
+        """Return whether this declares what a program calls; `variables` are those of the object's type."""
+        found = [(item.direction, str(item.type)) for item in declared.parameters]
+        if [direction for direction, _ in found] != [direction for direction, _ in self.parameters]:
+            return False
+        mine = [self.result, *(kind for _, kind in self.parameters)]
+        theirs = [
+            *(map(str, declared.results) if declared.results else ["void"]),
+            *(kind for _, kind in found),
+        ]
+        if declared.owner == declared.declared:
+            mine[0] = theirs[0] = ""
+        bound: dict[str, str] = {}
+        return all(
+            kind == (bound.setdefault(wanted, kind) if wanted in variables | self.variables else wanted)
+            for wanted, kind in zip(mine, theirs, strict=True)
+        )
+
+
+def extern(declaration: str) -> Callable[[_Marked], _Marked]:
+    """Return a decorator: what stands below does what a P4 extern does that is declared like this.
+
+    `declaration` is as in P4, types by the names that they have at last: `bit<8>`, not that of a typedef or
+    enum of theirs. Raises: UsageError where it is none.
+    """
+    signature = _parsed(declaration)
+
+    def marked(thing: _Marked) -> _Marked:
+        setattr(thing, _MARK, signature)
+        return thing
+
+    return marked
+
+
+def _parsed(text: str) -> _Signature:
+    found = _DECLARATION.fullmatch(text.removeprefix("extern "))
+    parameters = []
+    for item in _COMMA.split(found[4]) if found and found[4].strip() else []:
+        part = _PARAMETER.fullmatch(item)
+        if part is None:
+            found = None
+            break
+        parameters.append((ir.Direction(part[1] or "in"), "".join(part[2].split())))
+    if found is None or (found[1] and not _TYPE.fullmatch(found[1])):
+        raise UsageError(f"{text!r} declares no extern; such as: bit<16> average(in bit<16> a, in bit<16> b)")
+    variables = frozenset((found[3] or "").replace(",", " ").split())
+    return _Signature(text.strip(), "".join(found[1].split()), found[2], tuple(parameters), variables)
+
+
+def externs_in(names: Mapping[str, Any]) -> list[Callable[..., Any]]:
+    """Return the functions and classes with `@extern` among those of a module or class."""
+    things = [thing for thing in names.values() if isinstance(thing, type | FunctionType)]
+    return [thing for thing in things if isinstance(getattr(thing, _MARK, None), _Signature)]
+
+
+def read_externs(paths: Iterable[Path]) -> list[Callable[..., Any]]:
+    """Run Python files and return their functions and classes with `@extern`.
+
+    Raises: UsageError for a file that cannot be run or has none.
+    """
+    found = []
+    for path in paths:
+        try:
+            marked = externs_in(vars(load_module(path.resolve())))
+        except Exception as error:
+            raise UsageError(f"{path}: {type(error).__name__}: {error}") from error
+        if not marked:
+            raise UsageError(f"{path} has no function or class with @extern")
+        found += marked
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class OwnExterns:
+    """The functions and classes with `@extern` of one engine; `guard` brackets each call of one.
+
+    What it raises that is an Exception drops the packet, as what they raise does.
+    """
+
+    marked: Sequence[Callable[..., Any]] = ()
+    guard: Callable[[], AbstractContextManager[object]] = field(default=nullcontext)
+
+
+def with_own_externs(
+    architecture: Architecture, program: ir.Program, own: OwnExterns | None = None
+) -> Architecture:
+    """Return an architecture that has what a program declares itself, too, done by `own`.
+
+    Raises: ControlError(INVALID_ARGUMENT) where the program and Python declare one of a name unlike each
+    other.
+    """
+    if not program.extern_signatures:
+        return architecture
+    own, values = own or OwnExterns(), PythonValues(program)
+    functions, objects = dict(architecture.functions), dict(architecture.objects)
+    methods: dict[str, dict[str, ExternFunction]] = {}
+    for declared in program.extern_signatures:
+        owner = declared.owner
+        if owner in architecture.objects or (not owner and declared.name in architecture.functions):
+            raise _fault(declared, f"{architecture.name} has it already")
+        if owner == declared.declared:
+            continue
+        made = _function(declared, own, values)
+        (methods.setdefault(owner, {}) if owner else functions)[declared.name] = made
+    for owner in dict.fromkeys(item.owner for item in program.extern_signatures if item.owner):
+        constructors = [item for item in program.extern_signatures if item.owner == item.declared == owner]
+        objects[owner] = _object(constructors, methods.get(owner, {}), own)
+    return replace(architecture, functions=functions, objects=objects)
+
+
+def missing(program: ir.Program, own: OwnExterns) -> list[str]:
+    """Return what a program declares itself and nothing in Python does, by the names in the program."""
+    known = {getattr(thing, _MARK).name for thing in own.marked}
+    return sorted({item.owner or item.declared for item in program.extern_signatures} - known)
+
+
+def _object(
+    constructors: Sequence[ir.ExternSignature], methods: dict[str, ExternFunction], own: OwnExterns
+) -> ExternType:
+    kinds = tuple(
+        tuple(str if isinstance(part.type, ir.String) else int for part in item.parameters)
+        for item in constructors
+    )
+    made_by: dict[int, Callable[..., Any]] = {}
+    for item in constructors:
+        thing = _found(item, own.marked)
+        if thing is not None:
+            made_by[len(item.parameters)] = thing
+
+    def make(instance: ir.ExternInstance) -> Any:  # noqa: ANN401
+        thing = made_by.get(len(instance.arguments))
+        try:
+            return None if thing is None else thing(*instance.arguments)
+        except Exception as error:
+            message = f"extern object {instance.name} cannot be made: {type(error).__name__}: {error}"
+            raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, message) from error
+
+    return ExternType(kinds, methods=methods, make=make)
+
+
+def _function(declared: ir.ExternSignature, own: OwnExterns, values: PythonValues) -> ExternFunction:
+    takes = tuple(Argument(item.type, item.direction) for item in declared.parameters)
+    candidates, variables = own.marked, frozenset[str]()
+    if declared.owner:
+        owners = [thing for thing in own.marked if getattr(thing, _MARK).name == declared.owner]
+        candidates = [method for owner in owners for method in externs_in(vars(owner))]
+        variables = frozenset().union(*(getattr(owner, _MARK).variables for owner in owners))
+    thing = _found(declared, candidates, variables)
+    return ExternFunction((takes,), _body(declared, thing, own, values), next(iter(declared.results), None))
+
+
+def _found(
+    declared: ir.ExternSignature,
+    candidates: Sequence[Callable[..., Any]],
+    variables: frozenset[str] = frozenset(),
+) -> Callable[..., Any] | None:
+    """Return what does an extern, None where nothing does. Raises: ControlError where all are unlike it."""
+    named = [thing for thing in candidates if getattr(thing, _MARK).name == declared.declared]
+    for thing in named:
+        if getattr(thing, _MARK).fits(declared, variables):
+            return thing
+    if named:
+        raise _fault(declared, f"in Python it is {getattr(named[0], _MARK).text}")
+    return None
+
+
+def _fault(declared: ir.ExternSignature, sentence: str) -> ControlError:
+    name = f"{declared.owner}.{declared.declared}" if declared.owner else declared.declared
+    return ControlError(
+        P4RuntimeCode.INVALID_ARGUMENT, f"extern {name}: the program declares {declared}; {sentence}"
+    )
+
+
+def _body(
+    declared: ir.ExternSignature, thing: Callable[..., Any] | None, own: OwnExterns, values: PythonValues
+) -> Body:
+    """Return what calls do: have Python do it, and drop the packet where it raises or returns the wrong."""
+    places = list(enumerate(declared.parameters))
+    goes_in = [(place, item.type) for place, item in places if item.direction is not ir.Direction.OUT]
+    comes_out = [(place, item.type) for place, item in places if item.direction in _WRITTEN]
+    kinds = [*declared.results, *(kind for _, kind in comes_out)]
+
+    def body(call: ExternCall) -> Value:
+        if thing is None:
+            call.note = "nothing in Python does it"
+            raise Stuck(MISSING)
+        target = (call.state,) if declared.owner else ()
+        given = [values.shown(kind, call.arguments[place]) for place, kind in goes_in]
+        try:
+            with own.guard():
+                returned = thing(*target, *given)
+            found = _several(returned, len(kinds))
+            taken = [values.taken(kind, value) for kind, value in zip(kinds, found, strict=True)]
+        except Exception as error:
+            call.note = f"{type(error).__name__}: {error}"
+            raise Stuck(f"extern.{type(error).__name__}") from error
+        for (place, _), value in zip(comes_out, taken[len(declared.results) :], strict=True):
+            call.arguments[place] = value
+        return taken[0] if declared.results else None
+
+    return body
+
+
+def _several(returned: Any, count: int) -> tuple[Any, ...]:  # noqa: ANN401
+    """Return what a function has returned as so many values. Raises: TypeError."""
+    if returned is None:
+        returned = ()
+    found = returned if isinstance(returned, tuple) and count != 1 else (returned,)
+    if len(found) != count:
+        raise TypeError(f"{len(found)} values were returned; {count} were expected")
+    return found

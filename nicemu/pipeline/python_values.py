@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4 values as Python functions take and return them.
+
+Numbers are ints, bool is bool, an error its name, a struct a dict of its fields, a varbit a `Varbits`, a
+header a `HeaderValue` with such fields. Stacks and unions go in as `values` has them, and do not come out.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from . import ir
+from .arithmetic import bounds
+from .values import HeaderValue, Layouts, Value, Varbits
+
+
+class PythonValues:
+    """The values of one program's types."""
+
+    def __init__(self, program: ir.Program) -> None:
+        self._layouts = Layouts(program)
+        self._errors = program.errors
+
+    def shown(self, kind: ir.Type, value: Value) -> Any:  # noqa: ANN401
+        """Return a value for Python to look at; what it changes there changes nothing here."""
+        if isinstance(kind, ir.Bool):
+            return bool(value)
+        if isinstance(kind, ir.ErrorCode):
+            return self._errors[value]
+        if not isinstance(value, dict | HeaderValue):
+            return value
+        assert isinstance(kind, ir.Named)
+        parts = value if isinstance(value, dict) else value.fields
+        shown = {part.name: self.shown(part.type, parts[part.name]) for part in self._layouts.fields(kind)}
+        return HeaderValue(shown, value.valid) if isinstance(value, HeaderValue) else shown
+
+    def taken(self, kind: ir.Type, value: Any) -> Value:  # noqa: ANN401
+        """Return what Python gave as a value of a type. Raises: TypeError, ValueError."""
+        match kind:
+            case ir.Bits() | ir.Bool():
+                low, high = bounds(kind) if isinstance(kind, ir.Bits) else (0, 1)
+                if hasattr(value, "__index__"):
+                    if not low <= value.__index__() <= high:
+                        raise ValueError(f"{value!r} is no {kind}: {low} to {high}")
+                    return int(value.__index__())
+            case ir.ErrorCode():
+                if value not in self._errors:
+                    raise ValueError(f"{value!r} is no error of the program")
+                return self._errors.index(value)
+            case ir.Varbit(width):
+                if isinstance(value, Varbits) and 0 <= value.number < 1 << value.length_bits <= 1 << width:
+                    return value
+            case ir.Named(name):
+                if isinstance(value, HeaderValue if name in self._layouts.headers else dict):
+                    return self._parts_taken(kind, value)
+        raise TypeError(f"{value!r} is no {kind}")
+
+    def _parts_taken(self, kind: ir.Named, value: dict[str, Any] | HeaderValue) -> Value:
+        parts = value if isinstance(value, dict) else value.fields
+        known = [part.name for part in self._layouts.parts(kind)]
+        if sorted(parts) != sorted(known) or kind.name in self._layouts.unions:
+            raise TypeError(f"{value!r} is no {kind}, whose fields are {', '.join(known)}")
+        made = {part.name: self.taken(part.type, parts[part.name]) for part in self._layouts.fields(kind)}
+        return HeaderValue(made, bool(value.valid)) if isinstance(value, HeaderValue) else made

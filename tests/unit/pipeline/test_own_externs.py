@@ -1,0 +1,329 @@
+# SPDX-License-Identifier: Apache-2.0
+"""P4-16, "Extern types": externs that a program declares itself, and Python does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nicemu.errors import ControlError, UsageError
+from nicemu.p4 import CompileError, compile_text
+from nicemu.pipeline import (
+    Disposition,
+    Engine,
+    HeaderValue,
+    OwnExterns,
+    Program,
+    Varbits,
+    Verdict,
+    extern,
+    externs_in,
+    ir,
+    read_externs,
+    trace_lines,
+)
+
+SOURCE = """
+#include <core.p4>
+#include <v1model.p4>
+{outside}
+header pair_t {{ bit<8> a; bit<8> b; }}
+struct both_t {{ bit<8> x; bool y; error e; }}
+struct headers_t {{ pair_t h; }}
+struct metadata_t {{ }}
+parser P(packet_in packet, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
+    state start {{ packet.extract(h.h); {parsed} transition accept; }}
+}}
+control Sums(inout headers_t h, inout metadata_t m) {{ apply {{ }} }}
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
+    {parts}
+    apply {{ s.egress_spec = 1; {apply} }}
+}}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{ apply {{ }} }}
+control D(packet_out packet, in headers_t h) {{ apply {{ packet.emit(h); }} }}
+V1Switch(P(), Sums(), I(), E(), Sums(), D()) main;
+"""
+
+
+def program(outside: str, apply: str, parts: str = "", parsed: str = "") -> Program:
+    """Return a program as it comes over a wire."""
+    text = SOURCE.format(outside=outside, apply=apply, parts=parts, parsed=parsed)
+    return Program.from_json(compile_text(text).program.to_json())
+
+
+def after(
+    declared: str, apply: str, does: Callable[..., Any], frame: bytes = b"\x04\x08", parts: str = ""
+) -> Verdict:
+    """Return what becomes of a packet in a program with one extern, which `does` does."""
+    engine = Engine(externs=[extern(declared)(does)])
+    engine.load(program(f"extern {declared};", apply, parts))
+    return engine.process(frame, 0, trace=True)
+
+
+@pytest.mark.parametrize(
+    ("declared", "apply", "does", "leaves"),
+    [
+        ("bit<8> f(in bit<8> x, in bit<8> y)", "h.h.a = f(h.h.a, h.h.b);", lambda x, y: y - x, "0408"),
+        ("int<8> f(in int<8> x)", "h.h.a = (bit<8>) f(-3);", lambda x: x - 1, "fc08"),
+        ("void f(out bit<8> x)", "f(h.h.a);", lambda: 7, "0708"),
+        ("void f(inout bit<8> x)", "f(h.h.b);", lambda x: x + 1, "0409"),
+        ("bit<8> f(out bit<8> x, in bit<8> y)", "h.h.a = f(h.h.b, 3);", lambda y: (y, y + 1), "0304"),
+        ("void f(inout bit<8> x, out bit<8> y)", "f(h.h.b, h.h.a);", lambda x: (1, x), "0801"),
+        ("bool f(in bool x)", "if (f(h.h.a == 4)) { h.h.a = 0; }", lambda x: x is True, "0008"),
+        (
+            "error f(in error x)",
+            "if (f(error.NoMatch) == error.NoError) { h.h.a = 0; }",
+            lambda x: {"NoMatch": "NoError"}[x],
+            "0008",
+        ),
+        ("T f<T>(in T x)", "h.h.a = (bit<8>) f(16w258); h.h.b = f(8w9);", lambda x: x + 1, "030a"),
+        ("bit<8> f(bit<8> x)", "h.h.a = f(3);", lambda x: x * 2, "0608"),
+        ("bit<8> f(string x)", 'h.h.a = f("abc");', lambda x: len(x), "0308"),
+        ("void f(inout bit<8> x)", "f(h.h.a[7:0]);", lambda x: 255 - x, "fb08"),
+    ],
+)
+def test_arguments_are_copied_in_and_results_out(
+    declared: str, apply: str, does: Callable[..., Any], leaves: str
+) -> None:
+    assert after(declared, apply, does).frame.hex() == leaves
+
+
+def test_a_struct_is_a_dict_and_a_header_has_fields() -> None:
+    seen: list[Any] = []
+
+    @extern("void look(in both_t s, inout pair_t h)")
+    def look(both: dict[str, Any], header: HeaderValue) -> HeaderValue:
+        seen.append((dict(both), dict(header.fields), header.valid))
+        both["x"] = header.fields["a"] = 99  # of copies
+        return HeaderValue({"a": 1, "b": header.fields["b"]}, valid=True)
+
+    declared = "struct both_t; extern void look(in both_t s, inout pair_t h);".removeprefix("struct both_t; ")
+    text = SOURCE.format(
+        outside="",
+        parts="",
+        parsed="",
+        apply="both_t v = { 5, true, error.NoMatch }; look(v, h.h); h.h.b = v.x;",
+    ).replace("struct headers_t", f"{declared} struct headers_t")
+    engine = Engine(externs=[look])
+    engine.load(compile_text(text).program)
+    assert engine.process(b"\x04\x08", 0).frame == b"\x01\x05"
+    assert seen == [({"x": 5, "y": True, "e": "NoMatch"}, {"a": 4, "b": 8}, True)]
+
+
+WINDOW = """extern Window<T> {
+    Window(bit<32> size); Window(); void put(in bit<8> place, in T value); T get(in bit<8> place);
+    bit<8> get();
+}"""
+
+
+@extern("Window<T>(bit<32> size)")
+class Window:
+    """Places with numbers."""
+
+    def __init__(self, size: int) -> None:
+        if not size:
+            raise ValueError("no place")
+        self.values = [0] * size
+
+    @extern("void put(in bit<8> place, in T value)")
+    def put(self, place: int, value: int) -> None:
+        """Write one."""
+        self.values[place] = value
+
+    @extern("T get(in bit<8> place)")
+    def get(self, place: int) -> int:
+        """Read one."""
+        return self.values[place]
+
+    @extern("bit<8> get()")
+    def size(self) -> int:
+        """Count them."""
+        return len(self.values)
+
+
+def test_an_object_keeps_what_it_holds_from_packet_to_packet_and_apart_from_others() -> None:
+    puts = "one.put(0, one.get(0) + 1); two.put(0, two.get(0) + 256);"
+    gets = "h.h.a = one.get(0); h.h.b = two.get(0)[15:8];"
+    engine = Engine(externs=[Window])
+    engine.load(program(WINDOW, puts + gets, "Window<bit<8>>(4) one; Window<bit<16>>(2) two;"))
+    frames = [engine.process(b"\0\0", 0).frame for _ in range(3)]
+    assert frames == [b"\1\1", b"\2\2", b"\3\3"]
+    assert engine.objects.states["I.two"].values == [768, 0]
+
+
+def test_methods_of_one_name_differ_in_how_many_arguments_they_take() -> None:
+    engine = Engine(externs=[Window])
+    engine.load(program(WINDOW, "h.h.a = one.get(); h.h.b = one.get(0);", "Window<bit<8>>(4) one;"))
+    assert engine.process(b"\x09\x09", 0).frame == b"\4\0"
+
+
+def test_externs_are_called_in_parsers_actions_and_functions_too() -> None:
+    engine = Engine(externs=[extern("bit<8> next(in bit<8> x)")(lambda x: x + 1)])
+    engine.load(
+        program(
+            "extern bit<8> next(in bit<8> x); bit<8> twice(in bit<8> x) { return next(next(x)); }",
+            "a(); h.h.b = twice(h.h.b);",
+            "action a() { h.h.a = next(h.h.a); }",
+            "h.h.a = next(h.h.a);",
+        )
+    )
+    assert engine.process(b"\x01\x01", 0).frame == b"\x03\x03"
+
+
+@pytest.mark.parametrize(
+    ("declared", "does", "reason"),
+    [
+        ("bit<8> f()", lambda: 1 // 0, "extern.ZeroDivisionError"),
+        ("bit<8> f()", lambda: 256, "extern.ValueError"),
+        ("bit<8> f()", lambda: -1, "extern.ValueError"),
+        ("bit<8> f()", lambda: None, "extern.TypeError"),
+        ("bit<8> f()", lambda: (1, 2), "extern.TypeError"),
+        ("bit<8> f()", lambda: "1", "extern.TypeError"),
+        ("bit<8> f()", lambda x: x, "extern.TypeError"),
+        ("int<8> f()", lambda: 128, "extern.ValueError"),
+        ("bool f()", lambda: 2, "extern.ValueError"),
+        ("error f()", lambda: "Nonsense", "extern.ValueError"),
+        ("void f(out bit<8> x)", lambda: (1, 2), "extern.TypeError"),
+        ("varbit<8> f()", lambda: Varbits(16, 1), "extern.TypeError"),
+        ("varbit<8> f()", lambda: Varbits(2, 4), "extern.TypeError"),
+    ],
+)
+def test_a_packet_whose_extern_fails_is_dropped_and_others_go_on(
+    declared: str, does: Callable[..., Any], reason: str
+) -> None:
+    kind = declared.split()[0]
+    call = "f(h.h.a);" if "(out" in declared else f"{kind} r = f(); h.h.b = 1;"
+    engine = Engine(externs=[extern(declared)(does)])
+    engine.load(program(f"extern {declared};", f"if (h.h.a == 4) {{ {call} }}"))
+    verdict = engine.process(b"\x04\x08", 0, trace=True)
+    assert (verdict.disposition, verdict.drop_reason, verdict.frame) == (
+        Disposition.DROP,
+        reason,
+        b"\x04\x08",
+    )
+    assert engine.drops == {reason: 1}
+    assert engine.process(b"\x05\x08", 0).frame == b"\x05\x08"
+
+
+def test_a_trace_tells_why_an_extern_failed() -> None:
+    lines = "\n".join(trace_lines(after("bit<8> f()", "h.h.a = f();", lambda: 256).trace))
+    assert "256 is no bit<8>: 0 to 255" in lines
+
+
+def test_packets_that_call_what_nothing_does_are_dropped_and_the_engine_says_so() -> None:
+    engine = Engine()
+    engine.load(
+        program(f"extern bit<8> f(); {WINDOW}", "if (h.h.a == 4) { h.h.a = f(); }", "Window<bit<8>>(1) w;")
+    )
+    assert engine.missing_externs == ["Window", "f"]
+    assert engine.process(b"\x05\x08", 0).frame == b"\x05\x08"
+    assert engine.process(b"\x04\x08", 0).drop_reason == "extern.missing"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "bit<9> f(in bit<8> x)",
+        "bit<8> f(inout bit<8> x)",
+        "bit<8> f()",
+        "void f(in bit<8> x)",
+        "T f<T>(in T x, in T y)",
+    ],
+)
+def test_a_program_that_declares_an_extern_in_another_way_is_refused(other: str) -> None:
+    engine = Engine(externs=[extern(other)(lambda x: x)])
+    engine.load(program("", ""))
+    with pytest.raises(
+        ControlError, match=r"extern f: the program declares bit<8> f\(in bit<8>\); in Python"
+    ):
+        engine.load(program("extern bit<8> f(in bit<8> x);", "h.h.a = f(h.h.a);"))
+    assert engine.program == program("", "")
+
+
+def test_a_type_variable_is_one_type_in_a_call() -> None:
+    same = extern("void f<T>(in T x, in T y)")(lambda x, y: None)
+    engine = Engine(externs=[same])
+    with pytest.raises(ControlError, match="declares void f"):
+        engine.load(program("extern void f<A, B>(in A x, in B y);", "f(h.h.a, 16w1);"))
+    engine.load(program("extern void f<A, B>(in A x, in B y);", "f(h.h.a, 8w1);"))
+
+
+def test_an_object_that_cannot_be_made_refuses_the_program() -> None:
+    engine = Engine(externs=[Window])
+    with pytest.raises(ControlError, match=r"extern object I\.w cannot be made: ValueError: no place"):
+        engine.load(program(WINDOW, "", "Window<bit<8>>(0) w;"))
+
+
+def test_others_can_do_the_same_from_now_on() -> None:
+    engine = Engine(externs=[extern("bit<8> f()")(lambda: 1)])
+    engine.load(
+        program(f"extern bit<8> f(); {WINDOW}", "h.h.a = f(); h.h.b = w.get();", "Window<bit<8>>(3) w;")
+    )
+    assert engine.process(b"\0\0", 0).drop_reason == "extern.missing"
+    engine.use_externs(OwnExterns((Window, extern("bit<8> f()")(lambda: 2))))
+    assert engine.process(b"\0\0", 0).frame == b"\2\3"
+    with pytest.raises(ControlError, match="in Python it is bit<7> f"):
+        engine.use_externs(OwnExterns((extern("bit<7> f()")(lambda: 2),)))
+    assert engine.process(b"\0\0", 0).frame == b"\2\3"
+    staged = engine.staged(program("extern bit<8> f();", "h.h.a = f();"))
+    assert staged.process(b"\0\0", 0).frame == b"\2\0"
+
+
+@pytest.mark.parametrize(
+    "text", ["f", "bit<8> f", "f(bit<8>)", "f(in x)", "bit<8> f(in bit<8> a b,)", "", "1 f()"]
+)
+def test_what_declares_no_extern_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="declares no extern"):
+        extern(text)
+
+
+def test_externs_of_a_file_are_found(tmp_path: Any) -> None:  # noqa: ANN401
+    good, empty, wrong = tmp_path / "good.py", tmp_path / "empty.py", tmp_path / "wrong.py"
+    good.write_text("from nicemu.pipeline import extern\n@extern('void f()')\ndef f(): pass\n")
+    empty.write_text("x = 1\n")
+    wrong.write_text("1 / 0\n")
+    assert [thing.__name__ for thing in read_externs([good])] == ["f"]
+    with pytest.raises(UsageError, match="has no function or class with @extern"):
+        read_externs([good, empty])
+    with pytest.raises(UsageError, match="ZeroDivisionError"):
+        read_externs([wrong])
+    assert externs_in({"x": 1, "Window": Window, "w": Window(1)}) == [Window]
+
+
+def test_a_program_over_a_wire_cannot_declare_nonsense() -> None:
+    good = program("extern bit<8> f(in bit<8> x);", "h.h.a = f(h.h.a);")
+    (declared,) = good.extern_signatures
+    for wrong, words in (
+        ((declared, declared), "f"),
+        ((replace(declared, results=(ir.BOOL, ir.BOOL)),), "more than one value"),
+        ((replace(declared, parameters=()),), "f takes 0; 1 are given"),
+        ((replace(declared, results=()),), "returns nothing"),
+        ((replace(declared, results=(ir.Named("nothing_t"),)),), "nothing_t"),
+        ((replace(declared, name="mark_to_drop"), declared), "v1model has it already"),
+        ((replace(declared, owner="register"), declared), "v1model has it already"),
+        ((), "f is unknown"),
+    ):
+        with pytest.raises(ControlError, match=words):
+            Engine().load(replace(good, extern_signatures=wrong))
+
+
+@pytest.mark.parametrize(
+    ("outside", "apply", "parts", "words"),
+    [
+        ("extern bit<8> f(in bit<8> x);", "h.h.a = f(16w1);", "", "bit<16>"),
+        ("extern bit<8> f(bit<8> x);", "h.h.a = f(h.h.a);", "", "argument x must be known at compile time"),
+        ("extern void f(out bit<8> x);", "f(3);", "", "3"),
+        ("extern void f(in bit<8> x);", "f();", "", "f takes 1 argument"),
+        (WINDOW, "", "Window<bit<8>>(h.h.a) w;", "argument size"),
+        (WINDOW, "w.take();", "Window<bit<8>>(1) w;", "has no method take"),
+        ("extern Box { Box(tuple<bit<8>> x); }", "", "Box({1}) b;", "not supported by nicemu yet: tuple"),
+    ],
+)
+def test_a_call_that_does_not_fit_the_declaration_is_refused(
+    outside: str, apply: str, parts: str, words: str
+) -> None:
+    with pytest.raises(CompileError, match=words):
+        program(outside, apply, parts)
