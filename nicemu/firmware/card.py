@@ -108,6 +108,10 @@ class Card(Protocol):
         """Arm work that fires when a counter reaches a threshold; `completion` counts its end."""
         ...
 
+    def prepare_work(self, name: str, qp_num: int, work: WorkRequest, completion: int | None) -> None:
+        """Keep work that the match-action program arms by its name."""
+        ...
+
     def nvme(
         self, opcode: str, nsid: int, slba: int, nlb: int, address: int, signal: Signal, queue: int = 1
     ) -> None:

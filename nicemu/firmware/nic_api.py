@@ -92,6 +92,14 @@ class Mailbox:
         return items
 
 
+def _write(
+    buffer: Buffer, offset_bytes: int, length_bytes: int, remote_address: int, rkey: int, imm_data: int | None
+) -> WorkRequest:
+    opcode = Opcode.RDMA_WRITE if imm_data is None else Opcode.RDMA_WRITE_WITH_IMM
+    sges = (Sge(buffer.address + offset_bytes, length_bytes, buffer.key),) if length_bytes else ()
+    return WorkRequest(opcode, sges, remote_address, rkey, imm_data or 0)
+
+
 class _Namespaces(dict[int, tuple[int, int]]):
     """Namespaces by nsid; one that is not there is missed in words."""
 
@@ -282,11 +290,30 @@ class Nic:
         until then; freeing `counter` cancels it.
         Raises: UsageError for a queue pair or counter that is not the firmware's.
         """
-        opcode = Opcode.RDMA_WRITE if imm_data is None else Opcode.RDMA_WRITE_WITH_IMM
-        sges = (Sge(buffer.address + offset_bytes, length_bytes, buffer.key),) if length_bytes else ()
-        work = WorkRequest(opcode, sges, remote_address, rkey, imm_data or 0)
+        work = _write(buffer, offset_bytes, length_bytes, remote_address, rkey, imm_data)
         completion = None if then is None else then.index
         self._card.arm_work(counter.index, threshold, qp_num, work, completion)
+
+    def prepare_write(
+        self,
+        name: str,
+        qp_num: int,
+        buffer: Buffer,
+        offset_bytes: int,
+        length_bytes: int,
+        remote_address: int,
+        rkey: int,
+        imm_data: int | None = None,
+        then: NicCounter | None = None,
+    ) -> None:
+        """Prepare a write that the match-action program arms, once or often: `DeferredWork("name")` in P4.
+
+        The program says which counter it waits for, and how long. `then` counts its end. What was prepared
+        under that name before makes room.
+        Raises: UsageError for a queue pair or counter that is not the firmware's.
+        """
+        work = _write(buffer, offset_bytes, length_bytes, remote_address, rkey, imm_data)
+        self._card.prepare_work(name, qp_num, work, None if then is None else then.index)
 
     # NVMe
 

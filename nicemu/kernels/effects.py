@@ -15,6 +15,7 @@ from nicemu.pipeline import (
     EventPosted,
     Layouts,
     Program,
+    WorkArmed,
     digest_of,
     ir,
     message_of,
@@ -50,4 +51,6 @@ def effect_of(program: Program, layouts: Layouts, site: Site, words: Iterator[in
         case "log_msg":
             return message_of(site.text, *values)
     declared = next(item for item in program.externs if item.name == site.instance)
+    if site.name == "arm":
+        return WorkArmed(str(declared.arguments[0]), *values)
     return EventPosted(str(declared.arguments[0]), values[0])

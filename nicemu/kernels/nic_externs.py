@@ -24,6 +24,7 @@ class NicExterns(Externs):
             "hold_packet": self._goes(HELD),
             "TriggerCounter.add": self._count_up,
             "FirmwareEvent.post": self._post,
+            "DeferredWork.arm": self._arm,
         }
 
     def _goes(self, verdict: int) -> Callable[[str, tuple[ir.Expression, ...]], None]:
@@ -39,6 +40,10 @@ class NicExterns(Externs):
     def _count_up(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
         counter, value = (self.value(argument) for argument in arguments)
         self.leave_effect(instance, "add", [(arguments[0].type, counter), (arguments[1].type, value)])
+
+    def _arm(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+        values = [(argument.type, self.value(argument)) for argument in arguments]
+        self.leave_effect(instance, "arm", values)
 
     def _post(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
         self.leave_effect(instance, "post", [(arguments[0].type, self.value(arguments[0]))])

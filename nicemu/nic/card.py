@@ -41,6 +41,7 @@ class FirmwareCard:
         self.held: dict[Task, list[LandingSlot | int]] = {}
         self.signals: dict[int, tuple[Signal, int]] = {}
         self.keys: set[int] = set()
+        self.prepared: dict[str, tuple[int, WorkRequest, int | None]] = {}
         self._resting: deque[int] = deque()
         self._next_cookie = 1
 
@@ -227,6 +228,35 @@ class FirmwareCard:
         deferred = DeferredWork(counter, threshold, work.opcode, work, qp_num, completion)
         pack_deferred(record, deferred)
         self._arm(record)
+
+    def prepare_work(self, name: str, qp_num: int, work: WorkRequest, completion: int | None) -> None:
+        """Keep work that the match-action program arms by its name, in place of what was kept under it.
+
+        Raises: UsageError for a queue pair that is not the firmware's, or a counter that there is not.
+        """
+        self._check_queue_pair(qp_num)
+        if completion is not None:
+            self._device.unit.check_counter(completion)
+        self.prepared[name] = qp_num, work, completion
+
+    def arm_prepared(self, name: str, counter: int, threshold: int) -> str:
+        """Arm work that was prepared; return why not, "" if it is armed.
+
+        Packets ask for it, as many as there are: no more is armed than finds a trigger slot at once.
+        """
+        counters = self._device.unit.state.counters
+        if name not in self.prepared:
+            return "pipeline.no_prepared_work"
+        if counter >= len(counters) or not counters[counter].allocated:
+            return "pipeline.counter_not_allocated"
+        if self._device.unit.free_slots(FIRMWARE) <= self._device.rings.unread:
+            return "pipeline.no_trigger_slot"
+        qp_num, work, completion = self.prepared[name]
+        try:
+            self.arm_work(counter, threshold, qp_num, work, completion)
+        except UsageError:  # its queue pair, or the counter of its end, is gone
+            return "pipeline.no_prepared_work"
+        return ""
 
     def nvme(
         self,

@@ -73,6 +73,12 @@ class ControlRings:
             tail += 1
             store_u64(self._link + _DOWN_TAIL, tail)
 
+    @property
+    def unread(self) -> int:
+        """Records that the datapath has not read, at most."""
+        in_ring: int = load_u64(self._link + _DOWN_TAIL) - load_u64(self._link + _DOWN_HEAD)
+        return in_ring + len(self._waiting)
+
     def on_their_way(self, kind: int, window: int) -> list[Any]:
         """Return a window's work in records of a kind that the datapath, which is paused, has not read."""
         return [record.work for record in self._unread(kind, window)] + [

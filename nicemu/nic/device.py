@@ -405,6 +405,7 @@ class SmartNic:
                 self.memory.deregister(key)
             self.drain_peers()
         self.card.keys.clear()
+        self.card.prepared.clear()
         if self.storage is None or self.storage.outstanding == 0:
             self.memory.free_firmware()
         return lost

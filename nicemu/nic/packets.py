@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from nicemu.firmware import Event
-from nicemu.pipeline import HOST_PORT, CounterAdd, Disposition, EventPosted, Verdict
+from nicemu.pipeline import HOST_PORT, CounterAdd, Disposition, EventPosted, Verdict, WorkArmed
 from nicemu.wire import MalformedError, UdpFrame, verify_udp_checksum
 
 from .datapath import DOWN_ADD
@@ -43,6 +43,9 @@ class PacketPath:
             "pipeline", verdict.disposition.value, {"bytes": length_bytes, "reason": verdict.drop_reason}
         )
         for effect in verdict.effects:
+            if isinstance(effect, WorkArmed):
+                self._arm(effect)
+        for effect in verdict.effects:
             if isinstance(effect, CounterAdd):
                 self._count(effect)
         posted = [effect for effect in verdict.effects if isinstance(effect, EventPosted)]
@@ -60,6 +63,11 @@ class PacketPath:
                 device.to_host(copy, (0,))
             else:
                 device.send_frame(copy)
+
+    def _arm(self, effect: WorkArmed) -> None:
+        reason = self._device.card.arm_prepared(effect.name, effect.counter, effect.threshold)
+        if reason:
+            self._device.drops[reason] += 1
 
     def _count(self, effect: CounterAdd) -> None:
         counters = self._device.unit.state.counters

@@ -65,6 +65,7 @@ from .verdict import (
     PacketIn,
     Report,
     Verdict,
+    WorkArmed,
 )
 from .verify import verify
 
@@ -159,6 +160,7 @@ __all__ = [
     "ValueSetInfo",
     "Varbits",
     "Verdict",
+    "WorkArmed",
     "allocate_ids",
     "arithmetic",
     "chance",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from . import ir
 from .externs import CONTROLS, Argument, ExternCall, ExternFunction, ExternType, Kind, left
-from .verdict import CounterAdd, Disposition, Effect, EventPosted
+from .verdict import CounterAdd, Disposition, Effect, EventPosted, WorkArmed
 
 NIC_METADATA = ir.StructType(
     "nic_metadata_t", (ir.Field("ingress_port", ir.Bits(16)), ir.Field("packet_length", ir.Bits(32)))
@@ -50,6 +50,11 @@ def _post(call: ExternCall) -> None:
     _asked(call, EventPosted(str(call.instance.arguments[0]), dict(call.arguments[0])))
 
 
+def _arm(call: ExternCall) -> None:
+    assert call.instance is not None
+    _asked(call, WorkArmed(str(call.instance.arguments[0]), call.arguments[0], call.arguments[1]))
+
+
 FUNCTIONS: Mapping[str, ExternFunction] = {
     "send_to_port": _goes(Disposition.PORT),
     "send_to_host": _goes(Disposition.HOST),
@@ -60,7 +65,10 @@ FUNCTIONS: Mapping[str, ExternFunction] = {
 _ADD = ExternFunction(((Argument(ir.Bits(32)), Argument(ir.Bits(64))),), _add, places=CONTROLS)
 _POST = ExternFunction(((Argument(Kind.CARRIED),),), _post, places=CONTROLS)
 
+_ARM = ExternFunction(((Argument(ir.Bits(32)), Argument(ir.Bits(64))),), _arm, places=CONTROLS)
+
 OBJECTS: Mapping[str, ExternType] = {
     "TriggerCounter": ExternType(((),), methods={"add": _ADD}),
     "FirmwareEvent": ExternType(((str,),), ((Kind.RECORD,),), {"post": _POST}),
+    "DeferredWork": ExternType(((str,),), methods={"arm": _ARM}),
 }

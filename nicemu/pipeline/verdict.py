@@ -41,6 +41,17 @@ class EventPosted:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkArmed:
+    """Arm work that the firmware has prepared as `name`: it waits until trigger counter `counter` reaches
+    `threshold` (extern DeferredWork).
+    """
+
+    name: str
+    counter: int
+    threshold: int
+
+
+@dataclass(frozen=True, slots=True)
 class DigestPosted:
     """Send `length_bits` bits of data to the control plane as digest `name` (extern function digest)."""
 
@@ -87,7 +98,7 @@ class LogMessage:
     text: str
 
 
-Effect: TypeAlias = CounterAdd | EventPosted | DigestPosted | LogMessage
+Effect: TypeAlias = CounterAdd | EventPosted | WorkArmed | DigestPosted | LogMessage
 
 
 @dataclass(frozen=True, slots=True)

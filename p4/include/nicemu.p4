@@ -37,6 +37,13 @@ extern FirmwareEvent<T> {
     void post(in T event);
 }
 
+// Work that the NIC's firmware has prepared under a name, such as an RDMA write (nic.prepare_write).
+extern DeferredWork {
+    DeferredWork(string name);
+    // Have it wait, and fire once, when counter number `counter` (success plus errors) reaches `threshold`.
+    void arm(in bit<32> counter, in bit<64> threshold);
+}
+
 parser NicParser<H, M>(packet_in packet, out H headers, inout M metadata, inout nic_metadata_t nic);
 control NicControl<H, M>(inout H headers, inout M metadata, inout nic_metadata_t nic);
 control NicDeparser<H, M>(packet_out packet, in H headers, in M metadata, in nic_metadata_t nic);

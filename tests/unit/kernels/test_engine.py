@@ -26,6 +26,7 @@ from nicemu.pipeline import (
     TableEntry,
     Ternary,
     Verdict,
+    WorkArmed,
 )
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
@@ -45,6 +46,7 @@ parser P(packet_in packet, out headers_t h, inout m_t m, inout nic_metadata_t ni
 control C(inout headers_t h, inout m_t m, inout nic_metadata_t nic) {{
     TriggerCounter() hits;
     FirmwareEvent<seen_t>("seen") seen;
+    DeferredWork("later") later;
     action go(bit<16> port) {{ send_to_port(port); }}
     action stop() {{ drop_packet(); }}
     {parts}
@@ -151,10 +153,12 @@ def test_another_engines_program_comes_with_what_it_holds() -> None:
 def test_effects_come_in_the_order_of_the_calls_however_wide_they_are() -> None:
     wide = (1 << 99) + 5
     engine = loaded(
-        f"m.wide = 100w{wide}; hits.add(3, 4); seen.post({{ h.tag.kind, m.wide }}); hits.add(1, 2);"
+        f"m.wide = 100w{wide}; hits.add(3, 4); seen.post({{ h.tag.kind, m.wide }});"
+        " later.arm(5, 1 << 40); hits.add(1, 2);"
     )
     effects = engine.process(b"\x09\0\0", 0).effects
-    assert effects == (CounterAdd(3, 4), EventPosted("seen", {"kind": 9, "wide": wide}), CounterAdd(1, 2))
+    seen = EventPosted("seen", {"kind": 9, "wide": wide})
+    assert effects == (CounterAdd(3, 4), seen, WorkArmed("later", 5, 1 << 40), CounterAdd(1, 2))
 
 
 def test_a_rejected_packet_has_no_effects_and_a_reason() -> None:
