@@ -5,13 +5,13 @@ from __future__ import annotations
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import HOST_PORT, ir
 
 from .deparsing import emits_alone
 from .externs import Externs
 from .one_packet import OnePacket
-from .places import INDEX, WORD
-from .records import DROPPED, TO_HOST
+from .places import INDEX, WORD, Number
+from .records import DROPPED, TO_HOST, TO_PORT
 from .statements import Ends
 
 
@@ -25,11 +25,21 @@ class NicPacket(OnePacket):
         """Make what comes before the first table."""
         end = self.quiet_end(made)
         made.parse()
+        if len(self.program.controls) > 2:  # of what the host sends no lookup begins ahead
+            others, host = made.block("others"), made.block("host")
+            made.builder.cbranch(self._is_from_host(made), host, others)
+            made.builder.position_at_end(host)
+            made.builder.ret(WORD(0))
+            made.builder.position_at_end(others)
         made.body(self.program.controls[0].body)
         made.go(end)
         made.builder.ret(WORD(0))
         made.builder.position_at_end(made.rejected)
         made.builder.ret(WORD(0))
+
+    def _is_from_host(self, made: Externs) -> Number:
+        port = self._load(made.builder, "port", INDEX)
+        return made.builder.icmp_unsigned("==", port, INDEX(HOST_PORT))
 
     def process(self) -> llvm.Function:
         """Make the function that processes a packet."""
@@ -38,9 +48,17 @@ class NicPacket(OnePacket):
         builder.store(INDEX(TO_HOST), made.verdict)
         made.forget_origins()
         made.parse()
-        control, deparser = self.program.controls
+        control, deparser, *from_host = self.program.controls
         controlled, stuck = made.block("controlled"), made.block("stuck")
         made.ends = Ends(controlled, controlled, stuck=stuck)
+        if from_host:
+            others, host = made.block("others"), made.block("host")
+            builder.cbranch(self._is_from_host(made), host, others)
+            builder.position_at_end(host)
+            builder.store(INDEX(TO_PORT), made.verdict)
+            made.body(from_host[0].body)
+            made.go(controlled)
+            builder.position_at_end(others)
         made.body(control.body)
         made.go(controlled)
         if not emits_alone(deparser.body):  # such a one may be without end, whatever becomes of the packet

@@ -319,7 +319,7 @@ class SmartNic:
         elif kind == firing.UP_TRANSMIT:
             owner = self.owners.get(words[0])
             for frame in owner.take_transmits() if owner is not None else ():
-                self.send_frame(frame)
+                self.packets.transmit(frame)
 
     def _signal(self, cookie: int, value: object) -> None:
         signal, _ = self.card.signals.pop(cookie, (None, -1))
@@ -446,7 +446,7 @@ class SmartNic:
         """
         self.now_ns = now_ns
         for frame in owner.take_transmits():
-            self.send_frame(frame)
+            self.packets.transmit(frame)
         queue_pairs = sorted(owner.queue_pairs)
         self.interrupts.forget_owner(owner.number)
         with self.rings.paused():

@@ -32,6 +32,13 @@ class PacketPath:
                 return
         self._carry_out(device.pipeline.process(frame, 0, now_ns=device.now_ns), len(frame))
 
+    def transmit(self, frame: bytes) -> None:
+        """Send a frame of the host: what the program says of it, where it has a control for such."""
+        if self._device.pipeline.takes_host_frames:
+            self.inject(frame)
+        else:
+            self._device.send_frame(frame)
+
     def inject(self, frame: bytes) -> None:
         """Give a controller's frame to the pipeline and carry its verdict out."""
         device = self._device

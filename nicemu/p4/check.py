@@ -90,7 +90,9 @@ class Checker(PackageChecker):
             if not block.used and self._main:
                 kind = block.declaration.kind
                 self.reporter.warning(block.declaration.at, f"{kind} {block.name} is not used")
-        if len(self._main) != 1 + len(self.architecture.roles):
+        roles = self.architecture.roles
+        needed = 1 + sum(not role.is_optional for role in roles)
+        if not needed <= len(self._main) <= 1 + len(roles):
             return None
         self.check_core(end)
         check_control_names(self._main, self._actions, self.instances, self.reporter)

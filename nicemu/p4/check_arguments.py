@@ -192,7 +192,7 @@ class ArgumentChecker(ExpressionChecker):
                 arranged.append(by_name[item.name])
             elif item.default is not None:
                 arranged.append(fresh(item.default))
-            elif node.names is not None:
+            elif node.names is not None and not item.is_optional:
                 self.reporter.error(node.at, f"argument {item.name} of {what} is missing")
         if len(arranged) == len(parameters) or node.names is not None:
             if isinstance(node, syntax.Call) and node.names is not None:

@@ -57,14 +57,15 @@ class PackageChecker(TableChecker):
             self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
         self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
         self.arrange(node, symbol.parameters, symbol.name)
-        if len(node.arguments) != len(symbol.parameters):
+        needed = sum(not parameter.is_optional for parameter in symbol.parameters)
+        if not needed <= len(node.arguments) <= len(symbol.parameters):
             wanted, given = len(symbol.parameters), len(node.arguments)
             self.reporter.miscounted(node.at, symbol.name, "block", wanted, given)
             return
         bindings = self._type_arguments(node, symbol)
         self._main = []
         roles = ("parser", *(role.name for role in self.architecture.roles))
-        for place, (argument, parameter) in enumerate(zip(node.arguments, symbol.parameters, strict=True)):
+        for place, (argument, parameter) in enumerate(zip(node.arguments, symbol.parameters, strict=False)):
             self.role = roles[place] if place < len(roles) else ""
             block = self._argument(argument, parameter, bindings)
             if block is not None:

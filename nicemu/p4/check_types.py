@@ -303,9 +303,12 @@ class TypeChecker(TypeReferenceChecker):
             kind = self.resolve(node.type_ref)
             if node.default is not None and node.direction in ("out", "inout"):
                 self.reporter.error(node.at, f"{node.direction} parameter {node.name} has a default value")
-            if node.default is not None and any(item.name == "optional" for item in node.annotations):
+            is_optional = any(item.name == "optional" for item in node.annotations)
+            if node.default is not None and is_optional:
                 self.reporter.error(node.at, f"@optional parameter {node.name} has a default value")
-            found.append(ParameterSymbol(node.name, kind, node.direction, default=node.default))
+            symbol = ParameterSymbol(node.name, kind, node.direction, default=node.default)
+            symbol.is_optional = is_optional
+            found.append(symbol)
         return found
 
     def declare_type_variables(self, names: Sequence[str], at: Location | None = None) -> None:

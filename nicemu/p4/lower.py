@@ -51,7 +51,7 @@ class _Lowering(StatementLowering):
             self._types.of(kind)
         parser = self._parser(checked.parser)
         controls = []
-        for role, block in zip(checked.architecture.roles, checked.controls, strict=True):
+        for role, block in zip(checked.architecture.roles, checked.controls, strict=False):
             controls.append(ir.Control(role.name, block.name, self._block(block)))
             for inner in _inner(block):
                 given = self._parameters(inner.parameters)

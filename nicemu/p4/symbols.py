@@ -80,6 +80,7 @@ class ParameterSymbol:
     variable: Variable | None = None
     id: int = 0
     default: syntax.Expression | None = None
+    is_optional: bool = False
 
 
 @dataclass(slots=True, eq=False)

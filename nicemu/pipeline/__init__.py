@@ -6,7 +6,7 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 """
 
 from . import arithmetic, chance, ir
-from .architecture import Architecture, Arrival
+from .architecture import HOST_PORT, Architecture, Arrival
 from .architectures import ARCHITECTURES
 from .arrays import Count, CounterArray, MeterArray, RegisterArray
 from .describe import p4info_of
@@ -50,7 +50,7 @@ from .tables import Table
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
 from .v1model import Clone, V1Outcome, digest_of, message_of
-from .v1switch import HOST_PORT, Journey
+from .v1switch import Journey
 from .value_sets import ValueSet
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits
 from .verdict import (

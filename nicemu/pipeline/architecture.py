@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from .verdict import Verdict
 
 
+HOST_PORT = 510
+"""The port behind which a NIC's host is."""
+
+
 @dataclass(frozen=True, slots=True)
 class Arrival:
     """A frame that came in: on which port, and when, in nanoseconds; `trace` takes events, if given."""
@@ -28,10 +32,14 @@ class Arrival:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A control behind the parser; `place` says which statements may stand in it: control or deparser."""
+    """A control behind the parser; `place` says which statements may stand in it: control or deparser.
+
+    A program may leave out one that `is_optional`.
+    """
 
     name: str
     place: str
+    is_optional: bool = False
 
 
 @dataclass(frozen=True, slots=True)

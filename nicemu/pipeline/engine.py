@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
-from .architecture import Arrival
+from .architecture import HOST_PORT, Arrival
 from .architectures import ARCHITECTURES
 from .describe import p4info_of
 from .dissection import FieldPlace, dissect
@@ -21,11 +21,11 @@ from .names import full_name
 from .objects import Objects
 from .own_externs import OwnExterns, missing, with_own_externs
 from .p4info import ActionInfo, KeyInfo, P4Info
+from .smartnic import HOST_TO_NET
 from .table_entry import Row, TableEntry
 from .tables import Table
 from .trace import Dropped
 from .tracer import Tracer
-from .v1switch import HOST_PORT
 from .verdict import DigestPosted, DigestReport, Disposition, PacketIn, Report, Verdict
 from .verify import action_widths, verify
 
@@ -96,6 +96,12 @@ class Engine:
     def p4info(self) -> P4Info | None:
         """What the control plane may know of the running program."""
         return self._loaded.p4info if self._loaded else None
+
+    @property
+    def takes_host_frames(self) -> bool:
+        """Whether the running program has a control for what the host sends."""
+        program = self.program
+        return program is not None and any(item.role == HOST_TO_NET for item in program.controls)
 
     @property
     def missing_externs(self) -> list[str]:

@@ -133,6 +133,10 @@ class Interpreter(Evaluator):
             return None
         return error
 
+    def has_control(self, role: str) -> bool:
+        """Return whether the program has a control in a role that may be left out."""
+        return role in self._controls
+
     def control(self, packet: PacketState, role: str) -> None:
         """Run the control in a role. Raises: Stuck if the packet has had all the turns that it may take."""
         try:

@@ -1,22 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The SmartNIC architecture: one pass of parser, control and deparser, and a verdict."""
+"""The SmartNIC architecture: one pass of parser, control and deparser, and a verdict.
+
+What the host sends has a control of its own where the program says so, and goes to the network unless that
+says otherwise.
+"""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 from . import ir
-from .architecture import Architecture, Arrival, Role
+from .architecture import HOST_PORT, Architecture, Arrival, Role
 from .externs import Stuck
 from .interpreter import Interpreter, reason_of
 from .nic_externs import FUNCTIONS, NIC_METADATA, OBJECTS, NicOutcome
 from .trace import Departed, Dropped
 from .verdict import Disposition, Verdict
 
+HOST_TO_NET = "host_to_net"
+
 
 def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
     """Take one frame through parser, control and deparser."""
+    process = "control"
     outcome = NicOutcome()
+    if arrival.port == HOST_PORT and interpreter.has_control(HOST_TO_NET):
+        process, outcome.disposition = HOST_TO_NET, Disposition.PORT
     packet = interpreter.packet(arrival.frame, outcome, arrival.trace, arrival.now_ns)
     packet.places[NIC.place]["ingress_port"] = arrival.port & 0xFFFF
     packet.places[NIC.place]["packet_length"] = len(arrival.frame)
@@ -26,8 +35,8 @@ def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
         if error is not None:
             reason = reason_of(error)
         else:
-            for role in NIC.roles:
-                interpreter.control(packet, role.name)
+            for role in (process, "deparser"):
+                interpreter.control(packet, role)
     except Stuck as stuck:
         reason = stuck.reason
     effects = () if reason else tuple(outcome.effects)
@@ -49,7 +58,11 @@ NIC = Architecture(
     "nicemu.p4",
     NIC_METADATA,
     ir.NIC,
-    (Role("control", "control"), Role("deparser", "deparser")),
+    (
+        Role("control", "control"),
+        Role("deparser", "deparser"),
+        Role(HOST_TO_NET, "control", is_optional=True),
+    ),
     FUNCTIONS,
     OBJECTS,
     run,

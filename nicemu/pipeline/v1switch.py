@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from . import ir
-from .architecture import Architecture, Arrival, Role
+from .architecture import HOST_PORT, Architecture, Arrival, Role
 from .evaluator import PacketState
 from .externs import Stuck
 from .interpreter import Interpreter
@@ -35,9 +35,6 @@ from .v1model import (
 )
 from .values import Value, copied
 from .verdict import Disposition, Verdict
-
-HOST_PORT = 510
-"""The port behind which a NIC's host is."""
 
 MAX_ROUNDS = 32
 """How often one packet may come again: as a clone of a clone, resubmitted, recirculated."""

@@ -118,10 +118,11 @@ def verify(program: ir.Program) -> None:
                 faults.raise_(value_set.name, "must have a size, and fields that are numbers")
     with faults.at("parser"):
         _check_parser(program.parser, value_sets, bodies)
-    roles = [role.name for role in architecture.roles]
-    if [control.role for control in program.controls] != roles:
-        faults.raise_("controls", f"must be {', '.join(roles)}, in this order")
-    for role, control in zip(architecture.roles, program.controls, strict=True):
+    given = [control.role for control in program.controls]
+    roles = [role for role in architecture.roles if role.name in given or not role.is_optional]
+    if given != [role.name for role in roles]:
+        faults.raise_("controls", f"must be {', '.join(role.name for role in roles)}, in this order")
+    for role, control in zip(roles, program.controls, strict=True):
         with faults.at(f"{role.name}.body"):
             bodies.body(control.body, role.place)
             if role.place == "deparser":

@@ -13,11 +13,11 @@ match_kind {
 
 // What the NIC knows of a frame before the program runs.
 struct nic_metadata_t {
-    bit<16> ingress_port;
+    bit<16> ingress_port;   // 0; of what the host or the controller sends 510
     bit<32> packet_length;  // bytes
 }
 
-// Where the frame goes. The last call counts; without one it goes to the host.
+// Where the frame goes. The last call counts; without one it goes to the host, and what the host sends to the network.
 extern void send_to_port(in bit<16> port);
 extern void send_to_host();
 extern void drop_packet();
@@ -48,6 +48,12 @@ parser NicParser<H, M>(packet_in packet, out H headers, inout M metadata, inout 
 control NicControl<H, M>(inout H headers, inout M metadata, inout nic_metadata_t nic);
 control NicDeparser<H, M>(packet_out packet, in H headers, in M metadata, in nic_metadata_t nic);
 
-package SmartNic<H, M>(NicParser<H, M> parse, NicControl<H, M> process, NicDeparser<H, M> deparse);
+// `process` takes what comes from the network, and it goes to the host unless something else is said. `host_to_net`, if
+// there is one, takes what the host sends, and it goes to the network; without one that passes no program.
+package SmartNic<H, M>(
+    NicParser<H, M> parse,
+    NicControl<H, M> process,
+    NicDeparser<H, M> deparse,
+    @optional NicControl<H, M> host_to_net);
 
 #endif
