@@ -11,26 +11,28 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-from .byte_string import decode_bytes, encode_bytes
-from .messages import Message
+from nicemu.pipeline import HOST_PORT
 
-PORT_BITS = 32
-"""Widest port that may be watched."""
+from .byte_string import encode_bytes
+from .changes import illegal
+from .messages import Message
 
 Watch: TypeAlias = int | bytes | None
 """A port as bytes, or as a number in the deprecated field; None where none is watched."""
 
 
 def watch_of(message: Message, what: str) -> Watch:
-    """Return what a Member or ActionProfileAction watches. Raises: ControlError(OUT_OF_RANGE)."""
+    """Return what a Member or ActionProfileAction watches. Raises: ControlError(INVALID_ARGUMENT) for a port
+    that there is not.
+    """
     form = message.WhichOneof("watch_kind")
-    if form == "watch":
-        return int(message.watch)
-    return (
-        encode_bytes(decode_bytes(message.watch_port, PORT_BITS, f"{what}: watch_port"))
-        if form and message.watch_port
-        else None
-    )
+    if form is None or (form == "watch_port" and not message.watch_port):
+        return None
+    port = int(message.watch) if form == "watch" else int.from_bytes(message.watch_port, "big")
+    if not 0 <= port <= HOST_PORT:
+        shown = str(port) if port.bit_length() <= 64 else f"a number of {port.bit_length()} bits"
+        raise illegal(f"{what}: watch_port is {shown}; there are ports 0 to {HOST_PORT}")
+    return port if form == "watch" else encode_bytes(port)
 
 
 def fill_watch(message: Message, watch: object) -> None:

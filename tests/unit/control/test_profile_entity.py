@@ -133,8 +133,10 @@ def test_what_is_missing_or_unknown_is_refused(controller: Controller) -> None:
     controller.write(INSERT, "action_profile_member", member(controller, 1, 5))
     assert refused(INSERT, "action_profile_group", group(controller, 1, (1, 0))) is INVALID
     assert refused(INSERT, "action_profile_group", group(controller, 1, (1, 1), (1, 1))) is INVALID
-    watched = group(controller, 1) | {"members": [{"member_id": 1, "weight": 1, "watch_port": b"\1" * 5}]}
-    assert refused(INSERT, "action_profile_group", watched) is P4RuntimeCode.OUT_OF_RANGE
+    absent = (b"\1" * 5, b"\1\xff")
+    for port in (*({"watch_port": data} for data in absent), {"watch": 511}, {"watch": -1}):
+        watched = group(controller, 1) | {"members": [{"member_id": 1, "weight": 1, **port}]}
+        assert refused(INSERT, "action_profile_group", watched) is INVALID
     plain = {"action": controller.action("send", 5)}
     assert refused(INSERT, "table_entry", way(controller, 7, **plain)) is INVALID
     assert refused(INSERT, "table_entry", way(controller, 7, action_profile_member_id=9)) is NOT_FOUND
