@@ -101,12 +101,12 @@ def replication_change(update_type: int, message: Message, schema: Schema) -> Ch
         number, what = entry.multicast_group_id, f"multicast group {entry.multicast_group_id}"
         if not 0 < number <= MAX_GROUP:
             raise illegal(f"{what} found; 1 to {MAX_GROUP} was expected")
+        if update_type == DELETE:
+            return ChangeGroup(update_type, number)
         if len(entry.metadata) > MAX_METADATA_BYTES:
             raise illegal(
                 f"{what}: metadata has {len(entry.metadata)} bytes; {MAX_METADATA_BYTES} are allowed"
             )
-        if update_type == DELETE:
-            return ChangeGroup(update_type, number)
         return ChangeGroup(update_type, number, _replicas(entry.replicas, what), entry.metadata)
     if form == "clone_session_entry":
         entry = message.clone_session_entry
@@ -186,9 +186,20 @@ def _replicas(given: Sequence[Message], what: str) -> tuple[Replica, ...]:
             found.append(_checked(WrittenReplica(port, item.instance, numbered, backups), what))
         else:
             found.append(_checked(Replica(port, item.instance), what))
-    if len({(item.port, item.rid) for item in found}) != len(found):
-        raise illegal(f"{what} names a port and instance twice")
+    _check_distinct(found, what)
     return tuple(found)
+
+
+def _check_distinct(replicas: Sequence[Replica], what: str) -> None:
+    """Refuse two replicas or backups of one port and instance, and a backup on its replica's port."""
+    pairs = [(item.port, item.rid) for item in replicas]
+    for item in replicas:
+        backups = item.backups if isinstance(item, WrittenReplica) else ()
+        if any(backup.port == item.port for backup in backups):
+            raise illegal(f"{what}: a replica to port {item.port} has a backup on the same port")
+        pairs += [(backup.port, backup.rid) for backup in backups]
+    if len(set(pairs)) != len(pairs):
+        raise illegal(f"{what} names a port and instance twice")
 
 
 def _hold(engine: Engine, places: dict[int, Held], number: int, item: Held | None) -> None:

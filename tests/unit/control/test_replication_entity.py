@@ -89,6 +89,9 @@ def test_what_is_there_is_not_inserted_and_what_is_not_is_not_changed(
         (group(1, replica(1), replica(1)), INVALID),
         (group(1, replica(1) | {"backup_replicas": [{"port": b"\2\0"}]}), INVALID),
         (group(1, replica(1) | {"backup_replicas": [replica(2)] * 5000}), P4RuntimeCode.RESOURCE_EXHAUSTED),
+        (group(1, replica(1) | {"backup_replicas": [replica(1, 5)]}), INVALID),
+        (group(1, replica(1) | {"backup_replicas": [replica(2), replica(2)]}), INVALID),
+        (group(1, replica(1) | {"backup_replicas": [replica(2)]}, replica(2)), INVALID),
         (group(1, metadata=bytes(300)), INVALID),
         (group(1, *[replica(1)] * 5000), P4RuntimeCode.RESOURCE_EXHAUSTED),
         ({}, INVALID),
@@ -98,6 +101,11 @@ def test_what_no_switch_can_do_is_refused(
     controller: Controller, message: dict[str, object], expected: P4RuntimeCode
 ) -> None:
     assert code(controller.write(INSERT, FORM, message)) is expected
+
+
+def test_a_deletion_of_a_group_looks_at_its_number_alone(controller: Controller) -> None:
+    assert controller.write(INSERT, FORM, group(1)) is None
+    assert controller.write(DELETE, FORM, group(1, metadata=bytes(300))) is None
 
 
 def test_backups_of_a_replica_are_kept_for_their_writer_alone(controller: Controller) -> None:
