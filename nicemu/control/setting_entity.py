@@ -108,7 +108,7 @@ def digest_change(update_type: int, message: Message, schema: Schema) -> Change:
     info: DigestInfo = schema.item("digest", message.digest_id)
     config = message.config
     numbers = (config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns)
-    if min(numbers) < 0:
+    if update_type != DELETE and min(numbers) < 0:
         raise illegal(f"digest {info.name}: {numbers} found; times and sizes are not negative")
     return ChangeDigest(update_type, info.name, DigestConfig(*numbers))
 

@@ -46,11 +46,13 @@ class Translator:
         return bool(self._new_types)
 
     def incoming(self, entity: Message, *, allot: bool) -> Message:
-        """Return an Entity with the values of the program; `allot` new texts numbers. Raises: ControlError,
-        UnknownTextError.
+        """Return an Entity with the values of the program; `allot` new texts numbers. Where none are, as in a
+        deletion or a query, the data of actions do not count. Raises: ControlError, UnknownTextError.
         """
         copy = type(entity)()
         copy.CopyFrom(entity)
+        if not allot:
+            _forget_data(copy)
         self._entity(copy, _Way(True, partial(self._given, allot=allot)))
         return copy
 
@@ -187,6 +189,16 @@ def _translate_matches(matches: Iterable[Message], keys: _Fields, way: _Way) -> 
                 held.mask = encode_bytes((1 << own) - 1)
             elif way.into:
                 raise _no_counterpart(what, key, f"a mask of {given} ones")
+
+
+def _forget_data(entity: Message) -> None:
+    """Leave the action of an entry or a member without data."""
+    match entity.WhichOneof("entity"):
+        case "table_entry" if entity.table_entry.HasField("action"):
+            entity.table_entry.action.action.ClearField("params")
+            entity.table_entry.action.ClearField("action_profile_action_set")
+        case "action_profile_member" if entity.action_profile_member.HasField("action"):
+            entity.action_profile_member.action.ClearField("params")
 
 
 def _no_counterpart(what: str, key: _Typed, allowed: str) -> ControlError:

@@ -245,3 +245,11 @@ def test_a_client_writes_texts_as_they_are() -> None:
     assert parse_value("10.0.0.1", TEXT_BITS) == int.from_bytes(b"10.0.0.1", "big")
     with pytest.raises(ControlError):
         parse_value("", TEXT_BITS)
+
+
+def test_a_deletion_does_not_look_at_the_data_of_its_action(controller: Controller) -> None:
+    written = entry(controller, "named", exact(b"eth1"), action=send(controller, b"eth0", b"\7"))
+    assert insert(controller, written) is None
+    gone = entry(controller, "named", exact(b"eth1"), action=send(controller, b"unknown", b"\7" * 9))
+    assert controller.read("table_entry", gone) == [written]
+    assert controller.write(DELETE, "table_entry", gone) is None
