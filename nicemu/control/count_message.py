@@ -6,7 +6,7 @@ Source: P4Runtime Specification 1.4, "CounterEntry & DirectCounterEntry", "Meter
 
 from __future__ import annotations
 
-from nicemu.pipeline import Colours, Count, MeterConfig
+from nicemu.pipeline import UNCOUNTED, Colours, Count, MeterConfig
 
 from .changes import illegal
 from .messages import Message
@@ -46,6 +46,17 @@ def colours_of_message(message: Message, what: str) -> Colours:
         count_of_message(part, what) for part in (message.green, message.yellow, message.red)
     )
     return (green.packets, green.bytes), (yellow.packets, yellow.bytes), (red.packets, red.bytes)
+
+
+def reset_of_message(message: Message, what: str) -> Colours:
+    """Return what the MeterCounterData of an entry says, which can only be that nothing was marked yet.
+
+    Raises: ControlError(INVALID_ARGUMENT). Source: P4Runtime Specification, "Direct Resources".
+    """
+    colours = colours_of_message(message, what)
+    if colours != UNCOUNTED:
+        raise illegal(f"{what}: colours are counted by packets, and set to 0 only")
+    return colours
 
 
 def fill_colours(message: Message, colours: Colours) -> None:

@@ -26,6 +26,7 @@ from nicemu.pipeline import (
     p4info_of,
 )
 
+from .changes import illegal
 from .data_message import fill_data, has_form
 from .digest_lists import DigestList, DigestLists
 from .entry_message import add_matches
@@ -33,6 +34,7 @@ from .messages import Message, messages
 from .packet_message import frame_of_message, packet_in_message
 from .schema import Schema
 from .stream import Session
+from .table_entity import fill_note
 from .target import PipelineTarget
 from .texts import Texts
 
@@ -130,9 +132,16 @@ class Reports:
             return frame_of_message(packet, schema.packet_headers.get("packet_out"))
 
     def acknowledge(self, acknowledgement: Message) -> None:
-        """Take a DigestListAck; one that comes too late is no error. Raises: ControlError(NOT_FOUND)."""
+        """Take a DigestListAck; one that comes too late is no error.
+
+        Raises: ControlError(INVALID_ARGUMENT) for a digest that there is not.
+        """
         with self._lock:
-            digest = self._schema().item("digest", acknowledgement.digest_id)
+            schema = self._schema()
+            try:
+                digest = schema.item("digest", acknowledgement.digest_id)
+            except ControlError as error:
+                raise illegal(str(error)) from None
             self._lists.acknowledge(digest.name, acknowledgement.list_id)
 
     def stop_digest(self, digest_id: int) -> None:
@@ -197,6 +206,7 @@ class Reports:
                 table = tables[name]
                 item = notification.table_entry.add(table_id=table.id, priority=entry.priority)
                 item.idle_timeout_ns = entry.idle_timeout_ns
+                fill_note(item, entry.note)
                 add_matches(item.match, entry.matches, table.keys)
         self._send(response)
 

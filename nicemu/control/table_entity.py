@@ -16,12 +16,12 @@ from nicemu.pipeline import Colours, Engine, MeterConfig, Row, TableEntry, ir
 
 from .changes import Change, Query, illegal, unimplemented
 from .count_message import (
-    colours_of_message,
     count_of_message,
     fill_colours,
     fill_count,
     fill_meter,
     meter_of_message,
+    reset_of_message,
 )
 from .entry_changes import DeleteEntry, InsertEntry, ModifyEntry, SetCount, SetDefault, SetMeter
 from .entry_message import Call, call_of_message, entry_message, fill_action, matches_of_message
@@ -46,6 +46,8 @@ class Metadata:
 def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
     """Return the change that an update of a TableEntry means. Raises: ControlError."""
     table = schema.table_of_id(message.table_id)
+    if message.is_const:
+        raise illegal(f"{table.owner}: is_const is for the program to say; leave it out")
     if message.is_default_action:
         return _default_change(update_type, message, table)
     matches = matches_of_message(message, table)
@@ -88,7 +90,7 @@ def direct_meter_change(update_type: int, message: Message, schema: Schema) -> C
 
 
 def _colours_of(message: Message, field: str, table: TableSchema) -> Colours | None:
-    return colours_of_message(getattr(message, field), table.owner) if message.HasField(field) else None
+    return reset_of_message(getattr(message, field), table.owner) if message.HasField(field) else None
 
 
 def _modified(update_type: int, message: Message, schema: Schema, noun: str) -> TableSchema:
@@ -102,10 +104,7 @@ def _modified(update_type: int, message: Message, schema: Schema, noun: str) -> 
 def _default_change(update_type: int, message: Message, table: TableSchema) -> Change:
     if update_type != MODIFY:
         raise illegal(f"{table.owner}: the default entry is always there; MODIFY it, do not INSERT or DELETE")
-    if message.match or message.priority:
-        raise illegal(f"{table.owner}: the default entry has neither match nor priority")
-    if message.idle_timeout_ns:
-        raise illegal(f"{table.owner}: the default entry has no idle timeout")
+    _check_default(message, table.owner)
     if any(message.HasField(name) for name in ("counter_data", "meter_config", "meter_counter_data")):
         raise unimplemented(f"{table.owner}: misses have no direct counter and no meter")
     _check(message, table)
@@ -113,6 +112,14 @@ def _default_change(update_type: int, message: Message, table: TableSchema) -> C
         return SetDefault(table.name, None)
     call = call_of_message(message.action, table, default=True)[:2]
     return SetDefault(table.name, call, _note_of(message))
+
+
+def _check_default(message: Message, owner: str) -> None:
+    """Refuse what no default entry has."""
+    if message.match or message.priority:
+        raise illegal(f"{owner}: the default entry has neither match nor priority")
+    if message.idle_timeout_ns or message.HasField("time_since_last_hit"):
+        raise illegal(f"{owner}: the default entry has no idle timeout")
 
 
 def _note_of(message: Message) -> Metadata | None:
@@ -131,8 +138,6 @@ def _check(message: Message, table: TableSchema) -> None:
         raise illegal(f"{table.owner} has no idle timeout; leave idle_timeout_ns out")
     if message.idle_timeout_ns < 0:
         raise illegal(f"{table.owner}: idle_timeout_ns is {message.idle_timeout_ns}; 0 or more was expected")
-    if message.is_const:
-        raise illegal(f"{table.owner}: is_const is for the program to say; leave it out")
     if len(message.metadata) > MAX_METADATA_BYTES:
         raise illegal(
             f"{table.owner}: metadata has {len(message.metadata)} bytes; {MAX_METADATA_BYTES} are allowed"
@@ -225,8 +230,11 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
     if query.table_id == 0 and (query.match or query.HasField("action")):
         raise illegal("the query names a match or an action but no table; set table_id too")
     tables = schema.tables if query.table_id == 0 else (schema.table_of_id(query.table_id),)
-    if query.HasField("time_since_last_hit") and query.table_id and not tables[0].description.idle_timeout:
-        raise illegal(f"{tables[0].owner} has no idle timeout; leave time_since_last_hit out")
+    asks_idle = query.HasField("time_since_last_hit") or query.idle_timeout_ns
+    if query.is_default_action:
+        _check_default(query, tables[0].owner if query.table_id else "the query")
+    elif asks_idle and query.table_id and not tables[0].description.idle_timeout:
+        raise illegal(f"{tables[0].owner} has no idle timeout; leave time_since_last_hit and its like out")
     matches = matches_of_message(query, tables[0]) if query.match else None
     chosen = query.action.action.action_id if query.action.HasField("action") else 0
     action = tables[0].action_of_id(chosen).name if chosen else None
@@ -291,11 +299,11 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
             message = messages().TableEntry(table_id=table.id, is_default_action=True)
             message.is_const = table.description.const_default_action_id != 0
             fill_action(message.action, part.default, table)
-            _fill_note(message, part.default_note)
+            fill_note(message, part.default_note)
             yield message
         for entry, packets, length_bytes, idle_ns, config, colours, is_const in part.entries:
             message = entry_message(entry, table)
-            _fill_note(message, entry.note)
+            fill_note(message, entry.note)
             message.is_const = is_const
             if counter:
                 fill_count(message.counter_data, packets, length_bytes)
@@ -308,6 +316,7 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
             yield message
 
 
-def _fill_note(message: Message, note: Hashable) -> None:
+def fill_note(message: Message, note: Hashable) -> None:
+    """Set what the client wants to find again with an entry."""
     if isinstance(note, Metadata):
         message.controller_metadata, message.metadata = note.controller_metadata, note.metadata

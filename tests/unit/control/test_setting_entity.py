@@ -79,6 +79,10 @@ def test_a_list_that_is_not_acknowledged_keeps_its_digests_from_being_sent_again
     ack = messages().StreamMessageRequest(digest_ack={"digest_id": number, "list_id": 2}).digest_ack
     controller.device.acknowledge(controller.session, ack)
     assert lists_at(600) == [[3]][0]
+    ack = messages().StreamMessageRequest(digest_ack={"digest_id": number + 1, "list_id": 2}).digest_ack
+    with pytest.raises(ControlError, match="there is no digest") as refused:
+        controller.device.acknowledge(controller.session, ack)
+    assert refused.value.code is INVALID
 
 
 def test_a_digest_is_inserted_modified_read_and_deleted(controller: Controller) -> None:
@@ -90,7 +94,7 @@ def test_a_digest_is_inserted_modified_read_and_deleted(controller: Controller) 
     assert codes == [missing, missing, None, there, None, INVALID]
     (entry,) = controller.read("digest_entry", {})
     assert entry.config.max_list_size == 7
-    assert controller.write(DELETE, "digest_entry", learn(controller)) is None
+    assert controller.write(DELETE, "digest_entry", learn(controller, max_list_size=-1)) is None
     assert controller.read("digest_entry", {}) == []
 
 

@@ -107,19 +107,32 @@ def test_a_direct_meter_counts_what_it_has_marked_in_each_colour(controller: Con
     assert direct.counter_data == found.meter_counter_data
     (silent,) = controller.read("direct_meter_entry", {"table_entry": entry})
     assert not silent.HasField("counter_data")
-    given = {"yellow": {"packet_count": 9}}
-    changed = controller.port(5, "send", 3, meter_config=rates, meter_counter_data=given)
-    assert controller.write(MODIFY, "table_entry", changed) is None
-    (found,) = controller.read("table_entry", {"meter_counter_data": {}})
-    assert found.meter_counter_data.yellow.packet_count == 9
-    update = {"table_entry": entry, "config": rates, "counter_data": {"red": {"packet_count": 4}}}
+    update = {"table_entry": entry, "config": rates, "counter_data": {"red": {}}}
     batch = [(MODIFY, "direct_meter_entry", update), (DELETE, "table_entry", controller.port(6, None))]
     assert all(controller.write_all(*batch, atomicity=1))
     (kept,) = controller.read("table_entry", {"meter_counter_data": {}})
     assert kept.meter_counter_data == found.meter_counter_data
     assert controller.write(MODIFY, "direct_meter_entry", update) is None
     (kept,) = controller.read("table_entry", {"meter_counter_data": {}})
-    assert kept.meter_counter_data.red.packet_count == 4
+    assert kept.meter_counter_data.red.packet_count == 0
+
+
+def test_colours_are_set_to_zero_and_to_nothing_else(controller: Controller) -> None:
+    one = {"yellow": {"packet_count": 1}}
+    inserted = controller.port(5, "send", 3, meter_counter_data=one)
+    assert code(controller.write(INSERT, "table_entry", inserted)) is INVALID
+    fresh = controller.port(5, "send", 3, meter_config={"pir": 0}, meter_counter_data={"red": {}})
+    assert controller.write(INSERT, "table_entry", fresh) is None
+    controller.frame(5)
+    (marked,) = controller.read("table_entry", {"meter_counter_data": {}})
+    assert marked.meter_counter_data.red.packet_count == 1
+    entry = controller.port(5, None)
+    update = {"table_entry": entry, "config": {"pir": 0}, "counter_data": one}
+    assert code(controller.write(MODIFY, "direct_meter_entry", update)) is INVALID
+    assert code(controller.write(MODIFY, "table_entry", inserted)) is INVALID
+    assert controller.write(MODIFY, "table_entry", fresh) is None
+    (reset,) = controller.read("table_entry", {"meter_counter_data": {}})
+    assert reset.meter_counter_data.red.packet_count == 0
 
 
 @pytest.mark.parametrize("wrong", [{"cir": -1}, {"cir": 3, "pir": 2}, {"eburst": 1}])
@@ -155,14 +168,14 @@ def test_an_idle_entry_is_told_of_once_a_timeout_until_it_is_hit_again(controlle
     assert [told_at(now_ns) for now_ns in (1_500, 1_600, 1_700)] == [0, 1, 0]
 
 
-def test_an_idle_timeout_notification_names_table_match_and_priority(controller: Controller) -> None:
-    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, idle_timeout_ns=500))
+def test_an_idle_timeout_notification_names_the_entry_with_its_metadata(controller: Controller) -> None:
+    notes = {"idle_timeout_ns": 500, "controller_metadata": 3, "metadata": b"mine"}
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3, **notes))
     controller.engine.tick(600)
     controller.report(7)
     (message,) = controller.received()
     notification = message.idle_timeout_notification
-    expected = controller.port(5, None)
-    expected.idle_timeout_ns = 500
+    expected = controller.port(5, None, **notes)
     assert (notification.timestamp, list(notification.table_entry)) == (7, [expected])
 
 
@@ -191,6 +204,40 @@ def test_a_default_entry_is_read_by_is_default_action(controller: Controller) ->
     found = controller.read("table_entry", {"is_default_action": True})
     assert [entry.is_default_action for entry in found] == [True, True, True]
     assert controller.frame(9).disposition is Disposition.DROP
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"priority": 1},
+        {"match": [{"field_id": 1, "optional": {"value": b"\1"}}]},
+        {"idle_timeout_ns": 5},
+        {"time_since_last_hit": {}},
+    ],
+)
+def test_a_default_entry_is_not_asked_for_with_what_it_has_not(
+    controller: Controller, asked: dict[str, object]
+) -> None:
+    default = {"table_id": controller.id("table", "port"), "is_default_action": True}
+    with pytest.raises(ControlError, match="the default entry has n") as refused:
+        controller.read("table_entry", default | asked)
+    assert refused.value.code is INVALID
+
+
+def test_an_idle_timeout_is_not_asked_for_where_there_is_none(controller: Controller) -> None:
+    for asked in ({"idle_timeout_ns": 5}, {"time_since_last_hit": {}}):
+        with pytest.raises(ControlError, match="has no idle timeout") as refused:
+            controller.read("table_entry", {"table_id": controller.id("table", "way"), **asked})
+        assert refused.value.code is INVALID
+
+
+def test_a_deletion_looks_at_the_key_alone_and_at_is_const(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    constant = controller.port(5, None, is_const=True)
+    assert code(controller.write(DELETE, "table_entry", constant)) is INVALID
+    gone = controller.port(5, None, idle_timeout_ns=-1, metadata=bytes(999))
+    gone.action.action.action_id = 9
+    assert controller.write(DELETE, "table_entry", gone) is None
 
 
 def test_a_default_entry_keeps_the_metadata_of_its_writer_until_it_is_reset(controller: Controller) -> None:
