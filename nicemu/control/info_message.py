@@ -26,6 +26,7 @@ from nicemu.pipeline import (
     ParameterInfo,
     ProfileInfo,
     RegisterInfo,
+    SelectorLimits,
     TableDescription,
     ValueSetInfo,
     ir,
@@ -96,8 +97,11 @@ def info_message(p4info: P4Info) -> Message:
         item = _added(message.action_profiles, profile)
         item.table_ids.extend(profile.table_ids)
         item.with_selector, item.size = profile.with_selector, profile.size
-        item.max_group_size = profile.max_group_size
-        if profile.with_selector:
+        item.max_group_size = profile.limits.max_group_size
+        if profile.limits.by_members:
+            item.sum_of_members.SetInParent()
+            item.sum_of_members.max_member_weight = profile.limits.max_member_weight
+        elif profile.with_selector:
             item.sum_of_weights.SetInParent()
     for counter in p4info.counters:
         item = _added(message.counters, counter)
@@ -160,7 +164,7 @@ def p4info_of_message(message: Message) -> P4Info:
         ),
         tuple(
             ProfileInfo(
-                *_preamble(item), tuple(item.table_ids), item.with_selector, item.size, item.max_group_size
+                *_preamble(item), tuple(item.table_ids), item.with_selector, item.size, _limits_of(item)
             )
             for item in message.action_profiles
         ),
@@ -296,6 +300,11 @@ def _table_of(
         bool(table.idle_timeout_behavior),
         table.has_initial_entries,
     )
+
+
+def _limits_of(item: Message) -> SelectorLimits:
+    by_members = item.HasField("sum_of_members")
+    return SelectorLimits(item.max_group_size, by_members, item.sum_of_members.max_member_weight)
 
 
 def _unit(item: Message) -> str:

@@ -114,6 +114,11 @@ def group_change(update_type: int, message: Message, schema: Schema) -> Change:
     if update_type != DELETE:
         if message.max_size < 0:
             raise illegal(f"{what}: max_size is {message.max_size}; 0 or more was expected")
+        most = profile.limits.max_group_size
+        if most and not 0 < message.max_size <= most:
+            raise illegal(
+                f"{what}: max_size is {message.max_size}; 1 to {most}, its max_group_size, was expected"
+            )
         for member in message.members:
             members.append((member.member_id, member.weight))
             watched.append(watch_of(member, what))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import SEMANTICS, ir, number_of
 
 from . import syntax
 from .diagnostics import Reporter
@@ -23,6 +23,7 @@ _MEANT = ("name", "id", PACKAGE, "tableonly", "defaultonly")
 _ONCE = ("name", "hidden", "id", TRANSLATION)
 _BARE = ("hidden", "tableonly", "defaultonly", "optional")
 _WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
+_WITH_NUMBER = ("max_group_size", "max_member_weight")
 _OPENING, _CLOSING = "([{", ")]}"
 
 
@@ -42,6 +43,11 @@ def check_annotation(
         reporter.error(added.at, f"@{added.name} has no body", "remove the parentheses")
     elif added.name == "match" and not added.tokens:
         reporter.error(added.at, "@match needs a match kind", "write @match(ternary)")
+    if added.name in _WITH_NUMBER and number_of("".join(added.tokens)) is None:
+        reporter.error(added.at, f"@{added.name} needs a number, 32 bits at most", f"write @{added.name}(8)")
+    if added.name == "selector_size_semantics" and "".join(added.tokens).strip('"') not in SEMANTICS:
+        wanted = " or ".join(f'"{semantics}"' for semantics in SEMANTICS)
+        reporter.error(added.at, f"@{added.name} needs {wanted}")
     if added.name in _WITH_TEXT and not _is_text(added):
         wanted = f"{_WITH_TEXT[added.name]} in quotes"
         reporter.error(added.at, f"@{added.name} needs {wanted}", f'write @{added.name}("...")')

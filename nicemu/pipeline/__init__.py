@@ -43,8 +43,9 @@ from .p4info import (
     TableDescription,
     ValueSetInfo,
 )
-from .p4info_ids import PREFIXES, Prefix, allocate_ids
+from .p4info_ids import PREFIXES, Prefix, allocate_ids, numbers_of
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
+from .selector_limits import SEMANTICS, SelectorLimits, number_of
 from .table_entry import Row, TableEntry
 from .tables import Table
 from .trace import Departed, Event
@@ -80,6 +81,7 @@ __all__ = [
     "METERS",
     "NIC_METADATA",
     "PREFIXES",
+    "SEMANTICS",
     "UNCOUNTED",
     "UNTOUCHED",
     "ActionInfo",
@@ -146,6 +148,7 @@ __all__ = [
     "Replica",
     "Report",
     "Row",
+    "SelectorLimits",
     "StackValue",
     "Stuck",
     "Table",
@@ -172,6 +175,8 @@ __all__ = [
     "ir",
     "message_of",
     "nodes_of",
+    "number_of",
+    "numbers_of",
     "p4info_of",
     "read_externs",
     "reason_of",

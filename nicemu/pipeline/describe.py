@@ -33,6 +33,7 @@ from .p4info import (
     ValueSetInfo,
 )
 from .p4info_ids import Prefix, aliases_of, allocate_ids, numbers_of
+from .selector_limits import NO_LIMITS, limits_of
 from .v1model import digest_name
 
 _COUNTER_UNITS = ("packets", "bytes", "both")
@@ -224,6 +225,7 @@ class _Description:
             tuple(tables[table.name] for table in self._tables if table.profile == instance.name),
             with_selector,
             int(instance.arguments[1 if with_selector else 0]),
+            limits_of(instance.annotations) if with_selector else NO_LIMITS,
         )
 
     def _direct_counters(self) -> Iterator[DirectCounterInfo]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .selector_limits import NO_LIMITS, SelectorLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +96,12 @@ class TableDescription(Described):
 
 @dataclass(frozen=True, slots=True)
 class ProfileInfo(Described):
-    """An action profile, or selector; a selector's groups weigh `size` together at most."""
+    """An action profile, or selector; groups have `size` together at most, as `limits` counts."""
 
     table_ids: tuple[int, ...]
     with_selector: bool
     size: int
-    max_group_size: int = 0
+    limits: SelectorLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)

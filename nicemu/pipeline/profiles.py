@@ -8,7 +8,7 @@ member, the hash of the selector keys modulo the number of its members.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
@@ -16,6 +16,7 @@ from nicemu.abi import counted
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .selector_limits import NO_LIMITS, SelectorLimits
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +51,8 @@ Choice: TypeAlias = Member | Group | ActionSet
 class ActionProfile:
     """The members of a profile and the groups of a selector; a profile has no `algorithm` and no groups.
 
-    `size` is how many members there may be, and how heavy all groups together; `actions` are those of the
-    tables that use the profile, with the widths of their data in bits.
+    `size` is how many members there may be, and how large all groups together, as `limits` counts; `actions`
+    are those of the tables that use the profile, with the widths of their data in bits.
     """
 
     name: str
@@ -60,12 +61,14 @@ class ActionProfile:
     members: dict[int, ir.ActionCall] = field(default_factory=dict)
     groups: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     max_sizes: dict[int, int] = field(default_factory=dict)
-    """How heavy each group may be, 0 for as heavy as there is room."""
+    """How large each group may be, 0 for as large as there is room."""
     notes: dict[int, Hashable] = field(default_factory=dict)
     """What the controller keeps with a group."""
     actions: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    limits: SelectorLimits = NO_LIMITS
     _uses: Counter[Choice] = field(default_factory=Counter)
     _one_shots: int = 0
+    _shot_size: int = 0
 
     def insert_member(self, member: int, call: ir.ActionCall) -> None:
         """Add a member. Raises: ControlError."""
@@ -97,6 +100,10 @@ class ActionProfile:
         """Add a group of (member, weight). Raises: ControlError."""
         if group in self.groups:
             raise self._error(P4RuntimeCode.ALREADY_EXISTS, f"has a group {group} already; modify it")
+        if max_size > self.size:
+            raise self._error(
+                P4RuntimeCode.RESOURCE_EXHAUSTED, f"max_size {max_size} given; its size is {self.size}"
+            )
         if len(self.groups) >= MAX_GROUPS:
             raise self._error(P4RuntimeCode.RESOURCE_EXHAUSTED, f"has {MAX_GROUPS} groups, and takes no more")
         self._set_group(group, members, max_size)
@@ -142,22 +149,40 @@ class ActionProfile:
             case ActionSet(actions):
                 if self.algorithm is None:
                     raise self._error(P4RuntimeCode.INVALID_ARGUMENT, "has no selector; sets need one")
-                if sum(weight for _, weight in actions) > self.size:
-                    raise self._error(
-                        P4RuntimeCode.RESOURCE_EXHAUSTED, f"is full: its size is {self.size} weights"
-                    )
-                for call, weight in actions:
-                    self._check_weight(weight)
-                    self.check_call(call)
+                self._check_set(actions)
         self._uses[choice] += 1
-        self._one_shots += one_shot
+        self._count_shot(choice, 1)
 
     def release(self, choice: Choice) -> None:
         """Note that an entry names it no more."""
         self._uses[choice] -= 1
-        self._one_shots -= isinstance(choice, ActionSet)
+        self._count_shot(choice, -1)
         if not self._uses[choice]:
             del self._uses[choice]
+
+    def _check_set(self, actions: tuple[tuple[ir.ActionCall, int], ...]) -> None:
+        """Refuse a set of actions that its selector cannot hold, beside those that it holds."""
+        for call, weight in actions:
+            self._check_weight(weight)
+            self.check_call(call)
+        size, most = self._size_of(actions), self.limits.max_group_size
+        if most and size > most:
+            raise self._error(
+                P4RuntimeCode.INVALID_ARGUMENT, f"a set of size {size} given; {most} is allowed"
+            )
+        if self._shot_size + size > self.size:
+            raise self._error(
+                P4RuntimeCode.RESOURCE_EXHAUSTED,
+                f"its sets would have a size of {self._shot_size + size}; its size is {self.size}",
+            )
+
+    def _count_shot(self, choice: Choice, sign: int) -> None:
+        if isinstance(choice, ActionSet):
+            self._one_shots += sign
+            self._shot_size += sign * self._size_of(choice.actions)
+
+    def _size_of(self, weighted: Iterable[tuple[object, int]]) -> int:
+        return self.limits.size_of([weight for _, weight in weighted])
 
     def call_of(self, choice: Choice, hash_value: int) -> ir.ActionCall | None:
         """Return the action of an entry for a packet with this hash; None for a group without members."""
@@ -204,23 +229,26 @@ class ActionProfile:
             self._check_weight(weight)
         if len({member for member, _ in members}) != len(members):
             raise self._error(P4RuntimeCode.INVALID_ARGUMENT, f"group {group} names a member twice")
-        others = sum(weight for key, held in self.groups.items() if key != group for _, weight in held)
-        weight = sum(weight for _, weight in members)
-        if max_size and weight > max_size:
+        others = sum(self._size_of(held) for key, held in self.groups.items() if key != group)
+        size, most = self._size_of(members), max_size or self.limits.max_group_size
+        if most and size > most:
             raise self._error(
                 P4RuntimeCode.RESOURCE_EXHAUSTED,
-                f"group {group} would weigh {weight}; its max_size is {max_size}",
+                f"group {group} would have a size of {size}; its max_size is {most}",
             )
-        if others + weight > self.size:
+        if others + size > self.size:
             raise self._error(
                 P4RuntimeCode.RESOURCE_EXHAUSTED,
-                f"its groups would weigh {others + weight}; its size is {self.size}",
+                f"its groups would have a size of {others + size}; its size is {self.size}",
             )
         self.groups[group] = members
 
     def _check_weight(self, weight: int) -> None:
         if weight <= 0:
             raise self._error(P4RuntimeCode.INVALID_ARGUMENT, f"weight {weight} given; above 0 was expected")
+        most = self.limits.max_member_weight
+        if most and weight > most:
+            raise self._error(P4RuntimeCode.INVALID_ARGUMENT, f"weight {weight} given; {most} is allowed")
 
     def _member(self, member: int) -> None:
         if member not in self.members:

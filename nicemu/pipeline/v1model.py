@@ -16,6 +16,7 @@ from .checksums import ALGORITHMS, digest
 from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind, left
 from .matches import width_of
 from .profiles import ActionProfile
+from .selector_limits import limits_of
 from .values import Value
 from .verdict import DigestPosted, Effect, LogMessage
 
@@ -255,7 +256,8 @@ def _meters(instance: ir.ExternInstance) -> MeterArray:
 
 def _selector(instance: ir.ExternInstance) -> ActionProfile:
     algorithm, size, _ = instance.arguments
-    return ActionProfile(instance.name, int(size), int(algorithm))
+    limits = limits_of(instance.annotations)
+    return ActionProfile(instance.name, int(size), int(algorithm), limits=limits)
 
 
 def _registers(instance: ir.ExternInstance) -> RegisterArray:

@@ -166,7 +166,7 @@ def test_what_is_in_use_stays() -> None:
         (lambda p: [p.insert_member(1, go(1)), p.insert_group(1, ((1, 0),))], "weight 0 given"),
         (
             lambda p: [p.insert_member(1, go(1)), p.insert_group(1, ((1, 65),))],
-            "would weigh 65; its size is 64",
+            "would have a size of 65; its size is 64",
         ),
         (lambda p: [p.insert_member(1, go(1)), p.insert_group(1, ((1, 1), (1, 1)))], "names a member twice"),
     ],
