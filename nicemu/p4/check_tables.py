@@ -159,8 +159,9 @@ class TableChecker(StatementChecker):
         for key in node.keys:
             key.id = self.chosen_id(key)
         self.distinct(f"keys of table {node.name}", ((key.at, key.id) for key in node.keys))
-        names = [key_name(key) for key in node.keys]
-        for key, name in zip(node.keys, names, strict=True):
+        compared = [key for key in node.keys if is_compared(key)]
+        names = [key_name(key) for key in compared]
+        for key, name in zip(compared, names, strict=True):
             if name and names.count(name) > 1:
                 self.reporter.error(key.at, f"two keys are called {name}", 'write @name("...") behind one')
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from nicemu.pipeline import Program, ir
+from nicemu.pipeline import Program, ir, numbers_of
 
 from . import syntax
 from .annotations import kept
@@ -292,16 +292,16 @@ class _Lowering(StatementLowering):
 
     def _table(self, table: TableSymbol) -> ir.Table:
         node = table.declaration
+        compared = [key for key in node.keys if is_compared(key)]
         keys = tuple(
             ir.Key(
                 key_name(key),
                 self._value(key.expression),
                 ir.MatchKind(key.match_kind),
-                key.id,
+                number,
                 self._types.name_of(key.expression.type),
             )
-            for key in node.keys
-            if is_compared(key)
+            for key, number in zip(compared, _numbers_of_keys(node.keys), strict=True)
         )
         refs = [self._action_ref(element) for element in node.actions or []]
         if node.default_action is not None:
@@ -390,6 +390,19 @@ def _annotated_priority(entry: syntax.EntryElement) -> int:
 
 def _alternatives(keyset: syntax.Expression) -> tuple[ir.Keyset, ...]:
     return keyset.value if isinstance(keyset.value, tuple) else (keyset.value,)
+
+
+def _numbers_of_keys(keys: Sequence[syntax.KeyElement]) -> list[int]:
+    """Return the numbers of the keys that are compared, 0 where they follow from their places among these:
+    the keys of a selector are counted, too.
+    """
+    chosen = [key.id for key in keys if is_compared(key)]
+    numbers = [
+        number
+        for key, number in zip(keys, numbers_of([key.id for key in keys]), strict=True)
+        if is_compared(key)
+    ]
+    return chosen if numbers == numbers_of(chosen) else numbers
 
 
 def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:

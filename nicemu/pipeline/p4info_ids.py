@@ -56,16 +56,18 @@ def allocate_ids(prefix: int, chosen: dict[str, int]) -> dict[str, int]:
 
 
 def numbers_of(chosen: Sequence[int]) -> list[int]:
-    """Return a number for each place of a list: the one that the program has `chosen`, not 0, else the place,
-    counted from 1, or the next one that is free.
+    """Return a number for each place of a list: the one that the program has `chosen`, not 0, else the next
+    one that is free, from 1 on; a place with a number of its own is counted, too, if none was free before it.
     """
-    taken, found = set(chosen), []
-    for place, number in enumerate(chosen, start=1):
-        wanted = number or place
-        while not number and wanted in taken:
-            wanted += 1
-        taken.add(wanted)
-        found.append(wanted)
+    taken, found, following = set(chosen), [], 1
+    for number in chosen:
+        if number:
+            following += 1
+        else:
+            while following in taken:
+                following += 1
+            taken.add(following)
+        found.append(number or following)
     return found
 
 

@@ -121,6 +121,14 @@ def test_objects_that_a_table_makes_have_names_of_their_own() -> None:
     assert [item.name for item in info.direct_counters] == ["I.t.counters"]
 
 
+def test_the_keys_of_a_selector_have_numbers_but_no_names() -> None:
+    keys = "m.x: selector; m.x: exact; m.y: selector; m.y: exact;"
+    source = OBJECTS.replace("m.x: exact;", keys).replace("bit<8> x;", "bit<8> x; bit<8> y;")
+    source = source.replace("action_profile(8)", "action_selector(HashAlgorithm.identity, 8, 8)")
+    table = compile_text(source).p4info.tables[0]
+    assert [(key.name, key.id) for key in table.keys] == [("m.x", 2), ("m.y", 4)]
+
+
 OBJECTS = """
 #include <core.p4>
 #include <v1model.p4>

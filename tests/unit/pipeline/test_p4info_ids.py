@@ -28,3 +28,4 @@ def test_a_key_or_parameter_without_an_id_has_its_place_or_the_next_number_that_
     assert numbers_of([0, 0, 0]) == [1, 2, 3]
     assert numbers_of([7, 0, 0]) == [7, 2, 3]
     assert numbers_of([2, 0, 3, 0]) == [2, 4, 3, 5]
+    assert numbers_of([0, 7, 0, 0]) == [1, 7, 2, 3]
