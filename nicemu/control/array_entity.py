@@ -148,7 +148,7 @@ def meter_change(update_type: int, message: Message, schema: Schema) -> Change:
     info = _modified(update_type, "meter", message.meter_id, schema)
     what = f"meter {info.name}"
     index = _index_of(message, info.name, info.size)
-    config = meter_of_message(message.config, what) if message.HasField("config") else None
+    config = meter_of_message(message.config, what, info.type) if message.HasField("config") else None
     colours = colours_of_message(message.counter_data, what) if message.HasField("counter_data") else None
     if colours is not None and index is None:
         raise illegal(f"{what}: counter_data is given and no index; it is for one place")

@@ -6,7 +6,7 @@ Source: P4Runtime Specification 1.4, "CounterEntry & DirectCounterEntry", "Meter
 
 from __future__ import annotations
 
-from nicemu.pipeline import UNCOUNTED, Colours, Count, MeterConfig
+from nicemu.pipeline import METER_TYPES, UNCOUNTED, Colours, Count, MeterConfig
 
 from .changes import illegal
 from .messages import Message
@@ -26,15 +26,21 @@ def fill_count(message: Message, packets: int, length_bytes: int) -> None:
     message.packet_count, message.byte_count = packets, length_bytes
 
 
-def meter_of_message(message: Message, what: str) -> MeterConfig:
-    """Return what a MeterConfig says.
+def meter_of_message(message: Message, what: str, kind: str) -> MeterConfig:
+    """Return what a MeterConfig says for a meter of a `kind`, one of METER_TYPES.
 
-    Raises: ControlError(INVALID_ARGUMENT) for numbers below 0, a committed rate above the peak rate, and an
-    excess burst, which meters of this type do not have.
+    Raises: ControlError(INVALID_ARGUMENT) for numbers below 0, a committed rate above the peak rate, and what
+    meters of this kind do not have: a rate of its own for the peak, or an excess burst.
     """
-    numbers = (message.cir, message.cburst, message.pir, message.pburst)
-    if min(numbers) < 0 or message.eburst:
-        raise illegal(f"{what}: rates and bursts are not negative, and a two-rate meter has no eburst")
+    numbers = (message.cir, message.cburst, message.pir, message.pburst, message.eburst)
+    if min(numbers) < 0:
+        raise illegal(f"{what}: rates and bursts are not negative")
+    if message.eburst and kind != "single_rate_three_color":
+        raise illegal(f"{what}: a meter of type {kind} has no eburst")
+    if kind != METER_TYPES[0] and (message.cir, message.cburst) != (message.pir, message.pburst):
+        raise illegal(
+            f"{what}: a meter of type {kind} has one rate; write the same pir and pburst as cir and cburst"
+        )
     if message.pir < message.cir:
         raise illegal(f"{what}: the peak rate {message.pir} is below the committed rate {message.cir}")
     return MeterConfig(*numbers)
@@ -71,3 +77,4 @@ def fill_meter(message: Message, config: MeterConfig) -> None:
     """Set a MeterConfig."""
     message.cir, message.cburst = int(config.committed_rate), config.committed_burst
     message.pir, message.pburst = int(config.peak_rate), config.peak_burst
+    message.eburst = config.excess_burst

@@ -12,6 +12,7 @@ from typing import Any
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import (
+    METER_TYPES,
     ActionInfo,
     ActionRefInfo,
     CounterInfo,
@@ -113,10 +114,12 @@ def info_message(p4info: P4Info) -> Message:
     for meter in p4info.meters:
         item = _added(message.meters, meter)
         item.spec.unit, item.size = _UNITS.index(meter.unit), meter.size
+        item.spec.type = METER_TYPES.index(meter.type)
         _fill_index(item, meter)
     for direct_meter in p4info.direct_meters:
         item = _added(message.direct_meters, direct_meter)
         item.spec.unit, item.direct_table_id = _UNITS.index(direct_meter.unit), direct_meter.table_id
+        item.spec.type = METER_TYPES.index(direct_meter.type)
     layouts = (*p4info.types, *p4info.enums)
     for register in p4info.registers:
         item = _added(message.registers, register)
@@ -177,11 +180,13 @@ def p4info_of_message(message: Message) -> P4Info:
             for item in message.direct_counters
         ),
         tuple(
-            MeterInfo(*_preamble(item), _unit(item), item.size, item.index_type_name.name)
+            MeterInfo(
+                *_preamble(item), _unit(item), item.size, item.index_type_name.name, type=_meter_type(item)
+            )
             for item in message.meters
         ),
         tuple(
-            DirectMeterInfo(*_preamble(item), _unit(item), item.direct_table_id)
+            DirectMeterInfo(*_preamble(item), _unit(item), item.direct_table_id, type=_meter_type(item))
             for item in message.direct_meters
         ),
         tuple(
@@ -309,6 +314,10 @@ def _limits_of(item: Message) -> SelectorLimits:
 
 def _unit(item: Message) -> str:
     return _UNITS[item.spec.unit] if 0 <= item.spec.unit < len(_UNITS) else ""
+
+
+def _meter_type(item: Message) -> str:
+    return METER_TYPES[item.spec.type if 0 <= item.spec.type < len(METER_TYPES) else 0]
 
 
 def _preamble(item: Message) -> tuple[str, str, int]:

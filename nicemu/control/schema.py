@@ -12,7 +12,16 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import ActionInfo, Described, KeyInfo, P4Info, ParameterInfo, Prefix, TableDescription
+from nicemu.pipeline import (
+    METER_TYPES,
+    ActionInfo,
+    Described,
+    KeyInfo,
+    P4Info,
+    ParameterInfo,
+    Prefix,
+    TableDescription,
+)
 
 from .data_message import data_layouts
 from .texts import Texts
@@ -42,7 +51,12 @@ class ActionSchema:
 class TableSchema:
     """One table, with its actions looked up."""
 
-    def __init__(self, description: TableDescription, actions: dict[int, ActionSchema]) -> None:
+    def __init__(
+        self,
+        description: TableDescription,
+        actions: dict[int, ActionSchema],
+        meter_type: str = METER_TYPES[0],
+    ) -> None:
         self.description = description
         self.name = description.name
         self.id = description.id
@@ -53,6 +67,7 @@ class TableSchema:
         prefixes = {number >> 24 for number in description.direct_resource_ids}
         self.has_counter = Prefix.DIRECT_COUNTER in prefixes
         self.has_meter = Prefix.DIRECT_METER in prefixes
+        self.meter_type = meter_type
         self.scopes = {ref.id: ref.scope for ref in description.actions}
         self.actions = tuple(actions[ref.id] for ref in description.actions)
         self._actions_by_name = {action.name: action for action in self.actions}
@@ -94,7 +109,11 @@ class Schema:
         translator = Translator(p4info, texts) if texts is not None else None
         self.translator = translator if translator is not None and translator.is_needed else None
         actions = {action.id: ActionSchema(action) for action in p4info.actions}
-        self.tables = tuple(TableSchema(description, actions) for description in p4info.tables)
+        types = {meter.table_id: meter.type for meter in p4info.direct_meters}
+        self.tables = tuple(
+            TableSchema(description, actions, types.get(description.id, METER_TYPES[0]))
+            for description in p4info.tables
+        )
         self._by_id = {table.id: table for table in self.tables}
         self.layouts = data_layouts(p4info)
         self.digests = {digest.name: digest for digest in p4info.digests}

@@ -55,7 +55,7 @@ def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
         return DeleteEntry(table.name, matches, message.priority)
     _check(message, table)
     count = count_of_message(message.counter_data, table.owner) if message.HasField("counter_data") else None
-    meter = meter_of_message(message.meter_config, table.owner) if message.HasField("meter_config") else None
+    meter = _meter_of(message, "meter_config", table)
     call: Call = ("", (), None)
     has_action = update_type == INSERT or message.HasField("action")
     if has_action:
@@ -84,9 +84,15 @@ def direct_meter_change(update_type: int, message: Message, schema: Schema) -> C
     table = _modified(update_type, message, schema, "direct_meter_entry")
     _require_meter(table)
     entry = message.table_entry
-    meter = meter_of_message(message.config, table.owner) if message.HasField("config") else None
+    meter = _meter_of(message, "config", table)
     colours = _colours_of(message, "counter_data", table)
     return SetMeter(table.name, matches_of_message(entry, table), entry.priority, meter, colours)
+
+
+def _meter_of(message: Message, field: str, table: TableSchema) -> MeterConfig | None:
+    if not message.HasField(field):
+        return None
+    return meter_of_message(getattr(message, field), table.owner, table.meter_type)
 
 
 def _colours_of(message: Message, field: str, table: TableSchema) -> Colours | None:

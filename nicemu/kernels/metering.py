@@ -10,7 +10,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import LETS_PASS, METERS, UNTOUCHED, MeterState, chance
+from nicemu.pipeline import LETS_PASS, METERS_ONE_RATE, UNTOUCHED, MeterState, chance
 
 from .places import WORD, Number
 
@@ -67,26 +67,56 @@ def _colour_function(module: llvm.Module) -> Any:  # noqa: ANN401
     address, units, now_ns = function.args
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
     state = _State(builder, address)
-    with builder.if_then(builder.icmp_unsigned("!=", state.load("does"), WORD(METERS))):
+    does = state.load("does")
+    with builder.if_then(_is_idle(builder, does)):
         builder.ret(_GREEN)
     filled_ns = state.load("filled_ns")
     later = builder.icmp_unsigned(">", now_ns, filled_ns)
     elapsed_ns = builder.select(later, builder.sub(now_ns, filled_ns), WORD(0))
     state.store("filled_ns", builder.select(later, now_ns, filled_ns))
     elapsed_s = builder.fdiv(builder.uitofp(elapsed_ns, _DOUBLE), _DOUBLE(1e9))
+    wanted = builder.uitofp(units, _DOUBLE)
+    with builder.if_then(builder.icmp_unsigned("==", does, WORD(METERS_ONE_RATE))):
+        _colour_of_one_rate(builder, state, wanted, elapsed_s)
     held = {}
     for bucket in ("committed", "peak"):
         gained = builder.fmul(state.load(f"{bucket}_rate"), elapsed_s)
         total, burst = builder.fadd(state.load(bucket), gained), state.load(f"{bucket}_burst")
         held[bucket] = builder.select(builder.fcmp_ordered("<", burst, total), burst, total)
         state.store(bucket, held[bucket])
-    wanted = builder.uitofp(units, _DOUBLE)
     for bucket, colour in (("peak", _RED), ("committed", _YELLOW)):
         with builder.if_then(builder.fcmp_ordered("<", held[bucket], wanted)):
             builder.ret(colour)
         state.store(bucket, builder.fsub(held[bucket], wanted))
     builder.ret(_GREEN)
     return function
+
+
+def _is_idle(builder: llvm.IRBuilder, does: Number) -> Number:
+    """Return whether a meter that does this lets everything pass."""
+    untouched = builder.icmp_unsigned("==", does, WORD(UNTOUCHED))
+    return builder.or_(untouched, builder.icmp_unsigned("==", does, WORD(LETS_PASS)))
+
+
+def _colour_of_one_rate(builder: llvm.IRBuilder, state: _State, wanted: Number, elapsed_s: Number) -> None:
+    """Return the colour of a packet from a meter of one rate: what its first bucket cannot hold its second
+    does.
+    """
+    burst, most = state.load("committed_burst"), state.load("peak_burst")
+    total = builder.fadd(state.load("committed"), builder.fmul(state.load("committed_rate"), elapsed_s))
+    full = builder.fcmp_ordered("<", burst, total)
+    excess = builder.fadd(state.load("peak"), builder.select(full, builder.fsub(total, burst), _DOUBLE(0.0)))
+    held = {
+        "committed": builder.select(full, burst, total),
+        "peak": builder.select(builder.fcmp_ordered("<", most, excess), most, excess),
+    }
+    for bucket, number in held.items():
+        state.store(bucket, number)
+    for bucket, colour in (("committed", _GREEN), ("peak", _YELLOW)):
+        with builder.if_then(builder.fcmp_ordered(">=", held[bucket], wanted)):
+            state.store(bucket, builder.fsub(held[bucket], wanted))
+            builder.ret(colour)
+    builder.ret(_RED)
 
 
 def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
@@ -103,7 +133,8 @@ def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
     builder = llvm.IRBuilder(function.append_basic_block("entry"))
     state, others = _State(builder, address), _State(builder, others_at)
     untouched = builder.icmp_unsigned("==", state.load("does"), WORD(UNTOUCHED))
-    given = builder.icmp_unsigned("==", others.load("does"), WORD(METERS))
+    does = others.load("does")
+    given = builder.not_(_is_idle(builder, does))
     with builder.if_then(builder.and_(untouched, given)):
         for bucket in ("committed", "peak"):
             burst = others.load(f"{bucket}_burst")
@@ -111,7 +142,7 @@ def mark_place_function(module: llvm.Module) -> Any:  # noqa: ANN401
             state.store(f"{bucket}_burst", burst)
             state.store(bucket, burst)
         state.store("filled_ns", now_ns)
-        state.store("does", WORD(METERS))
+        state.store("does", does)
     with builder.if_then(builder.icmp_unsigned("==", state.load("does"), WORD(UNTOUCHED))):
         state.store("does", WORD(LETS_PASS))
     builder.ret(builder.call(mark, [address, units, now_ns, length_bytes]))

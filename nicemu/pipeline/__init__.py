@@ -20,7 +20,18 @@ from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH
 from .ir_walk import nodes_of
 from .matches import Exact, Lpm, Match, Optional, Range, Ternary, shown, width_of
-from .meters import LETS_PASS, METERS, UNCOUNTED, UNTOUCHED, Colours, Meter, MeterConfig, MeterState
+from .meters import (
+    LETS_PASS,
+    METER_TYPES,
+    METERS,
+    METERS_ONE_RATE,
+    UNCOUNTED,
+    UNTOUCHED,
+    Colours,
+    Meter,
+    MeterConfig,
+    MeterState,
+)
 from .names import full_name
 from .nic_externs import NIC_METADATA
 from .objects import CloneSession, Objects, Replica
@@ -79,6 +90,8 @@ __all__ = [
     "MAX_EMITTED_BYTES",
     "MAX_FRAME_BYTES",
     "METERS",
+    "METERS_ONE_RATE",
+    "METER_TYPES",
     "NIC_METADATA",
     "PREFIXES",
     "SEMANTICS",

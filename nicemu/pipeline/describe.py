@@ -15,6 +15,7 @@ from . import ir
 from .architectures import ARCHITECTURES
 from .ir_walk import nodes_of
 from .matches import width_of
+from .meters import METER_TYPES
 from .p4info import (
     ActionInfo,
     ActionRefInfo,
@@ -120,6 +121,7 @@ class _Description:
                     _METER_UNITS[int(item.arguments[1])],
                     int(item.arguments[0]),
                     self._index_type_name(item, 0),
+                    type=_meter_type_of(item),
                 )
                 for item in self._of("meter")
             ),
@@ -241,7 +243,8 @@ class _Description:
         for item in self._of("direct_meter"):
             table_id = self._ids[Prefix.TABLE].get(owners.get(item.name, ""), 0)
             unit = _METER_UNITS[int(item.arguments[0])]
-            yield DirectMeterInfo(*self._named(Prefix.DIRECT_METER, item.name), unit, table_id)
+            named = self._named(Prefix.DIRECT_METER, item.name)
+            yield DirectMeterInfo(*named, unit, table_id, type=_meter_type_of(item))
 
     def _value_set(self, value_set: ir.ValueSet) -> ValueSetInfo:
         fields = enumerate(value_set.fields, start=1)
@@ -292,6 +295,11 @@ class _Description:
             return layout
         fields = (ir.Field(part.name, *self._data_type(part.type, part.type_name)) for part in layout.fields)
         return replace(layout, fields=tuple(fields))
+
+
+def _meter_type_of(instance: ir.ExternInstance) -> str:
+    said = [item.name for item in instance.annotations]
+    return next((name for name in METER_TYPES if name in said), METER_TYPES[0])
 
 
 def _digested(program: ir.Program) -> Iterator[ir.Type]:

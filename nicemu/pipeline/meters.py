@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two-rate three-colour markers. Their state lies in memory, so that compiled code can mark, too.
+"""Markers of one rate and of two. Their state lies in memory, so that compiled code can mark, too.
 
-Source: RFC 2698, "A Two Rate Three Color Marker", "Metering" (color-blind mode).
+Source: RFC 2698, "A Two Rate Three Color Marker", RFC 2697, "A Single Rate Three Color Marker", "Metering" of
+both (color-blind mode); P4Runtime Specification 1.4, "Meter & DirectMeter".
 """
 
 from __future__ import annotations
@@ -11,8 +12,12 @@ from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 GREEN, YELLOW, RED = range(3)
-UNTOUCHED, METERS, LETS_PASS = range(3)
-"""What a meter does: nothing yet, which is green; what its rates say; nothing, as it was told."""
+UNTOUCHED, METERS, LETS_PASS, METERS_ONE_RATE = range(4)
+"""What a meter does: nothing yet, which is green; what its rates say; nothing, as it was told; what its one
+rate and its excess burst say.
+"""
+METER_TYPES = ("two_rate_three_color", "single_rate_three_color", "single_rate_two_color")
+"""What meters there are, by the annotations that say so; the first is what others are."""
 Colours: TypeAlias = tuple[tuple[int, int], tuple[int, int], tuple[int, int]]
 """Packets and bytes that were marked green, yellow and red."""
 UNCOUNTED: Final[Colours] = ((0, 0), (0, 0), (0, 0))
@@ -20,17 +25,21 @@ UNCOUNTED: Final[Colours] = ((0, 0), (0, 0), (0, 0))
 
 @dataclass(frozen=True, slots=True)
 class MeterConfig:
-    """Rates in units (packets or bytes) a second, bursts in units."""
+    """Rates in units (packets or bytes) a second, bursts in units. With an `excess_burst` the meter has one
+    rate, the committed one.
+    """
 
     committed_rate: float
     committed_burst: int
     peak_rate: float
     peak_burst: int
+    excess_burst: int = 0
 
 
 class MeterState(ctypes.Structure):
     """A meter in memory, 128 bytes: what it does, its rates and bursts, what its two buckets hold, when they
-    were filled last, in nanoseconds, and the packets and bytes marked green, yellow and red.
+    were filled last, in nanoseconds, and the packets and bytes marked green, yellow and red. The peak rate's
+    bucket is that of the excess burst where there is one.
     """
 
     _fields_ = (
@@ -96,11 +105,11 @@ class Meter:
             return
         state = self._state = self._state or MeterState()
         state.filled_ns = now_ns
-        state.does = LETS_PASS if config is None else METERS
+        state.does = LETS_PASS if config is None else METERS_ONE_RATE if config.excess_burst else METERS
         if config is not None:
             state.committed_rate, state.peak_rate = config.committed_rate, config.peak_rate
             state.committed_burst = state.committed = config.committed_burst
-            state.peak_burst = state.peak = config.peak_burst
+            state.peak_burst = state.peak = config.excess_burst or config.peak_burst
 
     def mark(self, units: int, now_ns: int, length_bytes: int = 0) -> int:
         """Return the colour of a packet of so many units that comes now, and count it."""
@@ -112,10 +121,12 @@ class Meter:
 
     @staticmethod
     def _colour(state: MeterState, units: int, now_ns: int) -> int:
-        if state.does != METERS:
+        if state.does in (UNTOUCHED, LETS_PASS):
             return GREEN
         elapsed_s = max(now_ns - state.filled_ns, 0) / 1e9
         state.filled_ns = max(now_ns, state.filled_ns)
+        if state.does == METERS_ONE_RATE:
+            return _colour_of_one_rate(state, units, elapsed_s)
         state.committed = min(state.committed + state.committed_rate * elapsed_s, state.committed_burst)
         state.peak = min(state.peak + state.peak_rate * elapsed_s, state.peak_burst)
         if state.peak < units:
@@ -125,3 +136,17 @@ class Meter:
             return YELLOW
         state.committed -= units
         return GREEN
+
+
+def _colour_of_one_rate(state: MeterState, units: int, elapsed_s: float) -> int:
+    """Fill the committed bucket, with what it cannot hold the excess one, and take a packet from either."""
+    total = state.committed + state.committed_rate * elapsed_s
+    state.committed = min(total, state.committed_burst)
+    state.peak = min(state.peak + max(total - state.committed_burst, 0.0), state.peak_burst)
+    if state.committed >= units:
+        state.committed -= units
+        return GREEN
+    if state.peak >= units:
+        state.peak -= units
+        return YELLOW
+    return RED

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .meters import METER_TYPES
 from .selector_limits import NO_LIMITS, SelectorLimits
 
 
@@ -123,11 +124,12 @@ class DirectCounterInfo(Described):
 
 @dataclass(frozen=True, slots=True)
 class MeterInfo(Described):
-    """An array of two-rate three-colour meters; `unit` is packets or bytes."""
+    """An array of meters; `unit` is packets or bytes, `type` one of METER_TYPES."""
 
     unit: str
     size: int
     index_type_name: str = ""
+    type: str = field(default=METER_TYPES[0], kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +138,7 @@ class DirectMeterInfo(Described):
 
     unit: str
     table_id: int
+    type: str = field(default=METER_TYPES[0], kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from nicemu.pipeline import UNCOUNTED, Colours, Meter, MeterConfig
 from .located import Located
 
 _RATES = ("cir", "cburst", "pir", "pburst")
+_EXCESS = "eburst"
 _COLOURS = ("green", "yellow", "red")
 _COUNTS = ("packets", "bytes")
 _MAX_RATE = (1 << 63) - 1
@@ -18,11 +19,12 @@ _MAX_COUNT = (1 << 64) - 1
 
 def give_meter(meter: Meter, item: Located) -> None:
     """Configure a meter, with full buckets, and let it go on from what it has marked. Raises: UsageError."""
-    given = item.members((), (*_RATES, *_COLOURS))
+    given = item.members((), (*_RATES, _EXCESS, *_COLOURS))
     rates = [name for name in _RATES if name in given]
-    if rates and len(rates) < len(_RATES):
+    excess = [_EXCESS] if _EXCESS in given else []
+    if (rates or excess) and len(rates) < len(_RATES):
         raise item.fault(f"has {', '.join(rates)}; all of {', '.join(_RATES)} were expected, or none")
-    config = MeterConfig(*(given[name].number(_MAX_RATE) for name in _RATES)) if rates else None
+    config = MeterConfig(*(given[name].number(_MAX_RATE) for name in rates + excess)) if rates else None
     if config is not None and config.peak_rate < config.committed_rate:
         raise item.fault(f"has a pir of {config.peak_rate}, below its cir, {config.committed_rate}")
     green, yellow, red = (_count(given[name]) if name in given else (0, 0) for name in _COLOURS)
@@ -36,6 +38,8 @@ def meter_json(config: MeterConfig | None, colours: Colours) -> dict[str, Any]:
     if config is not None:
         numbers = config.committed_rate, config.committed_burst, config.peak_rate, config.peak_burst
         found = {name: int(number) for name, number in zip(_RATES, numbers, strict=True)}
+        if config.excess_burst:
+            found[_EXCESS] = config.excess_burst
     if colours != UNCOUNTED:
         found |= {
             name: dict(zip(_COUNTS, count, strict=True))

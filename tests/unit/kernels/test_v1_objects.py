@@ -26,6 +26,7 @@ CONFIGS = (
     MeterConfig(2.0, 3, 5.0, 4),
     MeterConfig(0.3, 1, 0.7, 30),
     MeterConfig(1e9, 1 << 40, 1e9, 1 << 40),
+    MeterConfig(2.0, 3, 2.0, 3, excess_burst=4),
 )
 STEP_NS = 123_456_789
 
@@ -126,6 +127,11 @@ def test_meters_give_the_interpreters_colours(unit: str) -> None:
     traced = [engine.process(bytes((0, 3, *bytes(10))), 0, trace=True, now_ns=1 << 50) for engine in engines]
     assert traced[0] == traced[1]
     agree(engines, seed=3, step_ns=1 << 51)
+    for engine in engines:
+        meters = engine.objects.meter("limits")
+        meters.meters.clear()
+        meters.others = CONFIGS[3]
+    agree(engines, seed=4, step_ns=STEP_NS)
 
 
 @pytest.mark.parametrize("unit", ["packets", "bytes"])

@@ -201,7 +201,7 @@ def test_meters_that_were_all_given_rates_are_written_at_every_place(
     kind: Callable[[], Engine], tmp_path: Path
 ) -> None:
     engine = engine_with(kind, tmp_path, {})
-    config = MeterConfig(1, 2, 3, 4)
+    config = MeterConfig(1, 2, 1, 2, excess_burst=5)
     engine.objects.meter("rates").fill(config, 0)
     engine.objects.meter("rates").configure(1, None, 0)
     again = engine_with(kind, tmp_path, state_of(engine)).objects.meter("rates").meters
