@@ -52,6 +52,8 @@ _MATCH_TYPES = {"exact": 2, "lpm": 3, "ternary": 4, "range": 5, "optional": 6}
 _MATCH_KINDS = {number: kind for kind, number in _MATCH_TYPES.items()}
 _SCOPES = ("both", "table_only", "default_only")
 """ActionRef.Scope, by number."""
+_SCOPE_MARKS = {"table_only": "@tableonly", "default_only": "@defaultonly"}
+"""What gives an action its scope in a table."""
 _UNITS = ("", "bytes", "packets", "both")
 """CounterSpec.Unit and MeterSpec.Unit, by number."""
 
@@ -60,6 +62,7 @@ _GROUPS = {
         name: name for name in ("tables", "actions", "counters", "direct_counters", "meters", "direct_meters")
     },
     **{"registers": "registers", "value_sets": "value_sets", "action_profiles": "profiles"},
+    "controller_packet_metadata": "packet_metadata",
 }
 """What has annotations: its place in the message, and in a P4Info."""
 _FACTS = ("version", "organization", "contact", "url")
@@ -160,7 +163,10 @@ def p4info_of_message(message: Message) -> P4Info:
             ActionInfo(
                 *_preamble(item),
                 tuple(
-                    ParameterInfo(param.name, param.id, *_typed(param, new_types)) for param in item.params
+                    ParameterInfo(
+                        param.name, param.id, *_typed(param, new_types), annotations=annotations_of(param)
+                    )
+                    for param in item.params
                 ),
             )
             for item in message.actions
@@ -210,7 +216,12 @@ def p4info_of_message(message: Message) -> P4Info:
         tuple(
             PacketMetadataInfo(
                 *_preamble(item),
-                tuple(ParameterInfo(part.name, part.id, *_typed(part, new_types)) for part in item.metadata),
+                tuple(
+                    ParameterInfo(
+                        part.name, part.id, *_typed(part, new_types), annotations=annotations_of(part)
+                    )
+                    for part in item.metadata
+                ),
             )
             for item in message.controller_packet_metadata
         ),
@@ -240,7 +251,10 @@ def _fill_table(item: Message, table: TableDescription) -> None:
     item.idle_timeout_behavior = int(table.idle_timeout)
     _fill_keys(item.match_fields, table.keys)
     for ref in table.actions:
-        item.action_refs.add(id=ref.id, scope=_SCOPES.index(ref.scope))
+        added = item.action_refs.add(id=ref.id, scope=_SCOPES.index(ref.scope))
+        if ref.scope in _SCOPE_MARKS:
+            added.annotations.append(_SCOPE_MARKS[ref.scope])
+        fill_annotations(added, ref.annotations)
 
 
 def _fill_keys(fields: Message, keys: Iterable[KeyInfo]) -> None:
@@ -250,8 +264,9 @@ def _fill_keys(fields: Message, keys: Iterable[KeyInfo]) -> None:
 
 
 def _fill_typed(message: Message, typed: KeyInfo | ParameterInfo) -> None:
-    """Set the width that the controller sees, and the name of a new type."""
+    """Set the width that the controller sees, the name of a new type, and annotations."""
     message.bitwidth = typed.given_width
+    fill_annotations(message, typed.annotations)
     if typed.type_name:
         message.type_name.name = typed.type_name
 
@@ -279,7 +294,10 @@ def _keys_of(
             raise _illegal(f"{owner}: key {field.name} has match type {kind}; the pipeline has {kinds}")
         width, type_name, bits = _typed(field, new_types)
         kind = _MATCH_KINDS[field.match_type]
-        found.append(KeyInfo(field.name or unnamed, field.id, width, kind, type_name, bits))
+        notes = annotations_of(field)
+        found.append(
+            KeyInfo(field.name or unnamed, field.id, width, kind, type_name, bits, annotations=notes)
+        )
     return tuple(found)
 
 
@@ -294,10 +312,7 @@ def _table_of(
         *_preamble(table),
         table.size,
         _keys_of(table.match_fields, f"table {name}", new_types),
-        tuple(
-            ActionRefInfo(actions[ref.id], ref.id, _SCOPES[ref.scope if 0 <= ref.scope < len(_SCOPES) else 0])
-            for ref in table.action_refs
-        ),
+        tuple(_action_ref_of(ref, actions) for ref in table.action_refs),
         table.is_const_table,
         table.const_default_action_id,
         table.implementation_id,
@@ -305,6 +320,12 @@ def _table_of(
         bool(table.idle_timeout_behavior),
         table.has_initial_entries,
     )
+
+
+def _action_ref_of(ref: Message, actions: dict[int, str]) -> ActionRefInfo:
+    scope = _SCOPES[ref.scope if 0 <= ref.scope < len(_SCOPES) else 0]
+    notes = tuple(note for note in annotations_of(ref) if f"@{note.name}" not in _SCOPE_MARKS.values())
+    return ActionRefInfo(actions[ref.id], ref.id, scope, annotations=notes)
 
 
 def _limits_of(item: Message) -> SelectorLimits:

@@ -9,10 +9,12 @@ Source: P4Runtime Specification 1.4, "P4DataTypeSpec"; p4types.proto.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeAlias
 
 from nicemu.pipeline import ir
 
+from .annotation_message import annotations_of, fill_annotations
 from .byte_string import encode_bytes, encode_signed
 from .messages import Message
 
@@ -81,6 +83,7 @@ def fill_new_types(message: Message, new_types: Sequence[ir.NewType]) -> None:
     """Set the new types of a P4TypeInfo."""
     for new in new_types:
         spec = message.new_types[new.name]
+        fill_annotations(spec, new.annotations)
         if not new.translated:
             fill_type(spec.original_type, new.type, ())
             continue
@@ -98,9 +101,10 @@ def new_types_of_message(message: Message) -> tuple[ir.NewType, ...]:
         if spec.WhichOneof("representation") == "translated_type":
             given = spec.translated_type
             kind = ir.Bits(given.sdn_bitwidth) if given.sdn_bitwidth else ir.STRING
-            found.append(ir.NewType(name, kind, True, given.uri, given.sdn_bitwidth))
+            new = ir.NewType(name, kind, True, given.uri, given.sdn_bitwidth)
         else:
-            found.append(ir.NewType(name, type_of_message(spec.original_type)))
+            new = ir.NewType(name, type_of_message(spec.original_type))
+        found.append(replace(new, annotations=annotations_of(spec)))
     return tuple(found)
 
 

@@ -15,6 +15,7 @@ from . import syntax
 from .diagnostics import Reporter
 
 TRANSLATION = "p4runtime_translation"
+MATCH = "match"
 PACKAGE = "pkginfo"
 PACKAGE_KEYS = ("name", "version", "organization", "contact", "url")
 """What @pkginfo says; who compiles says the architecture."""
@@ -41,7 +42,7 @@ def check_annotation(
         _check_body(added, reporter)
     elif added.name in _BARE and added.tokens:
         reporter.error(added.at, f"@{added.name} has no body", "remove the parentheses")
-    elif added.name == "match" and not added.tokens:
+    elif added.name == MATCH and not added.tokens:
         reporter.error(added.at, "@match needs a match kind", "write @match(ternary)")
     if added.name in _WITH_NUMBER and number_of("".join(added.tokens)) is None:
         reporter.error(added.at, f"@{added.name} needs a number, 32 bits at most", f"write @{added.name}(8)")
@@ -72,21 +73,35 @@ def translation_of(tokens: Sequence[str]) -> tuple[str, int] | None:
     return (tokens[0][1:-1], width) if 0 < width <= ir.MAX_WIDTH_BITS else None
 
 
-def kept(annotations: Sequence[syntax.Annotation]) -> tuple[ir.Annotation, ...]:
-    """Return the annotations that controllers are told of: those without a meaning here, and not in square
-    brackets; documentation first.
+def kept(annotations: Sequence[syntax.Annotation], meant: Sequence[str] = ()) -> tuple[ir.Annotation, ...]:
+    """Return the annotations that controllers are told of: those without a meaning here, as those `meant`
+    have one, documentation first. Square brackets hold what the checker has found, and are left out else.
     """
     found, texts = [], {}
     for item in annotations:
         tokens = joined(item.tokens)
-        if item.structured or item.name in _MEANT:
+        if item.name in _MEANT or item.name in meant:
             continue
         is_text = len(tokens) == 1 and tokens[0][:1] == '"'
-        if item.name not in DOCUMENTATION:
+        if item.structured:
+            if all(value.value is not None for value in item.values):
+                found.append(ir.Annotation(item.name, structured=True, values=_values_of(item)))
+        elif item.name not in DOCUMENTATION:
             found.append(ir.Annotation(item.name, _spaced(tokens)))
         elif is_text:
             texts[item.name] = ir.Annotation(item.name, tokens[0][1:-1])
     return (*(texts[name] for name in DOCUMENTATION if name in texts), *found)
+
+
+def _values_of(annotation: syntax.Annotation) -> tuple[ir.AnnotationValue, ...]:
+    return tuple(
+        ir.AnnotationValue(
+            value.value if isinstance(value.value, str) else int(value.value),
+            key,
+            isinstance(value.type, ir.Bool),
+        )
+        for key, value in zip(annotation.keys, annotation.values, strict=True)
+    )
 
 
 def package_info(annotations: Sequence[syntax.Annotation], reporter: Reporter) -> tuple[ir.Annotation, ...]:

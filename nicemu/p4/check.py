@@ -85,6 +85,7 @@ class Checker(PackageChecker):
             self.reporter.error(end, "the program has no main", f"end it with {packages}")
         mains = [node for node in declarations if isinstance(node, syntax.Instantiation)]
         notes = [note for node in mains if node.name == "main" for note in node.annotations]
+        self.named(notes)
         package = package_info(notes, self.reporter)
         for block in self._blocks:
             if not block.used and self._main:
@@ -174,6 +175,8 @@ class Checker(PackageChecker):
                 prefix = f"{self.block.name}.{node.name}" if self.block else node.name
                 parameter.variable = self.place_of(parameter.name, parameter.type, writable, role, prefix)
                 parameter.id = self.chosen_id(written)
+                self.named(written.annotations)
+                parameter.annotations = written.annotations
                 self.declare(parameter.name, parameter.variable, written.at)
                 if directionless and written.direction:
                     self.reporter.error(written.at, "a parameter with a direction follows action data")

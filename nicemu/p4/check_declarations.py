@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Constants and variable declarations
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from nicemu.errors import ControlError
 from nicemu.pipeline import PREFIXES, Kind, ir
@@ -14,7 +14,6 @@ from nicemu.pipeline import PREFIXES, Kind, ir
 from . import syntax
 from .check_calls import CallChecker
 from .constants import is_constant, is_given
-from .diagnostics import Location
 from .symbols import (
     BlockInstance,
     BlockSymbol,
@@ -29,7 +28,9 @@ from .symbols import (
 )
 from .syntax_copy import fresh
 from .type_sizes import is_storable, scalar_of
+from .type_variables import same
 from .types import (
+    INTEGER,
     TEXT,
     UNKNOWN,
     BlockType,
@@ -138,11 +139,27 @@ class DeclarationChecker(CallChecker):
         self.declare(node.name, made, node.at)
 
     def named(self, annotations: Sequence[syntax.Annotation]) -> None:
-        """Compute what stands in a @name, where that is no string in quotes."""
+        """Compute what stands in a @name, where that is no string in quotes, and in square brackets."""
         for annotation in annotations:
             if annotation.value is not None:
                 name = self.constant(annotation.value, TEXT, "@name")
                 annotation.tokens = [f'"{name}"'] if name is not None else []
+            for value in annotation.values if annotation.structured else ():
+                self._said(value, f"a value of @{annotation.name}")
+
+    def _said(self, value: syntax.Expression, what: str) -> None:
+        """Check a value in the square brackets of an annotation."""
+        found = self.expression(value)
+        is_number = isinstance(found, ir.Bits) or same(found, INTEGER)
+        if found == UNKNOWN:
+            return
+        if not (is_number or isinstance(found, ir.Bool) or found == TEXT):
+            self.reporter.error(value.at, f"{what} is {found}; a string, a number or a bool was expected")
+        elif value.value is None:
+            self.reporter.error(value.at, f"{what} must be known at compile time")
+        elif is_number and not -(1 << 63) <= value.value < 1 << 63:
+            hint = "write it as a string"
+            self.reporter.error(value.at, f"{what} is {self.shown(value.value)}; 64 bits are allowed", hint)
 
     def full_name(self, node: syntax.Declaration) -> str:
         """Return the control plane's name of what is declared in the present block, or outside of all."""
@@ -158,37 +175,6 @@ class DeclarationChecker(CallChecker):
         made = Instance(name, kind, arguments, number, None, node.at, notes, constructor)
         (self.block.instances if self.block is not None else self.instances).append(made)
         return made
-
-    def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:
-        """Return the number in @id(...), 0 without one.
-
-        `prefix` is what such ids begin with; the program may have written it in the upper 8 bits.
-        """
-        for annotation in node.annotations:
-            if annotation.name != "id":
-                continue
-            try:
-                number = int("".join(annotation.tokens), 0)
-            except ValueError:
-                number = 0
-            if not 0 < number < 1 << 32:
-                self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
-                return 0
-            if prefix and (number >> 24 not in (0, prefix) or not number & 0xFFFFFF):
-                hint = f"or with its prefix, {prefix << 24 | 1:#x} to {prefix << 24 | 0xFFFFFF:#x}"
-                what = f"an @id of {number:#x}; 1 to 0xffffff was expected"
-                self.reporter.error(annotation.at, what, hint)
-                return 0
-            return number & 0xFFFFFF if prefix else number
-        return 0
-
-    def distinct(self, noun: str, numbered: Iterable[tuple[Location, int]]) -> None:
-        """Check that no two of some things have the same number, 0 apart."""
-        seen: set[int] = set()
-        for at, number in numbered:
-            if number and number in seen:
-                self.reporter.error(at, f"two {noun} have the number {number}", "choose another @id")
-            seen.add(number)
 
     def _block_instance(self, node: syntax.Instantiation, kind: BlockType) -> None:
         assert isinstance(self.block, BlockSymbol)

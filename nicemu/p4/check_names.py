@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from nicemu.pipeline import ARCHITECTURES, Architecture
 
+from . import syntax
 from .diagnostics import Location, Reporter, did_you_mean
 from .symbols import ErrorList, Scope, Symbol
 from .types import CompositeType
@@ -49,6 +51,37 @@ class NameChecker:
         if symbol is None:
             self.reporter.error(at, f"unknown {what} {name}", did_you_mean(name, self.scope.visible()))
         return symbol
+
+    def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:
+        """Return the number in @id(...), 0 without one.
+
+        `prefix` is what such ids begin with; the program may have written it in the upper 8 bits.
+        """
+        for annotation in node.annotations:
+            if annotation.name != "id":
+                continue
+            try:
+                number = int("".join(annotation.tokens), 0)
+            except ValueError:
+                number = 0
+            if not 0 < number < 1 << 32:
+                self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
+                return 0
+            if prefix and (number >> 24 not in (0, prefix) or not number & 0xFFFFFF):
+                hint = f"or with its prefix, {prefix << 24 | 1:#x} to {prefix << 24 | 0xFFFFFF:#x}"
+                what = f"an @id of {number:#x}; 1 to 0xffffff was expected"
+                self.reporter.error(annotation.at, what, hint)
+                return 0
+            return number & 0xFFFFFF if prefix else number
+        return 0
+
+    def distinct(self, noun: str, numbered: Iterable[tuple[Location, int]]) -> None:
+        """Check that no two of some things have the same number, 0 apart."""
+        seen: set[int] = set()
+        for at, number in numbered:
+            if number and number in seen:
+                self.reporter.error(at, f"two {noun} have the number {number}", "choose another @id")
+            seen.add(number)
 
     @staticmethod
     def shown(value: int) -> str:

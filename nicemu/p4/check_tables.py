@@ -166,6 +166,7 @@ class TableChecker(StatementChecker):
                 self.reporter.error(key.at, f"two keys are called {name}", 'write @name("...") behind one')
 
     def _action_element(self, element: syntax.ActionElement, table: TableSymbol, bound: bool) -> None:
+        self.named(element.annotations)
         symbol = self.find(element.name, element.at, "action")
         if not isinstance(symbol, ActionSymbol):
             if symbol is not None:

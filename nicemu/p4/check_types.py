@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
-from .annotations import TRANSLATION, translation_of
+from .annotations import MATCH, TRANSLATION, kept, translation_of
 from .check_type_references import TypeReferenceChecker, specialised_name
 from .diagnostics import Location
 from .symbols import FamilySymbol, ParameterSymbol, Scope, TypeSymbol
@@ -49,7 +49,7 @@ class TypeChecker(TypeReferenceChecker):
                     if not isinstance(kind, ir.Bits | ir.Bool | NewType):
                         hint = "bit<N>, int<N>, bool, or a new type of these"
                         self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}", hint)
-                    kind = NewType(node.name, kind, self._translation(node, kind))
+                    kind = NewType(node.name, kind, self._translation(node, kind), _notes_of_type(node))
                 elif kind == TEXT:
                     self.reporter.error(node.type_ref.at, "string cannot have another name")
                 self.declare(node.name, TypeSymbol(node.name, kind), node.at)
@@ -140,6 +140,9 @@ class TypeChecker(TypeReferenceChecker):
                 field_lists=self._field_lists(node),
                 match_kinds=self._match_kinds(node),
                 controller=self._controller(node),
+                field_ids=self._field_ids(node),
+                field_notes={part.name: kept(part.annotations, (MATCH,)) for part in node.fields},
+                notes=kept(node.annotations),
             )
             if self._small_enough(made, node.at) == UNKNOWN:
                 self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
@@ -179,11 +182,18 @@ class TypeChecker(TypeReferenceChecker):
                 found[part.name] = *found.get(part.name, ()), *known
         return found
 
+    def _field_ids(self, node: syntax.StructDeclaration) -> dict[str, int]:
+        numbers = {part.name: self.chosen_id(part) for part in node.fields}
+        self.distinct(
+            f"fields of {node.kind} {node.name}", ((part.at, numbers[part.name]) for part in node.fields)
+        )
+        return numbers
+
     def _match_kinds(self, node: syntax.StructDeclaration) -> dict[str, str]:
         found: dict[str, str] = {}
         for part in node.fields:
             for annotation in part.annotations:
-                if annotation.name == "match" and annotation.tokens:
+                if annotation.name == MATCH and annotation.tokens:
                     kind = annotation.tokens[0]
                     if kind in [item.value for item in ir.MatchKind]:
                         found[part.name] = kind
@@ -317,6 +327,10 @@ class TypeChecker(TypeReferenceChecker):
             if at is not None and name in names[:place]:
                 self.reporter.error(at, f"two type parameters are called {name}")
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
+
+
+def _notes_of_type(node: syntax.TypeAliasDeclaration) -> tuple[ir.Annotation, ...]:
+    return kept(node.annotations, (TRANSLATION,))
 
 
 def _fits(value: int, kind: ir.Bits) -> bool:

@@ -100,8 +100,16 @@ class _Lowering(StatementLowering):
         )
 
     def _value_set(self, symbol: ValueSetSymbol) -> ir.ValueSet:
+        made = symbol.type if isinstance(symbol.type, CompositeType) else None
         fields = tuple(
-            ir.ValueSetField(name, self._types.of(kind), match_kind, self._types.name_of(kind))
+            ir.ValueSetField(
+                name,
+                self._types.of(kind),
+                match_kind,
+                self._types.name_of(kind),
+                made.field_ids.get(name, 0) if made is not None else 0,
+                made.field_notes.get(name, ()) if made is not None else (),
+            )
             for name, (kind, match_kind) in symbol.fields.items()
         )
         return ir.ValueSet(symbol.name, symbol.size, fields, symbol.id, kept(symbol.annotations))
@@ -188,7 +196,15 @@ class _Lowering(StatementLowering):
             direction = ir.Direction(item.direction)
             type_name = self._types.name_of(item.type)
             parameters.append(
-                ir.Parameter(item.name, item.variable.place, kind, direction, item.id, type_name)
+                ir.Parameter(
+                    item.name,
+                    item.variable.place,
+                    kind,
+                    direction,
+                    item.id,
+                    type_name,
+                    kept(item.annotations),
+                )
             )
         return tuple(parameters)
 
@@ -300,6 +316,7 @@ class _Lowering(StatementLowering):
                 ir.MatchKind(key.match_kind),
                 number,
                 self._types.name_of(key.expression.type),
+                kept(key.annotations),
             )
             for key, number in zip(compared, _numbers_of_keys(node.keys), strict=True)
         )
@@ -339,6 +356,7 @@ class _Lowering(StatementLowering):
             tuple(self._argument(argument) for argument in element.arguments or []),
             "defaultonly" in marks,
             "tableonly" in marks,
+            kept(element.annotations),
         )
 
     def _action_call(self, element: syntax.ActionElement) -> ir.ActionCall:

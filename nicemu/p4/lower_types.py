@@ -50,14 +50,16 @@ class TypeTable:
             return kind.name
         if not isinstance(kind, NewType):
             return ""
-        given = (True, *kind.translation) if kind.translation is not None else ()
-        self.new_types[kind.name] = ir.NewType(kind.name, self.of(kind), *given)
+        uri, bits = kind.translation or ("", 0)
+        is_translated = kind.translation is not None
+        self.new_types[kind.name] = ir.NewType(kind.name, self.of(kind), is_translated, uri, bits, kind.notes)
         return kind.name
 
     def _composite(self, kind: CompositeType) -> ir.Named:
         if kind not in self._named:
             fields = tuple(
-                ir.Field(name, self.of(part), self.name_of(part)) for name, part in kind.fields.items()
+                ir.Field(name, self.of(part), self.name_of(part), *_told(kind, name))
+                for name, part in kind.fields.items()
             )
             name = kind.name
             if kind.family is not None:  # a dot keeps it apart from all names of the program
@@ -66,9 +68,17 @@ class TypeTable:
             self._named[kind] = ir.Named(name)
             match kind.kind:
                 case "header":
-                    self.layouts.append(ir.HeaderType(name, fields, kind.controller))
+                    notes = kind.notes if kind.controller else ()
+                    self.layouts.append(ir.HeaderType(name, fields, kind.controller, notes))
                 case "header_union":
                     self.layouts.append(ir.UnionType(name, fields))
                 case _:
                     self.layouts.append(ir.StructType(name, fields))
         return self._named[kind]
+
+
+def _told(kind: CompositeType, field: str) -> tuple[int, tuple[ir.Annotation, ...]]:
+    """Return what controllers are told of a field: its number, 0 for none, and annotations."""
+    if not kind.controller:
+        return 0, ()
+    return kind.field_ids.get(field, 0), kind.field_notes.get(field, ())

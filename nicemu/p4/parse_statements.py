@@ -256,7 +256,7 @@ class StatementParser(ExpressionParser):
             at = self.take().location
             name = self.take()
             body: list[str] = []
-            values: list[syntax.Expression] = []
+            values: list[tuple[str, syntax.Expression]] = []
             if name.text == "pragma":
                 line = at.source, at.line
                 while (
@@ -269,27 +269,32 @@ class StatementParser(ExpressionParser):
                 if structured or name.text == "field_list":
                     values = self._annotation_values(opened, name.text)
             made = syntax.Annotation(at=at, name=name.text, tokens=body, structured=structured)
-            made.values = values if made.name == "field_list" else []
+            made.keys = [key for key, _ in values]
+            made.values = [value for _, value in values]
             if name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
                 made.value = self._computed(opened, self._at) if body else None
             check_annotation(made, found, self.reporter)
             found.append(made)
         return found
 
-    def _annotation_values(self, opened: int, name: str) -> list[syntax.Expression]:
-        """Parse and return the expressions in the bracket at `opened`, once more; faults are reported."""
+    def _annotation_values(self, opened: int, name: str) -> list[tuple[str, syntax.Expression]]:
+        """Parse and return the expressions in the bracket at `opened`, once more, each with its key, "" for
+        none; faults are reported.
+        """
         behind, self._at = self._at, opened
         closing = "]" if self.take().text == "[" else ")"
-        values: list[syntax.Expression] = []
+        values: list[tuple[str, syntax.Expression]] = []
         try:
             while not self.sees(closing):
+                key = ""
                 if closing == "]" and self.sees_name() and self.peek().text == "=":
+                    key = self.take().text
                     self.take()
-                    self.take()
-                values.append(self.expression())
-                if isinstance(values[-1], syntax.ListValue):
+                value = self.expression()
+                values.append((key, value))
+                if isinstance(value, syntax.ListValue):
                     what = f"a value of @{name} is a string, a number or a bool"
-                    self.reporter.error(values[-1].at, what)
+                    self.reporter.error(value.at, what)
                 if not self.takes(","):
                     break
             self.expect(closing, f"to close @{name}")

@@ -81,6 +81,7 @@ class ParameterSymbol:
     id: int = 0
     default: syntax.Expression | None = None
     is_optional: bool = False
+    annotations: Sequence[syntax.Annotation] = ()
 
 
 @dataclass(slots=True, eq=False)

@@ -73,8 +73,9 @@ __all__ = [
 class Annotation:
     """`@name(...)`, or `@name[...]` where `structured`; `tokens` are those of the body.
 
-    `values` are the expressions in the body of @field_list, `value` the body of @name where it is computed:
-    the checker puts the string that it is into `tokens`.
+    `values` are the expressions in the body of @field_list and in square brackets, `keys` what stands before
+    each of them and =, "" for nothing. `value` is the body of @name where it is computed: the checker puts
+    the string that it is into `tokens`.
     """
 
     at: Location
@@ -83,6 +84,7 @@ class Annotation:
     structured: bool = False
     values: list[Expression] = field(default_factory=list)
     value: Expression | None = None
+    keys: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -80,6 +80,12 @@ class CompositeType:
     """How fields are compared in a value set, by @match."""
     controller: str = ""
     """What @controller_header says of a header."""
+    field_ids: Mapping[str, int] = field(default_factory=dict)
+    """The numbers of fields, by @id."""
+    field_notes: Mapping[str, tuple[ir.Annotation, ...]] = field(default_factory=dict)
+    """What else stands before fields."""
+    notes: tuple[ir.Annotation, ...] = ()
+    """What stands before the type."""
     size: int = field(init=False)
     """Numbers that a value holds; types whose fields double at each level are refused by it."""
 
@@ -153,6 +159,7 @@ class NewType:
     name: str
     underlying: Type
     translation: tuple[str, int] | None = None
+    notes: tuple[ir.Annotation, ...] = ()
 
     def __str__(self) -> str:
         return self.name

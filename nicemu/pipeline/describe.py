@@ -183,7 +183,13 @@ class _Description:
     def _parameters_of(self, action: ir.Action) -> tuple[ParameterInfo, ...]:
         data = [item for item in action.parameters if item.direction is ir.Direction.NONE]
         return tuple(
-            ParameterInfo(item.name, number, width_of(item.type), *self._typed(item.type_name))
+            ParameterInfo(
+                item.name,
+                number,
+                width_of(item.type),
+                *self._typed(item.type_name),
+                annotations=item.annotations,
+            )
             for item, number in zip(data, numbers_of([item.id for item in data]), strict=True)
         )
 
@@ -207,10 +213,14 @@ class _Description:
                     width_of(key.expression.type),
                     key.match_kind.value,
                     *self._typed(key.type_name),
+                    annotations=key.annotations,
                 )
                 for key, number in zip(table.keys, numbers_of([key.id for key in table.keys]), strict=True)
             ),
-            tuple(ActionRefInfo(ref.action, actions[ref.action], _scope_of(ref)) for ref in table.actions),
+            tuple(
+                ActionRefInfo(ref.action, actions[ref.action], _scope_of(ref), annotations=ref.annotations)
+                for ref in table.actions
+            ),
             table.const_entries,
             actions[table.default_action.action] if table.const_default else 0,
             self._ids[Prefix.ACTION_PROFILE].get(table.profile, 0),
@@ -247,32 +257,40 @@ class _Description:
             yield DirectMeterInfo(*named, unit, table_id, type=_meter_type_of(item))
 
     def _value_set(self, value_set: ir.ValueSet) -> ValueSetInfo:
-        fields = enumerate(value_set.fields, start=1)
+        numbers = numbers_of([part.id for part in value_set.fields])
         return ValueSetInfo(
             *self._named(Prefix.VALUE_SET, value_set.name),
             tuple(
                 KeyInfo(
                     part.name,
-                    place,
+                    number,
                     width_of(part.type),
                     part.match_kind.value,
                     *self._typed(part.type_name),
+                    annotations=part.annotations,
                 )
-                for place, part in fields
+                for part, number in zip(value_set.fields, numbers, strict=True)
             ),
             value_set.size,
         )
 
     def _packet_metadata(self, header: ir.HeaderType) -> PacketMetadataInfo:
-        fields = enumerate(header.fields, start=1)
+        numbers = numbers_of([part.id for part in header.fields])
         return PacketMetadataInfo(
             header.controller,
             header.controller,
             self._ids[Prefix.CONTROLLER_HEADER][header.name],
             tuple(
-                ParameterInfo(part.name, place, width_of(part.type), *self._typed(part.type_name))
-                for place, part in fields
+                ParameterInfo(
+                    part.name,
+                    number,
+                    width_of(part.type),
+                    *self._typed(part.type_name),
+                    annotations=part.annotations,
+                )
+                for part, number in zip(header.fields, numbers, strict=True)
             ),
+            annotations=header.annotations,
         )
 
     def _layouts(self, kinds: list[ir.Type]) -> tuple[ir.Layout, ...]:

@@ -91,6 +91,8 @@ from .ir_types import (
     MAX_VARBIT_BITS,
     MAX_WIDTH_BITS,
     STRING,
+    Annotation,
+    AnnotationValue,
     Bits,
     Bool,
     EnumMember,
@@ -129,6 +131,7 @@ __all__ = [
     "ActionRef",
     "Advance",
     "Annotation",
+    "AnnotationValue",
     "ApplyTable",
     "Assign",
     "Binary",
@@ -266,6 +269,7 @@ class Parameter:
     direction: Direction = Direction.NONE
     id: int = 0
     type_name: str = ""
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,6 +306,7 @@ class Key:
     match_kind: MatchKind
     id: int = 0
     type_name: str = ""
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,6 +317,7 @@ class ActionRef:
     arguments: tuple[Expression, ...] = ()
     default_only: bool = False
     table_only: bool = False
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -385,6 +391,8 @@ class ValueSetField:
     type: Type
     match_kind: MatchKind = MatchKind.EXACT
     type_name: str = ""
+    id: int = 0
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -92,12 +92,39 @@ STRING = String()
 
 
 @dataclass(frozen=True, slots=True)
+class AnnotationValue:
+    """A value in the square brackets of an annotation, with its key, "" for none; a bool is 0 or 1."""
+
+    value: int | str
+    key: str = ""
+    is_bool: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """`@name(body)`, which means nothing to the engine; of @brief and @description the body is their text.
+
+    With square brackets it is `structured`, and has `values` in place of a body.
+    """
+
+    name: str
+    body: str = ""
+    structured: bool = False
+    values: tuple[AnnotationValue, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a header or struct; `type_name` is that of a `NewType` or `EnumType`, "" for none."""
+    """One field of a header or struct; `type_name` is that of a `NewType` or `EnumType`, "" for none.
+
+    `id`, 0 for none, and `annotations` are for controllers, of which packets begin with the header.
+    """
 
     name: str
     type: Type
     type_name: str = ""
+    id: int = 0
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +138,7 @@ class HeaderType:
     name: str
     fields: tuple[Field, ...]
     controller: str = ""
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +170,7 @@ class NewType:
     translated: bool = False
     uri: str = ""
     controller_bits: int = 0
+    annotations: tuple[Annotation, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ class KeyInfo:
     match_kind: str
     type_name: str = ""
     controller_bits: int | None = None
+    annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
 
     @property
     def given_width(self) -> int:
@@ -47,6 +48,7 @@ class ParameterInfo:
     width: int
     type_name: str = ""
     controller_bits: int | None = None
+    annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
 
     @property
     def given_width(self) -> int:
@@ -78,6 +80,7 @@ class ActionRefInfo:
     name: str
     id: int
     scope: str = "both"
+    annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
