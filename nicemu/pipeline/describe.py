@@ -42,18 +42,28 @@ _METER_UNITS = ("packets", "bytes")
 _PROFILES = ("action_profile", "action_selector")
 
 
-def p4info_of(program: ir.Program) -> P4Info:
-    """Return the P4Info of a program; equal programs give equal ids."""
-    return _Description(program).p4info()
+def p4info_of(program: ir.Program, *, with_hidden: bool = False) -> P4Info:
+    """Return the P4Info of a program; equal programs give equal ids. Tables that are @hidden, with what is
+    theirs alone, are left out but `with_hidden`.
+    """
+    return _Description(program, with_hidden).p4info()
 
 
 class _Description:
-    def __init__(self, program: ir.Program) -> None:
+    def __init__(self, program: ir.Program, with_hidden: bool) -> None:
         self._program = program
         self._instances: dict[str, list[ir.ExternInstance]] = {}
         for instance in sorted(program.externs, key=lambda item: item.name):
             self._instances.setdefault(instance.extern, []).append(instance)
-        self._tables = sorted(program.tables, key=lambda item: item.name)
+        self._tables = sorted(
+            (item for item in program.tables if with_hidden or not _is_hidden(item)),
+            key=lambda item: item.name,
+        )
+        named = {ref.action for table in self._tables for ref in table.actions}
+        self._actions = sorted(
+            (item for item in program.actions if item.name in named or not _is_hidden(item)),
+            key=lambda item: item.name,
+        )
         self._digests = dict(sorted((digest_name(kind), kind) for kind in _digested(program)))
         self._controllers = {header.name: header for header in program.headers if header.controller}
         self._new_types = {item.name: item for item in program.new_types}
@@ -62,10 +72,11 @@ class _Description:
         """The enums that something of the description has."""
         chosen = {item.name: item.id for item in program.externs}
         own_counters = ARCHITECTURES[program.architecture].counts_every_table
-        self._counters = {item.name: item.counter or item.name * own_counters for item in program.tables}
+        self._counters = {item.name: item.counter or item.name * own_counters for item in self._tables}
+        self._meters = {item.meter: item.name for item in self._tables if item.meter}
         wanted = {
-            Prefix.ACTION: {item.name: item.id for item in program.actions},
-            Prefix.TABLE: {item.name: item.id for item in program.tables},
+            Prefix.ACTION: {item.name: item.id for item in self._actions},
+            Prefix.TABLE: {item.name: item.id for item in self._tables},
             Prefix.CONTROLLER_HEADER: dict.fromkeys(self._controllers, 0),
             Prefix.DIRECT_COUNTER: {name: chosen.get(name, 0) for name in self._counters.values() if name},
             Prefix.DIGEST: dict.fromkeys(self._digests, 0),
@@ -75,10 +86,10 @@ class _Description:
             (Prefix.ACTION_PROFILE, _PROFILES),
             (Prefix.COUNTER, ("counter",)),
             (Prefix.METER, ("meter",)),
-            (Prefix.DIRECT_METER, ("direct_meter",)),
             (Prefix.REGISTER, ("register",)),
         ):
             wanted[prefix] = {item.name: item.id for item in self._of(*kinds)}
+        wanted[Prefix.DIRECT_METER] = {name: chosen[name] for name in self._meters}
         self._ids = {prefix: allocate_ids(prefix, names) for prefix, names in wanted.items()}
         self._aliases = aliases_of(name for names in wanted.values() for name in names)
 
@@ -102,7 +113,7 @@ class _Description:
             tuple(map(self._table, self._tables)),
             tuple(
                 ActionInfo(*self._named(Prefix.ACTION, action.name), self._parameters_of(action))
-                for action in sorted(self._program.actions, key=lambda item: item.name)
+                for action in self._actions
             ),
             tuple(map(self._profile, self._of(*_PROFILES))),
             tuple(
@@ -249,9 +260,10 @@ class _Description:
             yield DirectCounterInfo(*named, units.get(name, "both"), table_id)
 
     def _direct_meters(self) -> Iterator[DirectMeterInfo]:
-        owners = {table.meter: table.name for table in self._tables if table.meter}
         for item in self._of("direct_meter"):
-            table_id = self._ids[Prefix.TABLE].get(owners.get(item.name, ""), 0)
+            if item.name not in self._meters:
+                continue
+            table_id = self._ids[Prefix.TABLE][self._meters[item.name]]
             unit = _METER_UNITS[int(item.arguments[0])]
             named = self._named(Prefix.DIRECT_METER, item.name)
             yield DirectMeterInfo(*named, unit, table_id, type=_meter_type_of(item))
@@ -318,6 +330,10 @@ class _Description:
 def _meter_type_of(instance: ir.ExternInstance) -> str:
     said = [item.name for item in instance.annotations]
     return next((name for name in METER_TYPES if name in said), METER_TYPES[0])
+
+
+def _is_hidden(item: ir.Table | ir.Action) -> bool:
+    return any(note.name == "hidden" for note in item.annotations)
 
 
 def _digested(program: ir.Program) -> Iterator[ir.Type]:

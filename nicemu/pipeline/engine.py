@@ -178,7 +178,7 @@ class Engine:
         width_bits = sum(width_of(part.type) for part in packet_in.fields) if packet_in else 0
         return _Loaded(
             program,
-            p4info_of(program),
+            p4info_of(program, with_hidden=True),
             tables,
             objects,
             Interpreter(*given),

@@ -152,3 +152,27 @@ def test_a_controllers_header_must_be_one(wrong: str, sentence: str) -> None:
         )
     with pytest.raises(CompileError, match=sentence):
         compile_text(text)
+
+
+def test_what_is_hidden_is_not_shown_to_the_controller() -> None:
+    parts = """
+        direct_counter(CounterType.packets) unseen;
+        direct_meter<bit<2>>(MeterType.bytes) unmarked;
+        direct_meter<bit<2>>(MeterType.bytes) of_no_table;
+        @hidden action own() { }
+        @hidden action both() { }
+        @hidden table secret {
+            key = { hdr.h.a: exact; } actions = { own; both; } counters = unseen; meters = unmarked;
+        }
+        table seen { key = { hdr.h.b: exact; } actions = { both; NoAction; } }
+    """
+    source = SWITCH.replace("table t {", parts + "table t {").replace(
+        "t.apply()", "secret.apply(); seen.apply(); t.apply()"
+    )
+    shown = compile_text(source).p4info
+    assert [table.alias for table in shown.tables] == ["seen", "t", "u", "v"]
+    assert {action.alias for action in shown.actions} == {"NoAction", "both", "learn"}
+    assert [item.alias for item in shown.direct_counters] == ["hits"]
+    assert [item.alias for item in shown.direct_meters] == ["marks"]
+    everything = p4info_of(compile_text(source).program, with_hidden=True)
+    assert "secret" in [table.alias for table in everything.tables]
