@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import (
     METER_TYPES,
+    PACKAGE_FACTS,
+    ActionCallInfo,
     ActionInfo,
     ActionRefInfo,
+    ArgumentInfo,
     CounterInfo,
     Described,
     DigestInfo,
@@ -34,6 +37,7 @@ from nicemu.pipeline import (
 )
 
 from .annotation_message import annotations_of, fill_annotations
+from .byte_string import encode_bytes
 from .messages import Message, messages, serialize
 from .type_message import (
     enums_of_message,
@@ -65,8 +69,9 @@ _GROUPS = {
     "controller_packet_metadata": "packet_metadata",
 }
 """What has annotations: its place in the message, and in a P4Info."""
-_FACTS = ("version", "organization", "contact", "url")
-"""What a PkgInfo says of a program beside its name."""
+
+_Texts: TypeAlias = set[tuple[int, int]]
+"""Parameters that controllers see as texts, by the ids of their actions and their own."""
 
 _SCALAR = "f"
 """The pipeline's name for what a value set of plain numbers holds; in P4Info it has none."""
@@ -89,10 +94,22 @@ def info_message(p4info: P4Info) -> Message:
     message = messages().P4Info()
     message.pkg_info.name, message.pkg_info.arch = p4info.program, p4info.architecture
     for item in p4info.package:
-        setattr(message.pkg_info, item.name, item.body)
+        if item.name in PACKAGE_FACTS:
+            setattr(message.pkg_info, item.name, item.body)
+        else:
+            setattr(message.pkg_info.platform_properties, item.name, int(item.body))
     fill_annotations(message.pkg_info, p4info.annotations)
+    texts = {
+        (action.id, param.id)
+        for action in p4info.actions
+        for param in action.params
+        if param.controller_bits == 0
+    }
     for table in p4info.tables:
-        _fill_table(_added(message.tables, table), table)
+        item = _added(message.tables, table)
+        _fill_table(item, table)
+        if table.initial_default is not None:
+            _fill_call(item.initial_default_action, table.initial_default, texts)
     for action in p4info.actions:
         item = _added(message.actions, action)
         for param in action.params:
@@ -155,10 +172,16 @@ def p4info_of_message(message: Message) -> P4Info:
     actions = _names(message.actions, "action")
     _names(message.tables, "table")
     new_types = {new.name: new for new in new_types_of_message(message.type_info)}
+    texts = {
+        (item.preamble.id, param.id)
+        for item in message.actions
+        for param in item.params
+        if not param.bitwidth and param.HasField("type_name")
+    }
     described = P4Info(
         message.pkg_info.name,
         message.pkg_info.arch,
-        tuple(_table_of(table, actions, new_types) for table in message.tables),
+        tuple(_table_of(table, actions, new_types, texts) for table in message.tables),
         tuple(
             ActionInfo(
                 *_preamble(item),
@@ -237,7 +260,9 @@ def p4info_of_message(message: Message) -> P4Info:
         )
         for group, place in _GROUPS.items()
     }
-    facts = (ir.Annotation(name, getattr(message.pkg_info, name)) for name in _FACTS)
+    facts = [ir.Annotation(name, getattr(message.pkg_info, name)) for name in PACKAGE_FACTS[1:]]
+    needs = message.pkg_info.platform_properties
+    facts += (ir.Annotation(field.name, str(number)) for field, number in needs.ListFields())
     package = tuple(fact for fact in facts if fact.body)
     return replace(described, annotations=annotations_of(message.pkg_info), package=package, **notes)
 
@@ -302,7 +327,7 @@ def _keys_of(
 
 
 def _table_of(
-    table: Message, actions: dict[int, str], new_types: Mapping[str, ir.NewType]
+    table: Message, actions: dict[int, str], new_types: Mapping[str, ir.NewType], texts: _Texts
 ) -> TableDescription:
     name = table.preamble.name
     for ref in table.action_refs:
@@ -319,7 +344,27 @@ def _table_of(
         tuple(table.direct_resource_ids),
         bool(table.idle_timeout_behavior),
         table.has_initial_entries,
+        initial_default=_call_of(table, texts) if table.HasField("initial_default_action") else None,
     )
+
+
+def _fill_call(message: Message, call: ActionCallInfo, texts: _Texts) -> None:
+    """Set a TableActionCall; what controllers see as `texts` are the digits of a number."""
+    message.action_id = call.action_id
+    for given in call.arguments:
+        is_text = (call.action_id, given.id) in texts
+        value = str(given.value).encode() if is_text else encode_bytes(given.value)
+        message.arguments.add(param_id=given.id, value=value)
+
+
+def _call_of(table: Message, texts: _Texts) -> ActionCallInfo:
+    call = table.initial_default_action
+    arguments = []
+    for given in call.arguments:
+        is_text = (call.action_id, given.param_id) in texts
+        number = int(given.value) if is_text and given.value.isdigit() else int.from_bytes(given.value, "big")
+        arguments.append(ArgumentInfo(given.param_id, number))
+    return ActionCallInfo(call.action_id, tuple(arguments))
 
 
 def _action_ref_of(ref: Message, actions: dict[int, str]) -> ActionRefInfo:

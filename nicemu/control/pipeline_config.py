@@ -20,6 +20,7 @@ from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
 from .messages import Message, messages
 from .pipeline_state import begin_idle_times, take_over
+from .replication_entity import PLATFORM_LIMITS
 from .schema import Schema, difference
 from .target import PipelineTarget
 from .texts import Texts
@@ -156,6 +157,7 @@ class PipelineConfig:
                 raise _illegal(f"p4info does not belong to this program: {contradiction}; compile both again")
         else:
             config.p4info.CopyFrom(info_message(own))
+        _refuse_needs(config.p4info.pkg_info.platform_properties)
         return _Checked(program, config)
 
     def _commit(self, checked: _Checked, staged: Engine, *, keeps: bool = False) -> None:
@@ -177,6 +179,17 @@ class PipelineConfig:
         self._target.run(change_over)
         self._committed = checked
         self._saved = None
+
+
+def _refuse_needs(properties: Message) -> None:
+    """Refuse what a program needs and this switch has not.
+
+    Source: P4Runtime Specification 1.4, "PkgInfo Message".
+    """
+    for field, needed in properties.ListFields():
+        limit = PLATFORM_LIMITS.get(field.name, 0)
+        if not 0 <= needed <= limit:
+            raise _illegal(f"p4info needs a {field.name} of {needed}; here it is {limit}")
 
 
 def _illegal(sentence: str) -> ControlError:

@@ -26,6 +26,13 @@ MAX_REPLICAS = 4096
 MAX_ALL_REPLICAS = 1 << 20
 """Copies that all groups and sessions may name; each of these counts as one, too."""
 
+PLATFORM_LIMITS = {
+    "multicast_group_table_size": MAX_GROUP,
+    "multicast_group_table_total_replicas": MAX_ALL_REPLICAS - MAX_GROUP,
+    "multicast_group_table_max_replicas_per_entry": MAX_REPLICAS,
+}
+"""What a program may need of multicast groups."""
+
 Held = TypeVar("Held", tuple[Replica, ...], CloneSession)
 
 

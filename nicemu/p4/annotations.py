@@ -9,18 +9,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nicemu.pipeline import SEMANTICS, ir, number_of
+from nicemu.pipeline import PACKAGE_FACTS, PLATFORM_PROPERTIES, SEMANTICS, ir, number_of
 
 from . import syntax
 from .diagnostics import Reporter
 
 TRANSLATION = "p4runtime_translation"
 MATCH = "match"
-PACKAGE = "pkginfo"
-PACKAGE_KEYS = ("name", "version", "organization", "contact", "url")
-"""What @pkginfo says; who compiles says the architecture."""
+PACKAGE, PLATFORM = "pkginfo", "platform_property"
+_ARCHITECTURE = "arch"
+"""A key of @pkginfo that says nothing: the compiler knows the architecture."""
+_FACTS = {
+    PACKAGE: ((*PACKAGE_FACTS, _ARCHITECTURE), "keys and texts", 'version="2"'),
+    PLATFORM: (PLATFORM_PROPERTIES, "keys and numbers below 2^31", f"{PLATFORM_PROPERTIES[0]}=16"),
+}
+"""What annotations of a package may say: keys, what they need, an example."""
 DOCUMENTATION = ("brief", "description")
-_MEANT = ("name", "id", PACKAGE, "tableonly", "defaultonly")
+_MEANT = ("name", "id", PACKAGE, PLATFORM, "tableonly", "defaultonly")
 _ONCE = ("name", "hidden", "id", TRANSLATION)
 _BARE = ("hidden", "tableonly", "defaultonly", "optional")
 _WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
@@ -105,23 +110,38 @@ def _values_of(annotation: syntax.Annotation) -> tuple[ir.AnnotationValue, ...]:
 
 
 def package_info(annotations: Sequence[syntax.Annotation], reporter: Reporter) -> tuple[ir.Annotation, ...]:
-    """Return what @pkginfo says of a package, each key once; report what it cannot say.
+    """Return what @pkginfo and @platform_property say of a package, each key once; report what they cannot
+    say.
 
     Source: P4Runtime Specification 1.4, "Annotating P4 code with PkgInfo".
     """
     found: dict[str, str] = {}
     for item in annotations:
-        for part in _parts(item.tokens) if item.name == PACKAGE else ():
-            if len(part) != 3 or part[1] != "=" or part[2][:1] != '"':
-                reporter.error(item.at, f"@{PACKAGE} needs keys and texts", f'write @{PACKAGE}(version="2")')
+        if item.name not in _FACTS:
+            continue
+        allowed, wanted, example = _FACTS[item.name]
+        for part in _parts(item.tokens):
+            text = _fact_of(item.name, part)
+            if text is None:
+                reporter.error(item.at, f"@{item.name} needs {wanted}", f"write @{item.name}({example})")
             elif part[0] in found:
-                reporter.error(item.at, f"@{PACKAGE} has the key {part[0]} twice", "remove one")
-            elif part[0] not in (*PACKAGE_KEYS, "arch"):
-                hint = f"there is {', '.join(PACKAGE_KEYS)}"
-                reporter.error(item.at, f"@{PACKAGE} has the key {part[0]}, which is unknown", hint)
+                reporter.error(item.at, f"@{item.name} has the key {part[0]} twice", "remove one")
+            elif part[0] not in allowed:
+                hint = f"there is {', '.join(allowed)}"
+                reporter.error(item.at, f"@{item.name} has the key {part[0]}, which is unknown", hint)
             else:
-                found[part[0]] = part[2][1:-1]
-    return tuple(ir.Annotation(key, text) for key, text in found.items() if key in PACKAGE_KEYS)
+                found[part[0]] = text
+    return tuple(ir.Annotation(key, text) for key, text in found.items() if key != _ARCHITECTURE)
+
+
+def _fact_of(name: str, part: Sequence[str]) -> str | None:
+    """Return the value of a key as text, None where it is not of its kind."""
+    if len(part) != 3 or part[1] != "=":
+        return None
+    if name == PACKAGE:
+        return part[2][1:-1] if part[2][:1] == '"' else None
+    number = number_of(part[2])
+    return str(number) if number is not None else None
 
 
 def _spaced(tokens: Sequence[str]) -> str:

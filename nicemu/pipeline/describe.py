@@ -17,8 +17,10 @@ from .ir_walk import nodes_of
 from .matches import width_of
 from .meters import METER_TYPES
 from .p4info import (
+    ActionCallInfo,
     ActionInfo,
     ActionRefInfo,
+    ArgumentInfo,
     CounterInfo,
     DigestInfo,
     DirectCounterInfo,
@@ -238,7 +240,17 @@ class _Description:
             tuple(self._ids[prefix][name] for prefix, name in owned if name),
             table.idle_timeout,
             bool(table.entries),
+            initial_default=self._initial_default(table.default_action),
         )
+
+    def _initial_default(self, call: ir.ActionCall) -> ActionCallInfo | None:
+        """Return what a table's misses run at first; None for what controllers are not shown."""
+        if call.action not in self._ids[Prefix.ACTION]:
+            return None
+        (action,) = (item for item in self._actions if item.name == call.action)
+        values = zip(self._parameters_of(action), call.parameters, strict=True)
+        given = (ArgumentInfo(param.id, value) for param, value in values)
+        return ActionCallInfo(self._ids[Prefix.ACTION][call.action], tuple(given))
 
     def _profile(self, instance: ir.ExternInstance) -> ProfileInfo:
         with_selector = instance.extern == "action_selector"

@@ -38,7 +38,7 @@ from .ir_expressions import (
     Unary,
     Zero,
 )
-from .ir_externs import Annotation, Direction, ExternInstance, ExternParameter, ExternSignature
+from .ir_externs import Direction, ExternInstance, ExternParameter, ExternSignature
 from .ir_parser import (
     ACCEPT,
     REJECT,
@@ -418,8 +418,8 @@ class FieldList:
 class Program:
     """A compiled program for one pipeline: the parser, and the controls behind it in their roles' order.
 
-    `package` is what @pkginfo says of it, the text of each key. `extern_signatures` are of the externs that
-    it declares itself and calls, and that the architecture does not have.
+    `package` is what @pkginfo and @platform_property say of it, the text of each key. `extern_signatures` are
+    of the externs that it declares itself and calls, and that the architecture does not have.
     """
 
     name: str

@@ -6,7 +6,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from .ir_types import Type
+from .ir_types import Annotation, Type
 
 
 class Direction(enum.Enum):
@@ -16,14 +16,6 @@ class Direction(enum.Enum):
     IN = "in"
     OUT = "out"
     INOUT = "inout"
-
-
-@dataclass(frozen=True, slots=True)
-class Annotation:
-    """`@name(body)`, which means nothing to the engine; of @brief and @description the body is their text."""
-
-    name: str
-    body: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,15 @@ from . import ir
 from .meters import METER_TYPES
 from .selector_limits import NO_LIMITS, SelectorLimits
 
+PACKAGE_FACTS = ("name", "version", "organization", "contact", "url")
+"""What @pkginfo may say of a program; who compiles says the architecture."""
+PLATFORM_PROPERTIES = (
+    "multicast_group_table_size",
+    "multicast_group_table_total_replicas",
+    "multicast_group_table_max_replicas_per_entry",
+)
+"""What @platform_property may say that the switch must have room for."""
+
 
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
@@ -84,8 +93,26 @@ class ActionRefInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class ArgumentInfo:
+    """The value of an action's parameter, by its id."""
+
+    id: int
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class ActionCallInfo:
+    """An action by its id, with its data."""
+
+    action_id: int
+    arguments: tuple[ArgumentInfo, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class TableDescription(Described):
-    """A table as the controller sees it. `implementation_id` is its action profile's, 0 without one."""
+    """A table as the controller sees it. `implementation_id` is its action profile's, 0 without one;
+    `initial_default` is what a miss runs at first.
+    """
 
     size: int
     keys: tuple[KeyInfo, ...]
@@ -96,6 +123,7 @@ class TableDescription(Described):
     direct_resource_ids: tuple[int, ...] = ()
     idle_timeout: bool = False
     initial_entries: bool = False
+    initial_default: ActionCallInfo | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +208,8 @@ class PacketMetadataInfo(Described):
 class P4Info:
     """What a program has, each kind by name in sorted order; `types` are what `registers` and `digests`
     name, `new_types` and `enums` those that something of all this has, `errors` all errors where one may be
-    among the data; `annotations` are those of main, `package` is what its @pkginfo says.
+    among the data; `annotations` are those of main, `package` is what its @pkginfo and @platform_property
+    say.
     """
 
     program: str

@@ -22,6 +22,7 @@ from .own_externs import with_own_externs
 from .tables import Table
 from .verify_body import Bodies
 from .verify_expressions import Faults, is_scalar
+from .verify_shown import check_shown
 
 Item = TypeVar("Item")
 
@@ -128,6 +129,7 @@ def verify(program: ir.Program) -> None:
             if role.place == "deparser":
                 for function in bodies.controls_in(control.body):
                     bodies.body(function.body, "deparser")
+    check_shown(program, faults)
     _check_actions(program, bodies)
     _check_owners(program.tables, faults)
     for table in program.tables:

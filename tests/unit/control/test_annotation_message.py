@@ -48,6 +48,7 @@ control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { 
 control C(inout headers_t h, inout metadata_t m) { apply { } }
 control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
 @pkginfo(name="switch.p4", version="2") @pkginfo(url="example.org", arch="mine")
+@platform_property(multicast_group_table_size=16, multicast_group_table_total_replicas=0x20)
 @brief("A switch") @mine(1) @yours[1]
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
@@ -83,6 +84,8 @@ def test_the_package_says_what_its_annotations_say() -> None:
     assert (package.name, package.version, package.url) == ("switch.p4", "2", "example.org")
     assert (package.arch, package.doc.brief) == ("v1model", "A switch")
     assert list(package.annotations) == ["@mine(1)"]
+    needs = {field.name: number for field, number in package.platform_properties.ListFields()}
+    assert needs == {"multicast_group_table_size": 16, "multicast_group_table_total_replicas": 32}
     assert [item.name for item in package.structured_annotations] == ["yours"]
 
 
@@ -159,6 +162,13 @@ def test_annotations_survive_the_message_and_the_program_its_json() -> None:
         ('@pkginfo(colour="red")', "@pkginfo has the key colour, which is unknown"),
         ("@pkginfo(version=2)", "@pkginfo needs keys and texts"),
         ('@pkginfo("2")', "@pkginfo needs keys and texts"),
+        ("@platform_property(colour=1)", "@platform_property has the key colour, which is unknown"),
+        ("@platform_property(arch=1)", "@platform_property has the key arch, which is unknown"),
+        (
+            "@platform_property(multicast_group_table_size=1)",
+            "@platform_property has the key multicast_group_table_size twice",
+        ),
+        ('@platform_property(multicast_group_table_size="1")', "@platform_property needs keys and numbers"),
     ],
 )
 def test_a_package_that_cannot_be_described_so_is_refused(annotation: str, sentence: str) -> None:

@@ -186,3 +186,27 @@ def test_a_config_without_p4info_gets_the_program_s_own(routing: Program) -> Non
     message.config.ClearField("p4info")
     config.set(message)
     assert config.get(P4INFO).config.p4info == info_message(p4info_of(routing))
+
+
+@pytest.mark.parametrize(
+    ("needed", "fits"),
+    [
+        ({"multicast_group_table_size": 1000, "multicast_group_table_max_replicas_per_entry": 64}, True),
+        ({"multicast_group_table_size": 1 << 16}, False),
+        ({"multicast_group_table_max_replicas_per_entry": 4097}, False),
+        ({"multicast_group_table_total_replicas": 1 << 20}, False),
+        ({"multicast_group_table_total_replicas": -1}, False),
+    ],
+)
+def test_a_program_that_needs_more_than_the_switch_has_is_refused(
+    engine: Engine, wider_routing: Program, needed: dict[str, int], fits: bool
+) -> None:
+    message = request(VERIFY, wider_routing)
+    properties = message.config.p4info.pkg_info.platform_properties
+    for name, number in needed.items():
+        setattr(properties, name, number)
+    config = PipelineConfig(engine)
+    if fits:
+        config.set(message)
+    else:
+        assert code_of_refusal(config, message) is P4RuntimeCode.INVALID_ARGUMENT

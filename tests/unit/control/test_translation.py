@@ -253,3 +253,17 @@ def test_a_deletion_does_not_look_at_the_data_of_its_action(controller: Controll
     gone = entry(controller, "named", exact(b"eth1"), action=send(controller, b"unknown", b"\7" * 9))
     assert controller.read("table_entry", gone) == [written]
     assert controller.write(DELETE, "table_entry", gone) is None
+
+
+def test_p4info_says_what_misses_run_at_first() -> None:
+    default = "default_action = send((name_t) 2, (port_t) 300);"
+    source = SOURCE.replace(
+        "exact; } actions = { send; NoAction; }", "exact; } actions = { send; } " + default
+    )
+    info = info_message(compile_text(source).p4info)
+    calls = {table.preamble.alias: table.initial_default_action for table in info.tables}
+    given = [(argument.param_id, argument.value) for argument in calls["named"].arguments]
+    send = next(action.preamble.id for action in info.actions if action.preamble.alias == "send")
+    assert (calls["named"].action_id, given) == (send, [(1, b"2"), (2, b"\1\x2c")])
+    assert (calls["maybe"].action_id, list(calls["maybe"].arguments)) == (21257015, [])
+    assert info_message(p4info_of_message(info)) == info

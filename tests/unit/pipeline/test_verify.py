@@ -153,3 +153,22 @@ def test_an_extern_that_the_nic_does_not_have_is_refused(
 ) -> None:
     with pytest.raises(ControlError, match=words):
         verify(hand.program(externs=(instance,)))
+
+
+WIDE = ir.Annotation("wide", structured=True, values=(ir.AnnotationValue(1 << 63),))
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"actions": (ir.Action("C.a", (), (), 1 << 32),)}, "C.a has the id 0x100000000; 32 bits"),
+        ({"package": (ir.Annotation("colour", "red"),)}, "says colour = red, which is unknown"),
+        ({"package": (ir.Annotation("multicast_group_table_size", "-1"),)}, "which is unknown"),
+        ({"annotations": (WIDE,)}, "annotations hold 0x8000000000000000; 64 bits are allowed"),
+    ],
+)
+def test_what_no_controller_can_be_told_is_refused(
+    hand: SimpleNamespace, changed: dict[str, object], words: str
+) -> None:
+    with pytest.raises(ControlError, match=words):
+        verify(replace(hand.program(), **changed))
