@@ -100,10 +100,17 @@ def call_of_message(message: Message, table: TableSchema, *, default: bool) -> C
         return "", (), _set_of_message(message.action_profile_action_set, table)
     call = message.action
     action = table.action_of_id(call.action_id)
+    check_scope(action, table, default=default)
+    return action.name, parameters_of_message(call, action), None
+
+
+def check_scope(action: ActionSchema, table: TableSchema, *, default: bool) -> None:
+    """Raise ControlError(PERMISSION_DENIED) if an action of a table may not stand in its entries, or may not
+    be its default action.
+    """
     if table.scopes[action.id] == ("table_only" if default else "default_only"):
         place = "may stand in entries only" if default else "may be the default action only"
         raise ControlError(P4RuntimeCode.PERMISSION_DENIED, f"{table.owner}: action {action.name} {place}")
-    return action.name, parameters_of_message(call, action), None
 
 
 def parameters_of_message(message: Message, action: ActionSchema) -> tuple[int, ...]:
@@ -145,6 +152,7 @@ def _set_of_message(message: Message, table: TableSchema) -> ActionSet:
     actions, watched = [], []
     for item in message.action_profile_actions:
         action = table.action_of_id(item.action.action_id)
+        check_scope(action, table, default=False)
         call = ir.ActionCall(action.name, parameters_of_message(item.action, action))
         actions.append((call, item.weight))
         watched.append(watch_of(item, table.owner))

@@ -13,7 +13,7 @@ from typing import TypeVar
 from nicemu.pipeline import ActionProfile, Engine, ProfileInfo, ir
 
 from .changes import Change, Query, Undo, illegal
-from .entry_message import fill_call, parameters_of_message
+from .entry_message import check_scope, fill_call, parameters_of_message
 from .messages import DELETE, INSERT, Message, messages
 from .schema import Schema
 from .watch import Watch, fill_watch, watch_of
@@ -101,6 +101,9 @@ def member_change(update_type: int, message: Message, schema: Schema) -> Change:
         if not message.HasField("action"):
             raise illegal(f"action profile {profile.name}: member {message.member_id} has no action")
         action = schema.action_of_id(message.action.action_id)
+        for table in schema.tables:
+            if table.description.implementation_id == profile.id and action.id in table.scopes:
+                check_scope(action, table, default=False)
         call = ir.ActionCall(action.name, parameters_of_message(message.action, action))
     return ChangeMember(update_type, profile.name, message.member_id, call)
 

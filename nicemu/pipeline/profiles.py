@@ -144,11 +144,11 @@ class ActionProfile:
         match choice:
             case Member(member):
                 self._member(member)
+            case _ if self.algorithm is None:
+                raise self._error(P4RuntimeCode.INVALID_ARGUMENT, "has no selector; groups and sets need one")
             case Group(group):
                 self._group(group)
             case ActionSet(actions):
-                if self.algorithm is None:
-                    raise self._error(P4RuntimeCode.INVALID_ARGUMENT, "has no selector; sets need one")
                 self._check_set(actions)
         self._uses[choice] += 1
         self._count_shot(choice, 1)

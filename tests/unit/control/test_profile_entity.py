@@ -184,6 +184,12 @@ def test_other_ways_to_choose_are_unimplemented(controller: Controller, asked: d
     assert code(controller.write(INSERT, "table_entry", entry)) is P4RuntimeCode.UNIMPLEMENTED
 
 
+def test_a_profile_without_a_selector_takes_members_alone(controller: Controller) -> None:
+    entry = way(controller, 7) | {"table_id": controller.id("table", "shared")}
+    for wrong in ({"action_profile_group_id": 1}, {"action_profile_action_set": {}}):
+        assert code(controller.write(INSERT, "table_entry", entry | {"action": wrong})) is INVALID
+
+
 def test_groups_that_are_empty_are_bounded_too(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:

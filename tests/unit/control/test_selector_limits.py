@@ -25,9 +25,11 @@ control V(inout headers_t h, inout metadata_t m) { apply { } }
 control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     LIMITS action_selector(HashAlgorithm.identity, 8, 16) ways;
     action send(bit<9> port) { s.egress_spec = port; }
+    action drop() { mark_to_drop(s); }
+    action keep() { }
     table way {
         key = { h.h.value: exact; h.h.value: selector; }
-        actions = { send; NoAction; }
+        actions = { send; @defaultonly drop; @tableonly keep; NoAction; }
         implementation = ways;
     }
     apply { way.apply(); }
@@ -150,3 +152,27 @@ def test_all_sets_together_keep_to_the_size_of_their_selector() -> None:
     assert controller.write(MODIFY, "table_entry", shot(controller, 2, 5)) is None
     assert code(controller.write(MODIFY, "table_entry", shot(controller, 2, 6))) is EXHAUSTED
     assert controller.read("table_entry", {})[1] == shot(controller, 2, 5)
+
+
+def test_members_sets_and_default_entries_keep_to_the_scopes_of_their_actions() -> None:
+    controller = controller_of("")
+    profile, table = controller.id("action profile", "ways"), controller.id("table", "way")
+
+    def outcomes(action: str) -> list[P4RuntimeCode | None]:
+        chosen = controller.action(action)
+        default = {"table_id": table, "is_default_action": True, "action": {"action": chosen}}
+        one_shot = shot(controller, 1, 1)
+        one_shot.action.action_profile_action_set.action_profile_actions[0].action.action_id = chosen[
+            "action_id"
+        ]
+        one_shot.action.action_profile_action_set.action_profile_actions[0].action.ClearField("params")
+        member = {"action_profile_id": profile, "member_id": 9, "action": chosen}
+        return [
+            code(controller.write(INSERT, "table_entry", one_shot)),
+            code(controller.write(INSERT, "action_profile_member", member)),
+            code(controller.write(MODIFY, "table_entry", default)),
+        ]
+
+    denied = P4RuntimeCode.PERMISSION_DENIED
+    assert outcomes("drop") == [denied, denied, None]
+    assert outcomes("keep") == [None, None, denied]
