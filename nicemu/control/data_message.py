@@ -14,7 +14,7 @@ from nicemu.pipeline import HeaderValue, P4Info, Value, Varbits, ir
 from .byte_string import decode_bytes, decode_signed, encode_bytes, encode_signed
 from .changes import illegal, unimplemented
 from .messages import Message
-from .type_message import DataLayout
+from .type_message import DataLayout, is_tuple
 
 Layouts: TypeAlias = Mapping[str, DataLayout]
 """What types of data are by their names; errors are an enum of the name `error`."""
@@ -53,9 +53,10 @@ def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Layouts) -
             if message.header.is_valid:
                 message.header.bitstrings.extend(_numbers(fields, kind, layouts))
         case ir.Named(name) if isinstance(layouts.get(name), ir.StructType):
-            message.struct.SetInParent()
+            held = message.tuple if is_tuple(kind) else message.struct
+            held.SetInParent()
             for part in _fields_of(kind, layouts):
-                fill_data(message.struct.members.add(), value[part.name], part.type, layouts)
+                fill_data(held.members.add(), value[part.name], part.type, layouts)
         case _:
             raise unimplemented(f"values of type {kind} have no P4Data here")
 
@@ -99,7 +100,7 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Layouts, what: str) 
             for part, data in zip(fields, given, strict=True)
         }
         return HeaderValue(parts, bool(message.header.is_valid))
-    members = message.struct.members
+    members = getattr(message, expected).members
     _check_count(members, fields, what)
     return {
         part.name: value_of_data(data, part.type, layouts, f"{what}.{part.name}")
@@ -177,7 +178,8 @@ def _form_of(kind: ir.Type, layouts: Layouts, what: str) -> str:
         case ir.Varbit():
             return "varbit"
         case ir.Named(name) if isinstance(layouts.get(name), ir.StructType | ir.HeaderType):
-            return "struct" if isinstance(layouts[name], ir.StructType) else "header"
+            struct = "tuple" if is_tuple(kind) else "struct"
+            return struct if isinstance(layouts[name], ir.StructType) else "header"
         case _:
             raise unimplemented(f"{what}: values of type {kind} have no P4Data here")
 

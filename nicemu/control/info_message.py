@@ -46,6 +46,7 @@ from .type_message import (
     fill_type_info,
     layouts_of_message,
     new_types_of_message,
+    tuples_of_message,
     type_of_message,
     typed_of_message,
 )
@@ -248,7 +249,7 @@ def p4info_of_message(message: Message) -> P4Info:
             )
             for item in message.controller_packet_metadata
         ),
-        layouts_of_message(message.type_info),
+        _layouts_of(message),
         tuple(new_types.values()),
         enums_of_message(message.type_info),
         tuple(message.type_info.error.members),
@@ -371,6 +372,13 @@ def _action_ref_of(ref: Message, actions: dict[int, str]) -> ActionRefInfo:
     scope = _SCOPES[ref.scope if 0 <= ref.scope < len(_SCOPES) else 0]
     notes = tuple(note for note in annotations_of(ref) if f"@{note.name}" not in _SCOPE_MARKS.values())
     return ActionRefInfo(actions[ref.id], ref.id, scope, annotations=notes)
+
+
+def _layouts_of(message: Message) -> tuple[ir.Layout, ...]:
+    """Return the layouts that registers and digests name, each once."""
+    named = layouts_of_message(message.type_info)
+    tuples = tuples_of_message(item.type_spec for item in (*message.registers, *message.digests))
+    return (*named, *(made for made in tuples if made not in named))
 
 
 def _limits_of(item: Message) -> SelectorLimits:

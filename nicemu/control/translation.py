@@ -143,8 +143,9 @@ class Translator:
             typed = ParameterInfo(what, 0, width_of(kind), type_name, 0)
             data.bitstring = way.value(typed, data.bitstring, what)
         layout = self._layouts.get(kind.name) if isinstance(kind, ir.Named) else None
-        if isinstance(layout, ir.StructType) and data.WhichOneof("data") == "struct":
-            for part, member in zip(layout.fields, data.struct.members, strict=False):
+        form = data.WhichOneof("data")
+        if isinstance(layout, ir.StructType) and form in ("struct", "tuple"):
+            for part, member in zip(layout.fields, getattr(data, form).members, strict=False):
                 self._data(member, part.type, part.type_name, way, f"{what}.{part.name}")
 
 

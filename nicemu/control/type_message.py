@@ -8,7 +8,7 @@ Source: P4Runtime Specification 1.4, "P4DataTypeSpec"; p4types.proto.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
@@ -20,7 +20,14 @@ from .messages import Message
 
 DataLayout: TypeAlias = ir.Layout | ir.EnumType
 """What a type of data may be by its name."""
+_TUPLE = "tuple."
+"""What the names of tuples begin with, as no other name does."""
 _NAMED = ("struct", "header", "header_union", "enum", "serializable_enum", "new_type")
+
+
+def is_tuple(kind: ir.Type) -> bool:
+    """Return whether a struct of the pipeline is a tuple, which P4Info has no name for."""
+    return isinstance(kind, ir.Named) and kind.name.startswith(_TUPLE)
 
 
 def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[DataLayout], type_name: str = "") -> None:
@@ -36,6 +43,12 @@ def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[DataLayout], type_
             _fill_bitstring(spec.bitstring, kind)
         case ir.Bool():
             spec.bool.SetInParent()
+        case ir.Named(name) if is_tuple(kind):
+            spec.tuple.SetInParent()
+            made = next(layout for layout in layouts if layout.name == name)
+            assert isinstance(made, ir.StructType)
+            for part in made.fields:
+                fill_type(spec.tuple.members.add(), part.type, layouts, part.type_name)
         case ir.Named(name):
             getattr(spec, forms[name]).name = name
         case ir.Stack(element, size):
@@ -72,7 +85,7 @@ def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequ
                     assert isinstance(part.type, ir.Named)
                     member = message.header_unions[layout.name].members.add(name=part.name)
                     member.header.name = part.type.name
-            case _:
+            case _ if not layout.name.startswith(_TUPLE):
                 struct = message.structs[layout.name]
                 for part in layout.fields:
                     member = struct.members.add(name=part.name)
@@ -135,6 +148,8 @@ def type_of_message(spec: Message) -> ir.Type:
         return ir.BOOL
     if form == "error":
         return ir.ERROR
+    if form == "tuple":
+        return ir.Named(_tuple_of(spec).name)
     if form == "header_stack":
         return ir.Stack(spec.header_stack.header.name, spec.header_stack.size)
     if form == "header_union_stack":
@@ -142,8 +157,28 @@ def type_of_message(spec: Message) -> ir.Type:
     return ir.Named(getattr(spec, form).name if form in _NAMED else form or "")
 
 
+def _tuple_of(spec: Message) -> ir.StructType:
+    """Return the layout of a tuple, whose name says of which types it is."""
+    kinds = [type_of_message(member) for member in spec.tuple.members]
+    fields = tuple(ir.Field(f"f{place}", kind) for place, kind in enumerate(kinds))
+    return ir.StructType(f"{_TUPLE}({', '.join(map(str, kinds))})", fields)
+
+
+def tuples_of_message(specs: Iterable[Message]) -> tuple[ir.StructType, ...]:
+    """Return the layouts of tuples among types, and of those in them, by name."""
+    found: dict[str, ir.StructType] = {}
+    pending = list(specs)
+    while pending:
+        spec = pending.pop()
+        if spec.WhichOneof("type_spec") == "tuple":
+            made = _tuple_of(spec)
+            found[made.name] = made
+            pending += spec.tuple.members
+    return tuple(found[name] for name in sorted(found))
+
+
 def layouts_of_message(message: Message) -> tuple[ir.Layout, ...]:
-    """Return the headers, unions and structs of a P4TypeInfo, by name."""
+    """Return the headers, unions and structs of a P4TypeInfo, by name, and the tuples in structs."""
     new_types = {new.name: new for new in new_types_of_message(message)}
     found: list[ir.Layout] = []
     for name, header in message.headers.items():
@@ -157,7 +192,8 @@ def layouts_of_message(message: Message) -> tuple[ir.Layout, ...]:
             ir.Field(part.name, *typed_of_message(part.type_spec, new_types)) for part in struct.members
         )
         found.append(ir.StructType(name, parts))
-    return tuple(sorted(found, key=lambda layout: layout.name))
+    specs = (part.type_spec for struct in message.structs.values() for part in struct.members)
+    return (*sorted(found, key=lambda layout: layout.name), *tuples_of_message(specs))
 
 
 def _flat(layout: ir.Layout, layouts: Sequence[DataLayout]) -> Iterator[tuple[str, ir.Type]]:
