@@ -80,9 +80,9 @@ class TableChecker(StatementChecker):
         self.beside = ""
         if node.size is not None:
             size = self.constant_integer(node.size, "the size of a table")
-            if size is not None and not 0 < size <= 1 << 24:
+            if size is not None and not 0 <= size <= 1 << 24:
                 self.reporter.error(
-                    node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected"
+                    node.size.at, f"a size of {self.shown(size)}; 0 to {1 << 24} was expected"
                 )
         for item in node.properties:
             self._property(item, table)
@@ -269,7 +269,7 @@ class TableChecker(StatementChecker):
                 return
             count += several
         size = node.size.value if node.size is not None else None
-        if node.size is not None and isinstance(size, int) and count > size:
+        if node.size is not None and isinstance(size, int) and count > size > 0:
             what = f"a size of {size}, and {counted(count, 'entry', 'entries')}"
             self.reporter.warning(node.size.at, what, "the table gets room for them")
 
@@ -332,6 +332,7 @@ def key_name(key: syntax.KeyElement) -> str:
 
 
 def _written(node: syntax.Expression) -> str:
+    """Return the name of a simple expression. Source: P4-16 1.2.5, "Control plane names", "Keys"."""
     match node:
         case syntax.NameRef():
             return node.name
@@ -344,6 +345,14 @@ def _written(node: syntax.Expression) -> str:
         case syntax.SliceRef():
             base = _written(node.base)
             return f"{base}[{node.high.value}:{node.low.value}]" if base else ""
+        case syntax.Number():
+            return str(node.value)
+        case syntax.BinaryOp(op="&"):
+            sides = [
+                f"{side.value:#x}" if isinstance(side.value, int) else _written(side)
+                for side in (node.left, node.right)
+            ]
+            return " & ".join(sides) if all(sides) else ""
         case syntax.Call() if isinstance(node.callee, syntax.MemberRef) and node.symbol:
             base = _written(node.callee.base)
             return f"{base}.$valid$" if base and node.symbol.kind == "valid" else ""

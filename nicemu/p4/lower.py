@@ -334,7 +334,7 @@ class _Lowering(StatementLowering):
             keys,
             tuple(refs),
             default,
-            max(node.size.value if node.size is not None else DEFAULT_TABLE_SIZE, len(entries)),
+            max((node.size.value if node.size is not None else 0) or DEFAULT_TABLE_SIZE, len(entries)),
             node.const_default,
             entries,
             node.const_entries,

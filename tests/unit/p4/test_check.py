@@ -83,7 +83,7 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
         (TABLE + "default_action = a(); }", "", "action a takes 1 argument; 0 are given"),
         (TABLE + "default_action = a(m.mark); }", "", "action data must be known at compile time"),
         (TABLE + "default_action = b; }", "", "unknown action b"),
-        (TABLE + "size = 0; }", "", "a size of 0; 1 to 16777216 was expected"),
+        (TABLE + "size = -1; }", "", "a size of -1; 0 to 16777216 was expected"),
         (
             TABLE + 'size = "1"; entries = { 1: a(1); } }',
             "",

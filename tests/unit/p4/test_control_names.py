@@ -115,6 +115,28 @@ def test_the_number_of_a_key_may_be_written_with_any_base(p4: SimpleNamespace) -
     assert table.keys[0].id == 0x2A
 
 
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        ("m.x", "m.x"),
+        ("m.x[3:0]", "m.x[3:0]"),
+        ("m.x & 0xF0", "m.x & 0xf0"),
+        ("LOW & m.x", "0xf & m.x"),
+        ("m.x & m.y", "m.x & m.y"),
+        ("8w7", "7"),
+    ],
+)
+def test_a_key_is_called_as_it_is_written(key: str, name: str) -> None:
+    source = OBJECTS.replace("m.x: exact;", f"{key}: exact;").replace("bit<8> x;", "bit<8> x; bit<8> y;")
+    source = source.replace("struct headers_t", "const bit<8> LOW = 15;\nstruct headers_t")
+    assert [item.name for item in compile_text(source).p4info.tables[0].keys] == [name]
+
+
+def test_a_table_of_size_0_has_the_size_of_one_that_says_none() -> None:
+    source = OBJECTS.replace("actions = { NoAction; }", "actions = { NoAction; } size = 0;")
+    assert compile_text(source).p4info.tables[0].size == compile_text(OBJECTS).p4info.tables[0].size
+
+
 def test_objects_that_a_table_makes_have_names_of_their_own() -> None:
     info = compile_text(OBJECTS).p4info
     assert [item.name for item in info.profiles] == ["I.t"]

@@ -184,7 +184,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"parts": "table t { actions = { NoAction; } size = true; }"},
         "the size of a table is bool; a number was expected",
     ),
-    ({"parts": "table t { actions = { NoAction; } size = -3; }"}, "a size of -3; 1 to 16777216 was expected"),
+    ({"parts": "table t { actions = { NoAction; } size = -3; }"}, "a size of -3; 0 to 16777216 was expected"),
     (
         {"parts": "action a(in bit<8> x, bit<8> y) {} table t { actions = { a; } }"},
         "action a takes 1 argument; 0 are given",
