@@ -75,7 +75,9 @@ class Device:
             if session.closed:
                 return
             session.device_id = self.device_id
-            self._tell(self._arbitration.announce(session, role, election_id_of(update)))
+            notices = self._arbitration.announce(session, role, election_id_of(update))
+            session.given_role = update.role.name, update.role.id
+            self._tell(notices)
 
     def leave(self, session: Session) -> None:
         """Forget a session whose stream has ended, if this device knows it, and take nothing more from it."""

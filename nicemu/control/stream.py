@@ -28,6 +28,8 @@ class Session:
 
     def __init__(self) -> None:
         self.device_id: int | None = None
+        self.given_role: tuple[str, int] = "", 0
+        """The client's role as it has named it: by a name, or by the deprecated number."""
         self.closed = False
         self.end: ControlError | None = None
         self._waiting: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
@@ -101,7 +103,8 @@ def arbitration_message(device_id: int, notice: Notice) -> Message:
     update = response.arbitration
     update.device_id = device_id
     if notice.role:
-        update.role.name = notice.role
+        assert isinstance(notice.session, Session)
+        update.role.name, update.role.id = notice.session.given_role
     if notice.election_id is not None:
         update.election_id.CopyFrom(uint128(notice.election_id))
     update.status.code = int(notice.status)

@@ -341,3 +341,15 @@ def test_a_session_that_has_left_is_heard_no_more(engine: Engine) -> None:
     )
     with pytest.raises(ControlError, match="open a StreamChannel"):
         write(device)
+
+
+def test_a_role_is_told_again_as_its_client_has_named_it(device: Device) -> None:
+    roles: list[dict[str, object]] = [{"id": 5}, {"name": "5"}, {"name": "stats", "id": 7}]
+    for election_id, role in enumerate(roles, start=1):
+        session = Session()
+        claim = {"role": role, "election_id": {"low": election_id}}
+        update = messages().StreamMessageRequest(arbitration=claim).arbitration
+        device.announce(session, update)
+        session.finish()
+        (told,) = session.outgoing()
+        assert told.arbitration.role == update.role

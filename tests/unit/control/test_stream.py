@@ -128,8 +128,10 @@ def test_a_long_message_does_not_come_back_with_its_error() -> None:
 
 
 def test_a_notice_becomes_an_arbitration_update() -> None:
+    session = Session()
+    session.given_role = "stats", 0
     update = arbitration_message(
-        4, Notice("s", "stats", 1 << 64 | 2, P4RuntimeCode.ALREADY_EXISTS, "why")
+        4, Notice(session, "stats", 1 << 64 | 2, P4RuntimeCode.ALREADY_EXISTS, "why")
     ).arbitration
     assert (update.device_id, update.role.name, update.status.code, update.status.message) == (
         4,
