@@ -9,6 +9,7 @@ from nicemu.control.info_message import info_message
 from nicemu.control.messages import Message, messages
 from nicemu.control.pipeline_config import PipelineConfig
 from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.p4 import compile_text
 from nicemu.pipeline import Engine, Exact, Lpm, Program, TableEntry, p4info_of
 
 VERIFY, SAVE, COMMIT_NEW, COMMIT, RECONCILE = 1, 2, 3, 4, 5
@@ -210,3 +211,27 @@ def test_a_program_that_needs_more_than_the_switch_has_is_refused(
         config.set(message)
     else:
         assert code_of_refusal(config, message) is P4RuntimeCode.INVALID_ARGUMENT
+
+
+NO_WIDTH = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; varbit<0> v; }
+struct headers_t { h_t h; }
+struct metadata_t { bit<0> none; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(h.h, 0); transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+def test_a_program_with_values_of_no_width_is_taken_as_it_was_sent(engine: Engine) -> None:
+    program = compile_text(NO_WIDTH).program
+    PipelineConfig(engine).set(request(COMMIT_NEW, program))
+    assert engine.program == program
