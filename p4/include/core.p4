@@ -21,24 +21,24 @@ match_kind {
 
 extern packet_in {
     // Read a header at the cursor and step over it.
-    void extract<T>(out T header_);
-    // The same for a header whose varbit takes `varbit_bits`; the header is whole bytes long.
-    void extract<T>(out T header_, in bit<32> varbit_bits);
+    void extract<T>(out T hdr);
+    // The same for a header whose varbit takes `variableFieldSizeInBits` bits; the header is whole bytes long.
+    void extract<T>(out T variableSizeHeader, in bit<32> variableFieldSizeInBits);
     // Read a value at the cursor, which stays.
     T lookahead<T>();
-    // Step over `bits` bits, a multiple of 8.
-    void advance(in bit<32> bits);
+    // Step over `sizeInBits` bits, a multiple of 8.
+    void advance(in bit<32> sizeInBits);
     // Bytes of the packet.
     bit<32> length();
 }
 
 extern packet_out {
     // Append a valid header, or the valid headers of a union, stack or struct; an invalid one appends nothing.
-    void emit<T>(in T value);
+    void emit<T>(in T hdr);
 }
 
-// Reject the packet with `reason` unless `condition` holds (in parsers).
-extern void verify(in bool condition, in error reason);
+// Reject the packet with `toSignal` unless `check` holds (in parsers).
+extern void verify(in bool check, in error toSignal);
 
 // True if `check`, which is known when the program is compiled, is; else the compiler refuses the program.
 extern bool static_assert(bool check, string message);

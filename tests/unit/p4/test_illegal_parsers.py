@@ -96,7 +96,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"states": "state start { packet.extract(5); transition accept; }"},
-        "argument header_ is a number without a width",
+        "argument hdr is a number without a width",
     ),
     ({"apply": "packet.extract(headers.tag);"}, "unknown name packet"),
     (
@@ -125,16 +125,16 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"states": "state start { packet.advance(true); transition accept; }"},
-        "argument bits is bool; bit<32> was expected",
+        "argument sizeInBits is bool; bit<32> was expected",
     ),
     ({"apply": "verify(true, error.NoError);"}, "verify can be called only in a parser; this is a control"),
     (
         {"states": "state start { verify(1, error.NoError); transition accept; }"},
-        "argument condition is int; bool was expected",
+        "argument check is int; bool was expected",
     ),
     (
         {"states": "state start { verify(true, 1); transition accept; }"},
-        "argument reason is int; error was expected",
+        "argument toSignal is int; error was expected",
     ),
     ({"states": "state start { verify(true, error.Foo); transition accept; }"}, "unknown error Foo"),
     ({"top": "error { NoError }"}, "error NoError is declared twice"),
@@ -181,7 +181,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"emit": "packet.emit(m);"}, "emit of struct metadata_t; a header or a struct of headers was expected"),
     ({"apply": "packet.emit(headers);"}, "unknown name packet"),
-    ({"emit": "packet.emit(5);"}, "argument value is a number without a width"),
+    ({"emit": "packet.emit(5);"}, "argument hdr is a number without a width"),
     (
         {"top": "void f() { verify(true, error.NoError); }"},
         "verify can be called only in a parser; this is a function",
@@ -278,7 +278,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "v_t v;",
             "states": "state start { packet.extract(headers.v, 8s8); transition accept; }",
         },
-        "argument varbit_bits is int<8>; bit<32> was expected",
+        "argument variableFieldSizeInBits is int<8>; bit<32> was expected",
     ),
     (
         {"emit": "packet.emit(packet);"},
