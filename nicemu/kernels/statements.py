@@ -85,7 +85,7 @@ class Statements(Expressions):
             case ir.CallMethod(instance, method, arguments):
                 self.extern(instance, method, arguments)
             case ir.SetValid(header, valid):
-                self._set_valid(header, BIT(int(valid)))
+                self._set_valid(self.located(header), valid)
             case ir.MoveStack():
                 self._move_stack(node)
             case ir.Exit():
@@ -286,8 +286,14 @@ class Statements(Expressions):
 
     # Headers and stacks
 
-    def _set_valid(self, header: ir.Expression, valid: Number) -> None:
-        header = self.located(header)
+    def _set_valid(self, header: ir.Expression, valid: bool) -> None:
+        if valid:
+            was_valid = self.value(ir.Member(header, VALID, ir.BOOL))
+            with self.builder.if_then(self.builder.not_(was_valid)):
+                self.store(header, self.places.zero(header.type))
+        self._store_validity(header, BIT(int(valid)))
+
+    def _store_validity(self, header: ir.Expression, valid: Number) -> None:
         if isinstance(header, ir.Member) and self.places.is_union(header.base.type):
             if any(isinstance(node, ir.Element) for node in path_of(header)):
                 union = self.value(header.base)

@@ -370,13 +370,20 @@ class Interpreter(Evaluator):
         self._call_extern(packet, instance, name, arguments)
 
     def _set_valid(self, packet: PacketState, node: ir.SetValid) -> None:
-        header = node.header
-        if isinstance(header, ir.Member):
-            owner = self._value(packet, header.base)
+        place = self._located(packet, node.header)
+        header = self._value(packet, place)
+        if node.valid and not header.valid:
+            header.fields = self._layouts.zero(place.type).fields
+        self._store_validity(packet, place, node.valid)
+
+    def _store_validity(self, packet: PacketState, place: ir.Expression, valid: bool) -> None:
+        """Make a header valid or invalid, whose place has indices that are numbers."""
+        if isinstance(place, ir.Member):
+            owner = self._value(packet, place.base)
             if isinstance(owner, UnionValue):
-                owner.set_valid(header.field, node.valid)
+                owner.set_valid(place.field, valid)
                 return
-        self._value(packet, header).valid = node.valid
+        self._value(packet, place).valid = valid
 
     def _move_stack(self, packet: PacketState, node: ir.MoveStack) -> None:
         assert isinstance(node.stack.type, ir.Stack)
@@ -405,7 +412,7 @@ class Interpreter(Evaluator):
         if varbit_bits > _varbit_room(self._layouts.headers[kind.name]):
             raise Rejected("HeaderTooShort")
         header.fields = self._layouts.unpacked_fields(kind, number, length_bits, varbit_bits)
-        self._set_valid(packet, ir.SetValid(target, True))
+        self._store_validity(packet, target, True)
         packet.cursor_bytes += length_bits // 8
 
     def _advance(self, packet: PacketState, node: ir.Advance) -> None:

@@ -136,7 +136,7 @@ class CallMethod:
 
 @dataclass(frozen=True, slots=True)
 class SetValid:
-    """Set or clear the validity bit of a header; its fields keep their values.
+    """Set or clear the validity bit of a header. The fields of one that becomes valid are 0.
 
     A header of a union that becomes valid makes the others invalid.
     """
