@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a v1model program may ask for a packet in a kernel: copies, another round, to be cut.
 
-The last request of each kind counts. Here they are only noted; the traffic manager is `nicemu.pipeline`'s.
+The last request of each kind counts, and the shortest truncation. Here they are only noted; the traffic
+manager is `nicemu.pipeline`'s.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class V1Requests(V1Arrays):
             "clone_preserving_field_list": self._clone,
             "resubmit_preserving_field_list": self._asks("resubmit", "resubmit.list"),
             RECIRCULATE: self._asks("recirculate", "recirculate.list"),
-            "truncate": self._asks("truncate", "truncate.bytes"),
+            "truncate": self._truncate,
         }
 
     def request(self, name: str) -> Any:  # noqa: ANN401
@@ -61,6 +62,15 @@ class V1Requests(V1Arrays):
             self.builder.store(given, self.request(field))
 
         return make
+
+    def _truncate(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
+        given = self.resized(self.value(arguments[0]), arguments[0].type, ir.Bits(32))
+        slot = self.request("truncate.bytes")
+        before = self.builder.load(slot)
+        is_shorter = self.builder.icmp_unsigned("<", before, given)
+        stays = self.builder.and_(self.asks("truncate"), is_shorter)
+        self.builder.store(self.builder.select(stays, before, given), slot)
+        self.builder.store(INDEX(ASKED), self.request("truncate"))
 
     def _clone(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
         kind, *given = (

@@ -70,7 +70,9 @@ class Clone:
 
 @dataclass(slots=True, eq=False)
 class V1Outcome:
-    """What a packet's program has asked for so far; the last request of each kind counts."""
+    """What a packet's program has asked for so far; the last request of each kind counts, and the shortest
+    truncation.
+    """
 
     clones: dict[int, Clone] = field(default_factory=dict)
     resubmit: int | None = None
@@ -155,7 +157,9 @@ def _clone(call: ExternCall) -> None:
 
 
 def _truncate(call: ExternCall) -> None:
-    _outcome(call).truncate_bytes = call.arguments[0]
+    outcome, length = _outcome(call), call.arguments[0]
+    before = outcome.truncate_bytes
+    outcome.truncate_bytes = length if before is None else min(before, length)
 
 
 def _assert(call: ExternCall) -> None:

@@ -120,12 +120,14 @@ class Journey:
     # Ingress
 
     def _parsed(self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value]) -> PacketState:
+        """Return a packet behind its parser. One that comes again has no port and no time of arrival."""
         packet = self._interpreter.packet(frame, V1Outcome(), self._trace, self._arrival.now_ns)
         standard = packet.places[PLACE]
-        standard["ingress_port"] = self._arrival.port & DROP_PORT
+        if instance_type not in _AGAIN:
+            standard["ingress_port"] = self._arrival.port & DROP_PORT
+            standard["ingress_global_timestamp"] = self._microseconds()
         standard["packet_length"] = len(frame)
         standard["instance_type"] = instance_type
-        standard["ingress_global_timestamp"] = self._microseconds()
         self._restore(packet, kept)
         error = self._interpreter.parse(packet)
         if error is not None:
@@ -161,7 +163,7 @@ class Journey:
             if not group:
                 self._drop("pipeline.no_multicast_group")
             standard["instance_type"] = REPLICATED
-            self._replicate(packet, group, rounds)
+            self._replicate(packet, group, 0, rounds)
         elif standard["egress_spec"] == DROP_PORT:
             self._drop("pipeline.dropped")
         else:
@@ -176,11 +178,10 @@ class Journey:
             return
         kept = {} if clone.field_list is None else self._kept(packet, clone.field_list)
         made = self._parsed(packet.frame, CLONE_OF_INGRESS, {})
+        self._interpreter.clear_metadata(made)
         self._restore(made, kept)
         made.places[PLACE]["instance_type"] = CLONE_OF_INGRESS
-        if session.truncate_bytes:
-            made.outcome.truncate_bytes = session.truncate_bytes
-        self._replicate(made, session.replicas, rounds)
+        self._replicate(made, session.replicas, session.truncate_bytes, rounds)
 
     # Traffic manager
 
@@ -191,9 +192,12 @@ class Journey:
         else:
             self._wait(step)
 
-    def _replicate(self, packet: PacketState, replicas: tuple[Replica, ...], rounds: int) -> None:
+    def _replicate(
+        self, packet: PacketState, replicas: tuple[Replica, ...], truncate_bytes: int, rounds: int
+    ) -> None:
+        """Send copies to egress, which are cut to so many bytes; 0 leaves them whole."""
         for replica in replicas:
-            copy = self._interpreter.copied(packet, V1Outcome(truncate_bytes=packet.outcome.truncate_bytes))
+            copy = self._interpreter.copied(packet, V1Outcome(truncate_bytes=truncate_bytes or None))
             copy.places[PLACE]["egress_rid"] = replica.rid
             self._leave_later(copy, replica.port, rounds)
 
@@ -231,13 +235,12 @@ class Journey:
         self._interpreter.control(packet, "deparser")
         self._effects += outcome.effects
         frame = self._interpreter.departing(packet)
-        if outcome.truncate_bytes is not None:
-            frame = frame[: outcome.truncate_bytes]
         if outcome.recirculate is not None:
             kept = self._kept(packet, outcome.recirculate)
             step = lambda: self._ingress(frame, RECIRCULATED, kept, rounds + 1)  # noqa: E731
             self._again(step, rounds, "recirculate")
             return
+        frame = frame[: outcome.truncate_bytes]
         where = Disposition.HOST if port == HOST_PORT else Disposition.PORT
         self._note(Departed, where.value, port, frame)
         self._left.append((port, frame))
@@ -250,13 +253,12 @@ class Journey:
         if rounds >= MAX_ROUNDS:
             self._drop("pipeline.too_many_rounds")
             return
-        made = self._interpreter.copied(packet, V1Outcome(truncate_bytes=packet.outcome.truncate_bytes))
+        made = self._interpreter.copied(packet, V1Outcome())
         self._interpreter.clear_metadata(made)
-        made.outcome = V1Outcome(truncate_bytes=session.truncate_bytes or None)
         if clone.field_list is not None:
             self._restore(made, self._kept(packet, clone.field_list))
         made.places[PLACE]["instance_type"] = CLONE_OF_EGRESS
-        self._replicate(made, session.replicas, rounds + 1)
+        self._replicate(made, session.replicas, session.truncate_bytes, rounds + 1)
 
     # Metadata
 

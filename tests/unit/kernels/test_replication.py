@@ -126,7 +126,8 @@ def test_a_packet_that_grows_in_every_round_may_leave_longer_than_any_that_comes
 @pytest.mark.parametrize("copies", ["", "clone(CloneType.I2E, 1);"])
 def test_a_truncated_packet_leaves_with_its_first_bytes(copies: str) -> None:
     engines = replicated(
-        ingress=f"{copies} if (h.h.kind == 0) {{ truncate((bit<32>) h.h.value * 4); }}",
+        ingress=f"""{copies} if (h.h.kind == 0) {{ truncate((bit<32>) h.h.value * 4); }}
+                    if (h.h.value == 9) {{ truncate(7); }}""",
         egress="h.s.push_front(1); h.s[0].setValid(); if (h.h.value == 5) { truncate(3); }",
     )
     agree(engines, packets=60)

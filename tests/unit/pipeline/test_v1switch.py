@@ -229,6 +229,17 @@ def test_a_clone_of_ingress_is_the_packet_as_it_came_with_the_fields_of_its_list
     assert frames(send(engine)) == [(8, "01020700ff"), (4, "0009070eff")]
 
 
+def test_a_clone_of_ingress_has_no_metadata_but_those_of_its_list() -> None:
+    engine = switch(
+        parse="m.lost = 3; m.kept = 4; verify(s.ingress_port == 0, error.NoMatch);",
+        ingress="clone_preserving_field_list(CloneType.I2E, 5, 1);",
+        egress="""h.h.kind = m.lost; h.h.value = m.kept;
+                  h.h.sum = (bit<16>) s.ingress_port + (s.parser_error == error.NoMatch ? 16w0x100 : 0);""",
+    )
+    engine.objects.clone_sessions[5] = CloneSession((Replica(8),))
+    assert frames(send(engine, port=7)) == [(8, "00040000ff"), (0, "03040107ff")]
+
+
 def test_a_clone_without_its_session_is_not_made() -> None:
     assert frames(send(switch(ingress="clone(CloneType.I2E, 5);"))) == [(0, "01020000ff")]
 
@@ -257,6 +268,23 @@ def test_a_packet_that_is_resubmitted_comes_again_as_it_came() -> None:
                    else { h.h.sum = m.kept ++ m.lost; h.h.kind = (bit<8>) s.instance_type; }""",
     )
     assert frames(send(engine)) == [(0, "06020500ff")]
+
+
+@pytest.mark.parametrize(
+    ("ingress", "egress"),
+    [
+        ("resubmit_preserving_field_list(0);", ""),
+        ("", "recirculate_preserving_field_list(0);"),
+    ],
+)
+def test_a_packet_that_comes_again_has_no_port_and_no_time_of_arrival(ingress: str, egress: str) -> None:
+    seen = "h.h.kind = h.h.kind + (bit<8>) s.ingress_port; h.h.value = (bit<8>) s.ingress_global_timestamp;"
+    engine = switch(
+        parts="register<bit<8>>(1) again;",
+        ingress=f"{seen} bit<8> n; again.read(n, 0); again.write(0, 1); if (n == 0) {{ {ingress} }}",
+        egress=egress and f"if (h.h.kind == 8) {{ h.h.kind = 1; {egress} }}",
+    )
+    assert frames(send(engine, port=7, now_ns=9000)) == [(0, "01000000ff")]
 
 
 def test_a_packet_that_is_recirculated_comes_again_as_it_left() -> None:
@@ -302,6 +330,36 @@ def test_a_replica_that_egress_drops_leaves_the_others_alone() -> None:
 
 def test_a_truncated_packet_leaves_with_its_first_bytes() -> None:
     assert frames(send(switch(ingress="truncate(3);"))) == [(0, "010200")]
+
+
+def test_the_shortest_truncation_counts() -> None:
+    assert frames(send(switch(ingress="truncate(3);", egress="truncate(4);"))) == [(0, "010200")]
+    assert frames(send(switch(ingress="truncate(3);", egress="truncate(2);"))) == [(0, "0102")]
+
+
+@pytest.mark.parametrize(
+    ("ingress", "egress", "others"),
+    [
+        ("clone(CloneType.I2E, 5);", "", [(0, "010200"), (8, "01020000ff")]),
+        ("", "if (s.instance_type == 0) { clone(CloneType.E2E, 5); }", [(0, "010200"), (8, "01020000ff")]),
+        ("s.mcast_grp = 1;", "", [(4, "01020000ff")]),
+    ],
+)
+def test_copies_of_a_truncated_packet_are_whole(
+    ingress: str, egress: str, others: list[tuple[int, str]]
+) -> None:
+    engine = switch(ingress=f"truncate(3); {ingress}", egress=egress)
+    engine.objects.clone_sessions[5] = CloneSession((Replica(8),))
+    engine.objects.multicast_groups[1] = (Replica(4),)
+    assert sorted(frames(send(engine))) == others
+
+
+def test_a_truncated_packet_is_recirculated_whole() -> None:
+    engine = switch(
+        ingress="if (h.h.value == 2) { truncate(3); }",
+        egress="if (h.h.value == 2) { h.h.value = 3; recirculate_preserving_field_list(0); }",
+    )
+    assert frames(send(engine)) == [(0, "01030000ff")]
 
 
 def test_a_digest_carries_the_bits_of_its_data() -> None:
