@@ -319,7 +319,9 @@ class CallChecker(BlockCallChecker):
                 node.at, f"lookahead of {kind}; numbers, or headers, stacks, structs or tuples were expected"
             )
         elif name == "emit" and not _emittable(kind):
-            self.reporter.error(node.at, f"emit of {kind}; a header or a struct of headers was expected")
+            self.reporter.error(
+                node.at, f"emit of {kind}; a header, or a struct or tuple of headers, was expected"
+            )
 
     # Places
 
@@ -335,7 +337,7 @@ def _directions(declaration: syntax.MethodDeclaration) -> tuple[str, ...]:
 
 
 def _emittable(kind: Type) -> bool:
-    if not isinstance(kind, CompositeType) or kind.kind != "struct":
+    if not isinstance(kind, CompositeType) or kind.kind not in ("struct", "tuple"):
         return kind == UNKNOWN or isinstance(kind, StackType) or _is_header(kind)
     return all(_emittable(part) for part in kind.fields.values())
 

@@ -177,9 +177,12 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "state s { transition accept; }"}, "expected ';' after the declaration of s, found '{'"),
     (
         {"emit": "packet.emit(headers.tag.kind);"},
-        "emit of bit<8>; a header or a struct of headers was expected",
+        "emit of bit<8>; a header, or a struct or tuple of headers, was expected",
     ),
-    ({"emit": "packet.emit(m);"}, "emit of struct metadata_t; a header or a struct of headers was expected"),
+    (
+        {"emit": "packet.emit(m);"},
+        "emit of struct metadata_t; a header, or a struct or tuple of headers, was expected",
+    ),
     ({"apply": "packet.emit(headers);"}, "unknown name packet"),
     ({"emit": "packet.emit(5);"}, "argument hdr is a number without a width"),
     (
@@ -282,10 +285,16 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"emit": "packet.emit(packet);"},
-        "emit of extern packet_out; a header or a struct of headers was expected",
+        "emit of extern packet_out; a header, or a struct or tuple of headers, was expected",
     ),
-    ({"emit": "packet.emit(error.NoError);"}, "emit of error; a header or a struct of headers was expected"),
-    ({"emit": "packet.emit({8w1});"}, "emit of tuple<bit<8>>; a header or a struct of headers was expected"),
+    (
+        {"emit": "packet.emit(error.NoError);"},
+        "emit of error; a header, or a struct or tuple of headers, was expected",
+    ),
+    (
+        {"emit": "packet.emit({8w1});"},
+        "emit of tuple<bit<8>>; a header, or a struct or tuple of headers, was expected",
+    ),
     ({"emit": "bit<32> x = packet.length();"}, "extern packet_out has no method length"),
     ({"top": "match_kind { exact }"}, "match_kind exact is declared twice"),
     ({"top": "match_kind { foo = 1 }"}, "expected ',' or '}' behind a member of match_kind, found '='"),
