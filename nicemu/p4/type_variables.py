@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from .types import (
+    INTEGER,
     BlockType,
     CompositeType,
     ExternType,
+    ListType,
     P4ListType,
     StackType,
     Type,
@@ -59,6 +61,8 @@ def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
                 for left, right in zip(pattern.arguments, actual.arguments, strict=True)
             )
         )
+    if isinstance(pattern, CompositeType) and isinstance(actual, ListType):
+        return _unify_list(pattern, actual, bindings)
     if isinstance(pattern, StackType) and isinstance(actual, StackType):
         return pattern.size == actual.size and unify(pattern.element, actual.element, bindings)
     if isinstance(pattern, P4ListType) and isinstance(actual, P4ListType):
@@ -73,6 +77,20 @@ def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
             )
         )
     return same(pattern, actual)
+
+
+def _unify_list(pattern: CompositeType, actual: ListType, bindings: dict[str, Type]) -> bool:
+    """Bind the type variables in fields for which a list has values whose types are known."""
+    given = zip(actual.names or pattern.fields, actual.items, strict=False)
+    return all(
+        unify(pattern.fields[name], item, bindings)
+        for name, item in given
+        if name in pattern.fields and item != INTEGER and not _is_open(pattern.fields[name], item)
+    )
+
+
+def _is_open(pattern: Type, actual: Type) -> bool:
+    return isinstance(pattern, TypeVariable) and isinstance(actual, ListType)
 
 
 def same(left: Type, right: Type) -> bool:

@@ -34,11 +34,14 @@ def number_after(p4: SimpleNamespace, apply: str, **parts: str) -> int:
         ("bit<16> f(in bit<16> a, in bit<16> b = 4) { return a - b; }", "f(b = 2, a = 9)", 7),
         ("bit<16> g(in bit<16> x) { return x + 1; } bit<16> f(in bit<16> x) { return g(g(x)); }", "f(1)", 3),
         ("pair_t f() { return { 3, 4 }; } ", "f().b", 4),
+        ("T f<T>(in two_t<T> x) { return x.a; }", "f({ 16w3, 4 })", 3),
+        ("T f<T>(in two_t<T> x) { return x.a; }", "f({ b = 4, a = 16w3 })", 3),
+        ("T f<T>(in tuple<bool, two_t<T>> x) { return x[1].a; }", "f({ true, { 16w3, 4 } })", 3),
         ("tag_t f(in tag_t t) { tag_t u = t; u.number = 8; return u; }", "f(headers.tag).number", 8),
     ],
 )
 def test_a_function_returns_a_value(p4: SimpleNamespace, top: str, expression: str, expected: int) -> None:
-    types = "struct pair_t { bit<16> a; bit<16> b; }"
+    types = "struct pair_t { bit<16> a; bit<16> b; } struct two_t<T> { T a; bit<16> b; }"
     assert number_after(p4, f"headers.tag.number = {expression};", top=top, types=types) == expected
 
 
