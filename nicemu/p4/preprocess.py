@@ -24,6 +24,8 @@ OTHER_ARCHITECTURES = frozenset({"psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", 
 MAX_FILE_BYTES = 8 << 20
 MAX_EXPANSION_DEPTH = 64
 _LINE, _FILE, _REST = "__LINE__", "__FILE__", "__VA_ARGS__"
+_TARGET = "__TARGET_BMV2__"
+"""What p4c defines as 1 for its BMv2 back end; programs for several targets ask for it."""
 
 
 _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
@@ -66,6 +68,7 @@ class Preprocessor:
         """Return the tokens of the program in `text`, the last one of kind "end"."""
         file = SourceText(name, text)
         source = file.source
+        self._macros[_TARGET] = _Macro(None, (Token("number", "1", Location(source, 1, 1)),))
         try:
             self._file(file, folder, 0)
         except TooMany:

@@ -38,6 +38,8 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(a, b) 8w##a 0x##b\nF(5, ff)", "8w5 0xff"),
         ("#define F(a) #a\n#define x 5\nF(x + 1)", '"x + 1"'),
         ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
+        ("#ifdef __TARGET_BMV2__\n__TARGET_BMV2__\n#endif", "1"),
+        ("#undef __TARGET_BMV2__\n__TARGET_BMV2__", "__TARGET_BMV2__"),
         ("\n__LINE__ __FILE__\n#define L __LINE__\nL", '2 "t.p4" 4'),
     ],
 )
