@@ -118,7 +118,7 @@ class BlockCallChecker(ArgumentChecker):
         bindings = dict(zip(kind.type_parameters, types, strict=True))
         arguments: list[Given] = []
         for argument, parameter in zip(node.arguments, symbol.constructor, strict=True):
-            found = self.scope.find(argument.name) if isinstance(argument, syntax.NameRef) else None
+            found = self.scope.meant(argument) if isinstance(argument, syntax.NameRef) else None
             expected = substituted(parameter.type, bindings)
             if isinstance(expected, ExternType) and isinstance(argument, syntax.Call):
                 found = self._object_argument(argument, f"{name}.{parameter.name}")
@@ -147,7 +147,7 @@ class BlockCallChecker(ArgumentChecker):
     def _object_argument(self, node: syntax.Call, name: str) -> Instance | None:
         """Return the extern object that an argument of a constructor makes, None where it makes none."""
         ref = constructed(node)
-        named = self.scope.find(ref.name) if ref is not None else None
+        named = self.scope.meant(ref) if ref is not None else None
         if ref is None or not isinstance(named, ExternSymbol):
             return None
         kind = self.resolve(ref)
@@ -161,7 +161,7 @@ class BlockCallChecker(ArgumentChecker):
 
     def _block_argument(self, node: syntax.Expression, wanted: BlockType, name: str) -> BlockInstance | None:
         """Return the parser or control that a constructor is given: one that there is, or a new one."""
-        found = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
+        found = self.scope.meant(node) if isinstance(node, syntax.NameRef) else None
         if isinstance(found, BlockInstance):
             made: BlockSymbol | None = found.block
         elif isinstance(node, syntax.Call) and (ref := constructed(node)) is not None:
@@ -204,7 +204,7 @@ class BlockCallChecker(ArgumentChecker):
 def constructed(node: syntax.Call) -> syntax.TypeRef | None:
     """Return the type whose constructor is called, None where something else is."""
     if node.constructed is None and isinstance(node.callee, syntax.NameRef):
-        return syntax.TypeRef(node.at, node.callee.name)
+        return syntax.TypeRef(node.at, node.callee.name, absolute=node.callee.absolute)
     return node.constructed
 
 

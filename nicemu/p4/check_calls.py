@@ -83,7 +83,7 @@ class CallChecker(BlockCallChecker):
         return UNKNOWN
 
     def _call_name(self, node: syntax.Call, callee: syntax.NameRef) -> Type:
-        symbol = self.find(callee.name, callee.at, "action or function")
+        symbol = self.find(callee, "action or function")
         if isinstance(symbol, ActionSymbol):
             if self.place not in ("control", "action", "deparser"):
                 self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
@@ -176,7 +176,7 @@ class CallChecker(BlockCallChecker):
         raise NotImplementedError
 
     def _call_member(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
-        symbol = self.scope.find(callee.base.name) if isinstance(callee.base, syntax.NameRef) else None
+        symbol = self.scope.meant(callee.base) if isinstance(callee.base, syntax.NameRef) else None
         if isinstance(symbol, TableSymbol):
             return self._apply(node, callee, symbol)
         if isinstance(symbol, Instance):
@@ -252,7 +252,7 @@ class CallChecker(BlockCallChecker):
         """Return the type that an expression names, None where it is a value."""
         if isinstance(node, syntax.TypeName):
             return self.resolve(node.ref)
-        symbol = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
+        symbol = self.scope.meant(node) if isinstance(node, syntax.NameRef) else None
         return symbol.type if isinstance(symbol, TypeSymbol) else None
 
     def _call_stack(self, node: syntax.Call, callee: syntax.MemberRef, base: StackType) -> Type:

@@ -109,17 +109,7 @@ class ExpressionChecker(OperatorChecker):
         return UNKNOWN
 
     def _name(self, node: syntax.NameRef) -> Type:
-        if node.absolute:
-            scope = self.scope
-            while scope.parent is not None:
-                scope = scope.parent
-            symbol = scope.find(node.name)
-            if symbol is None:
-                self.reporter.error(
-                    node.at, f"unknown name .{node.name}", did_you_mean(node.name, scope.names)
-                )
-        else:
-            symbol = self.find(node.name, node.at)
+        symbol = self.find(node)
         node.symbol = symbol
         match symbol:
             case None:
@@ -136,7 +126,7 @@ class ExpressionChecker(OperatorChecker):
 
     def _member(self, node: syntax.MemberRef) -> Type:
         if isinstance(node.base, syntax.NameRef):
-            symbol = self.scope.find(node.base.name)
+            symbol = self.scope.meant(node.base)
             if isinstance(symbol, ErrorList):
                 return self._error(node)
             if isinstance(symbol, TypeSymbol) and isinstance(symbol.type, EnumType):

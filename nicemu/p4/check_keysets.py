@@ -76,7 +76,7 @@ class KeysetChecker(DeclarationChecker):
             yield from self._spread(part, field)
 
     def _value_set_of(self, node: syntax.Expression) -> ValueSetSymbol | None:
-        symbol = self.scope.find(node.name) if isinstance(node, syntax.NameRef) else None
+        symbol = self.scope.meant(node) if isinstance(node, syntax.NameRef) else None
         return symbol if isinstance(symbol, ValueSetSymbol) else None
 
     def _check_value_set(

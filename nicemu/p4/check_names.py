@@ -45,11 +45,15 @@ class NameChecker:
             self.reporter.error(at, f"{name} is declared twice in the same scope", "choose another name")
         self.scope.names[name] = symbol
 
-    def find(self, name: str, at: Location, what: str = "name") -> Symbol | None:
+    def find(
+        self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement, what: str = "name"
+    ) -> Symbol | None:
         """Return what a name means; report it if it means nothing."""
-        symbol = self.scope.find(name)
+        symbol = self.scope.meant(node)
         if symbol is None:
-            self.reporter.error(at, f"unknown {what} {name}", did_you_mean(name, self.scope.visible()))
+            scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
+            hint = did_you_mean(node.name, scope.visible())
+            self.reporter.error(node.at, f"unknown {what} {dot}{node.name}", hint)
         return symbol
 
     def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:

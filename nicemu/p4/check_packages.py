@@ -9,6 +9,7 @@ from __future__ import annotations
 from nicemu.pipeline import ARCHITECTURES
 
 from . import syntax
+from .check_blocks import constructed
 from .check_tables import TableChecker
 from .diagnostics import Location
 from .symbols import BlockSymbol, ConstantSymbol, PackageSymbol, ParameterSymbol
@@ -32,7 +33,7 @@ class PackageChecker(TableChecker):
         """Check what is instantiated outside all blocks, and declare it."""
         if node.members is not None:
             self.reporter.unsupported(node.at, "abstract methods")
-        symbol = self.find(node.type_ref.name, node.type_ref.at, "package or extern")
+        symbol = self.find(node.type_ref, "package or extern")
         if symbol is None:
             return
         if isinstance(symbol, BlockSymbol):
@@ -84,15 +85,11 @@ class PackageChecker(TableChecker):
     def _argument(
         self, node: syntax.Expression, parameter: ParameterSymbol, bindings: dict[str, Type]
     ) -> BlockSymbol | None:
-        name = ""
-        if isinstance(node, syntax.Call):
-            name = node.constructed.name if node.constructed else getattr(node.callee, "name", "")
-        elif isinstance(node, syntax.NameRef):
-            name = node.name
-        if not name:
+        ref = constructed(node) if isinstance(node, syntax.Call) else node
+        if not isinstance(ref, syntax.NameRef | syntax.TypeRef):
             self.reporter.error(node.at, f"{parameter.name} must be a block", "write Name()")
             return None
-        block = self.find(name, node.at, "parser or control")
+        name, block = ref.name, self.find(ref, "parser or control")
         if block is None:
             return None
         if not isinstance(block, BlockSymbol) or block.declaration.is_type:

@@ -147,7 +147,7 @@ class StatementChecker(KeysetChecker):
         collection = node.collection
         wanted = self.resolve(node.type_ref) if node.type_ref is not None else None
         if wanted is None:
-            symbol = self.find(node.name, node.name_at, "variable")
+            symbol = self.find(syntax.NameRef(at=node.name_at, name=node.name), "variable")
             wanted = symbol.type if isinstance(symbol, Variable) else UNKNOWN
             node.symbol = symbol
         if isinstance(collection, syntax.RangeSet):

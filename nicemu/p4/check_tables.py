@@ -116,7 +116,7 @@ class TableChecker(StatementChecker):
         node, externs = item.value, OBJECT_PROPERTIES[item.name]
         found: object = None
         if isinstance(node, syntax.NameRef):
-            found = self.find(node.name, node.at, "object")
+            found = self.find(node, "object")
             if found is None:
                 return
         elif isinstance(node, syntax.Call):
@@ -167,7 +167,7 @@ class TableChecker(StatementChecker):
 
     def _action_element(self, element: syntax.ActionElement, table: TableSymbol, bound: bool) -> None:
         self.named(element.annotations)
-        symbol = self.find(element.name, element.at, "action")
+        symbol = self.find(element, "action")
         if not isinstance(symbol, ActionSymbol):
             if symbol is not None:
                 self.reporter.error(element.at, f"{element.name} is no action")

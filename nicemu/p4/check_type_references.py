@@ -115,7 +115,7 @@ class TypeReferenceChecker(NameChecker):
                 what = "'_' stands only for a type argument, where the rest tells which it is"
                 self.reporter.error(ref.at, what, "write the type")
                 return UNKNOWN
-        symbol = self.find(ref.name, ref.at, "type")
+        symbol = self.find(ref, "type")
         if symbol is None:
             return UNKNOWN
         arguments = tuple(self._argument_type(argument) for argument in ref.arguments)

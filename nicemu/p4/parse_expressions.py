@@ -64,7 +64,8 @@ class ExpressionParser(TokenReader):
     def sees_type(self) -> bool:
         """Return whether a type is next: a base type, or a name known to be one."""
         token = self.next
-        return token.text in BASE_TYPES or (self.sees_name() and self.is_type(token.text))
+        is_named = self.sees_name() and self.is_type(token.text)
+        return token.text in BASE_TYPES or is_named or self.is_outermost_type()
 
     def type_ref(self) -> syntax.TypeRef:
         """Parse a type. Raises: SyntaxFault."""
@@ -119,7 +120,7 @@ class ExpressionParser(TokenReader):
             self._type_arguments[self._at] = self._try_type_arguments()
         return self._type_arguments[self._at]
 
-    def behind_type_arguments(self) -> str:
+    def behind_type(self) -> str:
         """Return what stands behind the type that is next and its type arguments, "" if they are none."""
         start, mark = self._at, self.reporter.mark()
         try:
@@ -134,7 +135,8 @@ class ExpressionParser(TokenReader):
     def _try_type_arguments(self) -> bool:
         start, mark = self._at, self.reporter.mark()
         following = self.peek()
-        if not (following.text in BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)):
+        starts = following.text in BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)
+        if not starts and not self.is_outermost_type(1):
             return False
         try:
             self.take()
@@ -332,6 +334,12 @@ class ExpressionParser(TokenReader):
         self.expect("]", "after the index")
         return syntax.IndexRef(at=at, base=node, index=high)
 
+    def _sees_constructor(self) -> bool:
+        """Return whether a named type is next, with arguments of its constructor or type arguments."""
+        dotted = self.is_outermost_type()
+        is_named = dotted or (self.sees_name() and self.is_type(self.next.text))
+        return is_named and self.peek(1 + dotted).text in ("(", "<")
+
     def _primary(self) -> syntax.Expression:
         token = self.next
         if token.kind == "name" and not self.is_type(token.text):  # what most are stands first
@@ -355,7 +363,7 @@ class ExpressionParser(TokenReader):
         if token.text == "error" and self.peek().text == ".":
             self.take()
             return syntax.NameRef(at=token.location, name="error")
-        if self.sees_name() and self.is_type(token.text) and self.peek().text in ("(", "<"):
+        if self._sees_constructor():
             ref = self.type_ref()
             if self.sees("."):
                 return syntax.TypeName(at=token.location, ref=ref)

@@ -82,8 +82,8 @@ class StatementParser(ExpressionParser):
     def starts_declaration(self) -> bool:
         """Return whether `type name` is next, as opposed to an expression."""
         if self.sees_type():
-            if self.peek().text == "<" and self.sees_name():
-                return self.behind_type_arguments() != "."
+            if self.sees(".") or (self.peek().text == "<" and self.sees_name()):
+                return self.behind_type() != "."
             return self.peek().text not in (".", "=")
         return self.sees_name() and (
             self.sees_name(1) or (self.peek().text == "<" and self._type_arguments_then_name())
@@ -171,8 +171,9 @@ class StatementParser(ExpressionParser):
 
     def function_follows(self) -> bool:
         """Return whether `type name (` or `type name <` is next; tells functions from instances."""
-        ahead = 1
-        if self.next.text not in BASE_TYPES and not self.sees_name():
+        dotted = int(self.sees("."))
+        ahead = 1 + dotted
+        if self.next.text not in BASE_TYPES and not self.sees_name(dotted):
             return False
         for opening, closing in (("<", ">"), ("[", "]")):
             if self.peek(ahead).text != opening:

@@ -63,7 +63,7 @@ class Parser(TableParser):
                 return self._extern(annotations)
             case "typedef":
                 return self._alias(annotations)
-            case "type" if self.peek().kind in ("name", "keyword"):
+            case "type" if self.peek().kind in ("name", "keyword") or self.is_outermost_type(1):
                 return self._alias(annotations)
         hint = did_you_mean(token.text, _STARTS) if token.kind == "name" else ""
         if (

@@ -282,6 +282,18 @@ class Scope:
             scope = scope.parent
         return None
 
+    @property
+    def outermost(self) -> Scope:
+        """The scope of what is declared outside all blocks."""
+        scope = self
+        while scope.parent is not None:
+            scope = scope.parent
+        return scope
+
+    def meant(self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement) -> Symbol | None:
+        """Return what a name in the program means here, or None; a leading dot passes over inner scopes."""
+        return (self.outermost if node.absolute else self).find(node.name)
+
     def visible(self) -> set[str]:
         """Return all names that can be seen from here."""
         names: set[str] = set()

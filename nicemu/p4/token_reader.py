@@ -137,6 +137,10 @@ class TokenReader:
                 return scope[name]
         return False
 
+    def is_outermost_type(self, ahead: int = 0) -> bool:
+        """Return whether `.T` is next, or `ahead` places behind, with a type T outside all blocks."""
+        return self.peek(ahead).text == "." and self._scopes[0].get(self.peek(ahead + 1).text, False)
+
     # Recovery
 
     def recover(self) -> None:
