@@ -119,7 +119,8 @@ class ArgumentChecker(ExpressionChecker):
                 parameter.type = UNKNOWN
         self.arguments(node.arguments, parameters, method.name, node)
         returned = substituted(returns, bindings)
-        if isinstance(returned, TypeVariable):
+        own = set(method.type_parameters).difference(bindings)
+        if isinstance(returns, TypeVariable) and returns.name in own:
             self.reporter.error(
                 node.at, f"cannot tell what type {method.name} returns", f"write {method.name}<type>(...)"
             )

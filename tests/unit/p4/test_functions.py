@@ -34,6 +34,8 @@ def number_after(p4: SimpleNamespace, apply: str, **parts: str) -> int:
         ("bit<16> f(in bit<16> a, in bit<16> b = 4) { return a - b; }", "f(b = 2, a = 9)", 7),
         ("bit<16> g(in bit<16> x) { return x + 1; } bit<16> f(in bit<16> x) { return g(g(x)); }", "f(1)", 3),
         ("pair_t f() { return { 3, 4 }; } ", "f().b", 4),
+        ("T f<T>(in T x) { return x; } U g<U>(in U x) { U y = f(x); return f<U>(y); }", "g(16w9)", 9),
+        ("T f<T>(in two_t<T> x) { return x.a; } T g<T>(in two_t<T> x) { return f(x); }", "g({ 16w3, 4 })", 3),
         ("T f<T>(in two_t<T> x) { return x.a; }", "f({ 16w3, 4 })", 3),
         ("T f<T>(in two_t<T> x) { return x.a; }", "f({ b = 4, a = 16w3 })", 3),
         ("T f<T>(in tuple<bool, two_t<T>> x) { return x[1].a; }", "f({ true, { 16w3, 4 } })", 3),
