@@ -219,7 +219,9 @@ class Checker(PackageChecker):
         for item, written in zip(symbol.constructor, node.constructor_parameters, strict=True):
             self.declare(item.name, _stand_in(item, written.at), written.at)
         self.block = symbol
+        self.reporter.runs = False  # its instances do, and are checked again
         self._block_body(symbol, not node.type_parameters)
+        self.reporter.runs = True
         self.scope, self.block, symbol.unchecked = outer, None, False
 
     def made_of(

@@ -112,6 +112,8 @@ class Reporter:
     """Collects diagnostics; the same place is told the same thing once."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
+    runs: bool = True
+    """Whether what is checked may run; what does not is legal though it is not supported."""
     _seen: set[tuple[SourceFile, int, int, str]] = field(default_factory=set)
 
     @property
@@ -137,8 +139,9 @@ class Reporter:
         self._add(Diagnostic(Severity.WARNING, location, message, hint))
 
     def unsupported(self, location: Location, construct: str, hint: str = "") -> None:
-        """Report legal P4 that this compiler does not take."""
-        self.error(location, f"not supported by nicemu yet: {construct}", hint)
+        """Report legal P4 that this compiler does not take, unless it never runs."""
+        if self.runs:
+            self.error(location, f"not supported by nicemu yet: {construct}", hint)
 
     def mark(self) -> int:
         """Return a place to `rewind` to."""
