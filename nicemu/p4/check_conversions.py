@@ -28,6 +28,7 @@ from .types import (
     ExternType,
     Family,
     ListType,
+    NewType,
     P4ListType,
     StackType,
     Type,
@@ -58,17 +59,22 @@ class ConversionChecker(TypeChecker):
             self.reporter.error(node.at, f"{what} is {found}; bool was expected", hint)
 
     def convert(self, node: syntax.Expression, wanted: Type, what: str) -> bool:
-        """Make a checked expression the type `wanted` if P4 does so by itself; report it otherwise."""
+        """Make a checked expression the type `wanted` if P4 does so by itself; report it otherwise.
+
+        A number without a width becomes a new type of such, too: the specification is silent, p4c does so.
+        """
         found = node.type
         if same(found, wanted):
             return True
-        if isinstance(wanted, ir.Bits):
-            if found == INTEGER:
-                self._sized(node, wanted)
-                return True
-            if isinstance(found, EnumType) and found.underlying == wanted:
+        if found == INTEGER and isinstance(wanted, ir.Bits | NewType):
+            width = scalar_of(wanted)
+            if isinstance(width, ir.Bits):
+                self._sized(node, width)
                 node.type = wanted
                 return True
+        if isinstance(wanted, ir.Bits) and isinstance(found, EnumType) and found.underlying == wanted:
+            node.type = wanted
+            return True
         if isinstance(found, ListType) and isinstance(wanted, CompositeType):
             return self._convert_list(node, wanted, what)
         if isinstance(found, ListType) and isinstance(wanted, StackType):

@@ -193,7 +193,7 @@ def test_a_parser_that_cannot_be_is_refused(p4: SimpleNamespace, states: str, wo
         ("const bit<8> x = 1; const bit<8> x = 2;", "x is declared twice"),
         ("bit<8> x;", "a variable cannot stand outside all blocks"),
         ("type headers_t t;", "a new type cannot be made of struct headers_t"),
-        ("type bit<8> t; const t x = 3;", "constant x is int; t was expected"),
+        ("type bool t; const t x = 1;", "constant x is int; t was expected"),
         ("parser Q(packet_in p, out headers_t h, inout metadata_t m) { state start { transition accept; } }"
          " SmartNic(Q(), C(), D()) main;", "Q has 3 parameters; NicParser has 4"),
         ("SmartNic(P()) main;", "SmartNic takes 3 blocks; 1 is given"),

@@ -211,6 +211,19 @@ def test_extract_needs_a_length_where_there_is_a_varbit_and_none_elsewhere(p4: S
             "type bit<16> port_t;",
             4,
         ),
+        ("port_t p = 3; p = 4; headers.tag.number = (bit<16>) p;", "type bit<16> port_t;", 4),
+        ("low_t p = -1; headers.tag.number = (bit<16>) (int<16>) p;", "type int<16> low_t;", 0xFFFF),
+        ("headers.tag.number = (bit<16>) K;", "type bit<16> port_t; type port_t id_t; const id_t K = 7;", 7),
+        (
+            "pair_t<port_t> p = { 1, 2 }; headers.tag.number = (bit<16>) p.b;",
+            "type bit<16> port_t; struct pair_t<T> { T a; T b; }",
+            2,
+        ),
+        (
+            "headers.tag.number = wide(9);",
+            "type bit<16> port_t; bit<16> wide(in port_t p) { return (bit<16>) p; }",
+            9,
+        ),
         ("pair_t<bit<16>> p = { 1, 2 }; headers.tag.number = p.b;", "struct pair_t<T> { T a; T b; }", 2),
         (
             "pair_t<pair_t<bit<16>>> p = { {1, 2}, {3, 4} }; headers.tag.number = p.b.a;",

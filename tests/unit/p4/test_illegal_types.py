@@ -147,7 +147,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "type tuple<bit<8>> n_t;"}, "a new type cannot be made of tuple<bit<8>>"),
     ({"types": "type int n_t;"}, "a new type cannot be made of int"),
     ({"types": "type bit<8> n_t;", "apply": "n_t x = 8w1;"}, "the value of x is bit<8>; n_t was expected"),
-    ({"types": "type bit<8> n_t;", "apply": "n_t x = 1;"}, "the value of x is int; n_t was expected"),
+    ({"types": "type bool n_t;", "apply": "n_t x = 1;"}, "the value of x is int; n_t was expected"),
     (
         {"types": "type bit<8> n_t;", "apply": "n_t x = (n_t) 1; x = x + x;"},
         "+ does not apply to n_t and n_t",
