@@ -13,6 +13,7 @@ from .check_blocks import constructed
 from .check_tables import TableChecker
 from .diagnostics import Location
 from .symbols import BlockSymbol, ConstantSymbol, PackageSymbol, ParameterSymbol
+from .type_sizes import scalar_of
 from .type_variables import same, substituted, unify
 from .types import (
     UNKNOWN,
@@ -153,7 +154,7 @@ class PackageChecker(TableChecker):
 
     def _check_metadata(self, at: Location, found: CompositeType) -> None:
         wanted = {part.name: part.type for part in self.architecture.metadata.fields}
-        if dict(found.fields) != wanted:
+        if {name: scalar_of(kind) for name, kind in found.fields.items()} != wanted:
             self.reporter.error(
                 at, f"{found} is not the architecture's", f"#include <{self.architecture.include}>"
             )

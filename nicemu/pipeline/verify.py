@@ -7,6 +7,7 @@ A program that passes runs on any packet without an error, so nothing is checked
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import TypeVar
 
 from nicemu.abi import counted
@@ -52,7 +53,7 @@ def verify(program: ir.Program) -> None:
         for name in (ir.HEADERS, ir.METADATA, place):
             if name not in variables:
                 faults.raise_(name, f"is missing; the architecture needs headers, metadata and {place}")
-        if variables[place].type != ir.Named(metadata.name) or metadata not in program.structs:
+        if variables[place].type != ir.Named(metadata.name) or metadata not in map(_unnamed, program.structs):
             faults.raise_(place, f"must be the architecture's struct {metadata.name}")
     with faults.at("errors"):
         _unique(program.errors, str, faults)
@@ -145,6 +146,11 @@ def _unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Fault
             faults.raise_(name, "stands there twice")
         named[name] = item
     return named
+
+
+def _unnamed(struct: ir.StructType) -> ir.StructType:
+    """Return a struct without the names of new types and enums that its fields have."""
+    return replace(struct, fields=tuple(replace(field, type_name="") for field in struct.fields))
 
 
 def _check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,8 @@ from nicemu.control.messages import Message
 from nicemu.control.schema import difference
 from nicemu.errors import ControlError
 from nicemu.p4 import CompileError, compile_text
-from nicemu.pipeline import Program, ir, verify
+from nicemu.pipeline import Engine, Exact, Optional, Program, TableEntry, ir, verify
+from nicemu.programs import programs_root
 
 SOURCE = """
 #define V1MODEL_VERSION 20200408
@@ -141,6 +143,25 @@ def test_a_translation_that_means_nothing_is_refused(declaration: str, sentence:
     with pytest.raises(CompileError) as refused:
         compile_text(f"#include <core.p4>\n{declaration}\n")
     assert sentence in str(refused.value)
+
+
+def test_a_v1model_of_the_program_may_make_its_ports_a_new_type(tmp_path: Path) -> None:
+    shipped = (programs_root() / "p4" / "include" / "v1model.p4").read_text()
+    named = shipped.replace(
+        "typedef bit<9> PortId_t;", '@p4runtime_translation("", string) type bit<9> PortId_t;'
+    )
+    (tmp_path / "v1model.p4").write_text(named)
+    key = "key = { m.text: exact;"
+    changed = SOURCE.replace(key, f"{key} s.ingress_port: optional;").replace("= (bit<9>) port", "= 3")
+    compiled = compile_text(changed, include_paths=[tmp_path])
+    (table,) = info_message(compiled.p4info).tables
+    assert [field.type_name.name for field in table.match_fields][:2] == ["text_port_t", "PortId_t"]
+    engine = Engine()
+    engine.load(Program.from_json(compiled.program.to_json()))
+    engine.insert(
+        "t", TableEntry((Exact(0), Optional(None), Exact(0), Exact(5), Exact(6)), "send", (0, 0, 0), 1)
+    )
+    assert engine.process(b"\5\6", ingress_port=7).port == 3
 
 
 def test_a_translation_of_what_is_no_new_type_has_no_effect() -> None:
