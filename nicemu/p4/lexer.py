@@ -9,7 +9,7 @@ whether it matters (annotations may hold anything).
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
@@ -68,6 +68,14 @@ class Token(NamedTuple):
         return (here.source, here.line, here.column + here.length) == (there.source, there.line, there.column)
 
 
+class Piece(NamedTuple):
+    """Code without strings of several lines, or what stands in one; a quote ends it, or the text does."""
+
+    text: str
+    tokens: list[Token]
+    quote: Location | None
+
+
 @lru_cache(maxsize=8192)
 def _kind(word: str) -> str:
     """Return what kind of token a word is."""
@@ -119,7 +127,9 @@ class SourceText:
         self.crowded = Location(self.source, crowded, 1) if crowded else None
         """Where so much begins that strings and comments are not told apart in time: no tokens then."""
         text = "" if crowded else text
-        self.text = without_comments(_with_whole_tokens(text) if "\\\n" in text else text)
+        self._with_comments = _with_whole_tokens(text) if "\\\n" in text else text
+        self.text = without_comments(self._with_comments)
+        self.has_long_strings = '"' in self.text and '"' in _STRING.sub("", self.text)
         self.unclosed = self._unclosed_comment(text)
         self._tokens: dict[int, list[Token]] = {}
 
@@ -136,6 +146,22 @@ class SourceText:
         if start not in self._tokens:
             self._tokens[start] = tokens_of(self.text, self.source, line, start, end, limit)
         return self._tokens[start]
+
+    def pieces(self, line: int, start: int, end: int, limit: int, in_string: bool) -> Iterator[Piece]:
+        """Yield whole lines as pieces, in turn code and the insides of strings of several lines."""
+        text, at = self._with_comments, start
+        while at < end:
+            found = (_IN_STRING if in_string else _CODE).match(text, at, end)
+            stop = found.end() if found is not None else end
+            written = text[at:stop]
+            tokens: list[Token] = []
+            if not in_string:
+                indented = " " * (at - text.rfind("\n", 0, at) - 1) + without_comments(written)
+                tokens = tokens_of(indented, self.source, line, limit=limit)
+            line += written.count("\n")
+            quote = Location(self.source, line, stop - text.rfind("\n", 0, stop)) if stop < end else None
+            yield Piece(written, tokens, quote)
+            in_string, at = not in_string, stop + 1
 
     def directive(self, line: int, start: int, end: int, limit: int) -> list[Token]:
         """Return the tokens of a directive; the lines that backslashes join are one."""
@@ -206,8 +232,11 @@ def _whole(match: re.Match[str]) -> str:
     return found.replace("\\\n", "") + "\\\n" * found.count("\\\n")
 
 
+_STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _STRING_OR_COMMENT = r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?(?:\*/|\Z)'
 _COMMENT = re.compile(_STRING_OR_COMMENT, re.DOTALL)
+_CODE = re.compile(rf'(?:{_STRING_OR_COMMENT}|[^"])*+', re.DOTALL)
+_IN_STRING = re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)
 _COMMENT_OR_DIRECTIVE = re.compile(
     rf"{_STRING_OR_COMMENT}|^[^\S\n]*#(?:{_STRING_OR_COMMENT}|\\\n|[^\n])*", re.DOTALL | re.MULTILINE
 )

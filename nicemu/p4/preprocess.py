@@ -9,13 +9,13 @@ takes it.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from .condition import Condition
 from .diagnostics import Location, Reporter, did_you_mean
-from .lexer import SourceText, Token, included_text, tokens_of
+from .lexer import Piece, SourceText, Token, included_text, tokens_of
 
 MAX_INCLUDE_DEPTH = 16
 MAX_TOKENS = 500_000
@@ -28,6 +28,8 @@ _TARGET = "__TARGET_BMV2__"
 """What p4c defines as 1 for its BMv2 back end; programs for several targets ask for it."""
 
 
+_WORD = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\b[A-Za-z_]\w*", re.DOTALL)
+"""A word, or a comment, which has none."""
 _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
 """A line with a directive, and those that a backslash joins to it."""
 
@@ -60,6 +62,8 @@ class Preprocessor:
         self._macros: dict[str, _Macro] = {name: _Macro(None, ()) for name in (_LINE, _FILE)}
         self._output: list[Token] = []
         self._pending: list[Token] = []
+        self._string: Token | None = None
+        """The string that the lines taken last are in, as far as it is known."""
         self._depth = 0
         self.sought: dict[Path, str | None] = {}
         """Files that includes were sought in: their text, None where there was none to be read."""
@@ -77,6 +81,8 @@ class Preprocessor:
                 f"the program expands to more than {MAX_TOKENS} tokens, or macros are nested too deeply",
                 "look for macros that use themselves",
             )
+        if self._string is not None:
+            self._reporter.error(self._string.location, "this string is never closed", 'add "')
         last = len(source.lines)
         end = Location(source, max(1, last), len(source.lines[-1]) + 1 if last else 1)
         return [*self._output, Token("end", "", end)]
@@ -111,9 +117,34 @@ class Preprocessor:
         """Take in the lines between two directives, if the conditions around them hold."""
         if start < end and all(condition.active for condition in conditions):
             limit = MAX_TOKENS + 1 + file.text.count("\n", start, end)
-            self._pending += file.tokens(line, start, end, limit)
+            if file.has_long_strings or self._string is not None:
+                self._pieces(file.pieces(line, start, end, limit, self._string is not None))
+            else:
+                self._pending += file.tokens(line, start, end, limit)
             if len(self._pending) + len(self._output) > MAX_TOKENS:
                 raise TooMany
+
+    def _pieces(self, pieces: Iterator[Piece]) -> None:
+        """Take in lines between or in strings of several lines, in which directives and macros hold, too."""
+        for piece in pieces:
+            if self._string is None:
+                self._pending += piece.tokens
+                self._string = piece.quote and Token("string", '"', piece.quote)
+                continue
+            opened = self._string
+            first, newline, rest = piece.text.partition("\n") if opened.text == '"' else ("", "", piece.text)
+            text = opened.text + first + newline + _WORD.sub(self._word, rest)
+            self._string = opened._replace(text=text)
+            if piece.quote is not None:
+                self._pending.append(opened._replace(text=text + '"'))
+                self._string = None
+
+    def _word(self, found: re.Match[str]) -> str:
+        """Return what stands for a word in a string of several lines."""
+        macro = self._macros.get(found[0])
+        if macro is None or macro.parameters is not None or found[0] in (_LINE, _FILE):
+            return found[0]
+        return " ".join(token.text for token in self._expand(macro.body, frozenset({found[0]})))
 
     # Directives
 

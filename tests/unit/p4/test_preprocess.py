@@ -148,6 +148,37 @@ def test_many_strings_in_a_line_are_taken() -> None:
     assert (len(tokens), messages) == (3_000, [])
 
 
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ('a "one\n  two // three\n" b', ["a", '"one\n  two // three\n"', "b"]),
+        ('"x" "y\n" /* " */ "z\nz"', ['"x"', '"y\n"', '"z\nz"']),
+        ('"it\'s\n so" c', ['"it\'s\n so"', "c"]),
+        ('"a \\" b\n c" // "\nd', ['"a \\" b\n c"', "d"]),
+        ('"\n" "\n"', ['"\n"', '"\n"']),
+    ],
+)
+def test_a_string_goes_on_to_its_closing_quote_whatever_lies_between(text: str, tokens: list[str]) -> None:
+    assert expand(text) == (tokens, [])
+
+
+def test_directives_and_macros_hold_inside_a_string_of_several_lines() -> None:
+    text = '#define A 0x8\n@r("A:\n#ifdef A\n  x == A; // A\n#else\n  y;\n#endif\n ") A'
+    assert expand(text) == (["@", "r", "(", '"A:\n\n  x == 0x8; // A\n\n "', ")", "0x8"], [])
+
+
+def test_a_string_of_several_lines_stands_where_it_begins() -> None:
+    reporter = Reporter()
+    tokens = Preprocessor(reporter).preprocess('a\n  b "c\n d" e', "t.p4", None)
+    places = [(token.text, token.location.line, token.location.column) for token in tokens[:-1]]
+    assert places == [("a", 1, 1), ("b", 2, 3), ('"c\n d"', 2, 5), ("e", 3, 5)]
+
+
+def test_a_string_that_is_never_closed_is_reported_where_it_begins() -> None:
+    _, (message,) = expand('a\n b "c\n#if 0\n "\n#endif\n')
+    assert message.startswith("t.p4:2:4: error: this string is never closed")
+
+
 def test_a_byte_order_mark_is_no_part_of_a_program(tmp_path: Path) -> None:
     (tmp_path / "b.p4").write_text("\ufeffb")
     assert expand("\ufeff#include <b.p4>\na", tmp_path) == (["b", "a"], [])
