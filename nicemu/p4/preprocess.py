@@ -337,7 +337,11 @@ class Preprocessor:
         return result
 
     def _pasted(self, body: Sequence[Token]) -> Sequence[Token]:
-        """Return a macro's body with what stands on both sides of ## as one token."""
+        """Return a macro's body with what stands on both sides of ## as one token, where it makes one.
+
+        Where it does not, both stay: so does the preprocessor that p4c calls, which is told that it reads
+        assembly.
+        """
         if all(item.text != "##" for item in body):
             return body
         result: list[Token] = []
@@ -347,9 +351,10 @@ class Preprocessor:
                 if len(result) > 1 and result[-2].kind == "number" and result[-2].touches(result[-1]):
                     left, count = result[-2].text + left, 2  # such as 8w, which is no token of P4
                 made = tokens_of(left + item.text, item.location.source, item.location.line)
-                if len(made) != 1:
-                    self._reporter.error(item.location, f"{left} ## {item.text} is no token")
-                result[-count:] = made[:1] or [item]
+                if len(made) == 1:
+                    result[-count:] = made
+                else:
+                    result.append(item)
             elif item.text != "##":
                 result.append(item)
         return result
