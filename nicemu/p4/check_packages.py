@@ -61,7 +61,8 @@ class PackageChecker(TableChecker):
         self.arrange(node, symbol.parameters, symbol.name)
         needed = sum(not parameter.is_optional for parameter in symbol.parameters)
         if not needed <= len(node.arguments) <= len(symbol.parameters):
-            wanted, given = len(symbol.parameters), len(node.arguments)
+            given = len(node.arguments)
+            wanted = needed if given < needed else len(symbol.parameters)
             self.reporter.miscounted(node.at, symbol.name, "block", wanted, given)
             return
         bindings = self._type_arguments(node, symbol)

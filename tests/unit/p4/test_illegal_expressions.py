@@ -150,7 +150,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "m.mark = .foo;"}, "unknown name .foo"),
     (
         {"top": "extern X { X(); abstract void f(); }", "parts": "X() x = { };"},
-        "not supported by nicemu yet: extern X",
+        "not supported by nicemu yet: abstract methods",
     ),
     ({"apply": "m.flag = m.flag + m.flag;"}, "+ does not apply to bool and bool"),
     ({"apply": "m.flag = m.flag ^ m.flag;"}, "^ does not apply to bool and bool"),

@@ -37,7 +37,7 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define A x ## y\n#define xy 3\nA", "3"),
         ("#define F(a, b) 8w##a 0x##b\nF(5, ff)", "8w5 0xff"),
         ("#define F(a, b) a ## b\nF(1, +)", "1 +"),
-        ("#define F(a) (x) ## a ##_y\nF(z)", "(x) z_y"),
+        ("#define F(a) (x) ## a ##_y\nF(z)", "( x ) z_y"),
         ("#define F(a) #a\n#define x 5\nF(x + 1)", '"x + 1"'),
         ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
         ("#ifdef __TARGET_BMV2__\n__TARGET_BMV2__\n#endif", "1"),

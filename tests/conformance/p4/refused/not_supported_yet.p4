@@ -4,7 +4,6 @@
 #include <nicemu.p4>
 
 header h_t { bit<8> a; }
-extern Register<T> { Register(bit<32> size); T read(in bit<32> index); }
 struct headers_t { h_t h; }
 struct m_t { bit<8> a; }
 parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadata_t nic) {
@@ -12,7 +11,6 @@ parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadat
     state start { transition accept; }
 }
 control C(inout headers_t headers, inout m_t m, inout nic_metadata_t nic) {
-    Register<bit<32>>(16) counts;
     TriggerCounter() own = { };
     table t { key = { m.a: exact; } actions = { NoAction; } idle_timeout = true; }
     apply {
