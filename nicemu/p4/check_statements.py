@@ -210,8 +210,6 @@ class StatementChecker(KeysetChecker):
         defaults = [case for case in node.cases if case.label is None]
         if len(defaults) > 1:
             self.reporter.error(defaults[1].at, "switch has two default cases")
-        elif defaults and defaults[0] is not node.cases[-1]:
-            self.reporter.error(defaults[0].at, "default must be the last case")
         if node.cases and node.cases[-1].body is None:
             node.cases[-1].body = syntax.Block(at=node.cases[-1].at, statements=[])
 

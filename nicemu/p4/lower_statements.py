@@ -198,15 +198,10 @@ class StatementLowering(ExpressionLowering):
         yield ir.ForRange(index.name, low, high, (first, *body))
 
     def _switch_values(self, node: syntax.SwitchStatement) -> ir.Statement:
-        cases = []
-        values: list[int] = []
-        for case in node.cases:
-            if case.label is not None:
-                values.append(case.label.value)
-            if case.body is not None:
-                labels = () if case.label is None else tuple(values)
-                cases.append(ir.ValueCase(labels, self._body(case.body)))
-                values = []
+        cases = [
+            ir.ValueCase(tuple(label.value for label in labels), self._body(body))
+            for labels, body in _bodies(node)
+        ]
         return ir.Switch(self._value(node.subject), tuple(cases))
 
     def _switch(self, node: syntax.SwitchStatement) -> ir.Statement:
@@ -214,16 +209,9 @@ class StatementLowering(ExpressionLowering):
             return self._switch_values(node)
         assert isinstance(node.subject, syntax.MemberRef)
         cases = []
-        names: list[str] = []
-        for case in node.cases:
-            if isinstance(case.label, syntax.NameRef):
-                assert isinstance(case.label.symbol, ActionSymbol)
-                names.append(case.label.symbol.name)
-            if case.body is not None:
-                # An empty list of actions is `default`, whatever labels fall through to it.
-                labels = () if case.label is None else tuple(names)
-                cases.append(ir.SwitchCase(labels, self._body(case.body)))
-                names = []
+        for labels, body in _bodies(node):
+            symbols = [label.symbol for label in labels if isinstance(label, syntax.NameRef)]
+            cases.append(ir.SwitchCase(tuple(symbol.name for symbol in symbols), self._body(body)))
         return ir.SwitchAction(node.subject.type.table.name, tuple(cases))
 
     def _call_statement(self, node: syntax.Call) -> Iterator[ir.Statement]:
@@ -292,6 +280,20 @@ def _nested(
     for condition, body in reversed(arms):
         otherwise = (ir.If(condition, body, otherwise),)
     return otherwise
+
+
+def _bodies(node: syntax.SwitchStatement) -> list[tuple[list[syntax.Expression], syntax.Block]]:
+    """Return the bodies of a switch and the labels that lead to each; none lead to that of `default`, which
+    comes last wherever it stands.
+    """
+    found: list[tuple[list[syntax.Expression], syntax.Block]] = []
+    labels: list[syntax.Expression | None] = []
+    for case in node.cases:
+        labels.append(case.label)
+        if case.body is not None:
+            found.append(([label for label in labels if label is not None and None not in labels], case.body))
+            labels = []
+    return sorted(found, key=lambda item: not item[0])
 
 
 def _chosen(elements: Sequence[ir.Expression], index: ir.Name, first: int) -> ir.Expression:

@@ -74,11 +74,6 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
         ),
         (TABLE + "}", "switch (t.apply().action_run) { b: { } }", "b is no action of table t"),
         (TABLE + "}", "switch (t.apply().action_run) { a: { } a: { } }", "switch has two cases a"),
-        (
-            TABLE + "}",
-            "switch (t.apply().action_run) { default: { } a: { } }",
-            "default must be the last case",
-        ),
         (TABLE + "}", "switch (m.mark) { 1: { } 0x1: { } }", "switch has two cases for this value"),
         (TABLE + "default_action = a(); }", "", "action a takes 1 argument; 0 are given"),
         (TABLE + "default_action = a(m.mark); }", "", "action data must be known at compile time"),

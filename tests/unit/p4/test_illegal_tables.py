@@ -253,13 +253,6 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "switch has two default cases",
     ),
     (
-        {
-            "parts": "table t { actions = { NoAction; } }",
-            "apply": "switch (t.apply().action_run) { default: {} NoAction: {} }",
-        },
-        "default must be the last case",
-    ),
-    (
         {"parts": "table t { actions = { NoAction; } }", "apply": "switch (t.apply()) { NoAction: {} }"},
         "the subject of switch is the result of apply(); a number was expected",
     ),
