@@ -119,6 +119,8 @@ class OperatorChecker(ConversionChecker):
 
     def _shift(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         amount = node.right.value
+        if isinstance(right, ir.Bits) and right.signed and amount is not None and amount >= 0:
+            node.right.type = right = ir.Bits(right.width)  # the same number: its highest bit is 0
         if (isinstance(right, ir.Bits) and right.signed) or not isinstance(right, _NUMBERS):
             self.reporter.error(node.right.at, f"shifts by {right}; bit<N> was expected")
             return UNKNOWN

@@ -85,6 +85,10 @@ def test_without_a_default_action_a_miss_does_nothing(p4: SimpleNamespace) -> No
     assert p4.run(FRAME, "t.apply();", parts=parts).disposition is Disposition.HOST
 
 
+def test_a_constant_that_shifts_may_be_signed(p4: SimpleNamespace) -> None:
+    assert number_after(p4, "headers.tag.number = 16w3 << 8s4 >> 5s1;") == 0x18
+
+
 def test_hit_miss_and_action_run_say_what_a_table_did(p4: SimpleNamespace) -> None:
     parts = TABLE + "const entries = { 7: set(1); } }"
     hit = "if (t.apply().hit) { headers.tag.number += 1; }"
