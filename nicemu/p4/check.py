@@ -311,8 +311,7 @@ class Checker(PackageChecker):
             self.reporter.error(node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected")
         parts = kind.fields if isinstance(kind, CompositeType) else {"f": kind}
         composite = isinstance(kind, CompositeType) and kind.kind in ("struct", "tuple")
-        fits = composite or isinstance(kind, ir.Bits | NewType)
-        fits = fits or (isinstance(kind, EnumType) and kind.underlying is not None)
+        fits = composite or isinstance(kind, ir.Bits | ir.Bool | NewType | EnumType)
         flat = all(scalar_of(part) is not None or part == UNKNOWN for part in parts.values())
         if kind != UNKNOWN and not (fits and flat):
             self.reporter.error(node.at, f"a value set of {kind}; a number or a struct of such was expected")

@@ -52,6 +52,16 @@ def test_a_value_set_holds_nothing_until_the_control_plane_says_what() -> None:
     assert not parses_more(engine, 5, 0)
 
 
+@pytest.mark.parametrize(
+    ("key", "kind"), [("h.a.value == 5", "bool"), ("h.a.value == 5 ? Side.RIGHT : Side.LEFT", "Side")]
+)
+def test_a_value_set_may_hold_bools_and_enums(key: str, kind: str) -> None:
+    start = f"transition select({key}) {{ known: more; _: accept; }}"
+    engine = loaded(start, f"value_set<{kind}>(2) known;", "enum Side { LEFT, RIGHT }")
+    engine.objects.value_set("known").replace([(Exact(1),)])
+    assert [parses_more(engine, value, 0) for value in (4, 5)] == [False, True]
+
+
 def test_a_value_set_stands_beside_other_keysets() -> None:
     start = "transition select(h.a.value, nic.ingress_port) { (known, 0): more; _: accept; }"
     engine = loaded(start, "value_set<bit<8>>(2) known;")
