@@ -273,12 +273,13 @@ class Checker(PackageChecker):
             else:
                 self.declare(parameter.name, variable, written.at)
         place = "parser" if node.kind == "parser" else "deparser" if deparser else "control"
-        for local in node.locals:
-            self._local(local, place)
-        if node.kind == "parser":
-            self.states(node)
-        elif node.body is not None:
-            self.body(node.body.statements, place)
+        with self.inner_scope():  # what a block declares may hide a parameter of its own
+            for local in node.locals:
+                self._local(local, place)
+            if node.kind == "parser":
+                self.states(node)
+            elif node.body is not None:
+                self.body(node.body.statements, place)
 
     def _local(self, node: syntax.Declaration, place: str) -> None:
         outer, self.place = self.place, place

@@ -63,8 +63,17 @@ class StatementChecker(KeysetChecker):
             if ended:
                 self.reporter.warning(statement.at, "this is never reached")
                 ended = False
+            if isinstance(statement, syntax.VariableDeclaration):
+                self._check_hidden(statement)
             self._statement(statement)
             ended = isinstance(statement, _LEAVING)
+
+    def _check_hidden(self, node: syntax.VariableDeclaration) -> None:
+        """Check that what is declared in a body hides no parameter."""
+        symbol = self.scope.find(node.name)
+        if isinstance(symbol, Variable) and symbol.role not in ("variable", "result"):
+            what = f"{node.name} hides {symbol.role}"
+            self.reporter.error(node.at, what, "choose another name")
 
     def _statement(self, node: syntax.Statement) -> None:
         match node:
@@ -132,7 +141,8 @@ class StatementChecker(KeysetChecker):
 
     def _for(self, node: syntax.ForStatement) -> None:
         with self.inner_scope():
-            self._statements(node.initial)
+            for first in node.initial:
+                self._statement(first)
             self.condition(node.condition, "the condition of for")
             self._statements(node.update)
             self._turn(node.body)

@@ -305,10 +305,6 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"states": "state start { error e = error.NoError; transition select(e) { 1: accept; } }"},
         "a keyset is int; error was expected",
     ),
-    (
-        {"top": "parser Q(packet_in p, inout bit<8> x) { bit<8> x; state start { transition accept; } }"},
-        "x is declared twice in the same scope",
-    ),
     ({"states": "bit<8> x; state start { transition x; }"}, "unknown state x"),
     ({"states": "state start { transition accept; } bit<8> x;"}, "a declaration behind a state"),
     ({"apply": "bit<8> _;"}, "expected the name of the variable, found '_'"),

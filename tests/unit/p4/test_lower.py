@@ -51,6 +51,15 @@ def test_locals_shadow_and_are_initialised_where_they_stand(p4: SimpleNamespace)
     assert number_after(p4, apply, parts="bit<16> y = 10;") == 16
 
 
+def test_what_a_block_declares_may_hide_its_parameters(p4: SimpleNamespace) -> None:
+    """P4c warns of it. Inside the parameter of an action hides what is outside, too."""
+    top = (
+        "control Q(inout bit<16> x) { bit<16> x = 5; action a(in bit<16> x) { m = x; } apply { a(x + 1); } }"
+    )
+    top = top.replace("control Q(", "control Q(out bit<16> m, ")
+    assert number_after(p4, "Q.apply(headers.tag.number, m.mark);", top=top) == 6
+
+
 def test_compound_assignment_and_a_slice_on_the_left(p4: SimpleNamespace) -> None:
     assert number_after(p4, "headers.tag.number += 1; headers.tag.number[15:8] = 0xAB;") == 0xAB35
 
