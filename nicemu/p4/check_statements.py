@@ -16,6 +16,7 @@ from .check_keysets import KeysetChecker, parts_of
 from .diagnostics import did_you_mean
 from .symbols import (
     WITHOUT_DIRECTION,
+    BlockSymbol,
     Routine,
     RoutineSymbol,
     Scope,
@@ -323,20 +324,26 @@ class StatementChecker(KeysetChecker):
                 self._transition(node, targets)
             self.place = outer
         self.branches = around
-        self._warn_unreachable(names)
+        self._check_reached(block, names)
 
-    def _warn_unreachable(self, names: dict[str, syntax.StateDeclaration]) -> None:
+    def _check_reached(
+        self, block: syntax.BlockDeclaration, names: dict[str, syntax.StateDeclaration]
+    ) -> None:
+        """Warn of states that no transition reaches; report a parser in use that can never end."""
         reached = {"start"}
         pending = ["start"]
         while pending:
-            node = names.get(pending.pop())
-            for target in [node.goto, *(case.state for case in node.cases)] if node else []:
+            for target in _targets(names.get(pending.pop())):
                 if target not in reached:
                     reached.add(target)
                     pending.append(target)
         for name, node in names.items():
             if name not in reached:
                 self.reporter.warning(node.at, f"state {name} is never reached")
+        in_use = isinstance(self.block, BlockSymbol) and self.block.used
+        if in_use and "start" in names and reached <= names.keys():
+            what = f"parser {block.name} never reaches {ir.ACCEPT} or {ir.REJECT}"
+            self.reporter.error(block.at, what, "add a transition that does")
 
     def _transition(self, node: syntax.StateDeclaration, targets: Sequence[str]) -> None:
         if node.keys is None:
@@ -388,6 +395,14 @@ class StatementChecker(KeysetChecker):
             self.reporter.error(node.at, f"{what} is {found}; a number was expected")
             return UNKNOWN
         return found
+
+
+def _targets(node: syntax.StateDeclaration | None) -> list[str]:
+    """Return the states that come behind one; without a case for the rest a select may reject."""
+    if node is None or not node.cases:
+        return [node.goto or ir.REJECT] if node is not None else []
+    takes_all = any(all(isinstance(item, syntax.AnySet) for item in case.keysets) for case in node.cases)
+    return [*(case.state for case in node.cases), *([] if takes_all else [ir.REJECT])]
 
 
 def _returns(node: syntax.Statement) -> bool:

@@ -306,6 +306,14 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "a keyset is int; error was expected",
     ),
     ({"states": "bit<8> x; state start { transition x; }"}, "unknown state x"),
+    ({"states": "state start { transition start; }"}, "parser P never reaches accept or reject"),
+    (
+        {
+            "states": "state start { transition select(m.mark, m.mark) { (1, 2): start; _: next; } }"
+            "state next { transition start; } state left { transition accept; }"
+        },
+        "parser P never reaches accept or reject",
+    ),
     ({"states": "state start { transition accept; } bit<8> x;"}, "a declaration behind a state"),
     ({"apply": "bit<8> _;"}, "expected the name of the variable, found '_'"),
     (

@@ -52,6 +52,9 @@ def test_an_illegal_program_is_refused_at_its_place(
 @pytest.mark.parametrize(
     "parts",
     [
+        {"states": "state start { transition select(m.mark) { 1: start; } }"},
+        {"states": "state start { transition more; } state more { }"},
+        {"top": "parser Q() { state start { transition start; } }"},
         _state(f"if (m.flag) {FOR}"),
         _state(f"if (m.flag) {{ }} else {{ {EACH} }}"),
         {"parts": "action a() { switch (m.mark) { 1: { m.flag = true; } default: { } } }"},
