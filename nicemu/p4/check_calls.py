@@ -260,6 +260,8 @@ class CallChecker(BlockCallChecker):
             hint = did_you_mean(callee.name, _STACK_METHODS)
             self.reporter.error(callee.name_at, f"{base} has no method {callee.name}", hint)
             return UNKNOWN
+        if self.place == "parser":
+            self.reporter.error(node.at, f"{callee.name} cannot be called in a parser")
         if len(node.arguments) != 1:
             self.reporter.miscounted(node.at, callee.name, "argument", 1, len(node.arguments))
             return UNKNOWN

@@ -306,6 +306,13 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "a keyset is int; error was expected",
     ),
     ({"states": "bit<8> x; state start { transition x; }"}, "unknown state x"),
+    (
+        {
+            "members": "tag_t[2] st;",
+            "states": "state start { headers.st.push_front(1); transition accept; }",
+        },
+        "push_front cannot be called in a parser",
+    ),
     ({"states": "state start { transition start; }"}, "parser P never reaches accept or reject"),
     (
         {
