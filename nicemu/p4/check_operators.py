@@ -80,6 +80,11 @@ class OperatorChecker(ConversionChecker):
             return UNKNOWN
         if node.op == arithmetic.CONCATENATION:
             return self._concatenation(node, left, right)
+        if node.op in ("/", "%") and any(
+            side.type == INTEGER and (side.value or 0) < 0 for side in (node.left, node.right)
+        ):
+            self.reporter.error(node.at, f"{node.op} of a number below 0")
+            return UNKNOWN
         if left == INTEGER and isinstance(right, ir.Bits):
             self._sized(node.left, right)
             left = right
@@ -162,9 +167,6 @@ class OperatorChecker(ConversionChecker):
             return UNKNOWN
         if node.op in ("/", "%") and right is not None and right == 0:
             self.reporter.error(node.at, "division by zero")
-            return UNKNOWN
-        if node.op in ("/", "%") and kind == INTEGER and ((left or 0) < 0 or (right or 0) < 0):
-            self.reporter.error(node.at, f"{node.op} of a number below 0")
             return UNKNOWN
         if left is None or right is None:
             return ir.BOOL if comparison else kind
