@@ -33,6 +33,7 @@ from .types import (
     UNKNOWN,
     ActionRun,
     CompositeType,
+    EnumType,
     ListType,
     P4ListType,
     StackType,
@@ -198,6 +199,8 @@ class StatementChecker(KeysetChecker):
         else:
             combined = syntax.BinaryOp(at=node.at, op=node.op[:-1], left=node.target, right=node.value)
             self.expression(combined)
+            if isinstance(kind, EnumType):
+                self.reporter.error(node.at, f"{node.op} does not apply to {kind}", "bit<N> was expected")
             kind = node.target.type
             if self.convert(combined, kind, "the value"):
                 node.value, node.op, node.is_compound = combined, "=", True

@@ -37,6 +37,8 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "t is declared twice in the same scope",
     ),
     ({"apply": "headers.tag.small = headers.tag.small / 2;"}, "/ does not apply to int<8>"),
+    ({"types": "enum bit<8> E { A = 1 }", "apply": "E e = E.A; e += 1;"}, "+= does not apply to enum E"),
+    ({"types": "enum bit<8> E { A = 1 }", "apply": "E e = E.A; e <<= 0;"}, "<<= does not apply to enum E"),
     ({"apply": "headers.tag.small %= 3;"}, "% does not apply to int<8>"),
     ({"top": "const int<8> K = 8s7 / 8s2;"}, "/ does not apply to int<8>"),
 ]
