@@ -206,6 +206,9 @@ class TableChecker(StatementChecker):
         for listed in table.declaration.actions or []:
             if listed.symbol is symbol and repeated:
                 self._repeats(given, listed)
+            elif listed.symbol is symbol and listed.arguments:
+                what = f"the arguments that the list of actions gives {element.name} are missing"
+                self.reporter.error(element.at, what, "write them here, too")
         for argument in given[-len(data) :] if data else ():
             if argument.value is None and argument.type != UNKNOWN:
                 self.reporter.error(argument.at, "action data must be known at compile time")

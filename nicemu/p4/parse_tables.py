@@ -56,7 +56,7 @@ class TableParser(StatementParser):
         if token.text in table.property_names:
             self.reporter.error(token.location, f"table {table.name} has two properties {token.text}")
         table.property_names.append(token.text)
-        if constant_at is not None and token.text in ("key", "actions", "size"):
+        if constant_at is not None and token.text in ("key", "actions"):
             self.reporter.error(constant_at, f"const cannot stand before {token.text}", "remove const")
         if token.text not in PROPERTIES:
             hint = did_you_mean(token.text, PROPERTIES)
@@ -73,6 +73,8 @@ class TableParser(StatementParser):
         self.expect("=", f"after {token.text}")
         match token.text:
             case "key":
+                if table.entries is not None:
+                    self.reporter.error(token.location, "entries stand before key", "write them behind it")
                 table.keys = self._keys()
             case "actions":
                 table.actions = self._actions()
@@ -87,6 +89,8 @@ class TableParser(StatementParser):
                 table.size = self.expression()
                 self.expect(";", "after size")
             case "entries":
+                if table.actions is None:
+                    self.reporter.error(token.location, "entries stand before actions", "write them behind")
                 table.entries = self._entries()
                 table.const_entries = constant
 

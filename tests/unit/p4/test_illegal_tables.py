@@ -387,6 +387,24 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "table t { const actions = { NoAction; } }"}, "const cannot stand before actions"),
     (
+        {"parts": "table t { actions = { NoAction; } entries = { 1: NoAction; } key = { m.mark: exact; } }"},
+        "entries stand before key",
+    ),
+    (
+        {"parts": "table t { key = { m.mark: exact; } entries = { 1: NoAction; } actions = { NoAction; } }"},
+        "entries stand before actions",
+    ),
+    *(
+        (
+            {
+                "parts": "action a(in bit<16> x, bit<16> n) { }"
+                f"table t {{ key = {{ m.mark: exact; }} actions = {{ a(m.mark); }} {rest} }}"
+            },
+            "the arguments that the list of actions gives a are missing",
+        )
+        for rest in ("default_action = a(5);", "entries = { 1: a(5); }")
+    ),
+    (
         {
             "parts": "table t { key = { m.mark: exact; } actions = { NoAction; } const entries = "
             "{ _: NoAction(); } }"

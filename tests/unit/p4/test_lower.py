@@ -82,7 +82,9 @@ TABLE = """
 
 
 def test_const_entries_match_and_the_default_action_takes_its_data(p4: SimpleNamespace) -> None:
-    entries = TABLE + "default_action = set(9); const entries = { 7: bump(1); 8: set(2); } }"
+    entries = (
+        TABLE + "default_action = set(9); const entries = { 7: bump(headers.tag.number, 1); 8: set(2); } }"
+    )
     assert number_after(p4, "t.apply();", parts=entries) == 0x1235
     assert number_after(p4, "headers.tag.kind = 1; t.apply();", parts=entries) == 9
 

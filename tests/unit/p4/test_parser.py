@@ -164,7 +164,8 @@ def test_what_is_not_taken_is_refused_by_name(text: str, construct: str) -> None
         " actions = { .a; b(x); }"
         " implementation = action_profile(32); const"
         " largest_priority_wins = false; meters = m; } apply { } }",
-        "control C() { table t { entries = { const priority = 3 : (1, _) : a() @x; 2 &&& 3 : a;"
+        "control C() { table t { actions = { a; } const size = 4;"
+        " entries = { const priority = 3 : (1, _) : a() @x; 2 &&& 3 : a;"
         " 1 .. 2 : b(); }"
         " } apply { } }",
         "extern Q { Q(bit<8> n); } parser P(packet_in p)(bit<8> n) { value_set<bit<8>>(4) v; Q(3) q;"

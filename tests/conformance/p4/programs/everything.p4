@@ -48,7 +48,7 @@ control C(inout headers_t h, inout m_t m, inout nic_metadata_t nic) {
         const entries = { 0x112233000000 &&& 0xffffff000000: drop(); _: post; } }
     table tern_t { key = { h.x.n : ternary; h.x.i : range @name("i"); h.x.isValid(): exact; }
         actions = { add(m.n, 3); drop; } default_action = add(m.n, 3, 4);
-        entries = { priority = 2: (0x1 &&& 0xf, _, true): drop; const priority = 10: (_, _, false) : add(7); } }
+        entries = { priority = 2: (0x1 &&& 0xf, _, true): drop; const priority = 10: (_, _, false) : add(m.n, 3, 7); } }
     apply {
         m.w = h.e.d[31:0] ++ h.e.s[47:48-W] |+| 5 > 3 ? 32w1 : 32w2;
         m.b = h.x.isValid() && !(m.n > LIMIT) || h.x.i < -3;
