@@ -124,11 +124,11 @@ class DeclarationChecker(CallChecker):
     def instance(self, node: syntax.Instantiation) -> None:
         """Check an extern object, parser or control, and declare it."""
         kind = self.resolve(node.type_ref)
+        if node.members is not None:
+            self._check_members(node, kind)
         if isinstance(kind, BlockType):
             self._block_instance(node, kind)
             return
-        if node.members is not None:
-            self.reporter.unsupported(node.at, "abstract methods")
         if not isinstance(kind, ExternType):
             if kind != UNKNOWN:
                 hint = "externs, parsers, controls and packages can be"
@@ -137,6 +137,14 @@ class DeclarationChecker(CallChecker):
             return
         made = self.object_of(node, kind, self.full_name(node))
         self.declare(node.name, made, node.at)
+
+    def _check_members(self, node: syntax.Instantiation, kind: Type) -> None:
+        """Refuse what stands in braces behind an instance: the bodies of an extern's abstract methods."""
+        methods = kind.symbol.declaration.methods if isinstance(kind, ExternType) else ()
+        if any(method.abstract for method in methods):
+            self.reporter.unsupported(node.at, "abstract methods")
+        elif kind != UNKNOWN:
+            self.reporter.error(node.at, f"{kind} has no abstract methods", "remove what is in braces")
 
     def named(self, annotations: Sequence[syntax.Annotation]) -> None:
         """Compute what stands in a @name, where that is no string in quotes, and in square brackets."""

@@ -32,8 +32,6 @@ class PackageChecker(TableChecker):
 
     def global_instance(self, node: syntax.Instantiation) -> None:
         """Check what is instantiated outside all blocks, and declare it."""
-        if node.members is not None:
-            self.reporter.unsupported(node.at, "abstract methods")
         symbol = self.find(node.type_ref, "package or extern")
         if symbol is None:
             return
@@ -51,6 +49,8 @@ class PackageChecker(TableChecker):
         if not isinstance(symbol, PackageSymbol):
             self.reporter.error(node.at, f"{node.type_ref.name} cannot be instantiated")
             return
+        if node.members is not None:
+            self.reporter.error(node.at, f"{symbol.name} has no abstract methods", "remove what is in braces")
         if symbol.name != self.architecture.package:
             packages = ", ".join(item.package for item in ARCHITECTURES.values())
             self.reporter.unsupported(node.at, f"package {symbol.name}", f"there is {packages}")

@@ -4,6 +4,7 @@
 #include <nicemu.p4>
 
 header h_t { bit<8> a; }
+extern Own { Own(); abstract void f(); }
 struct headers_t { h_t h; }
 struct m_t { bit<8> a; }
 parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadata_t nic) {
@@ -11,7 +12,7 @@ parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadat
     state start { transition accept; }
 }
 control C(inout headers_t headers, inout m_t m, inout nic_metadata_t nic) {
-    TriggerCounter() own = { };
+    Own() own = { void f() { } };
     table t { key = { m.a: exact; } actions = { NoAction; } idle_timeout = true; }
     apply {
     }
