@@ -86,6 +86,12 @@ class TypeChecker(TypeReferenceChecker):
             self.declare_type_variables(node.type_parameters, node.at)
             for method in node.methods:
                 self.prototype(method)
+                ref = method.returns
+                if ref is not None and ref.name in ("int", "string") and ref.width is None:
+                    what = (
+                        f"method {method.name} cannot return {ref.name}, which is known at compile time alone"
+                    )
+                    self.reporter.error(ref.at, what)
         for method in node.methods:
             known = method.name, frozenset(item.name for item in method.parameters)
             if known in seen:
@@ -279,7 +285,12 @@ class TypeChecker(TypeReferenceChecker):
             )
             return 0
         value = self.constant_integer(member.value, "the value of a member") or 0
-        if underlying is not None and not _fits(value, underlying):
+        kind = member.value.type
+        if isinstance(kind, EnumType):
+            kind = kind.underlying
+        if isinstance(kind, ir.Bits) and underlying is not None and kind != underlying:
+            self.reporter.error(member.value.at, f"the value is {kind}; {underlying} was expected")
+        elif underlying is not None and not _fits(value, underlying):
             self.reporter.error(member.value.at, f"{self.shown(value)} does not fit {underlying}")
             return 0
         return value
@@ -311,6 +322,9 @@ class TypeChecker(TypeReferenceChecker):
             if any(other.name == node.name for other in found):
                 self.reporter.error(node.at, f"two parameters are called {node.name}")
             kind = self.resolve(node.type_ref)
+            if isinstance(kind, BlockType) and not kind.symbol.declaration.is_type:
+                hint = "write the type of such a block"
+                self.reporter.error(node.at, f"a parameter cannot be {kind}, which has a body", hint)
             if node.default is not None and node.direction in ("out", "inout"):
                 self.reporter.error(node.at, f"{node.direction} parameter {node.name} has a default value")
             is_optional = any(item.name == "optional" for item in node.annotations)

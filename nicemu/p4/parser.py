@@ -215,6 +215,8 @@ class Parser(TableParser):
         if abstract and not extern:
             self.reporter.error(start, "a function of the architecture cannot be abstract")
         constructor = extern and self.next.text == extern and self.peek().text == "("
+        if abstract and constructor:
+            self.reporter.error(start, f"the constructor of {extern} cannot be abstract")
         with self.scope():
             if not constructor:
                 self.declare_result_type()

@@ -34,6 +34,14 @@ ILLEGAL = [
     ("extern X { X(in bit<8> x); }", "a parameter of a constructor cannot be in"),
     ("extern X { bit<8> X(); }", "the constructor of X returns nothing"),
     ("extern X { X(); abstract void f(); void f(in bit<8> x); }", "abstract method f cannot be overloaded"),
+    ("extern X { abstract X(); }", "the constructor of X cannot be abstract"),
+    ("extern X { X(); int f(); }", "method f cannot return int, which is known at compile time alone"),
+    ("extern X { X(); string f(); }", "method f cannot return string, which is known at compile time alone"),
+    (
+        "control Q() { apply { } } control R()(Q q) { apply { } }",
+        "a parameter cannot be control Q, which has a",
+    ),
+    ("control Q() { apply { } } package R(Q q);", "a parameter cannot be control Q, which has a body"),
     ("extern abstract void f();", "a function of the architecture cannot be abstract"),
     ("package S(in bit<8> x);", "a parameter of a package cannot be in"),
     (

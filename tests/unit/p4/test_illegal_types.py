@@ -111,6 +111,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "enum E { }"}, "enum E has no members"),
     ({"types": "enum E { A = 1 }"}, "enum E has no representation"),
     ({"types": "enum bit<8> E { A }"}, "member A needs a value"),
+    ({"types": "enum bit<8> E { A = 16w1 }"}, "the value is bit<16>; bit<8> was expected"),
+    (
+        {"types": "enum int<8> F { B = 1 } enum bit<8> E { A = 8w2, C = F.B }"},
+        "the value is int<8>; bit<8> was expected",
+    ),
     ({"types": "enum bit<2> E { A = 9 }"}, "9 does not fit bit<2>"),
     ({"types": "enum bool E { A = true }"}, "enum E cannot be represented as bool"),
     ({"types": 'enum string E { A = "a" }'}, "enum E cannot be represented as string"),
