@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nicemu.pipeline import PACKAGE_FACTS, PLATFORM_PROPERTIES, SEMANTICS, ir, number_of
+from nicemu.pipeline import PACKAGE_FACTS, PLATFORM_PROPERTIES, SEMANTICS, arithmetic, ir, number_of
 
 from . import syntax
 from .diagnostics import Reporter
@@ -57,6 +57,24 @@ def check_annotation(
     if added.name in _WITH_TEXT and not _is_text(added):
         wanted = f"{_WITH_TEXT[added.name]} in quotes"
         reporter.error(added.at, f"@{added.name} needs {wanted}", f'write @{added.name}("...")')
+
+
+def is_plain(node: syntax.Expression) -> bool:
+    """Return whether a value in square brackets can be a string, a number without a width or a bool."""
+    match node:
+        case syntax.Number():
+            return node.width is None
+        case syntax.MemberRef() | syntax.SliceRef() | syntax.InvalidHeader():  # of an enum, of bits, a header
+            return False
+        case syntax.CastOp():
+            return node.target.name in ("int", "bool", "string") and node.target.width is None
+        case syntax.UnaryOp():
+            return is_plain(node.operand)
+        case syntax.BinaryOp() if node.op not in arithmetic.COMPARISONS:
+            return is_plain(node.left) and is_plain(node.right)
+        case syntax.ConditionalOp():
+            return is_plain(node.yes) and is_plain(node.no)
+    return True
 
 
 def translation_of(tokens: Sequence[str]) -> tuple[str, int] | None:

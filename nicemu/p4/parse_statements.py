@@ -7,7 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Statements".
 from __future__ import annotations
 
 from . import syntax
-from .annotations import check_annotation
+from .annotations import check_annotation, is_plain
 from .diagnostics import Location
 from .parse_expressions import BASE_TYPES, ExpressionParser
 from .token_reader import SyntaxFault
@@ -293,7 +293,7 @@ class StatementParser(ExpressionParser):
                     self.take()
                 value = self.expression()
                 values.append((key, value))
-                if isinstance(value, syntax.ListValue):
+                if isinstance(value, syntax.ListValue) or (closing == "]" and not is_plain(value)):
                     what = f"a value of @{name} is a string, a number or a bool"
                     self.reporter.error(value.at, what)
                 if not self.takes(","):
