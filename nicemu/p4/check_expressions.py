@@ -265,9 +265,6 @@ class ExpressionChecker(OperatorChecker):
                 hint = "write an index: stack[...]" if node.name == "last" else ""
                 self.reporter.error(node.name_at, f"{what} {node.name} of a stack, which is read-only", hint)
                 return
-            if isinstance(node, syntax.IndexRef) and isinstance(base.type, CompositeType):
-                self.reporter.error(node.at, f"{what} a field of {base.type}", "assign the whole tuple")
-                return
             node = base
         symbol = node.symbol if isinstance(node, syntax.NameRef) else None
         if isinstance(symbol, Variable):

@@ -15,8 +15,8 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "bit<(f())> f() { return 1; }"}, "what f returns is not known here"),
     ({"top": "bit<8> f(in bit<(f(1))> x) { return 1; }"}, "what f returns is not known here"),
     (
-        {"apply": "tuple<bit<8>, bit<8>> t = {1,2}; t[0] = 3;"},
-        "this stores into a field of tuple<bit<8>, bit<8>>",
+        {"top": "void f(in tuple<bit<8>> t) { t[0] = 3; }"},
+        "this stores into t, which is read-only (an in par",
     ),
     ({"top": "enum E { A, B }", "apply": "E.A = E.B;"}, "this stores into something that is no variable"),
     ({"top": "const int K = 5;", "apply": "K[3:0] = 1;"}, "this stores into something that is no variable"),

@@ -96,6 +96,13 @@ def test_without_a_default_action_a_miss_does_nothing(p4: SimpleNamespace) -> No
     assert p4.run(FRAME, "t.apply();", parts=parts).disposition is Disposition.HOST
 
 
+def test_the_fields_of_a_tuple_are_stored_into_one_by_one(p4: SimpleNamespace) -> None:
+    parts = "action set(out bit<16> x) { x = 0x100; }"
+    apply = "tuple<bit<16>, tag_t> t = { 1, headers.tag }; set(t[0]); t[0][3:0] = 5; t[0] += 1;"
+    apply += " t[1].number = t[0]; headers.tag = t[1];"
+    assert number_after(p4, apply, parts=parts) == 0x106
+
+
 def test_a_constant_that_shifts_may_be_signed(p4: SimpleNamespace) -> None:
     assert number_after(p4, "headers.tag.number = 16w3 << 8s4 >> 5s1;") == 0x18
 
