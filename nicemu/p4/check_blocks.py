@@ -17,12 +17,16 @@ from .diagnostics import did_you_mean
 from .symbols import BlockInstance, BlockSymbol, ConstantSymbol, Instance, Meaning
 from .type_variables import same, substituted, unify
 from .types import (
+    INTEGER,
     NOTHING,
     UNKNOWN,
     BlockType,
     ExternSymbol,
     ExternType,
+    ListType,
     Type,
+    TypeVariable,
+    UnknownType,
 )
 
 Given: TypeAlias = ConstantSymbol | Instance | BlockInstance
@@ -101,16 +105,21 @@ class BlockCallChecker(ArgumentChecker):
         types: Sequence[Type],
         name: str,
         top: bool = False,
+        like: Sequence[Type] = (),
     ) -> BlockSymbol | None:
-        """Return the instance `name` of a block, None where its arguments are wrong."""
+        """Return the instance `name` of a block, None where its arguments are wrong.
+
+        Types that are left out are told by its arguments, or by those of the parameters that it is to have.
+        """
         kind, wanted = symbol.declaration, len(symbol.declaration.type_parameters)
         if kind.is_type:
             self.reporter.error(node.at, f"{symbol.name} is only the type of a {kind.kind}")
             return None
+        self.arrange(node, symbol.constructor, symbol.name)
+        types = types or self._told_types(node, symbol, like)
         if len(types) != wanted:
             self.reporter.miscounted(node.at, symbol.name, "type argument", wanted, len(types))
             return None
-        self.arrange(node, symbol.constructor, symbol.name)
         if len(node.arguments) != len(symbol.constructor):
             needed, given = len(symbol.constructor), len(node.arguments)
             self.reporter.miscounted(node.at, symbol.name, "argument", needed, given)
@@ -144,6 +153,20 @@ class BlockCallChecker(ArgumentChecker):
             arguments.append(ConstantSymbol(parameter.name, expected, value, made_by, given=True))
         return self.made_of(symbol, types, arguments, name, top)
 
+    def _told_types(
+        self, node: syntax.Call | syntax.Instantiation, symbol: BlockSymbol, like: Sequence[Type]
+    ) -> list[Type]:
+        """Return the type arguments of an instance that is written without; none where not all are told."""
+        bindings: dict[str, Type] = {}
+        for parameter, kind in zip(symbol.parameters, like, strict=False):
+            unify(parameter.type, kind, bindings)
+        for parameter, argument in zip(symbol.constructor, node.arguments, strict=False):
+            if isinstance(parameter.type, TypeVariable) and parameter.type.name not in bindings:
+                bindings[parameter.type.name] = self.expression(argument)
+        told = [bindings.get(name, UNKNOWN) for name in symbol.declaration.type_parameters]
+        untold = any(isinstance(kind, UnknownType | ListType) or kind == INTEGER for kind in told)
+        return [] if untold else told
+
     def _object_argument(self, node: syntax.Call, name: str) -> Instance | None:
         """Return the extern object that an argument of a constructor makes, None where it makes none."""
         ref = constructed(node)
@@ -170,7 +193,9 @@ class BlockCallChecker(ArgumentChecker):
                 if kind != UNKNOWN:
                     self.reporter.error(node.at, f"this is {kind}; {wanted} was expected")
                 return None
-            made = self.block_of(node, kind.symbol, kind.arguments, name)
+            renamed = dict(zip(wanted.symbol.declaration.type_parameters, wanted.arguments, strict=False))
+            like = [substituted(item.type, renamed) for item in wanted.symbol.parameters]
+            made = self.block_of(node, kind.symbol, kind.arguments, name, like=like)
         else:
             self.reporter.error(
                 node.at, f"a {wanted} was expected here", "write Name() or the name of an object"

@@ -22,6 +22,7 @@ from .types import (
     ExternSymbol,
     ExternType,
     Type,
+    TypeVariable,
 )
 
 
@@ -102,9 +103,11 @@ class PackageChecker(TableChecker):
             return None
         if isinstance(node, syntax.Call):
             refs = node.constructed.arguments if node.constructed else node.type_arguments
-            again = any(one is not None and one.declaration is block.declaration for one in self._main)
+            types = [self.resolve(ref) for ref in refs]
+            like = _wanted_types(parameter.type, bindings)
+            again = any(one.declaration is block.declaration for one in self._main)
             own = parameter.name if again else block.name
-            made = self.block_of(node, block, [self.resolve(ref) for ref in refs], own, top=True)
+            made = self.block_of(node, block, types, own, top=True, like=like)
             if made is None:
                 return None
             block = made
@@ -159,6 +162,15 @@ class PackageChecker(TableChecker):
             self.reporter.error(
                 at, f"{found} is not the architecture's", f"#include <{self.architecture.include}>"
             )
+
+
+def _wanted_types(kind: Type, bindings: dict[str, Type]) -> list[Type]:
+    """Return the types of the parameters that a block of a type has, UNKNOWN for what nothing tells yet."""
+    if not isinstance(kind, BlockType):
+        return []
+    renamed = dict(zip(kind.symbol.declaration.type_parameters, kind.arguments, strict=False))
+    found = [substituted(substituted(item.type, renamed), bindings) for item in kind.symbol.parameters]
+    return [UNKNOWN if isinstance(item, TypeVariable) else item for item in found]
 
 
 def _signature(block: BlockSymbol) -> str:

@@ -130,7 +130,8 @@ class TypeReferenceChecker(NameChecker):
             self._count(ref, len(symbol.declaration.type_parameters))
             return ExternType(symbol, arguments)
         if isinstance(symbol, BlockSymbol):
-            self._count(ref, len(symbol.declaration.type_parameters))
+            if arguments or symbol.declaration.is_type:  # an instance may leave them out
+                self._count(ref, len(symbol.declaration.type_parameters))
             return BlockType(symbol, arguments)
         if isinstance(symbol, PackageSymbol) and self.signature_of == "a package":
             self._count(ref, len(symbol.declaration.type_parameters))
