@@ -274,8 +274,6 @@ class Expressions:
         stack = self._stack(item, depth)
         assert isinstance(stack.type, ir.Stack)
         if op == "last_stack_index":
-            if not self.in_parser:
-                raise item.unsupported("last_stack_index outside the parser")
             return numbers.held(ir.LastIndex(stack, ir.Bits(32)))
         kind = ir.Named(stack.type.element)
         counts = [

@@ -160,8 +160,6 @@ class ExpressionChecker(OperatorChecker):
                     self.reporter.error(node.name_at, f"{node.name} of a stack stands only in parsers")
                 return stack.element
             case "lastIndex":
-                if self.place != "parser":
-                    self.reporter.error(node.name_at, "lastIndex of a stack stands only in parsers")
                 return ir.Bits(32)
             case "size":
                 node.value = stack.size

@@ -242,7 +242,6 @@ class Expressions:
                 self._only_in_parser(node)
                 return self._stack(stack)
             case ir.LastIndex(stack, _):
-                self._only_in_parser(node)
                 self._stack(stack)
                 return ir.Bits(32)
             case ir.PacketLength():

@@ -103,7 +103,6 @@ def test_an_out_argument_keeps_the_index_that_it_was_called_with(p4: SimpleNames
     [
         ("headers.labels[3].label = 1;", "label_t[3] has no element 3"),
         ("headers.labels.next.label = 1;", "next of a stack stands only in parsers"),
-        ("m.mark = (bit<16>) headers.labels.lastIndex;", "lastIndex of a stack stands only in parsers"),
         ("headers.labels.push_front(m.mark);", "must be known at compile time"),
         ("headers.labels.shift(1);", "has no method shift"),
         ("headers.labels.first.label = 1;", "has no first"),
