@@ -230,7 +230,7 @@ class TypeChecker(TypeReferenceChecker):
         return fields
 
     def _check_layout(self, node: syntax.StructDeclaration, made: CompositeType) -> None:
-        """Check that a header is whole bytes and has one varbit at most."""
+        """Check that a header has one varbit at most, and whole bytes if something has it."""
         parts = made.fields.values()
         if not made.header or any(isinstance(part, TypeVariable | UnknownType) for part in parts):
             return
@@ -239,11 +239,12 @@ class TypeChecker(TypeReferenceChecker):
             self.reporter.error(node.at, f"header {made.name} has {len(varbits)} varbits; one was expected")
         width_bits = fixed_bits(made)
         if width_bits is not None and width_bits % 8 and not varbits:
-            self.reporter.error(
-                node.at,
-                f"header {made.name} is {width_bits} bits long; a multiple of 8 was expected",
-                f"add a field of bit<{8 - width_bits % 8}>",
-            )
+            what = f"header {made.name} is {width_bits} bits long; a multiple of 8 was expected"
+            hint = f"add a field of bit<{8 - width_bits % 8}>"
+            if node.type_parameters:  # made because something has it
+                self.reporter.error(node.at, what, hint)
+            else:
+                self.declared.ragged[made.name] = node.at, what, hint
 
     def _enum(self, node: syntax.EnumDeclaration) -> None:
         if node.kind in ("error", "match_kind"):

@@ -76,11 +76,20 @@ def _translate(
     end = tokens[-1].location
     checker = Checker(reporter)
     checked = checker.program(declarations, end)
+    ragged = checker.declared.ragged
     if checked is None or reporter.failed:
+        for told in ragged.values():
+            reporter.error(*told)
         if not reporter.failed:
             reporter.error(end, "the program has no main")
         return None
-    program = optimise(lower(checked, Path(name).stem))
+    lowered = lower(checked, Path(name).stem)
+    for header in lowered.headers:
+        if header.name in ragged:
+            reporter.error(*ragged[header.name])
+    if reporter.failed:
+        return None
+    program = optimise(lowered)
     checker.scope.names.clear()  # symbols know the scope that they stand in: without the ring, all go at once
     try:
         verify(program)

@@ -48,7 +48,8 @@ class _Lowering(StatementLowering):
     def program(self, name: str) -> Program:
         checked = self._checked
         for kind in checked.declared.composites:
-            self._types.of(kind)
+            if kind.name not in checked.declared.ragged:
+                self._types.of(kind)
         parser = self._parser(checked.parser)
         controls = []
         for role, block in zip(checked.architecture.roles, checked.controls, strict=False):

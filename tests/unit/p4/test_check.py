@@ -165,9 +165,9 @@ def test_a_parser_that_cannot_be_is_refused(p4: SimpleNamespace, states: str, wo
 @pytest.mark.parametrize(
     ("top", "words"),
     [
-        ("header h { bit<7> a; }", "header h is 7 bits long; a multiple of 8 was expected"),
+        ("header h { bit<7> a; } struct s { h a; }", "header h is 7 bits long; a multiple of 8 was expected"),
         ("header h { headers_t a; }", "a header field cannot be struct headers_t"),
-        ("header h { metadata_t a; }", "header h is 17 bits long"),
+        ("header h { metadata_t a; } struct s { h a; }", "header h is 17 bits long"),
         ("header h { tag_t a; }", "a header field cannot be header tag_t"),
         ("header h { tuple<bit<8>> a; }", "a header field cannot be tuple<bit<8>>"),
         ("header h { bit<8> a; bit<8> a; }", "header h has two fields a"),
@@ -268,3 +268,10 @@ def test_a_number_that_does_not_fit_is_cut_with_a_warning(
 ) -> None:
     diagnostics = p4.compile(apply, parts=parts).diagnostics
     assert words in "".join(item.render() for item in diagnostics)
+
+
+def test_a_header_that_is_no_whole_bytes_may_be_declared_where_nothing_has_one(p4: SimpleNamespace) -> None:
+    program = p4.compile(types="header odd_t { bit<7> a; }").program
+    assert "odd_t" not in {header.name for header in program.headers}
+    assert "header odd_t is 7 bits" in p4.refusal("odd_t o;", types="header odd_t { bit<7> a; }")
+    assert "header odd_t is 7 bits" in p4.refusal("nothing = 1;", types="header odd_t { bit<7> a; }")
