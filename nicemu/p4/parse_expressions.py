@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from . import syntax
@@ -383,8 +384,10 @@ class ExpressionParser(TokenReader):
 
     def _list(self) -> syntax.Expression:
         opened = self.take()
-        if self.takes("#"):
-            self.expect("}", "to close '{#'")
+        if self.sees("#"):
+            places = [opened.location, self.take().location, self.expect("}", "to close '{#'").location]
+            if any(not _touch(one, other) for one, other in pairwise(places)):
+                self.reporter.error(opened.location, "there is space inside {#}", "write {#}")
             return syntax.InvalidHeader(at=opened.location)
         items: list[syntax.Expression] = []
         names: list[str] = []
@@ -422,3 +425,8 @@ class ExpressionParser(TokenReader):
             self.reporter.error(token.location, f"a number of {width} bits; {least} to 4096 were expected")
             bits = 1
         return syntax.Number(at=token.location, number=number, width=bits, signed=sign == "s")
+
+
+def _touch(one: Location, other: Location) -> bool:
+    """Return whether a character stands right behind another; those of a macro stand in one place."""
+    return one.is_on_line_of(other) and other.column - one.column in (0, 1)

@@ -159,6 +159,7 @@ def test_what_is_not_taken_is_refused_by_name(text: str, construct: str) -> None
         "control C() { apply { for (i = 0; i < 3; f(i)) { } } }",
         "control C() { apply { switch (x) { 1: 2: { } (bit<8>) 3: { } default: { } } } }",
         "control C() { apply { x = ...; y = {1, ...}; z = {a = 1, ...}; h = {#}; h = (h_t) {#}; } }",
+        "#define NONE {#}\n#define OF(x) {#}\ncontrol C() { apply { h = NONE; h = OF(1); } }",
         "control C() { apply { (x) = 1; .y = 2; x[3:0] = 1; s[i].f = 2; x <<= 1; x >>= 1; x |+|= 1; ; } }",
         'control C() { @hidden @name("t") table t { key = { x + 1 : exact @name("k"); }'
         " actions = { .a; b(x); }"
