@@ -50,8 +50,6 @@ class TypeChecker(TypeReferenceChecker):
                         hint = "bit<N>, int<N>, bool, or a new type of these"
                         self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}", hint)
                     kind = NewType(node.name, kind, self._translation(node, kind), _notes_of_type(node))
-                elif kind == TEXT:
-                    self.reporter.error(node.type_ref.at, "string cannot have another name")
                 self.declare(node.name, TypeSymbol(node.name, kind), node.at)
             case syntax.StructDeclaration():
                 self._struct(node)

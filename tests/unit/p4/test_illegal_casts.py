@@ -30,7 +30,9 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "type error own_t;"}, "a new type cannot be made of error"),
     ({"types": "enum E { A } type E own_t;"}, "a new type cannot be made of enum E"),
     ({"types": "enum bit<8> E { A = 1 } type E own_t;"}, "a new type cannot be made of enum E"),
-    ({"types": "typedef string own_t;"}, "string cannot have another name"),
+    ({"types": "typedef string own_t; struct s_t { own_t x; }"}, "a struct field cannot be string"),
+    ({"types": "typedef string own_t;", "apply": "own_t x;"}, "a variable cannot be string"),
+    ({"types": "type string own_t;"}, "a new type cannot be made of string"),
     *(
         ({"states": f"value_set<{kind}>(4) v; state start {{ transition accept; }}"}, "a value set of ")
         for kind in ("error", "tag_t")

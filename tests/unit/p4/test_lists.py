@@ -44,6 +44,7 @@ def test_an_illegal_list_is_refused_at_its_place(
     "top",
     [
         'const list<string> L = (list<string>) { "a", "b" };',
+        'typedef string text_t; const text_t T = "a"; const list<text_t> L = (list<text_t>) { T };',
         "const list<int> L = (list<int>) { 1, 2 };",
         "const list<list<bit<8>>> L = (list<list<bit<8>>>) { { 1 }, { }, { 2, 3 } };",
         "const list<tuple<bit<8>, bool>> L = (list<tuple<bit<8>, bool>>) { { 1, true } };",
