@@ -105,7 +105,7 @@ class ConversionChecker(TypeChecker):
             return None
         if node.value is None and found != UNKNOWN:
             self.reporter.error(node.at, f"{what} must be known at compile time")
-        return node.value  # type: ignore[no-any-return]
+        return node.value if isinstance(node.value, int) else None  # a fault may have made a text of it
 
     def local_integer(self, node: syntax.Expression, what: str) -> int | None:
         """Return the value of a compile-time integer, None if it was reported: no constructor's parameter."""

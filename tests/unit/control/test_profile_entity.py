@@ -134,7 +134,8 @@ def test_what_is_missing_or_unknown_is_refused(controller: Controller) -> None:
     assert refused(INSERT, "action_profile_group", group(controller, 1, (1, 0))) is INVALID
     assert refused(INSERT, "action_profile_group", group(controller, 1, (1, 1), (1, 1))) is INVALID
     absent = (b"\1" * 5, b"\1\xff")
-    for port in (*({"watch_port": data} for data in absent), {"watch": 511}, {"watch": -1}):
+    ports: list[dict[str, Any]] = [*({"watch_port": data} for data in absent), {"watch": 511}, {"watch": -1}]
+    for port in ports:
         watched = group(controller, 1) | {"members": [{"member_id": 1, "weight": 1, **port}]}
         assert refused(INSERT, "action_profile_group", watched) is INVALID
     plain = {"action": controller.action("send", 5)}
@@ -186,7 +187,8 @@ def test_other_ways_to_choose_are_unimplemented(controller: Controller, asked: d
 
 def test_a_profile_without_a_selector_takes_members_alone(controller: Controller) -> None:
     entry = way(controller, 7) | {"table_id": controller.id("table", "shared")}
-    for wrong in ({"action_profile_group_id": 1}, {"action_profile_action_set": {}}):
+    both: list[dict[str, Any]] = [{"action_profile_group_id": 1}, {"action_profile_action_set": {}}]
+    for wrong in both:
         assert code(controller.write(INSERT, "table_entry", entry | {"action": wrong})) is INVALID
 
 

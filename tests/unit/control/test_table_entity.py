@@ -225,7 +225,8 @@ def test_a_default_entry_is_not_asked_for_with_what_it_has_not(
 
 
 def test_an_idle_timeout_is_not_asked_for_where_there_is_none(controller: Controller) -> None:
-    for asked in ({"idle_timeout_ns": 5}, {"time_since_last_hit": {}}):
+    both: list[dict[str, Any]] = [{"idle_timeout_ns": 5}, {"time_since_last_hit": {}}]
+    for asked in both:
         with pytest.raises(ControlError, match="has no idle timeout") as refused:
             controller.read("table_entry", {"table_id": controller.id("table", "way"), **asked})
         assert refused.value.code is INVALID

@@ -61,8 +61,8 @@ def test_p4info_says_of_which_types_a_tuple_is(program: Program) -> None:
 
 def test_a_client_knows_the_types_of_tuples_from_p4info(program: Program) -> None:
     known = Schema(p4info_of_message(info_message(p4info_of(program))))
-    for item in (*known.p4info.registers, *known.p4info.digests):
-        assert known.layouts[str(item.type)].name == str(item.type)
+    kinds = [item.type for item in known.p4info.registers] + [item.type for item in known.p4info.digests]
+    assert all(known.layouts[str(kind)].name == str(kind) for kind in kinds)
 
 
 def test_a_tuple_in_a_register_is_read_and_written_as_one(controller: Controller) -> None:

@@ -184,6 +184,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"parts": "table t { actions = { NoAction; } size = true; }"},
         "the size of a table is bool; a number was expected",
     ),
+    (
+        {"parts": 'table t { size = error.NoError ? nothing() : "text"; actions = { NoAction; } }'},
+        "unknown action or function nothing",
+    ),
     ({"parts": "table t { actions = { NoAction; } size = -3; }"}, "a size of -3; 0 to 16777216 was expected"),
     (
         {"parts": "action a(in bit<8> x, bit<8> y) {} table t { actions = { a; } }"},
