@@ -36,6 +36,7 @@ MISSING = "extern.missing"
 """Why a packet is dropped that calls an extern which nothing in Python does."""
 
 _MARK = "__p4_extern__"
+_FAULTS = (Exception, SystemExit)
 _WRITTEN = (ir.Direction.OUT, ir.Direction.INOUT)
 _DECLARATION = re.compile(r"\s*(.*?)\s*\b([A-Za-z_]\w*)\s*(?:<([\w\s,]*)>)?\s*\((.*)\)\s*;?\s*", re.DOTALL)
 _TYPE = re.compile(r"(?!(?:in|out|inout)\b)[A-Za-z_][\w.]*(?:<[\w\s,<>]+>)?(?:\[\d+\])?")
@@ -185,9 +186,12 @@ def _object(
 
     def make(instance: ir.ExternInstance) -> Any:  # noqa: ANN401
         thing = made_by.get(len(instance.arguments))
+        if thing is None:
+            return None
         try:
-            return None if thing is None else thing(*instance.arguments)
-        except Exception as error:
+            with own.guard():
+                return thing(*instance.arguments)
+        except _FAULTS as error:
             message = f"extern object {instance.name} cannot be made: {type(error).__name__}: {error}"
             raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, message) from error
 
@@ -247,7 +251,7 @@ def _body(
                 returned = thing(*target, *given)
             found = _several(returned, len(kinds))
             taken = [values.taken(kind, value) for kind, value in zip(kinds, found, strict=True)]
-        except Exception as error:
+        except _FAULTS as error:
             call.note = f"{type(error).__name__}: {error}"
             raise Stuck(f"extern.{type(error).__name__}") from error
         for (place, _), value in zip(comes_out, taken[len(declared.results) :], strict=True):

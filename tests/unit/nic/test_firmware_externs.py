@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -80,17 +79,24 @@ def test_firmware_that_declares_an_extern_in_another_way_is_refused_and_the_old_
 
 
 def test_an_extern_that_does_not_return_drops_its_packet(make_bench: Callable[..., Bench]) -> None:
-    @contextmanager
-    def interrupted() -> Any:  # noqa: ANN401
-        yield
-        raise FirmwareOverrun("it did not return")
+    is_late = False
 
-    guard: Callable[[], AbstractContextManager[None]] = interrupted
+    @contextmanager
+    def guard() -> Iterator[None]:
+        yield
+        if is_late:
+            raise FirmwareOverrun("it did not return")
+
     bench = make_bench(guard=guard)
     bench.here.pipeline.load(compile_text(PROGRAM).program)
     bench.flash("here", FIRMWARE)
+    is_late = True
     bench.arrive(request_frame())
     assert bench.drops() == {"extern.TimeoutError": 1}
+    with pytest.raises(
+        ControlError, match=r"object C\.limit cannot be made: TimeoutError: it did not return"
+    ):
+        bench.flash("here", FIRMWARE)
 
 
 def test_firmware_may_have_externs_alone(bench: Bench) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -177,6 +178,7 @@ def test_externs_are_called_in_parsers_actions_and_functions_too() -> None:
     ("declared", "does", "reason"),
     [
         ("bit<8> f()", lambda: 1 // 0, "extern.ZeroDivisionError"),
+        ("bit<8> f()", lambda: sys.exit(1), "extern.SystemExit"),
         ("bit<8> f()", lambda: 256, "extern.ValueError"),
         ("bit<8> f()", lambda: -1, "extern.ValueError"),
         ("bit<8> f()", lambda: None, "extern.TypeError"),
