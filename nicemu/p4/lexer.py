@@ -55,16 +55,21 @@ _LONG_TEXT = 1 << 20
 class Token(NamedTuple):
     """One token; `kind` is name, keyword, number, string, symbol, unknown or end.
 
+    All that a macro call became stands where the call does; `close` says of a token there that in the macro
+    nothing stood between it and the one before.
     A named tuple, because a program has tens of thousands and these are made fastest.
     """
 
     kind: str
     text: str
     location: Location
+    close: bool = False
 
     def touches(self, other: Token) -> bool:
         """Return whether `other` follows with nothing between."""
         here, there = self.location, other.location
+        if other.close and here == there:
+            return True
         return (here.source, here.line, here.column + here.length) == (there.source, there.line, there.column)
 
 
@@ -112,7 +117,7 @@ def tokens_of(
             line, column = line + 1, 1
             continue
         length = len(word)
-        append(make(Token, (kind_of(word), word, make(Location, (source, line, column, length)))))
+        append(make(Token, (kind_of(word), word, make(Location, (source, line, column, length)), False)))
         column += length
     return tokens
 

@@ -310,7 +310,10 @@ class Preprocessor:
                     macro.body, dict(zip(macro.parameters, arguments, strict=True)), hidden
                 )
             body = self._pasted(body)
-            placed = [Token(item.kind, item.text, token.location) for item in body]
+            placed = [
+                Token(item.kind, item.text, token.location, close)
+                for item, close in zip(body, _closeness(body), strict=True)
+            ]
             result.extend(self._expand(placed, hidden | {token.text}))
             if len(result) + len(self._output) > MAX_TOKENS:
                 raise TooMany
@@ -330,34 +333,38 @@ class Preprocessor:
             if item.text not in given:
                 result.append(item)
             elif before == "#":
-                words = " ".join(token.text.replace('"', "'") for token in given[item.text])
-                result.append(Token("string", f'"{words}"', item.location))
+                result.append(Token("string", _spelt(given[item.text]), item.location))
+            elif "##" in (before, after):
+                result += given[item.text] or [Token("nothing", "", item.location)]
             else:
-                result += given[item.text] if "##" in (before, after) else expanded[item.text]
+                result += expanded[item.text]
         return result
 
     def _pasted(self, body: Sequence[Token]) -> Sequence[Token]:
-        """Return a macro's body with what stands on both sides of ## as one token, where it makes one.
+        """Return a macro's body with what stands on both sides of ## as one token.
 
-        Where it does not, both stay: so does the preprocessor that p4c calls, which is told that it reads
-        assembly.
+        What does not make one token stays two: p4c's preprocessor treats P4 as it treats an assembler's text.
         """
         if all(item.text != "##" for item in body):
             return body
         result: list[Token] = []
         for at, item in enumerate(body):
-            if result and body[at - 1].text == "##" and item.text != "##":
-                left, count = result[-1].text, 1
-                if len(result) > 1 and result[-2].kind == "number" and result[-2].touches(result[-1]):
-                    left, count = result[-2].text + left, 2  # such as 8w, which is no token of P4
-                made = tokens_of(left + item.text, item.location.source, item.location.line)
+            if item.text == "##":
+                continue
+            if result and body[at - 1].text == "##":
+                parts = [result.pop()]
+                before = result[-1] if result else item
+                if (before.kind, parts[0].kind) == ("number", "name") and before.touches(parts[0]):
+                    parts.insert(0, result.pop())  # such as 8w, which is no token of P4
+                text = "".join(part.text for part in parts) + item.text
+                made = tokens_of(text, item.location.source, item.location.line)
                 if len(made) == 1:
-                    result[-count:] = made
+                    result.append(made[0]._replace(location=parts[0].location, close=parts[0].close))
                 else:
-                    result.append(item)
-            elif item.text != "##":
+                    result += [*parts, item._replace(location=parts[-1].location, close=True)]
+            else:
                 result.append(item)
-        return result
+        return [item for item in result if item.text]
 
 
 def _place_of(token: Token) -> Token:
@@ -365,6 +372,18 @@ def _place_of(token: Token) -> Token:
     if token.text == _LINE:
         return Token("number", str(token.location.line), token.location)
     return Token("string", f'"{token.location.source.name}"', token.location)
+
+
+def _closeness(tokens: Sequence[Token]) -> list[bool]:
+    """Return of each token whether nothing stands between it and the one before."""
+    return [bool(at) and tokens[at - 1].touches(token) for at, token in enumerate(tokens)]
+
+
+def _spelt(tokens: Sequence[Token]) -> str:
+    """Return what # makes of a macro's argument: its text, with one blank where there were any."""
+    blanks = ["" if close else " " for close in _closeness(tokens)]
+    words = "".join(blank + token.text for blank, token in zip(blanks, tokens, strict=True))
+    return '"' + words.lstrip().replace('"', "'") + '"'
 
 
 def _with_rest(arguments: list[list[Token]], parameters: tuple[str, ...]) -> list[list[Token]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,6 +40,12 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(a, b) a ## b\nF(1, +)", "1 +"),
         ("#define F(a) (x) ## a ##_y\nF(z)", "( x ) z_y"),
         ("#define F(a) #a\n#define x 5\nF(x + 1)", '"x + 1"'),
+        ("#define F(a) #a\nF(x.y) F( x  .y )", '"x.y" "x .y"'),
+        ("#define F(a) #a\n#define G(i) F(acl.stage ## i)\nG(1)", '"acl.stage1"'),
+        ("#define F(a, b) a ## b\nF(1, +) F(, x) F(x, ) F(, )", "1 + x x"),
+        ("#define F(a) x ## a y\nF() F(z)", "x y xz y"),
+        ("#define F(a) (b) ## a ## _c; bit<16> ## a ## _d\nF(x)", "( b ) x_c ; bit < 16 > x_d"),
+        ("#define F(n) n##w##5\nF(4)", "4w5"),
         ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
         ("#ifdef __TARGET_BMV2__\n__TARGET_BMV2__\n#endif", "1"),
         ("#undef __TARGET_BMV2__\n__TARGET_BMV2__", "__TARGET_BMV2__"),
@@ -48,6 +55,26 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
 def test_macros_are_expanded(text: str, expected: str) -> None:
     tokens, messages = expand(text)
     assert (" ".join(tokens), messages) == (expected, [])
+
+
+@pytest.mark.parametrize(
+    ("text", "shifts"),
+    [
+        ("#define F(a) (a >> 8)\nF(x)", 1),
+        ("#define F(a) a >>= 1;\nF(x)", 1),
+        ("#define F(a) G(a >> 1)\n#define G(a) a >> 2\nF(x)", 2),
+        ("#define F(a) a\nF(x >> 1)", 1),
+        ("#define F(t) register<bit<t>>(4)\nF(8)", 1),
+        ("#define F(a) a > > b\nF(x)", 0),
+        ("#define GT >\nGT GT", 0),
+    ],
+)
+def test_what_touches_in_a_macro_touches_where_it_is_called(text: str, shifts: int) -> None:
+    tokens = Preprocessor(Reporter(), []).preprocess(text, "t.p4", None)
+    found = [
+        left.touches(right) for left, right in pairwise(tokens) if left.text == ">" and right.text[:1] == ">"
+    ]
+    assert sum(found) == shifts
 
 
 @pytest.mark.parametrize(
