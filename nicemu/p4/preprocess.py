@@ -330,6 +330,8 @@ class Preprocessor:
             before, after = body[at - 1].text if at else "", body[at + 1].text if at + 1 < len(body) else ""
             if item.text == "#" and after in given:
                 continue
+            if item.text == "," and given.get(_REST) == [] and _texts(body[at + 1 : at + 3]) == ["##", _REST]:
+                continue  # goes with the arguments that are not there, as in C
             if item.text not in given:
                 result.append(item)
             elif before == "#":
@@ -372,6 +374,10 @@ def _place_of(token: Token) -> Token:
     if token.text == _LINE:
         return Token("number", str(token.location.line), token.location)
     return Token("string", f'"{token.location.source.name}"', token.location)
+
+
+def _texts(tokens: Sequence[Token]) -> list[str]:
+    return [token.text for token in tokens]
 
 
 def _closeness(tokens: Sequence[Token]) -> list[bool]:

@@ -46,6 +46,7 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(a) x ## a y\nF() F(z)", "x y xz y"),
         ("#define F(a) (b) ## a ## _c; bit<16> ## a ## _d\nF(x)", "( b ) x_c ; bit < 16 > x_d"),
         ("#define F(n) n##w##5\nF(4)", "4w5"),
+        ("#define F(a, ...) f(a, ## __VA_ARGS__)\nF(1) F(1, 2, 3)", "f ( 1 ) f ( 1 , 2 , 3 )"),
         ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
         ("#ifdef __TARGET_BMV2__\n__TARGET_BMV2__\n#endif", "1"),
         ("#undef __TARGET_BMV2__\n__TARGET_BMV2__", "__TARGET_BMV2__"),
