@@ -181,7 +181,7 @@ class ExpressionParser(TokenReader):
         opened = self.expect("(", "before the arguments")
         arguments: list[syntax.Expression] = []
         names: list[str] = []
-        while not self.sees(")"):
+        while arguments or not self.sees(")"):  # behind a comma stands another
             if self.sees_name() and self.peek().text == "=":
                 names.append(self.take().text)
                 self.take()

@@ -227,8 +227,8 @@ class StatementParser(ExpressionParser):
     def parameters(self, what: str) -> list[syntax.ParameterDeclaration]:
         """Parse parameters with both parentheses."""
         self.expect("(", f"before the parameters of {what}")
-        parameters = []
-        while not self.sees(")"):
+        parameters: list[syntax.ParameterDeclaration] = []
+        while parameters or not self.sees(")"):  # behind a comma stands another
             annotations = self.annotations()
             direction = self.take().text if self.sees("in", "out", "inout") else ""
             type_ref = self.type_ref()

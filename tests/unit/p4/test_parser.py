@@ -112,6 +112,8 @@ def test_a_forgotten_semicolon_is_shown_where_it_belongs() -> None:
         ("control C() { table t { kee = { } } apply { } }", "did you mean key?"),
         ("control C() { apply { if (a) bit<8> x; } }", "put it in { }"),
         ("const bit<8> x = (1 + ;", "expected an expression, found ';'"),
+        ("const bit<8> x = f(1, );", "expected an expression, found ')'"),
+        ("void f(in bit<8> a, ) { }", "expected the name of a type, found ')'"),
         ("@unfinished(a (b", "'(' is never closed"),
         ("const bit<8> x = 999999999w1;", "a number of 999999999 bits"),
     ],
