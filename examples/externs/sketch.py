@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 from zlib import crc32
 
 from nicemu.pipeline import extern
+
+Value = TypeVar("Value")
 
 
 @extern("CountMinSketch<K>(bit<32> rows, bit<32> columns)")
@@ -31,6 +33,6 @@ class CountMinSketch:
 
 
 @extern("void swap<T>(inout T left, inout T right)")
-def swap(left: Any, right: Any) -> tuple[Any, Any]:  # noqa: ANN401
+def swap(left: Value, right: Value) -> tuple[Value, Value]:
     """Return two values the other way round."""
     return right, left

@@ -39,11 +39,10 @@ TABLES_OPTION = click.option(
 
 EXTERNS_OPTION = click.option(
     "--externs",
-    "externs",
     metavar="FILE",
     multiple=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="Python functions and classes that do what externs of PROGRAM's own do (docs/p4.md).",
+    help="Python functions and classes that do what externs of PROGRAM's own do (docs/externs.md).",
 )
 
 
@@ -122,10 +121,12 @@ def flash(script: Path, nic: str | None) -> None:
 def tell_missing(missing: Sequence[str]) -> None:
     """Say which externs of a program's own nothing does."""
     for name in missing:
-        click.echo(
-            f"nothing does what extern {name} does: packets that call it are dropped (--externs FILE)",
-            err=True,
-        )
+        click.echo(missing_text(name), err=True)
+
+
+def missing_text(name: str) -> str:
+    """Return what is to be said of an extern that nothing does."""
+    return f"nothing does what extern {name} does: packets that call it are dropped (--externs FILE)"
 
 
 def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled | Loaded:

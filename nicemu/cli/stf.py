@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from .programs import EXTERNS_OPTION, INCLUDE_OPTION
+from .programs import EXTERNS_OPTION, INCLUDE_OPTION, missing_text
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -153,6 +153,7 @@ def _print_details(outcome: Outcome, all_messages: bool) -> None:
     blocks = [item.render() for item in shown]
     if outcome.report is not None:
         blocks += [f"line {note.location.line}: {_below(note.text)}" for note in outcome.report.notes]
+        blocks += [missing_text(name) for name in outcome.report.missing_externs]
         blocks += [failure.render() for failure in outcome.report.failures]
     for block in blocks:
         click.echo("\n".join(f"  {line}" for line in block.splitlines()))
@@ -188,6 +189,7 @@ def _as_json(outcome: Outcome, took_ns: int, root: Path) -> dict[str, object]:
         "packets_in": report.packets_in if report else 0,
         "packets_out": report.packets_out if report else 0,
         "interpreted_because": report.interpreted_because if report else "",
+        "missing_externs": list(report.missing_externs) if report else [],
         "messages": [_message(item) for item in outcome.messages],
         "failures": [
             {**_message(failure.diagnostic), "detail": failure.detail}

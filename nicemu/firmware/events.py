@@ -78,6 +78,7 @@ class Registry:
             sorted(self.events)
             + sorted(self.triggers)
             + [name for name, hook in hooks.items() if hook is not None]
+            + [thing.__name__ for thing in self.externs]
         )
 
 

@@ -107,7 +107,7 @@ def load_firmware(path: Path, guard: Callable[[], AbstractContextManager[object]
             frame = frame.tb_next
         raise FirmwareError(f"{path}:{line}: {type(error).__name__}: {error}") from error
     registry.externs = externs_in(module.__dict__)
-    if not registry.names() and not registry.externs:
+    if not registry.names():
         _put_back(module.__name__, before)
         raise FirmwareError(
             f"{path}: handles nothing; decorate a coroutine with @on_event, @on_arrival or @on_start, or a "

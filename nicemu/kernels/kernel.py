@@ -47,7 +47,8 @@ def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Gene
     """Return the kernel of a program. Raises: NotCompiled where it needs the interpreter."""
     if program.architecture not in _ARCHITECTURES:
         raise NotCompiled(f"it is for {program.architecture}")
-    for own in program.extern_signatures:
+    if program.extern_signatures:
+        own = program.extern_signatures[0]
         raise NotCompiled(f"{own.owner or own.declared} is an extern of its own, which Python does")
     module = llvm.Module(name=program.name)
     taken: dict[str, tuple[Part, llvm.Function]] = {}

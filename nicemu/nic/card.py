@@ -52,6 +52,11 @@ class FirmwareCard:
         self.signals[cookie] = (signal, counter)
         return cookie
 
+    def forget_all(self) -> None:
+        """The script is gone: so are its keys, and what it has prepared."""
+        self.keys.clear()
+        self.prepared.clear()
+
     def forget(self, counter: int) -> None:
         """A counter is closed: nothing waits for it any more."""
         for cookie in [cookie for cookie, (_, one) in self.signals.items() if one == counter]:

@@ -372,10 +372,9 @@ class SmartNic:
     # Firmware
 
     def load_firmware(self, registry: Registry, now_ns: int) -> list[tuple[str, int]]:
-        """Replace the firmware: tasks of the old one end, their packets go to the host, events to the new
-        one. Its memory, keys and queue pairs go with it.
-        Returns peers and their queue pairs that have lost the other end. Raises: ControlError where an extern
-        is not as the running program declares it.
+        """Replace the firmware: its tasks end, their packets go to the host, events to the new one; memory,
+        keys and queue pairs go with it. Returns peers and their queue pairs that have lost the other end.
+        Raises: ControlError where an extern is not as the running program declares it.
         """
         self.pipeline.use_externs(OwnExterns(registry.externs, self.scheduler.bracketed))
         self.now_ns = now_ns
@@ -404,8 +403,7 @@ class SmartNic:
             for key in self.card.keys:
                 self.memory.deregister(key)
             self.drain_peers()
-        self.card.keys.clear()
-        self.card.prepared.clear()
+        self.card.forget_all()
         if self.storage is None or self.storage.outstanding == 0:
             self.memory.free_firmware()
         return lost

@@ -111,10 +111,10 @@ class CallChecker(BlockCallChecker):
         if symbol.name == "static_assert":
             self._static_assert(node)
             return returned
-        node.symbol = Meaning("function", symbol.name, types=types)
         known = self.architecture.functions.get(symbol.name)
+        directions = _directions(declaration) if known is None else None
+        node.symbol = Meaning("function", symbol.name, types=types, directions=directions)
         if known is None:
-            node.symbol = Meaning("function", symbol.name, types=types, directions=_directions(declaration))
             self._own_call(node, declaration)
         else:
             self._extern_call(node, declaration, known)

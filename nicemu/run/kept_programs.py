@@ -61,12 +61,22 @@ def loadable_program(
         read.program.name,
         len(info.tables),
         len(info.actions),
-        tuple(diagnostic.render() for diagnostic in read.diagnostics),
+        (*(diagnostic.render() for diagnostic in read.diagnostics), *_own_externs(read.program)),
         config_message(read.program.to_json(), info),
     )
     if isinstance(read, Compiled):
         _keep(place, made, {str(source): _of_text(text) for source, text in read.sources.items()})
     return made
+
+
+def _own_externs(program: Program) -> list[str]:
+    """Return what whoever loads a program should know of the externs that it declares itself."""
+    names = sorted({item.owner or item.declared for item in program.extern_signatures})
+    return [
+        f"extern {name} is the program's own: without an @extern for it in the NIC's firmware, packets that "
+        "call it are dropped"
+        for name in names
+    ]
 
 
 def program_in(path: Path) -> Program:

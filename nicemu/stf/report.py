@@ -31,7 +31,7 @@ class Note:
 @dataclass(frozen=True, slots=True)
 class Report:
     """What came of a script; `interpreted_because` says why a program was not run compiled, "" if it was, or
-    was not to be.
+    was not to be. `missing_externs` are externs of its own that nothing does.
     """
 
     failures: tuple[Failure, ...]
@@ -39,6 +39,7 @@ class Report:
     packets_in: int = 0
     packets_out: int = 0
     interpreted_because: str = ""
+    missing_externs: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:

@@ -109,7 +109,8 @@ def run_script(
     outputs = sum(len(frames) for frames in run.seen.values())
     failures = sorted(run.failures, key=lambda failure: failure.diagnostic.line)
     because = getattr(engine, "interpreted_because", "")
-    return Report(tuple(failures), tuple(run.notes), len(run.fates), outputs, because)
+    missing = tuple(engine.missing_externs)
+    return Report(tuple(failures), tuple(run.notes), len(run.fates), outputs, because, missing)
 
 
 def _compiled_engine() -> Engine:

@@ -40,7 +40,7 @@ extern FirmwareEvent<T> {
 // Work that the NIC's firmware has prepared under a name, such as an RDMA write (nic.prepare_write).
 extern DeferredWork {
     DeferredWork(string name);
-    // Have it wait, and fire once, when counter number `counter` (success plus errors) reaches `threshold`.
+    // Have it wait, and fire once, when counter `counter` of the firmware (success plus errors) reaches `threshold`.
     void arm(in bit<32> counter, in bit<64> threshold);
 }
 

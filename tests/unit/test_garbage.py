@@ -17,7 +17,7 @@ class Node:
 
     def __init__(self) -> None:
         self.me = self
-        self.blocks = [[] for _ in range(1000)]  # type: ignore[var-annotated]
+        self.blocks: list[list[int]] = [[] for _ in range(1000)]
 
 
 def left_behind(has_cycles: bool) -> weakref.ref[Node]:

@@ -135,5 +135,6 @@ def test_externs_of_a_program_are_done_by_python_files(nicemu: Cli, tmp_path: Pa
     assert nicemu(*given, "--jobs", "2").exit_code == 0
     alone = nicemu("stf", str(tmp_path))
     assert (alone.exit_code, "dropped (extern.missing)" in alone.stdout) == (1, True)
+    assert "nothing does what extern more does: packets that call it are dropped (--externs" in alone.stdout
     if JIT:
         assert "more is an extern of its own" in nicemu(*given, "--engine", "kernel").stdout

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nicemu.errors import UsageError
-from nicemu.host import Span
+from nicemu.host import Nic, Span
 from nicemu.p4 import compile_text
 from tests.unit.nic.conftest import LIMITS, Bench, request_frame
 
@@ -47,9 +47,9 @@ def lend(nic: Nic, connection: Connection) -> dict[str, int]:
 class Armed:
     """A host at "here" whose memory NIC "there" writes to when packets there say so."""
 
-    def __init__(self, bench: Bench) -> None:
+    def __init__(self, bench: Bench, firmware: str = FIRMWARE) -> None:
         self.bench = bench
-        bench.flash("there", FIRMWARE)
+        bench.flash("there", firmware)
         self.memory = bench.nic.allocate((64,), np.uint8)
         span: Span = bench.nic.register(self.memory)
         self.peer = bench.nic.connect("there", address=span.address, rkey=span.key)
@@ -125,6 +125,36 @@ def test_packets_take_no_more_trigger_slots_than_there_are_and_stop_nobody(armed
     armed.arrive()
     assert armed.ended == (2 * LIMITS.slot_count - armed.drops["pipeline.no_trigger_slot"], 0)
     assert armed.bench.there.unit.slots_in_use == 0
+
+
+def test_new_firmware_takes_back_what_was_prepared(armed: Armed) -> None:
+    armed.runs("answer.arm(GO, 5);")
+    armed.bench.flash("there", FIRMWARE)
+    armed.arrive()
+    assert armed.drops["pipeline.no_prepared_work"] == 1
+
+
+def test_nothing_is_armed_on_a_counter_of_a_process(armed: Armed) -> None:
+    nic = Nic(armed.bench.simulation.open_nic("there"))
+    (counter,) = nic.counters("mine")
+    armed.runs(f"answer.arm({counter.index}, 0);")
+    armed.arrive()
+    assert armed.bench.there.unit.slots_in_use == 0
+    assert armed.ended == (0, 0)
+
+
+def test_what_is_prepared_again_takes_the_place_of_what_was(armed: Armed) -> None:
+    twice = FIRMWARE.replace(
+        "    return {",
+        """    nic.write(page.address + 8, (9).to_bytes(8, "little"))
+    nic.prepare_write("answer", connection.qp_num, page, 8, 8, given["address"], given["rkey"], None, done)
+    return {""",
+    )
+    second = Armed(armed.bench, twice)
+    second.runs("answer.arm(GO, 1); counters.add(GO, 1);")
+    second.arrive()
+    assert second.ended == (1, 0)
+    assert second.memory.array[:8].tobytes() == bytes([9, *bytes(7)])
 
 
 def test_a_peer_that_goes_takes_the_queue_pair_of_what_was_prepared(armed: Armed) -> None:

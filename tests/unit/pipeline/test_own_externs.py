@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -282,7 +283,7 @@ def test_what_declares_no_extern_is_refused(text: str) -> None:
         extern(text)
 
 
-def test_externs_of_a_file_are_found(tmp_path: Any) -> None:  # noqa: ANN401
+def test_externs_of_a_file_are_found(tmp_path: Path) -> None:
     good, empty, wrong = tmp_path / "good.py", tmp_path / "empty.py", tmp_path / "wrong.py"
     good.write_text("from nicemu.pipeline import extern\n@extern('void f()')\ndef f(): pass\n")
     empty.write_text("x = 1\n")
