@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nicemu.errors import NicemuError, UsageError
+from nicemu.errors import ControlError, NicemuError, UsageError
 from nicemu.p4 import CompileError, Diagnostic, Location, Severity, SourceFile, compile_program
 
 from .line_reader import ScriptError
@@ -65,6 +65,8 @@ def run_test(
     except CompileError as error:
         wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
         return Outcome(program, script, Status.REFUSED, messages=wrong)
+    except ControlError as error:  # the engine does not take the program, or `externs` are unlike its own
+        return Outcome(program, script, Status.FAILED, messages=(_at_the_start(program, str(error)),))
     except NicemuError:
         raise
     except Exception as error:  # a fault of compiler or engine must not hide the tests behind it
@@ -87,8 +89,11 @@ def find_tests(folder: Path) -> list[tuple[Path, Path]]:
 def _broken(program: Path, error: Exception) -> Diagnostic:
     last = traceback.extract_tb(error.__traceback__)[-1]
     message = f"nicemu is broken here: {type(error).__name__}: {error}"
-    place = f"{Path(last.filename).name}:{last.lineno}, in {last.name}"
-    return Diagnostic(Severity.ERROR, Location(SourceFile(program.name, ()), 1, 1), message, place)
+    return _at_the_start(program, message, f"{Path(last.filename).name}:{last.lineno}, in {last.name}")
+
+
+def _at_the_start(program: Path, message: str, hint: str = "") -> Diagnostic:
+    return Diagnostic(Severity.ERROR, Location(SourceFile(program.name, ()), 1, 1), message, hint)
 
 
 def _text(path: Path) -> str:

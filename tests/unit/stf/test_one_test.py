@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from nicemu.errors import UsageError
+from nicemu.pipeline import extern
 from nicemu.stf import Status, find_tests, run_test
 from tests.unit.stf.conftest import SWITCH
 
@@ -58,6 +59,21 @@ def test_a_fault_of_nicemu_s_own_is_told_as_the_outcome(
     assert outcome.status is Status.BROKEN
     assert outcome.messages[0].message == "nicemu is broken here: ZeroDivisionError: one too few"
     assert outcome.messages[0].hint.endswith("in faulty")
+
+
+def test_an_extern_that_python_has_otherwise_fails_its_test(tmp_path: Path) -> None:
+    @extern("bit<8> more(in bit<16> v)")
+    def more(v: int) -> int:
+        return v + 1
+
+    declares = PROGRAM.replace("header pair_t", "extern bit<8> more(in bit<8> v);\nheader pair_t", 1)
+    outcome = run_test(
+        *files(tmp_path, declares.replace("apply {", "apply { h.h.a = more(1);", 1)), externs=[more]
+    )
+    assert outcome.status is Status.FAILED
+    assert outcome.messages[0].message.startswith(
+        "extern more: the program declares bit<8> more(in bit<8>); in Python"
+    )
 
 
 def test_includes_are_found_in_the_folders_that_are_named(tmp_path: Path) -> None:
