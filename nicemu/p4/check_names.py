@@ -13,6 +13,12 @@ from .diagnostics import Location, Reporter, did_you_mean
 from .symbols import ErrorList, Scope, Symbol
 from .types import CompositeType
 
+_FORMER = {
+    f"{name}{ending}": f"v1model.p4 has {name}_preserving_field_list now, and fields with @field_list(index)"
+    for name, ending in (("clone", "3"), ("resubmit", ""), ("recirculate", ""))
+}
+"""What v1model.p4 has no more, since 2022, and what came in its place."""
+
 
 @dataclass(slots=True)
 class Declared:
@@ -55,7 +61,7 @@ class NameChecker:
         symbol = self.scope.meant(node)
         if symbol is None:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
-            hint = did_you_mean(node.name, scope.visible())
+            hint = _FORMER.get(node.name) or did_you_mean(node.name, scope.visible())
             self.reporter.error(node.at, f"unknown {what} {dot}{node.name}", hint)
         return symbol
 

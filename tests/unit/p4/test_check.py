@@ -39,6 +39,7 @@ TABLE = (
         ("m.setValid();", "struct metadata_t has no method setValid"),
         ("headers.tag.isValid(1);", "isValid() takes no arguments"),
         ("undeclared();", "unknown action or function undeclared"),
+        ("clone3(1, 5, m);", "v1model.p4 has clone_preserving_field_list now"),
         ("send_to_port();", "send_to_port takes 1 argument; 0 are given"),
         ("send_to_port(m.flag);", "argument port is bool; bit<16> was expected"),
         ("1 = m.mark;", "this stores into something that is no variable"),
