@@ -41,6 +41,7 @@ class FirmwareCard:
         self.held: dict[Task, list[LandingSlot | int]] = {}
         self.signals: dict[int, tuple[Signal, int]] = {}
         self.keys: set[int] = set()
+        self.counters: set[int] = set()
         self.prepared: dict[str, tuple[int, WorkRequest, int | None]] = {}
         self._resting: deque[int] = deque()
         self._next_cookie = 1
@@ -53,9 +54,11 @@ class FirmwareCard:
         return cookie
 
     def forget_all(self) -> None:
-        """The script is gone: so are its keys, and what it has prepared."""
+        """The script is gone: so are its keys, its counters, and what it has prepared."""
         self.keys.clear()
         self.prepared.clear()
+        for counter in sorted(self.counters):
+            self._rest(counter)
 
     def forget(self, counter: int) -> None:
         """A counter is closed: nothing waits for it any more."""
@@ -82,9 +85,14 @@ class FirmwareCard:
             if isinstance(thing, LandingSlot):
                 self.return_landing_slot(thing, rotate_key=True)
             else:
-                self._device.interrupts.forget_counter(thing)
-                self._device.unit.state.counters[thing].remote = 0
-                self._resting.append(thing)
+                self._rest(thing)
+
+    def _rest(self, counter: int) -> None:
+        """Take a counter back, and free the ones that have rested longest."""
+        self.counters.discard(counter)
+        self._device.interrupts.forget_counter(counter)
+        self._device.unit.state.counters[counter].remote = 0
+        self._resting.append(counter)
         while len(self._resting) > RESTING_COUNTERS:
             self.free_counter(self._resting.popleft())
 
@@ -136,12 +144,14 @@ class FirmwareCard:
             self.free_counter(self._resting.popleft())
         counter = unit.allocate(owner=FIRMWARE, pd=pd or SERVICE_PD, remote=True)
         self._hold(counter)
+        self.counters.add(counter)
         self._device.notes.say("counter", counter=counter, name="")
         return counter
 
     def free_counter(self, counter: int) -> None:
         """Give a counter back."""
         self._let_go(counter)
+        self.counters.discard(counter)
         self._device.interrupts.forget_counter(counter)
         record = self._device.unit.state.counters[counter]
         if record.armed or record.aimed or record.in_flight:

@@ -372,17 +372,16 @@ class SmartNic:
     # Firmware
 
     def load_firmware(self, registry: Registry, now_ns: int) -> list[tuple[str, int]]:
-        """Replace the firmware: its tasks end, their packets go to the host, events to the new one; memory,
-        keys and queue pairs go with it. Returns peers and their queue pairs that have lost the other end.
+        """Replace the firmware: its tasks end, their packets go to the host, events to the new one; what it
+        held goes with it. Returns peers and their queue pairs that have lost the other end.
         Raises: ControlError where an extern is not as the running program declares it.
         """
         self.pipeline.use_externs(OwnExterns(registry.externs, self.scheduler.bracketed))
         self.now_ns = now_ns
-        events = [task.event for task in self.scheduler.tasks]
+        events = [task.event for task in self.scheduler.tasks if isinstance(task.event, Event)]
         self.scheduler.cancel_all()
         for event in events:
-            if isinstance(event, Event):
-                self.card.deliver(event, (0,))
+            self.card.deliver(event, (0,))
         lost = self._take_back_from_firmware()
         self.firmware = registry
         self.start_error = ""
@@ -392,12 +391,13 @@ class SmartNic:
         return lost
 
     def _take_back_from_firmware(self) -> list[tuple[str, int]]:
-        """Destroy the firmware's queue pairs, take its keys back, free its memory unless it is in use."""
-        pairs = self.queue_pairs
+        """Destroy its queue pairs, take keys, counters and what is armed back, free its memory if unused."""
         self.interrupts.forget_owner(FIRMWARE)
+        pairs = self.queue_pairs
         own = [qp for qp in pairs.numbers if self.arena.rdma.queue_pairs[qp].owner == FIRMWARE]
         lost = [(pairs.numbers[qp], pairs.remote_numbers[qp]) for qp in own if qp in pairs.remote_numbers]
         with self.rings.paused():
+            self.unit.flush(FIRMWARE)
             for qp in own:
                 pairs.destroy(qp)
             for key in self.card.keys:

@@ -108,6 +108,18 @@ def test_what_nobody_has_prepared_is_counted_and_the_frame_goes_on(armed: Armed)
     assert armed.drops == {"pipeline.no_prepared_work": 1, "pipeline.dropped": 1}
 
 
+def test_new_firmware_finds_the_trigger_slots_and_counters_that_the_old_one_took(armed: Armed) -> None:
+    armed.runs("answer.arm(GO, 1000000);")
+    armed.arrive(LIMITS.slot_count // 2)
+    assert armed.bench.there.unit.slots_in_use
+    armed.bench.flash("there", FIRMWARE)
+    unit = armed.bench.there.unit
+    assert unit.slots_in_use == 0
+    assert not unit.state.counters[armed.go].remote
+    for _ in range(LIMITS.counter_count // 2):
+        Armed(armed.bench)
+
+
 def test_a_counter_that_there_is_not_arms_nothing(armed: Armed) -> None:
     armed.runs("answer.arm(0xffffffff, 1); answer.arm(100, 1);")
     armed.arrive()
