@@ -49,11 +49,15 @@ EXTERNS_OPTION = click.option(
 @click.command()
 @click.argument("program", type=click.Path(path_type=Path))
 @NIC_OPTION
+@click.option(
+    "--keep", is_flag=True, help="Keep what the running program holds, where the new one has it too."
+)
 @INCLUDE_OPTION
-def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
+def load(program: Path, nic: str | None, keep: bool, includes: tuple[Path, ...]) -> None:
     """Compile PROGRAM, a file of yours or a shipped one (p4/kvmatch.p4), and have a NIC run it.
 
-    PROGRAM is P4-16, or the JSON that p4c-bm2-ss made of it.
+    PROGRAM is P4-16, or the JSON that p4c-bm2-ss made of it. It starts with its own entries and with zeros;
+    with --keep it goes on with entries, counters, meters, registers and the rest that are as they were.
     If it does not compile, or the NIC refuses it, the NIC goes on with the program it has.
     """
     from nicemu.programs import find_program
@@ -68,7 +72,7 @@ def load(program: Path, nic: str | None, includes: tuple[Path, ...]) -> None:
     from nicemu.control import load_pipeline
 
     _progress(f"bringing it to {running.name}")
-    load_pipeline(running.p4runtime, ready.config)
+    load_pipeline(running.p4runtime, ready.config, keep=keep)
     click.echo(f"{running.name} runs {ready.name}: {_contents(ready.tables, ready.actions)}")
 
 

@@ -13,16 +13,19 @@ from .messages import messages
 from .stream import uint128
 
 VERIFY_AND_COMMIT = 3
+RECONCILE_AND_COMMIT = 5
 TIMEOUT_S = 10.0
 
 
-def load_pipeline(address: str, config: bytes, device_id: int = 1) -> None:
-    """Have the device run the pipeline of a serialized ForwardingPipelineConfig, as its newest primary.
+def load_pipeline(address: str, config: bytes, device_id: int = 1, *, keep: bool = False) -> None:
+    """Have the device run the pipeline of a serialized ForwardingPipelineConfig, as its newest primary, with
+    what it holds if it is to `keep` that.
 
     Raises: ControlError, and the old program goes on.
     """
     election_id = time.time_ns()
-    request = messages().SetForwardingPipelineConfigRequest(device_id=device_id, action=VERIFY_AND_COMMIT)
+    action = RECONCILE_AND_COMMIT if keep else VERIFY_AND_COMMIT
+    request = messages().SetForwardingPipelineConfigRequest(device_id=device_id, action=action)
     request.election_id.CopyFrom(uint128(election_id))
     request.config.MergeFromString(config)
     connection = Connection(address, TIMEOUT_S)

@@ -26,7 +26,8 @@ _ARRAYS = (CounterArray, MeterArray, RegisterArray)
 
 def take_over(source: Engine, destination: Engine) -> None:
     """Give `destination` what `source` holds: entries with their counts, default actions chosen at run time,
-    members and groups, counters, meters, registers, value sets, replication, and which digests are sent.
+    members and groups, counters, meters, registers, value sets, replication, which digests are sent, and the
+    objects of externs of the program's own.
 
     Const entries are the program's own and stay. What `destination` lacks may go if it holds nothing.
     Raises: ControlError if something does not fit; `destination` may then have some of it.
@@ -36,6 +37,7 @@ def take_over(source: Engine, destination: Engine) -> None:
     if old is None:
         return
     _take_objects(source, destination)
+    _take_own_objects(source, destination)
     for spec in old.tables:
         table = source.table(spec.name)
         if spec.name not in {other.name for other in new.tables}:
@@ -82,6 +84,17 @@ def _take_objects(source: Engine, destination: Engine) -> None:
     new.clone_sessions.update(old.clone_sessions)
     shown = {digest.name for digest in destination.p4info.digests} if destination.p4info else set[str]()
     new.digests.update({name: config for name, config in old.digests.items() if name in shown})
+
+
+def _take_own_objects(source: Engine, destination: Engine) -> None:
+    """Take over what Python keeps for objects that both programs construct alike."""
+    old, new = source.program, destination.program
+    assert old is not None
+    assert new is not None
+    own = {item.owner for item in old.extern_signatures}
+    for instance in new.externs:
+        if instance.extern in own and instance in old.externs:
+            destination.objects.states[instance.name] = source.objects.states[instance.name]
 
 
 def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object) -> None:

@@ -107,6 +107,25 @@ def test_a_program_with_errors_leaves_the_running_one(engine: Engine, nicemu: Cl
     assert engine.program is before
 
 
+def test_a_program_starts_anew_or_keeps_what_it_holds_as_the_user_says(
+    engine: Engine, nicemu: Cli, tmp_path: Path
+) -> None:
+    first, larger, other = (tmp_path / f"{name}.p4" for name in ("first", "larger", "other"))
+    first.write_text(ROUTES)
+    larger.write_text(ROUTES.replace("size = 8", "size = 9"))
+    other.write_text(ROUTES.replace("route", "way"))
+    nicemu("load", str(first))
+    nicemu("table", "add", "route", "send", "dst=10.0.0.0/8", "port=3")
+    entries = list(engine.read("R.route"))
+    assert nicemu("load", str(larger), "--keep").exit_code == 0
+    assert list(engine.read("R.route")) == entries
+    refused = nicemu("load", str(other), "--keep")
+    assert "does not fit the new program: table R.route with 1 entries has no place there" in refused.stderr
+    assert list(engine.read("R.route")) == entries
+    assert nicemu("load", str(larger)).exit_code == 0
+    assert list(engine.read("R.route")) == []
+
+
 def test_a_listing_shows_entries_as_they_are_typed(engine: Engine, nicemu: Cli) -> None:
     nicemu("load", "p4/kvmatch.p4")
     nicemu("table", "add", "session", "fetch_session", *ENTRY, "hits_counter=7")

@@ -10,10 +10,12 @@ from typing import Any, TypeAlias
 import pytest
 
 from nicemu.control.messages import Message, messages
+from nicemu.control.pipeline_state import take_over
 from nicemu.control.stream import uint128
 from nicemu.errors import ControlError
 from nicemu.kernels import CompiledEngine
-from nicemu.pipeline import Engine, Program, ir
+from nicemu.p4 import compile_text
+from nicemu.pipeline import Engine, Program, extern, ir
 
 SAVE, COMMIT, RECONCILE = 2, 4, 5
 Controller: TypeAlias = Any
@@ -139,3 +141,50 @@ def test_what_takes_long_is_done_before_the_change_over(
         assert kernel.program is controller.engine.program
         assert kernel.program.name == f"again{action}"
     assert held
+
+
+COUNTS = """
+#include <core.p4>
+#include <v1model.p4>
+extern Tally {{ Tally(bit<8> first); bit<8> next(); bit<8> last(); }}
+header byte_t {{ bit<8> value; }}
+struct headers_t {{ byte_t h; }}
+struct metadata_t {{ }}
+parser P(packet_in packet, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
+    state start {{ packet.extract(h.h); transition accept; }}
+}}
+control Sums(inout headers_t h, inout metadata_t m) {{ apply {{ }} }}
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
+    Tally({first}) tally;
+    apply {{ h.h.value = tally.{method}(); }}
+}}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{ apply {{ }} }}
+control D(packet_out packet, in headers_t h) {{ apply {{ packet.emit(h); }} }}
+V1Switch(P(), Sums(), I(), E(), Sums(), D()) main;
+"""
+
+
+@extern("Tally(bit<8> first)")
+class Tally:
+    def __init__(self, first: int) -> None:
+        self.count = first
+
+    @extern("bit<8> next()")
+    def next(self) -> int:
+        self.count += 1
+        return self.count
+
+    @extern("bit<8> last()")
+    def last(self) -> int:
+        return self.count
+
+
+@pytest.mark.parametrize(("first", "then"), [(5, 6), (7, 7)])
+def test_an_object_that_python_keeps_goes_on_where_it_is_constructed_alike(first: int, then: int) -> None:
+    engine = Engine(externs=[Tally])
+    engine.load(compile_text(COUNTS.format(first=5, method="next")).program)
+    assert engine.process(b"\0", 0).frame == b"\x06"
+    staged = engine.staged(compile_text(COUNTS.format(first=first, method="last")).program)
+    take_over(engine, staged)
+    engine.adopt(staged)
+    assert engine.process(b"\0", 0).frame == bytes([then])
