@@ -31,6 +31,7 @@ def test_a_calibration_measures_copies_the_drive_and_the_link_that_was_named(tmp
     assert any("link direct" in text for text in told)
 
 
+@pytest.mark.slow
 def test_a_larger_write_takes_longer_as_frames(tmp_path: Path) -> None:
     (small, large) = measure_link("udp", (4096, 4 << 20), tmp_path, lambda text: None).points
     assert small[1] < large[1]

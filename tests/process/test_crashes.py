@@ -35,6 +35,7 @@ def counters_of(nic: RunningNic) -> list[str]:
     return [counter["name"] for counter in ask(nic, "describe")["counters"]]
 
 
+@pytest.mark.slow
 def test_a_nic_killed_in_mid_transfer_takes_nobody_along_and_loses_nothing_durable(tmp_path: Path) -> None:
     kept = {}
     with live_nics("killed", tmp_path) as instance:

@@ -64,6 +64,7 @@ def ended(process: subprocess.Popen[str], meanwhile: Callable[[], None]) -> bool
     return process.poll() is not None
 
 
+@pytest.mark.slow
 def test_a_demo_that_is_interrupted_again_and_again_stops_and_removes_everything(place: Place) -> None:
     demo = place.start("demo")
     try:

@@ -170,6 +170,7 @@ def test_waiting_again_and_again_takes_one_trigger_slot(nics: Instance, host: Li
     assert eventually(lambda: statistics(nics.nics[0])["trigger.slots_in_use"] == before)
 
 
+@pytest.mark.slow
 def test_new_firmware_of_a_storage_nic_takes_the_place_of_the_old_one_again_and_again(
     nics: Instance, host: LiveHost
 ) -> None:
