@@ -57,9 +57,10 @@ def stf(
 ) -> None:
     """Run the STF script SCRIPT on PROGRAM, or every test of the folder DIR.
 
-    A test of a folder is a program x.p4 with a script x.stf beside it; without SCRIPT a program's own is
-    run. Exit status 1 if a test fails, or its program is not compiled. With --engine kernel programs run as
-    machine code where they can; where not, the line of a test says why.
+    PROGRAM is P4-16, or the JSON that p4c-bm2-ss made of it. A test of a folder is a program x.p4 with a
+    script x.stf beside it, or x.json where there is no x.p4; without SCRIPT a program's own is run. Exit
+    status 1 if a test fails, or its program is not compiled. With --engine kernel programs run as machine
+    code where they can; where not, the line of a test says why.
     """
     if program.is_dir():
         if script is not None:

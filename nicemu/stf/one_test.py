@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A test is a program and a script; those of a folder have the same name, `x.p4` and `x.stf`."""
+"""A test is a program and a script; those of a folder have the same name, `x.p4` and `x.stf`.
+
+A program may be BMv2 JSON, too, what p4c-bm2-ss made of one.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nicemu.errors import ControlError, NicemuError, UsageError
+from nicemu.errors import ControlError, NicemuError, ProtocolError, UsageError
 from nicemu.p4 import CompileError, Diagnostic, Location, Severity, SourceFile, compile_program
+from nicemu.pipeline import Program
 
 from .line_reader import ScriptError
 from .report import Report
@@ -60,13 +64,14 @@ def run_test(
     except ScriptError as error:
         return Outcome(program, script, Status.FAILED, messages=error.diagnostics)
     try:
-        found = compile_program(program, include_paths)
-        report = run_script(found.program, commands, trace, compiled, externs)
+        report = run_script(_read(program, include_paths), commands, trace, compiled, externs)
     except CompileError as error:
         wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
         return Outcome(program, script, Status.REFUSED, messages=wrong)
     except ControlError as error:  # the engine does not take the program, or `externs` are unlike its own
         return Outcome(program, script, Status.FAILED, messages=(_at_the_start(program, str(error)),))
+    except ProtocolError as error:  # BMv2 JSON
+        return Outcome(program, script, Status.REFUSED, messages=(_at_the_start(program, str(error)),))
     except NicemuError:
         raise
     except Exception as error:  # a fault of compiler or engine must not hide the tests behind it
@@ -75,15 +80,25 @@ def run_test(
 
 
 def find_tests(folder: Path) -> list[tuple[Path, Path]]:
-    """Return every program below a folder that has a script beside it, with the script, in order.
+    """Return every program below a folder that has a script beside it, with the script, in order: x.p4, or
+    x.json where there is no x.p4.
 
     Raises: UsageError if there is none.
     """
-    found = [(path, path.with_suffix(".stf")) for path in sorted(folder.rglob("*.p4"))]
+    programs = {path.with_suffix(""): path for end in ("*.json", "*.p4") for path in folder.rglob(end)}
+    found = [(path, path.with_suffix(".stf")) for path in sorted(programs.values())]
     tests = [(program, script) for program, script in found if script.is_file()]
     if not tests:
-        raise UsageError(f"no test in {folder}: a test is a program x.p4 with a script x.stf beside it")
+        raise UsageError(
+            f"no test in {folder}: a test is a program, x.p4 or x.json, with a script x.stf beside it"
+        )
     return tests
+
+
+def _read(path: Path, include_paths: Sequence[Path]) -> Program:
+    from nicemu.bmv2 import is_bmv2, load_bmv2
+
+    return load_bmv2(path).program if is_bmv2(path) else compile_program(path, include_paths).program
 
 
 def _broken(program: Path, error: Exception) -> Diagnostic:

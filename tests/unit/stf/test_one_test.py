@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 from nicemu.errors import UsageError
 from nicemu.pipeline import extern
 from nicemu.stf import Status, find_tests, run_test
+from tests.unit.bmv2.router_json import router_json
 from tests.unit.stf.conftest import SWITCH
 
 PROGRAM = SWITCH.format(ingress="", parts="", egress="")
@@ -74,6 +76,20 @@ def test_an_extern_that_python_has_otherwise_fails_its_test(tmp_path: Path) -> N
     assert outcome.messages[0].message.startswith(
         "extern more: the program declares bit<8> more(in bit<8>); in Python"
     )
+
+
+def test_a_program_may_be_bmv2_json(tmp_path: Path) -> None:
+    program, script = tmp_path / "router.json", tmp_path / "router.stf"
+    program.write_text(json.dumps(router_json()))
+    script.write_text("packet 0 0102\nexpect 0 0102$")
+    assert find_tests(tmp_path) == [(program, script)]
+    assert run_test(program, script).status is Status.PASSED
+    program.write_text("{}")
+    outcome = run_test(program, script)
+    assert outcome.status is Status.REFUSED
+    assert "has no __meta__" in outcome.messages[0].message
+    (tmp_path / "router.p4").write_text(PROGRAM)
+    assert find_tests(tmp_path) == [(tmp_path / "router.p4", script)]
 
 
 def test_includes_are_found_in_the_folders_that_are_named(tmp_path: Path) -> None:
