@@ -12,6 +12,8 @@ from typing import NamedTuple
 from nicemu.abi import counted
 from nicemu.errors import ProtocolError
 
+WIDEST_LINE = 160
+"""Characters of a source line that are shown, those around the place; generated ones may have megabytes."""
 MAX_ERRORS = 50
 """Errors after which the compiler stops looking for more."""
 
@@ -80,14 +82,24 @@ class Diagnostic:
     def render(self) -> str:
         """Return the message with its source line, a caret below, and the hint."""
         text = f"{self.location}: {self.severity.value}: {self.message}"
-        source = self.source_line.rstrip()
+        source, at = _clipped(self.source_line.rstrip(), self.column - 1)
         if source:
-            before = "".join("\t" if letter == "\t" else " " for letter in source[: self.column - 1])
-            room = max(1, min(self.location.length, len(source) - self.column + 1))
+            before = "".join("\t" if letter == "\t" else " " for letter in source[:at])
+            room = max(1, min(self.location.length, len(source) - at))
             text += f"\n    {source}\n    {before}^{'~' * (room - 1)}"
         if self.hint:
             text += f"\n    hint: {self.hint}"
         return text
+
+
+def _clipped(line: str, at: int) -> tuple[str, int]:
+    """Return what is shown of a line, and where in it the character `at` is."""
+    if len(line) <= WIDEST_LINE:
+        return line, at
+    first = max(0, min(at - WIDEST_LINE // 3, len(line) - WIDEST_LINE))
+    before = "..." if first else ""
+    behind = "..." if first + WIDEST_LINE < len(line) else ""
+    return f"{before}{line[first : first + WIDEST_LINE]}{behind}", at - first + len(before)
 
 
 class CompileError(ProtocolError):

@@ -24,6 +24,24 @@ def test_a_message_shows_the_place_with_a_caret_below() -> None:
     assert (shown.file, shown.line, shown.column, shown.source_line) == ("a.p4", 2, 6, "\tx = wrong + 1;")
 
 
+@pytest.mark.parametrize(
+    ("column", "shown", "caret"),
+    [
+        (1, "0" + "." * 159 + "...", 0),
+        (500, "..." + "." * 53 + "x" + "." * 106 + "...", 56),
+        (1000, "..." + "." * 159 + "9", 162),
+    ],
+)
+def test_of_a_long_line_what_is_around_the_place_is_shown(column: int, shown: str, caret: int) -> None:
+    line = ["0", *"." * 998, "9"]
+    line[499] = "x"
+    message = Diagnostic(Severity.ERROR, Location(SourceFile("a.p4", ["".join(line)]), 1, column, 3), "wrong")
+    assert message.render().splitlines()[1:] == [
+        f"    {shown}",
+        f"    {' ' * caret}^{'~~' if column < 999 else ''}",
+    ]
+
+
 def test_a_compile_error_holds_every_diagnostic_and_renders_them_all() -> None:
     with pytest.raises(CompileError) as caught:
         compile_text("const bit<8> a = b;\nconst bit<8> c = d;", "two.p4")
