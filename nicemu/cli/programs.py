@@ -13,7 +13,7 @@ import click
 
 from nicemu.errors import ProtocolError, UsageError
 
-from .show import NIC_OPTION
+from .show import JSON_OPTION, NIC_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
@@ -81,26 +81,41 @@ def load(program: Path, nic: str | None, keep: bool, includes: tuple[Path, ...])
 @click.option(
     "--emit",
     type=click.Choice(["ir", "kernel", "p4info", "dot"]),
-    help="Print the program's IR or its P4Info as JSON, its kernel as LLVM IR, or parser and controls as a "
-    "graph for Graphviz.",
+    help="Print the program's IR as JSON, its P4Info as protobuf's text (.txtpb), its kernel as LLVM IR, or "
+    "parser and controls as a graph for Graphviz.",
 )
+@JSON_OPTION
 @INCLUDE_OPTION
-def compile_(program: Path, emit: str | None, includes: tuple[Path, ...]) -> None:
-    """Compile PROGRAM, P4-16 or BMv2 JSON, and say what it has; no NIC is needed."""
+def compile_(program: Path, emit: str | None, as_json: bool, includes: tuple[Path, ...]) -> None:
+    """Compile PROGRAM, P4-16 or BMv2 JSON, and say what it has; no NIC is needed.
+
+    A controller takes what --emit p4info prints, and what --emit ir prints as its device config.
+    """
+    if as_json and emit in ("kernel", "dot"):
+        raise click.UsageError(f"{emit} is no JSON; --json goes with p4info")
     compiled = compiled_program(program, includes)
     if emit == "ir":
         click.echo(compiled.program.to_json(indent=2))
     elif emit == "kernel":
         click.echo(_kernel(compiled), nl=False)
     elif emit == "p4info":
-        click.echo(compiled.p4info.to_json())
+        from nicemu.control import p4info_json, p4info_text
+
+        click.echo(p4info_json(compiled.p4info) if as_json else p4info_text(compiled.p4info), nl=as_json)
     elif emit == "dot":
         from nicemu.pipeline import dot_of
 
         click.echo(dot_of(compiled.program), nl=False)
     else:
-        info = compiled.p4info
-        click.echo(f"{compiled.program.name}: {_contents(len(info.tables), len(info.actions))}")
+        name, tables, actions = (
+            compiled.program.name,
+            len(compiled.p4info.tables),
+            len(compiled.p4info.actions),
+        )
+        if as_json:
+            print_json({"program": name, "tables": tables, "actions": actions})
+        else:
+            click.echo(f"{name}: {_contents(tables, actions)}")
 
 
 @click.command()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .entry_text import call_json, choice_json, entry_json, match_text, matches_json, number_text
     from .info_message import config_message, program_json_of
+    from .info_text import p4info_json, p4info_text
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
     from .p4runtime_server import P4RuntimeServer
@@ -43,6 +44,8 @@ _HOMES = {
     "match_text": "entry_text",
     "matches_json": "entry_text",
     "number_text": "entry_text",
+    "p4info_json": "info_text",
+    "p4info_text": "info_text",
     "parse_match": "value_text",
     "parse_value": "value_text",
     "program_json_of": "info_message",
@@ -71,6 +74,8 @@ __all__ = [
     "match_text",
     "matches_json",
     "number_text",
+    "p4info_json",
+    "p4info_text",
     "parse_match",
     "parse_value",
     "program_json_of",

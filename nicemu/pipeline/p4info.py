@@ -6,9 +6,8 @@ Source: P4Runtime Specification 1.4, "P4Info Objects".
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
+from typing import TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -232,10 +231,6 @@ class P4Info:
     annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
     package: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
 
-    def to_json(self, *, indent: int | None = 2) -> str:
-        """Return the description as JSON text; types stand as P4 writes them."""
-        return json.dumps(_document(self), indent=indent)
-
     def table(self, table_id: int) -> TableDescription:
         """Return the table with an id. Raises: ControlError(NOT_FOUND)."""
         return self._of_id(self.tables, table_id, "table")
@@ -254,18 +249,3 @@ class P4Info:
 
 
 _Item = TypeVar("_Item", bound=Described)
-
-
-def _document(value: Any) -> Any:  # noqa: ANN401 - whatever stands in a P4Info
-    if isinstance(value, ir.Type):
-        return str(value)
-    if isinstance(value, tuple):
-        return [_document(item) for item in value]
-    if not is_dataclass(value):
-        return value
-    held = {field: getattr(value, field.name) for field in fields(value)}
-    return {
-        field.name: _document(item)
-        for field, item in held.items()
-        if item != field.default or not (field.kw_only or item in ("", None))  # what few have
-    }

@@ -18,6 +18,7 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
+from nicemu.control import p4info_text
 from nicemu.p4 import Compiled, CompileError, compile_text
 from nicemu.pipeline import Engine, Program
 from tests.reliability.broken_programs import BrokenPrograms
@@ -82,7 +83,7 @@ def _run(compiled: Compiled) -> None:
     """Load a program, and have it treat a few packets."""
     text = compiled.program.to_json()
     assert Program.from_json(text) == compiled.program, "the program is another when read again"
-    compiled.p4info.to_json()
+    p4info_text(compiled.p4info)
     engine = Engine(seed=1)
     engine.load(compiled.program)
     for frame in FRAMES:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nicemu.control import p4info_text
 from nicemu.p4 import CompileError, compile_program
 from nicemu.pipeline import Engine, Program
 from nicemu.programs import find_program
@@ -28,7 +29,7 @@ def test_a_program_compiles_to_its_golden_ir(name: str, matches_golden: Compare)
 
 @pytest.mark.parametrize("name", ACCEPTED)
 def test_a_program_has_its_golden_p4info(name: str, matches_golden: Compare) -> None:
-    matches_golden(f"{name}.p4info.json", compile_program(ACCEPTED[name]).p4info.to_json() + "\n")
+    matches_golden(f"{name}.p4info.txtpb", p4info_text(compile_program(ACCEPTED[name]).p4info))
 
 
 @pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.stem)

@@ -20,8 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from nicemu.control import P4RuntimeServer
-from nicemu.control.info_message import info_message
+from nicemu.control import P4RuntimeServer, p4info_text
 from nicemu.p4 import compile_program
 from nicemu.pipeline import Engine, p4info_of
 from nicemu.switch import SharedEngine
@@ -127,7 +126,7 @@ def served(folder: Path) -> Iterator[Served]:
     """Serve an engine of its own, whose clock goes on; the programs of this folder lie beside it as files."""
     for name, source in PROGRAMS.items():
         program = compile_program(source).program
-        (folder / f"{name}.p4info.txt").write_text(str(info_message(p4info_of(program))))
+        (folder / f"{name}.p4info.txt").write_text(p4info_text(p4info_of(program)))
         (folder / f"{name}.json").write_text(program.to_json())
     engine, lock = Engine(), threading.Lock()
     server = P4RuntimeServer({1: SharedEngine(engine, lock)}, "127.0.0.1:0")

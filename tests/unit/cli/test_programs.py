@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import llvmlite.binding as llvm
 import pytest
 from click.testing import Result
+from google.protobuf import json_format, text_format
 
+from nicemu.control.messages import messages
 from nicemu.errors import NicemuError
 from nicemu.pipeline import Program
 from nicemu.programs import programs_root
@@ -62,8 +64,8 @@ def test_bmv2_json_is_a_program_too(nicemu: Cli, tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     path.write_text(json.dumps(router_json()))
     assert nicemu("compile", str(path)).stdout == "router: 3 tables, 5 actions\n"
-    told = json.loads(nicemu("compile", str(path), "--emit", "p4info").stdout)
-    assert [table["name"] for table in told["tables"]] == ["I.acl", "I.known", "I.route"]
+    told = json.loads(nicemu("compile", str(path), "--emit", "p4info", "--json").stdout)
+    assert [table["preamble"]["name"] for table in told["tables"]] == ["I.acl", "I.known", "I.route"]
     program = Program.from_json(nicemu("compile", str(path), "--emit", "ir").stdout)
     assert program.architecture == "v1model"
     path.write_text('{"__meta__": {"version": [2, 23]}}')
@@ -71,9 +73,20 @@ def test_bmv2_json_is_a_program_too(nicemu: Cli, tmp_path: Path) -> None:
     assert (result.exit_code, result.stderr) == (1, "Error: router.json: $ has no parsers\n")
 
 
-def test_the_emitted_p4info_names_the_tables(nicemu: Cli) -> None:
-    told = json.loads(nicemu("compile", "p4/kvmatch.p4", "--emit", "p4info").stdout)
-    assert [table["name"] for table in told["tables"]] == ["KvMatch.session"]
+def test_the_emitted_p4info_is_the_message_of_that_name(nicemu: Cli) -> None:
+    text = nicemu("compile", "p4/kvmatch.p4", "--emit", "p4info").stdout
+    assert "# proto-message: p4.config.v1.P4Info\n" in text
+    message = text_format.Parse(text, messages().P4Info())
+    assert [table.preamble.name for table in message.tables] == ["KvMatch.session"]
+    as_json = nicemu("compile", "p4/kvmatch.p4", "--emit", "p4info", "--json").stdout
+    assert json_format.Parse(as_json, messages().P4Info()) == message
+
+
+def test_what_a_program_has_is_told_as_json_too(nicemu: Cli) -> None:
+    told = json.loads(nicemu("compile", "p4/kvmatch.p4", "--json").stdout)
+    assert told == {"program": "kvmatch", "tables": 1, "actions": 2}
+    refused = nicemu("compile", "p4/kvmatch.p4", "--emit", "dot", "--json")
+    assert (refused.exit_code, "dot is no JSON" in refused.stderr) == (2, True)
 
 
 def test_the_emitted_kernel_is_llvm_ir_with_the_program_s_states_and_actions(nicemu: Cli) -> None:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -16,12 +15,6 @@ def test_tables_and_actions_are_found_by_id(hand: SimpleNamespace) -> None:
     info = p4info_of(hand.program())
     assert info.table(info.tables[0].id).alias == "forward"
     assert info.action(info.tables[0].actions[0].id).params[0].name == "port"
-
-
-def test_the_json_of_a_description_names_everything(hand: SimpleNamespace) -> None:
-    document = json.loads(p4info_of(hand.program()).to_json())
-    assert document["tables"][0]["keys"] == [{"name": "number", "id": 1, "width": 16, "match_kind": "exact"}]
-    assert document["registers"] == []
 
 
 def test_an_unknown_id_is_not_found(hand: SimpleNamespace) -> None:
