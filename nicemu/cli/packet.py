@@ -15,10 +15,10 @@ from nicemu.errors import UsageError
 
 from .programs import (
     EXTERNS_OPTION,
-    INCLUDE_OPTION,
     TABLES_OPTION,
     compiled_program,
     require_port,
+    source_options,
     tell_missing,
 )
 from .show import JSON_OPTION, print_json
@@ -46,7 +46,7 @@ _NOT_HEX = re.compile(r"0x|[\s:,.-]+")
 @click.option("--port", type=click.IntRange(0, 0xFFFF), default=0, help="The port on which it comes in.")
 @TABLES_OPTION
 @EXTERNS_OPTION
-@INCLUDE_OPTION
+@source_options
 @JSON_OPTION
 def packet(
     program: Path,
@@ -57,6 +57,7 @@ def packet(
     tables: Path | None,
     externs: tuple[Path, ...],
     includes: tuple[Path, ...],
+    defines: dict[str, str],
     as_json: bool,
 ) -> None:
     """Run PROGRAM, a file of yours or a shipped one (p4/kvmatch.p4), on one packet, and tell every step.
@@ -68,7 +69,7 @@ def packet(
     It needs no NIC. The tables hold the program's own entries and those of --tables.
     """
     frame, now_ns = _frame(text, pcap, index)
-    compiled = compiled_program(program, includes)
+    compiled = compiled_program(program, includes, defines)
     require_port(compiled.program, "--port", port)
     from nicemu.pipeline import Engine, read_externs, trace_lines, value_text
 

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -20,15 +20,37 @@ if TYPE_CHECKING:
     from nicemu.p4 import Compiled
     from nicemu.pipeline import Program
 
-INCLUDE_OPTION = click.option(
-    "-I",
-    "--include",
-    "includes",
-    metavar="DIR",
-    multiple=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="Look for included files in DIR too.",
-)
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _as_macros(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
+    """Return macros with what they stand for; one without is 1, as for a C compiler."""
+    split = [item.partition("=") for item in given]
+    return {name: text if equals else "1" for name, equals, text in split}
+
+
+def source_options(command: _Command) -> _Command:
+    """Give a command the options of what a program is compiled with, `includes` and `defines`."""
+    include = click.option(
+        "-I",
+        "--include",
+        "includes",
+        metavar="DIR",
+        multiple=True,
+        type=click.Path(exists=True, file_okay=False, path_type=Path),
+        help="Look for included files in DIR too.",
+    )
+    define = click.option(
+        "-D",
+        "--define",
+        "defines",
+        metavar="NAME[=TEXT]",
+        multiple=True,
+        callback=_as_macros,
+        help="Define a macro, as 1 without a text.",
+    )
+    return include(define(command))
+
 
 TABLES_OPTION = click.option(
     "--tables",
@@ -52,8 +74,10 @@ EXTERNS_OPTION = click.option(
 @click.option(
     "--keep", is_flag=True, help="Keep what the running program holds, where the new one has it too."
 )
-@INCLUDE_OPTION
-def load(program: Path, nic: str | None, keep: bool, includes: tuple[Path, ...]) -> None:
+@source_options
+def load(
+    program: Path, nic: str | None, keep: bool, includes: tuple[Path, ...], defines: dict[str, str]
+) -> None:
     """Compile PROGRAM, a file of yours or a shipped one (p4/kvmatch.p4), and have a NIC run it.
 
     PROGRAM is P4-16, or the JSON that p4c-bm2-ss made of it. It starts with its own entries and with zeros;
@@ -65,7 +89,7 @@ def load(program: Path, nic: str | None, keep: bool, includes: tuple[Path, ...])
 
     path = find_program(program)
     with _compile_errors():
-        ready = loadable_program(path, includes, lambda: _progress(f"compiling {path.name}"))
+        ready = loadable_program(path, includes, defines, lambda: _progress(f"compiling {path.name}"))
     for message in ready.messages:
         click.echo(message, err=True)
     running = find_nic(nic)
@@ -85,15 +109,17 @@ def load(program: Path, nic: str | None, keep: bool, includes: tuple[Path, ...])
     "parser and controls as a graph for Graphviz.",
 )
 @JSON_OPTION
-@INCLUDE_OPTION
-def compile_(program: Path, emit: str | None, as_json: bool, includes: tuple[Path, ...]) -> None:
+@source_options
+def compile_(
+    program: Path, emit: str | None, as_json: bool, includes: tuple[Path, ...], defines: dict[str, str]
+) -> None:
     """Compile PROGRAM, P4-16 or BMv2 JSON, and say what it has; no NIC is needed.
 
     A controller takes what --emit p4info prints, and what --emit ir prints as its device config.
     """
     if as_json and emit in ("kernel", "dot"):
         raise click.UsageError(f"{emit} is no JSON; --json goes with p4info")
-    compiled = compiled_program(program, includes)
+    compiled = compiled_program(program, includes, defines)
     if emit == "ir":
         click.echo(compiled.program.to_json(indent=2))
     elif emit == "kernel":
@@ -148,13 +174,15 @@ def missing_text(name: str) -> str:
     return f"nothing does what extern {name} does: packets that call it are dropped (--externs FILE)"
 
 
-def compiled_program(program: Path, includes: tuple[Path, ...]) -> Compiled | Loaded:
+def compiled_program(
+    program: Path, includes: tuple[Path, ...], defines: Mapping[str, str]
+) -> Compiled | Loaded:
     """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error."""
     from nicemu.programs import find_program
     from nicemu.run import read_program
 
     with _compile_errors():
-        compiled = read_program(find_program(program), includes)
+        compiled = read_program(find_program(program), includes, defines)
     for diagnostic in compiled.diagnostics:
         click.echo(diagnostic.render(), err=True)
     return compiled

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from .programs import EXTERNS_OPTION, INCLUDE_OPTION, missing_text
+from .programs import EXTERNS_OPTION, missing_text, source_options
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.p4 import Diagnostic
     from nicemu.stf import Outcome, Report
 
-_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], bool, bool, tuple[Path, ...]]
-"""Program, script, include folders, whether to trace, whether to run machine code, files with externs."""
+_Job: TypeAlias = tuple[Path, Path, tuple[Path, ...], dict[str, str], bool, bool, tuple[Path, ...]]
+"""Program, script, include folders, macros, whether to trace, whether to compile, files with externs."""
 
 CHUNK = 8
 """Tests that a process takes at a time: one takes some milliseconds, as handing it over does."""
@@ -43,7 +43,7 @@ _NS_PER_MS = 1_000_000
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Tests at a time, in processes."
 )
 @EXTERNS_OPTION
-@INCLUDE_OPTION
+@source_options
 @JSON_OPTION
 def stf(
     program: Path,
@@ -53,6 +53,7 @@ def stf(
     jobs: int,
     externs: tuple[Path, ...],
     includes: tuple[Path, ...],
+    defines: dict[str, str],
     as_json: bool,
 ) -> None:
     """Run the STF script SCRIPT on PROGRAM, or every test of the folder DIR.
@@ -70,7 +71,8 @@ def stf(
         root, tests = program, find_tests(program)
     else:
         root, tests = program.parent, [(program, script or program.with_suffix(".stf"))]
-    work = [(test, its_script, includes, trace, engine == "kernel", externs) for test, its_script in tests]
+    terms = (includes, defines, trace, engine == "kernel", externs)
+    work = [(test, its_script, *terms) for test, its_script in tests]
     with closing(_results(work, jobs)) as results:
         if as_json:
             outcomes = _behind_a_bar(results, len(work))
@@ -113,8 +115,8 @@ def _run(job: _Job) -> tuple[Outcome, int]:
 
     clock = WallClock()
     began_ns = clock.now_ns()
-    program, script, includes, trace, compiled, externs = job
-    outcome = run_test(program, script, includes, trace, compiled, read_externs(externs))
+    program, script, includes, defines, trace, compiled, externs = job
+    outcome = run_test(program, script, includes, defines, trace, compiled, read_externs(externs))
     return outcome, clock.now_ns() - began_ns
 
 

@@ -19,10 +19,10 @@ from nicemu.errors import ProtocolError, UsageError
 from .interruption import interruptible, until_interrupted
 from .programs import (
     EXTERNS_OPTION,
-    INCLUDE_OPTION,
     TABLES_OPTION,
     compiled_program,
     require_port,
+    source_options,
     tell_missing,
 )
 from .show import JSON_OPTION, print_json
@@ -78,7 +78,7 @@ _DEVICE_ID = 1
     help="Where what tables, counters and registers hold at the end is written, as --tables reads it; or -.",
 )
 @EXTERNS_OPTION
-@INCLUDE_OPTION
+@source_options
 @JSON_OPTION
 def switch(
     program: Path,
@@ -92,6 +92,7 @@ def switch(
     state: Path | None,
     externs: tuple[Path, ...],
     includes: tuple[Path, ...],
+    defines: dict[str, str],
     as_json: bool,
 ) -> None:
     """Run packets through PROGRAM, from captures to captures, or between interfaces until Ctrl-C.
@@ -112,7 +113,7 @@ def switch(
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
     files = _by_port(outputs, "--out", "")
-    compiled = compiled_program(program, includes)
+    compiled = compiled_program(program, includes, defines)
     for number in sources:
         require_port(compiled.program, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())

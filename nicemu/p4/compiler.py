@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,10 +15,14 @@ from nicemu.programs import programs_root
 
 from .check import Checker
 from .diagnostics import CompileError, Diagnostic, Location, Reporter, SourceFile, TooManyErrors
+from .lexer import Token
 from .lower import lower
 from .parser import Parser
 from .passes import optimise
 from .preprocess import MAX_FILE_BYTES, Preprocessor
+
+_MACRO = re.compile(r"[A-Za-z_]\w*(\([\w\s,.]*\))?", re.ASCII)
+"""A macro's name, and its parameters if it has any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,10 +38,14 @@ class Compiled:
     sources: Mapping[Path, str | None] = field(default_factory=dict)
 
 
-def compile_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled:
-    """Compile the program in file `path`; the shipped includes are found behind `include_paths`.
+def compile_program(
+    path: Path, include_paths: Sequence[Path] = (), defines: Mapping[str, str] | None = None
+) -> Compiled:
+    """Compile the program in file `path`; the shipped includes are found behind `include_paths`, and macros
+    that `defines` names stand for its texts.
 
-    Raises: CompileError with every diagnostic; UsageError if the file cannot be read.
+    Raises: CompileError with every diagnostic; UsageError if the file cannot be read, or for what is no name
+    of a macro.
     """
     path = Path(path)
     try:
@@ -45,22 +54,35 @@ def compile_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled:
         text = path.read_text()
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}; give the path of a P4 program") from None
-    compiled = _compile(text, path.name, path.parent, include_paths)
+    compiled = _compile(text, path.name, path.parent, include_paths, defines)
     return replace(compiled, sources={path: text, **compiled.sources})
 
 
-def compile_text(text: str, name: str = "program.p4", include_paths: Sequence[Path] = ()) -> Compiled:
-    """Compile a program given as text, called `name` in messages. Raises: CompileError."""
-    return _compile(text, name, None, include_paths)
+def compile_text(
+    text: str,
+    name: str = "program.p4",
+    include_paths: Sequence[Path] = (),
+    defines: Mapping[str, str] | None = None,
+) -> Compiled:
+    """Compile a program given as text, called `name` in messages. Raises: as `compile_program`."""
+    return _compile(text, name, None, include_paths, defines)
 
 
-def _compile(text: str, name: str, folder: Path | None, include_paths: Sequence[Path]) -> Compiled:
+def _compile(
+    text: str,
+    name: str,
+    folder: Path | None,
+    include_paths: Sequence[Path],
+    defines: Mapping[str, str] | None,
+) -> Compiled:
+    given = _directives(defines or {})
     reporter = Reporter()
     places = [*(Path(place) for place in include_paths), programs_root() / "p4" / "include"]
     preprocessor = Preprocessor(reporter, places)
     with garbage_waits(has_cycles=True):
         try:
-            program = _translate(text, name, folder, preprocessor, reporter)
+            tokens = preprocessor.preprocess(text, name, folder, given)
+            program = _translate(tokens, name, reporter)
         except TooManyErrors:
             program = None
     if program is None or reporter.failed:
@@ -68,10 +90,17 @@ def _compile(text: str, name: str, folder: Path | None, include_paths: Sequence[
     return Compiled(program, p4info_of(program), tuple(reporter.sorted()), preprocessor.sought)
 
 
-def _translate(
-    text: str, name: str, folder: Path | None, preprocessor: Preprocessor, reporter: Reporter
-) -> Program | None:
-    tokens = preprocessor.preprocess(text, name, folder)
+def _directives(defines: Mapping[str, str]) -> str:
+    """Return the directives that define macros. Raises: UsageError for what is no name, or no line."""
+    for name, text in defines.items():
+        if not _MACRO.fullmatch(name):
+            raise UsageError(f"macro {name!r}: a name was expected, as WITH_INT")
+        if len(text.splitlines()) > 1 or text.endswith("\\"):
+            raise UsageError(f"macro {name}: a text of one line was expected")
+    return "".join(f"#define {name} {text}\n" for name, text in defines.items())
+
+
+def _translate(tokens: list[Token], name: str, reporter: Reporter) -> Program | None:
     declarations = Parser(tokens, reporter).program()
     end = tokens[-1].location
     checker = Checker(reporter)

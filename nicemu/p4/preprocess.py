@@ -68,12 +68,15 @@ class Preprocessor:
         self.sought: dict[Path, str | None] = {}
         """Files that includes were sought in: their text, None where there was none to be read."""
 
-    def preprocess(self, text: str, name: str, folder: Path | None) -> list[Token]:
-        """Return the tokens of the program in `text`, the last one of kind "end"."""
+    def preprocess(self, text: str, name: str, folder: Path | None, given: str = "") -> list[Token]:
+        """Return the tokens of the program in `text`, the last one of kind "end"; `given` are directives that
+        come before it.
+        """
         file = SourceText(name, text)
         source = file.source
         self._macros[_TARGET] = _Macro(None, (Token("number", "1", Location(source, 1, 1)),))
         try:
+            self._file(SourceText("<command line>", given), folder, 0)
             self._file(file, folder, 0)
         except TooMany:
             self._reporter.error(

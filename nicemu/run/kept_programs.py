@@ -8,7 +8,7 @@ compiler looked for holds the same text, or is still not there. Anything else is
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -38,14 +38,17 @@ class LoadableProgram:
 
 
 def loadable_program(
-    path: Path, include_paths: Sequence[Path] = (), on_compile: Callable[[], None] = lambda: None
+    path: Path,
+    include_paths: Sequence[Path] = (),
+    defines: Mapping[str, str] | None = None,
+    on_compile: Callable[[], None] = lambda: None,
 ) -> LoadableProgram:
     """Return the program in a file, P4-16 or BMv2 JSON; `on_compile` is called if it must be compiled.
 
-    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read.
+    Raises: as `read_program`.
     """
     path, includes = path.resolve(), [place.resolve() for place in include_paths]
-    place = _place_of(path, includes)
+    place = _place_of(path, includes, defines or {})
     found = _kept(place)
     if found is not None:
         return found
@@ -55,7 +58,7 @@ def loadable_program(
 
     from .program_file import read_program
 
-    read = read_program(path, includes)
+    read = read_program(path, includes, defines)
     info = read.p4info
     made = LoadableProgram(
         read.program.name,
@@ -87,9 +90,9 @@ def program_in(path: Path) -> Program:
     return Program.from_json(program_json_of(loadable_program(path).config))
 
 
-def _place_of(path: Path, includes: Sequence[Path]) -> Path:
+def _place_of(path: Path, includes: Sequence[Path], defines: Mapping[str, str]) -> Path:
     """Return the file that keeps what is made of `path`."""
-    asked = json.dumps([str(path), [str(place) for place in includes], str(programs_root())])
+    asked = json.dumps([str(path), [str(place) for place in includes], dict(defines), str(programs_root())])
     return cache_base() / "programs" / blake2b(asked.encode(), digest_size=16).hexdigest()
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from nicemu.p4 import Compiled
 
 
-def read_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled | Loaded:
+def read_program(
+    path: Path, include_paths: Sequence[Path] = (), defines: Mapping[str, str] | None = None
+) -> Compiled | Loaded:
     """Return the program in a file: P4-16, or what p4c-bm2-ss made of it (BMv2 JSON).
 
-    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read.
+    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read, or as `compile_program`.
     """
     from nicemu.bmv2 import is_bmv2, load_bmv2
 
@@ -26,7 +28,7 @@ def read_program(path: Path, include_paths: Sequence[Path] = ()) -> Compiled | L
         return load_bmv2(path)
     from nicemu.p4 import compile_program
 
-    return compile_program(path, include_paths)
+    return compile_program(path, include_paths, defines)
 
 
 def program_of(text: bytes) -> Program:

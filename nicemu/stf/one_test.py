@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,7 @@ def run_test(
     program: Path,
     script: Path,
     include_paths: Sequence[Path] = (),
+    defines: Mapping[str, str] | None = None,
     trace: bool = False,
     compiled: bool = False,
     externs: Iterable[Callable[..., Any]] = (),
@@ -64,7 +65,7 @@ def run_test(
     except ScriptError as error:
         return Outcome(program, script, Status.FAILED, messages=error.diagnostics)
     try:
-        report = run_script(_read(program, include_paths), commands, trace, compiled, externs)
+        report = run_script(_read(program, include_paths, defines), commands, trace, compiled, externs)
     except CompileError as error:
         wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
         return Outcome(program, script, Status.REFUSED, messages=wrong)
@@ -95,10 +96,12 @@ def find_tests(folder: Path) -> list[tuple[Path, Path]]:
     return tests
 
 
-def _read(path: Path, include_paths: Sequence[Path]) -> Program:
+def _read(path: Path, include_paths: Sequence[Path], defines: Mapping[str, str] | None) -> Program:
     from nicemu.bmv2 import is_bmv2, load_bmv2
 
-    return load_bmv2(path).program if is_bmv2(path) else compile_program(path, include_paths).program
+    if is_bmv2(path):
+        return load_bmv2(path).program
+    return compile_program(path, include_paths, defines).program
 
 
 def _broken(program: Path, error: Exception) -> Diagnostic:

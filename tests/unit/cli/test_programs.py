@@ -16,6 +16,7 @@ from nicemu.errors import NicemuError
 from nicemu.pipeline import Program
 from nicemu.programs import programs_root
 from tests.unit.bmv2.router_json import router_json
+from tests.unit.p4.conftest import source
 
 if TYPE_CHECKING:
     from tests.unit.cli.conftest import World
@@ -103,6 +104,15 @@ def test_a_program_without_a_kernel_says_why(nicemu: Cli, monkeypatch: pytest.Mo
     result = nicemu("compile", "p4/kvmatch.p4", "--emit", "kernel")
     assert result.exit_code == 1
     assert "kvmatch has no kernel, it is interpreted: it would have more than 1 statements" in result.stderr
+
+
+def test_macros_are_defined_as_for_a_c_compiler(nicemu: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "marked.p4"
+    path.write_text(source("m.mark = MARK + WIDE;"))
+    assert nicemu("compile", str(path)).exit_code == 1
+    assert nicemu("compile", str(path), "-D", "MARK", "-DWIDE=2").exit_code == 0
+    wrong = nicemu("compile", str(path), "-D", "2=MARK")
+    assert (wrong.exit_code, wrong.stderr) == (1, "Error: macro '2': a name was expected, as WITH_INT\n")
 
 
 def test_the_emitted_graph_has_parser_and_controls(nicemu: Cli) -> None:

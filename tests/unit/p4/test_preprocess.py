@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from nicemu.errors import UsageError
+from nicemu.p4 import CompileError, compile_text
 from nicemu.p4.diagnostics import Reporter
 from nicemu.p4.preprocess import Preprocessor
+from tests.unit.p4.conftest import source
 
 
 def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple[list[str], list[str]]:
@@ -233,3 +236,48 @@ def test_an_architecture_that_is_not_there_is_named() -> None:
     (message,) = (item.render() for item in reporter.diagnostics)
     assert "cannot read psa.p4" in message
     assert "nicemu has no psa yet; write for nicemu.p4" in message
+
+
+MARKED = source("m.mark = MARK;")
+
+
+@pytest.mark.parametrize(
+    ("defines", "value"),
+    [
+        ({"MARK": "7"}, "7"),
+        ({"MARK": "TWICE(4)", "TWICE(x)": "2 * x"}, "8"),
+        ({"MARK": "1 + \\\t 2"}, None),
+        ({"MARK": ""}, None),
+    ],
+)
+def test_macros_that_are_given_are_those_of_lines_before_the_first(
+    defines: dict[str, str], value: str | None
+) -> None:
+    if value is None:
+        with pytest.raises(CompileError, match=r"error: "):
+            compile_text(MARKED, defines=defines)
+        return
+    given = compile_text(MARKED, defines=defines).program
+    assert given == compile_text(MARKED.replace("MARK", value)).program
+    lines = "".join(f"#define {name} {text}\n" for name, text in defines.items())
+    assert given == compile_text(lines + MARKED).program
+
+
+def test_a_fault_in_a_macro_that_is_given_has_its_place_there() -> None:
+    with pytest.raises(CompileError, match=r"<command line>:2:15: error: this comment is never closed"):
+        compile_text(MARKED, defines={"MARK": "1", "OTHER": "/* x"})
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("1A", "1", "macro '1A': a name was expected"),
+        ("A B", "1", "macro 'A B': a name was expected"),
+        ("", "1", "macro '': a name was expected"),
+        ("A", "1\n#include <nowhere>", "macro A: a text of one line was expected"),
+        ("A", "1 \\", "macro A: a text of one line was expected"),
+    ],
+)
+def test_a_macro_that_is_given_has_a_name_and_one_line(name: str, text: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        compile_text(MARKED, defines={name: text})

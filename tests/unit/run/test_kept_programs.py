@@ -25,9 +25,9 @@ def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Load:
     """Load a program; return it, and whether it was compiled for that."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
-    def loaded(path: Path, *includes: Path) -> tuple[LoadableProgram, bool]:
+    def loaded(path: Path, *includes: Path, **defines: str) -> tuple[LoadableProgram, bool]:
         compiled = []
-        program = loadable_program(path, includes, lambda: compiled.append(path))
+        program = loadable_program(path, includes, defines, on_compile=lambda: compiled.append(path))
         return program, bool(compiled)
 
     return loaded
@@ -51,6 +51,14 @@ def test_what_is_kept_is_what_the_compiler_made(load: Load) -> None:
     compiled = compile_program(path)
     assert second[0].config == config_message(compiled.program.to_json(), compiled.p4info)
     assert (second[0].name, second[0].tables, second[0].actions) == ("kvmatch", 1, 2)
+
+
+def test_a_program_is_another_with_other_macros(load: Load, tmp_path: Path) -> None:
+    path = tmp_path / "marked.p4"
+    path.write_text(source("m.mark = MARK;"))
+    one, two = load(path, MARK="1")[0], load(path, MARK="2")[0]
+    assert one.config != two.config
+    assert load(path, MARK="1") == (one, False)
 
 
 def test_a_change_of_the_program_or_of_a_file_that_it_includes_is_seen(load: Load, program: Path) -> None:

@@ -101,6 +101,12 @@ def test_includes_are_found_in_the_folders_that_are_named(tmp_path: Path) -> Non
     assert run_test(*paths, include_paths=[folder]).status is Status.PASSED
 
 
+def test_a_test_may_define_macros(tmp_path: Path) -> None:
+    paths = files(tmp_path, PROGRAM.replace("bit<8> a;", "bit<WIDTH> a;", 1))
+    assert run_test(*paths).status is Status.REFUSED
+    assert run_test(*paths, defines={"WIDTH": "8"}).status is Status.PASSED
+
+
 def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
     program, script = files(tmp_path)
     with pytest.raises(UsageError, match="give the path of an STF script"):
