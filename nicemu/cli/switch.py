@@ -66,6 +66,11 @@ _DEVICE_ID = 1
     help="Serve P4Runtime at unix:/PATH or 127.0.0.1:PORT, between interfaces.",
 )
 @click.option(
+    "--cpu-port",
+    type=click.IntRange(0, 510),
+    help="What a v1model program calls the port of host or controller, beside 510.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["auto", "interpreter", "kernel"]),
     default="auto",
@@ -87,6 +92,7 @@ def switch(
     ports: tuple[str, ...],
     seconds: float | None,
     p4runtime: str | None,
+    cpu_port: int | None,
     engine: str,
     tables: Path | None,
     state: Path | None,
@@ -117,7 +123,9 @@ def switch(
     for number in sources:
         require_port(compiled.program, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())
-    running = _engine_of(compiled.program, engine, is_large, externs)
+    if cpu_port is not None and compiled.program.architecture != "v1model":
+        raise UsageError(f"--cpu-port is for v1model; {compiled.program.name} is for nicemu.p4")
+    running = _engine_of(compiled.program, engine, is_large, externs, cpu_port)
     tell_missing(running.missing_externs)
     if state is not None:
         _require_other(state, [program, *map(Path, (*files.values(), *(sources.values() if inputs else ())))])
@@ -173,20 +181,22 @@ def _are_large(paths: Iterable[str]) -> bool:
     )
 
 
-def _engine_of(program: Program, kind: str, is_large: bool, externs: tuple[Path, ...]) -> Engine:
+def _engine_of(
+    program: Program, kind: str, is_large: bool, externs: tuple[Path, ...], cpu_port: int | None
+) -> Engine:
     """Return an engine of some kind that runs a program; says so where it cannot be compiled."""
-    from nicemu.pipeline import Engine, read_externs
+    from nicemu.pipeline import HOST_PORT, Engine, read_externs
 
-    own = read_externs(externs)
+    own, cpu_port = read_externs(externs), HOST_PORT if cpu_port is None else cpu_port
     if kind == "interpreter" or (kind == "auto" and not is_large):
-        engine = Engine(externs=own)
+        engine = Engine(externs=own, cpu_port=cpu_port)
         engine.load(program)
         return engine
     from nicemu.kernels import CompiledEngine
 
     if sys.stderr.isatty():
         click.echo(f"compiling {program.name}", err=True)
-    compiled = CompiledEngine(externs=own)
+    compiled = CompiledEngine(externs=own, cpu_port=cpu_port)
     compiled.load(program)
     if compiled.interpreted_because:
         if kind == "kernel":

@@ -18,6 +18,7 @@ import numpy as np
 
 from nicemu.errors import ResourceError
 from nicemu.pipeline import (
+    HOST_PORT,
     MAX_FRAME_BYTES,
     Arrival,
     Disposition,
@@ -50,8 +51,10 @@ class CompiledEngine(Engine):
         optimised: bool = True,
         drops: Counter[str] | None = None,
         externs: Iterable[Callable[..., Any]] = (),
+        *,
+        cpu_port: int = HOST_PORT,
     ) -> None:
-        super().__init__(seed, drops, externs)
+        super().__init__(seed, drops, externs, cpu_port=cpu_port)
         self._optimised = optimised
         self.kernel: Kernel | None = None
         self.interpreted_because = "no program is loaded"
@@ -80,7 +83,7 @@ class CompiledEngine(Engine):
 
     def staged(self, program: Program) -> Engine:
         """As an engine's: the program is compiled when it is adopted."""
-        made = CompiledEngine(optimised=self._optimised)
+        made = CompiledEngine(optimised=self._optimised, cpu_port=self._cpu_port)
         made.use_externs(self._own_externs)
         made.load(program)
         return made
@@ -97,7 +100,7 @@ class CompiledEngine(Engine):
 
         self.give_up()
         try:
-            self.use(Kernel(program, self._optimised))
+            self.use(Kernel(program, self._optimised, self._cpu_port))
         except (NotCompiled, ResourceError) as reason:
             self.interpreted_because = str(reason)
 
@@ -189,7 +192,7 @@ class CompiledEngine(Engine):
             return Verdict(Disposition.DROP, 0, frame, drop_reason(kernel.program, reason), effects)
         if code >= AFTER_INGRESS:
             assert self._passes is not None
-            arrival = Arrival(frame, int(packet["port"]), int(packet["now_ns"]))
+            arrival = Arrival(frame, int(packet["port"]), int(packet["now_ns"]), cpu_port=self._cpu_port)
             return self._passes.finish(code, int(packet["state_at"]), arrival, effects)
         start = int(packet["address"]) + int(packet["out_offset"])
         left = ctypes.string_at(start, int(packet["out_length"]))

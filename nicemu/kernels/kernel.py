@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import Program, ir
+from nicemu.pipeline import HOST_PORT, Program, ir
 
 from .effects import Site
 from .externs import Externs
@@ -43,8 +43,10 @@ class Generated:
     """Whether lookups of the first table can begin before they are needed."""
 
 
-def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Generated:
-    """Return the kernel of a program. Raises: NotCompiled where it needs the interpreter."""
+def generate(
+    program: Program, parameters_at: Callable[[ir.Table], int], cpu_port: int = HOST_PORT
+) -> Generated:
+    """Return the kernel of a program; what leaves by `cpu_port` goes to the host, too. Raises: NotCompiled where it needs the interpreter."""
     if program.architecture not in _ARCHITECTURES:
         raise NotCompiled(f"it is for {program.architecture}")
     if program.extern_signatures:
@@ -62,7 +64,7 @@ def generate(program: Program, parameters_at: Callable[[ir.Table], int]) -> Gene
         return taken[part.name][1]
 
     flow, externs = _ARCHITECTURES[program.architecture]
-    one = flow(program, module, externs, take, parameters_at)
+    one = flow(program, module, externs, take, parameters_at, cpu_port)
     ahead, steps = one.ahead()
     make_run(module, one.process(), ahead, steps, one.makes_copies)
     one.stages()

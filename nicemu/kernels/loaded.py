@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nicemu.lookup import Memory
-from nicemu.pipeline import Effect, Layouts, Objects, Program
+from nicemu.pipeline import HOST_PORT, Effect, Layouts, Objects, Program
 
 from .compiled import MachineCode
 from .effects import effect_of
@@ -48,13 +48,13 @@ class _Batch:
 class Kernel:
     """A program's machine code, with the memory that it works on."""
 
-    def __init__(self, program: Program, optimised: bool = True) -> None:
+    def __init__(self, program: Program, optimised: bool = True, cpu_port: int = HOST_PORT) -> None:
         self.program = program
         self._layouts = Layouts(program)
         if name := without_bits(program):
             raise NotCompiled(f"{name} has a key of no bits")
         self.tables = {table.name: KernelTable(program, table) for table in program.tables}
-        generated = generate(program, lambda table: self.tables[table.name].parameters_at)
+        generated = generate(program, lambda table: self.tables[table.name].parameters_at, cpu_port)
         self._code = MachineCode(generated, optimised)
         self.sites = generated.sites
         self.headroom_bytes = generated.headroom_bytes

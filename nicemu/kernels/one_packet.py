@@ -36,8 +36,10 @@ class OnePacket:
         externs: type[Externs],
         take: Callable[[Part], llvm.Function],
         parameters_at: Callable[[ir.Table], int],
+        cpu_port: int,
     ) -> None:
         self.program = program
+        self._cpu_port = cpu_port
         self._module, self._externs = module, externs
         self._take, self._parameters_at = take, parameters_at
         self._has_loops = mentions(program, (ir.Loop, ir.ForRange))

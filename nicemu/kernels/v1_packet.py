@@ -81,8 +81,11 @@ class V1Packet(V1State):
         self._control(made, compute, stuck)
         start, length = made.deparse(deparser.body)
         length = self._cut(made, length)
-        builder.store(builder.zext(port, INDEX), made.out_port)
-        to_host = builder.icmp_unsigned("==", port, port.type(HOST_PORT))
+        to_host = builder.or_(
+            *(builder.icmp_unsigned("==", port, port.type(one)) for one in (HOST_PORT, self._cpu_port))
+        )
+        left_by = builder.select(to_host, INDEX(HOST_PORT), builder.zext(port, INDEX))
+        builder.store(left_by, made.out_port)
         verdict = builder.select(to_host, INDEX(TO_HOST), INDEX(TO_PORT))
         self.finish(made, verdict, INDEX(0), start, length)
         for block, reason in ((failed, INDEX(ASSERTION)), (dropped, INDEX(0))):

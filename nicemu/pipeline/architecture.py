@@ -22,12 +22,15 @@ HOST_PORT = 510
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A frame that came in: on which port, and when, in nanoseconds; `trace` takes events, if given."""
+    """A frame that came in: on which port, and when, in nanoseconds; `trace` takes events, if given. What
+    leaves by `cpu_port` goes to the host, too.
+    """
 
     frame: bytes
     port: int
     now_ns: int = 0
     trace: list[Event] | None = None
+    cpu_port: int = HOST_PORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -241,6 +241,8 @@ class Journey:
             self._again(step, rounds, "recirculate")
             return
         frame = frame[: outcome.truncate_bytes]
+        if port == self._arrival.cpu_port:
+            port = HOST_PORT
         where = Disposition.HOST if port == HOST_PORT else Disposition.PORT
         self._note(Departed, where.value, port, frame)
         self._left.append((port, frame))

@@ -56,6 +56,17 @@ def test_the_summary_is_told_as_json(nicemu: Cli, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["interpreter", "kernel"])
+def test_a_port_may_be_the_host_s_too(nicemu: Cli, folder: Path, engine: str) -> None:
+    given = ("switch", "switch.p4", "--in", "in.pcap", "--engine", engine, "--cpu-port", "2")
+    result = nicemu(*given, "--out", "host=host.pcap")
+    assert result.exit_code == 0, result.output
+    assert "02cc" in frames(folder / "host.pcap")
+    assert "  out host: 2" in result.stdout
+    refused = nicemu("switch", "p4/kvmatch.p4", *given[2:])
+    assert (refused.exit_code, "--cpu-port is for v1model" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "kernel"])
 def test_what_passed_before_a_capture_was_cut_is_told_with_the_error(
     nicemu: Cli, folder: Path, engine: str
 ) -> None:
