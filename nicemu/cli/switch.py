@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 import sys
-import threading
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -36,7 +35,6 @@ LARGE_BYTES = 1 << 20
 """Captures from here on are worth the seconds of a compiler."""
 _OF_PORT = re.compile(r"([0-9]+|host)=(.+)", re.DOTALL)
 _LAST_PORT = 0xFFFF
-_DEVICE_ID = 1
 
 
 @click.command()
@@ -66,6 +64,18 @@ _DEVICE_ID = 1
     help="Serve P4Runtime at unix:/PATH or 127.0.0.1:PORT, between interfaces.",
 )
 @click.option(
+    "--device-id",
+    type=click.IntRange(0, (1 << 64) - 1),
+    default=1,
+    show_default=True,
+    help="The device that P4Runtime's controllers mean.",
+)
+@click.option(
+    "--allow-remote",
+    is_flag=True,
+    help="Let P4Runtime's ADDRESS be one that other machines reach: whoever does controls the switch.",
+)
+@click.option(
     "--cpu-port",
     type=click.IntRange(0, 510),
     help="What a v1model program calls the port of host or controller, beside 510.",
@@ -92,6 +102,8 @@ def switch(
     ports: tuple[str, ...],
     seconds: float | None,
     p4runtime: str | None,
+    device_id: int,
+    allow_remote: bool,
     cpu_port: int | None,
     engine: str,
     tables: Path | None,
@@ -142,7 +154,8 @@ def switch(
             if inputs:
                 _captures(running, sources, files, summary)
             else:
-                summary = _live(running, sources, seconds, p4runtime)
+                served = None if p4runtime is None else (p4runtime, device_id, allow_remote)
+                summary = _live(running, sources, seconds, served)
         except (ProtocolError, UsageError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
@@ -261,24 +274,34 @@ def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str], 
             progress.end()
 
 
-def _live(engine: Engine, sources: dict[str, str], seconds: float | None, address: str | None) -> Summary:
+def _live(
+    engine: Engine, sources: dict[str, str], seconds: float | None, served: tuple[str, int, bool] | None
+) -> Summary:
+    """Forward between interfaces; `served` is where P4Runtime is served, if it is: the address, the device,
+    and whether other machines may reach it.
+    """
     from nicemu.control import P4RuntimeServer
-    from nicemu.switch import SharedEngine, open_port, switch_live
+    from nicemu.run import program_of
+    from nicemu.switch import LiveSwitch, open_port
 
-    progress, lock = _Progress(), threading.Lock()
+    progress = _Progress()
     with ExitStack() as stack:
         interrupted = stack.enter_context(until_interrupted())
         ports = {}
         for number, name in sources.items():
             ports[int(number)] = open_port(name)
             stack.callback(ports[int(number)].close)
-        if address is not None:
-            server = P4RuntimeServer({_DEVICE_ID: SharedEngine(engine, lock)}, address)
+        switch = stack.enter_context(LiveSwitch(engine, ports))
+        if served is not None:
+            address, device_id, allow_remote = served
+            server = P4RuntimeServer(
+                {device_id: switch}, address, allow_remote=allow_remote, reader=program_of
+            )
             stack.callback(server.stop)
-            click.echo(f"P4Runtime at {server.start()}, device {_DEVICE_ID}", err=True)
+            click.echo(f"P4Runtime at {server.start()}, device {device_id}", err=True)
         named = ", ".join(f"{number} {port.address}" for number, port in ports.items())
         click.echo(f"ports {named}", err=True)
-        summary = switch_live(engine, ports, interrupted, seconds, lock, progress.tell)
+        summary = switch.forward(interrupted, seconds, progress.tell)
     progress.end()
     return summary
 

@@ -354,7 +354,7 @@ def _checked_address(address: str, allow_remote: bool) -> str:
     if not loopback and not allow_remote:
         raise UsageError(
             f"address {address!r} can be reached from other machines, and P4Runtime here asks nobody "
-            "who they are; use 127.0.0.1 or unix:/path, or say allow_remote"
+            "who they are; use 127.0.0.1 or unix:/path, or allow_remote (--allow-remote)"
         )
     return address
 

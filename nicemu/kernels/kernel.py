@@ -46,7 +46,10 @@ class Generated:
 def generate(
     program: Program, parameters_at: Callable[[ir.Table], int], cpu_port: int = HOST_PORT
 ) -> Generated:
-    """Return the kernel of a program; what leaves by `cpu_port` goes to the host, too. Raises: NotCompiled where it needs the interpreter."""
+    """Return the kernel of a program; what leaves by `cpu_port` goes to the host, too.
+
+    Raises: NotCompiled where it needs the interpreter.
+    """
     if program.architecture not in _ARCHITECTURES:
         raise NotCompiled(f"it is for {program.architecture}")
     if program.extern_signatures:

@@ -70,8 +70,8 @@ class Engine:
 
     `seed` is where the chance of a program starts that asks for some; `drops` is where frames that go nowhere
     are counted, by their reasons. `externs` are functions and classes with `@extern`, which do what externs
-    do that a program declares itself. `cpu_port` is what v1model programs call the port of host or controller,
-    beside 510: what leaves by it goes there, what comes from there comes in by it.
+    do that a program declares itself. `cpu_port` is what v1model programs call the port of host or
+    controller, beside 510: what leaves by it goes there, what comes from there comes in by it.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Engine:
         cpu_port: int = HOST_PORT,
     ) -> None:
         self._seed = seed
-        self._cpu_port = cpu_port
+        self.cpu_port = cpu_port
         self._own_externs = OwnExterns(tuple(externs))
         self._loaded: _Loaded | None = None
         self._listener: Listener | None = None
@@ -162,7 +162,7 @@ class Engine:
 
         What takes long is done here, by any thread, while this engine goes on. Raises: ControlError.
         """
-        made = Engine(cpu_port=self._cpu_port)
+        made = Engine(cpu_port=self.cpu_port)
         made.use_externs(self._own_externs)
         made.load(program)
         return made
@@ -202,7 +202,7 @@ class Engine:
 
     def inject(self, frame: bytes) -> None:
         """Take a frame from the controller. Where it goes is not said; its reports are made."""
-        self.process(frame, self._cpu_port, now_ns=self.now_ns)
+        self.process(frame, self.cpu_port, now_ns=self.now_ns)
 
     def tick(self, now_ns: int) -> None:
         """Say what time it is."""
@@ -229,7 +229,7 @@ class Engine:
         interpreter = loaded.tracer if trace else loaded.interpreter
         verdict = architecture.run(
             interpreter,
-            Arrival(bytes(frame), ingress_port, now_ns, [] if trace else None, self._cpu_port),
+            Arrival(bytes(frame), ingress_port, now_ns, [] if trace else None, self.cpu_port),
         )
         if verdict.disposition is Disposition.DROP:
             self.drops[verdict.drop_reason] += 1

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .kept_programs import LoadableProgram, loadable_program
     from .live_trace import trace_nics
     from .process import run_nic_process
-    from .program_file import read_program
+    from .program_file import program_of, read_program
     from .running import RunningNic, ask, find_nic, known_nics, running_nics, take_down
     from .simulation import SimulatedConnection, Simulation
     from .stage import Chooser, Stage, on_stage
@@ -54,6 +54,7 @@ __all__ = [
     "load_topology",
     "loadable_program",
     "on_stage",
+    "program_of",
     "read_program",
     "run_nic_process",
     "running_nics",
@@ -70,7 +71,7 @@ _PLACES = {
     "kept_programs": ("LoadableProgram", "loadable_program"),
     "live_trace": ("trace_nics",),
     "process": ("run_nic_process",),
-    "program_file": ("read_program",),
+    "program_file": ("program_of", "read_program"),
     "running": ("RunningNic", "ask", "find_nic", "known_nics", "running_nics", "take_down"),
     "simulation": ("SimulatedConnection", "Simulation"),
     "stage": ("Chooser", "Stage", "on_stage"),

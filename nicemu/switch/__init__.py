@@ -15,12 +15,13 @@ from .state_file import state_of, writing_state
 from .table_file import put_tables
 
 if TYPE_CHECKING:
-    from .live import open_port, switch_live
+    from .live import LiveSwitch, open_port
 
 __all__ = [
     "HOST",
     "ByteChange",
     "Forwarder",
+    "LiveSwitch",
     "SharedEngine",
     "Summary",
     "byte_changes",
@@ -29,13 +30,12 @@ __all__ = [
     "put_tables",
     "state_of",
     "switch_captures",
-    "switch_live",
     "writing_state",
 ]
 
 
 def __getattr__(name: str) -> object:
     """Load what needs ports when it is used: they take long to import."""
-    if name not in ("open_port", "switch_live"):
+    if name not in ("LiveSwitch", "open_port"):
         raise AttributeError(f"nicemu.switch has no {name!r}; it has {', '.join(__all__)}")
     return getattr(import_module(".live", __name__), name)

@@ -3,12 +3,15 @@
 
 from __future__ import annotations
 
+import os
+import queue
 import select
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
@@ -17,16 +20,20 @@ from nicemu.pipeline import Engine
 from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
 
 from .forwarding import Forwarder, Summary
+from .shared_engine import SharedEngine
 
 if TYPE_CHECKING:
     from .batches import BatchForwarder
 
 Array = np.ndarray[Any, Any]
+Result = TypeVar("Result")
 
 TURN_S = 0.5
 """Longest sleep, so that the caller is told how far things are."""
 RETRY_S = 0.001
 """Sleep where a port has no descriptor to wait for."""
+MAX_SENT = 256
+"""Frames of a controller that wait; it is kept waiting with more."""
 
 
 def open_port(text: str) -> Port:
@@ -39,36 +46,84 @@ def open_port(text: str) -> Port:
     return PacketPort(name if kind == "packet" else text)
 
 
-def switch_live(
-    engine: Engine,
-    ports: Mapping[int, Port],
-    interrupted: int,
-    seconds: float | None,
-    lock: threading.Lock,
-    tell: Callable[[Summary], None] = lambda summary: None,
-) -> Summary:
-    """Forward between ports until the descriptor `interrupted` is readable, or for so many seconds.
-
-    The engine is used under `lock`; one with a kernel takes the frames of a batch at once. What leaves to a
-    port without an interface, or to one whose queue is full, is counted as dropped (switch.no_such_port,
-    switch.port_full), and so is what is no frame (switch.no_frame); frames for the host end here.
+class LiveSwitch(SharedEngine):
+    """Ports with an engine between them. It is the PipelineTarget of a controller, too: what that asks for is
+    done between two batches, at the time that it is then, and its frames leave as those do that come in.
     """
-    end = None if seconds is None else time.monotonic() + seconds
-    files = [port.fileno() for port in ports.values()]
-    waited = [interrupted, *(file for file in files if file is not None)]
-    longest = RETRY_S if None in files else TURN_S
-    came = True
-    path = _Path(engine, ports, lock)
-    while True:
-        left = longest if end is None else min(longest, end - time.monotonic())
-        if left <= 0:
-            break
-        ready, _, _ = select.select(waited, [], [], 0 if came else left)
-        if interrupted in ready:
-            break
-        came = any([path.forward(number) for number in ports])
-        tell(path.summary)
-    return path.end()
+
+    def __init__(self, engine: Engine, ports: Mapping[int, Port]) -> None:
+        self._turns = threading.Lock()
+        super().__init__(engine, self._turns)
+        self._ports = ports
+        self._path = _Path(engine, ports, self._turns)
+        self._sent: queue.Queue[bytes] = queue.Queue(MAX_SENT)
+        self._has_ended = False
+        self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        os.close(self._wake)
+
+    def run(self, work: Callable[[Engine], Result]) -> Result:
+        """Return what `work` makes of the engine, between two packets."""
+
+        def now(engine: Engine) -> Result:
+            engine.tick(time.time_ns())
+            return work(engine)
+
+        return super().run(now)
+
+    def inject(self, frame: bytes) -> None:
+        """Take a frame from the controller, once there is room for it; none any more when all has ended."""
+        while not self._has_ended:
+            with suppress(queue.Full):
+                self._sent.put(frame, timeout=TURN_S)
+                os.eventfd_write(self._wake, 1)
+                return
+
+    def forward(
+        self,
+        interrupted: int,
+        seconds: float | None,
+        tell: Callable[[Summary], None] = lambda summary: None,
+    ) -> Summary:
+        """Forward between ports until the descriptor `interrupted` is readable, or for so many seconds.
+
+        An engine with a kernel takes the frames of a batch at once. What leaves to a port without an
+        interface, or to one whose queue is full, is counted as dropped (switch.no_such_port,
+        switch.port_full), and so is what is no frame (switch.no_frame); frames for the host end here.
+        """
+        end = None if seconds is None else time.monotonic() + seconds
+        files = [port.fileno() for port in self._ports.values()]
+        waited = [interrupted, self._wake, *(file for file in files if file is not None)]
+        longest = RETRY_S if None in files else TURN_S
+        came = True
+        while True:
+            left = longest if end is None else min(longest, end - time.monotonic())
+            if left <= 0:
+                break
+            ready, _, _ = select.select(waited, [], [], 0 if came else left)
+            if interrupted in ready:
+                break
+            if self._wake in ready:
+                os.eventfd_read(self._wake)
+                self._forward_sent()
+            came = any([self._path.forward(number) for number in self._ports])
+            tell(self._path.summary)
+        self._has_ended = True
+        return self._path.end()
+
+    def _forward_sent(self) -> None:
+        """Forward what the controller has sent."""
+        for _ in range(MAX_SENT):
+            try:
+                frame = self._sent.get_nowait()
+            except queue.Empty:
+                return
+            self._path.forward_from_host(frame)
+        os.eventfd_write(self._wake, 1)  # there may be more: those that came in have their turn first
 
 
 class _Path:
@@ -91,6 +146,11 @@ class _Path:
             else:
                 self._forward_batch(number, time.time_ns())
         return True
+
+    def forward_from_host(self, frame: bytes) -> None:
+        """Forward one frame that the controller sends."""
+        with self._lock:
+            self._send(self._forwarder.departures(frame, self._engine.cpu_port, time.time_ns()))
 
     def _departures(self, number: int, now_ns: int) -> Iterator[tuple[int | str, bytes]]:
         for frame in self._came.frames():

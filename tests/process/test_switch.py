@@ -18,10 +18,12 @@ from pathlib import Path
 
 import pytest
 
+from nicemu.bmv2 import load_bmv2_text
 from nicemu.capture import PcapWriter, read_capture
 from nicemu.control import P4RuntimeClient, Update
 from nicemu.fabric import PacketPort
 from tests.network_namespace import enter_network_namespace, until_up
+from tests.unit.bmv2.router_json import router_json
 
 pytestmark = pytest.mark.process
 
@@ -132,6 +134,8 @@ def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
             with P4RuntimeClient(address) as client:
                 keys, action = {"h.ethernet.destination": "02:00:00:00:00:02"}, {"port": 0}
                 client.write([Update("insert", "I.bridge", keys, "I.forward", action)])
+                client.send_packet(frame(2, b"from the controller"))
+                assert received(far0) == frame(2, b"from the controller")
             far1.send([frame(2, b"back")])
             assert received(far0) == frame(2, b"back")
             process.send_signal(signal.SIGINT)
@@ -142,10 +146,29 @@ def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
             far1.close()
         assert process.returncode == 0
         told = json.loads(output)
-        assert told["packets"] == 3
-        assert told["out"] == {"0": 1, "1": 1}
+        assert told["packets"] == 4
+        assert told["out"] == {"0": 2, "1": 1}
         assert told["dropped"] == {"pipeline.dropped": 1}
         assert told["engine"] == "kernel"
+
+    in_a_namespace(check)
+
+
+def test_a_controller_brings_bmv2_json_to_the_device_that_it_means(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/switch.sock"
+
+    def check() -> None:
+        until_up("near0", "near1", "far0", "far1")
+        near = ("--port", "0=packet:near0", "--port", "1=near1")
+        process = started(tmp_path, *near, "--p4runtime", address, "--device-id", "7")
+        try:
+            with P4RuntimeClient(address, device_id=7) as client:
+                text = json.dumps(router_json())
+                client.load(text, load_bmv2_text(text.encode(), "router.json").p4info)
+                assert client.p4info().program == "router"
+        finally:
+            process.kill()
+            process.communicate()
 
     in_a_namespace(check)
 

@@ -3,18 +3,20 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
 from nicemu.control import PipelineTarget
 from nicemu.errors import UsageError
-from nicemu.fabric import loopback_pair
+from nicemu.fabric import Port, loopback_pair
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_program, compile_text
 from nicemu.pipeline import Engine
 from nicemu.programs import find_program
-from nicemu.switch import SharedEngine, Summary, open_port, switch_live
+from nicemu.switch import LiveSwitch, SharedEngine, Summary, open_port
+from nicemu.switch.live import MAX_SENT
 
 from .conftest import SWITCH
 
@@ -39,6 +41,17 @@ def frame(first: int, length: int = 20) -> bytes:
     return bytes([first]) + bytes(length - 1)
 
 
+def forwarded(
+    engine: Engine,
+    ports: Mapping[int, Port],
+    ended: int,
+    tell: Callable[[Summary], None] = lambda summary: None,
+    seconds: float | None = None,
+) -> Summary:
+    with LiveSwitch(engine, ports) as switch:
+        return switch.forward(ended, seconds, tell)
+
+
 def test_frames_pass_between_ports_and_what_cannot_leave_is_counted(engine: Engine, ended: int) -> None:
     pairs = {number: loopback_pair() for number in (0, 1)}
     pairs[0][1].send([frame(1), frame(1, 30), frame(9), frame(0xFD), frame(0xFF)])
@@ -49,7 +62,7 @@ def test_frames_pass_between_ports_and_what_cannot_leave_is_counted(engine: Engi
             os.eventfd_write(ended, 1)
 
     ports = {number: pair[0] for number, pair in pairs.items()}
-    summary = switch_live(engine, ports, ended, None, threading.Lock(), until_all)
+    summary = forwarded(engine, ports, ended, until_all)
     assert pairs[1][1].receive() == [frame(1), frame(1, 30)]
     assert pairs[0][1].receive() == [frame(0)]
     assert summary.out == {1: 2, 9: 1, "host": 1, 0: 1}
@@ -64,13 +77,13 @@ def test_a_port_whose_queue_is_full_loses_what_does_not_fit(engine: Engine, ende
     def stop(summary: Summary) -> None:
         os.eventfd_write(ended, 1)
 
-    summary = switch_live(engine, {0: inner, 1: other}, ended, None, threading.Lock(), stop)
+    summary = forwarded(engine, {0: inner, 1: other}, ended, stop)
     assert summary.dropped == {"switch.port_full": 3}
 
 
 def test_it_ends_when_its_time_is_over(engine: Engine, ended: int) -> None:
     inner, _ = loopback_pair()
-    summary = switch_live(engine, {0: inner}, ended, 0, threading.Lock())
+    summary = forwarded(engine, {0: inner}, ended, seconds=0)
     assert summary.packets == 0
 
 
@@ -89,6 +102,41 @@ def test_a_controllers_work_is_done_on_the_engine_and_its_packets_enter_the_prog
     assert engine.drops == {"parser.too_short": 1}
 
 
+def test_what_a_controller_sends_leaves_by_the_ports_and_a_flood_of_it_waits(
+    engine: Engine, ended: int
+) -> None:
+    (inner, outer), (other, far) = loopback_pair(), loopback_pair(2048)
+    count = 3 * MAX_SENT
+
+    def until_all(summary: Summary) -> None:
+        if summary.packets == count + 1:
+            os.eventfd_write(ended, 1)
+
+    with LiveSwitch(engine, {0: inner, 1: other}) as switch:
+        controller: PipelineTarget = switch
+
+        def flood() -> None:
+            for _ in range(count):
+                controller.inject(frame(1))
+
+        sender = threading.Thread(target=flood)
+        sender.start()
+        outer.send([frame(1, 30)])
+        summary = switch.forward(ended, 20, until_all)
+        sender.join()
+        flood()  # nobody is kept waiting by a switch that has ended
+    left = [item for _ in range(count) for item in far.receive()]
+    assert sorted(left, key=len) == [*[frame(1)] * count, frame(1, 30)]
+    assert summary.out == {1: count + 1}
+
+
+def test_a_controller_s_work_is_done_at_the_time_that_it_is(engine: Engine) -> None:
+    """So that an entry that it writes is idle from then on, and not since the last packet came."""
+    before = time.time_ns()
+    with LiveSwitch(engine, {}) as switch:
+        assert before <= switch.run(lambda found: found.now_ns) <= time.time_ns()
+
+
 def test_what_is_no_frame_any_more_is_counted(ended: int) -> None:
     """A header that is not emitted makes a frame shorter than any interface takes."""
     engine = CompiledEngine(optimised=False)
@@ -101,7 +149,7 @@ def test_what_is_no_frame_any_more_is_counted(ended: int) -> None:
     def stop(summary: Summary) -> None:
         os.eventfd_write(ended, 1)
 
-    summary = switch_live(engine, {0: inner, 1: other}, ended, None, threading.Lock(), stop)
+    summary = forwarded(engine, {0: inner, 1: other}, ended, stop)
     assert summary.dropped == {"switch.no_frame": 1}
     assert far.receive() == [bytes(14)]
 
@@ -126,7 +174,7 @@ def test_a_program_may_change_between_two_batches(ended: int) -> None:
         if summary.packets == 5:
             os.eventfd_write(ended, 1)
 
-    summary = switch_live(engine, {0: inner, 1: other}, ended, None, threading.Lock(), next_program)
+    summary = forwarded(engine, {0: inner, 1: other}, ended, next_program)
     assert far.receive() == [frame(1), bytes([1, 1]) + frame(1)]
     assert summary.out == {1: 2, 0: 1}
     assert summary.dropped == {"pipeline.dropped": 2}
