@@ -12,7 +12,8 @@ import click
 
 from nicemu.errors import UsageError
 
-from .show import JSON_OPTION, NIC_OPTION, print_json, print_table
+from .controlled import PIPELINE_OPTION, pipeline_of
+from .show import JSON_OPTION, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +37,7 @@ def p4() -> None:
 
 
 @p4.command("list")
-@NIC_OPTION
+@PIPELINE_OPTION
 @JSON_OPTION
 def list_objects(nic: str | None, as_json: bool) -> None:
     """List the objects of the program, with how much each holds."""
@@ -51,7 +52,7 @@ def list_objects(nic: str | None, as_json: bool) -> None:
 @p4.command("read")
 @click.argument("name")
 @click.argument("index", type=click.IntRange(min=0), required=False)
-@NIC_OPTION
+@PIPELINE_OPTION
 @JSON_OPTION
 def read(name: str, index: int | None, nic: str | None, as_json: bool) -> None:
     """Read counter, meter, register or value set NAME, at INDEX or everywhere."""
@@ -75,7 +76,7 @@ def read(name: str, index: int | None, nic: str | None, as_json: bool) -> None:
 @click.argument("name")
 @click.argument("index")
 @click.argument("values", nargs=-1, metavar="[VALUE | FIELD=VALUE...]")
-@NIC_OPTION
+@PIPELINE_OPTION
 def write(name: str, index: str, values: tuple[str, ...], nic: str | None) -> None:
     """Write register, counter or meter NAME at INDEX, or with * everywhere.
 
@@ -108,7 +109,7 @@ def write(name: str, index: str, values: tuple[str, ...], nic: str | None) -> No
 @p4.command("value-set")
 @click.argument("name")
 @click.argument("members", nargs=-1, metavar="[VALUE[,VALUE]...]")
-@NIC_OPTION
+@PIPELINE_OPTION
 def value_set(name: str, members: tuple[str, ...], nic: str | None) -> None:
     """Give value set NAME these members, with a comma between the values of one; none empties it."""
     with _objects(nic) as objects:
@@ -123,7 +124,7 @@ def value_set(name: str, members: tuple[str, ...], nic: str | None) -> None:
     "--truncate", type=click.IntRange(min=0), default=0, metavar="BYTES", help="Cut copies to this."
 )
 @DELETE_OPTION
-@NIC_OPTION
+@PIPELINE_OPTION
 @JSON_OPTION
 def mirror(
     session: int | None, ports: tuple[str, ...], truncate: int, delete: bool, nic: str | None, as_json: bool
@@ -148,7 +149,7 @@ def mirror(
 @click.argument("group", type=click.IntRange(min=1), required=False)
 @click.argument("ports", nargs=-1, metavar="[PORT[:INSTANCE]...]")
 @DELETE_OPTION
-@NIC_OPTION
+@PIPELINE_OPTION
 @JSON_OPTION
 def multicast(
     group: int | None, ports: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
@@ -173,7 +174,7 @@ def multicast(
 @click.argument("action", required=False)
 @click.argument("settings", nargs=-1, metavar="[PARAM=VALUE...]")
 @DELETE_OPTION
-@NIC_OPTION
+@PIPELINE_OPTION
 @JSON_OPTION
 def member(
     profile: str,
@@ -206,7 +207,7 @@ def member(
 @click.argument("number", type=click.IntRange(min=1), required=False)
 @click.argument("members", nargs=-1, metavar="[MEMBER[:WEIGHT]...]")
 @DELETE_OPTION
-@NIC_OPTION
+@PIPELINE_OPTION
 @JSON_OPTION
 def group(
     profile: str, number: int | None, members: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
@@ -229,9 +230,8 @@ def group(
 @contextmanager
 def _objects(nic: str | None) -> Iterator[ObjectClient]:
     from nicemu.control import P4RuntimeClient
-    from nicemu.run import find_nic
 
-    with P4RuntimeClient(find_nic(nic).p4runtime) as client:
+    with P4RuntimeClient(pipeline_of(nic)[1]) as client:
         yield client.objects
 
 

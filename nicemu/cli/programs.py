@@ -13,6 +13,7 @@ import click
 
 from nicemu.errors import ProtocolError, UsageError
 
+from .controlled import PIPELINE_OPTION, pipeline_of
 from .show import JSON_OPTION, NIC_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ EXTERNS_OPTION = click.option(
 
 @click.command()
 @click.argument("program", type=click.Path(path_type=Path))
-@NIC_OPTION
+@PIPELINE_OPTION
 @click.option(
     "--keep", is_flag=True, help="Keep what the running program holds, where the new one has it too."
 )
@@ -85,19 +86,19 @@ def load(
     If it does not compile, or the NIC refuses it, the NIC goes on with the program it has.
     """
     from nicemu.programs import find_program
-    from nicemu.run import find_nic, loadable_program
+    from nicemu.run import loadable_program
 
     path = find_program(program)
     with _compile_errors():
         ready = loadable_program(path, includes, defines, lambda: _progress(f"compiling {path.name}"))
     for message in ready.messages:
         click.echo(message, err=True)
-    running = find_nic(nic)
+    name, address = pipeline_of(nic)
     from nicemu.control import load_pipeline
 
-    _progress(f"bringing it to {running.name}")
-    load_pipeline(running.p4runtime, ready.config, keep=keep)
-    click.echo(f"{running.name} runs {ready.name}: {_contents(ready.tables, ready.actions)}")
+    _progress(f"bringing it to {name}")
+    load_pipeline(address, ready.config, keep=keep)
+    click.echo(f"{name} runs {ready.name}: {_contents(ready.tables, ready.actions)}")
 
 
 @click.command("compile")

@@ -11,7 +11,8 @@ import click
 
 from nicemu.errors import UsageError
 
-from .show import JSON_OPTION, NIC_OPTION, print_json, print_table
+from .controlled import PIPELINE_OPTION, pipeline_of
+from .show import JSON_OPTION, print_json, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -38,7 +39,7 @@ def table() -> None:
 
 @table.command("list")
 @click.argument("name", metavar="[TABLE]", required=False)
-@NIC_OPTION
+@PIPELINE_OPTION
 @JSON_OPTION
 def list_entries(name: str | None, nic: str | None, as_json: bool) -> None:
     """List the entries of TABLE, or of every table, with how often each was hit."""
@@ -63,7 +64,7 @@ def list_entries(name: str | None, nic: str | None, as_json: bool) -> None:
 @click.argument("action")
 @click.argument("settings", metavar="KEY=VALUE... [PARAM=VALUE...]", nargs=-1)
 @PRIORITY_OPTION
-@NIC_OPTION
+@PIPELINE_OPTION
 def add(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
     """Add an entry to TABLE that runs ACTION; in a table with an action profile, member=N or group=N.
 
@@ -77,7 +78,7 @@ def add(name: str, action: str, settings: tuple[str, ...], priority: int | None,
 @click.argument("action")
 @click.argument("settings", metavar="KEY=VALUE... [PARAM=VALUE...]", nargs=-1)
 @PRIORITY_OPTION
-@NIC_OPTION
+@PIPELINE_OPTION
 def modify(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
     """Have the entry of TABLE with these matches run ACTION instead."""
     _write("modify", name, action, _settings(settings), priority or 0, nic)
@@ -87,7 +88,7 @@ def modify(name: str, action: str, settings: tuple[str, ...], priority: int | No
 @click.argument("name", metavar="TABLE")
 @click.argument("settings", metavar="KEY=VALUE...", nargs=-1)
 @PRIORITY_OPTION
-@NIC_OPTION
+@PIPELINE_OPTION
 def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
     """Delete the entry of TABLE with these matches."""
     keys = _settings(settings)
@@ -98,9 +99,8 @@ def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str 
 @contextmanager
 def _client(nic: str | None) -> Iterator[P4RuntimeClient]:
     from nicemu.control import P4RuntimeClient
-    from nicemu.run import find_nic
 
-    with P4RuntimeClient(find_nic(nic).p4runtime) as client:
+    with P4RuntimeClient(pipeline_of(nic)[1]) as client:
         yield client
 
 

@@ -79,6 +79,19 @@ def test_a_loaded_program_runs_and_takes_entries(engine: Engine, nicemu: Cli) ->
     assert list(engine.read("KvMatch.session")) == []
 
 
+def test_a_switch_is_reached_by_the_address_of_its_p4runtime(
+    engine: Engine, nicemu: Cli, tmp_path: Path
+) -> None:
+    address = f"unix:{tmp_path}/nic.sock"
+    assert nicemu("load", "p4/kvmatch.p4", "--nic", address).stdout.startswith(f"{address} runs kvmatch: ")
+    added = nicemu("table", "add", "session", "fetch_session", *ENTRY, "hits_counter=7", "--nic", address)
+    assert (added.exit_code, added.output) == (0, "")
+    assert "KvMatch.session: 1 of" in nicemu("table", "list", "--nic", address).stdout
+    assert nicemu("p4", "list", "--nic", address).exit_code == 0
+    nobody = nicemu("table", "list", "--nic", f"unix:{tmp_path}/nobody.sock")
+    assert (nobody.exit_code, f"unix:{tmp_path}/nobody.sock" in nobody.stderr) == (1, True)
+
+
 def test_bmv2_json_is_loaded_and_takes_entries(engine: Engine, nicemu: Cli, tmp_path: Path) -> None:
     path = tmp_path / "router.json"
     path.write_text(json.dumps(router_json()))
