@@ -28,9 +28,10 @@ from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.pipeline import Engine, Program
-    from nicemu.switch import Summary
+    from nicemu.switch import Hear, Summary
 
 PROGRESS_S = 1.0
+_NS_PER_S = 1_000_000_000
 LARGE_BYTES = 1 << 20
 """Captures from here on are worth the seconds of a compiler."""
 _OF_PORT = re.compile(r"([0-9]+|host)=(.+)", re.DOTALL)
@@ -92,6 +93,9 @@ _LAST_PORT = 0xFFFF
     type=click.Path(path_type=Path),
     help="Where what tables, counters and registers hold at the end is written, as --tables reads it; or -.",
 )
+@click.option(
+    "--log", is_flag=True, help="Print what the program logs (log_msg) to stderr, packet by packet."
+)
 @EXTERNS_OPTION
 @source_options
 @JSON_OPTION
@@ -108,6 +112,7 @@ def switch(
     engine: str,
     tables: Path | None,
     state: Path | None,
+    log: bool,
     externs: tuple[Path, ...],
     includes: tuple[Path, ...],
     defines: dict[str, str],
@@ -152,10 +157,10 @@ def switch(
         begun = time.monotonic()
         try:
             if inputs:
-                _captures(running, sources, files, summary)
+                _captures(running, sources, files, summary, _print_log if log else None)
             else:
                 served = None if p4runtime is None else (p4runtime, device_id, allow_remote)
-                summary = _live(running, sources, seconds, served)
+                summary = _live(running, sources, seconds, served, _print_log if log else None)
         except (ProtocolError, UsageError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
@@ -259,7 +264,17 @@ class _Progress:
             click.echo("\r", err=True, nl=False)
 
 
-def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str], summary: Summary) -> None:
+def _print_log(time_ns: int, port: int, text: str) -> None:
+    click.echo(f"{time_ns // _NS_PER_S}.{time_ns % _NS_PER_S:09} port {port}: {text}", err=True)
+
+
+def _captures(
+    engine: Engine,
+    sources: dict[str, str],
+    outputs: dict[str, str],
+    summary: Summary,
+    hear: Hear | None,
+) -> None:
     from nicemu.switch import switch_captures
 
     progress = _Progress()
@@ -269,13 +284,17 @@ def _captures(engine: Engine, sources: dict[str, str], outputs: dict[str, str], 
     inputs = {int(port): Path(name) for port, name in sources.items()}
     with interruptible() as until:
         try:
-            switch_captures(engine, inputs, files, until, progress.tell, summary)
+            switch_captures(engine, inputs, files, until, progress.tell, summary, hear)
         finally:
             progress.end()
 
 
 def _live(
-    engine: Engine, sources: dict[str, str], seconds: float | None, served: tuple[str, int, bool] | None
+    engine: Engine,
+    sources: dict[str, str],
+    seconds: float | None,
+    served: tuple[str, int, bool] | None,
+    hear: Hear | None,
 ) -> Summary:
     """Forward between interfaces; `served` is where P4Runtime is served, if it is: the address, the device,
     and whether other machines may reach it.
@@ -291,7 +310,7 @@ def _live(
         for number, name in sources.items():
             ports[int(number)] = open_port(name)
             stack.callback(ports[int(number)].close)
-        switch = stack.enter_context(LiveSwitch(engine, ports))
+        switch = stack.enter_context(LiveSwitch(engine, ports, hear))
         if served is not None:
             address, device_id, allow_remote = served
             server = P4RuntimeServer(

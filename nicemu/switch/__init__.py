@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .byte_changes import ByteChange, byte_changes, change_lines
 from .captures import switch_captures
-from .forwarding import HOST, Forwarder, Summary
+from .forwarding import HOST, Forwarder, Hear, Summary
 from .shared_engine import SharedEngine
 from .state_file import state_of, writing_state
 from .table_file import put_tables
@@ -21,6 +21,7 @@ __all__ = [
     "HOST",
     "ByteChange",
     "Forwarder",
+    "Hear",
     "LiveSwitch",
     "SharedEngine",
     "Summary",

@@ -13,7 +13,7 @@ from nicemu.capture import CapturedFrame, read_capture
 from nicemu.errors import UsageError
 from nicemu.pipeline import Engine
 
-from .forwarding import Forwarder, Summary
+from .forwarding import Forwarder, Hear, Summary
 from .outputs import Output
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ def switch_captures(
     until: Until = lambda arriving: arriving,
     tell: Callable[[Summary], None] = lambda summary: None,
     summary: Summary | None = None,
+    hear: Hear | None = None,
 ) -> Summary:
     """Run the packets of files, by their ports, through an engine's program, and write what leaves.
 
@@ -42,7 +43,7 @@ def switch_captures(
     leaves has the time of the packet that came. What arrives is taken as long as `until` yields it, which is
     given the iterator over it; all files are complete then. `tell` hears from time to time. What has passed
     is added to `summary`, and stands there too where a capture is damaged behind it. An engine with a kernel
-    is given thousands of packets at a time.
+    is given thousands of packets at a time, unless `hear` is to be told what the program logs.
     Raises: UsageError, ProtocolError for a file that is no capture.
     """
     for path in inputs.values():
@@ -56,8 +57,8 @@ def switch_captures(
             if path.resolve() not in written:
                 written[path.resolve()] = stack.enter_context(Output(path))
         to = {port: written[path.resolve()] for port, path in outputs.items()}
-        if getattr(engine, "kernel", None) is None:
-            return _one_by_one(Forwarder(engine, summary), until(_merged(inputs)), to, tell)
+        if hear is not None or getattr(engine, "kernel", None) is None:
+            return _one_by_one(Forwarder(engine, summary, hear), until(_merged(inputs)), to, tell)
         from .merging import merged
 
         batches = until(merged(inputs))

@@ -4,12 +4,17 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
-from nicemu.pipeline import HOST_PORT, Disposition, Engine, Verdict
+from nicemu.pipeline import HOST_PORT, Disposition, Engine, LogMessage, Verdict
 
 HOST = "host"
 """Where frames for the host go, in place of a port's number."""
+
+Hear: TypeAlias = Callable[[int, int, str], None]
+"""Hears what the program logs: the time of the packet in nanoseconds, its port, the text."""
 
 
 @dataclass(slots=True)
@@ -27,10 +32,11 @@ class Summary:
 
 
 class Forwarder:
-    """An engine by itself: which frames leave for one that comes."""
+    """An engine by itself: which frames leave for one that comes. `hear` is told what the program logs."""
 
-    def __init__(self, engine: Engine, summary: Summary | None = None) -> None:
+    def __init__(self, engine: Engine, summary: Summary | None = None, hear: Hear | None = None) -> None:
         self._engine = engine
+        self._hear = hear
         self.summary = Summary() if summary is None else summary
 
     def departures(self, frame: bytes, port: int, now_ns: int) -> list[tuple[int | str, bytes]]:
@@ -38,7 +44,12 @@ class Forwarder:
         summary = self.summary
         summary.packets += 1
         summary.bytes += len(frame)
-        return left_of(self._engine.process(frame, port, now_ns=now_ns), summary)
+        verdict = self._engine.process(frame, port, now_ns=now_ns)
+        if self._hear is not None:
+            for effect in verdict.effects:
+                if isinstance(effect, LogMessage):
+                    self._hear(now_ns, port, effect.text)
+        return left_of(verdict, summary)
 
 
 def left_of(verdict: Verdict, summary: Summary) -> list[tuple[int | str, bytes]]:

@@ -19,7 +19,7 @@ from nicemu.fabric import MAX_FRAME_BYTES, PacketPort, Port, TapPort, XdpPort
 from nicemu.pipeline import Engine
 from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
 
-from .forwarding import Forwarder, Summary
+from .forwarding import Forwarder, Hear, Summary
 from .shared_engine import SharedEngine
 
 if TYPE_CHECKING:
@@ -49,13 +49,14 @@ def open_port(text: str) -> Port:
 class LiveSwitch(SharedEngine):
     """Ports with an engine between them. It is the PipelineTarget of a controller, too: what that asks for is
     done between two batches, at the time that it is then, and its frames leave as those do that come in.
+    `hear` is told what the program logs, which then takes packets one at a time.
     """
 
-    def __init__(self, engine: Engine, ports: Mapping[int, Port]) -> None:
+    def __init__(self, engine: Engine, ports: Mapping[int, Port], hear: Hear | None = None) -> None:
         self._turns = threading.Lock()
         super().__init__(engine, self._turns)
         self._ports = ports
-        self._path = _Path(engine, ports, self._turns)
+        self._path = _Path(engine, ports, self._turns, hear)
         self._sent: queue.Queue[bytes] = queue.Queue(MAX_SENT)
         self._has_ended = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -127,12 +128,15 @@ class LiveSwitch(SharedEngine):
 
 
 class _Path:
-    """The way of frames between ports, in batches while the engine has a kernel."""
+    """The way of frames between ports, in batches while the engine has a kernel and nobody hears its log."""
 
-    def __init__(self, engine: Engine, ports: Mapping[int, Port], lock: threading.Lock) -> None:
+    def __init__(
+        self, engine: Engine, ports: Mapping[int, Port], lock: threading.Lock, hear: Hear | None
+    ) -> None:
         self._engine, self._ports, self._lock = engine, ports, lock
         self.summary = Summary()
-        self._forwarder = Forwarder(engine, self.summary)
+        self._forwarder = Forwarder(engine, self.summary, hear)
+        self._is_heard = hear is not None
         self._compiled: BatchForwarder | None = None
         self._came = FrameBatch()
 
@@ -141,7 +145,7 @@ class _Path:
         if not self._ports[number].receive_batch(self._came):
             return False
         with self._lock:
-            if getattr(self._engine, "kernel", None) is None:
+            if self._is_heard or getattr(self._engine, "kernel", None) is None:
                 self._send(self._departures(number, time.time_ns()))
             else:
                 self._forward_batch(number, time.time_ns())

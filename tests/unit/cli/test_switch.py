@@ -67,6 +67,17 @@ def test_a_port_may_be_the_host_s_too(nicemu: Cli, folder: Path, engine: str) ->
 
 
 @pytest.mark.parametrize("engine", ["interpreter", "kernel"])
+def test_what_a_program_logs_is_printed_where_it_is_wanted(nicemu: Cli, folder: Path, engine: str) -> None:
+    text = SWITCH.replace("if (h", 'log_msg("to {}", {h.h.port}); if (h', 1)
+    assert text != SWITCH
+    (folder / "logs.p4").write_text(text)
+    given = ("switch", "logs.p4", "--in", "4=in.pcap", "--engine", engine)
+    assert "to 1" not in nicemu(*given).stderr
+    lines = nicemu(*given, "--log").stderr.splitlines()
+    assert lines[:2] == ["0.000000000 port 4: to 1", "0.000000001 port 4: to 10"]
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "kernel"])
 def test_what_passed_before_a_capture_was_cut_is_told_with_the_error(
     nicemu: Cli, folder: Path, engine: str
 ) -> None:

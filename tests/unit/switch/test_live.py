@@ -20,6 +20,8 @@ from nicemu.switch.live import MAX_SENT
 
 from .conftest import SWITCH
 
+LOGS = SWITCH.replace("if (h", 'log_msg("to {}", {h.h.port}); if (h', 1).replace("s.mcast_grp = 1;", "")
+
 
 @pytest.fixture(params=["interpreter", "kernel"])
 def engine(request: pytest.FixtureRequest) -> Engine:
@@ -67,6 +69,22 @@ def test_frames_pass_between_ports_and_what_cannot_leave_is_counted(engine: Engi
     assert pairs[0][1].receive() == [frame(0)]
     assert summary.out == {1: 2, 9: 1, "host": 1, 0: 1}
     assert summary.dropped == {"pipeline.dropped": 1, "switch.no_such_port": 1}
+
+
+def test_what_a_program_logs_is_heard(ended: int) -> None:
+    engine = CompiledEngine(optimised=False)
+    engine.load(compile_text(LOGS).program)
+    assert engine.kernel is not None, engine.interpreted_because
+    (inner, outer), heard = loopback_pair(), []
+    outer.send([frame(1), frame(2)])
+
+    def hear(time_ns: int, port: int, text: str) -> None:
+        heard.append((port, text))
+        os.eventfd_write(ended, len(heard) // 2)
+
+    with LiveSwitch(engine, {3: inner}, hear) as switch:
+        switch.forward(ended, 20)
+    assert heard == [(3, "to 1"), (3, "to 2")]
 
 
 def test_a_port_whose_queue_is_full_loses_what_does_not_fit(engine: Engine, ended: int) -> None:
