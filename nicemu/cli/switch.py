@@ -39,7 +39,7 @@ _LAST_PORT = 0xFFFF
 
 
 @click.command()
-@click.argument("program", type=click.Path(path_type=Path))
+@click.argument("program", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--in", "inputs", metavar="[PORT=]FILE", multiple=True, help="A capture that comes in on a port."
 )
@@ -100,7 +100,7 @@ _LAST_PORT = 0xFFFF
 @source_options
 @JSON_OPTION
 def switch(
-    program: Path,
+    program: Path | None,
     inputs: tuple[str, ...],
     outputs: tuple[str, ...],
     ports: tuple[str, ...],
@@ -124,8 +124,10 @@ def switch(
     nicemu switch router.p4 --tables routes.json --in in.pcap --out out.pcap
     nicemu switch router.p4 --in 0=a.pcap --in 1=b.pcap --out 2=c.pcap --out host=host.pcap
     nicemu switch router.p4 --port 0=veth0 --port 1=veth1
+    nicemu switch --port 0=veth0 --port 1=veth1 --p4runtime 127.0.0.1:9559
 
-    Captures are pcap or pcapng, gzipped or not. Interfaces need root. It says what became of the packets.
+    Captures are pcap or pcapng, gzipped or not. Interfaces need root. Without PROGRAM a controller brings
+    one, and no packet leaves until it has. It says what became of the packets.
     """
     alone, interfaces = _split(ports, bool(inputs))
     if bool(inputs) == bool(interfaces):
@@ -136,22 +138,25 @@ def switch(
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
     files = _by_port(outputs, "--out", "")
-    compiled = compiled_program(program, includes, defines)
-    for number in sources:
-        require_port(compiled.program, "--in" if inputs else "--port", int(number))
+    loaded = None if program is None else compiled_program(program, includes, defines).program
+    if loaded is None and (p4runtime is None or tables is not None):
+        raise click.UsageError("PROGRAM is missing; a controller may bring one, and entries: --p4runtime")
+    if loaded is not None:
+        for number in sources:
+            require_port(loaded, "--in" if inputs else "--port", int(number))
     is_large = bool(interfaces) or _are_large(sources.values())
-    if cpu_port is not None and compiled.program.architecture != "v1model":
-        raise UsageError(f"--cpu-port is for v1model; {compiled.program.name} is for nicemu.p4")
-    running = _engine_of(compiled.program, engine, is_large, externs, cpu_port)
+    if cpu_port is not None and loaded is not None and loaded.architecture != "v1model":
+        raise UsageError(f"--cpu-port is for v1model; {loaded.name} is for nicemu.p4")
+    running = _engine_of(loaded, engine, is_large, externs, cpu_port)
     tell_missing(running.missing_externs)
     if state is not None:
-        _require_other(state, [program, *map(Path, (*files.values(), *(sources.values() if inputs else ())))])
+        files_besides = (*files.values(), *(sources.values() if inputs else ()))
+        _require_other(state, [*map(Path, files_besides), *([] if program is None else [program])])
     from nicemu.switch import Summary, put_tables, writing_state
 
     if tables is not None:
         put_tables(running, tables)
     summary = Summary()
-    is_compiled = getattr(running, "kernel", None) is not None
     with ExitStack() as stack:
         write_state = stack.enter_context(writing_state(state)) if state is not None else lambda _: None
         begun = time.monotonic()
@@ -164,11 +169,15 @@ def switch(
         except (ProtocolError, UsageError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
-                _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+                _tell(summary, time.monotonic() - begun, _is_compiled(running), as_json)
                 write_state(running)
             raise
-        _tell(summary, time.monotonic() - begun, is_compiled, as_json)
+        _tell(summary, time.monotonic() - begun, _is_compiled(running), as_json)
         write_state(running)
+
+
+def _is_compiled(engine: Engine) -> bool:
+    return getattr(engine, "kernel", None) is not None
 
 
 def _require_other(state: Path, others: list[Path]) -> None:
@@ -200,21 +209,24 @@ def _are_large(paths: Iterable[str]) -> bool:
 
 
 def _engine_of(
-    program: Program, kind: str, is_large: bool, externs: tuple[Path, ...], cpu_port: int | None
+    program: Program | None, kind: str, is_large: bool, externs: tuple[Path, ...], cpu_port: int | None
 ) -> Engine:
-    """Return an engine of some kind that runs a program; says so where it cannot be compiled."""
+    """Return an engine that runs a program, if there is one; says where it cannot be compiled."""
     from nicemu.pipeline import HOST_PORT, Engine, read_externs
 
     own, cpu_port = read_externs(externs), HOST_PORT if cpu_port is None else cpu_port
     if kind == "interpreter" or (kind == "auto" and not is_large):
         engine = Engine(externs=own, cpu_port=cpu_port)
-        engine.load(program)
+        if program is not None:
+            engine.load(program)
         return engine
     from nicemu.kernels import CompiledEngine
 
+    compiled = CompiledEngine(externs=own, cpu_port=cpu_port)
+    if program is None:
+        return compiled
     if sys.stderr.isatty():
         click.echo(f"compiling {program.name}", err=True)
-    compiled = CompiledEngine(externs=own, cpu_port=cpu_port)
     compiled.load(program)
     if compiled.interpreted_because:
         if kind == "kernel":

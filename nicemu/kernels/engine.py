@@ -83,7 +83,7 @@ class CompiledEngine(Engine):
 
     def staged(self, program: Program) -> Engine:
         """As an engine's: the program is compiled when it is adopted."""
-        made = CompiledEngine(optimised=self._optimised, cpu_port=self.cpu_port)
+        made = CompiledEngine(optimised=self._optimised, cpu_port=self._cpu_port)
         made.use_externs(self._own_externs)
         made.load(program)
         return made
@@ -100,7 +100,7 @@ class CompiledEngine(Engine):
 
         self.give_up()
         try:
-            self.use(Kernel(program, self._optimised, self.cpu_port))
+            self.use(Kernel(program, self._optimised, self._cpu_port))
         except (NotCompiled, ResourceError) as reason:
             self.interpreted_because = str(reason)
 
@@ -192,7 +192,7 @@ class CompiledEngine(Engine):
             return Verdict(Disposition.DROP, 0, frame, drop_reason(kernel.program, reason), effects)
         if code >= AFTER_INGRESS:
             assert self._passes is not None
-            arrival = Arrival(frame, int(packet["port"]), int(packet["now_ns"]), cpu_port=self.cpu_port)
+            arrival = Arrival(frame, int(packet["port"]), int(packet["now_ns"]), cpu_port=self._cpu_port)
             return self._passes.finish(code, int(packet["state_at"]), arrival, effects)
         start = int(packet["address"]) + int(packet["out_offset"])
         left = ctypes.string_at(start, int(packet["out_length"]))

@@ -83,7 +83,7 @@ class Engine:
         cpu_port: int = HOST_PORT,
     ) -> None:
         self._seed = seed
-        self.cpu_port = cpu_port
+        self._cpu_port = cpu_port
         self._own_externs = OwnExterns(tuple(externs))
         self._loaded: _Loaded | None = None
         self._listener: Listener | None = None
@@ -100,6 +100,12 @@ class Engine:
     def p4info(self) -> P4Info | None:
         """What the control plane may know of the running program."""
         return self._loaded.p4info if self._loaded else None
+
+    @property
+    def cpu_port(self) -> int:
+        """The port that packets of host and controller come in by."""
+        program = self.program
+        return self._cpu_port if program is not None and program.architecture == "v1model" else HOST_PORT
 
     @property
     def takes_host_frames(self) -> bool:
@@ -162,7 +168,7 @@ class Engine:
 
         What takes long is done here, by any thread, while this engine goes on. Raises: ControlError.
         """
-        made = Engine(cpu_port=self.cpu_port)
+        made = Engine(cpu_port=self._cpu_port)
         made.use_externs(self._own_externs)
         made.load(program)
         return made
@@ -229,7 +235,7 @@ class Engine:
         interpreter = loaded.tracer if trace else loaded.interpreter
         verdict = architecture.run(
             interpreter,
-            Arrival(bytes(frame), ingress_port, now_ns, [] if trace else None, self.cpu_port),
+            Arrival(bytes(frame), ingress_port, now_ns, [] if trace else None, self._cpu_port),
         )
         if verdict.disposition is Disposition.DROP:
             self.drops[verdict.drop_reason] += 1

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from nicemu.bmv2 import load_bmv2_text
 from nicemu.capture import PcapWriter, read_capture
 from nicemu.control import P4RuntimeClient, Update
 from nicemu.fabric import PacketPort
+from nicemu.p4 import compile_text
 from tests.network_namespace import enter_network_namespace, until_up
 from tests.unit.bmv2.router_json import router_json
 
@@ -92,9 +93,9 @@ def in_a_namespace(what: Callable[[], None]) -> None:
         thread.submit(what).result(300)
 
 
-def run_in(folder: Path, *words: str) -> subprocess.Popen[str]:
+def run_in(folder: Path, *words: str, program: Sequence[str] = ("bridge.p4",)) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "nicemu", "switch", "bridge.p4", *words],
+        [sys.executable, "-m", "nicemu", "switch", *program, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
         stdout=subprocess.PIPE,
@@ -103,11 +104,13 @@ def run_in(folder: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def started(folder: Path, *words: str) -> subprocess.Popen[str]:
+def started(
+    folder: Path, *words: str, program: Sequence[str] = ("bridge.p4", "--tables", "tables.json")
+) -> subprocess.Popen[str]:
     """Start the command and wait until it says that its ports are open."""
     (folder / "bridge.p4").write_text(PROGRAM)
     (folder / "tables.json").write_text(json.dumps(TABLES))
-    process = run_in(folder, "--tables", "tables.json", *words)
+    process = run_in(folder, *words, program=program)
     assert process.stderr is not None
     for line in process.stderr:
         if line.startswith("ports "):
@@ -169,6 +172,36 @@ def test_a_controller_brings_bmv2_json_to_the_device_that_it_means(tmp_path: Pat
         finally:
             process.kill()
             process.communicate()
+
+    in_a_namespace(check)
+
+
+def test_a_controller_brings_the_program_of_a_switch_that_has_none(tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/switch.sock"
+
+    def check() -> None:
+        until_up("near0", "near1", "far0", "far1")
+        near = ("--port", "0=packet:near0", "--port", "1=near1")
+        process = started(tmp_path, *near, "--p4runtime", address, "--json", program=())
+        far0, far1 = PacketPort("far0"), PacketPort("far1")
+        try:
+            far0.send([frame(1, b"before")])
+            with P4RuntimeClient(address) as client:
+                compiled = compile_text(PROGRAM)
+                client.load(compiled.program.to_json(), compiled.p4info)
+                keys = {"h.ethernet.destination": "02:00:00:00:00:01"}
+                client.write([Update("insert", "I.bridge", keys, "I.forward", {"port": 1})])
+            far0.send([frame(1, b"behind")])
+            assert received(far1) == frame(1, b"behind")
+            process.send_signal(signal.SIGINT)
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+        finally:
+            process.kill()
+            process.communicate()
+            far0.close()
+            far1.close()
+        told = json.loads(output)
+        assert (told["out"], told["engine"]) == ({"1": 1, "host": 1}, "kernel")
 
     in_a_namespace(check)
 

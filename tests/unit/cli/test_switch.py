@@ -89,6 +89,11 @@ def test_what_passed_before_a_capture_was_cut_is_told_with_the_error(
     assert "  out port 10: 1" in result.stdout
 
 
+def test_without_a_program_a_controller_has_to_bring_one(nicemu: Cli, folder: Path) -> None:
+    result = nicemu("switch", "--in", "in.pcap")
+    assert (result.exit_code, "PROGRAM is missing; a controller may bring one" in result.stderr) == (2, True)
+
+
 def test_groups_come_from_the_file_of_tables(nicemu: Cli, folder: Path) -> None:
     (folder / "tables.json").write_text(
         json.dumps({"multicast_groups": [{"group": 1, "replicas": [{"port": 3}, {"port": 4}]}]})
