@@ -166,6 +166,7 @@ class Checker(PackageChecker):
         )
         self.required(node.parameters, f"action {node.name}")
         directionless = False
+        self.outside = symbol
         with self.inner_scope():
             for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
                 writable = parameter.direction in ("out", "inout")
@@ -184,6 +185,7 @@ class Checker(PackageChecker):
             numbered = zip(node.parameters, symbol.parameters, strict=True)
             self.distinct(f"parameters of action {node.name}", ((it.at, known.id) for it, known in numbered))
             self.body(node.body.statements, "action")
+        self.outside = None
         self.declare(node.name, symbol, node.at)
         if self.block is not None:
             self.block.actions.append(symbol)

@@ -15,6 +15,7 @@ from . import syntax
 from .check_calls import CallChecker
 from .constants import is_constant, is_given
 from .symbols import (
+    ActionSymbol,
     BlockInstance,
     BlockSymbol,
     ConstantSymbol,
@@ -47,6 +48,8 @@ class DeclarationChecker(CallChecker):
     """Local declarations; each variable gets a place that no other has."""
 
     routine_body: Routine | None = None
+    outside: ActionSymbol | None = None
+    """The action outside all blocks that is being checked."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -109,7 +112,7 @@ class DeclarationChecker(CallChecker):
 
     def place_of(self, name: str, kind: Type, writable: bool, role: str, prefix: str = "") -> Variable:
         """Make a variable of the present block with a place that no other has."""
-        owner = self.routine_body or self.block
+        owner = self.routine_body or self.block or self.outside
         start = prefix or (owner.name if owner else "program")
         place, number = f"{start}.{name}", 1
         while place in self._places:

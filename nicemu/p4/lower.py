@@ -154,9 +154,8 @@ class _Lowering(StatementLowering):
             for variable in routine.variables:
                 yield ir.Variable(variable.place, self._types.of(variable.type))
         for action in self._used.values():
-            for parameter in action.parameters:
-                assert parameter.variable is not None
-                yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
+            for variable in action.variables:
+                yield ir.Variable(variable.place, self._types.of(variable.type))
 
     def _extern(self, instance: Instance) -> ir.ExternInstance:
         symbol, types = instance.type.symbol, instance.type.arguments

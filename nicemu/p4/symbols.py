@@ -112,12 +112,13 @@ class RoutineSymbol:
 
 @dataclass(slots=True, eq=False)
 class ActionSymbol:
-    """An action by its full name."""
+    """An action by its full name; `variables` are its own where it stands outside all blocks."""
 
     name: str
     declaration: syntax.ActionDeclaration
     parameters: list[ParameterSymbol] = field(default_factory=list)
     id: int = 0
+    variables: list[Variable] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
