@@ -15,7 +15,9 @@ from .check_arguments import names_of
 from .check_keysets import KeysetChecker, parts_of
 from .diagnostics import did_you_mean
 from .symbols import (
+    NO_ACTION,
     WITHOUT_DIRECTION,
+    ActionSymbol,
     BlockSymbol,
     Routine,
     RoutineSymbol,
@@ -229,15 +231,19 @@ class StatementChecker(KeysetChecker):
 
     def _switch_label(self, label: syntax.Expression, table: TableSymbol, seen: set[str]) -> None:
         name = label.name if isinstance(label, syntax.NameRef) else ""
-        if name not in table.actions:
-            hint = did_you_mean(name, table.actions)
+        actions = table.actions
+        if name == NO_ACTION and table.declaration.default_action is None:
+            implied = self.scope.outermost.names.get(name)
+            actions = {name: implied, **actions} if isinstance(implied, ActionSymbol) else actions
+        if name not in actions:
+            hint = did_you_mean(name, actions)
             self.reporter.error(
                 label.at, f"{name or 'this'} is no action of table {table.declaration.name}", hint
             )
         elif name in seen:
             self.reporter.error(label.at, f"switch has two cases {name}")
         elif isinstance(label, syntax.NameRef):
-            label.symbol = table.actions[name]
+            label.symbol = actions[name]
         seen.add(name)
 
     def _switch_value(self, label: syntax.Expression, subject: Type, seen: set[str]) -> None:

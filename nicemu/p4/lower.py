@@ -14,6 +14,7 @@ from .check import Checked
 from .check_tables import has_priority, is_compared, key_name
 from .lower_statements import StatementLowering
 from .symbols import (
+    NO_ACTION,
     ActionSymbol,
     BlockSymbol,
     Instance,
@@ -30,7 +31,6 @@ from .types import (
 )
 
 DEFAULT_TABLE_SIZE = 1024
-NO_ACTION = "NoAction"
 _TABLE_OBJECTS = {"profile": "implementation", "counter": "counters", "meter": "meters"}
 
 

@@ -18,6 +18,9 @@ from .types import (
     Type,
 )
 
+NO_ACTION = "NoAction"
+"""What a table runs that matches nothing and has no default action of its own."""
+
 WITHOUT_DIRECTION = "a parameter without direction"
 """The role of a parameter that is known at compile time wherever its block or function is called."""
 

@@ -41,6 +41,13 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "enum bit<8> E { A = 1 }", "apply": "E e = E.A; e <<= 0;"}, "<<= does not apply to enum E"),
     ({"apply": "headers.tag.small %= 3;"}, "% does not apply to int<8>"),
     ({"top": "const int<8> K = 8s7 / 8s2;"}, "/ does not apply to int<8>"),
+    (
+        {
+            "parts": "action a() { } table t { actions = { a; } default_action = a; }",
+            "apply": "switch (t.apply().action_run) { NoAction: { } }",
+        },
+        "NoAction is no action of table t",
+    ),
 ]
 
 
