@@ -17,6 +17,7 @@ from .check_blocks import constructed
 from .check_statements import StatementChecker
 from .diagnostics import Reporter, did_you_mean
 from .parse_tables import PROPERTIES
+from .priorities import MAX_PRIORITY, check_priorities, has_priority
 from .symbols import (
     ActionSymbol,
     Instance,
@@ -229,7 +230,7 @@ class TableChecker(StatementChecker):
                 self.reporter.error(element.at, f"{element.name} is @{mark}, and cannot be {what}")
 
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
-        priorities = has_priority(node)
+        priorities = in_range = has_priority(node)
         seen: set[tuple[object, ...]] = set()
         self._check_given_priorities(node)
         if node.entries and not node.keys:
@@ -243,8 +244,9 @@ class TableChecker(StatementChecker):
             if entry.priority is not None:
                 priority = self.constant_integer(entry.priority, "a priority")
                 least = 0 if table.smaller_wins else 1
-                if priority is not None and not least <= priority < 1 << 31:
-                    what = f"a priority of {self.shown(priority)}; {least} to {(1 << 31) - 1} was expected"
+                in_range = in_range and priority is not None and least <= priority <= MAX_PRIORITY
+                if priority is not None and not least <= priority <= MAX_PRIORITY:
+                    what = f"a priority of {self.shown(priority)}; {least} to {MAX_PRIORITY} was expected"
                     self.reporter.error(entry.priority.at, what)
                 if not priorities:
                     self.reporter.error(
@@ -258,6 +260,8 @@ class TableChecker(StatementChecker):
             if values in seen and not priorities:
                 self.reporter.error(entry.at, "there is an entry for these keys already")
             seen.add(values)
+        if in_range:
+            check_priorities(table, self.reporter)
         self._check_room(node)
 
     def _check_room(self, node: syntax.TableDeclaration) -> None:
@@ -316,12 +320,6 @@ class TableChecker(StatementChecker):
 def is_compared(key: syntax.KeyElement) -> bool:
     """Return whether entries have a value for a key; a selector's are hashed."""
     return key.match_kind != "selector"
-
-
-def has_priority(table: syntax.TableDeclaration) -> bool:
-    """Return whether the entries of a table have priorities."""
-    kinds = {kind.value for kind in ir.MatchKind if kind.has_priority}
-    return any(key.match_kind in kinds for key in table.keys)
 
 
 def key_name(key: syntax.KeyElement) -> str:

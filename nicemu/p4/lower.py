@@ -11,8 +11,9 @@ from nicemu.pipeline import Program, ir, numbers_of
 from . import syntax
 from .annotations import kept
 from .check import Checked
-from .check_tables import has_priority, is_compared, key_name
+from .check_tables import is_compared, key_name
 from .lower_statements import StatementLowering
+from .priorities import has_priority, priorities_of
 from .symbols import (
     NO_ACTION,
     ActionSymbol,
@@ -370,40 +371,13 @@ class _Lowering(StatementLowering):
 
     def _entries(self, table: TableSymbol) -> Iterator[ir.Entry]:
         entries = table.declaration.entries or []
-        priorities = _priorities(table) if has_priority(table.declaration) else [0] * len(entries)
+        priorities = priorities_of(table) if has_priority(table.declaration) else [0] * len(entries)
         seen: set[tuple[ir.Keyset, ...]] = set()
         for entry, priority in zip(entries, priorities, strict=True):
             for keysets in product(*map(_alternatives, entry.keysets)):
                 if priority or keysets not in seen:  # without priorities the first of the same is the one
                     yield ir.Entry(keysets, self._action_call(entry.action), priority, entry.constant)
                 seen.add(keysets)
-
-
-def _priorities(table: TableSymbol) -> list[int]:
-    """Return the priorities of a table's entries, larger ones winning.
-
-    Source: P4-16 Language Specification 1.2.5, "Entry priorities".
-    """
-    entries = table.declaration.entries or []
-    annotated = [_annotated_priority(entry) for entry in entries]
-    if any(annotated):  # as BMv2 has it: the least number wins, an entry's place where it has none
-        numbers = [number or place for place, number in enumerate(annotated, start=1)]
-        return [max(numbers) + 1 - number for number in numbers]
-    step = table.priority_delta if table.smaller_wins else -table.priority_delta
-    priority = (1 if table.smaller_wins else 1 + table.priority_delta * (len(entries) - 1)) - step
-    found = []
-    for entry in entries:
-        priority = entry.priority.value if entry.priority is not None else priority + step
-        found.append(priority)
-    return [max(found) + 1 - item for item in found] if table.smaller_wins else found
-
-
-def _annotated_priority(entry: syntax.EntryElement) -> int:
-    """Return the number in @priority, 0 where there is none."""
-    for annotation in entry.annotations:
-        if annotation.name == "priority" and annotation.tokens and annotation.tokens[0].isdecimal():
-            return int(annotation.tokens[0])
-    return 0
 
 
 def _alternatives(keyset: syntax.Expression) -> tuple[ir.Keyset, ...]:

@@ -49,7 +49,7 @@ class TableParser(StatementParser):
         return table
 
     def _property(self, table: syntax.TableDeclaration) -> None:
-        self.annotations()
+        annotations = self.annotations()
         constant_at = self.next.location if self.sees("const") else None
         constant = self.takes("const")
         token = self.name(f"a property of table {table.name}")
@@ -92,6 +92,7 @@ class TableParser(StatementParser):
                 if table.actions is None:
                     self.reporter.error(token.location, "entries stand before actions", "write them behind")
                 table.entries = self._entries()
+                table.entry_annotations = annotations
                 table.const_entries = constant
 
     def _keys(self) -> list[syntax.KeyElement]:

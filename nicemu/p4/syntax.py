@@ -273,6 +273,7 @@ class TableDeclaration(Declaration):
     size: Expression | None = None
     entries: list[EntryElement] | None = None
     const_entries: bool = False
+    entry_annotations: list[Annotation] = field(default_factory=list)
     properties: list[PropertyElement] = field(default_factory=list)
     property_names: list[str] = field(default_factory=list)
     symbol: Any = None

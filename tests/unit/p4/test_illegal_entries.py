@@ -29,6 +29,18 @@ TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
             "the first entry has no priority, and others have",
         ),
         (
+            TABLE % "entries = { priority = 1: 1: NoAction(); 2: NoAction(); }",
+            "this entry comes by a priority of 0; 1 to 2147483647 was expected",
+        ),
+        (
+            TABLE % "priority_delta = 9; entries = { priority = 8: 1: NoAction(); 2: NoAction(); }",
+            "this entry comes by a priority of -1; 1 to 2147483647 was expected",
+        ),
+        (
+            TABLE % "priority_delta = 2147483647; entries = { 1: NoAction(); 2: NoAction(); }",
+            "this entry comes by a priority of 2147483648; 1 to 2147483647 was expected",
+        ),
+        (
             "table t { actions = { NoAction; } entries = { _: NoAction(); } }",
             "a table without keys has no entries",
         ),
@@ -53,3 +65,30 @@ def test_an_illegal_table_is_refused_at_its_place(p4: SimpleNamespace, table: st
 )
 def test_a_legal_table_is_taken(p4: SimpleNamespace, table: str) -> None:
     p4.compile(parts=table)
+
+
+EQUAL = "entries = { priority = 4: 1: NoAction(); priority = 4: 2: NoAction(); }"
+RISING = "entries = { priority = 4: 1: NoAction(); priority = 5: 2: NoAction(); }"
+FALLING = (
+    "largest_priority_wins = false; entries = { priority = 5: 1: NoAction(); priority = 4: 2: NoAction(); }"
+)
+
+
+@pytest.mark.parametrize(
+    ("entries", "warnings"),
+    [
+        (EQUAL, ["a second entry has priority 4; P4 does not say which of them wins"]),
+        (f'@noWarn("duplicate_priorities") {EQUAL}', []),
+        (RISING, ["this entry has priority 5 and wins over the one before, of 4"]),
+        (FALLING, ["this entry has priority 4 and wins over the one before, of 5"]),
+        (f'@noWarn("entries_out_of_priority_order") {RISING}', []),
+        (f"largest_priority_wins = false; {RISING}", []),
+        ("entries = { 1: NoAction(); 2: NoAction(); }", []),
+        ("const entries = { 1: NoAction(); 2: NoAction(); }", []),
+    ],
+)
+def test_equal_priorities_and_others_than_the_order_s_are_told(
+    p4: SimpleNamespace, entries: str, warnings: list[str]
+) -> None:
+    found = p4.compile(parts=TABLE % entries, apply="t.apply();").diagnostics
+    assert [item.message for item in found] == warnings
