@@ -214,6 +214,9 @@ class StatementChecker(KeysetChecker):
         table = subject.table if isinstance(subject, ActionRun) else None
         if table is None:
             subject = self._key_type(node.subject, "the subject of switch")
+            if subject == ir.BOOL:
+                what = "the subject of switch is bool; bit<N>, int<N>, an enum or error was expected"
+                self.reporter.error(node.subject.at, what, "write if")
         seen: set[str] = set()
         for case in node.cases:
             if table is not None and case.label is not None:

@@ -48,6 +48,8 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         },
         "NoAction is no action of table t",
     ),
+    ({"apply": "switch (m.flag) { true: { } }"}, "the subject of switch is bool"),
+    ({"apply": "switch (headers.tag.isValid()) { true: { } default: { } }"}, "the subject of switch is bool"),
 ]
 
 
