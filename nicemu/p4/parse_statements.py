@@ -48,6 +48,9 @@ class StatementParser(ExpressionParser):
         """Parse one statement or local declaration; None for an empty one. Raises: SyntaxFault."""
         annotations = self.annotations()
         token = self.next
+        if annotations and not (token.text in ("{", "for", "const") or self.starts_declaration()):
+            what = "annotations stand before blocks, for and declarations, and not before this statement"
+            self.reporter.error(token.location, what, "put the statement into a block")
         if self.takes(";"):
             return None
         match token.text if token.kind in ("keyword", "symbol") else "":
@@ -358,6 +361,10 @@ class StatementParser(ExpressionParser):
             condition = self.expression()
             self.expect(";", "after the condition of for")
             update = self._simple_statements([], ")")
+            for node in update:
+                if isinstance(node, syntax.VariableDeclaration):
+                    what = "a declaration cannot stand behind the condition of for"
+                    self.reporter.error(node.at, what, "write it before the condition, or in the body")
             self.expect(")", "after the last part of for")
             body = self._branch("for")
         return syntax.ForStatement(at=at, initial=initial, condition=condition, update=update, body=body)

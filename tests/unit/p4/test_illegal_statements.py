@@ -48,6 +48,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         },
         "NoAction is no action of table t",
     ),
+    ({"apply": "for (; m.flag; bit<8> i = 1) { }"}, "a declaration cannot stand behind the condition of for"),
+    *(
+        ({"apply": f"@likely {statement}"}, "annotations stand before blocks, for and declarations")
+        for statement in ("m.mark = 1;", ";", "if (m.flag) { }", "return;", "exit;", "drop_packet();")
+    ),
     ({"apply": "switch (m.flag) { true: { } }"}, "the subject of switch is bool"),
     ({"apply": "switch (headers.tag.isValid()) { true: { } default: { } }"}, "the subject of switch is bool"),
 ]
@@ -75,6 +80,7 @@ def test_an_illegal_program_is_refused_at_its_place(
             "states": "state start { f(m); transition accept; }",
         },
         {"apply": "m.mark = m.mark / 2 + m.mark % 3;"},
+        {"apply": "@a { } @a for (bit<8> i in 1 .. 2) { } @a const bit<8> K = 1; @a bit<8> v = K;"},
         {"top": "const int K = 7 / 2;"},
     ],
 )
