@@ -110,9 +110,9 @@ class ExpressionLowering:
         if node.names is None:
             return ir.StructValue(tuple(items), kind)
         order = [list(node.type.fields).index(name) for name in node.names]
-        arranged = _arranged(items, order)
-        if not is_order_seen(arranged, order):
-            return ir.StructValue(tuple(arranged), kind)
+        fields = arranged(items, order)
+        if not is_order_seen(fields, order):
+            return ir.StructValue(tuple(fields), kind)
         inside = [ir.Direction.IN] * len(items)
         return self._in_order(items, order, inside, kind, lambda given: ir.StructValue(given, kind))
 
@@ -128,25 +128,32 @@ class ExpressionLowering:
 
         It is a call of a function that takes them as they are written.
         """
-        places = [self._extra(value.type, "written") for value in written]
+        places, parameters = self._taken(written, directions)
         result, name = self._extra(kind, "made"), f"in_order.{len(self._made)}"
-        parameters = tuple(
+        body = (ir.Assign(result, make(tuple(arranged(places, order)))),)
+        self._made.append(ir.Function(name, parameters, body, result.name))
+        return ir.Call(name, tuple(written), kind)
+
+    def _taken(
+        self, written: Sequence[ir.Expression], directions: Sequence[ir.Direction]
+    ) -> tuple[list[ir.Name], tuple[ir.Parameter, ...]]:
+        """Return variables for arguments, and the parameters with them of a function that is made."""
+        places = [self._extra(value.type, "written") for value in written]
+        parameters = (
             ir.Parameter(f"p{count}", place.name, place.type, direction)
             for count, (place, direction) in enumerate(zip(places, directions, strict=True))
         )
-        body = (ir.Assign(result, make(tuple(_arranged(places, order)))),)
-        self._made.append(ir.Function(name, parameters, body, result.name))
-        return ir.Call(name, tuple(written), kind)
+        return places, tuple(parameters)
 
     def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
         meaning: Meaning = node.symbol
         if meaning.kind == "routine":
             arguments = tuple(self._argument(argument) for argument in node.arguments)
             name = self._routine(meaning.subject)
-            if not is_order_seen(arguments, node.order):
+            directions = [ir.Direction(item.direction) for item in meaning.subject.parameters]
+            if not is_order_seen(arguments, node.order, directions):
                 return ir.Call(name, arguments, kind)
             assert node.order is not None
-            directions = [ir.Direction(item.direction) for item in meaning.subject.parameters]
             return self._in_order(
                 [arguments[place] for place in node.order],
                 node.order,
@@ -196,16 +203,32 @@ class ExpressionLowering:
 _Item = TypeVar("_Item")
 
 
-def _arranged(written: Sequence[_Item], order: Sequence[int]) -> list[_Item]:
+def arranged(written: Sequence[_Item], order: Sequence[int]) -> list[_Item]:
     """Return the items in the order of their places; `order` says which place each has."""
     return [item for _, item in sorted(zip(order, written, strict=True), key=lambda pair: pair[0])]
 
 
-def is_order_seen(arranged: Sequence[ir.Expression], order: Sequence[int] | None) -> bool:
-    """Return whether values were written in another order, and one of them may change what another reads."""
+def is_order_seen(
+    items: Sequence[ir.Expression], order: Sequence[int] | None, directions: Sequence[ir.Direction] = ()
+) -> bool:
+    """Return whether values in their places were written in another `order`, and that makes a difference.
+
+    One may change what another reads, or two may be stored into one variable.
+    """
     if order is None or list(order) == sorted(order):
         return False
-    return any(True for _ in nodes_of(tuple(arranged), *EFFECTS))
+    if any(True for _ in nodes_of(tuple(items), *EFFECTS)):
+        return True
+    stored = [_variable(value) for value, way in zip(items, directions, strict=False) if way in _STORED]
+    return any(item in stored[:place] for place, item in enumerate(stored))
 
 
+def _variable(value: ir.Expression) -> ir.Expression:
+    """Return what an argument is a part of."""
+    while isinstance(value, ir.Member | ir.Element | ir.Slice):
+        value = value.base
+    return value
+
+
+_STORED = (ir.Direction.OUT, ir.Direction.INOUT)
 EFFECTS = (ir.Call, ir.ExternValue, ir.TableApply)

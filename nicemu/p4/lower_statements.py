@@ -11,7 +11,7 @@ from nicemu.pipeline import ir, nodes_of
 
 from . import syntax
 from .constants import items_of
-from .lower_expressions import EFFECTS, ExpressionLowering, is_order_seen
+from .lower_expressions import EFFECTS, ExpressionLowering, arranged, is_order_seen
 from .symbols import (
     ActionSymbol,
     Meaning,
@@ -224,20 +224,11 @@ class StatementLowering(ExpressionLowering):
             yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
-        if meaning.kind in ("action", "routine", "block") and is_order_seen(arguments, node.order):
-            first, arguments = self._evaluated(node, arguments)
-            yield from first
         match meaning.kind, meaning.name:
-            case "block", name:
-                given = zip(node.arguments, arguments, strict=True)
-                passed = tuple(item for written, item in given if not isinstance(written.type, ExternType))
-                yield ir.CallRoutine(name, passed)
-            case "routine", _:
-                yield ir.CallRoutine(self._routine(meaning.subject), arguments)
+            case (("action" | "routine" | "block"), _):
+                yield self._routine_statement(node, arguments)
             case "apply", table:
                 yield ir.ApplyTable(table)
-            case "action", _:
-                yield ir.CallAction(self._use(meaning.subject), arguments)
             case "function", _:
                 yield ir.CallFunction(self._extern_name(node, arguments), arguments)
             case "method", _:
@@ -257,21 +248,31 @@ class StatementLowering(ExpressionLowering):
             case "packet", "emit":
                 yield ir.Emit(arguments[0])
 
-    def _evaluated(
-        self, node: syntax.Call, arguments: tuple[ir.Expression, ...]
-    ) -> tuple[list[ir.Statement], tuple[ir.Expression, ...]]:
-        """Return statements that evaluate arguments as they are written, and the values in their places."""
-        first: list[ir.Statement] = []
-        values = list(arguments)
-        for place in node.order or ():
-            if node.symbol.subject.parameters[place].direction in ("out", "inout"):
-                indices, values[place] = self._once(values[place])
-                first += indices
-            else:
-                value = self._extra(values[place].type, "written")
-                first.append(ir.Assign(value, values[place]))
-                values[place] = value
-        return first, tuple(values)
+    def _routine_statement(self, node: syntax.Call, arguments: Sequence[ir.Expression]) -> ir.Statement:
+        """Return a call of an action, function or control, if need be in the order of the arguments."""
+        values = enumerate(zip(node.arguments, arguments, strict=True))
+        given = {place: value for place, (item, value) in values if not isinstance(item.type, ExternType)}
+        parameters = node.symbol.subject.parameters
+        directions = {place: ir.Direction(parameters[place].direction) for place in given}
+        order = [place for place in node.order or given if place in given]
+        if not is_order_seen(list(given.values()), order, list(directions.values())):
+            return self._routine_call(node, tuple(given.values()))
+        written = [given[place] for place in order]
+        places, taken = self._taken(written, [directions[place] for place in order])
+        name = f"in_order.{len(self._made)}"
+        call = self._routine_call(node, tuple(arranged(places, order)))
+        is_control = node.symbol.kind != "routine"  # an action or control may exit
+        self._made.append(ir.Function(name, taken, (call,), is_control=is_control))
+        return ir.CallRoutine(name, tuple(written))
+
+    def _routine_call(self, node: syntax.Call, given: tuple[ir.Expression, ...]) -> ir.Statement:
+        match node.symbol.kind:
+            case "block":
+                return ir.CallRoutine(node.symbol.name, given)
+            case "routine":
+                return ir.CallRoutine(self._routine(node.symbol.subject), given)
+            case _:
+                return ir.CallAction(self._use(node.symbol.subject), given)
 
 
 def _nested(
