@@ -209,12 +209,12 @@ class Checker(PackageChecker):
             self.required([*node.parameters, *node.constructor_parameters], f"{node.kind} {node.name}")
             self._blocks.append(symbol)
             symbol.unchecked = True
-            if node.type_parameters or node.constructor_parameters:
+            if node.type_parameters:
                 self._for_itself(symbol)
         self.declare(node.name, symbol, node.at)
 
     def _for_itself(self, symbol: BlockSymbol) -> None:
-        """Check a block of which there is no instance, or for any types and constructor arguments."""
+        """Check a block of which there is no instance, or for any types."""
         node, outer = symbol.declaration, self.scope
         self.scope = Scope(symbol.scope)
         self.declare_type_variables(node.type_parameters)

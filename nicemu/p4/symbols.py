@@ -191,7 +191,7 @@ class BlockSymbol:
 
     `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
     is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
-    block without parameters for types or its constructor is checked as its first instance. `objects`
+    block without parameters for types is checked as its first instance. `objects`
     are the parameters that are extern objects, by name.
     """
 

@@ -53,9 +53,31 @@ def test_a_parameter_of_a_constructor_makes_no_type(
         _parts("t.apply();", "table t { actions = { NoAction; } size = n; }"),
         _parts("bit<(K + 1)> x = 1; m.mark[K:0] = 1;", "const bit<8> K = 3;"),
         _parts("bit<(h.st.size)> x = 1;"),
+        _parts("static_assert(n > 1); h.st[n - 2].kind = 1; h.st.push_front(n - 1);"),
+        _parts("switch (h.tag.kind) { n: { } 1: { } }"),
+        _parts("t.apply();", "table t { actions = { NoAction; } size = (int) n - 2; }"),
+        _parts(
+            "t.apply();",
+            "table t { key = { m.mark: exact; } actions = { NoAction; }"
+            " const entries = { (bit<16>) n: NoAction; 1: NoAction; } }",
+        ),
     ],
 )
 def test_it_may_stand_where_a_value_that_the_compiler_knows_is_enough(
     p4: SimpleNamespace, parts: dict[str, str]
 ) -> None:
     p4.compile(**parts)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (_parts("static_assert(n > 2);"), "static_assert does not hold"),
+        (_parts("h.st[n].kind = 1;", argument="4"), "tag_t[4] has no element 4"),
+        (_parts("switch (h.tag.kind) { n: { } 2: { } }"), "switch has two cases for this value"),
+    ],
+)
+def test_a_block_is_checked_with_the_arguments_of_its_constructor(
+    p4: SimpleNamespace, parts: dict[str, str], message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(**parts)
