@@ -16,6 +16,7 @@ from .symbols import (
     ActionSymbol,
     BlockInstance,
     BlockSymbol,
+    Fixed,
     FunctionSymbol,
     Instance,
     Meaning,
@@ -29,6 +30,7 @@ from .type_sizes import has_fixed_width, has_varbit, scalar_of, size_range_bits
 from .types import (
     INTEGER,
     NOTHING,
+    TEXT,
     UNKNOWN,
     ApplyResult,
     BlockType,
@@ -167,12 +169,23 @@ class CallChecker(BlockCallChecker):
         if symbol in self.open_routines:
             self.reporter.error(node.at, f"{symbol.name} calls itself; P4 has no recursion")
         elif not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
-            self.known(node, self._signature(declaration, symbol.scope, {})[0])
-            node.symbol = Meaning("routine", symbol.name, self.routine(symbol, types), types)
+            parameters = self._signature(declaration, symbol.scope, {})[0]
+            self.known(node, parameters)
+            given = [
+                argument.symbol if isinstance(argument, syntax.NameRef) and kept else argument.value
+                for argument, item in zip(node.arguments, parameters, strict=False)
+                if (kept := is_object(item.type)) or item.type in (INTEGER, TEXT)
+            ]
+            if None not in given:
+                node.symbol = Meaning(
+                    "routine", symbol.name, self.routine(symbol, types, tuple(given)), types
+                )
         return returned
 
-    def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...]) -> Routine:
-        """Return a function for some type arguments; the subclass that knows statements does it."""
+    def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...], given: Fixed) -> Routine:
+        """Return a function for some type arguments, and for what its parameters are given that are no values
+        at run time; the subclass that knows statements does it.
+        """
         raise NotImplementedError
 
     def _call_member(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
@@ -332,6 +345,11 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(
                 node.at, f"{name} can be called only in {article(place)}; this is {article(self.place)}"
             )
+
+
+def is_object(kind: Type) -> bool:
+    """Return whether a type is that of extern objects which a program makes: not that of a packet."""
+    return isinstance(kind, ExternType) and kind.symbol.name not in PACKET_PLACES
 
 
 def _directions(declaration: syntax.MethodDeclaration) -> tuple[str, ...]:

@@ -70,6 +70,14 @@ class DeclarationChecker(CallChecker):
                     self.reporter.error(
                         node.at, f"{kind} as a parameter has no direction", "an object is no value"
                     )
+            if kind in (INTEGER, TEXT) and owner != "action":
+                fits = True
+                if item.direction:
+                    what = f"{kind} as a parameter has no direction"
+                    self.reporter.error(node.at, what, "it is known at compile time alone")
+                    item.type = UNKNOWN
+                elif owner != "function" and not self.signature_of:
+                    self.reporter.unsupported(node.type_ref.at, f"{kind} as a parameter of a {owner}")
             if not fits:
                 self.reporter.error(
                     node.type_ref.at,

@@ -12,6 +12,7 @@ from nicemu.pipeline import ir
 
 from . import syntax
 from .check_arguments import names_of
+from .check_calls import is_object
 from .check_keysets import KeysetChecker, parts_of
 from .diagnostics import did_you_mean
 from .symbols import (
@@ -19,6 +20,9 @@ from .symbols import (
     WITHOUT_DIRECTION,
     ActionSymbol,
     BlockSymbol,
+    ConstantSymbol,
+    Fixed,
+    Instance,
     Routine,
     RoutineSymbol,
     Scope,
@@ -32,10 +36,12 @@ from .type_variables import same
 from .types import (
     INTEGER,
     NOTHING,
+    TEXT,
     UNKNOWN,
     ActionRun,
     CompositeType,
     EnumType,
+    ExternType,
     ListType,
     P4ListType,
     StackType,
@@ -274,29 +280,45 @@ class StatementChecker(KeysetChecker):
             self.declare(node.name, symbol, node.at)
         self._routine(symbol, variables, node)
 
-    def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...]) -> Routine:
-        """Return a function for some type arguments."""
-        if types not in symbol.made:
-            self._routine(symbol, types, fresh(symbol.declaration))
-        return symbol.made[types]
+    def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...], given: Fixed) -> Routine:
+        """Return a function for some type arguments, numbers, texts and objects."""
+        if (types, given) not in symbol.made:
+            self._routine(symbol, types, fresh(symbol.declaration), given)
+        return symbol.made[types, given]
 
     def _routine(
-        self, symbol: RoutineSymbol, types: tuple[Type, ...], node: syntax.FunctionDeclaration
+        self,
+        symbol: RoutineSymbol,
+        types: tuple[Type, ...],
+        node: syntax.FunctionDeclaration,
+        given: Fixed | None = None,
     ) -> None:
+        """Check a function; without what is `given`, with some number, text or object."""
         outer = self.scope, self.block, self.routine_body, self.loops, self.open_routines
         self.scope, self.block, self.loops = Scope(symbol.scope), None, 0
         self.open_routines = (*self.open_routines, symbol)
         self.declare_type_variables(node.type_parameters, node.at)
         for name, kind in zip(node.type_parameters, types, strict=True):
             self.scope.names[name] = TypeSymbol(name, kind)
-        name = f"{symbol.name}.{len(symbol.made)}" if types else symbol.name
+        name = f"{symbol.name}.{len(symbol.made)}" if types or given else symbol.name
         returns = self.returned(node.returns)
         if not is_storable(returns) and returns not in (NOTHING, UNKNOWN):
             self.reporter.error(node.returns.at, f"a function cannot return {returns}")
             returns = UNKNOWN
         routine = Routine(name, node, self.value_parameters(node.parameters, "function"), returns)
-        symbol.made[types] = self.routine_body = routine
+        symbol.made[types, given or ()] = self.routine_body = routine
+        rest = iter(given or ())
         for parameter, written in zip(routine.parameters, node.parameters, strict=True):
+            if parameter.type in (INTEGER, TEXT) or is_object(parameter.type):
+                fixed = next(rest, None)
+                if isinstance(parameter.type, ExternType):
+                    known = fixed if isinstance(fixed, Instance) else Instance("", parameter.type)
+                    self.declare(parameter.name, known, written.at)
+                else:
+                    value = ("" if parameter.type == TEXT else 1) if fixed is None else fixed
+                    constant = ConstantSymbol(parameter.name, parameter.type, value, given=True)
+                    self.declare(parameter.name, constant, written.at)
+                continue
             writable = parameter.direction in ("out", "inout")
             role = f"an {parameter.direction} parameter" if parameter.direction else WITHOUT_DIRECTION
             parameter.variable = self.place_of(parameter.name, parameter.type, writable, role)

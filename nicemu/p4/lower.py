@@ -190,8 +190,7 @@ class _Lowering(StatementLowering):
     def _parameters(self, symbols: Sequence[ParameterSymbol]) -> tuple[ir.Parameter, ...]:
         parameters = []
         for item in symbols:
-            assert item.variable is not None
-            if isinstance(item.type, ExternType):  # a packet
+            if item.variable is None or isinstance(item.type, ExternType):  # fixed, or a packet
                 continue
             kind = self._types.of(item.type)
             direction = ir.Direction(item.direction)

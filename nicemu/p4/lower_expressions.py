@@ -145,21 +145,32 @@ class ExpressionLowering:
         )
         return places, tuple(parameters)
 
+    def _passed_to(
+        self, node: syntax.Call
+    ) -> tuple[dict[int, ir.Expression], dict[int, ir.Direction], list[int]]:
+        """Return what a call passes at run time, and how, by its places, and these as they are written."""
+        given: dict[int, ir.Expression] = {}
+        directions: dict[int, ir.Direction] = {}
+        for place, argument in enumerate(node.arguments):
+            parameter = node.symbol.subject.parameters[place]
+            if parameter.variable is not None and not isinstance(argument.type, ExternType):
+                given[place] = self._argument(argument)
+                directions[place] = ir.Direction(parameter.direction)
+        return given, directions, [place for place in node.order or given if place in given]
+
     def _call(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
         meaning: Meaning = node.symbol
         if meaning.kind == "routine":
-            arguments = tuple(self._argument(argument) for argument in node.arguments)
             name = self._routine(meaning.subject)
-            directions = [ir.Direction(item.direction) for item in meaning.subject.parameters]
-            if not is_order_seen(arguments, node.order, directions):
-                return ir.Call(name, arguments, kind)
-            assert node.order is not None
+            given, directions, order = self._passed_to(node)
+            if not is_order_seen(list(given.values()), order, list(directions.values())):
+                return ir.Call(name, tuple(given.values()), kind)
             return self._in_order(
-                [arguments[place] for place in node.order],
-                node.order,
-                [directions[place] for place in node.order],
+                [given[place] for place in order],
+                order,
+                [directions[place] for place in order],
                 kind,
-                lambda given: ir.Call(name, given, kind),
+                lambda passed: ir.Call(name, passed, kind),
             )
         if meaning.kind in ("function", "method"):
             arguments = tuple(self._argument(argument) for argument in node.arguments)

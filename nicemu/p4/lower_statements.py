@@ -20,7 +20,6 @@ from .symbols import (
 from .types import (
     ActionRun,
     CompositeType,
-    ExternType,
     P4ListType,
     Type,
 )
@@ -223,10 +222,11 @@ class StatementLowering(ExpressionLowering):
             stack = self._value(node.callee.base)
             yield ir.MoveStack(stack, node.arguments[0].value, meaning.name == "push_front")
             return
+        if meaning.kind in ("action", "routine", "block"):
+            yield self._routine_statement(node)
+            return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
         match meaning.kind, meaning.name:
-            case (("action" | "routine" | "block"), _):
-                yield self._routine_statement(node, arguments)
             case "apply", table:
                 yield ir.ApplyTable(table)
             case "function", _:
@@ -248,13 +248,9 @@ class StatementLowering(ExpressionLowering):
             case "packet", "emit":
                 yield ir.Emit(arguments[0])
 
-    def _routine_statement(self, node: syntax.Call, arguments: Sequence[ir.Expression]) -> ir.Statement:
+    def _routine_statement(self, node: syntax.Call) -> ir.Statement:
         """Return a call of an action, function or control, if need be in the order of the arguments."""
-        values = enumerate(zip(node.arguments, arguments, strict=True))
-        given = {place: value for place, (item, value) in values if not isinstance(item.type, ExternType)}
-        parameters = node.symbol.subject.parameters
-        directions = {place: ir.Direction(parameters[place].direction) for place in given}
-        order = [place for place in node.order or given if place in given]
+        given, directions, order = self._passed_to(node)
         if not is_order_seen(list(given.values()), order, list(directions.values())):
             return self._routine_call(node, tuple(given.values()))
         written = [given[place] for place in order]

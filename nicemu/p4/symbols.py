@@ -87,9 +87,15 @@ class ParameterSymbol:
     annotations: Sequence[syntax.Annotation] = ()
 
 
+Fixed: TypeAlias = "tuple[int | str | Instance, ...]"
+"""What the parameters of a function are given that are no values at run time."""
+
+
 @dataclass(slots=True, eq=False)
 class Routine:
-    """A function with a body, for one set of type arguments, by its full name."""
+    """A function with a body, for one set of type arguments and of what only the compiler knows, by its full
+    name. Parameters of the latter have no variable.
+    """
 
     name: str
     declaration: syntax.FunctionDeclaration
@@ -101,7 +107,7 @@ class Routine:
 
 @dataclass(slots=True, eq=False)
 class RoutineSymbol:
-    """A function with a body, and what it is for the type arguments that were met.
+    """A function with a body, and what it is for the type arguments and other fixed ones that were met.
 
     `overloads` are others of its name, with other parameters.
     """
@@ -109,7 +115,7 @@ class RoutineSymbol:
     name: str
     declaration: syntax.FunctionDeclaration
     scope: Scope
-    made: dict[tuple[Type, ...], Routine] = field(default_factory=dict)
+    made: dict[tuple[tuple[Type, ...], Fixed], Routine] = field(default_factory=dict)
     overloads: list[RoutineSymbol] = field(default_factory=list)
 
 

@@ -15,6 +15,7 @@ FUNCTION = "bit<16> f(bit<16> x, in bit<16> y) { return x + y; }"
 NESTED = "control R(inout metadata_t m)(bit<16> n) { Q() q; apply { q.apply(n, m); } }"
 CONTROL = "control Q(bit<16> x, inout metadata_t m) { apply { m.mark = x; } }"
 PARSER = "parser Q(packet_in p, bit<16> x) { state start { transition accept; } }"
+NUMBER = "bit<16> f(int n) { return (bit<16>) n; }"
 KIND = "enum bit<16> Kind { A = 1 } void f(inout bit<16> x) { } void g(inout Kind x) { }"
 
 ILLEGAL: list[tuple[dict[str, str], str]] = [
@@ -43,6 +44,22 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": KIND, "apply": "Kind k = Kind.A; f(k);"}, "argument x is enum Kind; bit<16> was expected"),
     ({"top": KIND, "apply": "g(m.mark);"}, "argument x is bit<16>; enum Kind was expected"),
     ({"top": KIND, "apply": "g(Kind.A);"}, "g writes to something that is no variable"),
+    ({"top": NUMBER, "apply": "m.mark = f(m.mark);"}, "argument n must be known at compile time"),
+    ({"top": "void f(in int n) { }"}, "int as a parameter has no direction"),
+    ({"top": 'void f(out string s) { s = ""; }'}, "string as a parameter has no direction"),
+    ({"top": "void f(int n) { n = 2; }"}, "this stores into something that is no variable"),
+    ({"top": "void f(int n) { bit<(n)> x; }"}, "a width must be known where it is written"),
+    ({"top": "void f(int n) { f(n - 1); }"}, "f calls itself; P4 has no recursion"),
+    ({"top": "action a(int n) { }"}, "a parameter of an action cannot be int"),
+    ({"top": "control Q(in int n) { apply { } }"}, "int as a parameter has no direction"),
+    (
+        {"top": "control Q(int n) { apply { } }"},
+        "not supported by nicemu yet: int as a parameter of a control",
+    ),
+    (
+        {"top": "void f(TriggerCounter c) { }", "apply": "f(m.mark);"},
+        "argument c is bit<16>; extern TriggerCounter was expected",
+    ),
 ]
 
 
