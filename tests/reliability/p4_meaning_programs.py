@@ -1,0 +1,543 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random, well-typed v1model programs as syntax trees, and packets for them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from random import Random
+
+from tests.reliability import p4_meaning_tree as tree
+from tests.reliability.p4_meaning import STANDARD
+from tests.reliability.p4_meaning_expressions import Expressions, NothingThere, Scope
+from tests.reliability.p4_meaning_tree import (
+    Assign,
+    Bits,
+    Block,
+    Bool,
+    Call,
+    Callable_,
+    Declare,
+    Error,
+    Literal,
+    Matcher,
+    Member,
+    Named,
+    Parameter,
+    Record,
+    StackOf,
+    Statement,
+    Type,
+    Variable,
+    Varbit,
+)
+from tests.reliability.p4_meaning_values import width
+
+ERRORS = ["NotGood", "NotBetter"]
+OBSERVED_ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", *ERRORS]
+
+
+@dataclass
+class Types:
+    """The types of one program."""
+
+    numbers: list[Bits]
+    named: list[Named]
+    headers: list[Record]
+    varied: Record
+    union: Record
+    pair: Record
+    both: Record
+    meta: Record
+    whole: Record
+
+
+def padded(fields: list[tuple[str, Type]]) -> tuple[tuple[str, Type], ...]:
+    rest = -sum(width(kind) for _, kind in fields) % 8
+    return (*fields, ("pad", Bits(rest))) if rest else tuple(fields)
+
+
+def random_types(random: Random) -> Types:
+    widths = [8, random.randint(1, 16), random.choice((32, 64, 128, random.randint(17, 130)))]
+    numbers = [Bits(one) for one in dict.fromkeys(widths)]
+    numbers += [Bits(one, True) for one in {random.randint(2, 16), random.choice((8, 32, 65, 128))}]
+    named: list[Named] = [Named("tag_t", random.choice((8, 9, 24)))]
+    named.append(Named("op_t", 8, (("READ", 1), ("WRITE", random.randint(2, 255)), ("NONE", 0))))
+    scalars: list[Type] = [*numbers, *named, Bool()]
+    headers = []
+    for name in ("a_t", "b_t"):
+        inner: list[tuple[str, Type]] = [(f"f{at}", random.choice(scalars)) for at in range(random.randint(2, 4))]
+        headers.append(Record("header", name, padded([("k", Bits(8)), *inner])))
+    varied = Record("header", "v_t", (("k", Bits(8)), ("v", Varbit(32))))
+    union = Record("header_union", "u_t", (("a", headers[0]), ("b", headers[1])))
+    pair = Record(
+        "struct", "pair_t", (("x", random.choice(scalars)), ("y", random.choice(scalars)), ("h", headers[0]))
+    )
+    both = Record("tuple", "", (("0", random.choice(numbers)), ("1", random.choice(scalars))))
+    meta = Record(
+        "struct",
+        "meta_t",
+        (
+            *((f"n{at}", kind) for at, kind in enumerate(scalars)),
+            ("e", Error()),
+            ("p", pair),
+            ("q", pair),
+            ("t", both),
+            ("h", headers[1]),
+            ("s", StackOf(headers[0], random.choice((2, 4)))),
+        ),
+    )
+    whole = Record(
+        "struct",
+        "headers_t",
+        (
+            ("o", Record("header", "o_t", observed_fields(meta))),
+            ("a", headers[0]),
+            ("b", headers[1]),
+            ("c", headers[0]),
+            ("v", varied),
+            ("w", varied),
+            ("u", union),
+            ("s", StackOf(headers[0], random.choice((2, 4)))),
+        ),
+    )
+    return Types(numbers, named, headers, varied, union, pair, both, meta, whole)
+
+
+def leaves(base: tree.Expression, kind: Type) -> list[tuple[tree.Expression, list[tree.Expression]]]:
+    """The scalars in a value, each with the headers that must be valid for it; headers give their validity."""
+    found: list[tuple[tree.Expression, list[tree.Expression]]] = []
+    if isinstance(kind, Record):
+        above = [base] if kind.kind == "header" else []
+        if above:
+            found.append((tree.IsValid(Bool(), base), []))
+        for name, inner in kind.fields:
+            found += [(each, above + more) for each, more in leaves(Member(inner, base, name), inner)]
+    elif isinstance(kind, StackOf):
+        for at in range(kind.size):
+            found += leaves(tree.Index(kind.element, base, Literal(Bits(8), at)), kind.element)
+    elif isinstance(kind, Error):
+        found += [(tree.Binary(Bool(), "==", base, Literal(Error(), one)), []) for one in OBSERVED_ERRORS]
+    elif not isinstance(kind, Varbit):
+        found.append((base, []))
+    return found
+
+
+def observed_leaves(meta: Record) -> list[tuple[tree.Expression, list[tree.Expression]]]:
+    standard = Member(Error(), Variable(STANDARD, "standard"), "parser_error")
+    return leaves(Variable(meta, "meta"), meta) + leaves(standard, Error())
+
+
+def observed_fields(meta: Record) -> tuple[tuple[str, Type], ...]:
+    kinds = [each.kind for each, _ in observed_leaves(meta)]
+    return padded([(f"o{at}", kind) for at, kind in enumerate(kinds) if kind is not None])
+
+
+@dataclass
+class Around:
+    """What statements stand in."""
+
+    scope: Scope
+    tables: list[tree.Table] = field(default_factory=list)
+    instances: list[tuple[str, tree.Control]] = field(default_factory=list)
+    result: Type | None = None
+    returns: bool = True
+    leaves: bool = True
+    loop: bool = False
+    depth: int = 3
+
+
+class Programs:
+    """Makes programs of one random source."""
+
+    def __init__(self, random: Random) -> None:
+        self.random = random
+        self.types = random_types(random)
+        self.expressions = Expressions(random, [*self.types.numbers, *self.types.named, Bool()], self.types.headers)
+        self.count = 0
+
+    def name(self, prefix: str) -> str:
+        self.count += 1
+        return f"{prefix}{self.count}"
+
+    def kind(self) -> Type:
+        """A type of variables and parameters."""
+        types, random = self.types, self.random
+        if random.random() < 0.6:
+            return random.choice([*types.numbers, *types.numbers, *types.named, Bool()])
+        stacks = [kind for _, kind in (*types.whole.fields, *types.meta.fields) if isinstance(kind, StackOf)]
+        return random.choice(
+            [*types.headers, types.pair, types.both, types.union, types.varied, Error(), *stacks]
+        )
+
+    def program(self) -> tree.Tree:
+        types, random = self.types, self.random
+        headers, meta = Parameter("out", types.whole, "headers"), Parameter("inout", types.meta, "meta")
+        standard = Parameter("inout", STANDARD, "standard")
+        callables: list[Callable_] = []
+        for _ in range(random.randint(2, 6)):
+            callables.append(self.callable(callables, None))
+        subparser = self.subparser(callables)
+        parser = self.parser(callables, (headers, meta, standard), subparser)
+        blocks: list[tree.Control | tree.Parser] = [subparser]
+        controls: list[tree.Control] = []
+        for _ in range(random.randint(0, 2)):
+            parameters = self.parameters(("in", "inout", "out"), 3)
+            controls.append(self.control(self.name("C"), parameters, callables, controls, 4))
+        blocks += controls
+        inout = (replace(headers, direction="inout"), meta, standard)
+        ingress = self.control("TheIngress", inout, callables, controls, 12)
+        egress = tree.Control("TheEgress", inout, [], Block(self.observed()))
+        types_ = [
+            *types.named, *types.headers, types.varied, types.union, types.pair,
+            types.meta, *(kind for _, kind in types.whole.fields[:1] if isinstance(kind, Record)), types.whole,
+        ]  # fmt: skip
+        return tree.Tree(types_, ERRORS, callables, blocks, parser, ingress, egress)
+
+    def observed(self) -> list[Statement]:
+        whole = Variable(self.types.whole, "headers")
+        record = self.types.whole.fields[0][1]
+        assert isinstance(record, Record)
+        header = Member(record, whole, "o")
+        made: list[Statement] = [tree.Method(header, "setValid")]
+        for (name, kind), (value, needed) in zip(record.fields, observed_leaves(self.types.meta), strict=False):
+            one: Statement = Assign(Member(kind, header, name), value)
+            if needed:
+                one = tree.If(tree.IsValid(Bool(), needed[0]), Block([one]), None)
+            made.append(one)
+        return made
+
+    # Declarations
+
+    def parameters(self, directions: tuple[str, ...], most: int) -> tuple[Parameter, ...]:
+        made = []
+        for _ in range(self.random.randint(0 if most < 3 else 1, most)):
+            direction, kind = self.random.choice(directions), self.kind()
+            made.append(Parameter(direction, kind, self.name("p")))
+        return tuple(sorted(made, key=lambda one: one.direction == ""))
+
+    def callable(self, before: list[Callable_], inside: Scope | None) -> Callable_:
+        """A function, or an action of a control whose scope is given."""
+        action = inside is not None
+        parameters = self.parameters(("in", "inout", "inout", "out", *([""] if action else [])), 3)
+        if action:
+            numbers = [one for one in self.types.numbers if one.width > 1]
+            parameters = tuple(
+                replace(one, kind=self.random.choice(numbers)) if not one.direction else one for one in parameters
+            )
+        result = None if action or self.random.random() < 0.1 else self.kind()
+        if isinstance(result, StackOf | Varbit) or result in (self.types.varied, self.types.union):
+            result = Bool()
+        scope = (inside or Scope([], before)).inner()
+        scope.callables = list(before)
+        scope.add_parameters(parameters)
+        may_exit = action and self.random.random() < 0.4
+        around = Around(scope, result=result, leaves=may_exit, depth=2)
+        body = self.block(around, self.random.randint(1, 4))
+        if result is not None:
+            body.statements.append(tree.Return(self.expressions.value(result, scope, 2)))
+        made = Callable_(self.name("action" if action else "function"), parameters, result, body, action)
+        text = str(body)
+        if "exit;" in text or any(f"{one.name}(" in text for one in before if one in self.expressions.exiting):
+            self.expressions.exiting.add(made)
+        return made
+
+    def control(
+        self,
+        name: str,
+        parameters: tuple[Parameter, ...],
+        callables: list[Callable_],
+        controls: list[tree.Control],
+        size: int,
+    ) -> tree.Control:
+        scope = Scope([], list(callables))
+        scope.add_parameters(parameters)
+        locals_: list[Declare | Callable_ | tree.Table | tuple[str, tree.Control]] = []
+        for _ in range(self.random.randint(0, 3)):
+            locals_.append(self.declaration(scope, self.random.random() < 0.5))
+        for _ in range(self.random.randint(1, 4)):
+            action = self.callable(scope.callables, scope)
+            locals_.append(action)
+            scope.callables.append(action)
+        tables = [self.table(scope) for _ in range(self.random.randint(0, 3))]
+        instances = [(self.name("instance"), one) for one in controls for _ in range(2) if self.random.random() < 0.6]
+        locals_ += [*tables, *instances]
+        around = Around(scope, list(tables), instances)
+        return tree.Control(name, parameters, locals_, self.block(around, size))
+
+    def declaration(self, scope: Scope, start: bool) -> Declare:
+        kind = self.kind()
+        value = self.expressions.value(kind, scope, 2) if start else None
+        made = Declare(kind, self.name("x"), value)
+        scope.add(Variable(kind, made.name))
+        return made
+
+    def table(self, scope: Scope) -> tree.Table:
+        random = self.random
+        keys = []
+        kinds = [*self.types.numbers, *self.types.named]
+        lpm = False
+        for _ in range(random.randint(1, 3)):
+            kind: Type = random.choice(kinds)
+            hows = ["exact", "ternary"] if isinstance(kind, Named) else ["exact", "ternary", "range"]
+            if not lpm and isinstance(kind, Bits) and not kind.signed:
+                hows.append("lpm")
+            how = random.choice(hows)
+            lpm = lpm or how == "lpm"
+            keys.append((self.expressions.value(kind, scope, 2), how))
+        actions: list[Call] = []
+        for one in scope.callables:
+            if one.action and one.name not in [call.callee.name for call in actions]:
+                bound = [each for each in one.parameters if each.direction]
+                arguments = self.expressions.arguments(tuple(bound), scope, 1)
+                if arguments is not None:
+                    actions.append(Call(None, one, arguments))
+        if not actions:
+            empty = Callable_("NoAction", (), None, Block(), True)
+            actions.append(Call(None, empty, ()))
+        entries = []
+        for _ in range(random.randint(0, 4)):
+            matchers = tuple(self.matcher(key.kind or Bits(8), how) for key, how in keys)
+            if matchers not in [one[0] for one in entries] and not self.overlaps_exactly(keys, entries, matchers):
+                entries.append((matchers, *self.chosen(actions)))
+        return tree.Table(self.name("table"), tuple(keys), tuple(actions), tuple(entries), *self.chosen(actions))
+
+    def overlaps_exactly(
+        self,
+        keys: list[tuple[tree.Expression, str]],
+        entries: list[tuple[tuple[Matcher, ...], int, tuple[int, ...]]],
+        matchers: tuple[Matcher, ...],
+    ) -> bool:
+        """Whether a table of exact and lpm keys has such an entry: a second one would be a fault."""
+        if any(how in ("ternary", "range") for _, how in keys):
+            return False
+        return any(
+            all(one[1] & one[2] == two[1] & two[2] and one[2] == two[2] or one[0] == "any" == two[0]
+                for one, two in zip(matchers, each[0], strict=True))
+            for each in entries
+        )  # fmt: skip
+
+    def chosen(self, actions: list[Call]) -> tuple[int, tuple[int, ...]]:
+        number = self.random.randrange(len(actions))
+        call = actions[number]
+        rest = call.callee.parameters[len(call.arguments) :]
+        return number, tuple(self.expressions.number(each.kind) for each in rest)
+
+    def matcher(self, kind: Type, how: str) -> Matcher:
+        random = self.random
+        assert isinstance(kind, Bits | Named)
+        value = self.expressions.number(kind)
+        if how == "exact":
+            return ("exact", value, 0)
+        if how == "lpm":
+            ones = random.randint(0, kind.width)
+            mask = ((1 << ones) - 1) << (kind.width - ones)
+            return ("mask", value & mask, mask)
+        if how == "ternary":
+            if random.random() < 0.2:
+                return ("any", 0, 0)
+            if isinstance(kind, Named) or kind.signed:
+                return ("exact", value, 0)
+            mask = random.choice((1, 3, self.expressions.number(kind)))  & ((1 << kind.width) - 1)
+            return ("mask", value & mask, mask)
+        first, second = sorted((value, self.expressions.number(kind)))
+        return ("range", first, second)
+
+    # Statements
+
+    def block(self, around: Around, most: int) -> Block:
+        inner = replace(around, scope=around.scope.inner())
+        made: list[Statement] = []
+        for _ in range(self.random.randint(1, most)):
+            one = self.statement(inner)
+            if one is not None:
+                made.append(one)
+                if isinstance(one, tree.Leave | tree.Return):
+                    break
+        return Block(made)
+
+    def statement(self, around: Around) -> Statement | None:
+        random, scope, values = self.random, around.scope, self.expressions
+        nested = replace(around, depth=around.depth - 1)
+        what = random.choices(
+            ["assign", "compound", "declare", "call", "if", "for", "forin", "switch", "method", "leave",
+             "table", "control", "tableif"],
+            [30, 6, 8, 14, 8, 3, 3, 4, 6, 2, 6, 6, 3],
+        )[0]  # fmt: skip
+        if around.depth <= 0 and what in ("if", "for", "forin", "switch", "tableif"):
+            what = "assign"
+        if what in ("assign", "compound"):
+            target = values.target(None, scope)
+            if target is None or target.kind is None:
+                return None
+            if what == "compound" and isinstance(target.kind, Bits):
+                operators = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"]
+                return Assign(target, values.value(target.kind, scope, 2), random.choice(operators))
+            return Assign(target, values.value(target.kind, scope, 3))
+        if what == "declare":
+            return self.declaration(scope, random.random() < 0.7)
+        if what == "call":
+            for one in random.sample(scope.callables, len(scope.callables)):
+                arguments = values.arguments(one.parameters, scope, 2)
+                if arguments is not None and (around.leaves or one not in values.exiting):
+                    return tree.Do(Call(one.result, one, arguments))
+            return None
+        if what == "if":
+            condition = values.value(Bool(), scope, 3)
+            return tree.If(condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None)
+        if what in ("for", "forin"):
+            return self.loop(nested, what == "forin")
+        if what == "switch":
+            kind = random.choice([one for one in self.types.numbers if not one.signed] + self.types.named)
+            return self.switch(nested, values.value(kind, scope, 2), [values.number(kind) for _ in range(3)])
+        if what == "method":
+            return self.method(scope)
+        if what == "leave":
+            if around.loop and random.random() < 0.7:
+                return tree.Leave(random.choice(("break", "continue")))
+            if around.leaves and random.random() < 0.4:
+                return tree.Leave("exit")
+            if around.returns:
+                value = values.value(around.result, scope, 2) if around.result is not None else None
+                return tree.Return(value)
+            return None
+        if what == "control" and around.instances and not around.loop:
+            name, control = random.choice(around.instances)
+            found = values.arguments(control.parameters, scope, 2)
+            return None if found is None else tree.ApplyControl(name, control, found)
+        if what in ("table", "tableif") and around.tables and not around.loop:
+            table = around.tables.pop()
+            if what == "table" and random.random() < 0.5:
+                return tree.ApplyTable(table)
+            if random.random() < 0.5:
+                names: list[int | str] = [call.callee.name for call in table.actions]
+                return self.switch(nested, table, names)
+            condition = tree.Applied(Bool(), table, random.choice(("hit", "miss")))
+            return tree.If(condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None)
+        return None
+
+    def loop(self, around: Around, over: bool) -> Statement:
+        random, values = self.random, self.expressions
+        name, byte = self.name("i"), Bits(8)
+        inner = replace(around, scope=around.scope.inner(), loop=True)
+        stacks = values.paths(lambda kind: isinstance(kind, StackOf), around.scope, False)
+        if over and stacks and random.random() < 0.3:
+            stack = values.mixed(random.choice(stacks), around.scope)
+            assert isinstance(stack.kind, StackOf)
+            inner.scope.add(Variable(stack.kind.element, name), False)
+            return tree.LoopOver(stack.kind.element, name, stack, None, self.block(inner, 3))
+        small = tree.Binary(byte, "&", values.value(byte, around.scope, 1), Literal(byte, 3))
+        first, last = (small, Literal(byte, 2)) if random.random() < 0.3 else (Literal(byte, random.randrange(3)), small)
+        inner.scope.add(Variable(byte, name), False)
+        if over:
+            return tree.LoopOver(byte, name, first, last, self.block(inner, 3))
+        return tree.Loop(name, first, last, self.block(inner, 3))
+
+    def switch(self, around: Around, subject: tree.Expression | tree.Table, labels: list[int | str] | list[int]) -> tree.Switch:
+        chosen: list[int | str | None] = list(dict.fromkeys(labels))
+        self.random.shuffle(chosen)
+        cases: list[tuple[int | str | None, Block | None]] = []
+        for label in chosen:
+            cases.append((label, None if self.random.random() < 0.3 else self.block(around, 2)))
+        if self.random.random() < 0.6:
+            cases.append((None, self.block(around, 2)))
+        return tree.Switch(subject, cases)
+
+    def method(self, scope: Scope) -> Statement | None:
+        random, values = self.random, self.expressions
+        stack = random.random() < 0.3 and not scope.lookahead
+        found = values.paths(
+            lambda kind: isinstance(kind, StackOf) if stack else isinstance(kind, Record) and kind.kind == "header",
+            scope,
+            True,
+        )
+        if not found:
+            return None
+        target = values.mixed(random.choice(found), scope)
+        if stack:
+            return tree.Method(target, random.choice(("push_front", "pop_front")), random.randint(1, 3))
+        return tree.Method(target, random.choice(("setValid", "setValid", "setInvalid")))
+
+    # Parsers
+
+    def subparser(self, callables: list[Callable_]) -> tree.Parser:
+        parameters = (
+            Parameter("inout", self.types.headers[1], self.name("p")),
+            Parameter("inout", Bits(8), self.name("p")),
+        )
+        scope = self.parser_scope(callables)
+        scope.add_parameters(parameters)
+        local = self.declaration(scope, False)
+        around = Around(scope, returns=False, leaves=False, depth=0)
+        body = self.block(around, 3)
+        body.statements.append(tree.Extract(Variable(self.types.headers[1], parameters[0].name)))
+        return tree.Parser("Sub", parameters, [local], [tree.State("start", body, (), (((), "accept"),))])
+
+    def parser_scope(self, callables: list[Callable_]) -> Scope:
+        return Scope([], [one for one in callables if one not in self.expressions.exiting], lookahead=True)
+
+    def parser(self, callables: list[Callable_], parameters: tuple[Parameter, ...], sub: tree.Parser) -> tree.Parser:
+        random, types, values = self.random, self.types, self.expressions
+        scope = self.parser_scope(callables)
+        scope.add_parameters(parameters)
+        locals_: list[Declare | tuple[str, tree.Parser]] = [self.declaration(scope, True), ("sub", sub)]
+        whole = Variable(types.whole, "headers")
+        fields = {name: Member(kind, whole, name) for name, kind in types.whole.fields}
+        length = tree.Binary(Bits(8), "&", Member(Bits(8), fields["v"], "k"), Literal(Bits(8), 0x18))
+        number = Member(types.numbers[0], Variable(types.meta, "meta"), "n0")
+        states = []
+        names = ["start", *(f"state{at}" for at in range(random.randint(2, 5)))]
+        extracts: list[list[Statement]] = [
+            [tree.Extract(fields["a"])],
+            [tree.ApplyControl("sub", sub, (fields["b"], number))],
+            [tree.Extract(fields["s"], True)],
+            [tree.Extract(fields["s"], True)],
+            [tree.Extract(fields["v"]), tree.Extract(fields["w"], False, length)],
+            [tree.Extract(Member(types.headers[0], fields["u"], "a"))],
+            [tree.Extract(fields["c"])],
+            [tree.Advance(8)],
+        ]
+        extracts[4] = [tree.Extract(fields["v"], False, Literal(Bits(8), 16)), tree.Extract(fields["w"], False, length)]
+        for at, name in enumerate(names):
+            body = Block(list(extracts[0]) if at == 0 else [])
+            for _ in range(random.randint(0, 2)):
+                body.statements += random.choice(extracts)
+            if random.random() < 0.5:
+                body.statements += self.block(Around(scope, returns=False, leaves=False, depth=0), 3).statements[:1]
+            body.statements = [one for one in body.statements if not isinstance(one, Declare)]
+            if random.random() < 0.1:
+                body.statements.append(tree.Verify(values.value(Bool(), scope, 2), random.choice(ERRORS)))
+            later = [*names[at + 1 :], "accept"]
+            subjects: list[tree.Expression] = []
+            cases: list[tuple[tuple[Matcher, ...], str]] = []
+            if random.random() < 0.6:
+                kinds = [random.choice(types.numbers) for _ in range(random.randint(1, 2))]
+                subjects = [values.value(kind, scope, 2) for kind in kinds]
+                for _ in range(random.randint(1, 3)):
+                    hows = [random.choice(("exact", "ternary", "range")) for _ in kinds]
+                    found = tuple(self.matcher(kind, how) for kind, how in zip(kinds, hows, strict=True))
+                    cases.append((found, random.choice(later)))
+            if not subjects or random.random() < 0.9:
+                cases.append((tuple(("any", 0, 0) for _ in subjects), later[0]))
+            states.append(tree.State(name, body, tuple(subjects), tuple(cases)))
+        return tree.Parser("TheParser", parameters, locals_, states)
+
+
+def random_program(seed: int) -> tree.Tree:
+    """The program of a seed: the first that comes to an end."""
+    random = Random(seed)
+    while True:
+        try:
+            return Programs(random).program()
+        except NothingThere:
+            continue
+
+
+def random_packets(seed: int, count: int = 4) -> list[bytes]:
+    random = Random(seed)
+    lengths = [random.choice((400, 400, 400, random.randrange(60))) for _ in range(count)]
+    values = [bytes(length) for length in lengths[:1]]
+    small = (0, 1, 2, 3, 127, 128, 254, 255)
+    for length in lengths[1:]:
+        some = random.random() < 0.5
+        values.append(bytes(random.choice(small) if some else random.randrange(256) for _ in range(length)))
+    return values
