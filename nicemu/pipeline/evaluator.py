@@ -144,6 +144,8 @@ class Evaluator:
     def _element(self, packet: PacketState, node: ir.Element) -> Value:
         stack: StackValue = self._value(packet, node.base)
         index = self._value(packet, node.index)
+        if type(node.index) is not ir.Constant and _is_place(node.base):
+            stack = self._value(packet, node.base)  # a call in the index may have put another there
         if 0 <= index < len(stack.elements):
             return stack.elements[index]
         return self._layouts.zero(node.type)
@@ -240,6 +242,13 @@ class Evaluator:
         if end > len(packet.frame):
             raise Rejected("PacketTooShort")
         return int.from_bytes(packet.frame[packet.cursor_bytes : end], "big"), 8 * length_bytes
+
+
+def _is_place(node: ir.Expression) -> bool:
+    """Whether an expression is a variable or a member of one: something that a call may change."""
+    while isinstance(node, ir.Member):
+        node = node.base
+    return isinstance(node, ir.Name)
 
 
 def _parts(value: Value) -> dict[str, Value]:
