@@ -285,7 +285,10 @@ class Machine:
         for matchers, action, data in table.entries:
             if not all(matches(key, kind, one) for (key, kind, _), one in zip(keys, matchers, strict=True)):
                 continue
-            prefix = sum(one[2].bit_count() for (_, _, how), one in zip(keys, matchers, strict=True) if how == "lpm")
+            prefix = 0
+            if not any(how in ("ternary", "range") for _, how in table.keys):
+                lengths = [one[2].bit_count() for (_, how), one in zip(table.keys, matchers, strict=True) if how == "lpm"]
+                prefix = sum(lengths)
             if prefix > longest:
                 chosen, hit, longest = (action, data), True, prefix
         call = table.actions[chosen[0]]
@@ -463,7 +466,10 @@ class Machine:
             elements(Place(place.root, place.name, place.steps[:-1]).object() or 0).following += 1
 
     def run_block(self, block: tree.Control | tree.Parser, frame: Frame, results: list[tuple[str, Place]]) -> None:
-        """Run a control or parser whose parameters are copied in; copy out however it ends."""
+        """Run a control or parser whose parameters are copied in; copy out unless a parser rejects.
+
+        The `reject` of a parser inside another is that of the other ("Invoking subparsers"), which has no copy-out.
+        """
         try:
             for one in block.locals:
                 if isinstance(one, tree.Declare):
@@ -475,7 +481,7 @@ class Machine:
                     pass
             else:
                 self.parse(block, frame)
-        except (Exited, Rejected):
+        except Exited:
             self.copy_out(results, frame)
             raise
         self.copy_out(results, frame)

@@ -59,6 +59,8 @@ class Expressions:
         self.scalars = scalars
         self.headers = headers
         self.exiting: set[Callable_] = set()
+        self.nesting = 0
+        """How many indices the expression that is being made stands in."""
 
     # L-values
 
@@ -88,9 +90,11 @@ class Expressions:
         if isinstance(path, Index):
             base, index = self.mixed(path.base, scope), path.index
             assert isinstance(base.kind, StackOf)
-            if self.random.random() < 0.5:
+            if self.nesting < 2 and self.random.random() < 0.5:
                 bits = 1 if base.kind.size == 2 else 2
+                self.nesting += 1
                 inner = self.value(Bits(8), scope, 1)
+                self.nesting -= 1
                 index = Binary(Bits(8), "&", inner, Literal(Bits(8), (1 << bits) - 1))
             return Index(path.kind, base, index)
         return path
@@ -152,7 +156,7 @@ class Expressions:
     def value(self, kind: Type, scope: Scope, depth: int) -> Expression:
         random = self.random
         chance = random.random()
-        if depth > 0 and chance < 0.18:
+        if depth > 0 and chance < 0.25:
             made = self.called(kind, scope, depth)
             if made is not None:
                 return made
@@ -195,6 +199,8 @@ class Expressions:
         if not found:
             return None
         path = self.mixed(self.random.choice(found), scope)
+        if self.nesting > 1:
+            return path
         header = path.base if isinstance(path, Member) else None
         guarded = header is not None and isinstance(header.kind, Record) and header.kind.kind == "header"
         if guarded and header is not None and isinstance(kind, Bits | Named | Bool) and self.random.random() < 0.8:
@@ -249,7 +255,7 @@ class Expressions:
             left, right = self.value(other, scope, depth), self.value(other, scope, depth)
             return Binary(kind, random.choice(("<", "<=", ">", ">=", "==", "!=")), left, right)
         if what == "equal":
-            found = self.paths(lambda one: not wholly(one) and not isinstance(one, StackOf), scope, False)
+            found = self.paths(lambda one: not isinstance(one, Record) or one.name not in NEVER_WHOLE, scope, False)
             if found:
                 first = self.mixed(random.choice(found), scope)
                 assert first.kind is not None

@@ -225,6 +225,8 @@ class Programs:
                 replace(one, kind=self.random.choice(numbers)) if not one.direction else one for one in parameters
             )
         result = None if action or self.random.random() < 0.1 else self.kind()
+        if result is not None and self.random.random() < 0.4:
+            result = self.random.choice((Bits(8), Bits(8), Bool()))
         if isinstance(result, StackOf | Varbit) or result in (self.types.varied, self.types.union):
             result = Bool()
         scope = (inside or Scope([], before)).inner()
@@ -370,9 +372,14 @@ class Programs:
             if target is None or target.kind is None:
                 return None
             if what == "compound" and isinstance(target.kind, Bits):
+                if random.random() < 0.2:
+                    return Assign(target, values.value(Bits(8), scope, 2), random.choice(("<<", ">>")))
                 operators = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"]
                 return Assign(target, values.value(target.kind, scope, 2), random.choice(operators))
-            return Assign(target, values.value(target.kind, scope, 3))
+            value = values.value(target.kind, scope, 3)
+            if isinstance(value, tree.Parts) and random.random() < 0.5:
+                value = replace(value, cast=False)
+            return Assign(target, value)
         if what == "declare":
             return self.declaration(scope, random.random() < 0.7)
         if what == "call":
