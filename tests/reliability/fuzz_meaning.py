@@ -31,7 +31,9 @@ class Failure:
     told: str
 
 
-def failure(program: tree.Tree, packets: list[bytes], make: Callable[[], Engine], seen: Counter[str]) -> Failure | None:
+def failure(
+    program: tree.Tree, packets: list[bytes], make: Callable[[], Engine], seen: Counter[str]
+) -> Failure | None:
     """Run a program on packets, and say where it is not what it means; `seen` counts."""
     try:
         compiled = compile_text(str(program))
@@ -157,7 +159,9 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument("--kernels", type=int, default=0, help="every so manieth program through the kernels too")
+    parser.add_argument(
+        "--kernels", type=int, default=0, help="every so manieth program through the kernels too"
+    )
     parser.add_argument("--most-failures", type=int, default=10)
     options = parser.parse_args()
     fuzzer, started, failures = Fuzzer(options.kernels), time.monotonic(), 0

@@ -287,7 +287,11 @@ class Machine:
                 continue
             prefix = 0
             if not any(how in ("ternary", "range") for _, how in table.keys):
-                lengths = [one[2].bit_count() for (_, how), one in zip(table.keys, matchers, strict=True) if how == "lpm"]
+                lengths = [
+                    one[2].bit_count()
+                    for (_, how), one in zip(table.keys, matchers, strict=True)
+                    if how == "lpm"
+                ]
                 prefix = sum(lengths)
             if prefix > longest:
                 chosen, hit, longest = (action, data), True, prefix
@@ -363,7 +367,9 @@ class Machine:
                 frame.values[statement.name] = self.value(statement.first, frame)
                 while number(frame.values[statement.name]) < number(self.value(statement.last, frame)):
                     self.turn(statement.body, frame)
-                    frame.values[statement.name] = wrapped(tree.Bits(8), number(frame.values[statement.name]) + 1)
+                    frame.values[statement.name] = wrapped(
+                        tree.Bits(8), number(frame.values[statement.name]) + 1
+                    )
                 return
             first = self.value(statement.first, frame)
             over: list[Value]
@@ -465,7 +471,9 @@ class Machine:
         if statement.following:
             elements(Place(place.root, place.name, place.steps[:-1]).object() or 0).following += 1
 
-    def run_block(self, block: tree.Control | tree.Parser, frame: Frame, results: list[tuple[str, Place]]) -> None:
+    def run_block(
+        self, block: tree.Control | tree.Parser, frame: Frame, results: list[tuple[str, Place]]
+    ) -> None:
         """Run a control or parser whose parameters are copied in; copy out unless a parser rejects.
 
         The `reject` of a parser inside another is that of the other ("Invoking subparsers"), which has no copy-out.
@@ -496,7 +504,9 @@ class Machine:
             self.block(state.body, frame)
             keys = [(self.value(one, frame), one.kind) for one in state.subjects]
             for matchers, to in state.cases:
-                if all(matches(number(key), kind, one) for (key, kind), one in zip(keys, matchers, strict=True)):
+                if all(
+                    matches(number(key), kind, one) for (key, kind), one in zip(keys, matchers, strict=True)
+                ):
                     name = to
                     break
             else:

@@ -23,8 +23,8 @@ from tests.reliability.p4_meaning_tree import (
     Record,
     StackOf,
     Type,
-    Variable,
     Varbit,
+    Variable,
 )
 
 ERRORS = ("NoError", "NotGood", "NotBetter", "NoMatch")
@@ -72,7 +72,9 @@ class Expressions:
                 self._walk(variable, variable.kind, wanted, found)
         return found
 
-    def _walk(self, base: Expression, kind: Type, wanted: Callable[[Type], bool], found: list[Expression]) -> None:
+    def _walk(
+        self, base: Expression, kind: Type, wanted: Callable[[Type], bool], found: list[Expression]
+    ) -> None:
         if wanted(kind):
             found.append(base)
         if isinstance(kind, Record):
@@ -105,7 +107,9 @@ class Expressions:
         if kind is None:
             scalar = random.random() < 0.65
             found = self.paths(lambda one: isinstance(one, Record | StackOf | Varbit) != scalar, scope, True)
-            found = [one for one in found if not (isinstance(one.kind, Record) and one.kind.name in NEVER_WHOLE)]
+            found = [
+                one for one in found if not (isinstance(one.kind, Record) and one.kind.name in NEVER_WHOLE)
+            ]
         else:
             found = self.paths(lambda one: one == kind, scope, True)
         if isinstance(kind, Bits) and not kind.signed and (not found or random.random() < 0.3):
@@ -130,7 +134,9 @@ class Expressions:
         low = self.random.randint(0, spare)
         return tree.Slice(kind, base, low + kind.width - 1, low)
 
-    def arguments(self, parameters: tuple[Parameter, ...], scope: Scope, depth: int) -> tuple[Expression, ...] | None:
+    def arguments(
+        self, parameters: tuple[Parameter, ...], scope: Scope, depth: int
+    ) -> tuple[Expression, ...] | None:
         made = []
         for one in parameters:
             found = self.target(one.kind, scope) if one.direction in ("out", "inout") else None
@@ -149,7 +155,9 @@ class Expressions:
             return self.random.choice(kind.members)[1]
         most = (1 << kind.width) - 1
         signed = isinstance(kind, Bits) and kind.signed
-        found = self.random.choice((0, 1, 2, 3, most, most >> 1, (most >> 1) + 1, self.random.randint(0, most)))
+        found = self.random.choice(
+            (0, 1, 2, 3, most, most >> 1, (most >> 1) + 1, self.random.randint(0, most))
+        )
         found &= most
         return found - most - 1 if signed and found > most >> 1 else found
 
@@ -203,7 +211,12 @@ class Expressions:
             return path
         header = path.base if isinstance(path, Member) else None
         guarded = header is not None and isinstance(header.kind, Record) and header.kind.kind == "header"
-        if guarded and header is not None and isinstance(kind, Bits | Named | Bool) and self.random.random() < 0.8:
+        if (
+            guarded
+            and header is not None
+            and isinstance(kind, Bits | Named | Bool)
+            and self.random.random() < 0.8
+        ):
             if str(header) == "headers.a" and self.random.random() < 0.9:
                 return path
             rest: Expression = Literal(kind, False if isinstance(kind, Bool) else self.number(kind))
@@ -214,7 +227,9 @@ class Expressions:
         random = self.random
         if depth < 0:
             return Literal(kind, self.number(kind))
-        what = random.choice(("binary", "binary", "binary", "unary", "cast", "slice", "concat", "shift", "divide", "literal"))
+        what = random.choice(
+            ("binary", "binary", "binary", "unary", "cast", "slice", "concat", "shift", "divide", "literal")
+        )
         if what == "binary":
             operator = random.choice(("+", "-", "*", "&", "|", "^", "|+|", "|-|"))
             return Binary(kind, operator, self.value(kind, scope, depth), self.value(kind, scope, depth))
@@ -228,13 +243,17 @@ class Expressions:
                 other = Bool()
             return tree.Cast(kind, self.value(other, scope, depth))
         if what == "slice" and not kind.signed:
-            wide = random.choice([one for one in self.scalars if isinstance(one, Bits) and one.width >= kind.width] or [kind])
+            wide = random.choice(
+                [one for one in self.scalars if isinstance(one, Bits) and one.width >= kind.width] or [kind]
+            )
             return self.sliced(self.value(wide, scope, depth), kind)
         if what == "concat" and kind.width > 1:
             low = random.randint(1, kind.width - 1)
             sides = Bits(kind.width - low, kind.signed), Bits(low, random.random() < 0.3 and low > 1)
             if sides[0] != Bits(1, True):
-                return Binary(kind, "++", self.value(sides[0], scope, depth), self.value(sides[1], scope, depth))
+                return Binary(
+                    kind, "++", self.value(sides[0], scope, depth), self.value(sides[1], scope, depth)
+                )
         if what == "shift":
             by = self.value(Bits(8), scope, depth)
             if random.random() < 0.5:
@@ -255,14 +274,23 @@ class Expressions:
             left, right = self.value(other, scope, depth), self.value(other, scope, depth)
             return Binary(kind, random.choice(("<", "<=", ">", ">=", "==", "!=")), left, right)
         if what == "equal":
-            found = self.paths(lambda one: not isinstance(one, Record) or one.name not in NEVER_WHOLE, scope, False)
+            found = self.paths(
+                lambda one: not isinstance(one, Record) or one.name not in NEVER_WHOLE, scope, False
+            )
             if found:
                 first = self.mixed(random.choice(found), scope)
                 assert first.kind is not None
-                return Binary(kind, random.choice(("==", "!=")), first, self.value(first.kind, scope, depth))
+                second = (
+                    self.called(first.kind, scope, depth) if depth > 0 and random.random() < 0.5 else None
+                )
+                second = second or self.value(first.kind, scope, depth)
+                return Binary(kind, random.choice(("==", "!=")), first, second)
         if what in ("and", "or"):
             operator = "&&" if what == "and" else "||"
-            return Binary(kind, operator, self.value(kind, scope, depth), self.value(kind, scope, depth))
+            right = self.called(kind, scope, depth) if depth > 0 and random.random() < 0.6 else None
+            return Binary(
+                kind, operator, self.value(kind, scope, depth), right or self.value(kind, scope, depth)
+            )
         if what == "not":
             return tree.Unary(kind, "!", self.value(kind, scope, depth))
         if what == "valid":

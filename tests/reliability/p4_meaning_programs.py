@@ -8,6 +8,7 @@ from random import Random
 
 from tests.reliability import p4_meaning_tree as tree
 from tests.reliability.p4_meaning import STANDARD
+from tests.reliability.p4_meaning_declared import ERRORS, observed_leaves, random_types
 from tests.reliability.p4_meaning_expressions import Expressions, NothingThere, Scope
 from tests.reliability.p4_meaning_tree import (
     Assign,
@@ -27,109 +28,9 @@ from tests.reliability.p4_meaning_tree import (
     StackOf,
     Statement,
     Type,
-    Variable,
     Varbit,
+    Variable,
 )
-from tests.reliability.p4_meaning_values import width
-
-ERRORS = ["NotGood", "NotBetter"]
-OBSERVED_ERRORS = ["NoError", "PacketTooShort", "NoMatch", "StackOutOfBounds", "HeaderTooShort", *ERRORS]
-
-
-@dataclass
-class Types:
-    """The types of one program."""
-
-    numbers: list[Bits]
-    named: list[Named]
-    headers: list[Record]
-    varied: Record
-    union: Record
-    pair: Record
-    both: Record
-    meta: Record
-    whole: Record
-
-
-def padded(fields: list[tuple[str, Type]]) -> tuple[tuple[str, Type], ...]:
-    rest = -sum(width(kind) for _, kind in fields) % 8
-    return (*fields, ("pad", Bits(rest))) if rest else tuple(fields)
-
-
-def random_types(random: Random) -> Types:
-    widths = [8, random.randint(1, 16), random.choice((32, 64, 128, random.randint(17, 130)))]
-    numbers = [Bits(one) for one in dict.fromkeys(widths)]
-    numbers += [Bits(one, True) for one in {random.randint(2, 16), random.choice((8, 32, 65, 128))}]
-    named: list[Named] = [Named("tag_t", random.choice((8, 9, 24)))]
-    named.append(Named("op_t", 8, (("READ", 1), ("WRITE", random.randint(2, 255)), ("NONE", 0))))
-    scalars: list[Type] = [*numbers, *named, Bool()]
-    headers = []
-    for name in ("a_t", "b_t"):
-        inner: list[tuple[str, Type]] = [(f"f{at}", random.choice(scalars)) for at in range(random.randint(2, 4))]
-        headers.append(Record("header", name, padded([("k", Bits(8)), *inner])))
-    varied = Record("header", "v_t", (("k", Bits(8)), ("v", Varbit(32))))
-    union = Record("header_union", "u_t", (("a", headers[0]), ("b", headers[1])))
-    pair = Record(
-        "struct", "pair_t", (("x", random.choice(scalars)), ("y", random.choice(scalars)), ("h", headers[0]))
-    )
-    both = Record("tuple", "", (("0", random.choice(numbers)), ("1", random.choice(scalars))))
-    meta = Record(
-        "struct",
-        "meta_t",
-        (
-            *((f"n{at}", kind) for at, kind in enumerate(scalars)),
-            ("e", Error()),
-            ("p", pair),
-            ("q", pair),
-            ("t", both),
-            ("h", headers[1]),
-            ("s", StackOf(headers[0], random.choice((2, 4)))),
-        ),
-    )
-    whole = Record(
-        "struct",
-        "headers_t",
-        (
-            ("o", Record("header", "o_t", observed_fields(meta))),
-            ("a", headers[0]),
-            ("b", headers[1]),
-            ("c", headers[0]),
-            ("v", varied),
-            ("w", varied),
-            ("u", union),
-            ("s", StackOf(headers[0], random.choice((2, 4)))),
-        ),
-    )
-    return Types(numbers, named, headers, varied, union, pair, both, meta, whole)
-
-
-def leaves(base: tree.Expression, kind: Type) -> list[tuple[tree.Expression, list[tree.Expression]]]:
-    """The scalars in a value, each with the headers that must be valid for it; headers give their validity."""
-    found: list[tuple[tree.Expression, list[tree.Expression]]] = []
-    if isinstance(kind, Record):
-        above = [base] if kind.kind == "header" else []
-        if above:
-            found.append((tree.IsValid(Bool(), base), []))
-        for name, inner in kind.fields:
-            found += [(each, above + more) for each, more in leaves(Member(inner, base, name), inner)]
-    elif isinstance(kind, StackOf):
-        for at in range(kind.size):
-            found += leaves(tree.Index(kind.element, base, Literal(Bits(8), at)), kind.element)
-    elif isinstance(kind, Error):
-        found += [(tree.Binary(Bool(), "==", base, Literal(Error(), one)), []) for one in OBSERVED_ERRORS]
-    elif not isinstance(kind, Varbit):
-        found.append((base, []))
-    return found
-
-
-def observed_leaves(meta: Record) -> list[tuple[tree.Expression, list[tree.Expression]]]:
-    standard = Member(Error(), Variable(STANDARD, "standard"), "parser_error")
-    return leaves(Variable(meta, "meta"), meta) + leaves(standard, Error())
-
-
-def observed_fields(meta: Record) -> tuple[tuple[str, Type], ...]:
-    kinds = [each.kind for each, _ in observed_leaves(meta)]
-    return padded([(f"o{at}", kind) for at, kind in enumerate(kinds) if kind is not None])
 
 
 @dataclass
@@ -152,7 +53,9 @@ class Programs:
     def __init__(self, random: Random) -> None:
         self.random = random
         self.types = random_types(random)
-        self.expressions = Expressions(random, [*self.types.numbers, *self.types.named, Bool()], self.types.headers)
+        self.expressions = Expressions(
+            random, [*self.types.numbers, *self.types.named, Bool()], self.types.headers
+        )
         self.count = 0
 
     def name(self, prefix: str) -> str:
@@ -199,7 +102,9 @@ class Programs:
         assert isinstance(record, Record)
         header = Member(record, whole, "o")
         made: list[Statement] = [tree.Method(header, "setValid")]
-        for (name, kind), (value, needed) in zip(record.fields, observed_leaves(self.types.meta), strict=False):
+        for (name, kind), (value, needed) in zip(
+            record.fields, observed_leaves(self.types.meta), strict=False
+        ):
             one: Statement = Assign(Member(kind, header, name), value)
             if needed:
                 one = tree.If(tree.IsValid(Bool(), needed[0]), Block([one]), None)
@@ -221,8 +126,16 @@ class Programs:
         parameters = self.parameters(("in", "inout", "inout", "out", *([""] if action else [])), 3)
         if action:
             numbers = [one for one in self.types.numbers if one.width > 1]
+            inner = self.expressions.paths(lambda one: True, inside, True) if inside is not None else []
             parameters = tuple(
-                replace(one, kind=self.random.choice(numbers)) if not one.direction else one for one in parameters
+                replace(one, kind=self.random.choice(inner).kind or one.kind)
+                if inner and one.direction in ("out", "inout") and self.random.random() < 0.5
+                else one
+                for one in parameters
+            )
+            parameters = tuple(
+                replace(one, kind=self.random.choice(numbers)) if not one.direction else one
+                for one in parameters
             )
         result = None if action or self.random.random() < 0.1 else self.kind()
         if result is not None and self.random.random() < 0.4:
@@ -235,11 +148,18 @@ class Programs:
         may_exit = action and self.random.random() < 0.4
         around = Around(scope, result=result, leaves=may_exit, depth=2)
         body = self.block(around, self.random.randint(1, 4))
+        if may_exit:
+            ending: Statement = tree.Leave("exit")
+            if self.random.random() < 0.6:
+                ending = tree.If(self.expressions.value(Bool(), scope, 2), Block([ending]), None)
+            body.statements.insert(self.random.randint(0, len(body.statements)), ending)
         if result is not None:
             body.statements.append(tree.Return(self.expressions.value(result, scope, 2)))
         made = Callable_(self.name("action" if action else "function"), parameters, result, body, action)
         text = str(body)
-        if "exit;" in text or any(f"{one.name}(" in text for one in before if one in self.expressions.exiting):
+        if "exit;" in text or any(
+            f"{one.name}(" in text for one in before if one in self.expressions.exiting
+        ):
             self.expressions.exiting.add(made)
         return made
 
@@ -261,7 +181,9 @@ class Programs:
             locals_.append(action)
             scope.callables.append(action)
         tables = [self.table(scope) for _ in range(self.random.randint(0, 3))]
-        instances = [(self.name("instance"), one) for one in controls for _ in range(2) if self.random.random() < 0.6]
+        instances = [
+            (self.name("instance"), one) for one in controls for _ in range(2) if self.random.random() < 0.6
+        ]
         locals_ += [*tables, *instances]
         around = Around(scope, list(tables), instances)
         return tree.Control(name, parameters, locals_, self.block(around, size))
@@ -299,9 +221,13 @@ class Programs:
         entries = []
         for _ in range(random.randint(0, 4)):
             matchers = tuple(self.matcher(key.kind or Bits(8), how) for key, how in keys)
-            if matchers not in [one[0] for one in entries] and not self.overlaps_exactly(keys, entries, matchers):
+            if matchers not in [one[0] for one in entries] and not self.overlaps_exactly(
+                keys, entries, matchers
+            ):
                 entries.append((matchers, *self.chosen(actions)))
-        return tree.Table(self.name("table"), tuple(keys), tuple(actions), tuple(entries), *self.chosen(actions))
+        return tree.Table(
+            self.name("table"), tuple(keys), tuple(actions), tuple(entries), *self.chosen(actions)
+        )
 
     def overlaps_exactly(
         self,
@@ -313,7 +239,7 @@ class Programs:
         if any(how in ("ternary", "range") for _, how in keys):
             return False
         return any(
-            all(one[1] & one[2] == two[1] & two[2] and one[2] == two[2] or one[0] == "any" == two[0]
+            all((one[1] & one[2] == two[1] & two[2] and one[2] == two[2]) or one[0] == "any" == two[0]
                 for one, two in zip(matchers, each[0], strict=True))
             for each in entries
         )  # fmt: skip
@@ -339,7 +265,7 @@ class Programs:
                 return ("any", 0, 0)
             if isinstance(kind, Named) or kind.signed:
                 return ("exact", value, 0)
-            mask = random.choice((1, 3, self.expressions.number(kind)))  & ((1 << kind.width) - 1)
+            mask = random.choice((1, 3, self.expressions.number(kind))) & ((1 << kind.width) - 1)
             return ("mask", value & mask, mask)
         first, second = sorted((value, self.expressions.number(kind)))
         return ("range", first, second)
@@ -390,7 +316,9 @@ class Programs:
             return None
         if what == "if":
             condition = values.value(Bool(), scope, 3)
-            return tree.If(condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None)
+            return tree.If(
+                condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None
+            )
         if what in ("for", "forin"):
             return self.loop(nested, what == "forin")
         if what == "switch":
@@ -419,7 +347,9 @@ class Programs:
                 names: list[int | str] = [call.callee.name for call in table.actions]
                 return self.switch(nested, table, names)
             condition = tree.Applied(Bool(), table, random.choice(("hit", "miss")))
-            return tree.If(condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None)
+            return tree.If(
+                condition, self.block(nested, 3), self.block(nested, 2) if random.random() < 0.5 else None
+            )
         return None
 
     def loop(self, around: Around, over: bool) -> Statement:
@@ -433,13 +363,19 @@ class Programs:
             inner.scope.add(Variable(stack.kind.element, name), False)
             return tree.LoopOver(stack.kind.element, name, stack, None, self.block(inner, 3))
         small = tree.Binary(byte, "&", values.value(byte, around.scope, 1), Literal(byte, 3))
-        first, last = (small, Literal(byte, 2)) if random.random() < 0.3 else (Literal(byte, random.randrange(3)), small)
+        first, last = (
+            (small, Literal(byte, 2))
+            if random.random() < 0.3
+            else (Literal(byte, random.randrange(3)), small)
+        )
         inner.scope.add(Variable(byte, name), False)
         if over:
             return tree.LoopOver(byte, name, first, last, self.block(inner, 3))
         return tree.Loop(name, first, last, self.block(inner, 3))
 
-    def switch(self, around: Around, subject: tree.Expression | tree.Table, labels: list[int | str] | list[int]) -> tree.Switch:
+    def switch(
+        self, around: Around, subject: tree.Expression | tree.Table, labels: list[int | str] | list[int]
+    ) -> tree.Switch:
         chosen: list[int | str | None] = list(dict.fromkeys(labels))
         self.random.shuffle(chosen)
         cases: list[tuple[int | str | None, Block | None]] = []
@@ -453,7 +389,9 @@ class Programs:
         random, values = self.random, self.expressions
         stack = random.random() < 0.3 and not scope.lookahead
         found = values.paths(
-            lambda kind: isinstance(kind, StackOf) if stack else isinstance(kind, Record) and kind.kind == "header",
+            lambda kind: (
+                isinstance(kind, StackOf) if stack else isinstance(kind, Record) and kind.kind == "header"
+            ),
             scope,
             True,
         )
@@ -482,7 +420,9 @@ class Programs:
     def parser_scope(self, callables: list[Callable_]) -> Scope:
         return Scope([], [one for one in callables if one not in self.expressions.exiting], lookahead=True)
 
-    def parser(self, callables: list[Callable_], parameters: tuple[Parameter, ...], sub: tree.Parser) -> tree.Parser:
+    def parser(
+        self, callables: list[Callable_], parameters: tuple[Parameter, ...], sub: tree.Parser
+    ) -> tree.Parser:
         random, types, values = self.random, self.types, self.expressions
         scope = self.parser_scope(callables)
         scope.add_parameters(parameters)
@@ -503,13 +443,18 @@ class Programs:
             [tree.Extract(fields["c"])],
             [tree.Advance(8)],
         ]
-        extracts[4] = [tree.Extract(fields["v"], False, Literal(Bits(8), 16)), tree.Extract(fields["w"], False, length)]
+        extracts[4] = [
+            tree.Extract(fields["v"], False, Literal(Bits(8), 16)),
+            tree.Extract(fields["w"], False, length),
+        ]
         for at, name in enumerate(names):
             body = Block(list(extracts[0]) if at == 0 else [])
             for _ in range(random.randint(0, 2)):
                 body.statements += random.choice(extracts)
             if random.random() < 0.5:
-                body.statements += self.block(Around(scope, returns=False, leaves=False, depth=0), 3).statements[:1]
+                body.statements += self.block(
+                    Around(scope, returns=False, leaves=False, depth=0), 3
+                ).statements[:1]
             body.statements = [one for one in body.statements if not isinstance(one, Declare)]
             if random.random() < 0.1:
                 body.statements.append(tree.Verify(values.value(Bool(), scope, 2), random.choice(ERRORS)))

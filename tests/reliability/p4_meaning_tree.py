@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types and the syntax tree of the programs whose meaning is judged; `str` of a node is its P4 text.
+"""The syntax tree of the programs whose meaning is judged: statements and declarations; `str` of a node is its P4 text.
 
 Specification: P4-16 Language Specification 1.2.5.
 """
@@ -9,285 +9,89 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-
-@dataclass(frozen=True)
-class Bits:
-    """`bit<width>` or `int<width>`."""
-
-    width: int
-    signed: bool = False
-
-    def __str__(self) -> str:
-        return f"{'int' if self.signed else 'bit'}<{self.width}>"
-
-
-@dataclass(frozen=True)
-class Named:
-    """A type of bits with a name of its own: a `type` or an `enum` with a type; members of the latter."""
-
-    name: str
-    width: int
-    members: tuple[tuple[str, int], ...] = ()
-
-    def __str__(self) -> str:
-        return self.name
-
-    def declaration(self) -> str:
-        if not self.members:
-            return f"type bit<{self.width}> {self.name};"
-        inner = ", ".join(f"{name} = {number}" for name, number in self.members)
-        return f"enum bit<{self.width}> {self.name} {{ {inner} }}"
-
-
-@dataclass(frozen=True)
-class Bool:
-    """`bool`."""
-
-    def __str__(self) -> str:
-        return "bool"
-
-
-@dataclass(frozen=True)
-class Error:
-    """`error`."""
-
-    def __str__(self) -> str:
-        return "error"
-
-
-@dataclass(frozen=True)
-class Record:
-    """A header, header_union, struct or tuple; a tuple's fields are named by their numbers."""
-
-    kind: str
-    name: str
-    fields: tuple[tuple[str, Type], ...]
-
-    def __str__(self) -> str:
-        if self.kind == "tuple":
-            return f"tuple<{', '.join(str(kind) for _, kind in self.fields)}>"
-        return self.name
-
-    def declaration(self) -> str:
-        inner = "".join(f" {kind} {name};" for name, kind in self.fields)
-        return f"{self.kind} {self.name} {{{inner} }}"
-
-
-@dataclass(frozen=True)
-class StackOf:
-    """A header stack."""
-
-    element: Record
-    size: int
-
-    def __str__(self) -> str:
-        return f"{self.element}[{self.size}]"
-
-
-@dataclass(frozen=True)
-class Varbit:
-    """`varbit<most>`."""
-
-    most: int
-
-    def __str__(self) -> str:
-        return f"varbit<{self.most}>"
-
-
-Type: TypeAlias = Bits | Named | Bool | Error | Record | StackOf | Varbit
-
-
-@dataclass(frozen=True)
-class Literal:
-    kind: Type
-    value: int | bool | str
-
-    def __str__(self) -> str:
-        match self.kind:
-            case Bits(width, signed):
-                number = int(self.value)
-                if number < 0:
-                    return f"((int<{width}>){width}w{number + (1 << width)})"
-                return f"{width}{'s' if signed else 'w'}{number}"
-            case Named(name, width, members):
-                for member, number in members:
-                    if number == self.value:
-                        return f"{name}.{member}"
-                return f"(({name}){width}w{self.value})"
-            case Bool():
-                return "true" if self.value else "false"
-            case _:
-                return f"error.{self.value}"
-
-
-@dataclass(frozen=True)
-class Variable:
-    kind: Type
-    name: str
-
-    def __str__(self) -> str:
-        return self.name
-
-
-@dataclass(frozen=True)
-class Member:
-    kind: Type
-    base: Expression
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.base}[{self.name}]" if self.name.isdigit() else f"{self.base}.{self.name}"
-
-
-@dataclass(frozen=True)
-class Index:
-    kind: Type
-    base: Expression
-    index: Expression
-
-    def __str__(self) -> str:
-        return f"{self.base}[{self.index}]"
-
-
-@dataclass(frozen=True)
-class Slice:
-    kind: Type
-    base: Expression
-    high: int
-    low: int
-
-    def __str__(self) -> str:
-        return f"{self.base}[{self.high}:{self.low}]"
-
-
-@dataclass(frozen=True)
-class Unary:
-    kind: Type
-    operator: str
-    operand: Expression
-
-    def __str__(self) -> str:
-        return f"({self.operator}({self.operand}))"
-
-
-@dataclass(frozen=True)
-class Binary:
-    kind: Type
-    operator: str
-    left: Expression
-    right: Expression
-
-    def __str__(self) -> str:
-        return f"({self.left} {self.operator} {self.right})"
-
-
-@dataclass(frozen=True)
-class Conditional:
-    kind: Type
-    condition: Expression
-    yes: Expression
-    no: Expression
-
-    def __str__(self) -> str:
-        return f"({self.condition} ? {self.yes} : {self.no})"
-
-
-@dataclass(frozen=True)
-class Cast:
-    kind: Type
-    operand: Expression
-
-    def __str__(self) -> str:
-        return f"(({self.kind})({self.operand}))"
-
-
-@dataclass(frozen=True)
-class IsValid:
-    kind: Type
-    base: Expression
-
-    def __str__(self) -> str:
-        return f"{self.base}.isValid()"
-
-
-@dataclass(frozen=True)
-class Parts:
-    """`{…}` or `{name = …}` of a type: the parts in the order in which they are written; `{#}` without any."""
-
-    kind: Record
-    parts: tuple[tuple[str, Expression], ...]
-    named: bool = False
-    invalid: bool = False
-    cast: bool = True
-
-    def __str__(self) -> str:
-        if self.invalid:
-            inner = "{#}"
-        else:
-            texts = [f"{name} = {part}" if self.named else str(part) for name, part in self.parts]
-            inner = "{ " + ", ".join(texts) + " }"
-        return f"(({self.kind}) {inner})" if self.cast else inner
-
-
-@dataclass(frozen=True)
-class Call:
-    """A call of a function (with a value) or of an action, by arguments in the order of the parameters."""
-
-    kind: Type | None
-    callee: Callable_
-    arguments: tuple[Expression, ...]
-
-    def __str__(self) -> str:
-        return f"{self.callee.name}({', '.join(str(argument) for argument in self.arguments)})"
-
-
-@dataclass(frozen=True)
-class Applied:
-    """`table.apply().hit` or `.miss`."""
-
-    kind: Type
-    table: Table
-    what: str
-
-    def __str__(self) -> str:
-        return f"{self.table.name}.apply().{self.what}"
-
-
-@dataclass(frozen=True)
-class Lookahead:
-    kind: Type
-
-    def __str__(self) -> str:
-        return f"packet.lookahead<{self.kind}>()"
-
-
-@dataclass(frozen=True)
-class LastIndex:
-    kind: Type
-    base: Expression
-    what: str = "lastIndex"
-
-    def __str__(self) -> str:
-        return f"{self.base}.{self.what}"
-
-
-Expression: TypeAlias = (
-    Literal
-    | Variable
-    | Member
-    | Index
-    | Slice
-    | Unary
-    | Binary
-    | Conditional
-    | Cast
-    | IsValid
-    | Parts
-    | Call
-    | Applied
-    | Lookahead
-    | LastIndex
+from tests.reliability.p4_meaning_nodes import (
+    Applied,
+    Binary,
+    Call,
+    Cast,
+    Conditional,
+    Expression,
+    Index,
+    IsValid,
+    LastIndex,
+    Lookahead,
+    Member,
+    Parts,
+    Slice,
+    Unary,
+    Variable,
 )
+from tests.reliability.p4_meaning_types import (
+    Bits,
+    Bool,
+    Error,
+    Literal,
+    Matcher,
+    Named,
+    Parameter,
+    Record,
+    StackOf,
+    Type,
+    Varbit,
+    matcher_text,
+)
+
+__all__ = [
+    "Advance",
+    "Applied",
+    "ApplyControl",
+    "ApplyTable",
+    "Assign",
+    "Binary",
+    "Bits",
+    "Block",
+    "Bool",
+    "Call",
+    "Callable_",
+    "Cast",
+    "Conditional",
+    "Control",
+    "Declare",
+    "Do",
+    "Error",
+    "Expression",
+    "Extract",
+    "If",
+    "Index",
+    "IsValid",
+    "LastIndex",
+    "Leave",
+    "Literal",
+    "Lookahead",
+    "Loop",
+    "LoopOver",
+    "Matcher",
+    "Member",
+    "Method",
+    "Named",
+    "Parameter",
+    "Parser",
+    "Parts",
+    "Record",
+    "Return",
+    "Slice",
+    "StackOf",
+    "State",
+    "Statement",
+    "Switch",
+    "Table",
+    "Tree",
+    "Type",
+    "Unary",
+    "Varbit",
+    "Variable",
+    "Verify",
+]
 
 
 @dataclass(eq=False)
@@ -402,7 +206,9 @@ class Switch:
             else:
                 name = str(Literal(self.subject.kind, label)) if self.subject.kind is not None else ""
             texts.append(f"{name}: {block if block is not None else ''}\n")
-        subject = f"{self.subject.name}.apply().action_run" if isinstance(self.subject, Table) else self.subject
+        subject = (
+            f"{self.subject.name}.apply().action_run" if isinstance(self.subject, Table) else self.subject
+        )
         return f"switch ({subject}) {{\n{''.join(texts)}}}"
 
 
@@ -489,16 +295,6 @@ Statement: TypeAlias = (
 )
 
 
-@dataclass(frozen=True)
-class Parameter:
-    direction: str
-    kind: Type
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.direction} {self.kind} {self.name}".strip()
-
-
 @dataclass(eq=False)
 class Callable_:  # noqa: N801 - a name of typing's
     """A function, or an action (`result` None, `action` true)."""
@@ -512,16 +308,6 @@ class Callable_:  # noqa: N801 - a name of typing's
     def __str__(self) -> str:
         kind = "action" if self.action else str(self.result) if self.result is not None else "void"
         return f"{kind} {self.name}({', '.join(str(each) for each in self.parameters)}) {self.body}"
-
-
-Matcher: TypeAlias = tuple[str, int, int]
-"""("exact", value, 0), ("mask", value, mask), ("range", first, last), ("any", 0, 0)."""
-
-
-def matcher_text(kind: Type, matcher: Matcher) -> str:
-    what, first, second = matcher
-    one, other = Literal(kind, first), Literal(kind, second)
-    return {"exact": f"{one}", "mask": f"{one} &&& {other}", "range": f"{one} .. {other}", "any": "_"}[what]
 
 
 @dataclass(eq=False)
@@ -539,7 +325,11 @@ class Table:
         keys = " ".join(f'{key}: {how} @name("k{at}");' for at, (key, how) in enumerate(self.keys))
         lines = []
         for matchers, number, data in self.entries:
-            sets = [matcher_text(key.kind, one) for (key, _), one in zip(self.keys, matchers, strict=True) if key.kind]
+            sets = [
+                matcher_text(key.kind, one)
+                for (key, _), one in zip(self.keys, matchers, strict=True)
+                if key.kind
+            ]
             inner = sets[0] if len(sets) == 1 else f"({', '.join(sets)})"
             lines.append(f"{inner}: {self._call(number, data)};\n")
         actions = " ".join(f"{call};" for call in self.actions)
@@ -626,7 +416,9 @@ class Tree:
 
     def __str__(self) -> str:
         types = "\n".join(one.declaration() for one in self.types)
-        rest = "\n".join(str(one) for one in [*self.callables, *self.blocks, self.parser, self.ingress, self.egress])
+        rest = "\n".join(
+            str(one) for one in [*self.callables, *self.blocks, self.parser, self.ingress, self.egress]
+        )
         return (
             "#include <core.p4>\n#include <v1model.p4>\n"
             f"error {{ {', '.join(self.errors)} }}\n{types}\n{rest}\n"

@@ -126,7 +126,9 @@ def equal(left: Value, right: Value) -> bool:
     return left == right
 
 
-def computed(kind: Type, operator: str, left: Value, right: Value, left_kind: Type, right_kind: Type) -> Value:
+def computed(
+    kind: Type, operator: str, left: Value, right: Value, left_kind: Type, right_kind: Type
+) -> Value:
     """What an operator with two operands gives, of type `kind`; && and || are not among them."""
     if operator in ("==", "!="):
         return equal(left, right) == (operator == "==")
