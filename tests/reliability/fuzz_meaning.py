@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares what random P4 programs do in nicemu with what they mean by the specification.
 
-A program is a random syntax tree. Its text goes through the compiler to the engine; the tree itself is evaluated by
+A program is a random syntax tree. Its text goes through the compiler to the engine; the tree is evaluated by
 `tests.reliability.p4_meaning`, which knows nothing of nicemu. Both must send the same packets.
 Run: python -m tests.reliability.fuzz_meaning [--cases 10000] [--seed 1] [--keep FOLDER] [--kernels EVERY]
 """
@@ -14,12 +14,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
+from random import Random
 
 from nicemu.p4 import CompileError, Severity, compile_text
 from nicemu.pipeline import Disposition, Engine
 from tests.reliability import p4_meaning_tree as tree
 from tests.reliability.p4_meaning import output
-from tests.reliability.p4_meaning_programs import random_packets, random_program
+from tests.reliability.p4_meaning_programs import random_program
 from tests.reliability.p4_meaning_values import NotDefined
 
 
@@ -63,6 +64,17 @@ def failure(
     return None
 
 
+def random_packets(seed: int, count: int = 4) -> list[bytes]:
+    random = Random(seed)
+    lengths = [random.choice((400, 400, 400, random.randrange(60))) for _ in range(count)]
+    values = [bytes(length) for length in lengths[:1]]
+    small = (0, 1, 2, 3, 127, 128, 254, 255)
+    for length in lengths[1:]:
+        some = random.random() < 0.5
+        values.append(bytes(random.choice(small) if some else random.randrange(256) for _ in range(length)))
+    return values
+
+
 def blocks(node: object) -> Iterator[list[tree.Statement]]:
     """Every list of statements in a program."""
     if isinstance(node, tree.Block):
@@ -81,10 +93,11 @@ def shrunk(program: tree.Tree, fails: Callable[[], bool]) -> None:
     while again:
         again = False
         lists: list[list[object]] = [program.callables, program.blocks]  # type: ignore[list-item]
-        for one in (*program.blocks, program.ingress, program.parser):
-            lists.append(one.locals)  # type: ignore[arg-type]
+        for block in (*program.blocks, program.ingress, program.parser):
+            lists.append(block.locals)  # type: ignore[arg-type]
         seen: set[int] = set()
-        for one in [*lists, *blocks(program)]:
+        lists += blocks(program)  # type: ignore[arg-type]
+        for one in lists:
             if id(one) in seen:
                 continue
             seen.add(id(one))
@@ -159,9 +172,7 @@ def main() -> None:
     parser.add_argument("--cases", type=int, default=10_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", type=Path)
-    parser.add_argument(
-        "--kernels", type=int, default=0, help="every so manieth program through the kernels too"
-    )
+    parser.add_argument("--kernels", type=int, default=0, help="every k-th program by kernels too")
     parser.add_argument("--most-failures", type=int, default=10)
     options = parser.parse_args()
     fuzzer, started, failures = Fuzzer(options.kernels), time.monotonic(), 0

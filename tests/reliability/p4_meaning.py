@@ -8,13 +8,12 @@ Specification: P4-16 Language Specification 1.2.5, "Calling convention: call by 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+import contextlib
 
 from tests.reliability import p4_meaning_tree as tree
+from tests.reliability.p4_meaning_places import Frame, Place, alone, part
 from tests.reliability.p4_meaning_values import (
     BitString,
-    Elements,
     Fields,
     NotDefined,
     Value,
@@ -58,89 +57,6 @@ class Broken(Exception):  # noqa: N818 - control flow of the program
 
 class Continued(Exception):  # noqa: N818 - control flow of the program
     """`continue`."""
-
-
-@dataclass
-class Frame:
-    """The variables of one activation, inside those of the block that declares what is activated."""
-
-    values: dict[str, Value]
-    outer: Frame | None = None
-
-    def of(self, name: str) -> dict[str, Value]:
-        if name in self.values:
-            return self.values
-        assert self.outer is not None, name
-        return self.outer.of(name)
-
-
-Step: TypeAlias = str | int | tuple[int, int]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Where an l-value is: a variable, and fields, elements and slices in it."""
-
-    root: dict[str, Value]
-    name: str
-    steps: tuple[Step, ...] = ()
-
-    def read(self) -> Value:
-        value = self.root[self.name]
-        for step in self.steps:
-            value = part(value, step)
-        return copied(value)
-
-    def write(self, value: Value) -> None:
-        self.root[self.name] = changed(self.root[self.name], self.steps, copied(value))
-
-    def object(self) -> Value | None:
-        """What is there, not a copy; None behind the end of a stack."""
-        value = self.root[self.name]
-        for step in self.steps:
-            if isinstance(value, Elements) and isinstance(step, int) and not 0 <= step < len(value.values):
-                return None
-            value = part(value, step)
-        return value
-
-
-def part(value: Value, step: Step) -> Value:
-    if isinstance(step, tuple):
-        high, low = step
-        return (number(value) >> low) & ((1 << (high - low + 1)) - 1)
-    if isinstance(step, int):
-        stack = elements(value)
-        return stack.values[step] if 0 <= step < len(stack.values) else default(stack.kind.element)
-    return fields(value).values[step]
-
-
-def changed(value: Value, steps: tuple[Step, ...], new: Value) -> Value:
-    """Write into a value what its steps lead to; return what stands there now."""
-    if not steps:
-        return new
-    step, rest = steps[0], steps[1:]
-    if isinstance(step, tuple):
-        high, low = step
-        mask = (1 << (high - low + 1)) - 1
-        inner = number(changed((number(value) >> low) & mask, rest, new))
-        return (number(value) & ~(mask << low)) | ((inner & mask) << low)
-    if isinstance(step, int):
-        stack = elements(value)
-        if 0 <= step < len(stack.values):
-            stack.values[step] = fields(changed(stack.values[step], rest, new))
-        return stack
-    whole = fields(value)
-    whole.values[step] = changed(whole.values[step], rest, new)
-    if whole.kind.kind == "header_union" and not rest:
-        alone(whole, step)
-    return whole
-
-
-def alone(union: Fields, name: str) -> None:
-    """A header of a union has been assigned or set valid: the others become invalid."""
-    for other, value in union.values.items():
-        if other != name:
-            fields(value).valid = False
 
 
 class Machine:
@@ -207,9 +123,9 @@ class Machine:
                 made.valid = kind.kind == "header" and not invalid
                 return made
             case tree.Call():
-                value = self.call(expression, frame)
-                assert value is not None
-                return value
+                result = self.call(expression, frame)
+                assert result is not None
+                return result
             case tree.Applied(_, table, what):
                 hit, _ = self.apply_table(table, frame)
                 return hit == (what == "hit")
@@ -387,10 +303,8 @@ class Machine:
         self.turns += 1
         if self.turns > MOST_TURNS:
             raise NotDefined("more turns of loops than the device may take")
-        try:
+        with contextlib.suppress(Continued):
             self.block(body, frame)
-        except Continued:
-            pass
 
     def switch(self, statement: tree.Switch, frame: Frame) -> None:
         value: Value
@@ -476,17 +390,15 @@ class Machine:
     ) -> None:
         """Run a control or parser whose parameters are copied in; copy out unless a parser rejects.
 
-        The `reject` of a parser inside another is that of the other ("Invoking subparsers"), which has no copy-out.
+        The `reject` of a parser inside another is that of the other ("Invoking subparsers"): no copy-out.
         """
         try:
             for one in block.locals:
                 if isinstance(one, tree.Declare):
                     self.statement(one, frame)
             if isinstance(block, tree.Control):
-                try:
+                with contextlib.suppress(Returned):
                     self.block(block.body, frame)
-                except Returned:
-                    pass
             else:
                 self.parse(block, frame)
         except Exited:
@@ -528,17 +440,13 @@ def output(program: tree.Tree, packet: bytes) -> bytes:
     headers = default(program.parser.parameters[0].kind)
     meta = default(program.parser.parameters[1].kind)
     whole = Frame({"headers": headers, "meta": meta})
-    try:
+    with contextlib.suppress(Rejected):
         machine.run_block(program.parser, whole, [])
-    except Rejected:
-        pass
     for control in (program.ingress, program.egress):
         frame = Frame(dict(whole.values))
         frame.values["standard"] = Fields(STANDARD, {"parser_error": machine.error})
-        try:
+        with contextlib.suppress(Exited):
             machine.run_block(control, frame, [])
-        except Exited:
-            pass
         whole = frame
     bits = emitted(whole.values["headers"]) + machine.bits[machine.position :]
     return int("1" + bits, 2).to_bytes(len(bits) // 8 + 1, "big")[1:] if bits else b""

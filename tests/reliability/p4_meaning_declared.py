@@ -97,7 +97,7 @@ def random_types(random: Random) -> Types:
 
 
 def leaves(base: tree.Expression, kind: Type) -> list[tuple[tree.Expression, list[tree.Expression]]]:
-    """The scalars in a value, each with the headers that must be valid for it; headers give their validity."""
+    """The scalars in a value, each with the headers that must be valid for it; of headers, validity too."""
     found: list[tuple[tree.Expression, list[tree.Expression]]] = []
     if isinstance(kind, Record):
         above = [base] if kind.kind == "header" else []

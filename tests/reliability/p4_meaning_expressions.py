@@ -191,7 +191,7 @@ class Expressions:
             case Record():
                 return self.record(kind, scope, depth - 1)
             case _:
-                # A variable of its own would be needed; a stack or varbit is only ever read where there is one.
+                # A stack or varbit is only ever read where there is one.
                 raise NothingThere
 
     def called(self, kind: Type, scope: Scope, depth: int) -> Expression | None:
@@ -287,9 +287,9 @@ class Expressions:
                 return Binary(kind, random.choice(("==", "!=")), first, second)
         if what in ("and", "or"):
             operator = "&&" if what == "and" else "||"
-            right = self.called(kind, scope, depth) if depth > 0 and random.random() < 0.6 else None
+            chosen = self.called(kind, scope, depth) if depth > 0 and random.random() < 0.6 else None
             return Binary(
-                kind, operator, self.value(kind, scope, depth), right or self.value(kind, scope, depth)
+                kind, operator, self.value(kind, scope, depth), chosen or self.value(kind, scope, depth)
             )
         if what == "not":
             return tree.Unary(kind, "!", self.value(kind, scope, depth))

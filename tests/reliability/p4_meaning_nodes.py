@@ -104,7 +104,7 @@ class IsValid:
 
 @dataclass(frozen=True)
 class Parts:
-    """`{…}` or `{name = …}` of a type: the parts in the order in which they are written; `{#}` without any."""
+    """`{…}` or `{name = …}` of a type: the parts in the order of the text; `{#}` without any."""
 
     kind: Record
     parts: tuple[tuple[str, Expression], ...]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random, well-typed v1model programs as syntax trees, and packets for them."""
+"""Random, well-typed v1model programs as syntax trees."""
 
 from __future__ import annotations
 
@@ -66,11 +66,19 @@ class Programs:
         """A type of variables and parameters."""
         types, random = self.types, self.random
         if random.random() < 0.6:
-            return random.choice([*types.numbers, *types.numbers, *types.named, Bool()])
+            scalars: list[Type] = [*types.numbers, *types.numbers, *types.named, Bool()]
+            return random.choice(scalars)
         stacks = [kind for _, kind in (*types.whole.fields, *types.meta.fields) if isinstance(kind, StackOf)]
-        return random.choice(
-            [*types.headers, types.pair, types.both, types.union, types.varied, Error(), *stacks]
-        )
+        rest: list[Type] = [
+            *types.headers,
+            types.pair,
+            types.both,
+            types.union,
+            types.varied,
+            Error(),
+            *stacks,
+        ]
+        return random.choice(rest)
 
     def program(self) -> tree.Tree:
         types, random = self.types, self.random
@@ -90,9 +98,10 @@ class Programs:
         inout = (replace(headers, direction="inout"), meta, standard)
         ingress = self.control("TheIngress", inout, callables, controls, 12)
         egress = tree.Control("TheEgress", inout, [], Block(self.observed()))
-        types_ = [
+        types_: list[Named | Record] = [
             *types.named, *types.headers, types.varied, types.union, types.pair,
-            types.meta, *(kind for _, kind in types.whole.fields[:1] if isinstance(kind, Record)), types.whole,
+            types.meta,
+            *(kind for _, kind in types.whole.fields[:1] if isinstance(kind, Record)), types.whole,
         ]  # fmt: skip
         return tree.Tree(types_, ERRORS, callables, blocks, parser, ingress, egress)
 
@@ -198,7 +207,7 @@ class Programs:
     def table(self, scope: Scope) -> tree.Table:
         random = self.random
         keys = []
-        kinds = [*self.types.numbers, *self.types.named]
+        kinds: list[Type] = [*self.types.numbers, *self.types.named]
         lpm = False
         for _ in range(random.randint(1, 3)):
             kind: Type = random.choice(kinds)
@@ -218,7 +227,7 @@ class Programs:
         if not actions:
             empty = Callable_("NoAction", (), None, Block(), True)
             actions.append(Call(None, empty, ()))
-        entries = []
+        entries: list[tuple[tuple[Matcher, ...], int, tuple[int, ...]]] = []
         for _ in range(random.randint(0, 4)):
             matchers = tuple(self.matcher(key.kind or Bits(8), how) for key, how in keys)
             if matchers not in [one[0] for one in entries] and not self.overlaps_exactly(
@@ -322,7 +331,8 @@ class Programs:
         if what in ("for", "forin"):
             return self.loop(nested, what == "forin")
         if what == "switch":
-            kind = random.choice([one for one in self.types.numbers if not one.signed] + self.types.named)
+            unsigned: list[Type] = [one for one in self.types.numbers if not one.signed]
+            kind = random.choice([*unsigned, *self.types.named])
             return self.switch(nested, values.value(kind, scope, 2), [values.number(kind) for _ in range(3)])
         if what == "method":
             return self.method(scope)
@@ -332,8 +342,8 @@ class Programs:
             if around.leaves and random.random() < 0.4:
                 return tree.Leave("exit")
             if around.returns:
-                value = values.value(around.result, scope, 2) if around.result is not None else None
-                return tree.Return(value)
+                result = around.result
+                return tree.Return(None if result is None else values.value(result, scope, 2))
             return None
         if what == "control" and around.instances and not around.loop:
             name, control = random.choice(around.instances)
@@ -482,14 +492,3 @@ def random_program(seed: int) -> tree.Tree:
             return Programs(random).program()
         except NothingThere:
             continue
-
-
-def random_packets(seed: int, count: int = 4) -> list[bytes]:
-    random = Random(seed)
-    lengths = [random.choice((400, 400, 400, random.randrange(60))) for _ in range(count)]
-    values = [bytes(length) for length in lengths[:1]]
-    small = (0, 1, 2, 3, 127, 128, 254, 255)
-    for length in lengths[1:]:
-        some = random.random() < 0.5
-        values.append(bytes(random.choice(small) if some else random.randrange(256) for _ in range(length)))
-    return values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The syntax tree of the programs whose meaning is judged: statements and declarations; `str` of a node is its P4 text.
+"""The syntax tree of the programs whose meaning is judged; `str` of a node is its P4 text.
 
 Specification: P4-16 Language Specification 1.2.5.
 """
@@ -191,7 +191,7 @@ class LoopOver:
 
 @dataclass(eq=False)
 class Switch:
-    """On a value, or on the action that a table runs; a label None is `default`, a block None falls through."""
+    """On a value, or on the action that a table runs; a label None is `default`, no block falls through."""
 
     subject: Expression | Table
     cases: list[tuple[int | str | None, Block | None]]
@@ -424,7 +424,8 @@ class Tree:
             f"error {{ {', '.join(self.errors)} }}\n{types}\n{rest}\n"
             "control TheVerification(inout headers_t headers, inout meta_t meta) { apply { } }\n"
             "control TheComputation(inout headers_t headers, inout meta_t meta) { apply { } }\n"
-            "control TheDeparser(packet_out packet, in headers_t headers) { apply { packet.emit(headers); } }\n"
-            "V1Switch(TheParser(), TheVerification(), TheIngress(), TheEgress(), TheComputation(), TheDeparser())"
-            " main;\n"
+            "control TheDeparser(packet_out packet, in headers_t headers) {\n"
+            "apply { packet.emit(headers); }\n}\n"
+            "V1Switch(TheParser(), TheVerification(), TheIngress(), TheEgress(), TheComputation(),"
+            " TheDeparser()) main;\n"
         )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types, literals, parameters and matchers of the programs whose meaning is judged; `str` of one is its P4 text."""
+"""Types, literals, parameters and matchers of judged programs; `str` of one is its P4 text."""
 
 from __future__ import annotations
 
