@@ -130,7 +130,8 @@ class Scope:
             if index > 255:
                 raise number.fault(f"is {index}; field lists up to 255 are taken")
             elements = self._field_lists[index]["elements"].items()
-            places = [self.plain.field(element).expression for element in elements]
+            kept = [element for element in elements if element["type"].value != "hexstr"]  # a constant stays
+            places = [self.plain.field(element).expression for element in kept]
             places = [place for place in places if place not in _GIVEN_ANEW]
             self._used_lists[index] = ir.FieldList(index, tuple(dict.fromkeys(places)))
             return ir.Constant(index, ir.Bits(8))

@@ -297,6 +297,16 @@ def test_what_a_copy_is_stands_above_its_field_list() -> None:
     assert len(kept.fields) == 2
 
 
+def test_a_constant_in_a_field_list_is_kept_by_itself() -> None:
+    """Source: p4lang/behavioral-model, P4Objects: elements of a field list are fields, or constants."""
+    document = in_egress(
+        first=action(0, "C.early", primitive("clone_ingress_pkt_to_egress", hexstr(9), hexstr(1))),
+        field_lists=[{"id": 1, "name": "fl", "elements": [hexstr(8), KEPT]}],
+    )
+    [kept] = load(document).program.field_lists
+    assert len(kept.fields) == 1
+
+
 def test_a_field_list_may_hold_nothing_or_be_left_out() -> None:
     for given in ([], [hexstr(0)], [hexstr(1)]):
         late = in_egress(
