@@ -123,7 +123,7 @@ class Json:
 
 
 def document_of(text: str | bytes, name: str) -> Json:
-    """Return the whole file. Raises: Bmv2Error unless `text` is a JSON object of format version 2."""
+    """Return the whole file. Raises: Bmv2Error unless it is an object of format version 2 or of none."""
     if len(text) > MAX_FILE_BYTES:
         raise Bmv2Error(name, "$", f"is larger than {MAX_FILE_BYTES} bytes")
     try:
@@ -136,9 +136,9 @@ def document_of(text: str | bytes, name: str) -> Json:
     if not document.is_object:
         raise document.fault(f"is {document.shown}; the object that p4c-bm2-ss writes was expected")
     about = document.get("__meta__")
-    if about is None:
+    if about is None and not {"parsers", "pipelines", "header_types"} <= value.keys():
         raise document.fault("has no __meta__; the JSON that p4c-bm2-ss writes was expected")
-    version = about["version"]
-    if version.items(2)[0].value != 2:
+    version = about.get("version") if about is not None else None
+    if version is not None and version.items(2)[0].value != 2:
         raise version.fault(f"is {version.value}; version 2 of the format was expected")
     return document

@@ -228,3 +228,10 @@ def test_a_file_is_known_by_its_name_or_by_how_it_begins(tmp_path: Path) -> None
         (tmp_path / name).write_text(text)
         assert is_bmv2(tmp_path / name) is known
     assert not is_bmv2(tmp_path / "none")
+
+
+@pytest.mark.parametrize("about", [None, {"compiler": "p4c"}])
+def test_a_file_without_a_version_is_taken(about: object) -> None:
+    """Source: p4lang/behavioral-model, P4Objects: JSON without a version number is read."""
+    untagged = {**router_json(), "__meta__": about}
+    assert load_bmv2_text(json.dumps(untagged), "router.json").program.name == "router"
