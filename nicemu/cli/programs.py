@@ -191,11 +191,11 @@ def compiled_program(
 
 def require_port(program: Program, option: str, port: int) -> None:
     """Raises: UsageError if packets of a program cannot come in on a port with this number."""
-    from nicemu.pipeline import ARCHITECTURES, width_of
+    from nicemu.pipeline import ARCHITECTURES, last_port
 
-    metadata = ARCHITECTURES[program.architecture].metadata
-    (last,) = ((1 << width_of(field.type)) - 1 for field in metadata.fields if field.name == "ingress_port")
+    last = last_port(program)
     if port > last:
+        metadata = ARCHITECTURES[program.architecture].metadata
         raise UsageError(f"{option}: {metadata.name} has ports 0 to {last}; {port} is none of them")
 
 

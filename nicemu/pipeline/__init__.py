@@ -7,7 +7,7 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 
 from . import arithmetic, chance, ir
 from .architecture import HOST_PORT, Architecture, Arrival
-from .architectures import ARCHITECTURES
+from .architectures import ARCHITECTURES, last_port
 from .arrays import Count, CounterArray, MeterArray, RegisterArray
 from .describe import p4info_of
 from .dissection import FieldPlace
@@ -194,6 +194,7 @@ __all__ = [
     "externs_in",
     "full_name",
     "ir",
+    "last_port",
     "message_of",
     "nodes_of",
     "number_of",

@@ -28,6 +28,7 @@ from nicemu.pipeline import (
     Verdict,
     arithmetic,
     ir,
+    last_port,
     trace_lines,
 )
 
@@ -155,6 +156,10 @@ class _Run:
     # Packets
 
     def packet(self, command: Packet) -> None:
+        assert self.engine.program is not None
+        last = last_port(self.engine.program)
+        if command.port > last:
+            raise fault(command.location, f"port {command.port}; the program has ports 0 to {last}")
         self.expected.setdefault(command.port, [])
         self.punted.clear()
         verdict = self.engine.process(command.frame, command.port, trace=self.trace, now_ns=self.now_ns)

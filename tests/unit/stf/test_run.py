@@ -71,6 +71,13 @@ def test_a_port_that_only_sends_packets_is_looked_at_too(stf: SimpleNamespace) -
     assert stf.failures("packet 1 01 02", **TO_PORT_A) == ["a packet has left by port 1 that nothing expects"]
 
 
+def test_a_packet_comes_in_on_a_port_that_the_architecture_can_name(stf: SimpleNamespace) -> None:
+    report = stf.run("packet 511 0102\npacket 512 0102")
+    (failure,) = report.failures
+    assert failure.diagnostic.message == "port 512; the program has ports 0 to 511"
+    assert failure.diagnostic.line == 2
+
+
 def test_a_port_that_nothing_names_is_not_looked_at(stf: SimpleNamespace) -> None:
     assert stf.run("packet 0 01 02", **TO_PORT_A).passed
 
