@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
-from nicemu.fabric import MAX_FRAME_BYTES, PacketPort, Port, TapPort, XdpPort
+from nicemu.fabric import MAX_FRAME_BYTES, FinishedPacketPort, Port, TapPort, XdpPort
 from nicemu.pipeline import Engine
 from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
 
@@ -43,7 +43,7 @@ def open_port(text: str) -> Port:
         return XdpPort(name)
     if colon and kind == "tap":
         return TapPort(name)
-    return PacketPort(name if kind == "packet" else text)
+    return FinishedPacketPort(name if kind == "packet" else text)
 
 
 class LiveSwitch(SharedEngine):

@@ -22,6 +22,7 @@ from nicemu.fabric import (
     DatagramPort,
     FaultPort,
     FaultRates,
+    FinishedPacketPort,
     PacketPort,
     PcapPort,
     Port,
@@ -188,6 +189,14 @@ def packet(_: Path) -> Link:
     return in_network_namespace(veth_pair(), make)
 
 
+def finished_packet(_: Path) -> Link:
+    def make() -> Link:
+        until_up("here", "there")
+        return Link(FinishedPacketPort("here"), FinishedPacketPort("there"))
+
+    return in_network_namespace(veth_pair(), make)
+
+
 def xdp_to_packet(_: Path) -> Link:
     def make() -> Link:
         until_up("here", "there")
@@ -228,6 +237,7 @@ BOUNDED = [loopback, shared_memory, shared_memory_backwards, fault, pcap, datagr
     params=[
         *BOUNDED,
         packet,
+        finished_packet,
         xdp_to_packet,
         packet_to_xdp,
         packet_to_tap,

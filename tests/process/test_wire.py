@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,23 @@ from scapy.utils import RawPcapNgReader
 from nicemu.capture import CapturedFrame
 from nicemu.cli import main
 from nicemu.errors import UsageError
-from nicemu.fabric import AnsweringPort, DatagramPort, Interface, PacketCapture, PacketPort, TapPort
-from nicemu.wire import RcOpcode, RoceFramer, UdpFrame, parse_ipv4, verify_udp_checksum
+from nicemu.fabric import (
+    AnsweringPort,
+    DatagramPort,
+    FinishedPacketPort,
+    Interface,
+    PacketCapture,
+    PacketPort,
+    TapPort,
+)
+from nicemu.wire import (
+    RcOpcode,
+    RoceFramer,
+    UdpFrame,
+    internet_checksum,
+    parse_ipv4,
+    verify_udp_checksum,
+)
 from tests.network_namespace import (
     enter_network_namespace,
     in_network_namespace,
@@ -119,6 +134,48 @@ def test_vlan_tags_are_put_back_into_captures() -> None:
     assert (seen.data, seen.original_bytes) == (tagged, len(tagged))
     capture.close()
     here.close()
+
+
+def test_a_finished_packet_has_what_the_kernel_leaves_to_interfaces() -> None:
+    """A datagram's checksum, the segments of what is handed over as one (UDP_SEGMENT), the VLAN's tag."""
+    sends = """
+import socket
+for size in (11, 3000):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        s.setsockopt(socket.IPPROTO_UDP, 103, 1000 if size > 1000 else 0)
+        s.sendto(bytes(range(256)) * (size // 256) + bytes(size % 256), ("10.8.0.2", 4791))
+"""
+
+    tagged = frame(1)[:12] + b"\x81\0\x60\x05" + frame(1)[12:]
+
+    def make() -> FinishedPacketPort:
+        until_up("here", "there")
+        port = FinishedPacketPort("here")
+        for words in (
+            "address add 10.8.0.1/24 dev there",
+            "neighbour add 10.8.0.2 lladdr 02:00:00:00:00:02 dev there",
+        ):
+            subprocess.run(["ip", *words.split()], check=True, timeout=20)
+        subprocess.run([sys.executable, "-c", sends], check=True, timeout=20)
+        with closing(PacketPort("there")) as there:
+            there.send([tagged])
+        return port
+
+    port = in_network_namespace(veth_pair(1500), make)
+    came: list[bytes] = []
+    end = time.monotonic() + LIMIT_S
+    while len(came) < 5 and time.monotonic() < end:
+        select.select([port.fileno() or 0], [], [], 0.1)
+        came += port.receive()
+    *datagrams, last = came
+    assert [len(one) for one in datagrams] == [42 + 11, *[42 + 1000] * 3]
+    for one in datagrams:
+        pseudo = one[26:34] + bytes((0, 17)) + len(one[34:]).to_bytes(2, "big")
+        assert internet_checksum(one[14:34]) == 0
+        assert internet_checksum(pseudo + one[34:]) == 0
+    assert last == tagged
+    assert port.drops == {}
+    port.close()
 
 
 def test_the_kernel_pings_a_nic_behind_a_tap_interface() -> None:

@@ -9,6 +9,7 @@ from .arp import ETHERTYPE_ARP, Arp, asking_frame
 from .cable import Cable
 from .datagram import DatagramPort
 from .fault import FaultPort, FaultRates
+from .finished_packets import FinishedPacketPort
 from .frame_ring import put_frames, take_frames
 from .interface import Interface, interface_mtu
 from .link_model import LinkModel
@@ -36,6 +37,7 @@ __all__ = [
     "EcnMarking",
     "FaultPort",
     "FaultRates",
+    "FinishedPacketPort",
     "Incoming",
     "Interface",
     "LinkModel",

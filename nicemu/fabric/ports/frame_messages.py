@@ -13,7 +13,7 @@ from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
 from .port import MAX_FRAME_BYTES
 from .socket_calls import MESSAGE, PIECE, receive_messages, send_messages
 
-_SLOT_BYTES = MAX_FRAME_BYTES + 64
+SLOT_BYTES = MAX_FRAME_BYTES + 64
 """What a received frame may fill: one byte more than the longest tells one that is too long."""
 
 
@@ -48,24 +48,24 @@ class FrameMessages:
         self._messages["name_bytes"] = self._name_bytes
         self._pieces["address"][:count] = batch.address + batch.offsets[first : batch.count]
         self._pieces["length"][:count] = batch.lengths[first : batch.count]
-        return first + _or_error(send_messages(fd, self._messages.ctypes.data, count))
+        return first + or_error(send_messages(fd, self._messages.ctypes.data, count))
 
     def receive(self, fd: int, batch: FrameBatch, limit: int | None) -> int:
         """Receive up to `limit` frames into a batch, whatever their length; return how many.
 
         A message longer than MAX_FRAME_BYTES has a length of one byte more. Raises: OSError.
         """
-        most = min(len(batch.offsets), len(batch.memory) // _SLOT_BYTES)
+        most = min(len(batch.offsets), len(batch.memory) // SLOT_BYTES)
         count = most if limit is None else min(limit, most)
         batch.count = 0
         if count == 0:
             return 0
         self._make_room(count)
         self._messages["name_bytes"] = self._messages["name"] = 0
-        batch.offsets[:count] = np.arange(count) * _SLOT_BYTES
+        batch.offsets[:count] = np.arange(count) * SLOT_BYTES
         self._pieces["address"][:count] = batch.address + batch.offsets[:count]
         self._pieces["length"][:count] = MAX_FRAME_BYTES + 1
-        came = _or_error(receive_messages(fd, self._messages.ctypes.data, count))
+        came = or_error(receive_messages(fd, self._messages.ctypes.data, count))
         batch.lengths[:came] = self._messages["length"][:came]
         batch.count = came
         return came
@@ -81,7 +81,8 @@ def drop_misfits(batch: FrameBatch) -> int:
     return wrong
 
 
-def _or_error(done: int) -> int:
+def or_error(done: int) -> int:
+    """Return what a call has done. Raises: OSError for the number of an error, negative."""
     if done < 0:
         raise OSError(-done, os.strerror(-done))
     return done

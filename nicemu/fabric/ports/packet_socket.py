@@ -74,7 +74,7 @@ class PacketPort(BatchPort):
 
     def send_batch(self, batch: FrameBatch, first: int = 0) -> int:
         """Send frames in order until the interface's queue is full; what the kernel refuses is counted."""
-        fd = self._open_socket().fileno()
+        fd = self._sending()
         check_batch(batch, first)
         reached = first
         while reached < batch.count:
@@ -115,6 +115,10 @@ class PacketPort(BatchPort):
         opened, self._socket = self._socket, None
         if opened is not None:
             opened.close()
+
+    def _sending(self) -> int:
+        """Return the descriptor that frames are sent by."""
+        return self._open_socket().fileno()
 
     def _open_socket(self) -> socket.socket:
         if self._socket is None:
