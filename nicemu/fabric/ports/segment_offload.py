@@ -20,7 +20,8 @@ _NEEDS_CHECKSUM = 1
 _TCP4, _TCP6, _UDP, _ECN = 1, 4, 5, 0x80
 _ETHERTYPE_IPV6, _VLAN_ETHERTYPES = 0x86DD, (0x8100, 0x88A8)
 _ETHERTYPE_PLACE, _VLAN_TAG_BYTES = 12, 4
-_IPV6_HEADER_BYTES = 40
+_IPV4_HEADER_BYTES, _IPV6_HEADER_BYTES = 20, 40
+_TCP_HEADER_BYTES = 20
 _DONT_FRAGMENT = 0x4000
 _PROTOCOL_TCP = 6
 _TCP_SEQUENCE_PLACE, _TCP_OFFSET_PLACE, _TCP_FLAGS_PLACE = 4, 12, 13
@@ -54,9 +55,11 @@ def _segments(data: bytes, kind: int, segment_bytes: int, transport: int) -> lis
         ip += _VLAN_TAG_BYTES
     ethertype = int.from_bytes(data[ip : ip + 2], "big")
     ip += 2
-    if len(data) < transport + UDP_HEADER_BYTES or segment_bytes == 0:
-        return None
+    least = UDP_HEADER_BYTES if protocol == PROTOCOL_UDP else _TCP_HEADER_BYTES
     is_v4 = ethertype == ETHERTYPE_IPV4
+    addressed = _IPV4_HEADER_BYTES if is_v4 else _IPV6_HEADER_BYTES
+    if len(data) < max(transport + least, ip + addressed) or segment_bytes == 0:
+        return None
     if is_v4:
         found, carried, addresses = ip + (data[ip] & 15) * 4, data[ip + 9], data[ip + 12 : ip + 20]
     elif ethertype == _ETHERTYPE_IPV6:

@@ -7,6 +7,8 @@ import random
 import struct
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scapy.layers.inet import IP, TCP, UDP
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Dot1Q, Ether
@@ -105,3 +107,19 @@ def test_what_cannot_be_split_here_is_not() -> None:
     assert finished_frames(data[: start + 4], (NEEDS_CHECKSUM, UDP_SEGMENTS, 0, 1000, start, 6)) is None
     other = data[:12] + b"\x12\x34" + data[14:]
     assert finished_frames(other, (NEEDS_CHECKSUM, UDP_SEGMENTS, 0, 1000, start, 6)) is None
+
+
+@given(
+    st.sampled_from([b"", b"\x08\0", b"\x86\xdd", b"\x81\0\0\5\x08\0"]),
+    st.binary(max_size=60),
+    st.sampled_from([0, TCP4, TCP6, UDP_SEGMENTS, TCP4 | ECN]),
+    st.integers(0, 70),
+    st.integers(0, 70),
+    st.integers(0, 20),
+)
+def test_nothing_that_a_sender_makes_up_is_more_than_no_frame(
+    ethertype: bytes, rest: bytes, kind: int, segment_bytes: int, start: int, place: int
+) -> None:
+    data = bytes(12) + ethertype + rest
+    frames = finished_frames(data, (NEEDS_CHECKSUM, kind, 0, segment_bytes, start, place))
+    assert frames is None or frames
