@@ -132,7 +132,7 @@ class SourceText:
         self.crowded = Location(self.source, crowded, 1) if crowded else None
         """Where so much begins that strings and comments are not told apart in time: no tokens then."""
         text = "" if crowded else text
-        self._with_comments = _with_whole_tokens(text) if "\\\n" in text else text
+        self._with_comments = _joined(_with_whole_tokens(text) if "\\\n" in text else text)
         self.text = without_comments(self._with_comments)
         self.has_long_strings = '"' in self.text and '"' in _STRING.sub("", self.text)
         self.unclosed = self._unclosed_comment(text)
@@ -207,10 +207,7 @@ def _crowded_line(text: str) -> int:
 
 
 def without_comments(text: str) -> str:
-    """Return `text` with comments blanked, so that every other character keeps its place.
-
-    A directive goes on behind a comment of several lines: a backslash joins them.
-    """
+    """Return `text` with comments blanked, so that every other character keeps its place."""
     pattern = _COMMENT_OR_DIRECTIVE if _OPEN_IN_DIRECTIVE.search(text) else _COMMENT
     return pattern.sub(_without_comment, text)
 
@@ -222,7 +219,27 @@ def _without_comment(match: re.Match[str]) -> str:
         return found
     if found[0] == "/":
         return _BLANK.sub(" ", found)
-    return _COMMENT.sub(lambda inner: _without_comment(inner).replace("\n", "\\\n"), found)
+    return _COMMENT.sub(_without_comment_of_directive, found)
+
+
+def _without_comment_of_directive(match: re.Match[str]) -> str:
+    return match[0] if match[0][0] == '"' else _BLANK_BUT_JOINTS.sub(" ", match[0])
+
+
+def _joined(text: str) -> str:
+    """Return `text` with a backslash before each end of a line in a directive's comments.
+
+    A directive goes on behind a comment of several lines.
+    """
+    if not _OPEN_IN_DIRECTIVE.search(text):
+        return text
+    return _COMMENT_OR_DIRECTIVE.sub(
+        lambda found: found[0] if found[0][0] in '"/' else _COMMENT.sub(_with_joints, found[0]), text
+    )
+
+
+def _with_joints(match: re.Match[str]) -> str:
+    return match[0] if match[0][0] == '"' else _UNJOINED.sub("\\\\\n", match[0])
 
 
 def _with_whole_tokens(text: str) -> str:
@@ -256,5 +273,7 @@ _JOINED_LINES = re.compile(r"(?:[^\\\n]|\\.)*\n?", re.DOTALL)
 _MOST_LOOKED_AT = 100_000_000
 """Characters, a second's work."""
 _BLANK = re.compile(r"[^\n]")
+_BLANK_BUT_JOINTS = re.compile(r"[^\n\\]|\\(?!\n)")
+_UNJOINED = re.compile(r"(?<!\\)\n")
 _BYTE_ORDER_MARK = "\N{ZERO WIDTH NO-BREAK SPACE}"
 """What some editors begin a file with; preprocessors pass over it."""

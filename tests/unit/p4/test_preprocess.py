@@ -281,3 +281,11 @@ def test_a_fault_in_a_macro_that_is_given_has_its_place_there() -> None:
 def test_a_macro_that_is_given_has_a_name_and_one_line(name: str, text: str, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         compile_text(MARKED, defines={name: text})
+
+
+def test_a_string_may_be_open_behind_a_comment_of_several_lines_in_a_directive() -> None:
+    text = '#define A 2 /* two\n\n#define B 1 */\nconst bit<8> K = A; "{\n'
+    with pytest.raises(CompileError) as caught:
+        compile_text(text)
+    places = {(item.location.line, item.location.column, item.message) for item in caught.value.diagnostics}
+    assert (4, 21, "this string is never closed") in places
