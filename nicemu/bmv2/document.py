@@ -104,6 +104,15 @@ class Json:
             raise self._wrong(f'a hexadecimal text such as "0x0a" of {ir.MAX_WIDTH_BITS} bits at most')
         return int(found[1] + (found[2] or "0"), 16)
 
+    def unsigned_hexstr(self) -> int:
+        """Return the number of a text that BMv2 takes as bytes, where a sign has no meaning."""
+        number = self.hexstr()
+        if self.value.startswith("-"):
+            raise self.fault(
+                f"is {self.value}; BMv2 takes no sign here, so write the bits in two's complement"
+            )
+        return number
+
     def choice(self, allowed: Sequence[str]) -> str:
         """Return a text that is one of those allowed."""
         if self.value not in allowed:

@@ -163,10 +163,10 @@ class Parsers:
             return (self._in_set(item, keys),)
         widths = [_width(key) for key in keys]
         room = 8 * sum((width + 7) // 8 for width in widths)
-        value, given = item["value"].hexstr(), item.get("mask")
-        mask = given.hexstr() if given is not None else (1 << room) - 1
+        value, given = item["value"].unsigned_hexstr(), item.get("mask")
+        mask = given.unsigned_hexstr() if given is not None else (1 << room) - 1
         for part, number in (("value", value), ("mask", mask)):
-            if not 0 <= number < 1 << room:
+            if number >= 1 << room:
                 raise item[part].fault(f"has more than the {room} bits of the transition key")
         keysets: list[ir.Keyset] = []
         for width in widths:

@@ -264,8 +264,8 @@ def _keyset(item: Json, key: ir.Key) -> ir.Keyset:
     ones = (1 << width) - 1
 
     def number(part: str) -> int:
-        value = item[part].hexstr()
-        if not 0 <= value <= ones:
+        value = item[part].unsigned_hexstr()
+        if value > ones:
             raise item[part].fault(f"is {item[part].value}, which key {key.name} of {width} bits cannot be")
         return value
 

@@ -372,6 +372,11 @@ def test_a_value_set_that_no_state_uses_is_there_all_the_same() -> None:
         (state(0, "start", operation("extract_VL", named("regular", "h"), hexstr(8))), "which takes extract"),
         (state(0, "start", operation("primitive", primitive("exit"))), "yet: exit in a parser"),
         (state(0, "start", keys=[KIND], transitions=[transition("0x1ff", None)]), "more than the 8 bits"),
+        (state(0, "start", keys=[KIND], transitions=[transition("-0x01", None)]), "BMv2 takes no sign here"),
+        (
+            state(0, "start", keys=[KIND], transitions=[transition("0x01", None, "-0x01")]),
+            "mask is -0x01; BMv2",
+        ),
         (state(0, "start", transitions=[transition("0x1", None)]), "the state has no transition_key"),
     ],
 )

@@ -321,6 +321,7 @@ def test_keys_of_several_kinds_stand_in_one_table() -> None:
             "is lpm; key",
         ),
         ({"entries": [const({"match_type": "exact", "key": "0x100"}, port=1)]}, "of 8 bits cannot be"),
+        ({"entries": [const({"match_type": "exact", "key": "-0x01"}, port=1)]}, "BMv2 takes no sign here"),
         ({"entries": [const(port=1)]}, "has 0 items; 1 were expected"),
     ],
 )
