@@ -14,6 +14,7 @@ from typing import NamedTuple
 from . import syntax
 from .diagnostics import Location, Reporter
 from .lexer import Token
+from .syntax_copy import fresh
 from .token_reader import MAX_EXPRESSION_DEPTH, SyntaxFault, TokenReader
 
 _LEVELS = (
@@ -238,6 +239,8 @@ class ExpressionParser(TokenReader):
         if token.text == ">" and (after := self.peek()).text in (">", ">=") and token.touches(after):
             joined = ">>" if after.text == ">" else ""
             return joined, Location(token.location.source, token.location.line, token.location.column, 2)
+        if token.text == "+" and self.peek().text == ":":  # of a slice
+            return "", token.location
         return (token.text if token.text in _PRECEDENCE else ""), token.location
 
     def _operation(self, level: int) -> syntax.Expression:
@@ -332,8 +335,21 @@ class ExpressionParser(TokenReader):
             low = self.expression()
             self.expect("]", "after the slice")
             return syntax.SliceRef(at=at, base=node, high=high, low=low)
+        if self.sees("+"):
+            return self._slice_from(at, node, high)
         self.expect("]", "after the index")
         return syntax.IndexRef(at=at, base=node, index=high)
+
+    def _slice_from(self, at: Location, base: syntax.Expression, low: syntax.Expression) -> syntax.Expression:
+        """Parse the rest of `base[low+:width]`, which is base[low + width - 1:low]."""
+        self.take()
+        self.expect(":", "after '[low +'")
+        width = self.expression()
+        self.expect("]", "after the slice")
+        end = self.deepened(syntax.BinaryOp(at=at, op="+", left=fresh(low), right=width), low, width)
+        one = syntax.Number(at=at, number=1)
+        high = self.deepened(syntax.BinaryOp(at=at, op="-", left=end, right=one), end)
+        return syntax.SliceRef(at=at, base=base, high=high, low=low)
 
     def _sees_constructor(self) -> bool:
         """Return whether a named type is next, with arguments of its constructor or type arguments."""

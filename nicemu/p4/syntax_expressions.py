@@ -84,7 +84,7 @@ class MemberRef(Expression):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SliceRef(Expression):
-    """`base[high:low]`."""
+    """`base[high:low]`, or `base[low+:width]`."""
 
     base: Expression
     high: Expression

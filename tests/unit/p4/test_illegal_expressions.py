@@ -31,6 +31,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "m.mark[0:3] = 1;"}, "[0:3] of bit<16>; bits 15 down to 0 were expected"),
     ({"apply": "m.mark[3:-1] = 1;"}, "[3:-1] of bit<16>; bits 15 down to 0 were expected"),
     (
+        {"apply": "m.mark = (bit<16>) headers.tag.kind[1+:8];"},
+        "[8:1] of bit<8>; bits 7 down to 0 were expected",
+    ),
+    (
         {"apply": "m.mark = (bit<16>) headers.tag.kind[8:0];"},
         "[8:0] of bit<8>; bits 7 down to 0 were expected",
     ),
