@@ -96,6 +96,15 @@ class LiveSwitch(SharedEngine):
         interface, or to one whose queue is full, is counted as dropped (switch.no_such_port,
         switch.port_full), and so is what is no frame (switch.no_frame); frames for the host end here.
         """
+        try:
+            self._forward_until(interrupted, seconds, tell)
+        finally:
+            self._has_ended = True  # or a controller with more to send would wait for ever
+        return self._path.end()
+
+    def _forward_until(
+        self, interrupted: int, seconds: float | None, tell: Callable[[Summary], None]
+    ) -> None:
         end = None if seconds is None else time.monotonic() + seconds
         files = [port.fileno() for port in self._ports.values()]
         waited = [interrupted, self._wake, *(file for file in files if file is not None)]
@@ -113,8 +122,6 @@ class LiveSwitch(SharedEngine):
                 self._forward_sent()
             came = any([self._path.forward(number) for number in self._ports])
             tell(self._path.summary)
-        self._has_ended = True
-        return self._path.end()
 
     def _forward_sent(self) -> None:
         """Forward what the controller has sent."""

@@ -148,6 +148,21 @@ def test_what_a_controller_sends_leaves_by_the_ports_and_a_flood_of_it_waits(
     assert summary.out == {1: count + 1}
 
 
+def test_a_controller_is_not_kept_waiting_by_a_switch_that_failed(engine: Engine, ended: int) -> None:
+    def fail(summary: Summary) -> None:
+        raise UsageError("the disk is full")
+
+    with LiveSwitch(engine, {}) as switch:
+        with pytest.raises(UsageError, match="full"):
+            switch.forward(ended, None, fail)
+        sender = threading.Thread(
+            target=lambda: list(map(switch.inject, [frame(1)] * (MAX_SENT + 1))), daemon=True
+        )
+        sender.start()
+        sender.join(20)
+        assert not sender.is_alive()
+
+
 def test_a_controller_s_work_is_done_at_the_time_that_it_is(engine: Engine) -> None:
     """So that an entry that it writes is idle from then on, and not since the last packet came."""
     before = time.time_ns()
