@@ -127,14 +127,17 @@ def switch(
     nicemu switch --port 0=veth0 --port 1=veth1 --p4runtime 127.0.0.1:9559
 
     Captures are pcap or pcapng, gzipped or not. Interfaces need root. Without PROGRAM a controller brings
-    one, and no packet leaves until it has. It says what became of the packets.
+    one, and no packet leaves until it has; with --p4runtime there need not be interfaces. It says what
+    became of the packets.
     """
     alone, interfaces = _split(ports, bool(inputs))
-    if bool(inputs) == bool(interfaces):
+    if inputs and interfaces:
         raise click.UsageError("either --in FILE or --port PORT=NAME says where packets come from")
+    if not inputs and not interfaces and p4runtime is None:
+        raise click.UsageError("--in FILE or --port PORT=NAME says where packets come from; or --p4runtime")
     if inputs and (seconds is not None or p4runtime is not None):
         raise click.UsageError("--for and --p4runtime are for interfaces; captures end by themselves")
-    if interfaces and outputs:
+    if outputs and not inputs:
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
     files = _by_port(outputs, "--out", "")
@@ -144,7 +147,7 @@ def switch(
     if loaded is not None:
         for number in sources:
             require_port(loaded, "--in" if inputs else "--port", int(number))
-    is_large = bool(interfaces) or _are_large(sources.values())
+    is_large = not inputs or _are_large(sources.values())
     if cpu_port is not None and loaded is not None and loaded.architecture != "v1model":
         raise UsageError(f"--cpu-port is for v1model; {loaded.name} is for nicemu.p4")
     running = _engine_of(loaded, engine, is_large, externs, cpu_port)
@@ -331,7 +334,7 @@ def _live(
             stack.callback(server.stop)
             click.echo(f"P4Runtime at {server.start()}, device {device_id}", err=True)
         named = ", ".join(f"{number} {port.address}" for number, port in ports.items())
-        click.echo(f"ports {named}", err=True)
+        click.echo(f"ports {named or 'none: packets come from controllers, and go to them'}", err=True)
         summary = switch.forward(interrupted, seconds, progress.tell)
     progress.end()
     return summary

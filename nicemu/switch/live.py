@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 
+from nicemu.clock import Clock, WallClock
 from nicemu.fabric import MAX_FRAME_BYTES, FinishedPacketPort, Port, TapPort, XdpPort
 from nicemu.pipeline import Engine
 from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
@@ -49,14 +50,22 @@ def open_port(text: str) -> Port:
 class LiveSwitch(SharedEngine):
     """Ports with an engine between them. It is the PipelineTarget of a controller, too: what that asks for is
     done between two batches, at the time that it is then, and its frames leave as those do that come in.
-    `hear` is told what the program logs, which then takes packets one at a time.
+    The engine's time is `clock`'s, from 0 when the switch is made, as timestamps of a BMv2 switch count.
+    `hear` is told what the program logs, which then takes packets one at a time; its times are the wall's.
     """
 
-    def __init__(self, engine: Engine, ports: Mapping[int, Port], hear: Hear | None = None) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        ports: Mapping[int, Port],
+        hear: Hear | None = None,
+        clock: Clock | None = None,
+    ) -> None:
         self._turns = threading.Lock()
         super().__init__(engine, self._turns)
         self._ports = ports
-        self._path = _Path(engine, ports, self._turns, hear)
+        self._now_ns = _since_now(WallClock() if clock is None else clock)
+        self._path = _Path(engine, ports, self._turns, hear, self._now_ns)
         self._sent: queue.Queue[bytes] = queue.Queue(MAX_SENT)
         self._has_ended = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -71,7 +80,7 @@ class LiveSwitch(SharedEngine):
         """Return what `work` makes of the engine, between two packets."""
 
         def now(engine: Engine) -> Result:
-            engine.tick(time.time_ns())
+            engine.tick(self._now_ns())
             return work(engine)
 
         return super().run(now)
@@ -134,15 +143,34 @@ class LiveSwitch(SharedEngine):
         os.eventfd_write(self._wake, 1)  # there may be more: those that came in have their turn first
 
 
+def _since_now(clock: Clock) -> Callable[[], int]:
+    """Return what tells the nanoseconds from now on."""
+    begun_ns = clock.now_ns()
+    return lambda: clock.now_ns() - begun_ns
+
+
+def _by_the_wall(hear: Hear, now_ns: Callable[[], int]) -> Hear:
+    """Return what `hear` hears with times since 1970 instead of those that `now_ns` tells."""
+    begun_ns = time.time_ns() - now_ns()
+    return lambda at_ns, port, text: hear(begun_ns + at_ns, port, text)
+
+
 class _Path:
     """The way of frames between ports, in batches while the engine has a kernel and nobody hears its log."""
 
     def __init__(
-        self, engine: Engine, ports: Mapping[int, Port], lock: threading.Lock, hear: Hear | None
+        self,
+        engine: Engine,
+        ports: Mapping[int, Port],
+        lock: threading.Lock,
+        hear: Hear | None,
+        now_ns: Callable[[], int],
     ) -> None:
-        self._engine, self._ports, self._lock = engine, ports, lock
+        self._engine, self._ports, self._lock, self._now_ns = engine, ports, lock, now_ns
         self.summary = Summary()
-        self._forwarder = Forwarder(engine, self.summary, hear)
+        self._forwarder = Forwarder(
+            engine, self.summary, None if hear is None else _by_the_wall(hear, now_ns)
+        )
         self._is_heard = hear is not None
         self._compiled: BatchForwarder | None = None
         self._came = FrameBatch()
@@ -153,15 +181,15 @@ class _Path:
             return False
         with self._lock:
             if self._is_heard or getattr(self._engine, "kernel", None) is None:
-                self._send(self._departures(number, time.time_ns()))
+                self._send(self._departures(number, self._now_ns()))
             else:
-                self._forward_batch(number, time.time_ns())
+                self._forward_batch(number, self._now_ns())
         return True
 
     def forward_from_host(self, frame: bytes) -> None:
         """Forward one frame that the controller sends."""
         with self._lock:
-            self._send(self._forwarder.departures(frame, self._engine.cpu_port, time.time_ns()))
+            self._send(self._forwarder.departures(frame, self._engine.cpu_port, self._now_ns()))
 
     def _departures(self, number: int, now_ns: int) -> Iterator[tuple[int | str, bytes]]:
         for frame in self._came.frames():

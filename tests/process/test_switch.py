@@ -20,7 +20,7 @@ import pytest
 
 from nicemu.bmv2 import load_bmv2_text
 from nicemu.capture import PcapWriter, read_capture
-from nicemu.control import P4RuntimeClient, Update
+from nicemu.control import P4RuntimeClient, ReceivedPacket, Update
 from nicemu.fabric import PacketPort
 from nicemu.p4 import compile_text
 from tests.network_namespace import enter_network_namespace, until_up
@@ -53,6 +53,17 @@ control C(inout headers_t h, inout metadata_t m) { apply { } }
 control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
+ECHO = (
+    PROGRAM.replace(
+        "struct headers_t {",
+        '@controller_header("packet_in") header in_t { bit<16> port; } '
+        '@controller_header("packet_out") header out_t { bit<16> port; } '
+        "struct headers_t { in_t came; out_t sent; ",
+    )
+    .replace("b.extract(h.ethernet)", "b.extract(h.sent); b.extract(h.ethernet)")
+    .replace("bridge.apply()", "h.sent.setInvalid(); h.came = {7}; s.egress_spec = 510")
+)
+"""What a controller sends comes back to it, as from port 7."""
 TABLES = [
     {
         "table": "bridge",
@@ -204,6 +215,29 @@ def test_a_controller_brings_the_program_of_a_switch_that_has_none(tmp_path: Pat
         assert (told["out"], told["engine"]) == ({"1": 1, "host": 1}, "kernel")
 
     in_a_namespace(check)
+
+
+def test_a_switch_without_interfaces_has_its_packets_from_controllers(tmp_path: Path) -> None:
+    """Who tries what a controller does needs no interfaces, and nobody has to be root."""
+    address = f"unix:{tmp_path}/switch.sock"
+    process = run_in(tmp_path, "--p4runtime", address, "--json", program=())
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            if line.startswith("ports none"):
+                break
+        with P4RuntimeClient(address) as client:
+            compiled = compile_text(ECHO)
+            client.load(compiled.program.to_json(), compiled.p4info)
+            client.send_packet(frame(1, b"to itself"), {"port": 1})
+            came = client.receive(TIMEOUT_S)
+            assert isinstance(came, ReceivedPacket)
+            assert (came.payload, came.metadata) == (frame(1, b"to itself"), {"port": 7})
+        process.send_signal(signal.SIGINT)
+        output, _ = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert (process.returncode, json.loads(output)["out"]) == (0, {"host": 1})
 
 
 def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:

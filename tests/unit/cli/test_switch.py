@@ -136,7 +136,8 @@ def test_a_program_of_a_nic_leaves_packets_to_the_host_and_the_firmware(nicemu: 
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        ((), "either --in FILE or --port PORT=NAME"),
+        ((), "--in FILE or --port PORT=NAME says where packets come from"),
+        (("--p4runtime", "unix:/x", "--out", "b"), "--out is for captures"),
         (("--in", "a", "--port", "0=b"), "either --in FILE or --port PORT=NAME"),
         (("--in", "a", "--for", "1"), "--for and --p4runtime are for interfaces"),
         (("--in", "a", "--p4runtime", "unix:/x"), "--for and --p4runtime are for interfaces"),

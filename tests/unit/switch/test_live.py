@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
+from nicemu.clock import VirtualClock
 from nicemu.control import PipelineTarget
 from nicemu.errors import UsageError
 from nicemu.fabric import Port, loopback_pair
@@ -165,9 +166,36 @@ def test_a_controller_is_not_kept_waiting_by_a_switch_that_failed(engine: Engine
 
 def test_a_controller_s_work_is_done_at_the_time_that_it_is(engine: Engine) -> None:
     """So that an entry that it writes is idle from then on, and not since the last packet came."""
+    clock = VirtualClock(5_000)
+    with LiveSwitch(engine, {}, clock=clock) as switch:
+        assert switch.run(lambda found: found.now_ns) == 0
+        clock.advance_to(12_000)
+        assert switch.run(lambda found: found.now_ns) == 7_000
+
+
+def test_ingress_global_timestamp_counts_microseconds_since_the_switch_began(
+    engine: Engine, ended: int
+) -> None:
+    """p4lang/behavioral-model, docs/simple_switch.md, section Intrinsic metadata header."""
+    clock, (inner, outer) = VirtualClock(10**18), loopback_pair()
+    outer.send([frame(1)])
+    os.eventfd_write(ended, 0)
+    with LiveSwitch(engine, {3: inner}, clock=clock) as switch:
+        clock.advance_to(10**18 + 42_000)
+        switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
+    assert engine.objects.register("times").values[3] == 42
+
+
+def test_what_a_program_logs_is_heard_with_the_time_of_the_wall(ended: int) -> None:
+    engine = Engine()
+    engine.load(compile_text(LOGS).program)
+    (inner, outer), heard = loopback_pair(), []
+    outer.send([frame(1)])
+    os.eventfd_write(ended, 0)
     before = time.time_ns()
-    with LiveSwitch(engine, {}) as switch:
-        assert before <= switch.run(lambda found: found.now_ns) <= time.time_ns()
+    with LiveSwitch(engine, {0: inner}, lambda at_ns, port, text: heard.append(at_ns)) as switch:
+        switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
+    assert before <= heard[0]
 
 
 def test_what_is_no_frame_any_more_is_counted(ended: int) -> None:
