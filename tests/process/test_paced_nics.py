@@ -44,7 +44,7 @@ LENGTH = 1 << 20
 
 @pytest.mark.parametrize("operation", Operation)
 def test_a_transfer_takes_what_the_profile_says_once(operation: Operation, tmp_path: Path) -> None:
-    """10 ms of a slow link, so that what the machine adds is small; the least of five tries is less than two."""
+    """10 ms of a slow link, so that what the machine adds is small; the least of five tries is not two."""
     (tmp_path / "slow.toml").write_text(SLOW)
     (tmp_path / "lender.py").write_text(LENDER)
     (tmp_path / "two.toml").write_text(TWO.format(folder=tmp_path))
