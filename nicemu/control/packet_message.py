@@ -16,14 +16,15 @@ MAX_PACKET_BYTES = 9216
 """Longest packet that a controller may send."""
 
 
-def packet_in_message(frame: bytes, header: PacketMetadataInfo) -> Message:
-    """Return the StreamMessageResponse for a frame that begins with `header`."""
-    width_bits = sum(field.width for field in header.metadata)
+def packet_in_message(frame: bytes, header: PacketMetadataInfo | None) -> Message:
+    """Return the StreamMessageResponse for a frame that begins with `header`, where the program has one."""
+    fields = header.metadata if header is not None else ()
+    width_bits = sum(field.width for field in fields)
     number = int.from_bytes(frame[: width_bits // 8], "big")
     response = messages().StreamMessageResponse()
     packet = response.packet
     packet.payload = frame[width_bits // 8 :]
-    for field in header.metadata:
+    for field in fields:
         width_bits -= field.width
         value = number >> width_bits & ((1 << field.width) - 1)
         packet.metadata.add(metadata_id=field.id, value=encode_bytes(value))

@@ -171,9 +171,7 @@ class Reports:
         return any(table.description.idle_timeout for table in self._schema().tables)
 
     def _send_packet(self, report: PacketIn) -> None:
-        header = self._schema().packet_headers.get("packet_in")
-        if header is not None:
-            self._send(packet_in_message(report.frame, header))
+        self._send(packet_in_message(report.frame, self._schema().packet_headers.get("packet_in")))
 
     def _send_digests(self, lists: Sequence[DigestList], now_ns: int) -> None:
         assert self._known is not None

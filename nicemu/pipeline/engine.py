@@ -210,6 +210,13 @@ class Engine:
         """Take a frame from the controller. Where it goes is not said; its reports are made."""
         self.process(frame, self.cpu_port, now_ns=self.now_ns)
 
+    def send_to_controller(self, frame: bytes) -> None:
+        """Tell the listener of a frame that left for the host, where there is none: v1model's CPU port then
+        is the controller's, whether or not the program has a header for it.
+        """
+        if self.program is not None and self.program.architecture == "v1model":
+            self._report(PacketIn(frame))
+
     def tick(self, now_ns: int) -> None:
         """Say what time it is."""
         self.now_ns = max(self.now_ns, now_ns)

@@ -199,8 +199,8 @@ class _Path:
         leaving: dict[int, list[bytes]] = defaultdict(list)
         for to, frame in departures:
             if not isinstance(to, int):
-                continue
-            if to not in self._ports:
+                self._engine.send_to_controller(frame)
+            elif to not in self._ports:
                 self._drop("switch.no_such_port", 1)
             elif not ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
                 self._drop("switch.no_frame", 1)
@@ -231,8 +231,11 @@ class _Path:
 
     def _send_packets(self, packets: Array, memory: Array) -> None:
         """Send what leaves by ports from where it lies. packets: PACKET[n]; memory: uint8[]."""
-        from nicemu.kernels import TO_PORT
+        from nicemu.kernels import TO_HOST, TO_PORT
 
+        for one in packets[packets["verdict"] == TO_HOST]:
+            begin = int(one["address"]) - memory.ctypes.data + int(one["out_offset"])
+            self._engine.send_to_controller(memory[begin : begin + int(one["out_length"])].tobytes())
         leaving = packets[packets["verdict"] == TO_PORT]
         for to in np.unique(leaving["out_port"]).tolist():
             chosen = leaving[leaving["out_port"] == to]

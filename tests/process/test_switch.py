@@ -217,8 +217,13 @@ def test_a_controller_brings_the_program_of_a_switch_that_has_none(tmp_path: Pat
     in_a_namespace(check)
 
 
-def test_a_switch_without_interfaces_has_its_packets_from_controllers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("with_headers", [True, False], ids=["with_headers", "without_headers"])
+def test_a_switch_without_interfaces_has_its_packets_from_controllers(
+    tmp_path: Path, with_headers: bool
+) -> None:
     """Who tries what a controller does needs no interfaces, and nobody has to be root."""
+    text = ECHO if with_headers else PROGRAM.replace("bridge.apply()", "s.egress_spec = 510")
+    metadata = [{"port": 1}, {"port": 7}] if with_headers else [{}, {}]
     address = f"unix:{tmp_path}/switch.sock"
     process = run_in(tmp_path, "--p4runtime", address, "--json", program=())
     assert process.stderr is not None
@@ -227,12 +232,12 @@ def test_a_switch_without_interfaces_has_its_packets_from_controllers(tmp_path: 
             if line.startswith("ports none"):
                 break
         with P4RuntimeClient(address) as client:
-            compiled = compile_text(ECHO)
+            compiled = compile_text(text)
             client.load(compiled.program.to_json(), compiled.p4info)
-            client.send_packet(frame(1, b"to itself"), {"port": 1})
+            client.send_packet(frame(1, b"to itself"), metadata[0])
             came = client.receive(TIMEOUT_S)
             assert isinstance(came, ReceivedPacket)
-            assert (came.payload, came.metadata) == (frame(1, b"to itself"), {"port": 7})
+            assert (came.payload, came.metadata) == (frame(1, b"to itself"), metadata[1])
         process.send_signal(signal.SIGINT)
         output, _ = process.communicate(timeout=TIMEOUT_S)
     finally:

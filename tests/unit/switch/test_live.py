@@ -14,7 +14,7 @@ from nicemu.errors import UsageError
 from nicemu.fabric import Port, loopback_pair
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_program, compile_text
-from nicemu.pipeline import Engine
+from nicemu.pipeline import Engine, PacketIn, Report
 from nicemu.programs import find_program
 from nicemu.switch import LiveSwitch, SharedEngine, Summary, open_port
 from nicemu.switch.live import MAX_SENT
@@ -196,6 +196,26 @@ def test_what_a_program_logs_is_heard_with_the_time_of_the_wall(ended: int) -> N
     with LiveSwitch(engine, {0: inner}, lambda at_ns, port, text: heard.append(at_ns)) as switch:
         switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
     assert before <= heard[0]
+
+
+def test_a_switch_has_no_host_and_its_controller_gets_what_leaves_by_the_cpu_port(
+    engine: Engine, ended: int
+) -> None:
+    """As simple_switch_grpc does with its --cpu-port, also where no header of the program is a packet_in."""
+    inner, outer = loopback_pair()
+    heard: list[Report] = []
+    outer.send([frame(0xFD, 30), frame(0xFD)])
+    os.eventfd_write(ended, 0)
+
+    def hear(report: Report) -> bool:
+        heard.append(report)
+        return True
+
+    with LiveSwitch(engine, {0: inner}) as switch:
+        switch.listen(hear)
+        summary = switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
+    assert heard == [PacketIn(frame(0xFD, 30)), PacketIn(frame(0xFD))]
+    assert summary.out == {"host": 2}
 
 
 def test_what_is_no_frame_any_more_is_counted(ended: int) -> None:
