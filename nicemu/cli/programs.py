@@ -116,7 +116,8 @@ def compile_(
 ) -> None:
     """Compile PROGRAM, P4-16 or BMv2 JSON, and say what it has; no NIC is needed.
 
-    A controller takes what --emit p4info prints, and what --emit ir prints as its device config.
+    A controller takes what --emit p4info prints, and what --emit ir prints as its device config. A file of
+    that IR is a program, too.
     """
     if as_json and emit in ("kernel", "dot"):
         raise click.UsageError(f"{emit} is no JSON; --json goes with p4info")

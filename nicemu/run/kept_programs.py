@@ -43,7 +43,7 @@ def loadable_program(
     defines: Mapping[str, str] | None = None,
     on_compile: Callable[[], None] = lambda: None,
 ) -> LoadableProgram:
-    """Return the program in a file, P4-16 or BMv2 JSON; `on_compile` is called if it must be compiled.
+    """Return the program in a file, as `read_program`; `on_compile` is called if it must be compiled.
 
     Raises: as `read_program`.
     """

@@ -3,32 +3,57 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Program
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
+from nicemu.pipeline import Program, p4info_of
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
     from nicemu.p4 import Compiled
 
+MAX_IR_BYTES = 64 << 20
+"""As long as a message of P4Runtime that brings it may be."""
+
 
 def read_program(
     path: Path, include_paths: Sequence[Path] = (), defines: Mapping[str, str] | None = None
 ) -> Compiled | Loaded:
-    """Return the program in a file: P4-16, or what p4c-bm2-ss made of it (BMv2 JSON).
+    """Return the program in a file: P4-16, what p4c-bm2-ss made of it (BMv2 JSON), or what `nicemu compile`
+    did (--emit ir).
 
-    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read, or as `compile_program`.
+    Raises: CompileError, Bmv2Error; UsageError if the file cannot be read or holds IR that cannot run, or as
+    `compile_program`.
     """
-    from nicemu.bmv2 import is_bmv2, load_bmv2
+    from nicemu.bmv2 import Loaded, is_bmv2, load_bmv2
 
     if is_bmv2(path):
-        return load_bmv2(path)
+        text = _ir_in(path)
+        if text is None:
+            return load_bmv2(path)
+        try:
+            program = Program.from_json(text)
+        except ControlError as error:
+            raise UsageError(f"{path.name}: {error}") from None
+        return Loaded(program, p4info_of(program))
     from nicemu.p4 import compile_program
 
     return compile_program(path, include_paths, defines)
+
+
+def _ir_in(path: Path) -> bytes | None:
+    """Return what a JSON file holds, if that is IR and not BMv2 JSON."""
+    try:
+        with path.open("rb") as file:
+            text = file.read(MAX_IR_BYTES + 1)
+        document = json.loads(text)
+    except (OSError, ValueError, RecursionError):
+        return None  # who reads it as BMv2 JSON says so
+    is_ir = isinstance(document, dict) and "architecture" in document and "__meta__" not in document
+    return text if is_ir else None
 
 
 def program_of(text: bytes) -> Program:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode
 from nicemu.nic import NicConfig
+from nicemu.p4 import compile_program
+from nicemu.programs import find_program
 from nicemu.run import Simulation, read_program
 from nicemu.run.program_file import program_of
 from tests.unit.bmv2.router_json import ROUTER_P4, router_json
@@ -43,3 +45,24 @@ def test_a_controller_may_bring_either() -> None:
     for broken in (b'{"__meta__"', b'"__meta__"', b"\xff"):
         with pytest.raises(ControlError):
             program_of(broken)
+
+
+def test_what_the_compiler_printed_is_a_program(tmp_path: Path) -> None:
+    compiled = compile_program(find_program("p4/kvmatch.p4"))
+    (tmp_path / "made.json").write_text(compiled.program.to_json(indent=2))
+    read = read_program(tmp_path / "made.json")
+    assert (read.program, read.p4info) == (compiled.program, compiled.p4info)
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"architecture": "psa"}', "other.json: program IR: "),
+        ('{"pipelines": []}', "has no __meta__"),
+        ("[1]", "JSON that p4c-bm2-ss writes was expected"),
+    ],
+)
+def test_what_is_neither_ir_nor_bmv2_json_is_refused(tmp_path: Path, text: str, told: str) -> None:
+    (tmp_path / "other.json").write_text(text)
+    with pytest.raises(NicemuError, match=told):
+        read_program(tmp_path / "other.json")
