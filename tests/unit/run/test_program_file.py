@@ -59,7 +59,7 @@ def test_what_the_compiler_printed_is_a_program(tmp_path: Path) -> None:
     [
         ('{"architecture": "psa"}', "other.json: program IR: "),
         ('{"pipelines": []}', "has no __meta__"),
-        ("[1]", "JSON that p4c-bm2-ss writes was expected"),
+        ("[1]", "object that p4c-bm2-ss writes was expected"),
     ],
 )
 def test_what_is_neither_ir_nor_bmv2_json_is_refused(tmp_path: Path, text: str, told: str) -> None:
