@@ -27,6 +27,7 @@ from .programs import (
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
+    from nicemu.fabric import Port
     from nicemu.pipeline import Engine, Program
     from nicemu.switch import Hear, Summary
 
@@ -82,6 +83,11 @@ _LAST_PORT = 0xFFFF
     help="What a v1model program calls the port of host or controller, beside 510.",
 )
 @click.option(
+    "--capture",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A folder for a capture of what comes in and leaves by each interface, NAME.pcap.",
+)
+@click.option(
     "--engine",
     type=click.Choice(["auto", "interpreter", "kernel"]),
     default="auto",
@@ -109,6 +115,7 @@ def switch(
     device_id: int,
     allow_remote: bool,
     cpu_port: int | None,
+    capture: Path | None,
     engine: str,
     tables: Path | None,
     state: Path | None,
@@ -137,6 +144,8 @@ def switch(
         raise click.UsageError("--in FILE or --port PORT=NAME says where packets come from; or --p4runtime")
     if inputs and (seconds is not None or p4runtime is not None):
         raise click.UsageError("--for and --p4runtime are for interfaces; captures end by themselves")
+    if inputs and capture is not None:
+        raise click.UsageError("--capture is for interfaces; --out writes what leaves")
     if outputs and not inputs:
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
@@ -168,7 +177,7 @@ def switch(
                 _captures(running, sources, files, summary, _print_log if log else None)
             else:
                 served = None if p4runtime is None else (p4runtime, device_id, allow_remote)
-                summary = _live(running, sources, seconds, served, _print_log if log else None)
+                summary = _live(running, sources, seconds, served, capture, _print_log if log else None)
         except (ProtocolError, UsageError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
@@ -309,21 +318,22 @@ def _live(
     sources: dict[str, str],
     seconds: float | None,
     served: tuple[str, int, bool] | None,
+    capture: Path | None,
     hear: Hear | None,
 ) -> Summary:
     """Forward between interfaces; `served` is where P4Runtime is served, if it is: the address, the device,
-    and whether other machines may reach it.
+    and whether other machines may reach it. `capture` is a folder for captures of the interfaces.
     """
     from nicemu.control import P4RuntimeServer
     from nicemu.run import program_of
-    from nicemu.switch import LiveSwitch, open_port
+    from nicemu.switch import LiveSwitch
 
     progress = _Progress()
     with ExitStack() as stack:
         interrupted = stack.enter_context(until_interrupted())
         ports = {}
         for number, name in sources.items():
-            ports[int(number)] = open_port(name)
+            ports[int(number)] = _open(name, capture)
             stack.callback(ports[int(number)].close)
         switch = stack.enter_context(LiveSwitch(engine, ports, hear))
         if served is not None:
@@ -338,6 +348,24 @@ def _live(
         summary = switch.forward(interrupted, seconds, progress.tell)
     progress.end()
     return summary
+
+
+def _open(name: str, capture: Path | None) -> Port:
+    """Return the port on an interface, captured where there is a folder for it. Raises: UsageError."""
+    from nicemu.clock import WallClock
+    from nicemu.fabric import PcapPort
+    from nicemu.switch import open_port
+
+    port = open_port(name)
+    if capture is None:
+        return port
+    path, clock = capture / f"{name.rpartition(':')[2]}.pcap", WallClock()
+    try:
+        capture.mkdir(parents=True, exist_ok=True)
+        return PcapPort(port, path, clock, time.time_ns() - clock.now_ns())
+    except OSError as error:
+        port.close()
+        raise UsageError(f"--capture: {path} cannot be written: {error.strerror}") from None
 
 
 def _tell(summary: Summary, seconds: float, is_compiled: bool, as_json: bool) -> None:

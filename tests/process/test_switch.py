@@ -75,6 +75,7 @@ TABLES = [
         ],
     }
 ]
+NEAR = ("near0", "near1")
 TIMEOUT_S = 60.0
 
 
@@ -140,7 +141,7 @@ def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
         until_up("near0", "near1", "far0", "far1")
         far0, far1 = PacketPort("far0"), PacketPort("far1")
         near = ("--port", f"0={kind}:near0", "--port", "1=near1")
-        words = (*near, "--p4runtime", address, "--json")
+        words = (*near, "--p4runtime", address, "--capture", "seen", "--json")
         process = started(tmp_path, *words)
         try:
             far0.send([frame(7, b"to nobody"), frame(1, b"to one")])
@@ -164,6 +165,9 @@ def test_frames_pass_between_interfaces_as_file_and_controller_say_until_ctrl_c(
         assert told["out"] == {"0": 2, "1": 1}
         assert told["dropped"] == {"pipeline.dropped": 1}
         assert told["engine"] == "kernel"
+        seen = {name: [item.data for item in read_capture(tmp_path / f"seen/{name}.pcap")] for name in NEAR}
+        assert seen["near0"][2:] == [frame(2, b"from the controller"), frame(2, b"back")]
+        assert seen["near1"] == [frame(1, b"to one"), frame(2, b"back")]
 
     in_a_namespace(check)
 

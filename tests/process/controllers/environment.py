@@ -73,6 +73,7 @@ class Controller:
 
 P4RUNTIME_SHELL = Controller("p4runtime-shell", "0.0.6", "NICEMU_P4RUNTIME_SHELL")
 FINSY = Controller("finsy", "0.30.0", "NICEMU_FINSY")
+P4NET = Controller("p4net", "1.8.0", "NICEMU_P4NET")
 
 
 @dataclass

@@ -141,6 +141,7 @@ def test_a_program_of_a_nic_leaves_packets_to_the_host_and_the_firmware(nicemu: 
         (("--in", "a", "--port", "0=b"), "either --in FILE or --port PORT=NAME"),
         (("--in", "a", "--for", "1"), "--for and --p4runtime are for interfaces"),
         (("--in", "a", "--p4runtime", "unix:/x"), "--for and --p4runtime are for interfaces"),
+        (("--in", "a", "--capture", "b"), "--capture is for interfaces"),
         (("--port", "0=a", "--out", "b"), "--out is for captures"),
         (("--port", "a"), "--port a: PORT=NAME was expected"),
         (("--in", "a", "--port", "1", "--port", "2"), "--port 2: the --in without a port has 1"),
