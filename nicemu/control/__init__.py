@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from .addresses import checked_address
     from .entry_text import call_json, choice_json, entry_json, match_text, matches_json, number_text
     from .info_message import config_message, program_json_of
     from .info_text import p4info_json, p4info_text
@@ -27,6 +28,7 @@ _HOMES = {
     "ObjectInfo": "object_client",
     "P4RuntimeClient": "p4runtime_client",
     "P4RuntimeServer": "p4runtime_server",
+    "checked_address": "addresses",
     "PipelineTarget": "target",
     "Place": "object_client",
     "ReadEntry": "p4runtime_client",
@@ -67,6 +69,7 @@ __all__ = [
     "TableSchema",
     "Update",
     "call_json",
+    "checked_address",
     "choice_json",
     "config_message",
     "entry_json",

@@ -9,7 +9,6 @@ Source: P4Runtime Specification 1.4, "P4Runtime Service".
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import logging
 import os
 import socket
@@ -27,6 +26,7 @@ import grpc
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
 from nicemu.pipeline import Program
 
+from .addresses import checked_address
 from .changes import Outcomes
 from .device import Device
 from .messages import (
@@ -59,8 +59,8 @@ class P4RuntimeServer:
     """P4Runtime for `targets`, by device id, at "unix:/path/to/socket" or "127.0.0.1:port" (0: any port).
 
     Whoever can connect controls the NIC: a socket file is for its owner alone, and an address that is not
-    of the loopback interface is refused unless `allow_remote`. `reader` says what a p4_device_config may
-    hold.
+    of the loopback interface is refused unless `allow_remote`. `also` is a second address. `reader` says what
+    a p4_device_config may hold.
     """
 
     def __init__(
@@ -68,12 +68,14 @@ class P4RuntimeServer:
         targets: Mapping[int, PipelineTarget],
         address: str,
         *,
+        also: str | None = None,
         allow_remote: bool = False,
         reader: ProgramReader = Program.from_json,
     ) -> None:
         if not targets:
             raise UsageError("no target given; a P4Runtime server needs at least one device")
-        self._address = _checked_address(address, allow_remote)
+        self._address = checked_address(address, allow_remote)
+        self._also = None if also is None else checked_address(also, allow_remote)
         self._devices = {
             device_id: Device(device_id, target, reader) for device_id, target in targets.items()
         }
@@ -86,7 +88,7 @@ class P4RuntimeServer:
         self._tellers: list[threading.Thread] = []
 
     def start(self) -> str:
-        """Bind, serve, and return the bound address as a client takes it.
+        """Bind, serve, and return the bound address, the first of two, as a client takes it.
 
         Raises: UsageError if it was started already, or if the address cannot be bound.
         """
@@ -105,7 +107,9 @@ class P4RuntimeServer:
             maximum_concurrent_rpcs=MAX_STREAMS + MAX_CALLS,
         )
         try:
-            bound = self._bind(server)
+            bound = self._bind(server, self._address)
+            if self._also is not None:
+                self._bind(server, self._also)
             server.start()
         except BaseException:
             server.stop(None).wait()
@@ -164,29 +168,29 @@ class P4RuntimeServer:
             except Exception:
                 logging.getLogger(__name__).exception("fault while telling controllers")
 
-    def _bind(self, server: grpc.Server) -> str:
-        if not self._address.startswith("unix:"):
+    def _bind(self, server: grpc.Server, address: str) -> str:
+        if not address.startswith("unix:"):
             try:
-                port = server.add_insecure_port(self._address)
+                port = server.add_insecure_port(address)
             except RuntimeError:
                 port = 0
             if port == 0:
-                raise UsageError(f"cannot listen at {self._address}; another process may, or choose port 0")
-            return f"{self._address.rpartition(':')[0]}:{port}"
-        path = Path(self._address.removeprefix("unix:"))
+                raise UsageError(f"cannot listen at {address}; another process may, or choose port 0")
+            return f"{address.rpartition(':')[0]}:{port}"
+        path = Path(address.removeprefix("unix:"))
         _clear_stale_socket(path)
         previous = os.umask(0o077)
         try:
-            server.add_insecure_port(self._address)
+            server.add_insecure_port(address)
         except RuntimeError:
             raise UsageError(
-                f"cannot listen at {self._address}; is {path.parent} a folder you may write?"
+                f"cannot listen at {address}; is {path.parent} a folder you may write?"
             ) from None
         finally:
             os.umask(previous)
         path.chmod(_SOCKET_MODE)
         self._socket_path = path
-        return self._address
+        return address
 
     def _handlers(self) -> dict[str, grpc.RpcMethodHandler]:
         return {
@@ -332,31 +336,6 @@ def _max_details_bytes(context: grpc.ServicerContext) -> int:
 
 def _abort(context: grpc.ServicerContext, error: ControlError) -> Any:  # noqa: ANN401 - it never returns
     context.abort(_CODES[int(error.code)], str(error)[:1_000])
-
-
-def _checked_address(address: str, allow_remote: bool) -> str:
-    if address.startswith("unix:"):
-        path = address.removeprefix("unix:")
-        if not path.startswith("/") or path.startswith("//"):
-            raise UsageError(f"address {address!r}: an absolute path was expected, as unix:/run/nic0.sock")
-        if len(os.fsencode(path)) > 107:
-            raise UsageError(f"address {address!r}: a socket's path has at most 107 bytes")
-        return address
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65_535:
-        raise UsageError(
-            f"address {address!r} found; unix:/path or host:port was expected, as 127.0.0.1:9559"
-        )
-    try:
-        loopback = ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        loopback = host == "localhost"
-    if not loopback and not allow_remote:
-        raise UsageError(
-            f"address {address!r} can be reached from other machines, and P4Runtime here asks nobody "
-            "who they are; use 127.0.0.1 or unix:/path, or allow_remote (--allow-remote)"
-        )
-    return address
 
 
 def _clear_stale_socket(path: Path) -> None:

@@ -173,7 +173,10 @@ class NicProcess:
         )
         target = OnControlThread(self.device, self._call, self._clock.now_ns)
         self._p4runtime = P4RuntimeServer(
-            {1: target}, f"unix:{self._folder / f'{name}.p4rt'}", reader=program_of
+            {1: target},
+            f"unix:{self._folder / f'{name}.p4rt'}",
+            also=settings.get("p4runtime"),
+            reader=program_of,
         )
 
     # Threads

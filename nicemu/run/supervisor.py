@@ -297,6 +297,7 @@ class Instance:
             "profile": self._profile,
             "p4": str(nic.p4),
             "firmware": str(nic.firmware),
+            "p4runtime": nic.p4runtime,
         }
 
     def _roce_ips(self, terms: _Terms) -> dict[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from nicemu.abi import PROFILES
 from nicemu.arguments import read_toml
+from nicemu.control import checked_address
 from nicemu.errors import UsageError
 from nicemu.model import PROFILES as HARDWARE
 from nicemu.model import read_profile
@@ -25,7 +26,7 @@ BROADCAST_NSID = 0xFFFF_FFFF
 CONTROLLERS = ("nicemu", "qemu")
 """What holds a NIC's namespaces: its own model of a controller, or QEMU's on a PCIe fabric."""
 _NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address", "limits"}
-_NIC_KEYS |= {"controller", "fabric", "roce_address"}
+_NIC_KEYS |= {"controller", "fabric", "roce_address", "p4runtime"}
 _SWITCHES = ("selective_retransmission", "congestion_control")
 _KEYS = {"name", "fabric", "nic", "faults", "key_file", "path_mtu", "profile", *_SWITCHES}
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
@@ -47,7 +48,8 @@ class NamespaceEntry:
 class NicEntry:
     """One NIC of a topology. `address`: where it is reached, if that is not to be found on loopback;
     `controller`: one of `CONTROLLERS`. Where RDMA goes through an interface, `roce_address` is the NIC's own
-    there, and `fabric` the interface, if it is not the topology's.
+    there, and `fabric` the interface, if it is not the topology's. `p4runtime`: where its controllers find it
+    besides the socket file that each NIC has.
     """
 
     name: str
@@ -63,6 +65,7 @@ class NicEntry:
     controller: str = "nicemu"
     fabric: str | None = None
     roce_address: str | None = None
+    p4runtime: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +135,7 @@ def load_topology(path: str | Path) -> Topology:
         name, place, fabric, entries, faults, key_path, path_mtu, switches[0], switches[1], profile
     )
     _check_addresses(topology)
+    _check_servers(topology)
     check_fabric(topology, fabric)
     return topology
 
@@ -211,6 +215,16 @@ def _check_addresses(topology: Topology) -> None:
         )
 
 
+def _check_servers(topology: Topology) -> None:
+    """Refuse P4Runtime servers at one address. Raises: UsageError."""
+    seen: dict[str, str] = {}
+    for nic in topology.nics:
+        if nic.p4runtime is not None and seen.setdefault(nic.p4runtime, nic.name) != nic.name:
+            raise UsageError(
+                f"{topology.path}: nic.{nic.name}.p4runtime {nic.p4runtime} is nic.{seen[nic.p4runtime]}'s"
+            )
+
+
 def _nic_fabric(table: dict[str, Any], where: str) -> str | None:
     fabric = table.get("fabric")
     if fabric is None:
@@ -239,6 +253,21 @@ def _limits(table: dict[str, Any], where: str) -> str:
     if profile not in PROFILES:
         raise UsageError(f"{where}.limits is {profile!r}; there are {', '.join(PROFILES)}")
     return str(profile)
+
+
+def _p4runtime(table: dict[str, Any], where: str) -> str | None:
+    address = table.get("p4runtime")
+    if address is None:
+        return None
+    if not isinstance(address, str):
+        raise UsageError(f'{where}.p4runtime is {address!r}; HOST:PORT was expected, as "127.0.0.1:9559"')
+    try:
+        checked = checked_address(address)
+    except UsageError as error:
+        raise UsageError(f"{where}.p4runtime: {error}") from None
+    if address.startswith("unix:") or address.rpartition(":")[2].strip("0") == "":
+        raise UsageError(f"{where}.p4runtime is {address}; a NIC has a socket file already: name a TCP port")
+    return checked
 
 
 def _controller(table: dict[str, Any], memory_bytes: int, where: str) -> str:
@@ -337,6 +366,7 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
         _controller(table, memory_bytes, where),
         _nic_fabric(table, where),
         _address(table, where, "roce_address"),
+        _p4runtime(table, where),
     )
 
 

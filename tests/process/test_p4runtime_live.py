@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -100,3 +101,20 @@ def test_a_program_that_meets_many_packets_is_compiled_and_goes_on_with_what_it_
     client.send_packet(b"\0\1\5\0rest", {"egress_port": 510, "unused": 0})
     assert client.receive(TIMEOUT_S) == ReceivedPacket(b"\5\0rest", {"ingress_port": 0, "unused": 1})
     assert client.objects.read("last")[3].value == 7
+
+
+def test_a_nic_is_found_at_the_address_that_its_topology_names_too(tmp_path: Path) -> None:
+    """There are controllers that take no socket file. Whoever comes, it is one device with one primary."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    (tmp_path / "one.toml").write_text(f'{ONE_NIC}p4runtime = "{address}"\n')
+    with (
+        live_nics("p4runtime-tcp", tmp_path, tmp_path / "one.toml") as instance,
+        P4RuntimeClient(address, timeout_s=TIMEOUT_S, election_id=5) as primary,
+    ):
+        primary.load(compile_program(SWITCH).program.to_json())
+        other = P4RuntimeClient(instance.nics[0].p4runtime, timeout_s=TIMEOUT_S, election_id=4)
+        with pytest.raises(ControlError, match="4 is not the primary of device 1: 5 is the highest"), other:
+            pass
+        with P4RuntimeClient(instance.nics[0].p4runtime, timeout_s=TIMEOUT_S, election_id=6) as other:
+            assert other.p4info().program == "switch"

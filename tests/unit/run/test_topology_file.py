@@ -82,6 +82,11 @@ def test_sizes_and_faults_are_read(tmp_path: Path) -> None:
         ),
         ('memory = "2 MiB"', 'memory = "2 MB"', "memory is '2 MB'"),
         ('memory = "2 MiB"', "spin_us = -1", "spin_us is -1"),
+        ('memory = "2 MiB"', "p4runtime = 9559", "nic.a.p4runtime is 9559; HOST:PORT was expected"),
+        ('memory = "2 MiB"', 'p4runtime = "here"', "nic.a.p4runtime: address 'here' found"),
+        ('memory = "2 MiB"', 'p4runtime = "127.0.0.1:0"', "name a TCP port"),
+        ('memory = "2 MiB"', 'p4runtime = "unix:/x"', "a NIC has a socket file already"),
+        ('memory = "2 MiB"', 'p4runtime = "192.0.2.1:9559"', "can be reached from other machines"),
         ('p4 = "p4/kvmatch.p4"', "p4 = 1", "p4 must name a file"),
         ('p4 = "p4/kvmatch.p4"', 'p4 = "p4/none.p4"', "no file p4/none.p4 here"),
         ('size = "8 KiB"', "size = 5000", "whole blocks of 4096"),
@@ -110,6 +115,14 @@ fabric = "udp"
 [nic.b]
 {PROGRAMS}address = "%s"
 """
+
+
+def test_each_nic_has_a_p4runtime_server_of_its_own(tmp_path: Path) -> None:
+    server = 'p4runtime = "127.0.0.1:9559"\n'
+    text = f"[nic.a]\n{PROGRAMS}\n{server}[nic.b]\n{PROGRAMS}\n"
+    assert [nic.p4runtime for nic in load(tmp_path, text).nics] == ["127.0.0.1:9559", None]
+    with pytest.raises(UsageError, match=r"nic\.b\.p4runtime 127\.0\.0\.1:9559 is nic\.a's"):
+        load(tmp_path, text + server)
 
 
 @pytest.mark.parametrize(
