@@ -18,6 +18,7 @@ from .scope import Scope
 VALUE_SET_SIZE = 1024
 """Members that a value set has room for; the file does not say how many."""
 
+_TRANSITIONS = ("default", "hexstr", "parse_vset")
 _WORD = ir.Bits(32)
 
 
@@ -142,15 +143,15 @@ class Parsers:
         keys = [self._expressions.key(key) for key in item.list("transition_key")]
         cases: list[ir.SelectCase] = []
         for transition in item["transitions"].items():
-            kind, state = transition.get("type"), self._target(transition.get("next_state"))
-            if kind is None or kind.value == "default" or transition.value.get("value") == "default":
+            kind, state = _kind(transition), self._target(transition.get("next_state"))
+            if kind == "default":
                 if not keys or not cases:
                     return ir.Goto(state)
                 cases.append(ir.SelectCase(tuple(ir.KeyAny() for _ in keys), state))
                 break
             if not keys:
                 raise transition.fault("compares, and the state has no transition_key")
-            keysets = self._keysets(transition, kind.choice(["hexstr", "parse_vset"]), keys)
+            keysets = self._keysets(transition, kind, keys)
             if keysets is not None:
                 cases.append(ir.SelectCase(keysets, state))
         if not keys:
@@ -201,6 +202,13 @@ class Parsers:
         if known.fields != fields:
             raise item["value"].unsupported("a value set that is compared with keys of different widths")
         return ir.KeyInSet(name)
+
+
+def _kind(transition: Json) -> str:
+    """Return what a transition is; older compilers wrote no type, and "default" as a value."""
+    given = transition.get("type")
+    kind = "hexstr" if given is None else given.choice(_TRANSITIONS)
+    return "default" if kind == "hexstr" and transition.value.get("value") == "default" else kind
 
 
 def _width(key: ir.Expression) -> int:

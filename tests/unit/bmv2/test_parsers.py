@@ -110,6 +110,18 @@ def test_a_default_transition_may_say_so_in_its_value() -> None:
     assert took(document, "00 00 00 00")
 
 
+def test_a_transition_without_a_type_compares_its_value() -> None:
+    """As compilers of the format's first years wrote it."""
+    document = select([KIND], {"value": "0x07", "mask": None, "next_state": "more"})
+    assert took(document, "07 00 00 00")
+    assert not took(document, "08 00 00 00")
+
+
+def test_a_transition_without_a_type_and_a_value_is_refused() -> None:
+    with pytest.raises(Bmv2Error, match=r"transitions\[0\] has no value"):
+        load(select([KIND], {"next_state": "more"}))
+
+
 def test_keys_can_be_looked_ahead_for() -> None:
     document = select([{"type": "lookahead", "value": [8, 12]}], transition("0x0bbc", "more"))
     assert took(document, "00 00 00 00")
