@@ -14,9 +14,10 @@ from .graph import Statements
 from .layouts import Names
 from .primitives import Primitives
 from .scope import Scope
+from .tables import MAX_TABLE_SIZE
 
 VALUE_SET_SIZE = 1024
-"""Members that a value set has room for; the file does not say how many."""
+"""Members that a value set has room for where the file does not say how many, as older ones do not."""
 
 _TRANSITIONS = ("default", "hexstr", "parse_vset")
 _WORD = ir.Bits(32)
@@ -40,7 +41,7 @@ class Parsers:
         for name, item in self._widths.items():
             if name not in self._value_sets:
                 kind = ir.Bits(item["compressed_bitwidth"].number(1, ir.MAX_WIDTH_BITS))
-                self._value_sets[name] = ir.ValueSet(name, VALUE_SET_SIZE, (ir.ValueSetField("f", kind),))
+                self._value_sets[name] = ir.ValueSet(name, _size(item), (ir.ValueSetField("f", kind),))
         return tuple(self._value_sets[name] for name in self._widths)
 
     def parser(self) -> ir.Parser:
@@ -187,8 +188,9 @@ class Parsers:
         name = item["value"].text()
         if name not in self._widths:
             raise item["value"].fault(f"is {name}, which is none of parse_vsets")
-        if item.get("mask") is not None:
-            raise item["mask"].unsupported("a mask with a value set")
+        mask = item.get("mask")
+        if mask is not None and mask.value != 0 and mask.unsigned_hexstr():
+            raise mask.unsupported("a mask with a value set")  # one of 0 is what p4c wrote until 2020 for none
         width = self._widths[name]["compressed_bitwidth"]
         if width.number() != sum(map(_width, keys)):
             raise width.fault(
@@ -198,7 +200,7 @@ class Parsers:
             ir.ValueSetField(f"f{place}" if len(keys) > 1 else "f", key.type)
             for place, key in enumerate(keys, start=1)
         )
-        known = self._value_sets.setdefault(name, ir.ValueSet(name, VALUE_SET_SIZE, fields))
+        known = self._value_sets.setdefault(name, ir.ValueSet(name, _size(self._widths[name]), fields))
         if known.fields != fields:
             raise item["value"].unsupported("a value set that is compared with keys of different widths")
         return ir.KeyInSet(name)
@@ -209,6 +211,11 @@ def _kind(transition: Json) -> str:
     given = transition.get("type")
     kind = "hexstr" if given is None else given.choice(_TRANSITIONS)
     return "default" if kind == "hexstr" and transition.value.get("value") == "default" else kind
+
+
+def _size(value_set: Json) -> int:
+    given = value_set.get("max_size")
+    return VALUE_SET_SIZE if given is None else given.number(1, MAX_TABLE_SIZE)
 
 
 def _width(key: ir.Expression) -> int:

@@ -364,6 +364,26 @@ def test_value_sets_are_compared_with_all_keys() -> None:
     assert frames(send(engine, frame))[0][1][8:10] == "11"
 
 
+@pytest.mark.parametrize("mask", [0, "0x00", "0x0000"])
+def test_a_value_set_with_a_mask_of_no_bits_is_compared_without_a_mask(mask: object) -> None:
+    """p4c wrote that until 2020 where the program has no mask."""
+    document = compared(KIND, FIVE, width=13)
+    document["parsers"][0]["parse_states"][0]["transitions"][0]["mask"] = mask
+    engine = engine_of(document)
+    engine.objects.value_set("known").replace([(Exact(7), Exact(3))])
+    assert frames(send(engine, "07 00 00 18 aa bb cc dd"))[0][1][8:10] == "11"
+    assert frames(send(engine, "06 00 00 18 aa bb cc dd"))[0][1][8:10] == "aa"
+
+
+@pytest.mark.parametrize("used", [True, False])
+def test_a_value_set_has_room_for_as_many_members_as_the_file_says(used: bool) -> None:
+    document = compared(KIND, width=8) if used else program()
+    document["parse_vsets"] = [{"name": "P.known", "id": 0, "compressed_bitwidth": 8, "max_size": 3}]
+    assert [item.size for item in load(document).program.value_sets] == [3]
+    del document["parse_vsets"][0]["max_size"]
+    assert [item.size for item in load(document).program.value_sets] == [1024]
+
+
 def test_a_value_set_that_no_state_uses_is_there_all_the_same() -> None:
     document = program(parse_vsets=[{"name": "P.idle", "id": 0, "compressed_bitwidth": 9}])
     [value_set] = load(document).program.value_sets
