@@ -190,7 +190,9 @@ class Parsers:
             raise item["value"].fault(f"is {name}, which is none of parse_vsets")
         mask = item.get("mask")
         if mask is not None and mask.value != 0 and mask.unsigned_hexstr():
-            raise mask.unsupported("a mask with a value set")  # one of 0 is what p4c wrote until 2020 for none
+            raise mask.unsupported(
+                "a mask with a value set"
+            )  # one of 0 is what p4c wrote until 2020 for none
         width = self._widths[name]["compressed_bitwidth"]
         if width.number() != sum(map(_width, keys)):
             raise width.fault(

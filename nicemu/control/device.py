@@ -13,14 +13,14 @@ from itertools import chain
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.garbage import garbage_waits
-from nicemu.pipeline import Engine, Program
+from nicemu.pipeline import Engine
 
 from .arbitration import Arbitration, Notice
 from .batch import apply_all, apply_each
 from .changes import Change, Outcomes, guarded, refusal
 from .entities import change_of, query_of
 from .messages import DELETE, Message
-from .pipeline_config import PipelineConfig, ProgramReader
+from .pipeline_config import PipelineConfig, ProgramReader, ir_reader
 from .reports import Reports
 from .stream import Session, arbitration_message, election_id_of, role_of
 from .target import PipelineTarget
@@ -44,9 +44,7 @@ _CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC = range(3)
 class Device:
     """One target under P4Runtime. One call at a time reaches the target, from whichever thread."""
 
-    def __init__(
-        self, device_id: int, target: PipelineTarget, reader: ProgramReader = Program.from_json
-    ) -> None:
+    def __init__(self, device_id: int, target: PipelineTarget, reader: ProgramReader = ir_reader) -> None:
         self.device_id = device_id
         self._target = target
         texts = Texts()

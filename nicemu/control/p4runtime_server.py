@@ -24,7 +24,6 @@ from typing import Any
 import grpc
 
 from nicemu.errors import ControlError, NicemuError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Program
 
 from .addresses import checked_address
 from .changes import Outcomes
@@ -39,7 +38,7 @@ from .messages import (
     parse,
     serialize,
 )
-from .pipeline_config import ProgramReader
+from .pipeline_config import ProgramReader, ir_reader
 from .status_details import DEFAULT_MAX_DETAILS_BYTES, MAX_DETAILS_BYTES, MAX_DETAILS_KEY, batch_status
 from .stream import Session, serve_requests
 from .target import PipelineTarget
@@ -60,7 +59,7 @@ class P4RuntimeServer:
 
     Whoever can connect controls the NIC: a socket file is for its owner alone, and an address that is not
     of the loopback interface is refused unless `allow_remote`. `also` is a second address. `reader` says what
-    a p4_device_config may hold.
+    a p4_device_config may hold, given the P4Info that came with it, or None.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class P4RuntimeServer:
         *,
         also: str | None = None,
         allow_remote: bool = False,
-        reader: ProgramReader = Program.from_json,
+        reader: ProgramReader = ir_reader,
     ) -> None:
         if not targets:
             raise UsageError("no target given; a P4Runtime server needs at least one device")

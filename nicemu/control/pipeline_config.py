@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Engine, Program, p4info_of
+from nicemu.pipeline import Engine, P4Info, Program, p4info_of
 
 from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
@@ -28,8 +28,13 @@ from .texts import Texts
 _ALL, _COOKIE_ONLY, _P4INFO, _DEVICE_CONFIG = range(4)
 _ACTIONS = ("UNSPECIFIED", "VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "COMMIT", "RECONCILE_AND_COMMIT")
 
-ProgramReader: TypeAlias = Callable[[bytes], Program]
-"""Returns the program in a p4_device_config. Raises: ControlError."""
+ProgramReader: TypeAlias = Callable[[bytes, P4Info | None], Program]
+"""Returns the program in a p4_device_config; the P4Info beside it may say more. Raises: ControlError."""
+
+
+def ir_reader(text: bytes, p4info: P4Info | None = None) -> Program:
+    """Return the program whose IR as JSON a p4_device_config is; it needs no P4Info. Raises: ControlError."""
+    return Program.from_json(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class PipelineConfig:
     def __init__(
         self,
         target: PipelineTarget,
-        reader: ProgramReader = Program.from_json,
+        reader: ProgramReader = ir_reader,
         texts: Texts | None = None,
     ) -> None:
         self._target = target
@@ -147,12 +152,13 @@ class PipelineConfig:
         """Return the program of a config; a config without p4info gets the program's own."""
         if not request.HasField("config") or not request.config.p4_device_config:
             raise _illegal("the config has no p4_device_config; the program's IR as JSON was expected")
-        program = self._reader(request.config.p4_device_config)
+        given = p4info_of_message(request.config.p4info) if request.config.HasField("p4info") else None
+        program = self._reader(request.config.p4_device_config, given)
         own = p4info_of(program)
         config = messages().ForwardingPipelineConfig()
         config.CopyFrom(request.config)
-        if request.config.HasField("p4info"):
-            contradiction = difference(p4info_of_message(request.config.p4info), own)
+        if given is not None:
+            contradiction = difference(given, own)
             if contradiction:
                 raise _illegal(f"p4info does not belong to this program: {contradiction}; compile both again")
         else:

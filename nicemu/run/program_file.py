@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Program, p4info_of
+from nicemu.pipeline import P4Info, Program, p4info_of
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
@@ -56,13 +56,17 @@ def _ir_in(path: Path) -> bytes | None:
     return text if is_ir else None
 
 
-def program_of(text: bytes) -> Program:
-    """Return the program that a controller brings: IR as JSON, or BMv2 JSON. Raises: ControlError."""
-    from nicemu.bmv2 import Bmv2Error, is_bmv2_text, load_bmv2_text
+def program_of(text: bytes, p4info: P4Info | None = None) -> Program:
+    """Return the program that a controller brings: IR as JSON, or BMv2 JSON, of which `p4info` says more.
+
+    Raises: ControlError.
+    """
+    from nicemu.bmv2 import Bmv2Error, as_described, is_bmv2_text, load_bmv2_text
 
     if not is_bmv2_text(text):
         return Program.from_json(text)
     try:
-        return load_bmv2_text(text, "p4_device_config").program
+        program = load_bmv2_text(text, "p4_device_config").program
     except Bmv2Error as error:
         raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, str(error)) from None
+    return program if p4info is None else as_described(program, p4info)

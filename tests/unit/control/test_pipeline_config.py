@@ -71,7 +71,7 @@ def test_a_p4info_of_another_program_is_refused(engine: Engine, routing: Program
 
 def test_what_a_config_holds_is_the_readers_business(engine: Engine, wider_routing: Program) -> None:
     config = PipelineConfig(
-        engine, lambda text: wider_routing if text == b"wider" else Program.from_json(text)
+        engine, lambda text, p4info: wider_routing if text == b"wider" else Program.from_json(text)
     )
     given = {"p4_device_config": b"wider"}
     config.set(messages().SetForwardingPipelineConfigRequest(action=COMMIT_NEW, config=given))

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What P4Info says of a program and its BMv2 JSON does not.
+
+Ids that @id chose, `optional` keys, @defaultonly and @tableonly, the headers of packets to and from a
+controller, types that are translated, and how large value sets are: all this stands in the P4Info that p4c
+writes beside the JSON.
+Source: P4Runtime Specification 1.4, "P4Info Objects".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import TypeVar
+
+from nicemu.pipeline import (
+    PREFIXES,
+    ActionInfo,
+    Described,
+    KeyInfo,
+    P4Info,
+    PacketMetadataInfo,
+    ParameterInfo,
+    Prefix,
+    TableDescription,
+    ValueSetInfo,
+    allocate_ids,
+    ir,
+    p4info_of,
+)
+
+_CHOSEN = (1 << 24) - 1
+_HASHED = (1 << 16) - 1
+"""Bits of an id that @id can choose, and those that p4c has always made of a name."""
+
+_Item = TypeVar("_Item", bound=Described)
+_Typed = KeyInfo | ParameterInfo
+
+
+def as_described(program: ir.Program, p4info: P4Info) -> ir.Program:
+    """Return a program with what `p4info` says of it beyond what its file does.
+
+    What is not of this program changes nothing, so that who compares both finds it.
+    """
+    types = _Types(p4info)
+    tables, actions, sets = _named(p4info.tables), _named(p4info.actions), _named(p4info.value_sets)
+    described = replace(
+        program,
+        tables=tuple(_table(item, tables.get(item.name), types) for item in program.tables),
+        actions=tuple(_action(item, actions.get(item.name), types) for item in program.actions),
+        externs=tuple(_extern(item, p4info) for item in program.externs),
+        value_sets=tuple(_value_set(item, sets.get(item.name)) for item in program.value_sets),
+        headers=_headers(program.headers, p4info.packet_metadata),
+    )
+    described = replace(described, new_types=types.used)
+    return program if p4info_of(described) == p4info_of(program) else described
+
+
+class _Types:
+    """The translated types of a P4Info. That says what controllers see, and the program what packets do."""
+
+    def __init__(self, p4info: P4Info) -> None:
+        self._given = {item.name: item for item in p4info.new_types if item.translated}
+        self._used: dict[str, ir.NewType] = {}
+
+    @property
+    def used(self) -> tuple[ir.NewType, ...]:
+        """Those that something of the program has."""
+        return tuple(self._used[name] for name in sorted(self._used))
+
+    def name_for(self, given: _Typed, kind: ir.Type) -> str:
+        """Return the name of the type of something that is a `kind` in packets, "" for none."""
+        new = self._given.get(given.type_name)
+        if new is None or not isinstance(kind, ir.Bits) or kind.signed:
+            return ""
+        known = self._used.setdefault(new.name, replace(new, type=kind))
+        return known.name if known.type == kind else ""
+
+
+def _table(table: ir.Table, given: TableDescription | None, types: _Types) -> ir.Table:
+    if given is None:
+        return table
+    scopes = {ref.name: ref.scope for ref in given.actions}
+    keys = table.keys
+    if len(given.keys) == len(keys):
+        pairs = enumerate(zip(keys, given.keys, strict=True))
+        keys = tuple(_key(key, info, _entries_of(table, place), types) for place, (key, info) in pairs)
+    return replace(
+        table,
+        id=_number(Prefix.TABLE, given),
+        keys=keys,
+        actions=tuple(
+            replace(
+                ref,
+                default_only=scopes.get(ref.action, "") == "default_only" or ref.default_only,
+                table_only=scopes.get(ref.action) == "table_only",
+            )
+            for ref in table.actions
+        ),
+    )
+
+
+def _entries_of(table: ir.Table, place: int) -> list[ir.Keyset]:
+    return [entry.keysets[place] for entry in table.entries]
+
+
+def _key(key: ir.Key, given: KeyInfo, entries: Iterable[ir.Keyset], types: _Types) -> ir.Key:
+    kind, compared = key.match_kind, key.expression.type
+    if kind is ir.MatchKind.TERNARY and given.match_kind == ir.MatchKind.OPTIONAL.value:
+        ones = (1 << compared.width) - 1 if isinstance(compared, ir.Bits) else 1
+        if all(isinstance(item, ir.KeyAny) or getattr(item, "mask", None) == ones for item in entries):
+            kind = ir.MatchKind.OPTIONAL
+    return replace(key, id=given.id, match_kind=kind, type_name=types.name_for(given, compared))
+
+
+def _action(action: ir.Action, given: ActionInfo | None, types: _Types) -> ir.Action:
+    if given is None:
+        return action
+    data = [item for item in action.parameters if item.direction is ir.Direction.NONE]
+    parameters = action.parameters
+    if len(given.params) == len(data):
+        infos = {item.name: info for item, info in zip(data, given.params, strict=True)}
+        parameters = tuple(
+            replace(item, id=infos[item.name].id, type_name=types.name_for(infos[item.name], item.type))
+            if item.direction is ir.Direction.NONE
+            else item
+            for item in parameters
+        )
+    return replace(action, id=_number(Prefix.ACTION, given), parameters=parameters)
+
+
+def _extern(instance: ir.ExternInstance, p4info: P4Info) -> ir.ExternInstance:
+    prefix = PREFIXES[instance.extern]
+    groups: dict[Prefix, Sequence[Described]] = {
+        Prefix.ACTION_PROFILE: p4info.profiles,
+        Prefix.COUNTER: p4info.counters,
+        Prefix.DIRECT_COUNTER: p4info.direct_counters,
+        Prefix.METER: p4info.meters,
+        Prefix.DIRECT_METER: p4info.direct_meters,
+        Prefix.REGISTER: p4info.registers,
+    }
+    given = _named(groups[prefix]).get(instance.name)
+    return instance if given is None else replace(instance, id=_number(prefix, given))
+
+
+def _value_set(value_set: ir.ValueSet, given: ValueSetInfo | None) -> ir.ValueSet:
+    if given is None or len(given.keys) != len(value_set.fields):
+        return value_set
+    fields = tuple(
+        replace(part, name=info.name or part.name, id=info.id)
+        for part, info in zip(value_set.fields, given.keys, strict=True)
+    )
+    size = given.size or value_set.size
+    return replace(value_set, id=_number(Prefix.VALUE_SET, given), fields=fields, size=size)
+
+
+def _headers(
+    headers: tuple[ir.HeaderType, ...], given: Iterable[PacketMetadataInfo]
+) -> tuple[ir.HeaderType, ...]:
+    """Mark the headers of packets to and from a controller. Of several with the fields that P4Info has, it
+    is the one of whose name the id is made.
+    """
+    ids = allocate_ids(Prefix.CONTROLLER_HEADER, {item.name: 0 for item in headers})
+    marked = {item.name: item for item in headers}
+    for info in given:
+        fitting = [item for item in headers if _fits(item, info)]
+        found = [item for item in fitting if (ids[item.name] ^ info.id) & _HASHED == 0] or fitting[:1]
+        if info.name in ir.CONTROLLER_HEADERS and found and not marked[found[0].name].controller:
+            pairs = zip(found[0].fields, info.metadata, strict=True)
+            fields = tuple(replace(part, id=item.id) for part, item in pairs)
+            marked[found[0].name] = replace(found[0], controller=info.name, fields=fields)
+    return tuple(marked[item.name] for item in headers)
+
+
+def _fits(header: ir.HeaderType, info: PacketMetadataInfo) -> bool:
+    fields = [(part.name, getattr(part.type, "width", 0)) for part in header.fields]
+    return fields == [(part.name, part.width) for part in info.metadata]
+
+
+def _named(items: Iterable[_Item]) -> dict[str, _Item]:
+    return {item.name: item for item in items}
+
+
+def _number(prefix: Prefix, given: Described) -> int:
+    """Return the bits of an id that a program chooses, 0 where the rest is not that of its kind."""
+    number = given.id & _CHOSEN
+    return number if given.id - number == prefix << 24 else 0
