@@ -15,7 +15,7 @@ from nicemu.pipeline import ir
 MAX_FILE_BYTES = 64 << 20
 """Largest file that is taken."""
 
-_HEXSTR = re.compile(r"(-?)0[xX]([0-9a-fA-F]*)")
+_HEXSTR = re.compile(r"(-?)(?:0[xX]|(?=[0-9a-fA-F]))([0-9a-fA-F]*)")
 
 
 class Bmv2Error(ProtocolError):
@@ -98,7 +98,7 @@ class Json:
         return bool(self.value)
 
     def hexstr(self) -> int:
-        """Return the number that a hexadecimal text stands for."""
+        """Return the number that a hexadecimal text stands for; BMv2 takes one without "0x", too."""
         found = _HEXSTR.fullmatch(self.value) if isinstance(self.value, str) else None
         if found is None or len(found[2]) > ir.MAX_WIDTH_BITS // 4 + 2:
             raise self._wrong(f'a hexadecimal text such as "0x0a" of {ir.MAX_WIDTH_BITS} bits at most')

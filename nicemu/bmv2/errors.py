@@ -50,8 +50,9 @@ class ErrorNumbers:
     def compared(self, op: str, left: Number, right: Number) -> ir.Expression | None:
         """Return the comparison of an error with a constant, None where it is none."""
         for side, other in ((left, right), (right, left)):
-            if op in ("==", "!=") and side.error is not None and other.constant in self._numbers:
-                is_equal = self._is(side.error, self._numbers.index(other.constant))
+            index = self._index(other.constant)
+            if op in ("==", "!=") and side.error is not None and index is not None:
+                is_equal = self._is(side.error, index)
                 return is_equal if op == "==" else ir.Unary("!", is_equal, ir.BOOL)
         return None
 
@@ -60,9 +61,7 @@ class ErrorNumbers:
         if number.error is not None:
             return ir.Assign(target, number.error)
         if number.constant is not None:
-            found = number.constant in self._numbers
-            index = self._numbers.index(number.constant) if found else 0
-            return ir.Assign(target, ir.Constant(index, ir.ERROR))
+            return ir.Assign(target, ir.Constant(self._index(number.constant) or 0, ir.ERROR))
         subject = number.exact()
         assert number.low is not None
         cases = [
@@ -72,6 +71,18 @@ class ErrorNumbers:
         ]
         otherwise = ir.ValueCase((), (ir.Assign(target, ir.Constant(0, ir.ERROR)),))
         return ir.Switch(subject, (*cases, otherwise))
+
+    def _index(self, number: int | None) -> int | None:
+        """Return the place of the error with a number, or with the one that its hexadecimal digits are as
+        decimal ones: so p4c wrote errors until 2018.
+        """
+        if number is None:
+            return None
+        digits = f"{number:x}"
+        for code in (number, int(digits) if digits.isdigit() else number):
+            if code in self._numbers:
+                return self._numbers.index(code)
+        return None
 
     def _is(self, error: ir.Expression, index: int) -> ir.Expression:
         return ir.Binary("==", error, ir.Constant(index, ir.ERROR), ir.BOOL)

@@ -338,6 +338,12 @@ def unwrapped(item: Json) -> Json:
     return item
 
 
+def is_validity(item: Json) -> bool:
+    """Return whether a type value object names the hidden field that says whether a header is valid."""
+    item = unwrapped(item)
+    return item["type"].value == "field" and item["value"].items(2)[1].value == VALIDITY
+
+
 def _at_most(width_bits: int, item: Json) -> int:
     if width_bits > ir.MAX_WIDTH_BITS:
         raise item.fault(f"looks ahead {width_bits} bits; {ir.MAX_WIDTH_BITS} are allowed")

@@ -13,7 +13,7 @@ from nicemu.pipeline import ir
 
 from . import numbers
 from .document import Json
-from .expressions import Expressions, located
+from .expressions import Expressions, is_validity, located
 from .graph import Statements
 from .places import V1MODEL, FieldPlace
 from .scope import Scope
@@ -100,6 +100,8 @@ class Primitives:
     # Headers and fields
 
     def _assign(self, target: Json, source: Json) -> Statements:
+        if self._expressions.in_parser and is_validity(target):
+            return ()  # the field is read-only; p4c set it until 2019 where a header was looked ahead for
         place = self._expressions.field(target)
         if isinstance(place.expression.type, ir.Varbit):
             return (self._same(target, place.expression, source),)

@@ -180,7 +180,7 @@ class Scope:
                 return self.plain.thing(item)
             case "hexstr":
                 given = item.get("bitwidth")
-                digits = len(item["value"].text()) - 2
+                digits = len(item["value"].text().removeprefix("0x"))
                 width = given.number(1, ir.MAX_WIDTH_BITS) if given is not None else 8 * ((digits + 1) // 2)
                 return self.plain.of(item, max(width, 1))
             case "field":

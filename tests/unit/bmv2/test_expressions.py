@@ -319,7 +319,8 @@ def refusal(value: object, target: str = "value") -> str:
         ({"type": "lookahead", "value": [0, 8]}, "not supported by nicemu yet: lookahead outside the parser"),
         ({"type": "register", "value": ["r", hexstr(0)]}, "a value of type register in an expression"),
         ({"type": "local", "value": 0}, "stands where there is no action data"),
-        ({"type": "hexstr", "value": "12"}, 'a hexadecimal text such as "0x0a"'),
+        ({"type": "hexstr", "value": "1g"}, 'a hexadecimal text such as "0x0a"'),
+        ({"type": "hexstr", "value": "-"}, 'a hexadecimal text such as "0x0a"'),
         ({"type": "hexstr", "value": "0x" + "f" * 9999}, "of 4096 bits at most"),
         (expression("<<", hexstr(1), field("h", "small")), "shifts by what can be a negative number"),
         (

@@ -12,6 +12,7 @@ from tests.unit.bmv2.program_json import (
     Node,
     action,
     assign,
+    boolean,
     engine_of,
     expression,
     extract,
@@ -216,6 +217,37 @@ def test_errors_have_the_numbers_that_the_file_gives_them() -> None:
     )
     assert outcome(document, "00 00 00 00") == [(0, "280103" + f"{(40 & 31) << 3:02x}")]
     assert load(document).program.errors[-1] == "Mine"
+
+
+@pytest.mark.parametrize(("number", "written"), [(8, "8"), (12, "12"), (0x12, "0x12")])
+def test_errors_may_be_written_without_0x(number: int, written: str) -> None:
+    """p4c wrote the number of an error in decimal digits until 2018."""
+    error = {"type": "hexstr", "value": written}
+    test = expression("==", field("standard_metadata", "parser_error"), error)
+    document = parser(
+        state(0, "start", extract("h"), operation("verify", boolean(False), error)),
+        errors=[["NoError", 1], ["Mine", number]],
+        actions=[
+            PARSER_ERROR,
+            action(1, "C.b", assign(field("h", "value"), wrapped(expression("b2d", None, test)))),
+        ],
+    )
+    assert outcome(document, "00 00 00 00") == [(0, f"{number:02x}010000")]
+
+
+def test_a_parser_that_sets_whether_a_header_is_valid_changes_nothing() -> None:
+    """Hidden fields are read-only; p4c wrote such a `set` behind an `add_header` until 2019."""
+    document = parser(
+        state(
+            0,
+            "start",
+            extract("h"),
+            operation("primitive", primitive("add_header", named("header", "g"))),
+            operation("set", field("g", "$valid$"), wrapped(expression("&", field("h", "kind"), hexstr(1)))),
+            operation("set", field("g", "kind"), hexstr(0x77)),
+        )
+    )
+    assert outcome(document, "00 00 00 00")[0][1][:10] == "0000000077"
 
 
 def test_the_cursor_moves_by_bytes_or_by_bits() -> None:
