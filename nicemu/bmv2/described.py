@@ -52,7 +52,7 @@ def as_described(program: ir.Program, p4info: P4Info) -> ir.Program:
         value_sets=tuple(_value_set(item, sets.get(item.name)) for item in program.value_sets),
         headers=_headers(program.headers, p4info.packet_metadata),
     )
-    described = replace(described, new_types=types.used)
+    described = _with_called(replace(described, new_types=types.used), p4info)
     return program if p4info_of(described) == p4info_of(program) else described
 
 
@@ -75,6 +75,31 @@ class _Types:
             return ""
         known = self._used.setdefault(new.name, replace(new, type=kind))
         return known.name if known.type == kind else ""
+
+
+def _with_called(program: ir.Program, p4info: P4Info) -> ir.Program:
+    """Return a program with the actions that no table has: what a control's body calls by a name without
+    a dot looks in the file as what p4c made up, and has become statements.
+    """
+    known = {item.name for item in program.actions}
+    known |= {ref.name for table in p4info.tables for ref in table.actions}
+    added: list[ir.Action] = []
+    variables: list[ir.Variable] = []
+    for info in p4info.actions:
+        if info.name in known or "." in info.name:
+            continue
+        places = [
+            ir.Variable(f"{info.name}.{item.name}", ir.Bits(max(item.width, 1))) for item in info.params
+        ]
+        pairs = zip(info.params, places, strict=True)
+        data = (ir.Parameter(item.name, place.name, place.type, id=item.id) for item, place in pairs)
+        variables += places
+        added.append(ir.Action(info.name, tuple(data), (), id=_number(Prefix.ACTION, info)))
+    if len({item.name for item in (*program.variables, *variables)}) < len(program.variables) + len(
+        variables
+    ):
+        return program
+    return replace(program, actions=(*program.actions, *added), variables=(*program.variables, *variables))
 
 
 def _table(table: ir.Table, given: TableDescription | None, types: _Types) -> ir.Table:

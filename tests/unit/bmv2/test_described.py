@@ -15,7 +15,7 @@ from nicemu.control.pipeline_config import PipelineConfig
 from nicemu.control.schema import difference
 from nicemu.errors import ControlError
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine, P4Info, Program, ir, p4info_of
+from nicemu.pipeline import ActionInfo, Engine, P4Info, ParameterInfo, Program, ir, p4info_of
 from nicemu.run import program_of
 from tests.unit.bmv2.program_json import (
     ALIASES,
@@ -26,10 +26,13 @@ from tests.unit.bmv2.program_json import (
     entry_of,
     extract,
     field,
+    frames,
+    hexstr,
     key,
     pipeline,
     program,
     runtime_data,
+    send,
     state,
     table,
 )
@@ -199,6 +202,19 @@ def test_a_key_of_entries_that_no_optional_one_has_stays_ternary() -> None:
     document["pipelines"][0]["tables"][0]["entries"] = [entry]
     (found,) = as_described(from_json(document), sent_p4info()).tables
     assert found.keys[0].match_kind is ir.MatchKind.TERNARY
+
+
+def test_an_action_without_a_control_that_only_a_body_calls_is_one_for_controllers() -> None:
+    """In the file it looks as what p4c made up for statements."""
+    document = program(actions=[action(0, "drop_it", assign(field("h", "kind"), hexstr(7)))])
+    given = p4info_of(from_json(document))
+    assert given.actions == ()
+    called = ActionInfo("drop_it", "drop_it", 0x01000009, (ParameterInfo("port", 2, 9),))
+    described = as_described(from_json(document), replace(given, actions=(called,)))
+    assert p4info_of(described).actions == (called,)
+    engine = Engine()
+    engine.load(Program.from_json(described.to_json()))
+    assert frames(send(engine, "00 00 00 00")) == [(0, "07000000")]
 
 
 @pytest.mark.parametrize(
