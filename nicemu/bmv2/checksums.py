@@ -14,6 +14,8 @@ from .graph import Statements
 from .primitives import Primitives
 from .scope import Scope
 
+_TRUE = ir.Constant(1, ir.BOOL)
+
 
 def checksums_of(document: Json, scope: Scope) -> tuple[Statements, Statements]:
     """Return what verifies the checksums of a program, and what updates them."""
@@ -34,7 +36,11 @@ def _wanted(item: Json, key: str) -> bool:
 
 
 def _verified(item: Json, scope: Scope) -> Statements:
+    """Return the check of a checksum; simple_switch makes none where the checksum's header is not there."""
     condition, target = _condition(item, scope), scope.plain.key_of(item["target"])
+    is_there = scope.places.validity(scope.places.header(item["target"].items(2)[0]))
+    if is_there != _TRUE:
+        condition = is_there if condition == _TRUE else ir.Binary("&&", condition, is_there, ir.BOOL)
     found = scope.calculation(item["calculation"])
     name = "verify_checksum_with_payload" if found.with_payload else "verify_checksum"
     return (ir.CallFunction(name, (condition, found.data, target, found.algorithm)),)
@@ -50,11 +56,11 @@ def _updated(item: Json, scope: Scope) -> Statements:
     if not place.width_bits:
         raise item["target"].fault("is a field of variable length; a number was expected")
     sum_ = scope.variable("checksum", place.kind)
-    call = ir.CallFunction(name, (ir.Constant(1, ir.BOOL), found.data, sum_, found.algorithm))
+    call = ir.CallFunction(name, (_TRUE, found.data, sum_, found.algorithm))
     stored = Primitives(scope, scope.plain).stored(place, numbers.held(sum_))
     return (ir.If(condition, (call, stored)),)
 
 
 def _condition(item: Json, scope: Scope) -> ir.Expression:
     given = item.get("if_cond")
-    return ir.Constant(1, ir.BOOL) if given is None else scope.plain.truth(given)
+    return _TRUE if given is None else scope.plain.truth(given)

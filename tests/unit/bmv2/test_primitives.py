@@ -38,6 +38,7 @@ from tests.unit.bmv2.program_json import (
     program,
     send,
     set_port,
+    transition,
     valid,
     wrapped,
 )
@@ -475,6 +476,29 @@ def test_a_wrong_checksum_is_seen_by_ingress() -> None:
     right = scapy_checksum(b"\x12\x34")
     assert outcome(document, f"12 34 00 00 {right:04x}")[0][1][:2] == "00"
     assert outcome(document, "12 34 00 00 00 01")[0][1][:2] == "01"
+
+
+@pytest.mark.parametrize("payload", [False, True])
+@pytest.mark.parametrize(
+    "condition", [None, boolean(True), expression("==", field("h", "kind"), hexstr(0x12))]
+)
+def test_a_checksum_in_a_header_that_is_not_there_is_not_verified(
+    condition: Node | None, payload: bool
+) -> None:
+    """simple_switch skips it, whatever its condition says."""
+    document = with_sum(summed(condition, payload, update=False, verify=True))
+    state_ = document["parsers"][0]["parse_states"][0]
+    operations = state_["parser_ops"]
+    document["parsers"][0]["parse_states"] = [
+        {**state_, "parser_ops": operations[:1], "transition_key": [field("h", "five")]},
+        {**state_, "name": "more", "id": 1, "parser_ops": operations[1:]},
+    ]
+    document["parsers"][0]["parse_states"][0]["transitions"] = [transition("0x01", "more")]
+    seen = action(0, "C.seen", assign(field("h", "kind"), field("standard_metadata", "checksum_error")))
+    document["actions"] = [seen]
+    document["pipelines"][0] = pipeline(0, "ingress", "tbl_seen", [made_up(0, seen)])
+    assert outcome(document, "12 34 00 00 00 01")[0][1][:2] == "00"
+    assert outcome(document, "12 34 00 08 00 01")[0][1][:2] == "01"
 
 
 # Arrays
