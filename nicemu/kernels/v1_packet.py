@@ -79,6 +79,7 @@ class V1Packet(V1State):
         self._check(made, failed, dropped)
         made.keep_effects()
         self._control(made, compute, stuck)
+        self._check_assertions(made, failed)
         start, length = made.deparse(deparser.body)
         length = self._cut(made, length)
         to_host = builder.or_(
@@ -146,13 +147,16 @@ class V1Packet(V1State):
 
     def _check(self, made: V1Externs, failed: object, dropped: object) -> None:
         """Make what stands behind ingress and egress: a failed assertion and egress_spec 511 drop."""
-        builder = made.builder
-        holds, stays = made.block("holds"), made.block("stays")
-        builder.cbranch(builder.load(made.failed), failed, holds)
-        builder.position_at_end(holds)
+        self._check_assertions(made, failed)
+        builder, stays = made.builder, made.block("stays")
         spec = made.places.load(made.standard("egress_spec"), builder)
         builder.cbranch(builder.icmp_unsigned("==", spec, spec.type(DROP_PORT)), dropped, stays)
         builder.position_at_end(stays)
+
+    def _check_assertions(self, made: V1Externs, failed: object) -> None:
+        builder, holds = made.builder, made.block("holds")
+        builder.cbranch(builder.load(made.failed), failed, holds)
+        builder.position_at_end(holds)
 
     def _store(self, made: V1Externs, field: str, number: Number) -> None:
         place = made.standard(field)

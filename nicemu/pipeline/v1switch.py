@@ -232,6 +232,10 @@ class Journey:
             self._drop("pipeline.dropped")
             return
         self._interpreter.control(packet, "compute")
+        if outcome.failed_assertion:
+            self._effects += outcome.effects
+            self._drop("pipeline.assertion")
+            return
         self._interpreter.control(packet, "deparser")
         self._effects += outcome.effects
         frame = self._interpreter.departing(packet)

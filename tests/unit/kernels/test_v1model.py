@@ -69,6 +69,7 @@ def test_arrays_are_the_interpreters() -> None:
 
 def test_a_failed_assertion_drops() -> None:
     agree(both(ingress="assert(h.h.kind != 1);", egress="assume(h.h.value != 2);"))
+    agree(both(verify="assume(h.h.kind != 1);", compute="assert(h.h.value != 2);"))
 
 
 def test_traced_packets_and_others_work_on_the_same_registers() -> None:

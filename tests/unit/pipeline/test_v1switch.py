@@ -375,6 +375,14 @@ def test_an_assertion_that_fails_drops_the_packet() -> None:
     assert send(engine, "02020000").drop_reason == "pipeline.assertion"
 
 
+@pytest.mark.parametrize("where", ["verify", "ingress", "egress", "compute"])
+def test_an_assertion_drops_the_packet_wherever_it_stands(where: str) -> None:
+    engine = switch(**{where: 'log_msg("seen"); assert(h.h.kind == 1);'})
+    assert frames(send(engine)) == [(0, "01020000ff")]
+    verdict = send(engine, "02020000")
+    assert (verdict.drop_reason, verdict.effects) == ("pipeline.assertion", (LogMessage("seen"),))
+
+
 def test_exit_in_ingress_ends_ingress_alone() -> None:
     assert frames(
         send(switch(ingress="s.egress_spec = 3; exit; s.egress_spec = 4;", egress="h.h.kind = 7;"))
