@@ -16,7 +16,11 @@ from .graph import Statements
 from .parsers import Parsers
 from .pipelines import Pipelines
 from .places import V1MODEL
+from .primitives import Primitives
 from .scope import Scope
+
+_IN_DEPARSER = ("assert", "assume", "log_msg")
+"""What p4c lets a deparser do besides emitting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def _translated(document: Json, name: str) -> Program:
         "verify": verified,
         "ingress": ingress,
         "egress": egress,
-        "compute": updated,
+        "compute": (*updated, *_before_deparser(document, scope)),
         "deparser": _deparser(document, scope),
     }
     actions, tables = pipelines.actions, pipelines.tables
@@ -89,12 +93,19 @@ def _translated(document: Json, name: str) -> Program:
     )
 
 
+def _before_deparser(document: Json, scope: Scope) -> Statements:
+    """Return the primitives of the deparser: they run behind the checksums, before anything is emitted."""
+    primitives = Primitives(scope, scope.plain)
+    listed = document["deparsers"].items(1)[0].list("primitives")
+    for item in listed:
+        if item["op"].value not in _IN_DEPARSER:
+            raise item["op"].unsupported(f"primitive {item['op'].shown} in a deparser")
+    return tuple(part for item in listed for part in primitives.statements(item))
+
+
 def _deparser(document: Json, scope: Scope) -> Statements:
-    deparsers = document["deparsers"].items(1)
-    if deparsers[0].list("primitives"):
-        raise deparsers[0]["primitives"].unsupported("primitives in a deparser")
     emitted = []
-    for item in deparsers[0]["order"].items():
+    for item in document["deparsers"].items(1)[0]["order"].items():
         header = scope.places.header(item)
         if not scope.places.is_header(header.type):
             raise item.fault(f"is {item.text()}, which is metadata; a header was expected")

@@ -154,8 +154,8 @@ def with_type(*fields: list[Any], **more: Any) -> Node:  # noqa: ANN401
             "order[0] is scalars, which is metadata",
         ),
         (
-            program(deparsers=[{"name": "d", "id": 0, "order": [], "primitives": [{}]}]),
-            "not supported by nicemu yet: primitives in a deparser",
+            program(deparsers=[{"name": "d", "id": 0, "order": [], "primitives": [{"op": "x"}]}]),
+            'not supported by nicemu yet: primitive "x" in a deparser',
         ),
         (program(actions=[action(0, "a"), action(0, "b")]), "$.actions[1].id is 0, which stands there twice"),
     ],

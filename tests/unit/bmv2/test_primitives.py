@@ -351,6 +351,22 @@ def test_what_does_not_hold_drops_the_packet(op: str) -> None:
     assert send(engine, "02 00 00 00").drop_reason == "pipeline.assertion"
 
 
+def test_a_deparser_logs_and_asserts_behind_the_checksums() -> None:
+    """It does so before it emits, so what is wrong does not leave."""
+    document = with_sum(summed(None, update=True, verify=False))
+    vector = {"type": "parameters_vector", "value": [field("wide", "sum")]}
+    holds = wrapped(expression("b2d", None, expression("==", field("h", "kind"), hexstr(0x12))))
+    document["deparsers"][0]["primitives"] = [
+        primitive("log_msg", {"type": "string", "value": "sum {}"}, vector),
+        primitive("assert", holds),
+    ]
+    engine = engine_of(document)
+    right = scapy_checksum(b"\x12\x34")
+    told = send(engine, "12 34 00 00 00 00")
+    assert (told.effects, told.frame[4:].hex()) == ((LogMessage(f"sum {right}"),), f"{right:04x}")
+    assert send(engine, "11 34 00 00 00 00").drop_reason == "pipeline.assertion"
+
+
 def test_digests_carry_the_elements_of_their_list() -> None:
     document = does(
         primitive("generate_digest", hexstr(1), hexstr(1)),
