@@ -113,6 +113,10 @@ class Places:
         """Return a header or metadata instance."""
         return self._found(self._headers, name, "header")
 
+    def named(self, name: str) -> ir.Expression:
+        """Return a header or metadata instance that is known to be there."""
+        return self._headers[name]
+
     def stack(self, name: Json) -> ir.Expression:
         """Return a header stack."""
         return self._found(self._stacks, name, "header stack")

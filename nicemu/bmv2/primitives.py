@@ -161,11 +161,11 @@ class Primitives:
         if found.with_payload:
             raise calculation.unsupported("the payload in a hash")
         place, lowest, largest = self._written(target), *map(self._expressions.exact, (base, size))
-        return self.read_into(
-            place,
-            place.kind,
-            lambda result: ir.CallFunction("hash", (result, found.algorithm, lowest, found.data, largest)),
+        result = place.expression if place.is_plain else self._scope.variable("result", place.kind)
+        calls = found.made(
+            lambda data: (ir.CallFunction("hash", (result, found.algorithm, lowest, data, largest)),)
         )
+        return calls if place.is_plain else (*calls, self.stored(place, numbers.held(result)))
 
     def _random(self, target: Json, low: Json, high: Json) -> Statements:
         place, lowest, highest = self._written(target), *map(self._expressions.exact, (low, high))

@@ -9,6 +9,8 @@ import pytest
 from scapy.utils import checksum as scapy_checksum
 
 from nicemu.bmv2 import Bmv2Error
+from nicemu.hot import JIT
+from nicemu.kernels import CompiledEngine
 from nicemu.pipeline import (
     CloneSession,
     DigestPosted,
@@ -422,6 +424,90 @@ def test_a_calculation_takes_whole_headers() -> None:
         calculations=calculation("xor16", H),
     )
     assert outcome(document, "12 34 56 78") == [(0, f"{(0x34 ^ 0x78):02x}345678")]
+
+
+def either_engine(kind: str, document: Node) -> Engine:
+    """Return the interpreter or the kernel with a program."""
+    if kind == "kernel" and not JIT:
+        pytest.skip("kernels need the compiler, which NICEMU_JIT=0 turns off")
+    engine = CompiledEngine(optimised=False) if kind == "kernel" else Engine()
+    engine.load(load(document).program)
+    assert not getattr(engine, "interpreted_because", "")
+    return engine
+
+
+@pytest.mark.parametrize("kind", ["interpreter", "kernel"])
+def test_a_calculation_skips_headers_that_are_not_there(kind: str) -> None:
+    """Whole ones and their fields; whether one is there is hashed all the same."""
+    inputs = [G, field("h", "kind"), field("g", "value"), field("s[0]", "value"), field("g", "$valid$")]
+    inputs += [{**hexstr(0), "bitwidth": 7}, field("scalars", "tmp")]
+    document = does(
+        primitive(
+            "modify_field_with_hash_based_offset",
+            field("scalars", "tmp_0"),
+            hexstr(0),
+            named("calculation", "calc"),
+            hexstr(256),
+        ),
+        assign(field("h", "value"), field("scalars", "tmp_0")),
+        calculations=calculation("crc32", *inputs),
+    )
+    ways = document["parsers"][0]["parse_states"]
+    item = {"op": "extract", "parameters": [named("stack", "s")]}
+    ways[0]["transition_key"] = [field("h", "kind")]
+    ways[0]["transitions"] = [transition("0x01", "tag"), transition("0x02", "item")]
+    tag = {"op": "extract", "parameters": [named("regular", "g")]}
+    default = {"type": "default", "value": None, "mask": None}
+    ways.append(
+        {"name": "tag", "id": 1, "parser_ops": [tag], "transitions": [{**default, "next_state": "item"}]}
+    )
+    ways.append(
+        {"name": "item", "id": 2, "parser_ops": [item], "transitions": [{**default, "next_state": None}]}
+    )
+    engine = either_engine(kind, document)
+    for frame, hashed in (
+        ("03 00 00 00 aa bb cc dd ee", "03 00 00"),
+        ("02 00 00 00 aa bb cc dd ee", "02 aa 00 00"),
+        ("01 00 00 00 aa bb cc dd ee", "aabbccdd 01 bb ee 80 00"),
+    ):
+        wanted = zlib.crc32(bytes.fromhex(hashed)) % 256
+        assert frames(engine.process(bytes.fromhex(frame), 0))[0][1][2:4] == f"{wanted:02x}"
+
+
+@pytest.mark.parametrize("kind", ["interpreter", "kernel"])
+def test_a_calculation_of_nothing_but_what_is_not_there_is_that_of_no_bytes(kind: str) -> None:
+    document = does(
+        primitive(
+            "modify_field_with_hash_based_offset",
+            field("h", "kind"),
+            hexstr(0),
+            named("calculation", "calc"),
+            hexstr(256),
+        ),
+        calculations=calculation("csum16", G),
+    )
+    engine = either_engine(kind, document)
+    assert frames(engine.process(bytes(4), 0)) == [(0, "ff000000")]
+
+
+def test_a_calculation_of_many_headers_is_taken() -> None:
+    """It would need a call for each set of them, so those that are one too many count as they are."""
+    inputs = [field(f"x{place}", "value") for place in range(40)]
+    document = does(
+        primitive(
+            "modify_field_with_hash_based_offset",
+            field("h", "kind"),
+            hexstr(0),
+            named("calculation", "calc"),
+            hexstr(256),
+        ),
+        calculations=calculation("crc16", *inputs),
+    )
+    document["headers"] += [
+        {"name": f"x{place}", "id": 60 + place, "header_type": "item_t", "metadata": False}
+        for place in range(40)
+    ]
+    assert outcome(document, "00 00 00 00")[0][0] == 0
 
 
 def test_random_numbers_lie_between_their_bounds() -> None:
