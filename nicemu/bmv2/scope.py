@@ -206,7 +206,7 @@ class Scope:
             self.externs.append(ir.ExternInstance(name, "action_profile", (size,)))
             return name, ()
         algorithm = ALGORITHMS.index(selector["algo"].choice(ALGORITHMS))
-        keys = tuple(self.plain.key(key) for key in selector["input"].items())
+        keys = tuple(self.plain.key(_data(key)) for key in selector["input"].items())
         self.externs.append(ir.ExternInstance(name, "action_selector", (algorithm, size, 32)))
         return name, keys
 
@@ -217,6 +217,7 @@ class Scope:
 
     def _input(self, item: Json) -> Input:
         """Return a piece of what is hashed or sent; what says whether a header is there is always there."""
+        item = _data(item)
         value, label, header = self._hashed(item), "value", ""
         if item["type"].value == "header":
             header = item["value"].text()
@@ -232,6 +233,8 @@ class Scope:
         match item["type"].text():
             case "header":
                 return self.plain.thing(item)
+            case "bool":
+                return self.plain.of(item, 1)
             case "hexstr":
                 given = item.get("bitwidth")
                 digits = len(item["value"].text().removeprefix("0x"))
@@ -280,6 +283,15 @@ class Scope:
         name = item["name"].text()
         self._arrays[extern].add(name)
         self.externs.append(ir.ExternInstance(name, extern, arguments, types))
+
+
+def _data(item: Json) -> Json:
+    """Return what p4c has made a bool of: what is hashed are the bits of a field."""
+    while item["type"].value == "expression" and item["value"].get("op") is not None:
+        if item["value"]["op"].value != "d2b":
+            break
+        item = item["value"]["right"]
+    return item
 
 
 def _is_direct(item: Json) -> bool:

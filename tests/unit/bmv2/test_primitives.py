@@ -474,6 +474,26 @@ def test_a_calculation_skips_headers_that_are_not_there(kind: str) -> None:
         assert frames(engine.process(bytes.fromhex(frame), 0))[0][1][2:4] == f"{wanted:02x}"
 
 
+def test_a_calculation_takes_what_is_a_bool_in_the_program() -> None:
+    """p4c writes a conversion to bool for such a field."""
+    whether = expression("d2b", None, field("scalars", "flag"))
+    inputs = [whether, boolean(True), {**hexstr(0), "bitwidth": 6}, valid("h"), {**hexstr(0), "bitwidth": 7}]
+    document = does(
+        assign(field("scalars", "flag"), hexstr(1)),
+        primitive(
+            "modify_field_with_hash_based_offset",
+            field("scalars", "tmp_0"),
+            hexstr(0),
+            named("calculation", "calc"),
+            hexstr(256),
+        ),
+        assign(field("h", "kind"), field("scalars", "tmp_0")),
+        calculations=calculation("crc32", *inputs),
+    )
+    wanted = zlib.crc32(b"\xc0\x80") % 256
+    assert outcome(document, "00 00 00 00") == [(0, f"{wanted:02x}000000")]
+
+
 @pytest.mark.parametrize("kind", ["interpreter", "kernel"])
 def test_a_calculation_of_nothing_but_what_is_not_there_is_that_of_no_bytes(kind: str) -> None:
     document = does(

@@ -251,6 +251,14 @@ def test_a_selector_hashes_its_input_to_choose_a_member() -> None:
     assert ports(engine, "07 00 00 00", "07 01 00 00", "07 02 00 00") == [1, 2, 1]
 
 
+def test_a_selector_takes_what_is_a_bool_in_the_program() -> None:
+    """p4c writes a conversion to bool for such a field."""
+    flag = {"type": "expression", "value": {"op": "d2b", "left": None, "right": field("scalars", "flag")}}
+    document = indirect({"algo": "identity", "input": [flag, field("h", "value")]})
+    plain = indirect({"algo": "identity", "input": [field("scalars", "flag"), field("h", "value")]})
+    assert load(document).program == load(plain).program
+
+
 def test_direct_counters_belong_to_their_table() -> None:
     document = with_table(with_counters=True)
     document["counter_arrays"] = [{"name": "C.seen", "id": 0, "is_direct": True, "binding": "C.t"}]
