@@ -225,7 +225,7 @@ class Expressions:
                 return self._read(self.places.field_at(self._header(item["left"], depth), item["right"]))
             case "access_union_header":
                 return Thing(self.places.member_at(self._union(item["left"], depth), item["right"]))
-            case "dereference_header_stack" | "dereference_union_stack":
+            case "dereference_header_stack" | "dereference_stack" | "dereference_union_stack":
                 return self._element(item, depth)
             case "last_stack_index" | "size_stack":
                 return self._stack_number(op, item["right"], depth)

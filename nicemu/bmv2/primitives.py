@@ -8,6 +8,7 @@ Switch target".
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from nicemu.pipeline import ir
 
@@ -20,6 +21,17 @@ from .scope import Scope
 
 _CLONE_TYPES = V1MODEL.enums["CloneType"]
 _WORD = ir.Bits(32)
+_CHANGES = {"add_to_field": "+", "subtract_from_field": "-"}
+_COMPUTATIONS = {
+    "add": "+",
+    "subtract": "-",
+    "bit_and": "&",
+    "bit_or": "|",
+    "bit_xor": "^",
+    "shift_left": "<<",
+    "shift_right": ">>",
+}
+"""P4-14's primitives, which simple_switch has and p4c does not write."""
 
 
 class Primitives:
@@ -61,6 +73,8 @@ class Primitives:
             "execute_meter": ((3,), self._execute_meter),
             "register_read": ((3,), self._register_read),
             "register_write": ((3,), self._register_write),
+            **{name: ((2,), partial(self._changed, op)) for name, op in _CHANGES.items()},
+            **{name: ((3,), partial(self._computed, op)) for name, op in _COMPUTATIONS.items()},
         }
 
     def statements(self, primitive: Json) -> Statements:
@@ -106,6 +120,13 @@ class Primitives:
         if isinstance(place.expression.type, ir.Varbit):
             return (self._same(target, place.expression, source),)
         return (self.stored(place, self._expressions.number(source)),)
+
+    def _changed(self, op: str, target: Json, amount: Json) -> Statements:
+        return self._computed(op, target, target, amount)
+
+    def _computed(self, op: str, target: Json, left: Json, right: Json) -> Statements:
+        value = numbers.binary(op, self._expressions.number(left), self._expressions.number(right))
+        return (self.stored(self._written(target), value),)
 
     def _assign_thing(self, target: Json, source: Json) -> Statements:
         return (self._same(target, self._expressions.thing(target), source),)

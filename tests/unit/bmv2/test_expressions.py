@@ -263,8 +263,9 @@ def test_an_expression_that_p4c_has_masked_needs_no_more_bits_than_its_type() ->
     assert assigned.value.op == "+"  # type: ignore[union-attr]
 
 
-def test_header_stacks_are_indexed_by_numbers_that_a_packet_brings() -> None:
-    item = expression("dereference_header_stack", named("header_stack", "s"), field("h", "five"))
+@pytest.mark.parametrize("op", ["dereference_header_stack", "dereference_stack"])
+def test_header_stacks_are_indexed_by_numbers_that_a_packet_brings(op: str) -> None:
+    item = expression(op, named("header_stack", "s"), field("h", "five"))
     document = program(
         actions=[
             action(

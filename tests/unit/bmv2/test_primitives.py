@@ -623,6 +623,26 @@ def test_a_checksum_in_a_header_that_is_not_there_is_not_verified(
     assert outcome(document, "12 34 00 08 00 01")[0][1][:2] == "01"
 
 
+@pytest.mark.parametrize(
+    ("op", "given", "wanted"),
+    [
+        ("add_to_field", [hexstr(0xFF)], 0x11),
+        ("subtract_from_field", [hexstr(0x13)], 0xFF),
+        ("add", [field("h", "value"), hexstr(0xF0)], 0x24),
+        ("subtract", [hexstr(0x30), field("h", "value")], 0xFC),
+        ("bit_and", [field("h", "value"), hexstr(0x0F)], 0x04),
+        ("bit_or", [field("h", "value"), hexstr(0x0F)], 0x3F),
+        ("bit_xor", [field("h", "value"), hexstr(0xFF)], 0xCB),
+        ("shift_left", [field("h", "value"), hexstr(4)], 0x40),
+        ("shift_right", [field("h", "value"), hexstr(4)], 0x03),
+    ],
+)
+def test_primitives_of_p4_14_compute(op: str, given: list[Node], wanted: int) -> None:
+    assert outcome(does(primitive(op, field("h", "kind"), *given)), "12 34 00 00") == [
+        (0, f"{wanted:02x}340000")
+    ]
+
+
 # Arrays
 
 
