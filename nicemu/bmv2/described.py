@@ -106,14 +106,22 @@ def _table(table: ir.Table, given: TableDescription | None, types: _Types) -> ir
     if given is None:
         return table
     scopes = {ref.name: ref.scope for ref in given.actions}
-    keys = table.keys
+    keys, columns = (
+        list(table.keys),
+        [[entry.keysets[place] for entry in table.entries] for place in range(len(table.keys))],
+    )
     if len(given.keys) == len(keys):
-        pairs = enumerate(zip(keys, given.keys, strict=True))
-        keys = tuple(_key(key, info, _entries_of(table, place), types) for place, (key, info) in pairs)
+        for place, info in enumerate(given.keys):
+            key, columns[place] = _sliced(keys[place], info, columns[place])
+            keys[place] = _key(key, info, columns[place], types)
     return replace(
         table,
         id=_number(Prefix.TABLE, given),
-        keys=keys,
+        keys=tuple(keys),
+        entries=tuple(
+            replace(entry, keysets=tuple(column[row] for column in columns))
+            for row, entry in enumerate(table.entries)
+        ),
         actions=tuple(
             replace(
                 ref,
@@ -125,8 +133,35 @@ def _table(table: ir.Table, given: TableDescription | None, types: _Types) -> ir
     )
 
 
-def _entries_of(table: ir.Table, place: int) -> list[ir.Keyset]:
-    return [entry.keysets[place] for entry in table.entries]
+def _sliced(key: ir.Key, given: KeyInfo, entries: list[ir.Keyset]) -> tuple[ir.Key, list[ir.Keyset]]:
+    """Return a key as the slice that it is in the program. In the file, a slice is its field with a mask, as
+    a masked field is; only the bits that controllers give tell them apart. Entries have the slice's values.
+    """
+    whole = key.expression
+    if not isinstance(whole, ir.Binary) or whole.op != "&" or not isinstance(whole.right, ir.Constant):
+        return key, entries
+    mask, low = whole.right.value, (whole.right.value & -whole.right.value).bit_length() - 1
+    ones = (1 << given.width) - 1
+    found = [_narrowed(item, whole.right.type, ones) for item in entries]
+    kept = [item for item in found if item is not None]
+    if not mask or mask != ones << low or len(kept) < len(found):
+        return key, entries
+    kind = ir.Bits(given.width)
+    return replace(key, expression=ir.Slice(whole.left, low + given.width - 1, low, kind)), kept
+
+
+def _narrowed(item: ir.Keyset, kind: ir.Type, ones: int) -> ir.Keyset | None:
+    """Return what an entry's match is for a slice with these `ones`, None if it has bits outside them."""
+    match item:
+        case ir.KeyMask(value, mask) if not value & ~ones:
+            if isinstance(kind, ir.Bits) and mask == (1 << kind.width) - 1:
+                return ir.KeyMask(value, ones)
+            return None if mask & ~ones else item
+        case ir.KeyRange() if item.high <= ones:
+            return item
+        case ir.KeyAny():
+            return item
+    return None
 
 
 def _key(key: ir.Key, given: KeyInfo, entries: Iterable[ir.Keyset], types: _Types) -> ir.Key:

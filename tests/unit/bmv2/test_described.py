@@ -217,6 +217,66 @@ def test_an_action_without_a_control_that_only_a_body_calls_is_one_for_controlle
     assert frames(send(engine, "00 00 00 00")) == [(0, "07000000")]
 
 
+def sliced(*entries: tuple[Node, Node]) -> Node:
+    """Return a program with the keys h.kind[7:4] and h.group[5:2], as p4c writes them."""
+    document = switch_json()
+    (route,) = document["pipelines"][0]["tables"]
+    route["key"] = [
+        key("exact", "h", "kind", "high", mask="0xf0"),
+        key("ternary", "h", "group", "middle", mask="0x3c"),
+    ]
+    if entries:
+        route["entries"] = [
+            {
+                "match_key": list(match),
+                "action_entry": {"action_id": 0, "action_data": [f"0x{place}"]},
+                "priority": place,
+            }
+            for place, match in enumerate(entries, start=1)
+        ]
+    return document
+
+
+def narrow(p4info: P4Info, *widths: int) -> P4Info:
+    (route,) = p4info.tables
+    keys = tuple(replace(info, width=width) for info, width in zip(route.keys, widths, strict=True))
+    return replace(p4info, tables=(replace(route, keys=keys),))
+
+
+def test_keys_that_are_slices_are_those_of_the_p4info() -> None:
+    """In the file they are fields with a mask, and their entries hold the bits of the slice."""
+    exact = [{"match_type": "exact", "key": value} for value in ("0x0a", "0x0b")]
+    masks = [{"match_type": "ternary", "key": "0x05", "mask": mask} for mask in ("0x0f", "0x01")]
+    every = {"match_type": "ternary", "key": "0x00", "mask": "0x00"}
+    document = sliced((exact[0], masks[0]), (exact[0], masks[1]), (exact[1], every))
+    given = narrow(p4info_of(from_json(document)), 4, 4)
+    described = as_described(from_json(document), given)
+    assert difference(given, p4info_of(described)) is None
+    engine = Engine()
+    engine.load(Program.from_json(described.to_json()))
+    ports = [frames(send(engine, f"{text} 00"))[0][0] for text in ("a7 14", "af 04", "a0 08", "b0 ff")]
+    assert ports == [1, 2, 0, 3]
+
+
+def test_a_slice_may_stand_beside_a_field_with_a_mask() -> None:
+    given = narrow(p4info_of(from_json(sliced())), 4, 8)
+    high, middle = as_described(from_json(sliced()), given).tables[0].keys
+    assert isinstance(high.expression, ir.Slice)
+    assert isinstance(middle.expression, ir.Binary)
+
+
+def test_keys_with_a_mask_stay_what_they_are_where_controllers_give_all_bits() -> None:
+    given = p4info_of(from_json(sliced()))
+    assert as_described(from_json(sliced()), given).tables == from_json(sliced()).tables
+
+
+@pytest.mark.parametrize("widths", [(5, 4), (0, 0)])
+def test_keys_with_a_mask_of_other_bits_than_controllers_give_are_refused(widths: tuple[int, int]) -> None:
+    other = info_message(narrow(p4info_of(from_json(sliced())), *widths))
+    with pytest.raises(ControlError, match=r"table I\.t has keys"):
+        PipelineConfig(Engine(), program_of).set(config_of(sliced(), other))
+
+
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
