@@ -160,7 +160,7 @@ class Expressions:
                     raise item.fault("stands where there is no action data")
                 return self._parameters[item["value"].number(0, len(self._parameters) - 1)]
             case "header":
-                return Thing(self.places.header(item["value"]))
+                return Thing(self.places.header_or_union(item["value"]))
             case "header_stack":
                 return Thing(self.places.stack(item["value"]))
             case "header_union":
@@ -341,7 +341,7 @@ def unwrapped(item: Json) -> Json:
 def is_validity(item: Json) -> bool:
     """Return whether a type value object names the hidden field that says whether a header is valid."""
     item = unwrapped(item)
-    return item["type"].value == "field" and item["value"].items(2)[1].value == VALIDITY
+    return bool(item["type"].value == "field" and item["value"].items(2)[1].value == VALIDITY)
 
 
 def _at_most(width_bits: int, item: Json) -> int:

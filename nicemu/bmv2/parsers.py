@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from nicemu.pipeline import ir
 
+from . import numbers
 from .document import Json
 from .expressions import Expressions
 from .graph import Statements
@@ -129,7 +130,7 @@ class Parsers:
         return header
 
     def _verify(self, condition: Json, error: Json) -> Statements:
-        holds, number = self._expressions.truth(condition), self._expressions.number(error)
+        holds, number = self._expressions.truth(condition), self._error(error)
         if number.constant is not None or number.error is not None:
             place: ir.Expression = ir.Name("", ir.ERROR)
             stored = self._scope.errors.stored(place, number)
@@ -137,6 +138,10 @@ class Parsers:
             return (ir.Verify(holds, stored.value),)
         place = self._scope.variable("error", ir.ERROR)
         return (self._scope.errors.stored(place, number), ir.Verify(holds, place))
+
+    def _error(self, item: Json) -> numbers.Number:
+        """Return the number of an error, which stands there bare in files of 2017."""
+        return self._expressions.number(item) if item.is_object else numbers.constant(item.number())
 
     # Transitions
 

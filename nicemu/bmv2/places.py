@@ -113,6 +113,11 @@ class Places:
         """Return a header or metadata instance."""
         return self._found(self._headers, name, "header")
 
+    def header_or_union(self, name: Json) -> ir.Expression:
+        """Return a header or metadata instance, or the union that p4c calls a header where a stack has it."""
+        union = self._union_places.get(name.text())
+        return self.header(name) if union is None or name.text() in self._headers else union
+
     def named(self, name: str) -> ir.Expression:
         """Return a header or metadata instance that is known to be there."""
         return self._headers[name]

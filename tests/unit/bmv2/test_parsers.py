@@ -235,6 +235,15 @@ def test_errors_may_be_written_without_0x(number: int, written: str) -> None:
     assert outcome(document, "00 00 00 00") == [(0, f"{number:02x}010000")]
 
 
+def test_the_number_of_an_error_may_stand_there_bare() -> None:
+    document = parser(
+        state(0, "start", extract("h"), operation("verify", boolean(False), 5)),
+        errors=[["NoError", 1], ["Mine", 5]],
+        actions=[PARSER_ERROR],
+    )
+    assert outcome(document, "00 00 00 00") == [(0, "05000000")]
+
+
 def test_a_parser_that_sets_whether_a_header_is_valid_changes_nothing() -> None:
     """Hidden fields are read-only; p4c wrote such a `set` behind an `add_header` until 2019."""
     document = parser(
@@ -420,6 +429,23 @@ def test_a_value_set_that_no_state_uses_is_there_all_the_same() -> None:
     document = program(parse_vsets=[{"name": "P.idle", "id": 0, "compressed_bitwidth": 9}])
     [value_set] = load(document).program.value_sets
     assert (value_set.name, [str(part.type) for part in value_set.fields]) == ("P.idle", ["bit<9>"])
+
+
+def test_a_union_of_a_stack_may_be_called_a_header() -> None:
+    """p4c does so where its index is known."""
+    document = union_stack()
+    first, second = named("header", "us[0]"), named("header", "us[1]")
+    whether = expression("b2d", None, expression("valid_union", None, first))
+    document["parsers"][0]["parse_states"] = [
+        state(
+            0,
+            "start",
+            operation("extract", {"type": "union_stack", "value": ["us", "a"]}),
+            operation("primitive", primitive("assign_union", second, first)),
+            operation("set", field("us[1].a", "value"), wrapped(whether)),
+        )
+    ]
+    assert outcome(document, "07") == [(0, "0701")]
 
 
 # Refusals
