@@ -171,7 +171,7 @@ class Tables:
         else:
             names = target.items(2)
             name = f"{names[0].text()}.{names[1].text()}"
-            compared = self._scope.plain.key_of(target)
+            compared = self._scope.matched(target)
             mask = item.get("mask")
             if mask is not None:
                 assert isinstance(compared.type, ir.Bits)

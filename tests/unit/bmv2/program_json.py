@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
+import pytest
+
 from nicemu.bmv2 import Loaded, load_bmv2_text
+from nicemu.hot import JIT
+from nicemu.kernels import CompiledEngine
 from nicemu.pipeline import Disposition, Engine, Program, Verdict
 
 Node = dict[str, Any]
@@ -332,6 +336,16 @@ def engine_of(document: Node) -> Engine:
     """Return an engine that runs a program, which has gone through the IR's JSON as on the way to a NIC."""
     engine = Engine(seed=7)
     engine.load(Program.from_json(load(document).program.to_json()))
+    return engine
+
+
+def either_engine(kind: str, document: Node) -> Engine:
+    """Return the interpreter or the kernel with a program."""
+    if kind == "kernel" and not JIT:
+        pytest.skip("kernels need the compiler, which NICEMU_JIT=0 turns off")
+    engine = CompiledEngine(optimised=False) if kind == "kernel" else Engine()
+    engine.load(load(document).program)
+    assert not getattr(engine, "interpreted_because", "")
     return engine
 
 

@@ -9,8 +9,6 @@ import pytest
 from scapy.utils import checksum as scapy_checksum
 
 from nicemu.bmv2 import Bmv2Error
-from nicemu.hot import JIT
-from nicemu.kernels import CompiledEngine
 from nicemu.pipeline import (
     CloneSession,
     DigestPosted,
@@ -26,6 +24,7 @@ from tests.unit.bmv2.program_json import (
     action,
     assign,
     boolean,
+    either_engine,
     engine_of,
     expression,
     field,
@@ -424,16 +423,6 @@ def test_a_calculation_takes_whole_headers() -> None:
         calculations=calculation("xor16", H),
     )
     assert outcome(document, "12 34 56 78") == [(0, f"{(0x34 ^ 0x78):02x}345678")]
-
-
-def either_engine(kind: str, document: Node) -> Engine:
-    """Return the interpreter or the kernel with a program."""
-    if kind == "kernel" and not JIT:
-        pytest.skip("kernels need the compiler, which NICEMU_JIT=0 turns off")
-    engine = CompiledEngine(optimised=False) if kind == "kernel" else Engine()
-    engine.load(load(document).program)
-    assert not getattr(engine, "interpreted_because", "")
-    return engine
 
 
 @pytest.mark.parametrize("kind", ["interpreter", "kernel"])

@@ -23,6 +23,7 @@ from tests.unit.bmv2.program_json import (
     Node,
     action,
     assign,
+    either_engine,
     engine_of,
     entry_of,
     expression,
@@ -34,12 +35,15 @@ from tests.unit.bmv2.program_json import (
     local,
     made_up,
     masked,
+    named,
+    operation,
     pipeline,
     primitive,
     program,
     runtime_data,
     send,
     set_port,
+    state,
     table,
     wrapped,
 )
@@ -124,6 +128,52 @@ def test_a_valid_key_and_a_validity_field_are_one_bit() -> None:
     assert [(part.name, part.width) for part in described.keys] == [("h.$valid$", 1), ("hdr.g.$valid$", 1)]
     engine.insert("t", TableEntry((Exact(1), Exact(0)), "set", (6,)))
     assert ports(engine, "00 00 00 00") == [6]
+
+
+@pytest.mark.parametrize("kind", ["interpreter", "kernel"])
+@pytest.mark.parametrize(
+    ("target", "vanishing"),
+    [
+        (("g", "kind"), primitive("remove_header", named("header", "g"))),
+        (("g", "kind"), primitive("assign_header", named("header", "g"), named("header", "other"))),
+        (("s[0]", "value"), primitive("pop", named("header_stack", "s"), hexstr(1))),
+        (("u.a", "value"), primitive("add_header", named("header", "u.b"))),
+        (
+            ("g", "kind"),
+            primitive(
+                "remove_header", expression("dereference_header_stack", named("header_stack", "s"), hexstr(0))
+            ),
+        ),
+    ],
+)
+def test_the_key_of_a_header_that_is_no_more_is_0(
+    kind: str, target: tuple[str, str], vanishing: Node
+) -> None:
+    removed = action(2, "C.remove", vanishing)
+    found = table(0, "C.t", [key("exact", *target, "k")], [SET, NO_ACTION], default=entry_of(NO_ACTION))
+    extracted = [operation("extract", named("regular", name)) for name in ("h", "g", "u.a")]
+    extracted.append(operation("extract", named("stack", "s")))
+    document = program(
+        actions=[SET, NO_ACTION, removed],
+        pipelines=[
+            pipeline(0, "ingress", "tbl_remove", [made_up(1, removed, "C.t"), found]),
+            pipeline(1, "egress"),
+        ],
+        parsers=[
+            {
+                "name": "parser",
+                "id": 0,
+                "init_state": "start",
+                "parse_states": [state(0, "start", *extracted)],
+            }
+        ],
+    )
+    document["headers"].append({"name": "other", "id": 50, "header_type": "tag_t", "metadata": False})
+    engine = either_engine(kind, document)
+    engine.insert("t", TableEntry((Exact(0),), "set", (7,)))
+    is_other = isinstance(vanishing["parameters"][0]["value"], dict)
+    verdict = engine.process(bytes.fromhex("01 02 03 04 05 06 07 08 09 0a"), 0)
+    assert verdict.port == (0 if is_other else 7)
 
 
 def test_a_key_may_be_masked() -> None:
