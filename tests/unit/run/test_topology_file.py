@@ -9,7 +9,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.run import load_topology
-from nicemu.run.topology import read_key
+from nicemu.run.topology import Topology, read_key
 
 GOOD = """
 name = "one"
@@ -38,7 +38,7 @@ SECOND = '[[nic.a.namespace]]\nnsid = 1\npath = "b.nvme"\nsize = "8 KiB"\n'
 PROGRAMS = 'p4 = "p4/kvserve.p4"\nfirmware = "firmware/kv_storage.py"\n'
 
 
-def load(tmp_path: Path, text: str) -> object:
+def load(tmp_path: Path, text: str) -> Topology:
     path = tmp_path / "topology.toml"
     path.write_text(text)
     return load_topology(path)
