@@ -55,8 +55,8 @@ def test_a_topology_says_what_runs_where() -> None:
 
 def test_sizes_and_faults_are_read(tmp_path: Path) -> None:
     topology = load(tmp_path, GOOD)
-    assert topology.nics[0].memory_bytes == 2 << 20  # type: ignore[attr-defined]
-    assert topology.faults == {"loss": 0.5, "seed": 3.0}  # type: ignore[attr-defined]
+    assert topology.nics[0].memory_bytes == 2 << 20
+    assert topology.faults == {"loss": 0.5, "seed": 3.0}
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_key_is_long_and_its_owners_alone(tmp_path: Path) -> None:
 def test_a_nic_has_the_limits_profile_that_the_topology_names(tmp_path: Path) -> None:
     limited = GOOD.replace('peers = ["b"]', 'peers = ["b"]\nlimits = "cassini"')
     topology = load(tmp_path, limited)
-    assert [nic.limits for nic in topology.nics] == ["cassini", "unlimited"]  # type: ignore[attr-defined]
+    assert [nic.limits for nic in topology.nics] == ["cassini", "unlimited"]
     with pytest.raises(
         UsageError, match=r"nic\.a\.limits is 'slingshot'; there are unlimited, portals, cassini"
     ):
