@@ -47,8 +47,12 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
 SCRIPT = """
 import sys, threading
+from pathlib import Path
 from p4net import Network
+from p4net.compiler import P4Compiler
+from p4net.runtime import BMv2Switch
 from p4net.topo import Topology
+BMv2Switch.__init__.__kwdefaults__["startup_timeout"] = 60.0  # the machine may have others to serve
 topology = Topology()
 for number in (1, 2):
     topology.add_host(f"h{number}", ip=f"10.0.0.{number}/24", mac=f"02:00:00:00:00:0{number}")
@@ -76,7 +80,7 @@ for _ in range(200):
 peer.sendall(bytes(300_000))
 peer.close()
 '''
-with Network(topology) as net:
+with Network(topology, compiler=P4Compiler(cache_dir=Path("cache"))) as net:
     client = net.switch("s1").client
     client.add_multicast_group(1, [1, 2])
     for number in (1, 2):
@@ -115,7 +119,6 @@ def test_a_network_that_starts_bmv2_starts_nicemu_in_its_place(tmp_path: Path) -
             "PATH": f"{ROOT / 'examples' / 'bmv2'}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "PYTHONPATH": str(ROOT),
             "TMPDIR": str(tmp_path),
-            "XDG_CACHE_HOME": str(tmp_path / "cache"),
             "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "python",
         },
         capture_output=True,
