@@ -88,6 +88,8 @@ def _with_called(program: ir.Program, p4info: P4Info) -> ir.Program:
     for info in p4info.actions:
         if info.name in known or "." in info.name:
             continue
+        if any(not 0 <= item.width <= ir.MAX_WIDTH_BITS for item in info.params):  # it comes from the wire
+            continue
         places = [
             ir.Variable(f"{info.name}.{item.name}", ir.Bits(max(item.width, 1))) for item in info.params
         ]
@@ -139,6 +141,8 @@ def _sliced(key: ir.Key, given: KeyInfo, entries: list[ir.Keyset]) -> tuple[ir.K
     """
     whole = key.expression
     if not isinstance(whole, ir.Binary) or whole.op != "&" or not isinstance(whole.right, ir.Constant):
+        return key, entries
+    if not 0 < given.width <= ir.MAX_WIDTH_BITS:  # it comes from the wire
         return key, entries
     mask, low = whole.right.value, (whole.right.value & -whole.right.value).bit_length() - 1
     ones = (1 << given.width) - 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -270,7 +271,18 @@ def test_keys_with_a_mask_stay_what_they_are_where_controllers_give_all_bits() -
     assert as_described(from_json(sliced()), given).tables == from_json(sliced()).tables
 
 
-@pytest.mark.parametrize("widths", [(5, 4), (0, 0)])
+@pytest.mark.parametrize("width", [-5, 0, 2**31 - 1])
+def test_a_parameter_that_no_program_can_have_is_refused(width: int) -> None:
+    """Of an action that the file does not have, the P4Info is all that is known."""
+    message = info_message(p4info_of(from_json(sliced())))
+    added = message.actions.add()
+    added.preamble.id, added.preamble.name = 0x0100_0077, "called"
+    added.params.add(id=1, name="x", bitwidth=width)
+    with pytest.raises(ControlError):
+        PipelineConfig(Engine(), program_of).set(config_of(sliced(), message))
+
+
+@pytest.mark.parametrize("widths", [(5, 4), (0, 0), (-1, 4), (2**31 - 1, 4)])
 def test_keys_with_a_mask_of_other_bits_than_controllers_give_are_refused(widths: tuple[int, int]) -> None:
     other = info_message(narrow(p4info_of(from_json(sliced())), *widths))
     with pytest.raises(ControlError, match=r"table I\.t has keys"):
@@ -285,9 +297,9 @@ def test_keys_with_a_mask_of_other_bits_than_controllers_give_are_refused(widths
         ({"keys": ()}, "table I.t has keys"),
     ],
 )
-def test_a_p4info_of_another_program_is_refused_all_the_same(wrong: dict[str, object], message: str) -> None:
+def test_a_p4info_of_another_program_is_refused_all_the_same(wrong: dict[str, Any], message: str) -> None:
     given = sent_p4info()
-    other = info_message(replace(given, tables=(replace(given.tables[0], **wrong),)))  # type: ignore[arg-type]
+    other = info_message(replace(given, tables=(replace(given.tables[0], **wrong),)))
     with pytest.raises(ControlError, match=message):
         PipelineConfig(Engine(), program_of).set(config_of(switch_json(), other))
 
