@@ -113,6 +113,7 @@ class P4RuntimeServer:
         except BaseException:
             server.stop(None).wait()
             workers.shutdown()
+            self._remove_socket()
             raise
         self._server, self._workers, self._stopping = server, workers, False
         for device in self._devices.values():
@@ -140,6 +141,9 @@ class P4RuntimeServer:
         while self._tellers:
             self._tellers.pop().join()
         self._server = self._workers = None
+        self._remove_socket()
+
+    def _remove_socket(self) -> None:
         if self._socket_path is not None:
             self._socket_path.unlink(missing_ok=True)
             self._socket_path = None

@@ -388,6 +388,24 @@ def test_port_zero_chooses_a_port_of_the_loopback_interface(engine: Engine) -> N
         server.stop()
 
 
+def test_of_two_addresses_either_is_served_or_none(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "one.sock"
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        server = P4RuntimeServer({1: engine}, f"unix:{path}", also=address)
+        with pytest.raises(UsageError, match="cannot listen at"):
+            server.start()
+        assert not path.exists()
+    server.start()
+    try:
+        for place in (f"unix:{path}", address):
+            with P4RuntimeClient(place) as client:
+                assert client.read("route") == []
+    finally:
+        server.stop()
+    assert not path.exists()
+
+
 def test_a_second_server_does_not_take_a_socket_in_use(engine: Engine, server: str) -> None:
     with pytest.raises(UsageError, match="another process listens at"):
         P4RuntimeServer({1: engine}, server).start()
