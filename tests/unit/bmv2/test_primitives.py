@@ -47,6 +47,12 @@ from tests.unit.bmv2.program_json import (
 H, G = named("header", "h"), named("header", "g")
 
 
+def stores_hash(target: Node, base: int = 0, size: int = 256) -> Node:
+    """Return the primitive that stores what `calc` makes of its inputs."""
+    name = "modify_field_with_hash_based_offset"
+    return primitive(name, target, hexstr(base), named("calculation", "calc"), hexstr(size))
+
+
 def does(*primitives: Node, **parts: object) -> Node:
     """Return a program whose ingress does this."""
     return program(actions=[action(0, "C.a", *primitives)], **parts)
@@ -395,13 +401,7 @@ def calculation(algorithm: str, *inputs: Node) -> list[Node]:
 
 def test_a_hash_is_the_calculation_modulo_the_size_behind_the_base() -> None:
     document = does(
-        primitive(
-            "modify_field_with_hash_based_offset",
-            field("scalars", "tmp_0"),
-            hexstr(3),
-            named("calculation", "calc"),
-            hexstr(0x100),
-        ),
+        stores_hash(field("scalars", "tmp_0"), 3, 0x100),
         assign(field("h", "small"), field("scalars", "tmp_0")),
         calculations=calculation(
             "crc32", field("h", "kind"), {**hexstr(0xA), "bitwidth": 4}, {**hexstr(0xB), "bitwidth": 4}
@@ -413,13 +413,7 @@ def test_a_hash_is_the_calculation_modulo_the_size_behind_the_base() -> None:
 
 def test_a_calculation_takes_whole_headers() -> None:
     document = does(
-        primitive(
-            "modify_field_with_hash_based_offset",
-            field("h", "kind"),
-            hexstr(0),
-            named("calculation", "calc"),
-            hexstr(256),
-        ),
+        stores_hash(field("h", "kind")),
         calculations=calculation("xor16", H),
     )
     assert outcome(document, "12 34 56 78") == [(0, f"{(0x34 ^ 0x78):02x}345678")]
@@ -431,13 +425,7 @@ def test_a_calculation_skips_headers_that_are_not_there(kind: str) -> None:
     inputs = [G, field("h", "kind"), field("g", "value"), field("s[0]", "value"), field("g", "$valid$")]
     inputs += [{**hexstr(0), "bitwidth": 7}, field("scalars", "tmp")]
     document = does(
-        primitive(
-            "modify_field_with_hash_based_offset",
-            field("scalars", "tmp_0"),
-            hexstr(0),
-            named("calculation", "calc"),
-            hexstr(256),
-        ),
+        stores_hash(field("scalars", "tmp_0")),
         assign(field("h", "value"), field("scalars", "tmp_0")),
         calculations=calculation("crc32", *inputs),
     )
@@ -469,13 +457,7 @@ def test_a_calculation_takes_what_is_a_bool_in_the_program() -> None:
     inputs = [whether, boolean(True), {**hexstr(0), "bitwidth": 6}, valid("h"), {**hexstr(0), "bitwidth": 7}]
     document = does(
         assign(field("scalars", "flag"), hexstr(1)),
-        primitive(
-            "modify_field_with_hash_based_offset",
-            field("scalars", "tmp_0"),
-            hexstr(0),
-            named("calculation", "calc"),
-            hexstr(256),
-        ),
+        stores_hash(field("scalars", "tmp_0")),
         assign(field("h", "kind"), field("scalars", "tmp_0")),
         calculations=calculation("crc32", *inputs),
     )
@@ -486,13 +468,7 @@ def test_a_calculation_takes_what_is_a_bool_in_the_program() -> None:
 @pytest.mark.parametrize("kind", ["interpreter", "kernel"])
 def test_a_calculation_of_nothing_but_what_is_not_there_is_that_of_no_bytes(kind: str) -> None:
     document = does(
-        primitive(
-            "modify_field_with_hash_based_offset",
-            field("h", "kind"),
-            hexstr(0),
-            named("calculation", "calc"),
-            hexstr(256),
-        ),
+        stores_hash(field("h", "kind")),
         calculations=calculation("csum16", G),
     )
     engine = either_engine(kind, document)
@@ -503,13 +479,7 @@ def test_a_calculation_of_many_headers_is_taken() -> None:
     """It would need a call for each set of them, so those that are one too many count as they are."""
     inputs = [field(f"x{place}", "value") for place in range(40)]
     document = does(
-        primitive(
-            "modify_field_with_hash_based_offset",
-            field("h", "kind"),
-            hexstr(0),
-            named("calculation", "calc"),
-            hexstr(256),
-        ),
+        stores_hash(field("h", "kind")),
         calculations=calculation("crc16", *inputs),
     )
     document["headers"] += [
