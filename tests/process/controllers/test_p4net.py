@@ -12,39 +12,18 @@ from pathlib import Path
 import pytest
 
 from tests.process.controllers.environment import P4NET
+from tests.process.test_switch import PROGRAM as BRIDGE
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 LIMIT_S = 240
-PROGRAM = """
-#include <core.p4>
-#include <v1model.p4>
-header ethernet_t { bit<48> destination; bit<48> source; bit<16> ethertype; }
-struct headers_t { ethernet_t ethernet; }
-struct metadata_t { }
-parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    state start { b.extract(h.ethernet); transition accept; }
-}
-control V(inout headers_t h, inout metadata_t m) { apply { } }
-control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    counter(4, CounterType.packets) seen;
-    action forward(bit<9> port) { s.egress_spec = port; }
-    action flood() { s.mcast_grp = 1; }
-    table bridge {
-        key = { h.ethernet.destination: exact; }
-        actions = { forward; flood; }
-        default_action = flood;
-    }
-    apply { seen.count((bit<32>) s.ingress_port); bridge.apply(); }
-}
-control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
-    apply { if (s.egress_port == s.ingress_port) { mark_to_drop(s); } }
-}
-control C(inout headers_t h, inout metadata_t m) { apply { } }
-control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
-V1Switch(P(), V(), I(), E(), C(), D()) main;
-"""
+PROGRAM = (
+    BRIDGE.replace("table bridge {", "counter(4, CounterType.packets) seen; table bridge {")
+    .replace("bridge.apply()", "seen.count((bit<32>) s.ingress_port); bridge.apply()")
+    .replace("mark_to_drop(s)", "s.mcast_grp = 1")
+)
+"""The bridge, which floods what it does not know, and counts."""
 SCRIPT = """
 import sys, threading
 from pathlib import Path
