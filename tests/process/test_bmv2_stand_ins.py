@@ -106,3 +106,23 @@ def test_a_switch_serves_whom_bmv2_would_serve(tmp_path: Path) -> None:
     finally:
         process.kill()
     assert process.returncode == 0
+
+
+def test_what_cannot_be_is_said_in_a_sentence(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        told = run("simple_switch_grpc", "--thrift-port", port, folder=tmp_path)
+    assert (told[0], told[1].startswith(f"Error: --thrift-port {port} is not free: ")) == (1, True)
+    told = run("simple_switch_grpc", "-i", "veth0", folder=tmp_path)
+    assert told == (1, "Error: -i veth0: PORT@NAME was expected, such as 1@veth0\n")
+    (tmp_path / "r.p4").write_text(ROUTER_P4)
+    told = run("p4c", "-o", ".", "--p4runtime-files", "away/r.txtpb", "r.p4", folder=tmp_path)
+    assert told == (1, "Error: away/r.txtpb: No such file or directory\n")
+
+
+@pytest.mark.parametrize("name", ["p4c", "simple_switch_grpc"])
+def test_a_python_without_nicemu_is_named(name: str) -> None:
+    python = [sys.executable, "-I", "-S", str(STAND_INS / name)]
+    done = subprocess.run(python, capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 1
+    assert "put the bin folder of nicemu's environment in front of PATH" in done.stderr
