@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import TypeVar
+
+from nicemu.signals import woken_by_signals
 
 Item = TypeVar("Item")
 NUMBERS = (signal.SIGINT, signal.SIGTERM)
@@ -17,12 +18,8 @@ NUMBERS = (signal.SIGINT, signal.SIGTERM)
 @contextmanager
 def until_interrupted() -> Iterator[int]:
     """Have Ctrl-C and SIGTERM make a descriptor readable, which is given, instead of ending this process."""
-    ended = os.eventfd(0, os.EFD_CLOEXEC)
-    try:
-        with _handled(lambda *_: os.eventfd_write(ended, 1)):
-            yield ended
-    finally:
-        os.close(ended)
+    with woken_by_signals() as ended, _handled(lambda *_: None):
+        yield ended
 
 
 @contextmanager

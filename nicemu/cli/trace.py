@@ -3,16 +3,15 @@
 
 from __future__ import annotations
 
-import os
 import select
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import click
 
+from .interruption import until_interrupted
 from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 
@@ -49,8 +48,10 @@ def trace(
             click.echo(f"tracing {names} until the command ends", err=True)
             status = _run(command)
         else:
-            how = "until Ctrl-C" if seconds is None else f"for {seconds:g} s"
-            _wait(seconds, lambda: click.echo(f"tracing {names} {how}", err=True))
+            with until_interrupted() as interrupted:
+                how = "until Ctrl-C" if seconds is None else f"for {seconds:g} s"
+                click.echo(f"tracing {names} {how}", err=True)
+                select.select([interrupted], [], [], seconds)
 
     counts = trace_nics(nics, file, until)
     if as_json:
@@ -73,15 +74,3 @@ def _run(command: tuple[str, ...]) -> int:
     finally:
         signal.signal(signal.SIGINT, before)
     return done.returncode if done.returncode >= 0 else 128 - done.returncode
-
-
-def _wait(seconds: float | None, tell: Callable[[], None]) -> None:
-    """Say what is waited for, then wait that long or for Ctrl-C, which is not lost if it comes between."""
-    ended = os.eventfd(0, os.EFD_CLOEXEC)
-    before = signal.signal(signal.SIGINT, lambda *_: os.eventfd_write(ended, 1))
-    try:
-        tell()
-        select.select([ended], [], [], seconds)
-    finally:
-        signal.signal(signal.SIGINT, before)
-        os.close(ended)

@@ -36,6 +36,7 @@ from nicemu.nic import (
 )
 from nicemu.pipeline import Engine, Listener, Program
 from nicemu.rdma import load_engine
+from nicemu.signals import woken_by_signals
 from nicemu.timing import Timings
 from nicemu.wire import FrameBatch
 
@@ -214,7 +215,7 @@ class NicProcess:
             except BaseException as error:
                 future.set_exception(error)
 
-    def _watch(self, source: Any, action: Callable[[], None]) -> None:  # noqa: ANN401
+    def _watch(self, source: Any, action: Callable[[], object]) -> None:  # noqa: ANN401
         self._selector.register(source, selectors.EVENT_READ, action)
 
     def _unwatch(self, source: Any) -> None:  # noqa: ANN401
@@ -232,6 +233,10 @@ class NicProcess:
         """Serve until stopped. `on_ready` is called when the NIC has its programs and answers."""
         signal.signal(signal.SIGTERM, lambda *_: self.stop())
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        with woken_by_signals() as signalled:
+            self._serve(on_ready, signalled)
+
+    def _serve(self, on_ready: Callable[[], None], signalled: int) -> None:
         spin_ns, nap_us = self.config.spin_us * 1000, max(1, self.config.nap_us)
         if not JIT:
             nap_us = max(nap_us, INTERPRETED_NAP_US)
@@ -242,6 +247,7 @@ class NicProcess:
         try:
             self._watch(int(self.device.arena.link[0].eventfd), lambda: None)
             self._watch(self._wake_fd, self._run_calls)
+            self._watch(signalled, lambda: os.read(signalled, 4096))
             self._control.listen()
             self._links.listen()
             for disk in self._disks.values():
@@ -294,7 +300,7 @@ class NicProcess:
         self._survive(lambda: self._control.on_timer(self._clock.now_ns()))
         self._survive(self._carry_out)
 
-    def _survive(self, action: Callable[[], None]) -> None:
+    def _survive(self, action: Callable[[], object]) -> None:
         """Do one thing; should it fail, say so in the log, count it, and go on: a NIC serves everybody."""
         try:
             action()
