@@ -8,7 +8,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 RXE_ENV := --env NICEMU_RXE=required --env NICEMU_JIT=0 --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
-RXE_PYTEST := -p no:cacheprovider --confcutdir=tests/rxe -o faulthandler_timeout=400
+RXE_PYTEST := -p no:cacheprovider --confcutdir=tests/rxe -o faulthandler_timeout=900
 AT_ONCE := --numprocesses=auto --maxprocesses=4 --dist=worksteal
 SOURCES := nicemu firmware host examples benchmarks tests
 
@@ -30,7 +30,7 @@ test: .venv/.with-tools ## Run the tests, but for the long ones (slow) and those
 
 slow: .venv/.with-tools ## Run the long tests: races over many rounds, searches, examples in full
 	$(BIN)/nicemu compile-datapath
-	$(BIN)/python -m pytest -q -m "slow and not interop and not rxe" -o faulthandler_timeout=600 $(AT_ONCE)
+	$(BIN)/python -m pytest -q -m "slow and not interop and not rxe" -o faulthandler_timeout=1200 $(AT_ONCE)
 
 rxe: .venv/.with-tools ## Run the tests on SoftRoCE, in a guest where this machine's kernel has none (OPTIONS="-k name")
 	$(BIN)/nicemu vm run --only-if-needed --time-limit 1800 $(RXE_ENV) -- python -m pytest -q -m rxe $(RXE_PYTEST) tests/rxe $(OPTIONS)

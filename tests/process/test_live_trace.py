@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -84,7 +84,11 @@ def test_the_exit_status_is_that_of_the_command(nics: list[RunningNic], tmp_path
 def test_ctrl_c_ends_a_trace_and_writes_it(nics: list[RunningNic], tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     command = [*NICEMU, "trace", str(file)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with ExitStack() as stack:
+        process = stack.enter_context(
+            subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
+        stack.callback(process.kill)
         assert process.stderr is not None
         assert process.stderr.readline() == "tracing left, right until Ctrl-C\n"
         process.send_signal(signal.SIGINT)
