@@ -43,10 +43,9 @@ def _getters_for(wanted: tuple[type, ...]) -> dict[type, _Getters]:
 
 def _parts(node_class: type, wanted: tuple[type, ...]) -> _Getters:
     """Return what gets the fields of a class of node that may hold nodes, or nodes that are wanted."""
-    hints = typing.get_type_hints(node_class)
     return tuple(
         attrgetter(name)
-        for name, hint in hints.items()
+        for name, hint in _hints(node_class).items()
         if hint not in _WITHOUT_NODES
         and not (isinstance(hint, type) and issubclass(hint, enum.Enum))
         and (not wanted or any(not _below(held).isdisjoint(wanted) for held in _classes_in(hint)))
@@ -62,9 +61,12 @@ def _below(node_class: type) -> frozenset[type]:
         kind = pending.pop()
         if kind not in found:
             found.add(kind)
-            for hint in typing.get_type_hints(kind).values():
+            for hint in _hints(kind).values():
                 pending += _classes_in(hint)
     return frozenset(found)
+
+
+_hints = functools.cache(typing.get_type_hints)
 
 
 def _classes_in(hint: Any) -> list[type]:  # noqa: ANN401 - whatever annotates a field
