@@ -178,7 +178,7 @@ def _named(name: str, things: Iterable[Any], where: str, noun: str) -> Any:  # n
 
 def _entries(client: P4RuntimeClient, schema: TableSchema) -> list[ReadEntry]:
     """Return the entries of a table, the default entry last."""
-    return [*client.read(schema.name, hits=True), client.read_default(schema.name)]
+    return [*client.read(schema.name, hits=True), client.read_default(schema.name, hits=True)]
 
 
 def _print_entries(schema: TableSchema, entries: list[ReadEntry]) -> None:
@@ -219,6 +219,7 @@ def _table_json(schema: TableSchema, entries: list[ReadEntry]) -> dict[str, obje
             if not item.default
         ],
         "default": choice_json(schema.actions, entries[-1].entry)["action"],
+        "misses": entries[-1].hits,
     }
 
 

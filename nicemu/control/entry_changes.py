@@ -16,18 +16,22 @@ from .changes import Undo
 
 @dataclass(slots=True)
 class _OfEntry:
-    """A change of one entry."""
+    """A change of one entry, or without `matches` of the default entry."""
 
     table: str
-    matches: tuple[Match, ...]
+    matches: tuple[Match, ...] | None
     priority: int
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
-        return engine.table(self.table).remember(self.matches, self.priority)
+        table = engine.table(self.table)
+        if self.matches is None:
+            return table.remember_default()
+        return table.remember(self.matches, self.priority)
 
     def row(self, engine: Engine) -> Row:
-        return engine.table(self.table).row(self.matches, self.priority)
+        table = engine.table(self.table)
+        return table.default_row() if self.matches is None else table.row(self.matches, self.priority)
 
 
 @dataclass(slots=True)
@@ -85,17 +89,32 @@ class ModifyEntry(_OfEntry):
             entry = entry._replace(action=old.action, parameters=old.parameters, choice=old.choice)
             if entry != old:  # of a const entry the direct resources alone may be written
                 row = table.modify(entry)
-        if self.count is not None:
-            row.hits, row.bytes = self.count.packets, self.count.bytes
-        if row.meter_config != self.meter:
-            row.meter.configure(self.meter, engine.now_ns)
-        if self.colours is not None:
-            row.meter.colours = self.colours
+        _set_state(row, self.count, self.meter, self.colours, engine.now_ns)
+
+
+def _set_state(
+    row: Row, count: Count | None, meter: MeterConfig | None, colours: Colours | None, now_ns: int
+) -> None:
+    """Give an entry the state that its modification says; without a count it keeps what it has counted."""
+    if count is not None:
+        row.hits, row.bytes = count.packets, count.bytes
+    if row.meter_config != meter:
+        row.meter.configure(meter, now_ns)
+    if colours is not None:
+        row.meter.colours = colours
 
 
 @dataclass(slots=True)
-class DeleteEntry(_OfEntry):
+class DeleteEntry:
     """Remove an entry."""
+
+    table: str
+    matches: tuple[Match, ...]
+    priority: int
+
+    def remember(self, engine: Engine) -> Undo:
+        """Return what takes it back."""
+        return engine.table(self.table).remember(self.matches, self.priority)
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
@@ -104,23 +123,25 @@ class DeleteEntry(_OfEntry):
 
 @dataclass(slots=True)
 class SetDefault:
-    """Choose what a miss runs; None is what the program says."""
+    """Choose what a miss runs, and give the default entry a new state; None is what the program says."""
 
     table: str
     call: tuple[str, tuple[int, ...]] | None
     note: Hashable = None
+    count: Count | None = None
+    meter: MeterConfig | None = None
+    colours: Colours | None = None
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
         table = engine.table(self.table)
         initial = table.spec.default_action
         table.set_default(*(self.call or (initial.action, initial.parameters)), self.note)
+        _set_state(table.default_row(), self.count, self.meter, self.colours, engine.now_ns)
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
-        table = engine.table(self.table)
-        present, note = table.default, table.default_note
-        return lambda: table.put_default(present, note)
+        return engine.table(self.table).remember_default()
 
 
 @dataclass(slots=True)

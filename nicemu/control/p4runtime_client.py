@@ -240,9 +240,9 @@ class P4RuntimeClient:
         """Return the entries of one table, or of all, without the default entries. Raises: ControlError."""
         return self._read_entries(table, hits=hits, default=False)
 
-    def read_default(self, table: str) -> ReadEntry:
-        """Return what a miss in `table` runs. Raises: ControlError."""
-        return self._read_entries(table, hits=False, default=True)[0]
+    def read_default(self, table: str, *, hits: bool = False) -> ReadEntry:
+        """Return what a miss in `table` runs; its `hits` are the misses. Raises: ControlError."""
+        return self._read_entries(table, hits=hits, default=True)[0]
 
     def _read_entries(self, table: str | None, *, hits: bool, default: bool) -> list[ReadEntry]:
         schema = self._schema_now()

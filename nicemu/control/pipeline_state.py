@@ -41,7 +41,7 @@ def take_over(source: Engine, destination: Engine) -> None:
     for spec in old.tables:
         table = source.table(spec.name)
         if spec.name not in {other.name for other in new.tables}:
-            if not all(map(table.is_const, table.read())) or table.default != spec.default_action:
+            if not all(map(table.is_const, table.read())) or not table.has_own_default:
                 raise _lost(f"table {spec.name} with {len(table)} entries")
             continue
         _take_table(table, destination.table(spec.name), destination)
@@ -55,8 +55,10 @@ def begin_idle_times(engine: Engine) -> None:
 
 
 def _take_table(table: Table, taken: Table, destination: Engine) -> None:
-    if table.default != table.spec.default_action or table.default_note is not None:
-        taken.set_default(table.default.action, table.default.parameters, table.default_note)
+    default = table.default_row()
+    if not table.has_own_default:
+        taken.set_default(default.entry.action, default.entry.parameters, default.entry.note)
+    taken.default.resume(default)
     rows = [row for row in table.rows() if not table.is_const(row.entry)]
     for row in taken.rows():
         if not taken.is_const(row.entry):

@@ -12,9 +12,9 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Colours, Engine, MeterConfig, Row, TableEntry, ir
+from nicemu.pipeline import Colours, Engine, Match, MeterConfig, Row, TableEntry
 
-from .changes import Change, Query, illegal, unimplemented
+from .changes import Change, Query, illegal
 from .count_message import (
     count_of_message,
     fill_colours,
@@ -73,20 +73,18 @@ def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
 
 def direct_counter_change(update_type: int, message: Message, schema: Schema) -> Change:
     """Return the change that an update of a DirectCounterEntry means. Raises: ControlError."""
-    table = _modified(update_type, message, schema, "direct_counter_entry")
-    entry = message.table_entry
+    table, matches = _modified(update_type, message, schema, "direct_counter_entry")
     count = count_of_message(message.data, table.owner) if message.HasField("data") else None
-    return SetCount(table.name, matches_of_message(entry, table), entry.priority, count)
+    return SetCount(table.name, matches, message.table_entry.priority, count)
 
 
 def direct_meter_change(update_type: int, message: Message, schema: Schema) -> Change:
     """Return the change that an update of a DirectMeterEntry means. Raises: ControlError."""
-    table = _modified(update_type, message, schema, "direct_meter_entry")
+    table, matches = _modified(update_type, message, schema, "direct_meter_entry")
     _require_meter(table)
-    entry = message.table_entry
     meter = _meter_of(message, "config", table)
     colours = _colours_of(message, "counter_data", table)
-    return SetMeter(table.name, matches_of_message(entry, table), entry.priority, meter, colours)
+    return SetMeter(table.name, matches, message.table_entry.priority, meter, colours)
 
 
 def _meter_of(message: Message, field: str, table: TableSchema) -> MeterConfig | None:
@@ -99,25 +97,32 @@ def _colours_of(message: Message, field: str, table: TableSchema) -> Colours | N
     return reset_of_message(getattr(message, field), table.owner) if message.HasField(field) else None
 
 
-def _modified(update_type: int, message: Message, schema: Schema, noun: str) -> TableSchema:
+def _modified(
+    update_type: int, message: Message, schema: Schema, noun: str
+) -> tuple[TableSchema, tuple[Match, ...] | None]:
+    """Return the table and the matches of the entry whose direct resource changes, None for the default."""
     if update_type != MODIFY:
         raise illegal(f"a {noun} is there as long as its table entry; MODIFY it, do not INSERT or DELETE")
-    if message.table_entry.is_default_action:
-        raise unimplemented(f"misses have no {noun}; name an entry of the table")
-    return schema.table_of_id(message.table_entry.table_id)
+    entry = message.table_entry
+    table = schema.table_of_id(entry.table_id)
+    if not entry.is_default_action:
+        return table, matches_of_message(entry, table)
+    _check_default(entry, table.owner)
+    return table, None
 
 
 def _default_change(update_type: int, message: Message, table: TableSchema) -> Change:
     if update_type != MODIFY:
         raise illegal(f"{table.owner}: the default entry is always there; MODIFY it, do not INSERT or DELETE")
     _check_default(message, table.owner)
-    if any(message.HasField(name) for name in ("counter_data", "meter_config", "meter_counter_data")):
-        raise unimplemented(f"{table.owner}: misses have no direct counter and no meter")
     _check(message, table)
+    count = count_of_message(message.counter_data, table.owner) if message.HasField("counter_data") else None
+    meter = _meter_of(message, "meter_config", table)
+    colours = _colours_of(message, "meter_counter_data", table)
     if not message.HasField("action"):
-        return SetDefault(table.name, None)
+        return SetDefault(table.name, None, None, count, meter, colours)
     call = call_of_message(message.action, table, default=True)[:2]
-    return SetDefault(table.name, call, _note_of(message))
+    return SetDefault(table.name, call, _note_of(message), count, meter, colours)
 
 
 def _check_default(message: Message, owner: str) -> None:
@@ -160,16 +165,15 @@ def _require_meter(table: TableSchema) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A table as it was: its default action, or entries with packets, bytes, idle time, and their meters, and
-    whether they are const.
+    """A table as it was: entries with packets, bytes, idle time, and their meters, and whether they are
+    const. The default entry comes alone.
 
     `looked_at` says how many entries that took.
     """
 
     table: TableSchema
     entries: list[tuple[TableEntry, int, int, int, MeterConfig | None, Colours, bool]]
-    default: ir.ActionCall | None = None
-    default_note: Hashable = None
+    is_default: bool = False
     looked_at: int = 1
 
 
@@ -198,8 +202,6 @@ def direct_meter_query(message: Message, schema: Schema) -> Query:
 def _direct_query(form: str, message: Message, schema: Schema) -> Query:
     wanted = messages().TableEntry()
     wanted.CopyFrom(message.table_entry)
-    if wanted.is_default_action:
-        raise unimplemented(f"misses have no {form}; name an entry of the table")
     wanted.ClearField("action")
     counted = form == "direct_meter_entry" and message.HasField("counter_data")
 
@@ -212,7 +214,7 @@ def _direct_query(form: str, message: Message, schema: Schema) -> Query:
             for entry, packets, length_bytes, _, meter, colours, _ in part.entries:
                 entity = messages().Entity()
                 answer = getattr(entity, form)
-                answer.table_entry.CopyFrom(entry_message(entry, part.table))
+                answer.table_entry.CopyFrom(_message_of(entry, part))
                 answer.table_entry.ClearField("action")
                 if form == "direct_counter_entry":
                     fill_count(answer.data, packets, length_bytes)
@@ -258,6 +260,8 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
 
     def rows_of(engine: Engine, table: TableSchema) -> list[Row]:
         """Return the rows to look at: the one that is named, or all."""
+        if query.is_default_action:
+            return [engine.table(table.name).default_row()]
         if not named or matches is None:
             return engine.table(table.name).rows()
         try:
@@ -273,6 +277,7 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
         if must_find and matches is not None and not rows:
             raise ControlError(P4RuntimeCode.NOT_FOUND, f"{table.owner} has no entry of this match")
         now_ns, is_const = engine.now_ns, engine.table(table.name).is_const
+        default_is_const = table.description.const_default_action_id != 0
         entries = [
             (
                 row.entry,
@@ -281,19 +286,22 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
                 max(now_ns - row.last_hit_ns, 0),
                 row.meter_config,
                 row.colours,
-                is_const(row.entry),
+                default_is_const if query.is_default_action else is_const(row.entry),
             )
             for row in rows
         ]
-        return _Seen(table, entries, looked_at=1 + len(found))
+        return _Seen(table, entries, query.is_default_action, 1 + len(found))
 
-    def take(engine: Engine) -> list[_Seen]:
-        if query.is_default_action:
-            held = [(table, engine.table(table.name)) for table in tables]
-            return [_Seen(table, [], one.default, one.default_note) for table, one in held]
-        return [taken(engine, table) for table in tables]
+    return lambda engine: [taken(engine, table) for table in tables]
 
-    return take
+
+def _message_of(entry: TableEntry, seen: _Seen) -> Message:
+    """Return the message of an entry, without what was counted for it."""
+    if not seen.is_default:
+        return entry_message(entry, seen.table)
+    message = messages().TableEntry(table_id=seen.table.id, is_default_action=True)
+    fill_action(message.action, entry, seen.table)
+    return message
 
 
 def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
@@ -301,14 +309,8 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
     counter, meter, marked, hit = map(query.HasField, asked)
     for part in seen:
         table = part.table
-        if part.default is not None:
-            message = messages().TableEntry(table_id=table.id, is_default_action=True)
-            message.is_const = table.description.const_default_action_id != 0
-            fill_action(message.action, part.default, table)
-            fill_note(message, part.default_note)
-            yield message
         for entry, packets, length_bytes, idle_ns, config, colours, is_const in part.entries:
-            message = entry_message(entry, table)
+            message = _message_of(entry, part)
             fill_note(message, entry.note)
             message.is_const = is_const
             if counter:

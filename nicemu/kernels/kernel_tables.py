@@ -5,12 +5,13 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from operator import lshift
 from typing import Any
 
 import numpy as np
 
-from nicemu.lookup import ExactTable, LpmTable, Table, TernaryTable
+from nicemu.lookup import BYTES, HIT_NS, PACKETS, ExactTable, LpmTable, Table, TernaryTable
 from nicemu.pipeline import (
     Choice,
     Exact,
@@ -69,8 +70,7 @@ class KernelTable:
         self.choices = KernelChoices(self._call_in_words, self._data_words)
         self._chosen: dict[int, Choice] = {}
         """What entries, by their numbers, have taken of `choices`."""
-        self._defaults: list[ctypes.Array[ctypes.c_uint64]] = []
-        self.default = 0
+        self._defaults: list[_DefaultRecord] = []
 
     @property
     def state(self) -> int:
@@ -129,19 +129,27 @@ class KernelTable:
         if number in self._chosen:
             self.choices.release(self._chosen.pop(number))
 
-    def set_default(self, call: ir.ActionCall) -> None:
-        """Choose the default action. The record of the one before stays, as a packet may still read it."""
-        number, data = self._call(call.action, call.parameters)
+    @property
+    def default(self) -> int:
+        """The address of the default entry's record, 0 as long as there is none."""
+        return ctypes.addressof(self._defaults[-1].words) if self._defaults else 0
+
+    def set_default(self, row: Row) -> None:
+        """Choose the default entry. The record of the one before stays, as a packet may still read it."""
+        if len(self._defaults) > 1:
+            self._defaults.pop(0).gather(row)
+        number, data = self._call_of(row)
         first = self.parameters_at // 8
-        record = (ctypes.c_uint64 * (first + max(self.words, 1)))()
-        record[0] = number << 32
-        record[first : first + self.words] = self._words_of(data)  # type: ignore[assignment]
-        self._defaults = [*self._defaults[-1:], record]
-        self.default = ctypes.addressof(record)
+        words = (ctypes.c_uint64 * (first + max(self.words, 1)))()
+        words[0] = number << 32
+        words[first : first + self.words] = self._words_of(data)  # type: ignore[assignment]
+        self._defaults.append(_DefaultRecord(words, row.meter if self._meter_word is not None else None))
         self.settle(self)
 
     def gather(self, row: Row) -> None:
         """Give a row the packets that were counted for it here."""
+        for record in self._defaults if row.number == 0 else ():
+            record.gather(row)
         number = self._records.get(row.number)
         if self.table is None or number is None:
             return
@@ -258,6 +266,27 @@ class KernelTable:
             return self.table.insert(value, *call, now_ns)
         assert isinstance(self.table, TernaryTable)
         return self.table.insert(value, mask, priority, *call, bounds, now_ns)
+
+
+@dataclass(slots=True)
+class _DefaultRecord:
+    """The record of a default entry, laid out as those of a table; `meter` is one that packets may mark in.
+
+    `packets` and `bytes` are those that the entry's row knows of.
+    """
+
+    words: ctypes.Array[ctypes.c_uint64]
+    meter: Meter | None
+    packets: int = 0
+    bytes: int = 0
+
+    def gather(self, row: Row) -> None:
+        """Give the row what was counted here since; a kernel may be counting, so nothing is written here."""
+        packets, length_bytes, hit_ns = (self.words[int(at) // 8] for at in (PACKETS, BYTES, HIT_NS))
+        row.hits += packets - self.packets
+        row.bytes += length_bytes - self.bytes
+        row.last_hit_ns = max(row.last_hit_ns, hit_ns)
+        self.packets, self.bytes = packets, length_bytes
 
 
 def _rows_of(numbers: Sequence[int], words: int) -> np.ndarray[Any, np.dtype[np.uint64]]:

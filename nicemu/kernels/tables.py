@@ -225,22 +225,15 @@ class Tables(Choosing):
         return data
 
     def _count_lookup(self, table: ir.Table, record: Number, hit: Number) -> None:
-        """Count a hit, in the entry and in all, or a miss."""
+        """Count a hit or a miss, in its entry and in all."""
         builder = self.builder
-        found, missed, counted = self.block("hit"), self.block("miss"), self.block("counted")
-        builder.cbranch(hit, found, missed)
-        builder.position_at_end(found)
-        self._add(self.table_word(table, TABLE_HITS), WORD(1))
+        hits, misses = (self.table_word(table, which) for which in (TABLE_HITS, TABLE_MISSES))
+        self._add(builder.select(hit, hits, misses), WORD(1))
         self._add(self.at(record, int(PACKETS)), WORD(1))
         self._add(self.at(record, int(BYTES)), self.length)
         builder.store(self.now_ns, self.at(record, int(HIT_NS)))
         if table.meter:
             self._mark(table, record)
-        builder.branch(counted)
-        builder.position_at_end(missed)
-        self._add(self.table_word(table, TABLE_MISSES), WORD(1))
-        builder.branch(counted)
-        builder.position_at_end(counted)
 
     def _mark(self, table: ir.Table, record: Number) -> None:
         """Have an entry's meter mark the packet; the last of the entry's words says where it is."""

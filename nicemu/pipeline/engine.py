@@ -310,8 +310,8 @@ class Engine:
                     len(table),
                     table.hits,
                     table.misses,
-                    table.default.action,
-                    table.default.parameters,
+                    table.default.entry.action,
+                    table.default.entry.parameters,
                 )
             )
         return listed

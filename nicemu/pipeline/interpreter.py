@@ -254,10 +254,10 @@ class Interpreter(Evaluator):
     ) -> tuple[Row | None, ir.ActionCall | TableEntry | None]:
         """Return the entry that matches, None for a miss, and what runs: nothing for an empty group."""
         row = table.lookup(values, len(packet.frame), packet.now_ns)
-        if row is None:
-            return None, table.default
         if spec.meter:
-            packet.colours[spec.meter] = self._marked(packet, spec, row)
+            packet.colours[spec.meter] = self._marked(packet, spec, row or table.default)
+        if row is None:
+            return None, table.default.entry
         if row.entry.choice is None or table.profile is None:
             return row, row.entry
         choice = row.entry.choice

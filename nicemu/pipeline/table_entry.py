@@ -10,7 +10,6 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from . import ir
 from .matches import Match
 from .meters import UNCOUNTED, Colours, Meter, MeterConfig
 from .profiles import Choice
@@ -37,8 +36,8 @@ class TableEntry(NamedTuple):
 class Row:
     """An entry in its table, with the packets and bytes that matched it, and when one last did.
 
-    `number` says when it came, among all entries of its table; `told_ns` is when the controller was last told
-    that it is idle.
+    `number` says when it came, among all entries of its table, and is 0 for the default entry, which has the
+    packets that matched none; `told_ns` is when the controller was last told that it is idle.
     """
 
     entry: TableEntry
@@ -90,8 +89,8 @@ class Follower(Protocol):
     def delete(self, row: Row) -> None:
         """Hold an entry no longer."""
 
-    def set_default(self, call: ir.ActionCall) -> None:
-        """Take over the default action."""
+    def set_default(self, row: Row) -> None:
+        """Take over the default entry."""
 
     def refill(self, rows: Sequence[Row]) -> None:
         """Hold these entries alone, in this order."""

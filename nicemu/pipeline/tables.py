@@ -59,8 +59,8 @@ class Table:
         self.actions = actions
         self.default_actions = default_actions
         self.widths = tuple(width_of(key.expression.type) for key in spec.keys)
-        self.default = spec.default_action
-        self.default_note: Hashable = None
+        own = spec.default_action
+        self.default = Row(TableEntry((), own.action, own.parameters))
         self.hits = 0
         self.misses = 0
         kinds = [key.match_kind for key in spec.keys]
@@ -77,7 +77,7 @@ class Table:
         self._stale = False
         self._const: set[_Place] = set()
         self.follower: Follower | None = None
-        self._check_call(self.default.action, self.default.parameters, default_actions)
+        self._check_call(own.action, own.parameters, default_actions)
         for entry in spec.entries:
             matches = tuple(
                 match_of(keyset, key.match_kind, width)
@@ -225,13 +225,32 @@ class Table:
                 f"table {self.spec.name}: its default action is const in the program",
             )
         self._check_call(action, parameters, self.default_actions)
-        self.put_default(ir.ActionCall(action, parameters), note)
-
-    def put_default(self, call: ir.ActionCall, note: Hashable = None) -> None:
-        """Have a miss run what it has run before, or the program's own default action."""
-        self.default, self.default_note = call, note
+        self.default.entry = TableEntry((), action, parameters, note=note)
         if self.follower is not None:
             self.follower.set_default(self.default)
+
+    @property
+    def has_own_default(self) -> bool:
+        """Whether a miss runs what the program says, and no controller has noted anything."""
+        own = self.spec.default_action
+        return self.default.entry == TableEntry((), own.action, own.parameters)
+
+    def default_row(self) -> Row:
+        """Return the default entry with what was counted for misses."""
+        if self.follower is not None:
+            self.follower.gather(self.default)
+        return self.default
+
+    def remember_default(self) -> Callable[[], None]:
+        """Return what puts the default entry back as it is now."""
+        kept = self.default_row().copy()
+
+        def put_back() -> None:
+            self.default = kept
+            if self.follower is not None:
+                self.follower.set_default(kept)
+
+        return put_back
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -239,16 +258,19 @@ class Table:
     # Packets
 
     def lookup(self, values: tuple[int, ...], length_bytes: int = 0, now_ns: int = 0) -> Row | None:
-        """Return the entry that matches the key `values`, and count the hit or the miss of such a packet."""
-        row = self._find(values)
-        if row is None:
+        """Return the entry that matches the key `values`, or None, and count the hit or the miss of such a
+        packet, which is the default entry's.
+        """
+        found = self._find(values)
+        if found is None:
             self.misses += 1
         else:
             self.hits += 1
-            row.hits += 1
-            row.bytes += length_bytes
-            row.last_hit_ns = now_ns
-        return row
+        row = found or self.default
+        row.hits += 1
+        row.bytes += length_bytes
+        row.last_hit_ns = now_ns
+        return found
 
     def nearest(self, values: tuple[int, ...], count: int) -> list[tuple[TableEntry, tuple[int, ...]]]:
         """Return up to `count` entries that the key `values` miss least, each with the places of those keys.

@@ -101,7 +101,7 @@ def _text_of(engine: Engine) -> str:
 
 def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
     table = engine.table(info.name)
-    default = ir.ActionCall(info.default_action, info.default_parameters)
+    default, missed = ir.ActionCall(info.default_action, info.default_parameters), table.default_row()
     return {
         "table": info.name,
         "size": info.size,
@@ -119,6 +119,7 @@ def _table(engine: Engine, info: TableInfo) -> dict[str, Any]:
             for row in table.rows()
         ],
         "default": call_json(info.actions, default),
+        "default_entry": {"hits": missed.hits, "bytes": missed.bytes, **_direct_meter(missed)},
     }
 
 

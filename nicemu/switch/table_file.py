@@ -39,6 +39,7 @@ from .meter_text import give_meter
 
 _COUNTED = ("hits", "bytes")
 _LOOKUPS = ("hits", "misses")
+_OF_TABLE = ("entries", "default", "default_entry", "size", "complete")
 """What `state_file` says of an entry and of a table beside what a controller gives."""
 _MAX_16_BITS = 0xFFFF
 """The last multicast group, and the last egress_rid."""
@@ -86,7 +87,7 @@ class _TableFile:
     # Tables
 
     def _table(self, item: Located) -> None:
-        given = item.members(("table",), ("entries", "default", "size", "complete", *_LOOKUPS))
+        given = item.members(("table",), (*_OF_TABLE, *_LOOKUPS))
         table = self._tables[_name(given["table"], self._tables, "the program: table")]
         is_complete = "complete" in given and bool(given["complete"].value)
         if is_complete:
@@ -101,6 +102,10 @@ class _TableFile:
             with given["default"].at():
                 if (call.action, call.parameters) != (table.default_action, table.default_parameters):
                     self._engine.set_default(table.name, call.action, call.parameters)
+        if "default_entry" in given:
+            state = given["default_entry"].members((), ("meter", *_COUNTED))
+            self._check_meter(table, state)
+            self._give(self._engine.table(table.name).default_row(), state, is_complete)
 
     def _empty(self, table: str) -> None:
         """Delete the entries that a table begins with, as a list that follows has all, but for const ones."""
@@ -112,8 +117,7 @@ class _TableFile:
     def _entry(self, table: TableInfo, item: Located, *, counted: bool) -> None:
         chosen = ("action", "member", "group", "actions")
         given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", "meter", *_COUNTED))
-        if "meter" in given and not self._engine.table(table.name).spec.meter:
-            raise given["meter"].fault(f"is for a table with a direct meter; {table.name} has none")
+        self._check_meter(table, given)
         if "const" in given and given["const"].value:  # the program has it by itself, if it still has it
             matches = self._matches(table.keys, given["keys"])
             with suppress(ControlError):
@@ -145,6 +149,10 @@ class _TableFile:
             self._engine.insert(table.name, entry)
         self._give(self._engine.row(table.name, entry.matches, entry.priority), given, counted)
         self._entries += 1
+
+    def _check_meter(self, table: TableInfo, given: Mapping[str, Located]) -> None:
+        if "meter" in given and not self._engine.table(table.name).spec.meter:
+            raise given["meter"].fault(f"is for a table with a direct meter; {table.name} has none")
 
     def _give(self, row: Row, given: Mapping[str, Located], counted: bool) -> None:
         """Have an entry's meter and, where it is `counted`, its counts go on from what is given."""

@@ -148,6 +148,7 @@ def routing_engine_of(routing: Program) -> Callable[[Engine], Engine]:
 
 
 INSERT, MODIFY, DELETE = 1, 2, 3
+_DIRECT: dict[str, object] = {"counter_data": {}, "meter_config": {}, "meter_counter_data": {}}
 
 
 class Controller:
@@ -231,7 +232,7 @@ class Controller:
     def state(self) -> list[object]:
         """Return everything that can be read, with counts."""
         forms: dict[str, object] = {
-            "table_entry": {"counter_data": {}, "meter_config": {}, "meter_counter_data": {}},
+            "table_entry": _DIRECT,
             "action_profile_member": {},
             "action_profile_group": {},
             "counter_entry": {},
@@ -241,7 +242,7 @@ class Controller:
             "digest_entry": {},
         }
         found: list[object] = [self.read(form, message) for form, message in forms.items()]
-        found.append(self.read("table_entry", {"is_default_action": True}))
+        found.append(self.read("table_entry", {"is_default_action": True} | _DIRECT))
         for kind in ("multicast_group_entry", "clone_session_entry"):
             found.append(self.read("packet_replication_engine_entry", {kind: {}}))
         return copy.deepcopy(found)

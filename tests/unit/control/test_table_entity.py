@@ -253,3 +253,66 @@ def test_a_default_entry_keeps_the_metadata_of_its_writer_until_it_is_reset(cont
     assert controller.write(MODIFY, "table_entry", default) is None
     (reset,) = controller.read("table_entry", default)
     assert (reset.controller_metadata, reset.metadata) == (0, b"")
+
+
+def default_entry(controller: Controller, **rest: object) -> dict[str, object]:
+    return {"table_id": controller.id("table", "port"), "is_default_action": True, **rest}
+
+
+def test_the_default_entry_is_like_any_other_as_to_direct_resources(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    for flow in (5, 6, 7):
+        controller.frame(flow)
+    (told,) = controller.read("table_entry", default_entry(controller, counter_data={}))
+    assert (told.counter_data.packet_count, told.counter_data.byte_count) == (2, 12)
+    entry, data = default_entry(controller), {"packet_count": 7, "byte_count": 9}
+    assert controller.write(MODIFY, "direct_counter_entry", {"table_entry": entry, "data": data}) is None
+    controller.frame(8)
+    (counted,) = controller.read("direct_counter_entry", {"table_entry": entry})
+    assert counted.table_entry == messages().TableEntry(**entry)
+    assert (counted.data.packet_count, counted.data.byte_count) == (8, 15)
+    assert controller.write(MODIFY, "direct_meter_entry", {"table_entry": entry, "config": RATES}) is None
+    (metered,) = controller.read("direct_meter_entry", {"table_entry": entry, "counter_data": {}})
+    assert (metered.config.cir, metered.config.pir) == (1, 2)
+    for _ in range(3):
+        controller.frame(8)
+    (metered,) = controller.read("direct_meter_entry", {"table_entry": entry, "counter_data": {}})
+    colours = metered.counter_data
+    assert (colours.green.packet_count, colours.red.packet_count) == (4, 2)
+
+
+def test_direct_resources_of_default_entries_are_told_only_when_asked_for(controller: Controller) -> None:
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    for form in ("direct_counter_entry", "direct_meter_entry"):
+        assert len(controller.read(form, {})) == 1
+        (told,) = controller.read(form, {"table_entry": {"is_default_action": True}})
+        assert told.table_entry.is_default_action
+
+
+def test_a_default_entry_that_is_reset_loses_its_meter_and_keeps_its_count(controller: Controller) -> None:
+    action = {"action": controller.action("send", 3)}
+    counter = {"packet_count": 5, "byte_count": 100}
+    chosen = default_entry(controller, action=action, meter_config=RATES, counter_data=counter)
+    assert controller.write(MODIFY, "table_entry", chosen) is None
+    assert controller.frame(1).port == 3
+    asked = default_entry(controller, counter_data={}, meter_config={})
+    (told,) = controller.read("table_entry", asked)
+    assert (told.counter_data.packet_count, told.meter_config.cir) == (6, 1)
+    before = controller.state()
+    failing = (DELETE, "table_entry", controller.port(1, None))
+    controller.write_all((MODIFY, "table_entry", default_entry(controller)), failing, atomicity=ROLLBACK)
+    assert controller.state() == before
+    assert controller.write(MODIFY, "table_entry", default_entry(controller)) is None
+    (told,) = controller.read("table_entry", asked)
+    assert (told.counter_data.packet_count, told.HasField("meter_config")) == (6, False)
+    assert controller.frame(1).disposition is Disposition.DROP
+
+
+@pytest.mark.parametrize("form", ["direct_counter_entry", "direct_meter_entry"])
+def test_a_direct_resource_of_a_default_entry_is_modified_and_named_by_the_table_alone(
+    controller: Controller, form: str
+) -> None:
+    entry = default_entry(controller)
+    assert code(controller.write(DELETE, form, {"table_entry": entry})) is INVALID
+    match = [{"field_id": 1, "optional": {"value": b"\1"}}]
+    assert code(controller.write(MODIFY, form, {"table_entry": {**entry, "match": match}})) is INVALID

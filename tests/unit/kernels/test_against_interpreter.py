@@ -30,6 +30,8 @@ def compare(seed: int, packets: int = 20) -> str:
     if fast.kernel is None:
         return fast.interpreted_because
     for table in program.tables:
+        missed = [engine.table(table.name).default_row() for engine in (plain, fast)]
+        assert (missed[0].hits, missed[0].bytes) == (missed[1].hits, missed[1].bytes)
         for entry in generator.entries(table):
             for engine in (plain, fast):
                 with contextlib.suppress(ControlError):  # a repeated entry, which both refuse
@@ -47,6 +49,8 @@ def compare(seed: int, packets: int = 20) -> str:
     assert fast.drops == plain.drops
     assert fast.tables() == plain.tables()
     for table in program.tables:
+        missed = [engine.table(table.name).default_row() for engine in (plain, fast)]
+        assert (missed[0].hits, missed[0].bytes) == (missed[1].hits, missed[1].bytes)
         for entry in plain.read(table.name):
             rows = [engine.row(table.name, entry.matches, entry.priority) for engine in (plain, fast)]
             assert (rows[0].hits, rows[0].bytes) == (rows[1].hits, rows[1].bytes)

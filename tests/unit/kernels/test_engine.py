@@ -126,6 +126,29 @@ def test_packets_bytes_and_the_last_hit_are_counted_for_each_entry() -> None:
     assert (info.hits, info.misses) == (3, 1)
 
 
+def test_misses_are_counted_for_the_default_entry_whichever_it_was() -> None:
+    engine = loaded("t.apply();", table("exact"))
+    held = engine.table("t")
+    for turn in range(1, 5):
+        engine.process(b"\1\0\6", 0, now_ns=10 * turn)
+        put_back = held.remember_default()
+        engine.set_default("t", "go", (turn,))
+        engine.process(b"\1\0\6more", 0, now_ns=10 * turn + 1)
+        engine.process(b"\1\0\6", 0, now_ns=10 * turn + 2, trace=True)  # by the interpreter
+        row = held.default_row()
+        assert (row.hits, row.bytes, row.last_hit_ns) == (3 + turn - 1, 13 + 3 * (turn - 1), 10 * turn + 2)
+        put_back()
+        assert held.default_row().hits == turn, "what a change that is taken back has counted goes with it"
+    assert engine.tables()[0].misses == 12
+
+
+def test_a_table_without_keys_counts_each_packet_for_its_default_entry() -> None:
+    engine = loaded("t.apply();", "table t { actions = { stop; } default_action = stop; }")
+    for _ in range(3):
+        engine.process(b"\1\0\6", 0)
+    assert (engine.table("t").default_row().hits, engine.table("t").default_row().bytes) == (3, 9)
+
+
 def test_what_a_controller_does_to_a_table_itself_reaches_the_kernel() -> None:
     engine = loaded("t.apply();", table("exact"))
     held = engine.table("t")

@@ -154,11 +154,11 @@ def test_each_entry_of_many_is_taken_or_refused_by_itself(programs: dict[str, Pr
 
 def test_a_default_action_that_is_taken_back_is_the_kernel_s_again(programs: dict[str, Program]) -> None:
     pair = Pair(programs["exact"])
-    before = pair.table.default
+    put_back = pair.table.remember_default()
     pair.table.set_default("C.go", (4, WIDE))
     settled: list[int] = []
     pair.twin.settle = lambda twin: settled.append(twin.default)
-    pair.table.put_default(before)
+    put_back()
     head = ctypes.c_uint64.from_address(settled[-1]).value
     assert head >> 32 == 1, "C.stop"
     pair.close()

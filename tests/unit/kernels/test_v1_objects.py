@@ -147,6 +147,8 @@ def test_direct_meters_mark_what_their_entry_matches(unit: str) -> None:
         for value, config in enumerate((*CONFIGS, None)):
             engine.insert("t", TableEntry((Exact(value),), "go", (value,)))
             engine.row("t", (Exact(value),)).meter.configure(config, 0)
+        engine.table("t").default_row().meter.configure(CONFIGS[0], 0)
+        engine.set_default("t", "go", (7,))
     agree(engines, step_ns=STEP_NS)
     for engine in engines:
         engine.modify("t", TableEntry((Exact(1),), "NoAction"))

@@ -96,8 +96,9 @@ def same_state(engines: Engines) -> None:
     assert fast.drops == plain.drops
     assert fast.tables() == plain.tables()
     for table in plain.tables():
-        rows = [engine.table(table.name).rows() for engine in engines]
-        told = [[(row.entry, row.hits, row.bytes) for row in held] for held in rows]
+        tables = [engine.table(table.name) for engine in engines]
+        rows = [[*held.rows(), held.default_row()] for held in tables]
+        told = [[(row.entry, row.hits, row.bytes, row.colours) for row in held] for held in rows]
         assert told[0] == told[1]
     for name, state in plain.objects.states.items():
         assert contents(fast.objects.states[name]) == contents(state), name

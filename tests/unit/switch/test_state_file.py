@@ -142,11 +142,14 @@ def test_what_packets_have_left_is_written(kind: Callable[[], Engine], tmp_path:
 def test_what_was_counted_is_counted_on(kind: Callable[[], Engine], tmp_path: Path) -> None:
     first = engine_with(kind, tmp_path, GIVEN)
     first.process(bytes.fromhex("01 2a 0a000001 ff"), 0)
+    first.process(bytes.fromhex("09 2a 0a000001 ffff"), 0)
+    first.table("I.limited").default_row().meter.configure(MeterConfig(1, 2, 3, 4), 0)
     second = engine_with(kind, tmp_path, state_of(first))
     assert state_of(second) == state_of(first)
     second.process(bytes.fromhex("01 2a 0a000001 ff"), 0)
     plain = next(table for table in state_of(second)["tables"] if table["table"] == "I.plain")
-    assert (plain["hits"], plain["misses"]) == (2, 0)
+    assert (plain["hits"], plain["misses"]) == (2, 1)
+    assert plain["default_entry"] == {"hits": 1, "bytes": 8}
     assert [(entry["hits"], entry["bytes"]) for entry in plain["entries"]] == [(2, 14)]
 
 
