@@ -84,7 +84,7 @@ def refusal(path: Path, memory: AddressSpace, block_count: int = 16) -> str:
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(UsageError) as caught:
         FileBlockIo(path, PAGE, block_count, memory)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
     return str(caught.value)
 
 

@@ -64,4 +64,4 @@ def test_what_was_woken_before_is_woken_again_and_no_descriptor_stays() -> None:
     with woken_by_signals(), until_interrupted():
         pass
     assert signal.set_wakeup_fd(-1) == -1
-    assert len(os.listdir("/proc/self/fd")) == files
+    assert len(os.listdir("/proc/self/fd")) <= files

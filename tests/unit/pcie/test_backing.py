@@ -220,4 +220,4 @@ def test_a_backing_that_cannot_be_made_leaves_no_descriptor(monkeypatch: pytest.
     monkeypatch.setattr(mmap, "mmap", refuse)
     with pytest.raises(OSError, match="no memory"):
         Backing.memfd("test", PAGE_BYTES)
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before
