@@ -27,14 +27,27 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SourceFile:
-    """One file that was read, with its lines for showing them."""
+    """One file that was read, with its lines for showing them.
+
+    `marks` are what #line has said: from which line on another counts, which, and of which file.
+    """
 
     name: str
     lines: Sequence[str]
+    marks: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def place(self, line: int) -> tuple[str, int]:
+        """Return the file and the line that a line stands for."""
+        for first, given, name in reversed(self.marks):
+            if first <= line:
+                return name, given + line - first
+        return self.name, line
 
 
 class Location(NamedTuple):
-    """A place in a file: line and column count from 1, `length` is in characters."""
+    """A place in a file that was read: line and column count from 1, `length` is in characters. What is told
+    of it is the place that #line says.
+    """
 
     source: SourceFile
     line: int
@@ -42,7 +55,8 @@ class Location(NamedTuple):
     length: int = 1
 
     def __str__(self) -> str:
-        return f"{self.source.name}:{self.line}:{self.column}"
+        name, line = self.source.place(self.line)
+        return f"{name}:{line}:{self.column}"
 
     def is_on_line_of(self, other: Location) -> bool:
         """Return whether both places are on one line of one file."""
@@ -60,13 +74,13 @@ class Diagnostic:
 
     @property
     def file(self) -> str:
-        """Name of the file, as it was opened or included."""
-        return self.location.source.name
+        """Name of the file, as it was opened or included, or as #line has it."""
+        return self.location.source.place(self.location.line)[0]
 
     @property
     def line(self) -> int:
         """Line, from 1."""
-        return self.location.line
+        return self.location.source.place(self.location.line)[1]
 
     @property
     def column(self) -> int:
@@ -76,8 +90,8 @@ class Diagnostic:
     @property
     def source_line(self) -> str:
         """The line of the program that the message is about."""
-        lines = self.location.source.lines
-        return lines[self.line - 1] if 0 < self.line <= len(lines) else ""
+        line, lines = self.location.line, self.location.source.lines
+        return lines[line - 1] if 0 < line <= len(lines) else ""
 
     def render(self) -> str:
         """Return the message with its source line, a caret below, and the hint."""
@@ -169,8 +183,12 @@ class Reporter:
         """Return all messages, by file in order of appearance, then by place."""
         files: dict[str, int] = {}
         for item in self.diagnostics:
-            files.setdefault(item.file, len(files))
-        return sorted(self.diagnostics, key=lambda item: (files[item.file], item.line, item.column))
+            files.setdefault(item.location.source.name, len(files))
+
+        def place(item: Diagnostic) -> tuple[int, int, int]:
+            return files[item.location.source.name], item.location.line, item.column
+
+        return sorted(self.diagnostics, key=place)
 
     def _add(self, diagnostic: Diagnostic) -> None:
         key = _key(diagnostic)

@@ -99,7 +99,11 @@ class ExpressionParser(TokenReader):
             width = self.expression()
             self.expect(")", "after the width")
             return width
-        return self._primary()
+        width = self._primary()
+        if not isinstance(width, syntax.Number):
+            what = "a width that is no number stands in parentheses"
+            self.reporter.error(width.at, what, "write bit<(...)>")
+        return width
 
     def _type_list(self) -> list[syntax.TypeRef]:
         """Parse type arguments behind "<", with the ">"."""

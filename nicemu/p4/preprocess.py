@@ -96,6 +96,7 @@ class Preprocessor:
             self._reporter.error(file.crowded, what, "break it into several")
             return
         conditions: list[_Condition] = []
+        file.source.marks.clear()
         text = file.text
         at, line = 0, 1
         for directive in _DIRECTIVE.finditer(text):
@@ -175,11 +176,24 @@ class Preprocessor:
             self._reporter.error(word.location, f"#error {' '.join(token.text for token in rest)}")
         elif word.text == "warning":
             self._reporter.warning(word.location, f"#warning {' '.join(token.text for token in rest)}")
-        elif word.text not in ("line", "pragma", "undef") and word.kind != "number":
+        elif word.text == "line" or word.kind == "number":
+            self._mark(word, rest if word.text == "line" else tokens[1:])
+        elif word.text not in ("pragma", "undef"):
             known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
             self._reporter.error(
                 word.location, f"unknown directive #{word.text}", did_you_mean(word.text, known)
             )
+
+    def _mark(self, word: Token, given: list[Token]) -> None:
+        """Have the line behind this one told as another, maybe of another file; flags may follow."""
+        given = self._expand(given, frozenset())
+        if not given or not given[0].text.isdecimal() or any(item.kind != "string" for item in given[1:2]):
+            hint = '#line 12 "file.p4"'
+            self._reporter.error(word.location, "#line takes the number of a line, and maybe a file", hint)
+            return
+        source, line = word.location.source, word.location.line
+        name = given[1].text[1:-1] if len(given) > 1 else source.place(line)[0]
+        source.marks.append((line + 1, int(given[0].text), name))
 
     def _alternative(self, word: Token, rest: list[Token], conditions: list[_Condition]) -> None:
         if not conditions:
@@ -374,9 +388,10 @@ class Preprocessor:
 
 def _place_of(token: Token) -> Token:
     """Return the line or the file that a token stands in."""
+    name, line = token.location.source.place(token.location.line)
     if token.text == _LINE:
-        return Token("number", str(token.location.line), token.location)
-    return Token("string", f'"{token.location.source.name}"', token.location)
+        return Token("number", str(line), token.location)
+    return Token("string", f'"{name}"', token.location)
 
 
 def _texts(tokens: Sequence[Token]) -> list[str]:

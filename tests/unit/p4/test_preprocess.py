@@ -289,3 +289,38 @@ def test_a_string_may_be_open_behind_a_comment_of_several_lines_in_a_directive()
         compile_text(text)
     places = {(item.location.line, item.location.column, item.message) for item in caught.value.diagnostics}
     assert (4, 21, "this string is never closed") in places
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ('#line 7 "a.p4"\n!', "a.p4:7:1"),
+        ('# 7 "a.p4" 1 3\n\n !', "a.p4:8:2"),
+        ('#line 7 "a.p4"\nx\n#line 20\n!', "a.p4:20:1"),
+        ("x\n#line 20\n!", "t.p4:20:1"),
+        ('#define PLACE 7 "a.p4"\n#line PLACE\n!', "a.p4:7:1"),
+        ('#if 0\n#line 7 "a.p4"\n#endif\n!', "t.p4:4:1"),
+        ('!\n#line 7 "a.p4"\n', "t.p4:1:1"),
+    ],
+)
+def test_line_directives_say_where_the_lines_behind_them_come_from(text: str, place: str) -> None:
+    tokens = Preprocessor(Reporter()).preprocess(text, "t.p4", None)
+    (wrong,) = [token for token in tokens if token.text == "!"]
+    assert str(wrong.location) == place
+
+
+def test_a_message_names_the_place_of_a_line_directive_and_shows_the_line_that_was_read() -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text('#include <core.p4>\n#line 70 "part.p4"\n\nconst bit<8> wrong = true;\n')
+    first = caught.value.diagnostics[0]
+    assert (first.file, first.line, first.source_line) == ("part.p4", 71, "const bit<8> wrong = true;")
+
+
+def test_line_and_file_are_those_of_the_last_line_directive() -> None:
+    assert expand('#line 7 "a.p4"\n\n__LINE__ __FILE__')[0] == ["8", '"a.p4"']
+
+
+@pytest.mark.parametrize("text", ["#line", "#line x", '#line "a.p4"', "#line 7 a.p4"])
+def test_a_line_directive_takes_a_number_and_a_file(text: str) -> None:
+    (message,) = expand(text)[1]
+    assert "#line takes the number of a line, and maybe a file" in message
