@@ -139,6 +139,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "struct s_t { int<0> t; }"}, "int<0>: a width of 1 to 4096 was expected"),
     ({"types": "struct s_t { bit<100000> t; }"}, "bit<100000>: a width of 0 to 4096 was expected"),
     ({"apply": "bit<m.mark> x;"}, "expected '>' after the width of bit, found '.'"),
+    (
+        {"types": "const bit<8> N = 4; struct s_t { bit<N> t; }"},
+        "a width that is no number stands in parentheses",
+    ),
+    ({"types": "struct s_t { bit<(true)> t; }"}, "a width is bool; a number was expected"),
     ({"types": "struct s_t { bit<true> t; }"}, "a width is bool; a number was expected"),
     ({"types": 'struct s_t { bit<"a"> t; }'}, "a width is string; a number was expected"),
     ({"types": "struct s_t { bit<tag_t> t; }"}, "tag_t is no value"),
