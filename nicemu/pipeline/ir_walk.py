@@ -45,10 +45,8 @@ def _parts(node_class: type, wanted: tuple[type, ...]) -> _Getters:
     """Return what gets the fields of a class of node that may hold nodes, or nodes that are wanted."""
     return tuple(
         attrgetter(name)
-        for name, hint in _hints(node_class).items()
-        if hint not in _WITHOUT_NODES
-        and not (isinstance(hint, type) and issubclass(hint, enum.Enum))
-        and (not wanted or any(not _below(held).isdisjoint(wanted) for held in _classes_in(hint)))
+        for name, held in _held(node_class).items()
+        if not wanted or any(not _below(kind).isdisjoint(wanted) for kind in held)
     )
 
 
@@ -61,12 +59,19 @@ def _below(node_class: type) -> frozenset[type]:
         kind = pending.pop()
         if kind not in found:
             found.add(kind)
-            for hint in _hints(kind).values():
-                pending += _classes_in(hint)
+            for held in _held(kind).values():
+                pending += held
     return frozenset(found)
 
 
-_hints = functools.cache(typing.get_type_hints)
+@functools.cache
+def _held(node_class: type) -> dict[str, list[type]]:
+    """Return the fields of a class of node that may hold nodes, each with the classes that it may hold."""
+    return {
+        name: _classes_in(hint)
+        for name, hint in typing.get_type_hints(node_class).items()
+        if hint not in _WITHOUT_NODES and not (isinstance(hint, type) and issubclass(hint, enum.Enum))
+    }
 
 
 def _classes_in(hint: Any) -> list[type]:  # noqa: ANN401 - whatever annotates a field
