@@ -114,8 +114,8 @@ class CallChecker(BlockCallChecker):
             self._static_assert(node)
             return returned
         known = self.architecture.functions.get(symbol.name)
-        directions = _directions(declaration) if known is None else None
-        node.symbol = Meaning("function", symbol.name, types=types, directions=directions)
+        directions = _directions(declaration)
+        node.symbol = Meaning("function", symbol.name, None, types, directions, is_own=known is None)
         if known is None:
             self._own_call(node, declaration)
         else:
@@ -304,11 +304,10 @@ class CallChecker(BlockCallChecker):
             self._only_in(node, callee.name, place)
             self._check_packet_call(node, callee.name, types)
         elif instance is not None:
-            node.symbol = Meaning("method", callee.name, instance, types)
             known = self.architecture.objects.get(symbol.name)
+            directions = _directions(method)
+            node.symbol = Meaning("method", callee.name, instance, types, directions, is_own=known is None)
             if known is None:
-                directions = _directions(method)
-                node.symbol = Meaning("method", callee.name, instance, types, directions)
                 self._own_call(node, method)
             elif callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")

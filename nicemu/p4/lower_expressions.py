@@ -173,18 +173,33 @@ class ExpressionLowering:
                 lambda passed: ir.Call(name, passed, kind),
             )
         if meaning.kind in ("function", "method"):
-            arguments = tuple(self._argument(argument) for argument in node.arguments)
-            instance = meaning.subject.full_name if meaning.kind == "method" else ""
-            return ir.ExternValue(instance, self._extern_name(node, arguments), arguments, kind)
+            return self._extern_value(node, kind)
         if meaning.kind == "valid":
             assert isinstance(node.callee, syntax.MemberRef)
             return ir.IsValid(self._value(node.callee.base))
         return ir.PacketLength(kind) if meaning.name == "length" else ir.Lookahead(kind)
 
+    def _extern_value(self, node: syntax.Call, kind: ir.Type) -> ir.Expression:
+        meaning: Meaning = node.symbol
+        arguments = tuple(self._argument(argument) for argument in node.arguments)
+        instance = meaning.subject.full_name if meaning.kind == "method" else ""
+        name = self._extern_name(node, arguments)
+        if not is_order_seen(arguments, node.order):
+            return ir.ExternValue(instance, name, arguments, kind)
+        order = [place for place in node.order or () if not isinstance(arguments[place], FIXED)]
+
+        def call(passed: tuple[ir.Expression, ...]) -> ir.Expression:
+            given = dict(enumerate(arguments)) | dict(zip(sorted(order), passed, strict=True))
+            return ir.ExternValue(instance, name, tuple(given.values()), kind)
+
+        written = [arguments[place] for place in order]
+        inside = [ir.Direction(meaning.directions[place]) for place in order]
+        return self._in_order(written, order, inside, kind, call)
+
     def _extern_name(self, node: syntax.Call, arguments: Sequence[ir.Expression]) -> str:
         """Return what the IR calls an extern: one that the program itself declares by its types, too."""
         meaning: Meaning = node.symbol
-        if meaning.directions is None:
+        if not meaning.is_own:
             return meaning.name
         owner = meaning.subject.type.symbol.name if meaning.kind == "method" else ""
         takes = tuple(
@@ -242,4 +257,5 @@ def _variable(value: ir.Expression) -> ir.Expression:
 
 
 _STORED = (ir.Direction.OUT, ir.Direction.INOUT)
+FIXED = (ir.Constant, ir.Text)
 EFFECTS = (ir.Call, ir.ExternValue, ir.TableApply)

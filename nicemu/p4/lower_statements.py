@@ -11,7 +11,7 @@ from nicemu.pipeline import ir, nodes_of
 
 from . import syntax
 from .constants import items_of
-from .lower_expressions import EFFECTS, ExpressionLowering, arranged, is_order_seen
+from .lower_expressions import EFFECTS, FIXED, ExpressionLowering, arranged, is_order_seen
 from .symbols import (
     ActionSymbol,
     Meaning,
@@ -226,6 +226,9 @@ class StatementLowering(ExpressionLowering):
             yield self._routine_statement(node)
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
+        if meaning.directions and is_order_seen(arguments, node.order):
+            first, arguments = self._evaluated(arguments, node.order or (), meaning.directions)
+            yield from first
         match meaning.kind, meaning.name:
             case "apply", table:
                 yield ir.ApplyTable(table)
@@ -247,6 +250,22 @@ class StatementLowering(ExpressionLowering):
                 yield ir.Verify(arguments[0], arguments[1])
             case "packet", "emit":
                 yield ir.Emit(arguments[0])
+
+    def _evaluated(
+        self, arguments: Sequence[ir.Expression], order: Sequence[int], directions: Sequence[str]
+    ) -> tuple[list[ir.Statement], tuple[ir.Expression, ...]]:
+        """Return an extern's arguments as they are when they have been evaluated in an order, and what
+        evaluates them.
+        """
+        first, given = list[ir.Statement](), list(arguments)
+        for place in order:
+            if directions[place] in ("out", "inout"):
+                indices, given[place] = self._once(arguments[place])
+                first += indices
+            elif not isinstance(arguments[place], FIXED):
+                given[place] = self._extra(arguments[place].type, "written")
+                first.append(ir.Assign(given[place], arguments[place]))
+        return first, tuple(given)
 
     def _routine_statement(self, node: syntax.Call) -> ir.Statement:
         """Return a call of an action, function or control, if need be in the order of the arguments."""

@@ -260,14 +260,15 @@ class Meaning:
 
     `kind` is static_assert, valid, set_valid, set_invalid, move_stack, size, apply, block, action, routine,
     function (of the architecture or its own extern), method or packet. `directions` are those of the
-    parameters of an extern that the program itself declares.
+    parameters of an extern; `is_own` says that the program itself declares it.
     """
 
     kind: str
     name: str
     subject: Any = None
     types: tuple[Type, ...] = ()
-    directions: tuple[str, ...] | None = None
+    directions: tuple[str, ...] = ()
+    is_own: bool = False
 
 
 class Scope:

@@ -36,6 +36,7 @@ header pair_t {{ bit<8> a; bit<8> b; }}
 struct both_t {{ bit<8> x; bool y; error e; }}
 struct headers_t {{ pair_t h; }}
 struct metadata_t {{ }}
+bit<8> up(inout bit<8> x) {{ x = x + 1; return x; }}
 parser P(packet_in packet, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
     state start {{ packet.extract(h.h); {parsed} transition accept; }}
 }}
@@ -84,6 +85,18 @@ def after(
         ("T f<T>(in T x)", "h.h.a = (bit<8>) f(16w258); h.h.b = f(8w9);", lambda x: x + 1, "030a"),
         ("bit<8> f(bit<8> x)", "h.h.a = f(3);", lambda x: x * 2, "0608"),
         ("bit<8> f(string x)", 'h.h.a = f("abc");', lambda x: len(x), "0308"),
+        (
+            "bit<8> f(in bit<8> x, in bit<8> y)",
+            "h.h.a = f(y = up(h.h.b), x = h.h.b);",
+            lambda x, y: x - y,
+            "0009",
+        ),
+        (
+            "bit<8> f(bit<8> n, in bit<8> x, out bit<8> y)",
+            "h.h.a = f(y = h.h.b, x = up(h.h.b), n = 2);",
+            lambda n, x: (x * n, x),
+            "1209",
+        ),
         ("void f(inout bit<8> x)", "f(h.h.a[7:0]);", lambda x: 255 - x, "fb08"),
     ],
 )
