@@ -6,6 +6,8 @@ Source: P4-16 Language Specification 1.2.5, "Expressions", "Explicit casts".
 
 from __future__ import annotations
 
+from itertools import count
+
 from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
@@ -102,7 +104,8 @@ class OperatorChecker(ConversionChecker):
 
     def _equality(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         if isinstance(left, ListType) and isinstance(right, ListType):
-            kind = self.type_of_list(node.left, _with_widths(left, right))
+            self._give_widths(node.left, node.right)
+            kind = self.type_of_list(node.left, _with_widths(node.left.type, node.right.type))
             self.convert(node.left, kind, "the left side")
             self.convert(node.right, kind, f"the right side of {node.op}")
         elif left != right:
@@ -121,6 +124,23 @@ class OperatorChecker(ConversionChecker):
         if is_constant(node.left) and is_constant(node.right):
             node.value = int(are_equal(node.left, node.right) == (node.op == "=="))
         return ir.BOOL
+
+    def _give_widths(self, left: syntax.Expression, right: syntax.Expression) -> None:
+        """Give numbers without a width that two lists compare with one another one that holds both."""
+        if left.type == right.type == INTEGER and left.value is not None and right.value is not None:
+            wide = ir.Bits(max(left.value.bit_length(), right.value.bit_length()) + 1, True)
+            if wide.width <= ir.MAX_WIDTH_BITS:
+                self._sized(left, wide)
+                self._sized(right, wide)
+        if not isinstance(left, syntax.ListValue) or not isinstance(right, syntax.ListValue):
+            return
+        others = dict(zip(right.names or map(str, count()), right.items, strict=False))
+        for name, item in zip(left.names or map(str, count()), left.items, strict=False):
+            if name in others:
+                self._give_widths(item, others[name])
+        for node in (left, right):
+            items = tuple(item.type for item in node.items)
+            node.type = ListType(items, node.type.names, node.type.rest)
 
     def _shift(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         amount = node.right.value
@@ -272,10 +292,13 @@ def _made_of(kind: Type) -> Type | None:
 
 def _with_widths(left: ListType, right: ListType) -> ListType:
     """Return the type of a list; numbers without a width get the types at their places in another list."""
-    if len(left.items) != len(right.items):
+    names = left.names or range(len(left.items))
+    others = dict(zip(right.names or range(len(right.items)), right.items, strict=True))
+    if set(names) != set(others):
         return left
     items: list[Type] = []
-    for mine, other in zip(left.items, right.items, strict=True):
+    for name, mine in zip(names, left.items, strict=True):
+        other = others[name]
         nested = isinstance(mine, ListType) and isinstance(other, ListType)
         items.append(_with_widths(mine, other) if nested else other if mine == INTEGER else mine)  # type: ignore[arg-type]
     return ListType(tuple(items), left.names, left.rest)
