@@ -24,9 +24,11 @@ from .types import (
     TEXT,
     UNKNOWN,
     CompositeType,
+    DefaultType,
     EnumType,
     ExternType,
     Family,
+    InvalidType,
     ListType,
     NewType,
     P4ListType,
@@ -35,6 +37,10 @@ from .types import (
 )
 
 _GIVE_TYPE = "write the type before it: (type) {...}"
+
+
+UNTYPED = (DefaultType, InvalidType, ListType)
+"""What takes the type that is wanted where it stands."""
 
 
 class ConversionChecker(TypeChecker):
@@ -66,6 +72,8 @@ class ConversionChecker(TypeChecker):
         found = node.type
         if same(found, wanted):
             return True
+        if isinstance(found, UNTYPED) and isinstance(node, syntax.ConditionalOp):
+            return self._convert_choice(node, wanted, what)
         if found == INTEGER and isinstance(wanted, ir.Bits | NewType):
             width = scalar_of(wanted)
             if isinstance(width, ir.Bits):
@@ -129,6 +137,17 @@ class ConversionChecker(TypeChecker):
                 )
             node.value = arithmetic.wrap(value, wanted)
         node.type = wanted
+
+    def _convert_choice(self, node: syntax.ConditionalOp, wanted: Type, what: str) -> bool:
+        """Make both values of `?:` a type that neither has by itself."""
+        if not is_storable(wanted):
+            self.reporter.error(node.at, f"?: does not apply to {node.type} as {wanted}")
+            return False
+        agreed = [self.convert(value, wanted, what) for value in (node.yes, node.no)]
+        if node.condition.value is not None:
+            node.value = (node.yes if node.condition.value else node.no).value
+        node.type = wanted
+        return all(agreed)
 
     def _convert_list(self, node: syntax.Expression, wanted: CompositeType, what: str) -> bool:
         assert isinstance(node, syntax.ListValue)
@@ -195,6 +214,10 @@ class ConversionChecker(TypeChecker):
 
     def type_of_list(self, node: syntax.Expression, found: ListType) -> Type:
         """Return the type that a list has where nothing says another: a tuple, or a struct of its names."""
+        if isinstance(node, syntax.ConditionalOp) and isinstance(node.yes.type, ListType):
+            return self.type_of_list(node.yes, found)
+        if isinstance(node, syntax.ConditionalOp):
+            return self.type_of_list(node.no, found)
         inner = node.items if isinstance(node, syntax.ListValue) else []
         items = tuple(
             self.type_of_list(part, kind) if isinstance(kind, ListType) else kind

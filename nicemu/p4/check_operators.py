@@ -11,7 +11,7 @@ from itertools import count
 from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
-from .check_conversions import ConversionChecker, cast_hint
+from .check_conversions import UNTYPED, ConversionChecker, cast_hint
 from .constants import are_equal, is_constant
 from .type_sizes import is_storable, scalar_of
 from .type_variables import same
@@ -34,6 +34,7 @@ MAX_INTEGER_BITS = 8192
 
 
 _OF_BITS = ("|+|", "|-|")
+_WITHOUT_WIDTH = (*UNTYPED, type(INTEGER))
 _NUMBERS = (ir.Bits, type(INTEGER))
 
 
@@ -214,7 +215,11 @@ class OperatorChecker(ConversionChecker):
     def _conditional(self, node: syntax.ConditionalOp) -> Type:
         self.condition(node.condition, "the condition of ?:")
         yes, no = self.expression(node.yes), self.expression(node.no)
-        if yes == INTEGER and no != INTEGER:
+        if isinstance(yes, UNTYPED) and isinstance(no, UNTYPED):
+            return no if isinstance(no, ListType) and not isinstance(yes, ListType) else yes
+        if yes != no and not isinstance(yes, UNTYPED) and not isinstance(no, UNTYPED):
+            yes, no = self.bits(node.yes), self.bits(node.no)
+        if isinstance(yes, UNTYPED) or (yes == INTEGER and not isinstance(no, _WITHOUT_WIDTH)):
             self.convert(node.yes, no, "the first value of ?:")
         elif not same(yes, no):
             self.convert(node.no, yes, "the second value of ?:")
