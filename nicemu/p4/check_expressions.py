@@ -232,6 +232,11 @@ class ExpressionChecker(OperatorChecker):
 
     def _slice(self, node: syntax.SliceRef) -> Type:
         base = self.bits(node.base)
+        bits = self.local_integer(node.width, "the width of a slice") if node.width is not None else None
+        if node.width is not None and bits is None:
+            return UNKNOWN
+        if bits is not None and isinstance(self.bits(node.low), ir.Bits) and node.low.value is None:
+            return self._slice_anywhere(node, base, bits)
         high = self.local_integer(node.high, "the high bit of a slice")
         low = self.local_integer(node.low, "the low bit of a slice")
         if high is None or low is None or base == UNKNOWN:
@@ -250,11 +255,29 @@ class ExpressionChecker(OperatorChecker):
             node.value = node.base.value >> low & ((1 << (high - low + 1)) - 1)
         return ir.Bits(high - low + 1)
 
-    def lvalue(self, node: syntax.Expression, what: str) -> None:
-        """Check that a checked expression can be stored into."""
+    def _slice_anywhere(self, node: syntax.SliceRef, base: Type, bits: int) -> Type:
+        """Return the type of a slice whose low bit is known at run time: what is behind the last bit is 0."""
+        if base == UNKNOWN:
+            return UNKNOWN
+        if not isinstance(base, ir.Bits) or not 0 < bits <= base.width:
+            self.reporter.error(node.at, f"a slice of {self.shown(bits)} bits of {base}")
+            return UNKNOWN
+        if node.low.type.signed:
+            what = f"the low bit of a slice is {node.low.type}; bit<N> was expected"
+            self.reporter.error(node.low.at, what)
+            return UNKNOWN
+        return ir.Bits(bits)
+
+    def lvalue(self, node: syntax.Expression, what: str, is_assigned: bool = False) -> None:
+        """Check that a checked expression can be stored into, by an assignment or otherwise."""
         at: Location = node.at
+        whole = node
         while isinstance(node, _PARTS):
             base = node.base
+            is_moving = isinstance(node, syntax.SliceRef) and node.low.value is None
+            if is_moving and node.type != UNKNOWN and not (is_assigned and node is whole):
+                self.reporter.unsupported(node.at, "a slice from a low bit that is known at run time here")
+                return
             if (
                 isinstance(node, syntax.MemberRef)
                 and isinstance(base.type, StackType)

@@ -213,7 +213,7 @@ class StatementChecker(KeysetChecker):
             if self.convert(combined, kind, "the value"):
                 node.value, node.op, node.is_compound = combined, "=", True
         self.expression(node.target)
-        self.lvalue(node.target, "this stores into")
+        self.lvalue(node.target, "this stores into", is_assigned=True)
 
     def _switch(self, node: syntax.SwitchStatement) -> None:
         subject = self.expression(node.subject)

@@ -343,7 +343,7 @@ def _written(node: syntax.Expression) -> str:
         case syntax.IndexRef() if node.index.value is not None:
             base = _written(node.base)
             return f"{base}[{node.index.value}]" if base else ""
-        case syntax.SliceRef():
+        case syntax.SliceRef() if node.low.value is not None:
             base = _written(node.base)
             return f"{base}[{node.high.value}:{node.low.value}]" if base else ""
         case syntax.Number():

@@ -55,8 +55,10 @@ def is_known_at_calls(node: syntax.Expression) -> bool:
 def _operands(node: syntax.Expression) -> list[syntax.Expression]:
     """Return what an expression computes with; nothing of a name, a number or a call."""
     match node:
-        case syntax.MemberRef() | syntax.SliceRef():
+        case syntax.MemberRef():
             return [node.base]
+        case syntax.SliceRef():
+            return [node.base, node.low]
         case syntax.IndexRef():
             return [node.base, node.index]
         case syntax.UnaryOp() | syntax.CastOp():

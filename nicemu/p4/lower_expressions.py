@@ -81,6 +81,12 @@ class ExpressionLowering:
                 if isinstance(node.base.type, CompositeType):
                     return ir.Member(self._value(node.base), f"f{node.index.value}", kind)
                 return ir.Element(self._value(node.base), self._value(node.index), kind)
+            case syntax.SliceRef() if node.low.value is None:
+                bits = ir.Bits(node.base.type.width)
+                whole = self._value(node.base)
+                whole = whole if whole.type == bits else ir.Cast(whole, bits)
+                behind = ir.Binary(">>", whole, self._value(node.low), bits)
+                return behind if bits == kind else ir.Cast(behind, kind)
             case syntax.SliceRef():
                 return ir.Slice(self._value(node.base), node.high.value, node.low.value, kind)
             case syntax.UnaryOp():

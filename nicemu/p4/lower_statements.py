@@ -101,11 +101,37 @@ class StatementLowering(ExpressionLowering):
 
     def _assignment(self, node: syntax.Assignment) -> Iterator[ir.Statement]:
         target, value = self._value(node.target), self._value(node.value)
+        if isinstance(node.target, syntax.SliceRef) and node.target.low.value is None:
+            yield from self._moving_slice(node.target, value, target if node.is_compound else None)
+            return
         if node.is_compound:  # the target stands in the value, and its indices are evaluated once
             indices, once = self._once(target)
             yield from indices
             target, value = once, _replaced(value, target, once)
         yield ir.Assign(target, value)
+
+    def _moving_slice(
+        self, node: syntax.SliceRef, value: ir.Expression, old: ir.Expression | None
+    ) -> Iterator[ir.Statement]:
+        """Store into a slice whose low bit is known at run time; what is behind the last bit is lost.
+
+        `old` is the slice where the value is computed with it.
+        """
+        indices, whole = self._once(self._value(node.base))
+        yield from indices
+        low, stored = self._extra(node.low.type, "low"), self._extra(value.type, "stored")
+        yield ir.Assign(low, self._value(node.low))
+        bits = ir.Bits(node.base.type.width)
+        given = whole if whole.type == bits else ir.Cast(whole, bits)
+        behind = ir.Binary(">>", given, low, bits)
+        if old is not None:
+            value = _replaced(value, old, behind if bits == old.type else ir.Cast(behind, old.type))
+        yield ir.Assign(stored, value)
+        ones = ir.Binary("<<", ir.Constant((1 << node.type.width) - 1, bits), low, bits)
+        kept = ir.Binary("&", given, ir.Unary("~", ones, bits), bits)
+        placed = ir.Binary("<<", stored if bits == stored.type else ir.Cast(stored, bits), low, bits)
+        changed = ir.Binary("|", kept, placed, bits)
+        yield ir.Assign(whole, changed if whole.type == bits else ir.Cast(changed, whole.type))
 
     def _once(self, target: ir.Expression) -> tuple[list[ir.Statement], ir.Expression]:
         """Return a place whose index is a variable or a constant, and what computes it first.

@@ -350,10 +350,10 @@ class ExpressionParser(TokenReader):
         self.expect(":", "after '[low +'")
         width = self.expression()
         self.expect("]", "after the slice")
-        end = self.deepened(syntax.BinaryOp(at=at, op="+", left=fresh(low), right=width), low, width)
+        end = self.deepened(syntax.BinaryOp(at=at, op="+", left=fresh(low), right=fresh(width)), low, width)
         one = syntax.Number(at=at, number=1)
         high = self.deepened(syntax.BinaryOp(at=at, op="-", left=end, right=one), end)
-        return syntax.SliceRef(at=at, base=base, high=high, low=low)
+        return syntax.SliceRef(at=at, base=base, high=high, low=low, width=width)
 
     def _sees_constructor(self) -> bool:
         """Return whether a named type is next, with arguments of its constructor or type arguments."""

@@ -84,11 +84,12 @@ class MemberRef(Expression):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class SliceRef(Expression):
-    """`base[high:low]`, or `base[low+:width]`."""
+    """`base[high:low]`, or `base[low+:width]`, whose `high` is made of the two."""
 
     base: Expression
     high: Expression
     low: Expression
+    width: Expression | None = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

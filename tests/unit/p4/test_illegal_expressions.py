@@ -34,6 +34,20 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"apply": "m.mark = (bit<16>) headers.tag.kind[1+:8];"},
         "[8:1] of bit<8>; bits 7 down to 0 were expected",
     ),
+    ({"apply": "m.mark = m.mark[m.mark+:17];"}, "a slice of 17 bits of bit<16>"),
+    ({"apply": "m.mark = m.mark[m.mark+:0];"}, "a slice of 0 bits of bit<16>"),
+    (
+        {"apply": "m.mark = m.mark[2+:m.mark];"},
+        "the width of a slice must be known at compile time",
+    ),
+    (
+        {"apply": "m.mark = m.mark[headers.tag.small+:16];"},
+        "the low bit of a slice is int<8>; bit<N> was expected",
+    ),
+    (
+        {"parts": "action a(out bit<8> x) { x = 1; }", "apply": "a(m.mark[m.mark+:8]);"},
+        "not supported by nicemu yet: a slice from a low bit that is known at run time here",
+    ),
     (
         {"apply": "m.mark = (bit<16>) headers.tag.kind[8:0];"},
         "[8:0] of bit<8>; bits 7 down to 0 were expected",
