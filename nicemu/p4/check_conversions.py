@@ -158,14 +158,16 @@ class ConversionChecker(TypeChecker):
                         node.at, f"{wanted} has no field {name}", did_you_mean(name, wanted.fields)
                     )
                     return False
+            twice = [name for place, name in enumerate(node.names) if name in node.names[:place]]
+            if twice:
+                self.reporter.error(node.at, f"{what} names {twice[0]} twice")
+                return False
             if wanted.kind == "tuple":
                 self.reporter.error(node.at, f"{wanted} has no names for its values")
                 return False
             if not node.rest and sorted(node.names) != sorted(wanted.fields):
                 missing = sorted(set(wanted.fields) - set(node.names))
-                self.reporter.error(
-                    node.at, f"{what} lacks {', '.join(missing) or 'nothing, but names one twice'}"
-                )
+                self.reporter.error(node.at, f"{what} lacks {', '.join(missing)}")
                 return False
         elif len(node.items) > len(wanted.fields) or (len(node.items) < len(wanted.fields) and not node.rest):
             self.reporter.error(
