@@ -25,6 +25,7 @@ from .types import (
     DEFAULT,
     INTEGER,
     INVALID,
+    MATCH_KIND,
     TEXT,
     UNKNOWN,
     ActionRun,
@@ -109,6 +110,9 @@ class ExpressionChecker(OperatorChecker):
         return UNKNOWN
 
     def _name(self, node: syntax.NameRef) -> Type:
+        if node.name in self.declared.match_kinds and self.scope.meant(node) is None:
+            node.value = self.declared.match_kinds.index(node.name)
+            return MATCH_KIND
         symbol = self.find(node)
         node.symbol = symbol
         match symbol:

@@ -17,6 +17,7 @@ from .type_sizes import is_storable, scalar_of
 from .type_variables import same
 from .types import (
     INTEGER,
+    MATCH_KIND,
     TEXT,
     UNKNOWN,
     CompositeType,
@@ -120,7 +121,7 @@ class OperatorChecker(ConversionChecker):
                 self.convert(node.left, self.bits(node.right), "the left side")
             else:
                 self.convert(node.right, self.bits(node.left), f"the right side of {node.op}")
-        elif not is_storable(left) and not isinstance(left, type(INTEGER)):
+        elif not is_storable(left) and left not in (INTEGER, MATCH_KIND):
             self.reporter.error(node.at, f"{node.op} does not apply to {left}")
         if is_constant(node.left) and is_constant(node.right):
             node.value = int(are_equal(node.left, node.right) == (node.op == "=="))

@@ -44,6 +44,14 @@ class NoType:
 
 
 @dataclass(frozen=True, slots=True)
+class MatchKindType:
+    """The type of `exact` and its like, which are compared at compile time."""
+
+    def __str__(self) -> str:
+        return "match_kind"
+
+
+@dataclass(frozen=True, slots=True)
 class UnknownType:
     """The type of what was reported already; it agrees with everything, so that nothing is reported twice."""
 
@@ -266,6 +274,7 @@ Type: TypeAlias = (
     | IntegerType
     | TextType
     | NoType
+    | MatchKindType
     | UnknownType
     | TypeVariable
     | CompositeType
@@ -286,6 +295,7 @@ Type: TypeAlias = (
 INTEGER = IntegerType()
 TEXT = TextType()
 NOTHING = NoType()
+MATCH_KIND = MatchKindType()
 INVALID = InvalidType()
 DEFAULT = DefaultType()
 UNKNOWN = UnknownType()

@@ -170,7 +170,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "error e = 0;"}, "the value of e is int; error was expected"),
     ({"apply": "error e = NoError;"}, "unknown name NoError"),
     ({"apply": "match_kind x;"}, "not supported by nicemu yet: type match_kind"),
-    ({"apply": "m.mark = exact;"}, "unknown name exact"),
+    ({"apply": "m.mark = exact;"}, "the value is match_kind; bit<16> was expected"),
     ({"apply": "m.mark + 1;"}, "expected '=' or a call, found '+'"),
     ({"apply": "m.mark;"}, "expected '=' or a call, found ';'"),
     ({"top": "x = 1;"}, "expected a declaration, found 'x'"),
