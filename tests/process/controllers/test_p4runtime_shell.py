@@ -216,7 +216,7 @@ def test_entries_of_every_match_kind(nic: Served) -> None:
     assert "PERMISSION_DENIED" in refused
     assert default.startswith("[(True, ")
     assert version == "1.4.0"
-    assert nic.engine.table("by_lpm").default.parameters == (4,)
+    assert nic.engine.table("by_lpm").default.entry.parameters == (4,)
 
 
 def test_an_entry_s_timeout_counter_meter_and_life(nic: Served) -> None:
