@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
+import bisect
 import difflib
 import enum
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from nicemu.abi import counted
@@ -38,10 +40,11 @@ class SourceFile:
 
     def place(self, line: int) -> tuple[str, int]:
         """Return the file and the line that a line stands for."""
-        for first, given, name in reversed(self.marks):
-            if first <= line:
-                return name, given + line - first
-        return self.name, line
+        behind = bisect.bisect_right(self.marks, line, key=itemgetter(0))
+        if not behind:
+            return self.name, line
+        first, given, name = self.marks[behind - 1]
+        return name, given + line - first
 
 
 class Location(NamedTuple):

@@ -30,6 +30,7 @@ _TARGET = "__TARGET_BMV2__"
 
 _WORD = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\b[A-Za-z_]\w*", re.DOTALL)
 """A word, or a comment, which has none."""
+_LINE_NUMBER = re.compile(r"[0-9]{1,10}")
 _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
 """A line with a directive, and those that a backslash joins to it."""
 
@@ -186,14 +187,14 @@ class Preprocessor:
 
     def _mark(self, word: Token, given: list[Token]) -> None:
         """Have the line behind this one told as another, maybe of another file; flags may follow."""
-        given = self._expand(given, frozenset())
-        if not given or not given[0].text.isdecimal() or any(item.kind != "string" for item in given[1:2]):
+        number, name, *_ = [*self._expand(given, frozenset()), None, None]
+        if number is None or not _LINE_NUMBER.fullmatch(number.text) or (name and name.kind != "string"):
             hint = '#line 12 "file.p4"'
             self._reporter.error(word.location, "#line takes the number of a line, and maybe a file", hint)
             return
         source, line = word.location.source, word.location.line
-        name = given[1].text[1:-1] if len(given) > 1 else source.place(line)[0]
-        source.marks.append((line + 1, int(given[0].text), name))
+        file = name.text[1:-1] if name else source.place(line)[0]
+        source.marks.append((line + 1, int(number.text), file))
 
     def _alternative(self, word: Token, rest: list[Token], conditions: list[_Condition]) -> None:
         if not conditions:

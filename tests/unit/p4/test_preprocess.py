@@ -320,7 +320,7 @@ def test_line_and_file_are_those_of_the_last_line_directive() -> None:
     assert expand('#line 7 "a.p4"\n\n__LINE__ __FILE__')[0] == ["8", '"a.p4"']
 
 
-@pytest.mark.parametrize("text", ["#line", "#line x", '#line "a.p4"', "#line 7 a.p4"])
+@pytest.mark.parametrize("text", ["#line", "#line x", '#line "a.p4"', "#line 7 a.p4", f"#line {'7' * 9999}"])
 def test_a_line_directive_takes_a_number_and_a_file(text: str) -> None:
     (message,) = expand(text)[1]
     assert "#line takes the number of a line, and maybe a file" in message
