@@ -108,6 +108,11 @@ show(refused(lambda: port_entry(5, port=4).insert()))
 changed.delete()
 show(refused(changed.delete))
 show(found(sh.TableEntry("I.port"), lambda item: item))
+frame()
+missed = sh.TableEntry("I.port")
+missed.is_default = True
+missed.counter_data
+show(found(missed, lambda item: (item.is_default, item.counter_data.packet_count)))
 sh.teardown()
 """
 OBJECTS = """
@@ -220,12 +225,13 @@ def test_entries_of_every_match_kind(nic: Served) -> None:
 
 
 def test_an_entry_s_timeout_counter_meter_and_life(nic: Served) -> None:
-    found = nic.run(P4RUNTIME_SHELL, PRELUDE + ENTRIES, frames=(bytes([5, 0]),))
+    frame = bytes([5, 0])
+    found = nic.run(P4RUNTIME_SHELL, PRELUDE + ENTRIES, frames=(frame, frame))
     assert found[0] == "[(b'note', 200000000, 5, 4)]"
     assert found[1:5] == ["[1]", "[6]", "[77]", "[9]"]
     assert "ALREADY_EXISTS" in found[6]
     assert "NOT_FOUND" in found[7]
-    assert found[8] == "[]"
+    assert found[8:] == ["[]", "[(True, 1)]"]
 
 
 def test_profiles_arrays_and_replication(nic: Served) -> None:
