@@ -23,7 +23,7 @@ from nicemu.fabric.guest.channel import Channel, GuestProcess
 
 pytestmark = pytest.mark.process
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 _SERVE = "import runpy, sys; runpy.run_path(sys.argv[1])['Agent'](int(sys.argv[2])).serve()"
 LACKING = ", ".join(package.name for package in missing_packages() if package.boots)
 NEEDS_GUEST = pytest.mark.skipif(bool(LACKING), reason=f"no guest without {LACKING}: nicemu vm packages")
