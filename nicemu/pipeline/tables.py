@@ -11,27 +11,15 @@ from __future__ import annotations
 import bisect
 import heapq
 from collections.abc import Callable, Hashable, Sequence
-from operator import rshift
 from typing import Any, TypeAlias
 
-from nicemu.abi import counted
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
-from .matches import (
-    MATCH_CLASS,
-    Exact,
-    Lpm,
-    Match,
-    check_match,
-    distance_bits,
-    match_of,
-    matches,
-    shown,
-    width_of,
-)
+from .matches import Lpm, Match, distance_bits, match_of, matches, shown, width_of
 from .profiles import ActionProfile
 from .table_entry import Follower, Row, TableEntry
+from .table_rules import TableRules
 
 _Place: TypeAlias = tuple[Any, ...]
 """What no other entry of a table shares, as few objects as can be."""
@@ -63,6 +51,7 @@ class Table:
         self.default = Row(TableEntry((), own.action, own.parameters))
         self.hits = 0
         self.misses = 0
+        self.rules = TableRules(spec, actions, default_actions, profile is not None)
         kinds = [key.match_kind for key in spec.keys]
         self.has_priority = any(kind.has_priority for kind in kinds)
         self._all_exact = all(kind is ir.MatchKind.EXACT for kind in kinds)
@@ -77,7 +66,7 @@ class Table:
         self._stale = False
         self._const: set[_Place] = set()
         self.follower: Follower | None = None
-        self._check_call(own.action, own.parameters, default_actions)
+        self.rules.check_default(own.action, own.parameters)
         for entry in spec.entries:
             matches = tuple(
                 match_of(keyset, key.match_kind, width)
@@ -111,7 +100,7 @@ class Table:
             try:
                 self._refuse_const()
                 if not checked:
-                    self._check(entry)
+                    self.rules.check(entry)
                 taken.append(self._take(entry, now_ns))
                 outcomes.append(None)
             except ControlError as error:
@@ -125,7 +114,7 @@ class Table:
         ControlError.
         """
         self._refuse_const()
-        self._check(entry)
+        self.rules.check(entry)
         row = self._row_of(entry.matches, entry.priority)
         self._refuse_const_row(row)
         self._release(row.entry)
@@ -143,7 +132,7 @@ class Table:
     def delete(self, matches: tuple[Match, ...], priority: int = 0) -> None:
         """Remove an entry. Raises: ControlError(NOT_FOUND) if there is none."""
         self._refuse_const()
-        self._check_matches(matches, priority)
+        self.rules.check_matches(matches, priority)
         row = self._row_of(matches, priority)
         self._refuse_const_row(row)
         self._remove(row)
@@ -211,7 +200,7 @@ class Table:
 
     def row(self, matches: tuple[Match, ...], priority: int = 0) -> Row:
         """Return the entry at `matches` with its hits. Raises: ControlError(NOT_FOUND)."""
-        self._check_matches(matches, priority)
+        self.rules.check_matches(matches, priority)
         row = self._row_of(matches, priority)
         if self.follower is not None:
             self.follower.gather(row)
@@ -224,7 +213,7 @@ class Table:
                 P4RuntimeCode.PERMISSION_DENIED,
                 f"table {self.spec.name}: its default action is const in the program",
             )
-        self._check_call(action, parameters, self.default_actions)
+        self.rules.check_default(action, parameters)
         self.default.entry = TableEntry((), action, parameters, note=note)
         if self.follower is not None:
             self.follower.set_default(self.default)
@@ -331,7 +320,7 @@ class Table:
         return None
 
     def _insert(self, entry: TableEntry, now_ns: int = 0) -> Row:
-        self._check(entry)
+        self.rules.check(entry)
         row = self._take(entry, now_ns)
         if self.follower is not None:
             self.follower.insert([row])
@@ -425,68 +414,6 @@ class Table:
                 f"table {self.spec.name}: its entries are const in the program",
             )
 
-    def _check(self, entry: TableEntry) -> None:
-        self._check_matches(entry.matches, entry.priority)
-        if entry.idle_timeout_ns and not self.spec.idle_timeout:
-            raise self._illegal("an idle timeout given; the program does not set support_timeout")
-        if (self.profile is None) is not (entry.choice is None):
-            wanted = "an action" if self.profile is None else "a member, group or set of its action profile"
-            raise self._illegal(f"its entries need {wanted}")
-        if entry.choice is None:
-            self._check_call(entry.action, entry.parameters, self.actions)
-
-    def _check_matches(self, matches: tuple[Match, ...], priority: int) -> None:
-        if self._all_exact and not priority and len(matches) == len(self.widths):
-            for match, width in zip(matches, self.widths, strict=True):
-                if type(match) is not Exact or match.value >> width:
-                    break
-            else:
-                return
-        keys = self.spec.keys
-        if len(matches) != len(keys):
-            raise self._illegal(f"{len(matches)} matches given; it has {len(keys)} keys ({_named(keys)})")
-        for match, key, width in zip(matches, keys, self.widths, strict=True):
-            if type(match) is not MATCH_CLASS[key.match_kind]:
-                raise self._illegal(
-                    f"key {key.name} is {key.match_kind.value}; a {type(match).__name__} match was given"
-                )
-            self._check_range(match, key.name, width)
-        if self.has_priority and priority <= 0:
-            raise self._illegal(
-                f"priority {priority} given; ternary, range and optional keys need one above 0, larger wins"
-            )
-        if not self.has_priority and priority != 0:
-            raise self._illegal(f"priority {priority} given; exact and lpm keys take none (0)")
-
-    def _check_range(self, match: Match, key: str, width: int) -> None:
-        check_match(f"table {self.spec.name}", match, key, width)
-
-    def _check_call(
-        self, action: str, parameters: Sequence[int], allowed: dict[str, tuple[int, ...]]
-    ) -> None:
-        fitting = allowed.get(action)
-        if fitting and len(fitting) == len(parameters) and not any(map(rshift, parameters, fitting)):
-            return
-        if action not in allowed:
-            raise self._illegal(
-                f"action {action} is not one that may stand here: {', '.join(allowed) or 'none'}"
-            )
-        widths = allowed[action]
-        if len(parameters) != len(widths):
-            raise self._illegal(
-                f"action {action} takes {counted(len(widths), 'parameter')}; {len(parameters)} given"
-            )
-        for position, (number, width) in enumerate(zip(parameters, widths, strict=True), start=1):
-            if not 0 <= number < 1 << width:
-                raise ControlError(
-                    P4RuntimeCode.OUT_OF_RANGE,
-                    f"table {self.spec.name}: parameter {position} of action {action} is bit<{width}>; "
-                    f"{number:#x} does not fit",
-                )
-
-    def _illegal(self, sentence: str) -> ControlError:
-        return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"table {self.spec.name}: {sentence}")
-
 
 def _order(row: Row) -> tuple[int, int]:
     """Return what the rows of a table with priorities are sorted by."""
@@ -501,7 +428,3 @@ def _values(matches: tuple[Match, ...]) -> tuple[int, ...]:
 def _prefix_len(match: Match) -> int:
     assert isinstance(match, Lpm)
     return match.prefix_len
-
-
-def _named(keys: tuple[ir.Key, ...]) -> str:
-    return ", ".join(f"{key.name} {key.match_kind.value}" for key in keys)

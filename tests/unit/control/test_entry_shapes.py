@@ -111,7 +111,7 @@ def test_what_has_a_shape_is_what_it_would_be_without(
         if change is not None:
             assert isinstance(expected, InsertEntry)
             assert change.entry == expected.entry
-            engine.table(change.table)._check(change.entry)
+            engine.table(change.table).rules.check(change.entry)
         if isinstance(expected, InsertEntry):
             shapes.learn(update, update.SerializeToString(), expected)
 
@@ -129,7 +129,7 @@ def test_a_prefix_with_bits_behind_its_length_has_no_shape(
         update = lpm(schema, value, prefix_len)
         change = found(shapes, update)
         if change is not None:
-            engine.table(change.table)._check(change.entry)
+            engine.table(change.table).rules.check(change.entry)
         learn(shapes, schema, update)
 
 
