@@ -43,8 +43,13 @@ def take_over(source: Engine, destination: Engine) -> None:
         if spec.name not in {other.name for other in new.tables}:
             if not all(map(table.is_const, table.read())) or not table.has_own_default:
                 raise _lost(f"table {spec.name} with {len(table)} entries")
+            _may_lose_meters(table)
             continue
-        _take_table(table, destination.table(spec.name), destination)
+        taken = destination.table(spec.name)
+        has_meter = _meter_of(taken, destination) == _meter_of(table, source) != ()
+        if not has_meter:
+            _may_lose_meters(table)
+        _take_table(table, taken, destination.now_ns, has_meter)
 
 
 def begin_idle_times(engine: Engine) -> None:
@@ -54,17 +59,28 @@ def begin_idle_times(engine: Engine) -> None:
             row.last_hit_ns = engine.now_ns
 
 
-def _take_table(table: Table, taken: Table, destination: Engine) -> None:
+def _meter_of(table: Table, engine: Engine) -> tuple[object, ...]:
+    """Return what a table's direct meter is made with, nothing if it has none."""
+    return engine.objects.instances[table.spec.meter].arguments if table.spec.meter else ()
+
+
+def _may_lose_meters(table: Table) -> None:
+    """Refuse to lose the direct meter of an entry that is configured."""
+    if any(row.meter_config is not None for row in (*table.rows(), table.default_row())):
+        raise _lost(f"the direct meter of table {table.spec.name}, which is configured,")
+
+
+def _take_table(table: Table, taken: Table, now_ns: int, has_meter: bool) -> None:
     default = table.default_row()
     if not table.has_own_default:
         taken.set_default(default.entry.action, default.entry.parameters, default.entry.note)
-    taken.default.resume(default)
+    taken.default.resume(default, has_meter)
     rows = [row for row in table.rows() if not table.is_const(row.entry)]
     for row in taken.rows():
         if not taken.is_const(row.entry):
             taken.delete(row.entry.matches, row.entry.priority)
     for row in rows:
-        taken.insert(row.entry, destination.now_ns).resume(row)
+        taken.insert(row.entry, now_ns).resume(row, has_meter)
 
 
 def _take_objects(source: Engine, destination: Engine) -> None:

@@ -70,11 +70,11 @@ class Row:
         meter = replace(self._meter) if self._meter is not None else None
         return replace(self, _meter=meter)
 
-    def resume(self, other: Row) -> None:
-        """Go on with what another row has counted, and with its meter."""
+    def resume(self, other: Row, has_meter: bool) -> None:
+        """Go on with what another row has counted, and as its meter if there is to be one."""
         self.hits, self.bytes, self.last_hit_ns = other.hits, other.bytes, other.last_hit_ns
-        if other.meter_config is not None or other.colours != UNCOUNTED:
-            self._meter = replace(other.meter)
+        if has_meter and (other.meter_config is not None or other.colours != UNCOUNTED):
+            self.meter.resume(other.meter)
 
 
 class Follower(Protocol):

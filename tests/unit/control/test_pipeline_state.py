@@ -15,7 +15,7 @@ from nicemu.control.stream import uint128
 from nicemu.errors import ControlError
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine, Program, extern, ir
+from nicemu.pipeline import UNCOUNTED, Engine, Program, extern, ir
 
 SAVE, COMMIT, RECONCILE = 2, 4, 5
 Controller: TypeAlias = Any
@@ -115,6 +115,66 @@ def test_a_register_that_is_gone_may_go_but_a_meter_that_is_configured_may_not(
     with pytest.raises(ControlError, match=r"meter I\.rates, which is configured, has no place there"):
         set_config(filled, RECONCILE, without_instance(switch, "I.rates"))
     assert "I.rates" in filled.engine.objects.states
+
+
+RATES = {"cir": 1, "cburst": 1, "pir": 1, "pburst": 1}
+
+
+def marked(controller: Controller, entry: Message) -> list[int]:
+    """Return how many packets an entry's meter has marked green, yellow and red."""
+    (found,) = controller.read("direct_meter_entry", {"table_entry": entry, "counter_data": {}})
+    told = found.counter_data
+    return [part.packet_count for part in (told.green, told.yellow, told.red)]
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_direct_meters_go_on_marking_in_the_program_that_takes_over(
+    controller: Controller, switch: Program, is_default: bool
+) -> None:
+    entry = controller.port(2, None)
+    if is_default:
+        entry = messages().TableEntry(table_id=controller.id("table", "port"), is_default_action=True)
+    else:
+        controller.write(1, "table_entry", controller.port(2, "send", 2))
+    assert controller.write(2, "direct_meter_entry", {"table_entry": entry, "config": RATES}) is None
+    for _ in range(3):
+        controller.frame(2)
+    assert marked(controller, entry) == [1, 0, 2]
+    set_config(controller, RECONCILE, replace(switch, name="again"))
+    for _ in range(4):
+        controller.frame(2)
+    assert marked(controller, entry) == [1, 0, 6]
+
+
+def without_direct_meter(program: Program) -> Program:
+    return replace(program, tables=tuple(replace(table, meter="") for table in program.tables))
+
+
+def test_a_direct_meter_may_go_with_its_table_s_unless_it_is_configured(
+    controller: Controller, switch: Program
+) -> None:
+    controller.write(1, "table_entry", controller.port(2, "send", 2))
+    for flow in (2, 3):
+        controller.frame(flow)
+    set_config(controller, RECONCILE, without_direct_meter(switch))
+    table = controller.engine.table("I.port")
+    rows = [*table.rows(), table.default_row()]
+    assert [(row.hits, row.colours, row.meter_config) for row in rows] == [(1, UNCOUNTED, None)] * 2
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_a_direct_meter_that_is_configured_may_not_go(
+    controller: Controller, switch: Program, is_default: bool
+) -> None:
+    entry = controller.port(2, "send", 2, meter_config=RATES)
+    if is_default:
+        table = controller.id("table", "port")
+        entry = messages().TableEntry(table_id=table, is_default_action=True, meter_config=RATES)
+    assert controller.write(2 if is_default else 1, "table_entry", entry) is None
+    before = controller.state()
+    with pytest.raises(ControlError, match=r"meter of table I\.port, which is configured, has no place"):
+        set_config(controller, RECONCILE, without_direct_meter(switch))
+    assert controller.state() == before
 
 
 def test_what_takes_long_is_done_before_the_change_over(
