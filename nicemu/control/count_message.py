@@ -11,6 +11,8 @@ from nicemu.pipeline import METER_TYPES, UNCOUNTED, Colours, Count, MeterConfig
 from .changes import illegal
 from .messages import Message
 
+_MOST = (1 << 63) - 1
+
 
 def count_of_message(message: Message, what: str) -> Count:
     """Return what a CounterData says. Raises: ControlError(INVALID_ARGUMENT) for numbers below 0."""
@@ -22,8 +24,8 @@ def count_of_message(message: Message, what: str) -> Count:
 
 
 def fill_count(message: Message, packets: int, length_bytes: int) -> None:
-    """Set a CounterData."""
-    message.packet_count, message.byte_count = packets, length_bytes
+    """Set a CounterData, whose numbers are int64; a count that is larger is told as the largest."""
+    message.packet_count, message.byte_count = min(packets, _MOST), min(length_bytes, _MOST)
 
 
 def meter_of_message(message: Message, what: str, kind: str) -> MeterConfig:

@@ -316,3 +316,17 @@ def test_a_direct_resource_of_a_default_entry_is_modified_and_named_by_the_table
     assert code(controller.write(DELETE, form, {"table_entry": entry})) is INVALID
     match = [{"field_id": 1, "optional": {"value": b"\1"}}]
     assert code(controller.write(MODIFY, form, {"table_entry": {**entry, "match": match}})) is INVALID
+
+
+@pytest.mark.parametrize("is_default", [False, True])
+def test_a_count_beyond_what_a_message_holds_is_told_as_the_largest(
+    controller: Controller, is_default: bool
+) -> None:
+    most = (1 << 63) - 1
+    controller.write(INSERT, "table_entry", controller.port(5, "send", 3))
+    entry = default_entry(controller) if is_default else controller.port(5, None)
+    data = {"packet_count": most, "byte_count": most}
+    assert controller.write(MODIFY, "direct_counter_entry", {"table_entry": entry, "data": data}) is None
+    controller.frame(6 if is_default else 5)
+    (found,) = controller.read("direct_counter_entry", {"table_entry": entry})
+    assert (found.data.packet_count, found.data.byte_count) == (most, most)
