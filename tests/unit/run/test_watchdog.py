@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import pytest
 
 from nicemu.firmware import FirmwareOverrun
-from nicemu.run.watchdog import LONGEST_BUDGETS, Watchdog
+from nicemu.run.running import ANSWER_TIMEOUT_S
+from nicemu.run.watchdog import LOAD_BUDGET_S, LONGEST_LOAD_S, Watchdog
 
-BUDGET_S = 50.0
+BUDGET_S, LONGEST_S = 50.0, 500.0
 """So long that the timer itself never rings in these tests."""
 
 
@@ -37,7 +38,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
 @pytest.fixture
 def watchdog() -> Iterator[Watchdog]:
     before = signal.getsignal(signal.SIGALRM)
-    yield Watchdog(BUDGET_S)
+    yield Watchdog(BUDGET_S, LONGEST_S)
     signal.signal(signal.SIGALRM, before)
 
 
@@ -53,8 +54,18 @@ def test_a_step_that_others_keep_from_running_goes_on(watchdog: Watchdog, clocks
 
 
 def test_a_step_that_waits_is_interrupted_in_the_end(watchdog: Watchdog, clocks: Clocks) -> None:
-    with pytest.raises(FirmwareOverrun), watchdog.step():
-        clocks.ring(0, LONGEST_BUDGETS * BUDGET_S)
+    with pytest.raises(FirmwareOverrun, match=r"it did not return within 500\.0 s"), watchdog.step():
+        clocks.ring(0, LONGEST_S)
+
+
+def test_the_top_level_of_a_script_is_interrupted_before_its_clients_give_up(
+    watchdog: Watchdog, clocks: Clocks
+) -> None:
+    assert LONGEST_LOAD_S < ANSWER_TIMEOUT_S
+    for ran_s, took_s in ((LOAD_BUDGET_S, LOAD_BUDGET_S), (0, LONGEST_LOAD_S)):
+        clocks.ran_s = clocks.now_s = 100.0
+        with pytest.raises(FirmwareOverrun), watchdog.load():
+            clocks.ring(ran_s, took_s)
 
 
 def test_a_step_that_goes_on_after_an_overrun_is_interrupted_again(
