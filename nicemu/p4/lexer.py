@@ -176,9 +176,16 @@ class SourceText:
         return self._tokens[start]
 
 
-@lru_cache(maxsize=8)
 def included_text(name: str, text: str) -> SourceText:
-    """Return an included file; programs include the same few again and again."""
+    """Return an included file. Programs include the same few again and again; but one with #line stands for
+    other places each time.
+    """
+    kept = _kept_text(name, text)
+    return SourceText(name, text) if _PLACED.search(kept.text) else kept
+
+
+@lru_cache(maxsize=8)
+def _kept_text(name: str, text: str) -> SourceText:
     return SourceText(name, text)
 
 
@@ -256,6 +263,7 @@ def _whole(match: re.Match[str]) -> str:
 
 _STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"', re.DOTALL)
 _STRING_OR_COMMENT = r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\*.*?(?:\*/|\Z)'
+_PLACED = re.compile(r"^[^\S\n]*#[\s\\]*(?:line\b|[0-9])", re.MULTILINE)
 _COMMENT = re.compile(_STRING_OR_COMMENT, re.DOTALL)
 _CODE = re.compile(rf'(?:{_STRING_OR_COMMENT}|[^"])*+', re.DOTALL)
 _IN_STRING = re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)

@@ -97,7 +97,6 @@ class Preprocessor:
             self._reporter.error(file.crowded, what, "break it into several")
             return
         conditions: list[_Condition] = []
-        file.source.marks.clear()
         text = file.text
         at, line = 0, 1
         for directive in _DIRECTIVE.finditer(text):
@@ -108,8 +107,8 @@ class Preprocessor:
             tokens = file.directive(line, start, end, MAX_TOKENS)
             if len(tokens) == MAX_TOKENS:
                 raise TooMany
-            self._directive(tokens, conditions, folder, depth)
             line += text.count("\n", start, end)
+            self._directive(tokens, conditions, folder, depth, line)
             at = end
         self._lines(file, line, at, len(text.rstrip()), conditions)
         self._flush()
@@ -154,8 +153,9 @@ class Preprocessor:
     # Directives
 
     def _directive(
-        self, tokens: list[Token], conditions: list[_Condition], folder: Path | None, depth: int
+        self, tokens: list[Token], conditions: list[_Condition], folder: Path | None, depth: int, last: int
     ) -> None:
+        """Do what a directive says, whose `last` line may be behind the first."""
         if len(tokens) < 2:
             return
         word, rest = tokens[1], tokens[2:]
@@ -178,23 +178,23 @@ class Preprocessor:
         elif word.text == "warning":
             self._reporter.warning(word.location, f"#warning {' '.join(token.text for token in rest)}")
         elif word.text == "line" or word.kind == "number":
-            self._mark(word, rest if word.text == "line" else tokens[1:])
+            self._mark(word, rest if word.text == "line" else tokens[1:], last + 1)
         elif word.text not in ("pragma", "undef"):
             known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
             self._reporter.error(
                 word.location, f"unknown directive #{word.text}", did_you_mean(word.text, known)
             )
 
-    def _mark(self, word: Token, given: list[Token]) -> None:
-        """Have the line behind this one told as another, maybe of another file; flags may follow."""
+    def _mark(self, word: Token, given: list[Token], first: int) -> None:
+        """Have the lines from `first` on told as others, maybe of another file; flags may follow."""
         number, name, *_ = [*self._expand(given, frozenset()), None, None]
         if number is None or not _LINE_NUMBER.fullmatch(number.text) or (name and name.kind != "string"):
             hint = '#line 12 "file.p4"'
             self._reporter.error(word.location, "#line takes the number of a line, and maybe a file", hint)
             return
-        source, line = word.location.source, word.location.line
-        file = name.text[1:-1] if name else source.place(line)[0]
-        source.marks.append((line + 1, int(number.text), file))
+        source = word.location.source
+        file = name.text[1:-1] if name else source.place(word.location.line)[0]
+        source.marks.append((first, int(number.text), file))
 
     def _alternative(self, word: Token, rest: list[Token], conditions: list[_Condition]) -> None:
         if not conditions:

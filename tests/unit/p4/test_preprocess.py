@@ -301,6 +301,8 @@ def test_a_string_may_be_open_behind_a_comment_of_several_lines_in_a_directive()
         ('#define PLACE 7 "a.p4"\n#line PLACE\n!', "a.p4:7:1"),
         ('#if 0\n#line 7 "a.p4"\n#endif\n!', "t.p4:4:1"),
         ('!\n#line 7 "a.p4"\n', "t.p4:1:1"),
+        ('#line 7 \\\n "a.p4"\n!', "a.p4:7:1"),
+        ('#line 7 /* of\nthem */ "a.p4"\n!', "a.p4:7:1"),
     ],
 )
 def test_line_directives_say_where_the_lines_behind_them_come_from(text: str, place: str) -> None:
@@ -324,3 +326,24 @@ def test_line_and_file_are_those_of_the_last_line_directive() -> None:
 def test_a_line_directive_takes_a_number_and_a_file(text: str) -> None:
     (message,) = expand(text)[1]
     assert "#line takes the number of a line, and maybe a file" in message
+
+
+def test_each_inclusion_of_a_file_stands_for_the_places_that_it_names(tmp_path: Path) -> None:
+    part = '#ifndef F\n#define F\n#line 100 "first.p4"\n! first\n#else\n! second\n#endif\n'
+    (tmp_path / "part.p4").write_text(part)
+    text = '#include "part.p4"\n#include "part.p4"\n'
+    for _ in range(2):
+        tokens = Preprocessor(Reporter()).preprocess(text, "t.p4", tmp_path)
+        places = [str(token.location) for token in tokens if token.text == "!"]
+        assert places == ["first.p4:100:1", "part.p4:6:1"]
+
+
+def test_a_file_that_includes_itself_keeps_its_own_places(tmp_path: Path) -> None:
+    lines = ["#ifndef F", "#define F", '#line 50 "outer.p4"', '#include "self.p4"', "! outer"]
+    lines += ["#else", '#line 70 "inner.p4"', "! inner", "#endif"]
+    (tmp_path / "self.p4").write_text("\n".join(lines) + "\n")
+    tokens = Preprocessor(Reporter()).preprocess('#include "self.p4"\n', "t.p4", tmp_path)
+    assert [str(token.location) for token in tokens if token.text == "!"] == [
+        "inner.p4:70:1",
+        "outer.p4:51:1",
+    ]
