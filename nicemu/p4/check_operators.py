@@ -106,6 +106,13 @@ class OperatorChecker(ConversionChecker):
 
     def _equality(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         if isinstance(left, ListType) and isinstance(right, ListType):
+            if left.rest or right.rest:
+                self.type_of_list(node.left if left.rest else node.right, left if left.rest else right)
+                return ir.BOOL
+            if not _have_one_shape(left, right):
+                hint = "write as many values on both sides, by the same names if by any"
+                self.reporter.error(node.at, f"{node.op} compares lists of different shapes", hint)
+                return ir.BOOL
             self._give_widths(node.left, node.right)
             kind = self.type_of_list(node.left, _with_widths(node.left.type, node.right.type))
             self.convert(node.left, kind, "the left side")
@@ -296,17 +303,39 @@ def _made_of(kind: Type) -> Type | None:
     return kind.underlying if isinstance(kind, NewType) else None
 
 
+def _named_items(kind: ListType) -> dict[object, Type]:
+    """Return the types of a list's values by their names, or their places."""
+    return dict(zip(kind.names or range(len(kind.items)), kind.items, strict=True))
+
+
+def _have_one_shape(left: Type, right: Type) -> bool:
+    """Return whether two lists have values at the same places, and lists where the other has what is none
+    but could be one.
+    """
+    if isinstance(left, ListType) and isinstance(right, ListType):
+        mine, others = _named_items(left), _named_items(right)
+        if not len(left.items) == len(right.items) == len(mine) == len(others):
+            return False
+        return mine.keys() == others.keys() and all(
+            _have_one_shape(mine[name], others[name]) for name in mine
+        )
+    lists = [isinstance(kind, ListType) for kind in (left, right)]
+    scalars = [isinstance(kind, ir.Bool | ir.Bits | type(INTEGER)) for kind in (left, right)]
+    return not (any(lists) and any(scalars))
+
+
 def _with_widths(left: ListType, right: ListType) -> ListType:
-    """Return the type of a list; numbers without a width get the types at their places in another list."""
-    names = left.names or range(len(left.items))
-    others = dict(zip(right.names or range(len(right.items)), right.items, strict=True))
-    if set(names) != set(others):
-        return left
+    """Return the type of a list of one shape with another: numbers without a width, and lists that stand
+    where the other has a value of a type, get what is at their places there.
+    """
+    others = _named_items(right)
     items: list[Type] = []
-    for name, mine in zip(names, left.items, strict=True):
+    for name, mine in _named_items(left).items():
         other = others[name]
-        nested = isinstance(mine, ListType) and isinstance(other, ListType)
-        items.append(_with_widths(mine, other) if nested else other if mine == INTEGER else mine)  # type: ignore[arg-type]
+        if isinstance(mine, ListType) and isinstance(other, ListType):
+            items.append(_with_widths(mine, other))
+        else:
+            items.append(other if mine == INTEGER or isinstance(mine, ListType) else mine)
     return ListType(tuple(items), left.names, left.rest)
 
 

@@ -204,6 +204,11 @@ def test_extract_needs_a_length_where_there_is_a_varbit_and_none_elsewhere(p4: S
         ("tuple<bit<16>, bool> t; t = { 6, true }; if (t[1]) headers.tag.number = t[0];", "", 6),
         ("tuple<bit<16>> t = { 7 }; t = { t[0] + 1 }; headers.tag.number = t[0];", "", 8),
         ("tuple<bit<16>> t = { 7 }; if (t == { 7 }) headers.tag.number = 9;", "", 9),
+        (
+            "tuple<bit<16>> t = { 7 }; if ({ { 7 } } == { t } && { t } != { { 8 } }) headers.tag.number = 9;",
+            "",
+            9,
+        ),
         ("port_t p = (port_t) 16w3; headers.tag.number = (bit<16>) p;", "type bit<16> port_t;", 3),
         (
             "port_t p = (port_t) 16w3; if (p == (port_t) 16w3) headers.tag.number = 4;",

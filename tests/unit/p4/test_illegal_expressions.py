@@ -24,6 +24,17 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "this stores into lastIndex of a stack, which is read-only",
     ),
     ({"apply": "headers.tag.isValid() = true;"}, "this stores into something that is no variable"),
+    *(
+        ({"apply": f"m.flag = {lists};"}, "== compares lists of different shapes")
+        for lists in (
+            "{ 1 } == { { 1, 2 } }",
+            "{ { 1, 2 }, 3 } == { 1, { 2, 3 } }",
+            "{ 1, 2 } == { 1 }",
+            "{ x = 1, y = 2 } == { x = 1, z = 2 }",
+            "{ x = 1, x = 2 } == { x = 1, x = 2 }",
+            "{ x = 1 } == { 1 }",
+        )
+    ),
     ({"apply": "m.flag = exact < lpm;"}, "< does not apply to match_kind and match_kind"),
     ({"apply": "m.flag = exact == 1;"}, "the right side of == is int; match_kind was expected"),
     ({"apply": "m.flag = (m.flag ? exact : lpm) == lpm;"}, "?: does not apply to match_kind"),

@@ -161,7 +161,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"apply": "m.flag = {8w1, 8w2} == {8w1};"},
-        "the right side of == has 1 values; tuple<bit<8>, bit<8>> has 2 fields",
+        "== compares lists of different shapes",
     ),
     ({"apply": "m.mark = (bit<16>) error.NoError;"}, "error cannot be cast to bit<16>"),
     ({"apply": "error e = (error) 1;"}, "int cannot be cast to error"),
