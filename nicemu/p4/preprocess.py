@@ -189,7 +189,7 @@ class Preprocessor:
         """Have the lines from `first` on told as others, maybe of another file; flags may follow."""
         number, name, *_ = [*self._expand(given, frozenset()), None, None]
         if number is None or not _LINE_NUMBER.fullmatch(number.text) or (name and name.kind != "string"):
-            hint = '#line 12 "file.p4"'
+            hint = 'write #line 12 "file.p4"'
             self._reporter.error(word.location, "#line takes the number of a line, and maybe a file", hint)
             return
         source = word.location.source
