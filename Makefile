@@ -4,7 +4,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: help setup demo test slow rxe interop check types lint format bench wheel clean
+.PHONY: help setup demo test live slow rxe interop check types lint format bench wheel clean
 
 BIN := .venv/bin
 RXE_ENV := --env NICEMU_RXE=required --env NICEMU_JIT=0 --env PYTEST_DISABLE_PLUGIN_AUTOLOAD=1
@@ -23,10 +23,15 @@ setup: .venv/.with-tools ## Make .venv with nicemu and what its developers use
 demo: .venv/.with-nicemu ## Run the main job
 	$(BIN)/nicemu demo
 
-test: .venv/.with-tools ## Run the tests, but for the long ones (slow) and those against other kernels (rxe, interop)
+test: .venv/.with-tools ## Run the tests but for processes (live), long ones (slow) and other kernels (rxe, interop)
 	$(BIN)/nicemu compile-datapath
-	$(BIN)/python -m pytest -q -m "not interop and not slow" $(AT_ONCE)
-	@echo "LEFT OUT: the long tests (make slow), those against other kernels (make rxe, make interop), and what was skipped above"
+	$(BIN)/python -m pytest -q -m "not process and not interop and not slow" $(AT_ONCE)
+	@echo "LEFT OUT: NICs and commands as processes (make live), the long tests (make slow), those against other kernels" \
+	  "(make rxe, make interop), and what was skipped above"
+
+live: .venv/.with-tools ## Run the tests that start NICs, switches and commands as processes
+	$(BIN)/nicemu compile-datapath
+	$(BIN)/python -m pytest -q -m "process and not interop and not slow" $(AT_ONCE)
 
 slow: .venv/.with-tools ## Run the long tests: races over many rounds, searches, examples in full
 	$(BIN)/nicemu compile-datapath
@@ -39,7 +44,7 @@ interop: .venv/.with-tools ## Run the tests of our RoCEv2 engine against a guest
 	$(BIN)/nicemu compile-datapath
 	$(BIN)/python -m pytest -q -m interop -o faulthandler_timeout=1200 tests/interop $(OPTIONS)
 
-check: lint types test slow wheel ## Run all that a change must pass
+check: lint types test live slow wheel ## Run all that a change must pass
 
 lint: .venv/.with-tools ## Check format, style and import floors
 	$(BIN)/ruff format --check $(SOURCES) setup.py
