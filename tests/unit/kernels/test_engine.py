@@ -142,6 +142,14 @@ def test_misses_are_counted_for_the_default_entry_whichever_it_was() -> None:
     assert engine.tables()[0].misses == 12
 
 
+def test_no_miss_is_lost_where_nobody_reads_between_the_changes() -> None:
+    engine = loaded("t.apply();", table("exact"))
+    for turn in range(4):
+        engine.process(b"\1\0\6", 0)
+        engine.set_default("t", "go", (turn,))
+    assert engine.table("t").default_row().hits == 4
+
+
 def test_a_table_without_keys_counts_each_packet_for_its_default_entry() -> None:
     engine = loaded("t.apply();", "table t { actions = { stop; } default_action = stop; }")
     for _ in range(3):
