@@ -195,6 +195,10 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
             plain(entry({"a": 1}, meter={})),
             "entries[0].meter is for a table with a direct meter; I.plain has none",
         ),
+        (
+            {"tables": [{"table": "I.plain", "entries": [], "default_entry": {"meter": {"cir": 1}}}]},
+            "tables[0].default_entry.meter is for a table with a direct meter; I.plain has none",
+        ),
         ({"clone_sessions": [{"session": 1, "replicas": [{"rid": 1}]}]}, "replicas[0] lacks port"),
         (
             {"clone_sessions": [{"session": 1, "replicas": [{"port": 511}]}]},
