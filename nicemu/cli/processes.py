@@ -7,13 +7,13 @@ from pathlib import Path
 
 import click
 
-from nicemu.garbage import garbage_waits
-
 
 @click.command("nic-process", hidden=True)
 @click.argument("config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 def nic_process(config_file: Path) -> None:
     """Be the NIC that CONFIG_FILE describes, until it is told to stop."""
+    from nicemu.garbage import garbage_waits
+
     with garbage_waits():  # a thousand modules
         from nicemu.run import run_nic_process
 
