@@ -52,8 +52,9 @@ class Block:
 
     @property
     def is_live(self) -> bool:
-        """Whether the block needs NICs that are up."""
-        return re.search(r"^from nicemu\.host import .*\bopen_nic\b", self.text, re.MULTILINE) is not None
+        """Whether the block needs NICs that are up, or boots a guest."""
+        started = r"^from nicemu\.\w+ import .*\b(open_nic|Guest)\b"
+        return re.search(started, self.text, re.MULTILINE) is not None
 
 
 def text_of(page: str) -> str:

@@ -13,6 +13,7 @@ from nicemu.errors import UsageError
 SIZES = (4096, 1 << 20)
 
 
+@pytest.mark.process
 def test_a_calibration_measures_copies_the_drive_and_the_link_that_was_named(tmp_path: Path) -> None:
     told: list[str] = []
     found = calibrate(

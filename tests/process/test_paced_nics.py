@@ -16,6 +16,8 @@ from nicemu.run import Instance
 
 from .live_nics import TOPOLOGY, statistics
 
+pytestmark = pytest.mark.process
+
 SLOW = """
 based_on = "physical"
 [link]

@@ -14,6 +14,8 @@ import pytest
 
 from .live_nics import eventually
 
+pytestmark = pytest.mark.process
+
 SWEEP = ["study", "sweep", "overflow", "--set", "figures=6", "--set", "requests=24", "--jobs", "2", "--json"]
 AXES = ["--vary", "seed=" + ",".join(map(str, range(1, 9))), "--set", "length_sigma=0.5"]
 
