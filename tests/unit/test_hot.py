@@ -170,3 +170,48 @@ def test_hot_functions_are_kept_there_and_those_of_others_are_where_numba_keeps_
     assert Path(_tripled.stats.cache_path).parent == cache_folder() / "elsewhere"  # type: ignore[attr-defined]
     theirs = numba.njit(cache=True)(plain)
     assert not Path(theirs.stats.cache_path).is_relative_to(cache_folder())
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of what is compiled in this test."""
+    monkeypatch.setattr(compiled_code, "own_cache_folder", lambda: tmp_path)
+    return tmp_path
+
+
+def tripled_anew() -> tuple[int, int]:
+    """Return what a process that has compiled nothing gets, and how much of the code it did not compile."""
+    fresh = hot(_tripled.py_func)  # type: ignore[attr-defined]
+    return int(fresh(np.uint64(5))), sum(fresh.stats.cache_hits.values())
+
+
+@needs_jit
+@pytest.mark.parametrize("kind", ["nbi", "nbc"])
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.99])
+def test_a_damaged_file_of_code_is_one_that_is_not_there(kept: Path, kind: str, share: float) -> None:
+    assert tripled_anew() == (15, 0)
+    (file,) = kept.rglob(f"*.{kind}")
+    whole = file.read_bytes()
+    file.write_bytes(whole[: int(share * len(whole))])
+    assert tripled_anew() == (15, 0)
+    assert tripled_anew() == (15, 1), "it was kept again"
+
+
+@needs_jit
+def test_code_that_an_index_no_longer_tells_of_is_never_taken_for_another(kept: Path) -> None:
+    assert tripled_anew() == (15, 0)
+    (index,), (code,) = kept.rglob("*.nbi"), kept.rglob("*.nbc")
+    stale = code.with_name(code.name.replace(".1.", ".2."))
+    code.rename(stale)
+    index.write_bytes(b"")
+    assert tripled_anew() == (15, 0)
+    assert not stale.exists()
+
+
+@needs_jit
+def test_code_is_compiled_where_nothing_can_be_kept(kept: Path) -> None:
+    assert tripled_anew() == (15, 0)
+    (index,) = kept.rglob("*.nbi")
+    index.unlink()
+    index.mkdir()
+    assert tripled_anew() == (15, 0)
