@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeVar
 
@@ -87,6 +88,7 @@ class Engine:
         self._own_externs = OwnExterns(tuple(externs))
         self._loaded: _Loaded | None = None
         self._listener: Listener | None = None
+        self._has_controllers = True
         self.drops: Counter[str] = Counter() if drops is None else drops
         self.now_ns = 0
         """The time of the last frame, or of `tick`."""
@@ -277,7 +279,17 @@ class Engine:
 
     @property
     def _packet_in_bytes(self) -> int:
-        return self._running().packet_in_bytes
+        """The least that a controller takes, 0 where the host gets what goes to the CPU port."""
+        return self._running().packet_in_bytes if self._has_controllers else 0
+
+    @contextmanager
+    def without_controllers(self) -> Iterator[None]:
+        """Give the host inside what a controller would get, with its header: there is none, nor can be."""
+        before, self._has_controllers = self._has_controllers, False
+        try:
+            yield
+        finally:
+            self._has_controllers = before
 
     def _report(self, report: Report) -> None:
         if self._listener is None:

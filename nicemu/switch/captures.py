@@ -43,7 +43,8 @@ def switch_captures(
     leaves has the time of the packet that came. What arrives is taken as long as `until` yields it, which is
     given the iterator over it; all files are complete then. `tell` hears from time to time. What has passed
     is added to `summary`, and stands there too where a capture is damaged behind it. An engine with a kernel
-    is given thousands of packets at a time, unless `hear` is to be told what the program logs.
+    is given thousands of packets at a time, unless `hear` is to be told what the program logs. The host gets
+    what would be a controller's.
     Raises: UsageError, ProtocolError for a file that is no capture.
     """
     for path in inputs.values():
@@ -57,6 +58,7 @@ def switch_captures(
             if path.resolve() not in written:
                 written[path.resolve()] = stack.enter_context(Output(path))
         to = {port: written[path.resolve()] for port, path in outputs.items()}
+        stack.enter_context(engine.without_controllers())
         if hear is not None or getattr(engine, "kernel", None) is None:
             return _one_by_one(Forwarder(engine, summary, hear), until(_merged(inputs)), to, tell)
         from .merging import merged

@@ -9,8 +9,13 @@ import pytest
 
 from nicemu.capture import PcapWriter, read_capture
 from nicemu.errors import NicemuError
-from nicemu.pipeline import Engine, Replica
+from nicemu.hot import JIT
+from nicemu.kernels import CompiledEngine
+from nicemu.p4 import compile_text
+from nicemu.pipeline import CloneSession, Engine, Replica
 from nicemu.switch import HOST, switch_captures
+
+ENGINES = [Engine, pytest.param(CompiledEngine, marks=pytest.mark.skipif(not JIT, reason="NICEMU_JIT is 0"))]
 
 S = 1_000_000_000
 
@@ -50,6 +55,39 @@ def test_a_port_may_have_a_file_of_its_own_and_the_host_too(engine: Engine, tmp_
     assert read(tmp_path / "host.pcap") == [(0, "fe"), (2, "fd")]
     assert read(tmp_path / "rest.pcapng") == [(0, "fe")]
     assert summary.out == {1: 2, 7: 1, HOST: 2}
+
+
+CLONES = """
+#include <core.p4>
+#include <v1model.p4>
+@controller_header("packet_in") header in_t { bit<9> port; bit<7> pad; }
+header byte_t { bit<8> x; }
+struct H { in_t told; byte_t b; } struct M { }
+parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
+    state start { p.extract(h.b); transition accept; } }
+control V(inout H h, inout M m) { apply { } }
+control I(inout H h, inout M m, inout standard_metadata_t s) {
+    apply { s.egress_spec = (bit<9>) h.b.x; clone(CloneType.I2E, 5); } }
+control E(inout H h, inout M m, inout standard_metadata_t s) {
+    apply { if (s.egress_port == 510) h.told = { 3, 0 }; } }
+control C(inout H h, inout M m) { apply { } }
+control D(packet_out p, in H h) { apply { p.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_what_a_controller_would_get_is_the_hosts(kind: Callable[[], Engine], tmp_path: Path) -> None:
+    engine = kind()
+    engine.load(compile_text(CLONES).program)
+    engine.objects.clone_sessions[5] = CloneSession((Replica(510),))
+    source = written(tmp_path / "in.pcap", (0, "01aa"), (1, "02"))
+    outputs: dict[int | str | None, Path] = {HOST: tmp_path / "host.pcap", None: tmp_path / "rest.pcap"}
+    summary = switch_captures(engine, {3: source}, outputs)
+    assert read(tmp_path / "host.pcap") == [(0, "018001aa"), (1, "018002")]
+    assert read(tmp_path / "rest.pcap") == [(0, "01aa"), (1, "02")]
+    assert summary.out == {1: 1, 2: 1, HOST: 2}
+    assert not engine.drops
 
 
 def test_a_pcapng_has_an_interface_for_each_port(engine: Engine, tmp_path: Path) -> None:
