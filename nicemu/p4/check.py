@@ -82,7 +82,7 @@ class Checker(PackageChecker):
                 self._for_itself(block)
         if not any(isinstance(node, syntax.Instantiation) for node in declarations):
             packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
-            self.reporter.error(end, "the program has no main", f"end it with {packages}")
+            self.reporter.missing(end, "the program has no main", f"end it with {packages}")
         mains = [node for node in declarations if isinstance(node, syntax.Instantiation)]
         notes = [note for node in mains if node.name == "main" for note in node.annotations]
         self.named(notes)

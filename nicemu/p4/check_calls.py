@@ -10,6 +10,7 @@ from nicemu.pipeline import ExternFunction, Kind, ir
 
 from . import syntax
 from .check_blocks import BlockCallChecker, article
+from .check_expressions import HEADER_METHODS
 from .constants import is_constant, items_of
 from .diagnostics import did_you_mean
 from .symbols import (
@@ -46,7 +47,6 @@ from .types import (
 _CALLEES = (syntax.NameRef, syntax.MemberRef)
 _GENERIC = ("routine", "function", "method", "packet")
 """Kinds of calls that may have type arguments."""
-_HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "set_invalid"}
 _STACK_METHODS = ("push_front", "pop_front")
 _SIZES = ("minSizeInBits", "minSizeInBytes", "maxSizeInBits", "maxSizeInBytes")
 PACKET_PLACES = {"packet_in": "parser", "packet_out": "deparser"}
@@ -246,15 +246,15 @@ class CallChecker(BlockCallChecker):
             return self._call_stack(node, callee, base)
         is_union = isinstance(base, CompositeType) and base.kind == "header_union"
         is_header = isinstance(base, CompositeType) and base.header
-        if callee.name not in _HEADER_METHODS or not (is_header or (is_union and callee.name == "isValid")):
-            known = (*_HEADER_METHODS, *_SIZES) if is_header else ("isValid",) if is_union else ()
+        if callee.name not in HEADER_METHODS or not (is_header or (is_union and callee.name == "isValid")):
+            known = (*HEADER_METHODS, *_SIZES) if is_header else ("isValid",) if is_union else ()
             self.reporter.error(
                 callee.name_at, f"{base} has no method {callee.name}", did_you_mean(callee.name, known)
             )
             return UNKNOWN
         if node.arguments:
             self.reporter.error(node.at, f"{callee.name}() takes no arguments")
-        kind = _HEADER_METHODS[callee.name]
+        kind = HEADER_METHODS[callee.name]
         node.symbol = Meaning(kind, callee.name)
         if kind == "valid":
             return ir.BOOL

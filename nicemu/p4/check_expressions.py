@@ -39,6 +39,9 @@ from .types import (
 
 _PARTS = (syntax.MemberRef, syntax.SliceRef, syntax.IndexRef)
 
+HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "set_invalid"}
+"""Methods of headers, and the operations that they are."""
+
 
 class ExpressionChecker(OperatorChecker):
     """Types and constant values of expressions; calls come in the subclass. `place` says where they stand."""
@@ -300,7 +303,11 @@ class ExpressionChecker(OperatorChecker):
 
 
 def _field_hint(name: str, kind: CompositeType) -> str:
-    return "write an index: tuple[0]" if kind.kind == "tuple" else did_you_mean(name, kind.fields)
+    if kind.kind == "tuple":
+        return "write an index: tuple[0]"
+    if kind.kind in ("header", "header_union") and name in HEADER_METHODS:
+        return f"call it: {name}()"
+    return did_you_mean(name, kind.fields)
 
 
 def _constant_part(node: syntax.MemberRef | syntax.IndexRef) -> int | None:

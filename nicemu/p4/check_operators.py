@@ -99,7 +99,7 @@ class OperatorChecker(ConversionChecker):
             self.reporter.error(
                 node.at,
                 f"{node.op} of {left} and {right}; both sides must have one type",
-                cast_hint(right, left),
+                _widening_hint(left, right),
             )
             return UNKNOWN
         return self._folded(node, left)
@@ -296,6 +296,13 @@ class OperatorChecker(ConversionChecker):
         if source.signed != target.signed and source.width != target.width:
             hint = f"cast to {ir.Bits(target.width, source.signed)} first"
             self.reporter.error(node.at, f"a cast from {source} to {target} changes width and sign", hint)
+
+
+def _widening_hint(left: Type, right: Type) -> str:
+    """Return what to write so that both sides have one type: of two widths, the greater."""
+    if isinstance(left, ir.Bits) and isinstance(right, ir.Bits) and left.width < right.width:
+        return cast_hint(left, right)
+    return cast_hint(right, left)
 
 
 def _made_of(kind: Type) -> Type | None:

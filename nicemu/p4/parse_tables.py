@@ -6,10 +6,15 @@ Source: P4-16 Language Specification 1.2.5, "Tables".
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TypeVar
+
 from . import syntax
 from .diagnostics import did_you_mean
 from .parse_statements import StatementParser
 from .token_reader import SyntaxFault
+
+Element = TypeVar("Element")
 
 PROPERTIES = ("key", "actions", "default_action", "size", "entries")
 """Properties of tables that are more than a value."""
@@ -75,9 +80,9 @@ class TableParser(StatementParser):
             case "key":
                 if table.entries is not None:
                     self.reporter.error(token.location, "entries stand before key", "write them behind it")
-                table.keys = self._keys()
+                table.keys = self._each("keys", self._key)
             case "actions":
-                table.actions = self._actions()
+                table.actions = self._each("actions", self._listed_action)
             case "default_action":
                 if table.actions is None:
                     what = "default_action stands before actions"
@@ -91,42 +96,42 @@ class TableParser(StatementParser):
             case "entries":
                 if table.actions is None:
                     self.reporter.error(token.location, "entries stand before actions", "write them behind")
-                table.entries = self._entries()
+                table.entries = self._each("entries", self._entry)
                 table.entry_annotations = annotations
                 table.const_entries = constant
 
-    def _keys(self) -> list[syntax.KeyElement]:
-        self.expect("{", "to open the keys")
-        keys = []
-        while not self.sees("}"):
-            expression = self.expression()
-            self.expect(":", "between a key and its match kind")
-            kind = self.name("a match kind")
-            annotations = self.annotations()
-            self.expect(";", "after a key")
-            keys.append(
-                syntax.KeyElement(
-                    at=expression.at,
-                    expression=expression,
-                    match_kind=kind.text,
-                    match_kind_at=kind.location,
-                    annotations=annotations,
-                )
-            )
-        self.expect("}", "to close the keys")
-        return keys
+    def _each(self, what: str, element: Callable[[], Element]) -> list[Element]:
+        """Parse what stands between braces; what of it is at fault is stepped over."""
+        self.expect("{", f"to open the {what}")
+        found = []
+        while not self.sees("}") and self.next.kind != "end":
+            try:
+                found.append(element())
+            except SyntaxFault:
+                self.recover()
+        self.expect("}", f"to close the {what}")
+        return found
 
-    def _actions(self) -> list[syntax.ActionElement]:
-        self.expect("{", "to open the actions")
-        actions = []
-        while not self.sees("}"):
-            annotations = self.annotations()
-            element = self._action_element()
-            element.annotations = annotations
-            self.expect(";", "after an action")
-            actions.append(element)
-        self.expect("}", "to close the actions")
-        return actions
+    def _key(self) -> syntax.KeyElement:
+        expression = self.expression()
+        self.expect(":", "between a key and its match kind")
+        kind = self.name("a match kind")
+        annotations = self.annotations()
+        self.expect(";", "after a key")
+        return syntax.KeyElement(
+            at=expression.at,
+            expression=expression,
+            match_kind=kind.text,
+            match_kind_at=kind.location,
+            annotations=annotations,
+        )
+
+    def _listed_action(self) -> syntax.ActionElement:
+        annotations = self.annotations()
+        element = self._action_element()
+        element.annotations = annotations
+        self.expect(";", "after an action")
+        return element
 
     def _action_element(self) -> syntax.ActionElement:
         absolute = self.takes(".")
@@ -136,33 +141,26 @@ class TableParser(StatementParser):
             at=name.location, name=name.text, arguments=arguments, names=names, absolute=absolute
         )
 
-    def _entries(self) -> list[syntax.EntryElement]:
-        self.expect("{", "to open the entries")
-        entries = []
-        while not self.sees("}"):
-            at = self.next.location
-            annotations = self.annotations()
-            constant = self.takes("const")
-            priority = None
-            if self.next.text == "priority" and self.peek().text == "=":
-                self.take()
-                self.take()
-                priority = self._number(self.take()) if self.next.kind == "number" else self.expression()
-                self.expect(":", "after the priority")
-            keysets = self.keysets()
-            self.expect(":", "between the keysets and the action")
-            action = self._action_element()
-            annotations += self.annotations()
-            self.expect(";", "after an entry")
-            entries.append(
-                syntax.EntryElement(
-                    at=at,
-                    keysets=keysets,
-                    action=action,
-                    priority=priority,
-                    constant=constant,
-                    annotations=annotations,
-                )
-            )
-        self.expect("}", "to close the entries")
-        return entries
+    def _entry(self) -> syntax.EntryElement:
+        at = self.next.location
+        annotations = self.annotations()
+        constant = self.takes("const")
+        priority = None
+        if self.next.text == "priority" and self.peek().text == "=":
+            self.take()
+            self.take()
+            priority = self._number(self.take()) if self.next.kind == "number" else self.expression()
+            self.expect(":", "after the priority")
+        keysets = self.keysets()
+        self.expect(":", "between the keysets and the action")
+        action = self._action_element()
+        annotations += self.annotations()
+        self.expect(";", "after an entry")
+        return syntax.EntryElement(
+            at=at,
+            keysets=keysets,
+            action=action,
+            priority=priority,
+            constant=constant,
+            annotations=annotations,
+        )

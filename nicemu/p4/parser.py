@@ -302,7 +302,7 @@ class Parser(TableParser):
                 if self._at == before and not self.sees("}"):
                     self.take()
         if block.kind == "control" and block.body is None:
-            self.reporter.error(block.at, f"control {block.name} has no apply block", "add apply { }")
+            self.reporter.missing(block.at, f"control {block.name} has no apply block", "add apply { }")
             block.body = syntax.Block(at=block.at, statements=[])
 
     def _block_part(self, block: syntax.BlockDeclaration) -> None:

@@ -145,6 +145,7 @@ class TokenReader:
 
     def recover(self) -> None:
         """Step over what is left of a statement or declaration: behind its ';', or before or behind a '}'."""
+        self.reporter.misread = True
         depth = 0
         while self.next.kind != "end":
             token = self.next

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -74,3 +75,39 @@ def test_the_compiler_stops_after_fifty_errors() -> None:
 )
 def test_a_hint_names_the_nearest_word_or_the_few_there_are(wrong: str, known: list[str], hint: str) -> None:
     assert did_you_mean(wrong, known) == hint
+
+
+@pytest.mark.parametrize(
+    ("parts", "root"),
+    [
+        (
+            "table t { key = { m.mark: exact } actions = { NoAction; } }",
+            "expected ';' after a key",
+        ),
+        (
+            "table t { key = { m.mark: exact; } actions = { NoAction } }",
+            "expected ';' after an action",
+        ),
+        (
+            "action out() { m.mark = 1; } table t { actions = { NoAction; } }",
+            "expected the name of the action",
+        ),
+    ],
+)
+def test_one_slip_is_told_once(p4: SimpleNamespace, parts: str, root: str) -> None:
+    told = p4.refusal(parts=parts, apply="t.apply();")
+    assert root in told
+    assert told.endswith("\n1 error")
+
+
+@pytest.mark.parametrize(
+    ("apply", "hint"),
+    [
+        ("headers.tag.setvalid();", "did you mean setValid?"),
+        ("if (headers.tag.isValid) { }", "call it: isValid()"),
+        ("m.mark = headers.tag.kind + m.mark;", "cast it: (bit<16>)..."),
+        ("m.mark = m.mark + headers.tag.kind;", "cast it: (bit<16>)..."),
+    ],
+)
+def test_a_frequent_slip_has_the_hint_that_mends_it(p4: SimpleNamespace, apply: str, hint: str) -> None:
+    assert f"hint: {hint}" in p4.refusal(apply)

@@ -41,7 +41,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"states": "state start { transition accept; } state reject { transition accept; }"},
         "parser P has two states reject",
     ),
-    ({"states": "state start { transition accept; transition reject; }"}, "parser P has no state start"),
+    (
+        {"states": "state start { transition accept; transition reject; }"},
+        "expected '}' to close state start",
+    ),
     (
         {"states": "state start { transition select(headers.tag.kind, headers.tag.number) { 1: accept; } }"},
         "1 keysets for 2 keys",

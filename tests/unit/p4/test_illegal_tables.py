@@ -377,7 +377,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "table t<T> { actions = { NoAction; } }"}, "expected '{' to open table t, found '<'"),
     ({"parts": "table t;"}, "expected '{' to open table t, found ';'"),
-    ({"parts": "table t { foo { } }"}, "table t has no actions"),
+    ({"parts": "table t { foo { } }"}, "expected '=' after foo"),
     (
         {
             "parts": 'table t { key = { m.mark: exact @name("k"); headers.tag.number: exact '
@@ -438,7 +438,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"parts": "table t { key = { m.mark: ternary; } actions = { NoAction; } const entries = { 1; } }"},
-        "control C has no apply block",
+        "expected ':' between the keysets and the action, found ';'",
     ),
     (
         {
