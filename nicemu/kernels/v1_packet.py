@@ -38,7 +38,8 @@ class V1Packet(V1State):
         end = self.quiet_end(made)
         self._parse(made)
         for control in self.program.controls[:2]:
-            made.body(control.body)
+            if not made.builder.block.is_terminated:  # as behind one that always ends by exit or return
+                made.body(control.body)
         made.go(end)
         made.builder.ret(WORD(0))
 

@@ -67,6 +67,14 @@ def test_arrays_are_the_interpreters() -> None:
     )
 
 
+@pytest.mark.parametrize("verify", ["exit;", "return;", "if (h.h.kind == 1) exit; else return;"])
+@pytest.mark.parametrize(
+    "ingress", ["t.apply(); h.h.value = 7;", "exit;", "if (h.h.kind == 2) exit; t.apply();"]
+)
+def test_an_exit_ends_the_control_that_it_stands_in_alone(verify: str, ingress: str) -> None:
+    agree(both(verify=verify, ingress=ingress))
+
+
 def test_a_failed_assertion_drops() -> None:
     agree(both(ingress="assert(h.h.kind != 1);", egress="assume(h.h.value != 2);"))
     agree(both(verify="assume(h.h.kind != 1);", compute="assert(h.h.value != 2);"))
