@@ -398,6 +398,7 @@ class StatementParser(ExpressionParser):
         """Parse declarations, assignments and calls between commas, up to `end`."""
         found: list[syntax.Statement] = []
         while not self.sees(end):
+            annotations = self.annotations() if found else annotations
             if self.starts_declaration():
                 type_ref = self.type_ref()
                 name = self.name("the variable")

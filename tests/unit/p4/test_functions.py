@@ -103,6 +103,11 @@ def test_functions_are_called_in_parsers_keys_and_actions(p4: SimpleNamespace) -
     [
         ("bit<16> s = 0; for (bit<16> i = 1; i <= 4; i += 1) { s += i; } headers.tag.number = s;", 10),
         ("bit<16> s = 0; for (bit<16> i in 1 .. 4) s += i; headers.tag.number = s;", 10),
+        (
+            "bit<16> s = 0; for (@a bit<8> i = 0, @b bit<16> j = 3; i < 2; i += 1) s += j; m.mark = s; "
+            "headers.tag.number = s;",
+            6,
+        ),
         ("bit<16> s = 0; for (bit<8> i in 250 .. 255) { s += 1; } headers.tag.number = s;", 6),
         ("bit<16> s = 0; for (bit<8> i in 9 .. 3) { s += 1; } headers.tag.number = s;", 0),
         ("bit<16> s = 0; for (int<8> i in -2 .. 2) { s += 1; } headers.tag.number = s;", 5),
