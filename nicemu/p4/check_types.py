@@ -15,6 +15,7 @@ from .annotations import MATCH, TRANSLATION, kept, translation_of
 from .check_type_references import TypeReferenceChecker, specialised_name
 from .diagnostics import Location
 from .symbols import FamilySymbol, ParameterSymbol, Scope, TypeSymbol
+from .syntax_copy import fresh
 from .type_sizes import fixed_bits, is_flat, is_storable, scalar_of, width_of
 from .types import (
     INTEGER,
@@ -329,7 +330,9 @@ class TypeChecker(TypeReferenceChecker):
             is_optional = any(item.name == "optional" for item in node.annotations)
             if node.default is not None and is_optional:
                 self.reporter.error(node.at, f"@optional parameter {node.name} has a default value")
-            symbol = ParameterSymbol(node.name, kind, node.direction, default=node.default)
+            symbol = ParameterSymbol(node.name, kind, node.direction)
+            if node.default is not None:  # what it names is meant here, not where a call stands
+                symbol.default = fresh(node.default, self.scope.copy())
             symbol.is_optional = is_optional
             found.append(symbol)
         return found

@@ -303,7 +303,10 @@ class Scope:
 
     def meant(self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement) -> Symbol | None:
         """Return what a name in the program means here, or None; a leading dot passes over inner scopes."""
-        return (self.outermost if node.absolute else self).find(node.name)
+        if node.absolute:
+            return self.outermost.find(node.name)
+        other: Scope | None = None if isinstance(node, syntax.ActionElement) else node.scope
+        return (other or self).find(node.name)
 
     def visible(self) -> set[str]:
         """Return all names that can be seen from here."""

@@ -19,10 +19,13 @@ _FOUND = frozenset({"type", "value", "symbol"})
 """What the checker fills in."""
 
 
-def fresh(node: Node) -> Node:
-    """Return a copy of a tree without what a checker has found out about it; places are shared."""
+def fresh(node: Node, scope: object = None) -> Node:
+    """Return a copy of a tree without what a checker has found out about it; places are shared.
+
+    Names mean in the copy what they mean in `scope`, if one is given, wherever it is checked.
+    """
     if isinstance(node, list):
-        return [fresh(item) for item in node]  # type: ignore[return-value]
+        return [fresh(item, scope) for item in node]  # type: ignore[return-value]
     kind: type = type(node)
     names, found = _fields(kind)
     if not names:
@@ -32,7 +35,9 @@ def fresh(node: Node) -> Node:
         setattr(made, name, None)
     for name in names:
         given = getattr(node, name)
-        setattr(made, name, given if given.__class__ in _SHARED else fresh(given))
+        setattr(made, name, given if given.__class__ in _SHARED else fresh(given, scope))
+    if scope is not None and isinstance(made, syntax.NameRef | syntax.TypeRef):
+        made.scope = scope
     return made
 
 

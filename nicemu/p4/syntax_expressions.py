@@ -16,7 +16,7 @@ class TypeRef:
     """A type as written: `name` is bit, int, bool, ... or a declared name; `width` and `arguments` follow it
     in <>.
 
-    `stack` is the size in brackets of a header stack; `absolute` with a leading dot.
+    `stack` is the size in brackets of a header stack; `absolute` with a leading dot; `scope` as a NameRef's.
     """
 
     at: Location
@@ -25,6 +25,7 @@ class TypeRef:
     arguments: list[TypeRef] = field(default_factory=list)
     stack: Expression | None = None
     absolute: bool = False
+    scope: Any = None
 
 
 # Expressions
@@ -65,10 +66,11 @@ class StringLiteral(Expression):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class NameRef(Expression):
-    """A name; `absolute` with a leading dot."""
+    """A name; `absolute` with a leading dot; `scope` is what it is looked up in, None where it stands."""
 
     name: str
     absolute: bool = False
+    scope: Any = None
     symbol: Any = None
 
 

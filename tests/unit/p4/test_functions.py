@@ -88,6 +88,40 @@ def test_arguments_are_copied_in_and_out_from_left_to_right(
     assert number_after(p4, apply, top=top) == expected
 
 
+TOP = """const bit<16> K = 7;
+enum bit<16> En { A = 7 }
+typedef bit<16> word_t;
+bit<16> f(in bit<16> a = K) { return a; }
+bit<16> e(in bit<16> a = (bit<16>) En.A) { return a; }
+bit<16> c(in bit<16> a = (word_t) 16w7) { return a; }
+bit<16> g<T>(in T x, in bit<16> a = K) { return a; }
+bit<16> inner() { bit<16> K = 1; return f(); }
+control Z(out bit<16> o, in bit<16> a = K)(bit<16> v = K) { apply { o = v + a; } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("apply", "expected"),
+    [
+        ("bit<16> K = headers.tag.number; headers.tag.number = f() + K - K;", 7),
+        ("const bit<16> K = 2; headers.tag.number = f() + K - K;", 7),
+        ("bool K = true; headers.tag.number = f(); if (!K) headers.tag.number = 0;", 7),
+        ("bit<8> En = 1; headers.tag.number = e() + (bit<16>) (En - En);", 7),
+        ("bit<8> word_t = 1; headers.tag.number = c() + (bit<16>) (word_t - word_t);", 7),
+        ("bit<16> K = 3; headers.tag.number = g(8w1) + K - K;", 7),
+        ("headers.tag.number = inner();", 7),
+        ("bit<16> K = 3; z.apply(headers.tag.number); headers.tag.number = headers.tag.number + K - K;", 14),
+        ("bit<16> N = 3; a(headers.tag.number); headers.tag.number = headers.tag.number + N - N;", 9),
+    ],
+)
+def test_a_default_value_means_what_it_means_where_it_is_written(
+    p4: SimpleNamespace, apply: str, expected: int
+) -> None:
+    """Source: P4-16 Language Specification 1.2.5, "Name resolution"."""
+    parts = "const bit<16> N = 9; Z() z; action a(out bit<16> x, in bit<16> y = N) { x = y; }"
+    assert number_after(p4, apply, top=TOP, parts=parts) == expected
+
+
 def test_functions_are_called_in_parsers_keys_and_actions(p4: SimpleNamespace) -> None:
     states = """state start { packet.extract(headers.tag); m.mark = add(headers.tag.number, 1);
         transition select(add(m.mark, 1)) { 0x1236: accept; default: reject; } }"""
