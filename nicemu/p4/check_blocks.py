@@ -32,12 +32,19 @@ from .types import (
 Given: TypeAlias = ConstantSymbol | Instance | BlockInstance
 """What a parameter of a constructor stands for."""
 
+MAX_BLOCK_DEPTH = 64
+"""Parsers or controls inside one another."""
+MAX_BLOCKS = 1 << 14
+"""Parsers and controls of a program, each instance counted: two in each of the next double them."""
+
 
 class BlockCallChecker(ArgumentChecker):
     """Parsers and controls that are made and applied; `block` is the one being checked."""
 
     block: BlockSymbol | None = None
     loops = 0
+    _block_depth = 0
+    _blocks_made = 0
 
     def _apply_type(
         self, node: syntax.Call, callee: syntax.MemberRef, symbol: BlockSymbol, types: list[Type]
@@ -151,7 +158,18 @@ class BlockCallChecker(ArgumentChecker):
                 return None
             made_by = argument if value is None else None
             arguments.append(ConstantSymbol(parameter.name, expected, value, made_by, given=True))
-        return self.made_of(symbol, types, arguments, name, top)
+        for count, most, what in (
+            (self._block_depth, MAX_BLOCK_DEPTH, "blocks deep"),
+            (self._blocks_made, MAX_BLOCKS, "instances of parsers and controls"),
+        ):
+            if count >= most:
+                self.reporter.error(node.at, f"more than {most} {what}", "declare fewer inside one another")
+                return None
+        self._blocks_made += 1
+        self._block_depth += 1
+        made = self.made_of(symbol, types, arguments, name, top)
+        self._block_depth -= 1
+        return made
 
     def _told_types(
         self, node: syntax.Call | syntax.Instantiation, symbol: BlockSymbol, like: Sequence[Type]

@@ -106,15 +106,14 @@ class NameChecker:
 class _InnerScope:
     """A scope for a `with`."""
 
-    __slots__ = ("_checker",)
+    __slots__ = ("_checker", "_outer")
 
     def __init__(self, checker: NameChecker) -> None:
         self._checker = checker
+        self._outer = checker.scope
 
     def __enter__(self) -> None:
-        self._checker.scope = Scope(self._checker.scope)
+        self._checker.scope = Scope(self._outer)
 
     def __exit__(self, *_: object) -> None:
-        outer = self._checker.scope.parent
-        assert outer is not None
-        self._checker.scope = outer
+        self._checker.scope = self._outer

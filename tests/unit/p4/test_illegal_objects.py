@@ -428,3 +428,25 @@ control C(inout headers_t h, inout metadata_t m) { apply { } }
 control D(packet_out b, in headers_t h) { apply { } }
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
+
+
+def chain(count: int, body: str) -> str:
+    """Return controls C0 to C<count>, each with a `body` that may do something with the one before."""
+    first = "control C0(inout bit<16> x) { apply { x = x + 1; } }"
+    return first + "".join(
+        f"control C{number}(inout bit<16> x) {{ {body.replace('BEFORE', f'C{number - 1}')} }}"
+        for number in range(1, count + 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("count", "body", "sentence"),
+    [
+        (90, "apply { BEFORE.apply(x); }", "more than 64 blocks deep"),
+        (300, "BEFORE() b; apply { b.apply(x); }", "more than 64 blocks deep"),
+        (18, "BEFORE() a; BEFORE() b; apply { a.apply(x); b.apply(x); }", "more than 16384 instances"),
+    ],
+)
+def test_blocks_in_one_another_are_finite(p4: SimpleNamespace, count: int, body: str, sentence: str) -> None:
+    told = p4.refusal(top=chain(count, body), parts=f"C{count}() c;", apply="c.apply(m.mark);")
+    assert f"error: {sentence}" in told
