@@ -183,7 +183,8 @@ def _is_text(annotation: syntax.Annotation) -> bool:
     """Return whether a body can be a string: one that is written out, or is computed."""
     tokens = annotation.tokens
     if annotation.name == "name":
-        is_written = len(tokens) == 1 and tokens[0][:1] == '"' and tokens[0] != '""' and "\n" not in tokens[0]
+        (token,) = tokens if len(tokens) == 1 else ("",)
+        is_written = token[:1] == '"' and token not in ('""', '"."') and "\n" not in token
         return is_written or annotation.value is not None
     return bool(tokens) and "," not in tokens and not any(token[0].isdigit() for token in tokens)
 

@@ -41,6 +41,8 @@ class TableRules:
 
     def check(self, entry: TableEntry) -> None:
         """Refuse what is no legal entry. Raises: ControlError(INVALID_ARGUMENT, OUT_OF_RANGE)."""
+        if not self._spec.keys:
+            raise self._illegal("it has no keys, so a packet meets its default action alone, never an entry")
         self.check_matches(entry.matches, entry.priority)
         if entry.idle_timeout_ns and not self._spec.idle_timeout:
             raise self._illegal("an idle timeout given; the program does not set support_timeout")

@@ -157,6 +157,16 @@ def test_a_table_without_keys_counts_each_packet_for_its_default_entry() -> None
     assert (engine.table("t").default_row().hits, engine.table("t").default_row().bytes) == (3, 9)
 
 
+@pytest.mark.parametrize("kind", [Engine, CompiledEngine])
+def test_a_table_without_keys_takes_no_entry(kind: type[Engine]) -> None:
+    program = loaded("t.apply();", "table t { actions = { stop; } default_action = stop; }").program
+    engine = kind()
+    assert program is not None
+    engine.load(program)
+    with pytest.raises(ControlError, match="has no keys"):
+        engine.insert("t", TableEntry((), "stop"))
+
+
 def test_what_a_controller_does_to_a_table_itself_reaches_the_kernel() -> None:
     engine = loaded("t.apply();", table("exact"))
     held = engine.table("t")

@@ -37,6 +37,7 @@ from nicemu.p4 import CompileError, compile_text
         ("@name", "@name needs a name in quotes"),
         ('@name("a", "b")', "@name needs a name in quotes"),
         ('@name("")', "@name needs a name in quotes"),
+        ('@name(".")', "@name needs a name in quotes"),
         ("@deprecated", "@deprecated needs a message in quotes"),
         ("@noWarn(5)", "@noWarn needs the name of a warning in quotes"),
     ],
