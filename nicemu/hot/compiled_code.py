@@ -10,14 +10,16 @@ Source: numba, "Notes on Caching" and NUMBA_CACHE_LOCATOR_CLASSES.
 from __future__ import annotations
 
 import os
+import pickle
 import re
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import cache
 from hashlib import blake2b
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from nicemu.kept_files import cache_base
 
@@ -159,3 +161,45 @@ class CodeLocator:
 def own_cache_folder() -> Path:
     """As `cache_folder`, of the sources as they were when this process first asked."""
     return cache_folder()
+
+
+_DAMAGED = (
+    OSError,
+    pickle.UnpicklingError,
+    AttributeError,
+    EOFError,
+    ImportError,
+    IndexError,
+    KeyError,
+    TypeError,
+    ValueError,
+)
+"""What reading a file that is not whole may raise. Source: Python, "pickle", UnpicklingError."""
+
+
+@cache
+def kept_code() -> Any:  # noqa: ANN401 - numba has no types
+    """Return numba's cache of a function's code, but a damaged file is one that is not there, and a disk that
+    takes no more keeps nothing.
+    """
+    from numba.core.caching import FunctionCache
+
+    class KeptCode(FunctionCache):  # type: ignore[misc]
+        def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401
+            try:
+                return super().load_overload(sig, target_context)
+            except _DAMAGED:  # by a disk that was full, or a machine that lost its power
+                self._remove()
+                return None
+
+        def save_overload(self, sig: Any, data: Any) -> None:  # noqa: ANN401
+            with suppress(OSError):
+                super().save_overload(sig, data)
+
+        def _remove(self) -> None:
+            """Remove index and code: a new index must not name code of the old one."""
+            for file in Path(self.cache_path).glob(f"{self._impl.filename_base}.*"):
+                with suppress(OSError):
+                    file.unlink()
+
+    return KeptCode

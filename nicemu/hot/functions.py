@@ -8,16 +8,12 @@ with a numba `@overload`, so both ways call them by the same name. `NICEMU_JIT=0
 
 from __future__ import annotations
 
-import functools
 import os
-import pickle
 import types
 from collections.abc import Callable
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from .compiled_code import CodeLocator
+from .compiled_code import CodeLocator, kept_code
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -68,51 +64,9 @@ def _compiled(function: Function, **options: bool) -> Function:
         return function
     CodeLocator.hot.add(function.__code__)
     compiled = _compiler().njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
-    compiled._cache = _kept_code()(function)  # noqa: SLF001 - cache=True chooses numba's own class
+    compiled._cache = kept_code()(function)  # noqa: SLF001 - cache=True chooses numba's own class
     made: Function = compiled
     return made
-
-
-_DAMAGED = (
-    OSError,
-    pickle.UnpicklingError,
-    AttributeError,
-    EOFError,
-    ImportError,
-    IndexError,
-    KeyError,
-    TypeError,
-    ValueError,
-)
-"""What reading a file that is not whole may raise. Source: Python, "pickle", UnpicklingError."""
-
-
-@functools.cache
-def _kept_code() -> Any:  # noqa: ANN401 - numba has no types
-    """Return numba's cache of a function's code, but a damaged file is one that is not there, and a disk that
-    takes no more keeps nothing.
-    """
-    from numba.core.caching import FunctionCache
-
-    class KeptCode(FunctionCache):  # type: ignore[misc]
-        def load_overload(self, sig: Any, target_context: Any) -> Any:  # noqa: ANN401
-            try:
-                return super().load_overload(sig, target_context)
-            except _DAMAGED:  # by a disk that was full, or a machine that lost its power
-                self._remove()
-                return None
-
-        def save_overload(self, sig: Any, data: Any) -> None:  # noqa: ANN401
-            with suppress(OSError):
-                super().save_overload(sig, data)
-
-        def _remove(self) -> None:
-            """Remove index and code: a new index must not name code of the old one."""
-            for file in Path(self.cache_path).glob(f"{self._impl.filename_base}.*"):
-                with suppress(OSError):
-                    file.unlink()
-
-    return KeptCode
 
 
 def interpreted(function: Function, _seen: dict[int, Any] | None = None) -> Function:
