@@ -302,11 +302,12 @@ class Scope:
         return scope
 
     def meant(self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement) -> Symbol | None:
-        """Return what a name in the program means here, or None; a leading dot passes over inner scopes."""
-        if node.absolute:
-            return self.outermost.find(node.name)
-        other: Scope | None = None if isinstance(node, syntax.ActionElement) else node.scope
-        return (other or self).find(node.name)
+        """Return what a name in the program means here, or None; a leading dot passes over inner scopes.
+
+        In the default value of a parameter it means what it means there.
+        """
+        scope: Scope = self.outermost if node.absolute else node.scope or self
+        return scope.find(node.name)
 
     def visible(self) -> set[str]:
         """Return all names that can be seen from here."""

@@ -8,7 +8,7 @@ constant, and the `symbol` that a name or a call means.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from .diagnostics import Location
 from .syntax_expressions import (
@@ -231,6 +231,8 @@ class KeyElement:
 class ActionElement:
     """An action in a table's list or default_action; `arguments` is None without parentheses."""
 
+    scope: ClassVar[None] = None
+    """It is looked up where it stands."""
     at: Location
     name: str
     arguments: list[Expression] | None
