@@ -51,7 +51,7 @@ class KeysetChecker(DeclarationChecker):
         case.keysets = [keyset for keyset, _ in spread]
         for keyset, kind in spread:
             keyset.value = self._keyset(keyset, kind)
-            if keyset.value == () and isinstance(case, syntax.SelectLabel):
+            if keyset.value == ():
                 hint = "write the lower bound first"
                 self.reporter.warning(keyset.at, "this range is empty: nothing matches it", hint)
 

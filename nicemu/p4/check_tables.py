@@ -176,8 +176,8 @@ class TableChecker(StatementChecker):
         element.symbol = symbol
         directed = [item for item in symbol.parameters if item.direction]
         data = [item for item in symbol.parameters if not item.direction]
-        named = directed if bound else symbol.parameters if len(element.names or ()) > len(data) else data
-        if element.names is not None:
+        named = directed if bound else symbol.parameters if len(element.arguments or ()) > len(data) else data
+        if element.names is not None or not bound:  # the list of actions has no default values
             self.arrange(element, named, f"action {element.name}")
         given = element.arguments or []
         if bound:
@@ -234,7 +234,8 @@ class TableChecker(StatementChecker):
         seen: set[tuple[object, ...]] = set()
         self._check_given_priorities(node)
         if node.entries and not node.keys:
-            self.reporter.error(node.entries[0].at, "a table without keys has no entries", "add key = { }")
+            hint = "write a key, such as key = { hdr.ethernet.dst: exact; }"
+            self.reporter.error(node.entries[0].at, "a table without keys has no entries", hint)
         for entry in node.entries or []:
             self.keysets(
                 entry, [kind for kind, key in zip(kinds, node.keys, strict=True) if is_compared(key)]
@@ -249,10 +250,8 @@ class TableChecker(StatementChecker):
                     what = f"a priority of {self.shown(priority)}; {least} to {MAX_PRIORITY} was expected"
                     self.reporter.error(entry.priority.at, what)
                 if not priorities:
-                    self.reporter.error(
-                        entry.priority.at,
-                        "entries have priorities only beside ternary, range or optional keys",
-                    )
+                    what = "a priority beside exact and lpm keys, where it is ignored"
+                    self.reporter.warning(entry.priority.at, what, "remove it")
             compared = [key for key in node.keys if is_compared(key)]
             for keyset, key in zip(entry.keysets, compared, strict=False):
                 self._check_entry_keyset(keyset, key)
@@ -302,14 +301,13 @@ class TableChecker(StatementChecker):
                 )
             case ir.KeyRange() | tuple():
                 wrong = key.match_kind != "range"
-                if keyset.value == () and not wrong:
-                    self.reporter.error(
-                        keyset.at, "an entry with an empty range", "write the lower bound first"
-                    )
-            case ir.KeyAny():
-                width = width_of(key.expression.type)
-                wrong = key.match_kind == "exact" and width > MAX_WIDTH_SPELT_OUT
-                if key.match_kind == "exact" and not wrong:
+            case ir.KeyAny() if key.match_kind == "exact":
+                width, wrong = width_of(key.expression.type), False
+                if width > MAX_WIDTH_SPELT_OUT:
+                    what = f"'_' in an exact key of {width} bits, an entry for each of its values"
+                    hint = f"up to {MAX_WIDTH_SPELT_OUT} bits; write ternary"
+                    self.reporter.unsupported(keyset.at, what, hint)
+                else:
                     keyset.value = tuple(ir.KeyMask(value, inverse) for value in range(inverse + 1))
             case _:
                 wrong = False

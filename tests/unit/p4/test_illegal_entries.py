@@ -92,3 +92,45 @@ def test_equal_priorities_and_others_than_the_order_s_are_told(
 ) -> None:
     found = p4.compile(parts=TABLE % entries, apply="t.apply();").diagnostics
     assert [item.message for item in found] == warnings
+
+
+@pytest.mark.parametrize(
+    ("kind", "entries", "warning"),
+    [
+        (
+            "exact",
+            "priority = 2: 1: a(1); 2: a(2);",
+            "a priority beside exact and lpm keys, where it is ignored",
+        ),
+        (
+            "lpm",
+            "priority = 2: 1: a(1); 2: a(2);",
+            "a priority beside exact and lpm keys, where it is ignored",
+        ),
+        ("range", "1: a(1); 9 .. 8: a(9); 2: a(2);", "this range is empty: nothing matches it"),
+    ],
+)
+def test_what_says_nothing_in_an_entry_is_told_and_the_others_are_kept(
+    p4: SimpleNamespace, kind: str, entries: str, warning: str
+) -> None:
+    parts = (
+        f"action a(bit<8> n) {{ }} table t {{ key = {{ m.mark: {kind}; }} actions = {{ a; NoAction; }} "
+        f"entries = {{ {entries} }} }}"
+    )
+    compiled = p4.compile(parts=parts, apply="t.apply();")
+    assert [item.message for item in compiled.diagnostics] == [warning]
+    (table,) = compiled.program.tables
+    assert [entry.call.parameters for entry in table.entries] == [(1,), (2,)]
+
+
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [("a()", (7, 9)), ("a(1)", (1, 9)), ("a(1, 2)", (1, 2)), ("a(y = 3)", (7, 3)), ("a", (7, 9))],
+)
+def test_action_data_has_default_values(p4: SimpleNamespace, given: str, taken: tuple[int, int]) -> None:
+    parts = (
+        "action a(bit<8> x = 7, bit<8> y = 9) { } table t { key = { m.mark: exact; } actions = { a; } "
+        f"default_action = {given}; entries = {{ 1: {given}; }} }}"
+    )
+    (table,) = p4.compile(parts=parts, apply="t.apply();").program.tables
+    assert table.default_action.parameters == table.entries[0].call.parameters == taken
