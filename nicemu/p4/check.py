@@ -13,7 +13,6 @@ from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
 from . import syntax
 from .annotations import package_info
-from .check_arguments import names_of
 from .check_blocks import Given
 from .check_calls import PACKET_PLACES
 from .check_names import Declared
@@ -27,7 +26,6 @@ from .symbols import (
     BlockInstance,
     BlockSymbol,
     ConstantSymbol,
-    FunctionSymbol,
     Instance,
     PackageSymbol,
     ParameterSymbol,
@@ -151,11 +149,7 @@ class Checker(PackageChecker):
 
     def _function(self, node: syntax.MethodDeclaration) -> None:
         self.prototype(node)
-        known = self.scope.names.get(node.name)
-        if isinstance(known, FunctionSymbol) and names_of(node) not in map(names_of, known.declarations):
-            known.declarations.append(node)
-            return
-        self.declare(node.name, FunctionSymbol(node.name, [node], self.scope), node.at)
+        self.functions_of(node).externs.append(node)
 
     # Actions and blocks
 

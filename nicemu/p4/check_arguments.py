@@ -7,13 +7,15 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from . import syntax
 from .check_expressions import ExpressionChecker
 from .constants import is_known_at_calls
 from .diagnostics import Reporter, did_you_mean
 from .symbols import (
+    FunctionSymbol,
     ParameterSymbol,
     Scope,
 )
@@ -38,7 +40,15 @@ from .types import (
 _WITHOUT_TYPE = (ActionRun, ApplyResult, DefaultType, InvalidType, ListType, NoType)
 """What an expression has instead of a type that a type parameter could stand for."""
 
-_Declaration = TypeVar("_Declaration", syntax.MethodDeclaration, syntax.FunctionDeclaration)
+_Declaration = TypeVar("_Declaration", bound=syntax.MethodDeclaration | syntax.FunctionDeclaration)
+
+
+class Invocation(NamedTuple):
+    """What a call comes to: what it returns, its type arguments, and the parameters that are given one."""
+
+    returned: Type
+    types: tuple[Type, ...]
+    parameters: list[ParameterSymbol]
 
 
 class ArgumentChecker(ExpressionChecker):
@@ -48,6 +58,15 @@ class ArgumentChecker(ExpressionChecker):
         super().__init__(reporter)
         self._open_signatures: set[syntax.Declaration] = set()
         self._signatures: dict[syntax.Declaration, tuple[list[ParameterSymbol], Type]] = {}
+
+    def functions_of(self, node: syntax.MethodDeclaration | syntax.FunctionDeclaration) -> FunctionSymbol:
+        """Return the functions of a name, of which a declaration is to be one; report it if one is alike."""
+        known = self.scope.names.get(node.name)
+        if isinstance(known, FunctionSymbol) and names_of(node) not in map(names_of, known.declarations):
+            return known
+        made = FunctionSymbol(node.name, self.scope)
+        self.declare(node.name, made, node.at)
+        return made
 
     def _signature(
         self,
@@ -75,26 +94,50 @@ class ArgumentChecker(ExpressionChecker):
         method: syntax.MethodDeclaration | syntax.FunctionDeclaration,
         scope: Scope,
         bound: dict[str, Type],
-    ) -> tuple[Type, tuple[Type, ...]]:
-        """Check a call of a method or function; return its type, and its type arguments."""
+    ) -> Invocation:
+        """Check a call of a method or function, `bound` the type arguments of its object."""
         given_types = [None if ref.name == "_" else self.resolve(ref) for ref in node.type_arguments]
         declared, result = self._signature(method, scope, bound)
         if method in self._open_signatures:
             self.reporter.error(node.at, f"what {method.name} returns is not known here")
-        parameters = [
-            ParameterSymbol(item.name, substituted(item.type, bound), item.direction, default=item.default)
-            for item in declared
-        ]
+        parameters = [replace(item, type=substituted(item.type, bound)) for item in declared]
         returns = substituted(result, bound)
-        self.arrange(node, parameters, method.name)
+        parameters = self.arrange(node, parameters, method.name)
         bindings: dict[str, Type] = {}
+        names: Sequence[str] = method.type_parameters
         if given_types:
-            if len(given_types) != len(method.type_parameters):
-                wanted, given = len(method.type_parameters), len(given_types)
-                self.reporter.miscounted(node.at, method.name, "type argument", wanted, given)
+            if len(given_types) != len(names):
+                self.reporter.miscounted(node.at, method.name, "type argument", len(names), len(given_types))
+                names = ()
             pairs = zip(method.type_parameters, given_types, strict=False)
             bindings = {name: kind for name, kind in pairs if kind is not None}
-        for argument, parameter in zip(node.arguments, parameters, strict=False):
+        self.infer(node, method.name, names, parameters, bindings, returns)
+        self.arguments(node.arguments, parameters, method.name, node)
+        returned = substituted(returns, bindings)
+        own = set(method.type_parameters).difference(bindings)
+        if isinstance(returns, TypeVariable) and returns.name in own:
+            self.reporter.error(
+                node.at, f"cannot tell what type {method.name} returns", f"write {method.name}<type>(...)"
+            )
+            returned = UNKNOWN
+        types = tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
+        return Invocation(returned, types, parameters)
+
+    def infer(
+        self,
+        node: syntax.Call | syntax.Instantiation,
+        what: str,
+        names: Sequence[str],
+        parameters: Sequence[ParameterSymbol],
+        bindings: dict[str, Type],
+        returns: Type = UNKNOWN,
+    ) -> None:
+        """Find out what the type parameters `names` of `what` are, and put that into its parameters' types.
+
+        `bindings` are those known already, and then all.
+        """
+        pairs = list(zip(node.arguments, parameters, strict=False))
+        for argument, parameter in pairs:
             if isinstance(argument, syntax.AnySet):
                 continue
             found = self.expression(argument)
@@ -104,51 +147,37 @@ class ArgumentChecker(ExpressionChecker):
                 if isinstance(found, ListType):
                     found = self.type_of_list(argument, found)
             unify(parameter.type, found, bindings)
-        if len(node.arguments) == len(parameters) and len(given_types) in (0, len(method.type_parameters)):
-            self._bind_rest(node, method, parameters, returns, bindings)
+        if len(node.arguments) == len(parameters):
+            widthless = [parameter.type for argument, parameter in pairs if argument.type == INTEGER]
+            told = (returns, *widthless)  # or is reported there
+            self._bind_rest(node, what, [name for name in names if TypeVariable(name) not in told], bindings)
         for parameter in parameters:
             parameter.type = substituted(parameter.type, bindings)
-        for argument, parameter in zip(node.arguments, parameters, strict=False):
+        for argument, parameter in pairs:
             if isinstance(parameter.type, TypeVariable) and argument.type == INTEGER:
                 hint = f"give it one: 32w{argument.value}" if argument.value is not None else ""
                 self.reporter.error(
                     argument.at, f"argument {parameter.name} is a number without a width", hint
                 )
+                bindings[parameter.type.name] = UNKNOWN
         for parameter in parameters:
             if isinstance(parameter.type, TypeVariable):
                 parameter.type = UNKNOWN
-        self.arguments(node.arguments, parameters, method.name, node)
-        returned = substituted(returns, bindings)
-        own = set(method.type_parameters).difference(bindings)
-        if isinstance(returns, TypeVariable) and returns.name in own:
-            self.reporter.error(
-                node.at, f"cannot tell what type {method.name} returns", f"write {method.name}<type>(...)"
-            )
-            returned = UNKNOWN
-        return returned, tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
 
     def _bind_rest(
         self,
-        node: syntax.Call,
-        method: syntax.MethodDeclaration | syntax.FunctionDeclaration,
-        parameters: Sequence[ParameterSymbol],
-        returns: Type,
+        node: syntax.Call | syntax.Instantiation,
+        what: str,
+        names: Iterable[str],
         bindings: dict[str, Type],
     ) -> None:
-        """Report type parameters that neither the call nor its arguments tell, where nothing else does."""
-        widthless = [
-            parameter.type
-            for argument, parameter in zip(node.arguments, parameters, strict=True)
-            if argument.type == INTEGER
-        ]
-        for name in method.type_parameters:
-            found, variable = bindings.get(name), TypeVariable(name)
-            untold = found is None or isinstance(found, _WITHOUT_TYPE)
-            if not untold or variable == returns or variable in widthless:
-                continue
-            hint = f"write {method.name}<type>(...)"
-            self.reporter.error(node.at, f"cannot tell what type {name} of {method.name} is", hint)
-            bindings[name] = UNKNOWN
+        """Report type parameters that neither the call nor its arguments tell."""
+        for name in names:
+            found = bindings.get(name)
+            if found is None or isinstance(found, _WITHOUT_TYPE):
+                hint = f"write {what}<type>(...)"
+                self.reporter.error(node.at, f"cannot tell what type {name} of {what} is", hint)
+                bindings[name] = UNKNOWN
 
     def overload(
         self, declarations: Sequence[_Declaration], node: syntax.Call | syntax.Instantiation
@@ -171,36 +200,40 @@ class ArgumentChecker(ExpressionChecker):
         node: syntax.Call | syntax.ActionElement | syntax.Instantiation,
         parameters: Sequence[ParameterSymbol],
         what: str,
-    ) -> None:
-        """Put arguments into the order of the parameters, and default values where none are given."""
+    ) -> list[ParameterSymbol]:
+        """Put arguments into the order of the parameters, and default values where none are given.
+
+        Returns the parameters that have an argument or need one: not @optional ones that are left out, nor
+        those whose lack is reported.
+        """
         given = node.arguments or []
-        if node.names is not None:
-            known = [item.name for item in parameters]
-            for position, name in enumerate(node.names):
-                if name not in known:
-                    hint = did_you_mean(name, known)
-                    self.reporter.error(given[position].at, f"{what} has no parameter {name}", hint)
-                elif name in node.names[:position]:
-                    self.reporter.error(given[position].at, f"argument {name} is given twice")
-            by_name: dict[str, syntax.Expression] = dict(zip(node.names, given, strict=True))
-        else:
-            by_name = {item.name: argument for item, argument in zip(parameters, given, strict=False)}
         if node.names is None and len(given) > len(parameters):
-            return
-        arranged: list[syntax.Expression] = []
-        for item in parameters:
-            if item.name in by_name:
-                arranged.append(by_name[item.name])
-            elif item.default is not None:
-                arranged.append(fresh(item.default))
-            elif node.names is not None and not item.is_optional:
+            return list(parameters)
+        names = [item.name for item in parameters] if node.names is None else node.names
+        known = [item.name for item in parameters]
+        for position, name in enumerate(node.names or ()):
+            if name not in known:
+                hint = did_you_mean(name, known)
+                self.reporter.error(given[position].at, f"{what} has no parameter {name}", hint)
+            elif name in names[:position]:
+                self.reporter.error(given[position].at, f"argument {name} is given twice")
+        by_name = dict(zip(names, given, strict=False))
+        needed = [item for item in parameters if item.name in by_name or not item.is_optional]
+        missing = [item for item in needed if item.name not in by_name and item.default is None]
+        if missing and node.names is None:
+            return needed
+        if set(names).issubset(known):
+            for item in missing:
                 self.reporter.error(node.at, f"argument {item.name} of {what} is missing")
-        if len(arranged) == len(parameters) or node.names is not None:
-            if isinstance(node, syntax.Call) and node.names is not None:
-                places = {id(argument): place for place, argument in enumerate(arranged)}
-                written = [places.pop(id(argument)) for argument in given if id(argument) in places]
-                node.order = [*written, *places.values()]
-            node.arguments, node.names = arranged, None
+        needed = [item for item in needed if item not in missing]
+        defaults = {item.name: fresh(item.default) for item in needed if item.default is not None}
+        arranged = [by_name.get(item.name) or defaults[item.name] for item in needed]
+        if isinstance(node, syntax.Call) and node.names is not None:
+            places = {id(argument): place for place, argument in enumerate(arranged)}
+            written = [places.pop(id(argument)) for argument in given if id(argument) in places]
+            node.order = [*written, *places.values()]
+        node.arguments, node.names = arranged, None
+        return needed
 
     def arguments(
         self,
@@ -261,7 +294,7 @@ def _fits(
     node: syntax.Call | syntax.Instantiation,
 ) -> bool:
     """Return whether a declaration has parameters for all arguments of a call, and the call what it needs."""
-    needed = {parameter.name for parameter in declaration.parameters if parameter.default is None}
+    needed = {item.name for item in declaration.parameters if item.default is None and not item.is_optional}
     if node.names is None:
         return len(needed) <= len(node.arguments) <= len(declaration.parameters)
     return needed <= set(node.names) <= names_of(declaration)

@@ -84,9 +84,9 @@ class BlockCallChecker(ArgumentChecker):
             self.reporter.error(node.at, f"a {kind} cannot be applied in {article(self.place)}")
         elif kind == "parser" and self.loops:
             self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
-        self.arrange(node, block.parameters, block.name)
-        self.arguments(node.arguments, block.parameters, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
-        self.known(node, block.parameters)
+        given = self.arrange(node, block.parameters, block.name)
+        self.arguments(node.arguments, given, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
+        self.known(node, given)
         self._give_objects(node, block)
         node.symbol = Meaning("block", block.name, block)
         return NOTHING
@@ -191,7 +191,7 @@ class BlockCallChecker(ArgumentChecker):
         named = self.scope.meant(ref) if ref is not None else None
         if ref is None or not isinstance(named, ExternSymbol):
             return None
-        kind = self.resolve(ref)
+        kind = self.instantiated(ref)
         return self.object_of(node, kind, name) if isinstance(kind, ExternType) else None
 
     def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:

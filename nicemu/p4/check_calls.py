@@ -6,6 +6,8 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from nicemu.pipeline import ExternFunction, Kind, ir
 
 from . import syntax
@@ -21,6 +23,7 @@ from .symbols import (
     FunctionSymbol,
     Instance,
     Meaning,
+    ParameterSymbol,
     Routine,
     RoutineSymbol,
     TableSymbol,
@@ -90,13 +93,11 @@ class CallChecker(BlockCallChecker):
             if self.place not in ("control", "action", "deparser"):
                 self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
             node.symbol = Meaning("action", symbol.name, symbol)
-            self.arrange(node, symbol.parameters, f"action {callee.name}")
-            self.arguments(node.arguments, symbol.parameters, f"action {callee.name}", node)
+            given = self.arrange(node, symbol.parameters, f"action {callee.name}")
+            self.arguments(node.arguments, given, f"action {callee.name}", node)
             return NOTHING
         if isinstance(symbol, FunctionSymbol):
             return self._call_function(node, symbol)
-        if isinstance(symbol, RoutineSymbol):
-            return self._call_routine(node, symbol)
         if symbol is not None:
             self.reporter.error(callee.at, f"{callee.name} cannot be called")
         for argument in node.arguments:
@@ -105,7 +106,10 @@ class CallChecker(BlockCallChecker):
 
     def _call_function(self, node: syntax.Call, symbol: FunctionSymbol) -> Type:
         declaration = self.overload(symbol.declarations, node)
-        returned, types = self._invoke(node, declaration, symbol.scope, {})
+        if isinstance(declaration, syntax.FunctionDeclaration):
+            routine = next(item for item in symbol.routines if item.declaration is declaration)
+            return self._call_routine(node, routine)
+        returned, types, parameters = self._invoke(node, declaration, symbol.scope, {})
         if symbol.name == "verify":
             node.symbol = Meaning("packet", "verify")
             self._only_in(node, "verify", "parser")
@@ -114,19 +118,19 @@ class CallChecker(BlockCallChecker):
             self._static_assert(node)
             return returned
         known = self.architecture.functions.get(symbol.name)
-        directions = _directions(declaration)
+        directions = _directions(parameters)
         node.symbol = Meaning("function", symbol.name, None, types, directions, is_own=known is None)
         if known is None:
-            self._own_call(node, declaration)
+            self._own_call(node, symbol.name, parameters)
         else:
-            self._extern_call(node, declaration, known)
+            self._extern_call(node, symbol.name, parameters, known)
         return returned
 
-    def _own_call(self, node: syntax.Call, declaration: syntax.MethodDeclaration) -> None:
+    def _own_call(self, node: syntax.Call, name: str, parameters: Sequence[ParameterSymbol]) -> None:
         """Check what a function or method is given that the program itself declares."""
-        for argument, parameter in zip(node.arguments, declaration.parameters, strict=False):
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
             if isinstance(argument.type, ExternType | P4ListType):
-                what = f"{argument.type} as an argument of {declaration.name}"
+                what = f"{argument.type} as an argument of {name}"
                 self.reporter.unsupported(argument.at, what)
             elif not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
@@ -143,13 +147,13 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(node.at, f"static_assert does not hold{message}")
 
     def _extern_call(
-        self, node: syntax.Call, declaration: syntax.MethodDeclaration, known: ExternFunction
+        self, node: syntax.Call, name: str, parameters: Sequence[ParameterSymbol], known: ExternFunction
     ) -> None:
         """Check where an extern is called, and that what its declaration wants as constants is constant."""
         if self.place not in known.places:
-            self.reporter.unsupported(node.at, f"{declaration.name} in {article(self.place)}")
+            self.reporter.unsupported(node.at, f"{name} in {article(self.place)}")
         if known.role and self.role not in ("", known.role):
-            what = f"{declaration.name} is called in {self.role}; it stands only in {known.role}"
+            what = f"{name} is called in {self.role}; it stands only in {known.role}"
             self.reporter.error(node.at, what, f"{self.architecture.package} names its blocks")
         taken = known.signature(len(node.arguments)) or ()
         for argument, wanted in zip(node.arguments, taken, strict=False):
@@ -157,19 +161,15 @@ class CallChecker(BlockCallChecker):
             is_number = isinstance(scalar_of(argument.type), ir.Bits)
             if wanted.type is Kind.NUMBER and known_type and not is_number:
                 self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
-        for argument, parameter in zip(node.arguments, declaration.parameters, strict=False):
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
             if not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:
-        known = (symbol, *symbol.overloads)
-        declaration = self.overload([item.declaration for item in known], node)
-        symbol = next(item for item in known if item.declaration is declaration)
-        returned, types = self._invoke(node, declaration, symbol.scope, {})
+        returned, types, parameters = self._invoke(node, symbol.declaration, symbol.scope, {})
         if symbol in self.open_routines:
             self.reporter.error(node.at, f"{symbol.name} calls itself; P4 has no recursion")
         elif not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
-            parameters = self._signature(declaration, symbol.scope, {})[0]
             self.known(node, parameters)
             given = [
                 argument.symbol if isinstance(argument, syntax.NameRef) and kept else argument.value
@@ -297,7 +297,7 @@ class CallChecker(BlockCallChecker):
             return UNKNOWN
         method = self.overload(methods, node)
         bound = dict(zip(symbol.declaration.type_parameters, extern.arguments, strict=False))
-        returned, types = self._invoke(node, method, symbol.scope, bound)
+        returned, types, parameters = self._invoke(node, method, symbol.scope, bound)
         place = PACKET_PLACES.get(symbol.name)
         if place is not None:
             node.symbol = Meaning("packet", callee.name, types=types)
@@ -305,14 +305,14 @@ class CallChecker(BlockCallChecker):
             self._check_packet_call(node, callee.name, types)
         elif instance is not None:
             known = self.architecture.objects.get(symbol.name)
-            directions = _directions(method)
+            directions = _directions(parameters)
             node.symbol = Meaning("method", callee.name, instance, types, directions, is_own=known is None)
             if known is None:
-                self._own_call(node, method)
+                self._own_call(node, callee.name, parameters)
             elif callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")
             else:
-                self._extern_call(node, method, known.methods[callee.name])
+                self._extern_call(node, callee.name, parameters, known.methods[callee.name])
         else:
             self.reporter.unsupported(node.at, f"{extern} as a parameter")
         return returned
@@ -340,7 +340,9 @@ class CallChecker(BlockCallChecker):
     # Places
 
     def _only_in(self, node: syntax.Call, name: str, place: str) -> None:
-        if self.place != place:
+        if name == "emit" and self.place == "action":  # of a deparser, which has a packet_out
+            self.reporter.unsupported(node.at, "emit in an action", "emit in the apply block")
+        elif self.place != place:
             self.reporter.error(
                 node.at, f"{name} can be called only in {article(place)}; this is {article(self.place)}"
             )
@@ -351,8 +353,8 @@ def is_object(kind: Type) -> bool:
     return isinstance(kind, ExternType) and kind.symbol.name not in PACKET_PLACES
 
 
-def _directions(declaration: syntax.MethodDeclaration) -> tuple[str, ...]:
-    return tuple(item.direction or "in" for item in declaration.parameters)
+def _directions(parameters: Sequence[ParameterSymbol]) -> tuple[str, ...]:
+    return tuple(item.direction or "in" for item in parameters)
 
 
 def _emittable(kind: Type) -> bool:

@@ -29,7 +29,7 @@ from .symbols import (
 )
 from .syntax_copy import fresh
 from .type_sizes import is_storable, scalar_of
-from .type_variables import same
+from .type_variables import same, substituted
 from .types import (
     INTEGER,
     TEXT,
@@ -134,7 +134,7 @@ class DeclarationChecker(CallChecker):
 
     def instance(self, node: syntax.Instantiation) -> None:
         """Check an extern object, parser or control, and declare it."""
-        kind = self.resolve(node.type_ref)
+        kind = self.instantiated(node.type_ref)
         if node.members is not None:
             self._check_members(node, kind)
         if isinstance(kind, BlockType):
@@ -190,7 +190,7 @@ class DeclarationChecker(CallChecker):
         prefix = PREFIXES.get(kind.symbol.name, 0)
         number = self.chosen_id(node, prefix) if isinstance(node, syntax.Instantiation) else 0
         notes = node.annotations if isinstance(node, syntax.Instantiation) else ()
-        arguments, constructor = self._constructor(node, kind)
+        kind, arguments, constructor = self._constructor(node, kind)
         made = Instance(name, kind, arguments, number, None, node.at, notes, constructor)
         (self.block.instances if self.block is not None else self.instances).append(made)
         return made
@@ -211,8 +211,8 @@ class DeclarationChecker(CallChecker):
 
     def _constructor(
         self, node: syntax.Instantiation | syntax.Call, kind: ExternType
-    ) -> tuple[tuple[int | str, ...], tuple[Type, ...] | None]:
-        """Check the arguments of an extern object's constructor; return their values.
+    ) -> tuple[ExternType, tuple[int | str, ...], tuple[Type, ...] | None]:
+        """Check the arguments of an extern object's constructor; return its type, and their values.
 
         And their types, if the architecture does not have this extern.
         """
@@ -221,23 +221,29 @@ class DeclarationChecker(CallChecker):
         if not constructors:
             what = f"extern {declaration.name} has no constructor: the architecture makes its objects"
             self.reporter.error(node.at, what)
-            return (), None
+            return kind, (), None
         known = self.architecture.objects.get(declaration.name)
+        names = declaration.type_parameters
         outer = self.scope
         self.scope = Scope(kind.symbol.scope)
-        for parameter, argument_type in zip(declaration.type_parameters, kind.arguments, strict=False):
-            self.scope.names[parameter] = TypeSymbol(parameter, argument_type)
+        for name, argument_type in zip(names, kind.arguments, strict=False):
+            self.scope.names[name] = TypeSymbol(name, argument_type)
         parameters = self.parameters_of(self.overload(constructors, node).parameters)
         self.scope = outer
-        self.arrange(node, parameters, declaration.name)
+        parameters = self.arrange(node, parameters, declaration.name)
         if len(node.arguments) != len(parameters):
             wanted, given = len(parameters), len(node.arguments)
             self.reporter.miscounted(node.at, declaration.name, "argument", wanted, given)
-            return (), None
+            return kind, (), None
+        untold = [name for name in names if TypeVariable(name) in kind.arguments]
+        if untold:
+            told: dict[str, Type] = {}
+            self.infer(node, declaration.name, untold, parameters, told)
+            kind = ExternType(kind.symbol, tuple(substituted(item, told) for item in kind.arguments))
         if known is None:
             own = [self._own_argument(*given) for given in zip(node.arguments, parameters, strict=True)]
             types = tuple(parameter.type for parameter in parameters)
-            return tuple(value for value in own if value is not None), types
+            return kind, tuple(value for value in own if value is not None), types
         for argument_type, carried in zip(
             kind.arguments, known.carried(len(kind.arguments)) or (), strict=False
         ):
@@ -255,7 +261,7 @@ class DeclarationChecker(CallChecker):
                 known.make(shape)
             except ControlError as error:  # such as an array that is too large
                 self.reporter.error(node.at, str(error))
-        return tuple(value for value in values if value is not None), None
+        return kind, tuple(value for value in values if value is not None), None
 
     def _own_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> int | str | None:
         """Return what the constructor of an extern of the program's own is given."""

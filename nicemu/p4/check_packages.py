@@ -59,7 +59,7 @@ class PackageChecker(TableChecker):
         if node.name != "main":
             self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
         self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
-        self.arrange(node, symbol.parameters, symbol.name)
+        parameters = self.arrange(node, symbol.parameters, symbol.name)
         needed = sum(not parameter.is_optional for parameter in symbol.parameters)
         if not needed <= len(node.arguments) <= len(symbol.parameters):
             given = len(node.arguments)
@@ -69,7 +69,8 @@ class PackageChecker(TableChecker):
         bindings = self._type_arguments(node, symbol)
         self._main = []
         roles = ("parser", *(role.name for role in self.architecture.roles))
-        for place, (argument, parameter) in enumerate(zip(node.arguments, symbol.parameters, strict=False)):
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
+            place = symbol.parameters.index(parameter)
             self.role = roles[place] if place < len(roles) else ""
             block = self._argument(argument, parameter, bindings)
             if block is not None:

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
-from .check_arguments import names_of
 from .check_calls import is_object
 from .check_keysets import KeysetChecker, parts_of
 from .diagnostics import did_you_mean
@@ -270,16 +269,12 @@ class StatementChecker(KeysetChecker):
         self.required(node.parameters, f"function {node.name}")
         symbol = RoutineSymbol(node.name, node, self.scope)
         variables = tuple(TypeVariable(name) for name in node.type_parameters)
-        known = self.scope.names.get(node.name)
-        others = [known, *known.overloads] if isinstance(known, RoutineSymbol) else []
-        alike = [item for item in others if names_of(item.declaration) == names_of(node)]
-        if isinstance(known, RoutineSymbol) and not alike:
+        known = self.functions_of(node).routines
+        if known:
             symbol.name = f"{node.name}.of{len(node.parameters)}"
-            if any(len(item.declaration.parameters) == len(node.parameters) for item in others):
+            if any(len(item.declaration.parameters) == len(node.parameters) for item in known):
                 symbol.name += "." + ".".join(item.name for item in node.parameters)
-            known.overloads.append(symbol)
-        else:
-            self.declare(node.name, symbol, node.at)
+        known.append(symbol)
         self._routine(symbol, variables, node)
 
     def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...], given: Fixed) -> Routine:

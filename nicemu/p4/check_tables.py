@@ -122,7 +122,7 @@ class TableChecker(StatementChecker):
                 return
         elif isinstance(node, syntax.Call):
             ref = constructed(node)
-            kind = self.resolve(ref) if ref is not None else UNKNOWN
+            kind = self.instantiated(ref) if ref is not None else UNKNOWN
             if kind == UNKNOWN:
                 return
             if isinstance(kind, ExternType) and kind.symbol.name in externs:

@@ -29,6 +29,7 @@ from .types import (
     P4ListType,
     StackType,
     Type,
+    TypeVariable,
     VarbitType,
 )
 
@@ -77,6 +78,23 @@ class TypeReferenceChecker(NameChecker):
             )
             return UNKNOWN
         return StackType(kind, size)
+
+    def instantiated(self, ref: syntax.TypeRef) -> Type:
+        """Return the type of an object that is made.
+
+        Type arguments of an extern that are left out, or '_', are type variables: its constructor tells them.
+        """
+        symbol = self.scope.meant(ref)
+        if not isinstance(symbol, ExternSymbol) or ref.stack is not None:
+            return self.resolve(ref)
+        names = symbol.declaration.type_parameters
+        if ref.arguments:
+            self._count(ref, len(names))
+        given = [None if item.name == "_" else self.resolve(item) for item in ref.arguments] or [None] * len(
+            names
+        )
+        pairs = zip(names, given, strict=False)
+        return ExternType(symbol, tuple(TypeVariable(name) if kind is None else kind for name, kind in pairs))
 
     def returned(self, ref: syntax.TypeRef | None) -> Type:
         """Return the type of what a function or method returns; a constructor has none."""

@@ -327,13 +327,12 @@ class TypeChecker(TypeReferenceChecker):
                 self.reporter.error(node.at, f"a parameter cannot be {kind}, which has a body", hint)
             if node.default is not None and node.direction in ("out", "inout"):
                 self.reporter.error(node.at, f"{node.direction} parameter {node.name} has a default value")
-            is_optional = any(item.name == "optional" for item in node.annotations)
-            if node.default is not None and is_optional:
+            if node.default is not None and node.is_optional:
                 self.reporter.error(node.at, f"@optional parameter {node.name} has a default value")
             symbol = ParameterSymbol(node.name, kind, node.direction)
             if node.default is not None:  # what it names is meant here, not where a call stands
                 symbol.default = fresh(node.default, self.scope.copy())
-            symbol.is_optional = is_optional
+            symbol.is_optional = node.is_optional
             found.append(symbol)
         return found
 

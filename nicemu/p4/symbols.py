@@ -107,16 +107,12 @@ class Routine:
 
 @dataclass(slots=True, eq=False)
 class RoutineSymbol:
-    """A function with a body, and what it is for the type arguments and other fixed ones that were met.
-
-    `overloads` are others of its name, with other parameters.
-    """
+    """A function with a body, and what it is for the type arguments and other fixed ones that were met."""
 
     name: str
     declaration: syntax.FunctionDeclaration
     scope: Scope
     made: dict[tuple[tuple[Type, ...], Fixed], Routine] = field(default_factory=dict)
-    overloads: list[RoutineSymbol] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)
@@ -184,11 +180,17 @@ class ValueSetSymbol:
 
 @dataclass(slots=True, eq=False)
 class FunctionSymbol:
-    """A function of the architecture; its declarations differ in the names of their parameters."""
+    """The functions of a name, which differ in the names of their parameters: without bodies, and with."""
 
     name: str
-    declarations: list[syntax.MethodDeclaration]
     scope: Scope
+    externs: list[syntax.MethodDeclaration] = field(default_factory=list)
+    routines: list[RoutineSymbol] = field(default_factory=list)
+
+    @property
+    def declarations(self) -> list[syntax.MethodDeclaration | syntax.FunctionDeclaration]:
+        """All of them."""
+        return [*self.externs, *(routine.declaration for routine in self.routines)]
 
 
 @dataclass(slots=True, eq=False)
@@ -246,7 +248,6 @@ Symbol: TypeAlias = (
     | Instance
     | FunctionSymbol
     | ValueSetSymbol
-    | RoutineSymbol
     | ExternSymbol
     | BlockSymbol
     | BlockInstance

@@ -125,6 +125,11 @@ class ParameterDeclaration(Declaration):
     default: Expression | None = None
     symbol: Any = None
 
+    @property
+    def is_optional(self) -> bool:
+        """Whether it is @optional: externs and packages may be given no argument for it."""
+        return any(item.name == "optional" for item in self.annotations)
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class TypeAliasDeclaration(Declaration):

@@ -228,7 +228,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"top": "bit<16> f(in bit<16> x) { return x; }", "apply": "m.mark = f(y = 1);"},
-        "argument x of f is missing",
+        "f has no parameter y",
     ),
     (
         {"top": "bit<16> f(in bit<16> x, in bit<16> y) { return x; }", "apply": "m.mark = f(x = 1, 2);"},
@@ -406,7 +406,7 @@ def test_a_meter_gives_its_colour_as_a_number(p4: SimpleNamespace) -> None:
 
 
 def test_a_register_that_says_not_what_it_carries_is_refused(p4: SimpleNamespace) -> None:
-    with pytest.raises(CompileError, match="register takes 1 type argument; 0 are given"):
+    with pytest.raises(CompileError, match="cannot tell what type T of register is"):
         p4.compile_text(MIRROR.replace("register<bit<8>>(16)", "register(16)"))
 
 

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a program may leave out where it makes and calls externs that it declares itself.
+
+Source: P4-16 Language Specification 1.2.5, "Extern types", "Instantiations", "Function calls", "Optional
+parameter annotations".
+"""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from nicemu.p4 import compile_text
+from nicemu.pipeline import Engine, extern
+
+HELD = "extern Held<T> { Held(T value); T get(); }"
+TWO = "extern Two<A, B> { Two(A first, B second); bit<16> sum(in A a, in B b); }"
+
+
+@extern("Held<T>(T value)")
+class Held:
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    @extern("T get()")
+    def get(self) -> int:
+        return self.value
+
+
+@extern("Two<A, B>(A first, B second)")
+class Two:
+    def __init__(self, first: int, second: int) -> None:
+        self.total = first + second
+
+    @extern("bit<16> sum(in A a, in B b)")
+    def sum(self, a: int, b: int) -> int:
+        return self.total + a + b
+
+
+@extern("bit<16> scaled(in bit<16> value, in bit<16> offset)")
+def scaled(value: int, offset: int) -> int:
+    return value * 100 + offset
+
+
+@extern("bit<16> scaled(in bit<16> value, in bit<16> factor, in bit<16> offset)")
+def scaled_by(value: int, factor: int, offset: int) -> int:
+    return value * factor + offset
+
+
+@extern("Tally()")
+class Tally:
+    @extern("bit<16> seen()")
+    def seen(self) -> int:
+        return 11
+
+    @extern("bit<16> seen(in bit<16> more)")
+    def seen_more(self, more: int) -> int:
+        return 11 + more
+
+
+def number(p4: SimpleNamespace, apply: str, **parts: str) -> int:
+    """Return headers.tag.number behind a control that runs `apply` where it is 3."""
+    engine = Engine(externs=[Held, Two, scaled, scaled_by, Tally])
+    engine.load(compile_text(p4.source(apply, **parts), "test.p4").program)
+    frame = engine.process(bytes([1, 0, 3, 0]), 0).frame
+    assert frame is not None
+    return int.from_bytes(frame[1:3])
+
+
+@pytest.mark.parametrize(
+    ("made", "value"),
+    [
+        ("Held(16w7) held;", 7),
+        ("Held<_>(16w7) held;", 7),
+        ("Held(value = 16w7) held;", 7),
+        ("Held<bit<16>>(7) held;", 7),
+        ("Held((bit<16>) 7 + 1) held;", 8),
+    ],
+)
+def test_a_constructor_s_arguments_tell_the_type_arguments(
+    p4: SimpleNamespace, made: str, value: int
+) -> None:
+    assert number(p4, "headers.tag.number = held.get();", top=HELD, parts=made) == value
+
+
+@pytest.mark.parametrize(
+    "made", ["Two(16w1, 8w2) two;", "Two<_, bit<8>>(16w1, 2) two;", "Two<bit<16>, _>(1, 8w2) two;"]
+)
+def test_some_of_the_type_arguments_may_be_told(p4: SimpleNamespace, made: str) -> None:
+    assert number(p4, "headers.tag.number = two.sum(20, 30);", top=TWO, parts=made) == 53
+
+
+def test_an_object_made_for_a_constructor_has_its_type_told(p4: SimpleNamespace) -> None:
+    inner = HELD + "control K(inout bit<16> x)(Held<bit<16>> held) { apply { x = held.get(); } }"
+    assert number(p4, "k.apply(headers.tag.number);", top=inner, parts="K(Held(16w9)) k;") == 9
+
+
+@pytest.mark.parametrize(
+    ("top", "parts", "message"),
+    [
+        (HELD, "Held(7) held;", "argument value is a number without a width"),
+        (HELD, "Held<bit<8>, bit<8>>(7) held;", "Held takes 1 type argument; 2 are given"),
+        ("extern None<T> { None(); }", "None() none;", "cannot tell what type T of None is"),
+        ("extern None<T> { None(); }", "None<_>() none;", "cannot tell what type T of None is"),
+    ],
+)
+def test_a_type_argument_that_nothing_tells_is_one_error(
+    p4: SimpleNamespace, top: str, parts: str, message: str
+) -> None:
+    told = p4.refusal(top=top, parts=parts)
+    assert f": error: {message}" in told
+    assert told.endswith("1 error")
+
+
+SCALED = "extern bit<16> scaled(in bit<16> value, @optional in bit<16> factor, in bit<16> offset = 5);"
+
+
+@pytest.mark.parametrize(
+    ("call", "value"),
+    [
+        ("scaled(2)", 205),
+        ("scaled(2, 10)", 25),
+        ("scaled(2, 10, 6)", 26),
+        ("scaled(offset = 6, value = 2)", 206),
+        ("scaled(value = 2, factor = 3)", 11),
+    ],
+)
+def test_an_optional_argument_of_a_function_may_be_left_out(
+    p4: SimpleNamespace, call: str, value: int
+) -> None:
+    assert number(p4, f"headers.tag.number = {call};", top=SCALED) == value
+
+
+@pytest.mark.parametrize(("call", "value"), [("seen()", 11), ("seen(3)", 14), ("seen(more = 4)", 15)])
+def test_optional_arguments_of_methods_and_constructors_may_be_left_out(
+    p4: SimpleNamespace, call: str, value: int
+) -> None:
+    tally = "extern Tally { Tally(@optional bit<8> size); bit<16> seen(@optional in bit<16> more); }"
+    assert number(p4, f"headers.tag.number = tally.{call};", top=tally, parts="Tally() tally;") == value
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("scaled(factor = 3)", "argument value of scaled is missing"),
+        ("scaled()", "scaled takes 2 arguments; 0 are given"),
+        ("scaled(1, 2, 3, 4)", "scaled takes 3 arguments; 4 are given"),
+        ("scaled(vlaue = 3)", "scaled has no parameter vlaue"),
+    ],
+)
+def test_other_arguments_are_needed(p4: SimpleNamespace, call: str, message: str) -> None:
+    told = p4.refusal(f"headers.tag.number = {call};", top=SCALED)
+    assert f": error: {message}" in told
+    assert told.endswith("1 error")
+
+
+BODY = "bit<16> scaled(in bit<16> value) { return value + 1; }"
+EXTERN = "extern bit<16> scaled(in bit<16> value, in bit<16> offset);"
+
+
+@pytest.mark.parametrize("top", [BODY + EXTERN, EXTERN + BODY])
+@pytest.mark.parametrize(
+    ("call", "value"), [("scaled(3)", 4), ("scaled(3, 7)", 307), ("scaled(value = 3)", 4)]
+)
+def test_a_function_and_an_extern_one_may_have_one_name(
+    p4: SimpleNamespace, top: str, call: str, value: int
+) -> None:
+    assert number(p4, f"headers.tag.number = {call};", top=top) == value
+
+
+@pytest.mark.parametrize(
+    "top", [EXTERN + "bit<16> scaled(in bit<16> offset, in bit<16> value) { return value; }", BODY + BODY]
+)
+def test_two_functions_whose_parameters_have_the_same_names_are_refused(
+    p4: SimpleNamespace, top: str
+) -> None:
+    assert "scaled is declared twice in the same scope" in p4.refusal(top=top)
