@@ -78,11 +78,13 @@ class Checker(PackageChecker):
         for block in self._blocks:
             if block.unchecked:
                 self._for_itself(block)
-        if not any(isinstance(node, syntax.Instantiation) for node in declarations):
+        mains = [
+            node for node in declarations if isinstance(node, syntax.Instantiation) and node.name == "main"
+        ]
+        if not mains:
             packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
             self.reporter.missing(end, "the program has no main", f"end it with {packages}")
-        mains = [node for node in declarations if isinstance(node, syntax.Instantiation)]
-        notes = [note for node in mains if node.name == "main" for note in node.annotations]
+        notes = [note for node in mains for note in node.annotations]
         self.named(notes)
         package = package_info(notes, self.reporter)
         for block in self._blocks:
@@ -94,7 +96,8 @@ class Checker(PackageChecker):
         if not needed <= len(self._main) <= 1 + len(roles):
             return None
         self.check_core(end)
-        check_control_names(self._main, self._actions, self.instances, self.reporter)
+        if not self.reporter.failed:
+            check_control_names(self._main, self._actions, self.instances, self.reporter)
         return Checked(
             self.architecture,
             self.declared,
@@ -178,7 +181,8 @@ class Checker(PackageChecker):
                 directionless = directionless or not written.direction
             numbered = zip(node.parameters, symbol.parameters, strict=True)
             self.distinct(f"parameters of action {node.name}", ((it.at, known.id) for it, known in numbered))
-            self.body(node.body.statements, "action")
+            with self.counting_calls(symbol):
+                self.body(node.body.statements, "action")
         self.outside = None
         self.declare(node.name, symbol, node.at)
         if self.block is not None:
@@ -244,7 +248,8 @@ class Checker(PackageChecker):
         inside = [item for item in arguments if isinstance(item, BlockInstance) and item.is_new]
         made.blocks.update({item.name: item.block for item in inside})
         self.block = made
-        self._block_body(made, top)
+        with self.counting_calls(made):
+            self._block_body(made, top)
         self.scope, self.block, self.place, self.routine_body, self.loops = outer
         symbol.used = True
         return made
@@ -293,7 +298,8 @@ class Checker(PackageChecker):
             case syntax.TableDeclaration():
                 assert self.block is not None
                 table = TableSymbol(self.full_name(node), node, id=self.chosen_id(node, Prefix.TABLE))
-                self.table_body(table)
+                with self.counting_calls(table):
+                    self.table_body(table)
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
         self.place = outer

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
+from nicemu.pipeline import ir
+
 from . import syntax
 from .check_expressions import ExpressionChecker
 from .constants import is_known_at_calls
@@ -113,7 +115,7 @@ class ArgumentChecker(ExpressionChecker):
             bindings = {name: kind for name, kind in pairs if kind is not None}
         self.infer(node, method.name, names, parameters, bindings, returns)
         self.arguments(node.arguments, parameters, method.name, node)
-        returned = substituted(returns, bindings)
+        returned = substituted(returns, bindings) if len(node.arguments) == len(parameters) else UNKNOWN
         own = set(method.type_parameters).difference(bindings)
         if isinstance(returns, TypeVariable) and returns.name in own:
             self.reporter.error(
@@ -247,6 +249,7 @@ class ArgumentChecker(ExpressionChecker):
             names = ", ".join(item.name for item in parameters)
             hint = f"its parameters: {names}" if names else ""
             self.reporter.miscounted(node.at, what, "argument", len(parameters), len(given), hint)
+            parameters = ()  # which of them is given what nobody knows
         for argument, parameter in zip(given, parameters, strict=False):
             if isinstance(argument, syntax.AnySet):
                 argument.type = parameter.type
@@ -269,10 +272,11 @@ class ArgumentChecker(ExpressionChecker):
             fault = f"{what} is string; a value that there is at run time was expected"
         elif (
             parameter.direction in ("out", "inout")
-            and isinstance(found, EnumType)
+            and isinstance(found, ir.Bits | EnumType)
             and found != wanted != UNKNOWN
         ):
-            fault, hint = f"{what} is {found}; {wanted} was expected", "nothing is cast on its way out"
+            fault = f"{what} is {found}; {wanted} was expected"
+            hint = f"nothing is cast on its way out: give it a variable of {wanted}"
         if fault:
             self.reporter.error(argument.at, fault, hint)
             return False

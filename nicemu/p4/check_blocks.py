@@ -6,15 +6,27 @@ Source: P4-16 Language Specification 1.2.5, "Parameterization", "Invoking contro
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeAlias
+
+from nicemu.pipeline import ir
 
 from . import syntax
 from .check_arguments import ArgumentChecker
 from .constants import is_constant
 from .control_names import has_controlled
-from .diagnostics import did_you_mean
-from .symbols import BlockInstance, BlockSymbol, ConstantSymbol, Instance, Meaning
+from .diagnostics import Location, did_you_mean
+from .symbols import (
+    ActionSymbol,
+    BlockInstance,
+    BlockSymbol,
+    ConstantSymbol,
+    Instance,
+    Meaning,
+    Routine,
+    TableSymbol,
+)
 from .type_variables import same, substituted, unify
 from .types import (
     INTEGER,
@@ -45,6 +57,21 @@ class BlockCallChecker(ArgumentChecker):
     loops = 0
     _block_depth = 0
     _blocks_made = 0
+    _calls = 0
+
+    @contextmanager
+    def counting_calls(self, symbol: ActionSymbol | TableSymbol | BlockSymbol | Routine) -> Iterator[None]:
+        """Count the calls in a row that what is checked inside comes to, as those of `symbol`."""
+        outer, self._calls = self._calls, 0
+        yield
+        symbol.calls, self._calls = self._calls, outer
+
+    def count_call(self, at: Location, calls: int) -> None:
+        """Count a call of what comes to some calls in a row itself; report one too many."""
+        if calls >= ir.MAX_CALLS:
+            self.reporter.unsupported(at, f"more than {ir.MAX_CALLS} calls in a row")
+            return
+        self._calls = max(self._calls, calls + 1)
 
     def _apply_type(
         self, node: syntax.Call, callee: syntax.MemberRef, symbol: BlockSymbol, types: list[Type]
@@ -89,6 +116,8 @@ class BlockCallChecker(ArgumentChecker):
         self.known(node, given)
         self._give_objects(node, block)
         node.symbol = Meaning("block", block.name, block)
+        if kind == "control":  # a parser's states become those of the one around it
+            self.count_call(node.at, block.calls)
         return NOTHING
 
     def _give_objects(self, node: syntax.Call, block: BlockSymbol) -> None:

@@ -93,6 +93,7 @@ class CallChecker(BlockCallChecker):
             if self.place not in ("control", "action", "deparser"):
                 self.reporter.error(node.at, f"an action cannot be called in a {self.place}")
             node.symbol = Meaning("action", symbol.name, symbol)
+            self.count_call(node.at, symbol.calls)
             given = self.arrange(node, symbol.parameters, f"action {callee.name}")
             self.arguments(node.arguments, given, f"action {callee.name}", node)
             return NOTHING
@@ -157,7 +158,9 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(node.at, what, f"{self.architecture.package} names its blocks")
         taken = known.signature(len(node.arguments)) or ()
         for argument, wanted in zip(node.arguments, taken, strict=False):
-            known_type = not isinstance(argument.type, TypeVariable | UnknownType)
+            known_type = argument.type != INTEGER and not isinstance(
+                argument.type, TypeVariable | UnknownType
+            )
             is_number = isinstance(scalar_of(argument.type), ir.Bits)
             if wanted.type is Kind.NUMBER and known_type and not is_number:
                 self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
@@ -177,9 +180,9 @@ class CallChecker(BlockCallChecker):
                 if (kept := is_object(item.type)) or item.type in (INTEGER, TEXT)
             ]
             if None not in given:
-                node.symbol = Meaning(
-                    "routine", symbol.name, self.routine(symbol, types, tuple(given)), types
-                )
+                routine = self.routine(symbol, types, tuple(given))
+                node.symbol = Meaning("routine", symbol.name, routine, types)
+                self.count_call(node.at, routine.calls)
         return returned
 
     def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...], given: Fixed) -> Routine:
@@ -221,6 +224,7 @@ class CallChecker(BlockCallChecker):
             what = f"a table cannot be applied in {self.beside}"
             self.reporter.error(node.at, what, "apply it in the apply block")
         node.symbol = Meaning("apply", table.name, table)
+        self.count_call(node.at, table.calls)
         return ApplyResult(table)
 
     def _call_header(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:

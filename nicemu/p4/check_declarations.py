@@ -203,7 +203,9 @@ class DeclarationChecker(CallChecker):
             self.reporter.error(node.at, f"{kind} cannot stand in a {wanted}")
             return
         made = self.block_of(node, kind.symbol, kind.arguments, name)
-        if made is not None:
+        if made is None:
+            self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
+        else:
             if name in self.block.blocks and node.name not in self.scope.names:
                 self.reporter.error(node.at, f"two {wanted}s are called {name}", "give one another @name")
             self.block.blocks[name] = made

@@ -52,13 +52,15 @@ class PackageChecker(TableChecker):
             return
         if node.members is not None:
             self.reporter.error(node.at, f"{symbol.name} has no abstract methods", "remove what is in braces")
+        self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
+        if node.name != "main":
+            what = f"package {node.name} is not used: main is the program"
+            self.reporter.warning(node.at, what, f"call {node.name} main, if it is the program")
+            return
         if symbol.name != self.architecture.package:
             packages = ", ".join(item.package for item in ARCHITECTURES.values())
             self.reporter.unsupported(node.at, f"package {symbol.name}", f"there is {packages}")
             return
-        if node.name != "main":
-            self.reporter.error(node.at, f"the package is called {node.name}", "call it main")
-        self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
         parameters = self.arrange(node, symbol.parameters, symbol.name)
         needed = sum(not parameter.is_optional for parameter in symbol.parameters)
         if not needed <= len(node.arguments) <= len(symbol.parameters):

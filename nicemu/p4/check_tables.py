@@ -19,6 +19,7 @@ from .diagnostics import Reporter, did_you_mean
 from .parse_tables import PROPERTIES
 from .priorities import MAX_PRIORITY, check_priorities, has_priority
 from .symbols import (
+    NO_ACTION,
     ActionSymbol,
     Instance,
     TableSymbol,
@@ -78,6 +79,9 @@ class TableChecker(StatementChecker):
         if default is not None:
             self._action_element(default, table, bound=False)
             self._not_marked(default, node, "tableonly", "the default action")
+        elif any(item.name == NO_ACTION and _is_marked(item, "tableonly") for item in node.actions or ()):
+            what = f"table {node.name} has no default action, and {NO_ACTION} is @tableonly"
+            self.reporter.error(node.at, what, "write default_action = ...;")
         self.beside = ""
         if node.size is not None:
             size = self.constant_integer(node.size, "the size of a table")
@@ -184,6 +188,7 @@ class TableChecker(StatementChecker):
             if element.name in table.actions:
                 self.reporter.error(element.at, f"action {element.name} stands in the list twice")
             table.actions[element.name] = symbol
+            self.count_call(element.at, symbol.calls)
             for item, written in zip(symbol.parameters, symbol.declaration.parameters, strict=True):
                 if item.direction and not written.direction:
                     what = f"action {element.name} has {item.type} as action data"
@@ -226,7 +231,7 @@ class TableChecker(StatementChecker):
     ) -> None:
         """Check that the list of actions does not keep an action from being what it is."""
         for listed in node.actions or []:
-            if listed.symbol is element.symbol and mark in [item.name for item in listed.annotations]:
+            if listed.symbol is element.symbol and _is_marked(listed, mark):
                 self.reporter.error(element.at, f"{element.name} is @{mark}, and cannot be {what}")
 
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
@@ -236,6 +241,7 @@ class TableChecker(StatementChecker):
         if node.entries and not node.keys:
             hint = "write a key, such as key = { hdr.ethernet.dst: exact; }"
             self.reporter.error(node.entries[0].at, "a table without keys has no entries", hint)
+            return
         for entry in node.entries or []:
             self.keysets(
                 entry, [kind for kind, key in zip(kinds, node.keys, strict=True) if is_compared(key)]
@@ -313,6 +319,10 @@ class TableChecker(StatementChecker):
                 wrong = False
         if wrong:
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+
+
+def _is_marked(element: syntax.ActionElement, mark: str) -> bool:
+    return any(item.name == mark for item in element.annotations)
 
 
 def is_compared(key: syntax.KeyElement) -> bool:

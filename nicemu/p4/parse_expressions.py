@@ -307,7 +307,7 @@ class ExpressionParser(TokenReader):
             return following.text != "error" or self.peek(2).text == ")"
         dotted = int(following.text == ".")
         behind, after = self.peek(2 + dotted), self.peek(3 + dotted)
-        if not self.is_type(self.peek(1 + dotted).text):
+        if not (self.is_outermost_type(1) if dotted else self.is_type(following.text)):
             return self.sees_name(1 + dotted) and behind.text == ")" and after.text == "{"
         starts = after.kind in ("name", "number", "string") or after.text in _CAST_OPERANDS
         return behind.text in ("<", "[") or (behind.text == ")" and starts)

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Symbols: what names mean once they are resolved, and the scopes in which they mean it."""
+"""Symbols: what names mean once they are resolved, and the scopes in which they mean it.
+
+`calls` of what runs is how many calls in a row it comes to.
+"""
 
 from __future__ import annotations
 
@@ -103,6 +106,7 @@ class Routine:
     returns: Type
     result: Variable | None = None
     variables: list[Variable] = field(default_factory=list)
+    calls: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -124,6 +128,7 @@ class ActionSymbol:
     parameters: list[ParameterSymbol] = field(default_factory=list)
     id: int = 0
     variables: list[Variable] = field(default_factory=list)
+    calls: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -141,6 +146,7 @@ class TableSymbol:
     idle_timeout: bool = False
     smaller_wins: bool = False
     priority_delta: int = 1
+    calls: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -217,6 +223,7 @@ class BlockSymbol:
     used: bool = False
     unchecked: bool = False
     objects: dict[str, Instance] = field(default_factory=dict)
+    calls: int = 0
 
 
 @dataclass(slots=True, eq=False)

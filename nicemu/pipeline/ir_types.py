@@ -15,6 +15,9 @@ MAX_VARBIT_BITS = 65535
 MAX_STACK_SIZE = 1024
 """Largest header stack that the engine takes."""
 
+MAX_CALLS = 24
+"""How many actions, tables and functions may call one another in a row."""
+
 MAX_VALUES = 1 << 18
 """Numbers that one type, and all variables of a program together, may hold."""
 

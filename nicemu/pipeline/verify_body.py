@@ -12,9 +12,6 @@ from . import ir
 from .ir_walk import nodes_of
 from .verify_expressions import MAX_NESTING, Expressions
 
-MAX_CALLS = 24
-"""Actions, functions and tables that may call one another in a row."""
-
 _CALLS = (ir.CallAction, ir.CallRoutine, ir.Call, ir.ApplyTable, ir.TableApply, ir.SwitchAction)
 _ANYWHERE = (
     ir.Assign,
@@ -81,8 +78,8 @@ class Bodies(Expressions):
                 elif callee not in done and callee in calls:
                     path.append((callee, iter(sorted(calls[callee]))))
                     on_path.add(callee)
-                    if len(path) > MAX_CALLS:
-                        self.faults.raise_("actions", f"{root} calls deeper than {MAX_CALLS} levels")
+                    if len(path) > ir.MAX_CALLS:
+                        self.faults.raise_("actions", f"{root} calls deeper than {ir.MAX_CALLS} levels")
 
     def controls_in(self, body: Sequence[ir.Statement]) -> Iterator[ir.Function]:
         """Yield the controls that a body applies, and those that these apply."""

@@ -49,6 +49,8 @@ control TheIngress(inout headers_t headers, inout metadata_t meta, inout standar
         for (.byte_t i in 8w1 .. 3) {
             headers.h.b = headers.h.b + i;
         }
+        bit<16> octet_t = 0x0101;
+        headers.h.c = headers.h.c + (.octet_t) octet_t;
     }
 }
 

@@ -7,6 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from nicemu.p4 import CompileError
+
 TABLE = (
     "action a(bit<16> n) { m.mark = n; } "
     "table t { key = { headers.tag.kind: exact; } actions = { a; NoAction; } "
@@ -272,3 +274,24 @@ def test_a_header_that_is_no_whole_bytes_may_be_declared_where_nothing_has_one(p
     assert "odd_t" not in {header.name for header in program.headers}
     assert "header odd_t is 7 bits" in p4.refusal("odd_t o;", types="header odd_t { bit<7> a; }")
     assert "header odd_t is 7 bits" in p4.refusal("nothing = 1;", types="header odd_t { bit<7> a; }")
+
+
+def test_a_package_beside_main_is_told_and_is_no_part_of_the_program(p4: SimpleNamespace) -> None:
+    text = p4.source("m.mark = 1;", top="package Spare(bit<8> size); Spare(3) spare;")
+    other = text.replace(
+        "SmartNic(P(), C(), D()) main;", "SmartNic(P(), C(), D()) other; SmartNic(P(), C(), D()) main;"
+    )
+    compiled = p4.compile_text(other, "test.p4")
+    assert [item.message for item in compiled.diagnostics] == [
+        "package spare is not used: main is the program",
+        "package other is not used: main is the program",
+    ]
+    assert compiled.program == p4.compile("m.mark = 1;").program
+
+
+def test_a_package_of_another_name_is_no_main(p4: SimpleNamespace) -> None:
+    with pytest.raises(CompileError) as caught:
+        p4.compile_text(p4.source().replace(") main;", ") other;"), "test.p4")
+    told = str(caught.value)
+    assert "error: the program has no main" in told
+    assert "hint: call other main, if it is the program" in told

@@ -92,6 +92,26 @@ def test_a_hint_names_the_nearest_word_or_the_few_there_are(wrong: str, known: l
             "action out() { m.mark = 1; } table t { actions = { NoAction; } }",
             "expected the name of the action",
         ),
+        (
+            "table t { key = { } actions = { NoAction; } entries = { 1: NoAction(); } }",
+            "a table without keys has no entries",
+        ),
+        (
+            "table t { actions = { @tableonly NoAction; } }",
+            "table t has no default action, and NoAction is @tableonly",
+        ),
+        (
+            "table t { actions = { NoAction; } } table t { actions = { NoAction; } }",
+            "t is declared twice in the same scope",
+        ),
+        (
+            "action f(inout bit<8> x) { x = 1; } action g() { f(m.mark); } table t { actions = { g; } }",
+            "hint: nothing is cast on its way out: give it a variable of bit<8>",
+        ),
+        (
+            "TriggerCounter(5) c; action g() { c.add(1, 1); } table t { actions = { g; } }",
+            "TriggerCounter takes 0 arguments; 1 is given",
+        ),
     ],
 )
 def test_one_slip_is_told_once(p4: SimpleNamespace, parts: str, root: str) -> None:
@@ -111,3 +131,34 @@ def test_one_slip_is_told_once(p4: SimpleNamespace, parts: str, root: str) -> No
 )
 def test_a_frequent_slip_has_the_hint_that_mends_it(p4: SimpleNamespace, apply: str, hint: str) -> None:
     assert f"hint: {hint}" in p4.refusal(apply)
+
+
+@pytest.mark.parametrize(
+    ("top", "parts", "apply", "root"),
+    [
+        (
+            "bit<16> f(in bit<16> x, in bit<16> y) { return x; }",
+            "",
+            "bit<8> v = f(m.flag);",
+            "f takes 2 arguments; 1 is given",
+        ),
+        (
+            "extern void f(out bit<16> result, in bit<16> index);",
+            "",
+            "bit<16> v = f(0);",
+            "f takes 2 arguments; 1 is given",
+        ),
+        (
+            "control Q(inout bit<16> x)(bit<8> n) { apply { } }",
+            "Q() q;",
+            "q.apply(m.mark);",
+            "Q takes 1 argument; 0 are given",
+        ),
+    ],
+)
+def test_too_few_arguments_are_one_error(
+    p4: SimpleNamespace, top: str, parts: str, apply: str, root: str
+) -> None:
+    told = p4.refusal(apply, parts=parts, top=top)
+    assert root in told
+    assert told.endswith("\n1 error")

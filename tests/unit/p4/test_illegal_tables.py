@@ -138,7 +138,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"parts": "table t { actions = { NoAction; } const entries = { 1: NoAction(); } }"},
-        "1 keysets for 0 keys",
+        "a table without keys has no entries",
     ),
     (
         {
