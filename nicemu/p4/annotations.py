@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from nicemu.pipeline import PACKAGE_FACTS, PLATFORM_PROPERTIES, SEMANTICS, arithmetic, ir, number_of
 
 from . import syntax
-from .diagnostics import Reporter
+from .diagnostics import Reporter, did_you_mean
 
 TRANSLATION = "p4runtime_translation"
 MATCH = "match"
@@ -31,12 +31,33 @@ _BARE = ("hidden", "tableonly", "defaultonly", "optional")
 _WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
 _WITH_NUMBER = ("max_group_size", "max_member_weight")
 _OPENING, _CLOSING = "([{", ")]}"
+_KNOWN = (
+    *_ONCE,
+    *_BARE,
+    *_WITH_TEXT,
+    *_WITH_NUMBER,
+    *_FACTS,
+    *DOCUMENTATION,
+    MATCH,
+    "atomic",
+    "controller_header",
+    "field_list",
+    "likely",
+    "noSideEffects",
+    "priority",
+    "pure",
+    "selector_size_semantics",
+    "unlikely",
+)
+"""What the specification, P4Runtime, v1model.p4 and p4c name so."""
 
 
 def check_annotation(
     added: syntax.Annotation, before: Sequence[syntax.Annotation], reporter: Reporter
 ) -> None:
     """Report an annotation that cannot stand behind those `before` it, or whose body is wrong."""
+    if added.name not in _KNOWN and (hint := did_you_mean(added.name, _KNOWN, 0.75)):
+        reporter.warning(added.at, f"@{added.name} is not known, and ignored", hint)
     of_name = [item for item in before if item.name == added.name]
     if any(item.structured != added.structured for item in of_name):
         what = f"@{added.name} stands here with square brackets and without"
@@ -57,6 +78,15 @@ def check_annotation(
     if added.name in _WITH_TEXT and not _is_text(added):
         wanted = f"{_WITH_TEXT[added.name]} in quotes"
         reporter.error(added.at, f"@{added.name} needs {wanted}", f'write @{added.name}("...")')
+
+
+def deprecation(annotations: Sequence[syntax.Annotation]) -> str:
+    """Return what @deprecated says, "" where it does not stand.
+
+    Source: P4-16 Language Specification 1.2.5, "Deprecated annotation".
+    """
+    found = next((item.tokens for item in annotations if item.name == "deprecated"), ())
+    return "".join(token.strip('"') for token in found if token[0] == '"')
 
 
 def is_plain(node: syntax.Expression) -> bool:

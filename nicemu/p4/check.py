@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
 from . import syntax
-from .annotations import package_info
+from .annotations import deprecation, package_info
 from .check_blocks import Given
 from .check_calls import PACKET_PLACES
 from .check_names import Declared
@@ -26,6 +26,7 @@ from .symbols import (
     BlockInstance,
     BlockSymbol,
     ConstantSymbol,
+    FunctionSymbol,
     Instance,
     PackageSymbol,
     ParameterSymbol,
@@ -75,6 +76,9 @@ class Checker(PackageChecker):
         self._main = []
         for node in declarations:
             self._declaration(node)
+            said, symbol = deprecation(node.annotations), self.scope.names.get(node.name)
+            if said and symbol is not None and not isinstance(symbol, FunctionSymbol):
+                self.deprecated[symbol] = said
         for block in self._blocks:
             if block.unchecked:
                 self._for_itself(block)

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from nicemu.pipeline import ir
 
 from . import syntax
+from .annotations import deprecation
 from .check_expressions import ExpressionChecker
 from .constants import is_known_at_calls
 from .diagnostics import Reporter, did_you_mean
@@ -98,6 +99,8 @@ class ArgumentChecker(ExpressionChecker):
         bound: dict[str, Type],
     ) -> Invocation:
         """Check a call of a method or function, `bound` the type arguments of its object."""
+        if said := deprecation(method.annotations):
+            self.reporter.warning(node.at, f"this {method.name} is deprecated: {said}")
         given_types = [None if ref.name == "_" else self.resolve(ref) for ref in node.type_arguments]
         declared, result = self._signature(method, scope, bound)
         if method in self._open_signatures:

@@ -33,7 +33,10 @@ class Declared:
 
 
 class NameChecker:
-    """Scopes, and what the architecture is; types come in the subclass."""
+    """Scopes, and what the architecture is; types come in the subclass.
+
+    `deprecated` is what @deprecated says of what is declared outside all blocks, functions apart.
+    """
 
     def __init__(self, reporter: Reporter) -> None:
         self.reporter = reporter
@@ -41,6 +44,7 @@ class NameChecker:
         self.scope = Scope()
         self.scope.names["error"] = ErrorList()
         self.architecture: Architecture = next(iter(ARCHITECTURES.values()))
+        self.deprecated: dict[Symbol, str] = {}
 
     # Scopes
 
@@ -63,6 +67,8 @@ class NameChecker:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
             hint = _FORMER.get(node.name) or did_you_mean(node.name, scope.visible())
             self.reporter.error(node.at, f"unknown {what} {dot}{node.name}", hint)
+        elif self.deprecated and symbol in self.deprecated:
+            self.reporter.warning(node.at, f"{node.name} is deprecated: {self.deprecated[symbol]}")
         return symbol
 
     def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:

@@ -87,6 +87,7 @@ class TypeReferenceChecker(NameChecker):
         symbol = self.scope.meant(ref)
         if not isinstance(symbol, ExternSymbol) or ref.stack is not None:
             return self.resolve(ref)
+        self.find(ref, "type")  # says that it is deprecated
         names = symbol.declaration.type_parameters
         if ref.arguments:
             self._count(ref, len(names))

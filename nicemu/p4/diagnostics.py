@@ -212,13 +212,16 @@ def _key(diagnostic: Diagnostic) -> tuple[SourceFile, int, int, str]:
     return location.source, location.line, location.column, diagnostic.message
 
 
-def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """Return a hint that names the known word nearest to `wrong`, or the few that there are, or nothing."""
+def did_you_mean(wrong: str, known: Iterable[str], near: float = 0.6) -> str:
+    """Return a hint that names the known word nearest to `wrong`, or the few that there are, or nothing.
+
+    `near` is how much of the letters it must share, of 1.
+    """
     words = sorted(set(known))
     for word in words:
         if word.lower() == wrong.lower():
             return f"did you mean {word}?"
-    near = difflib.get_close_matches(wrong, words, 1, 0.6)
-    if near:
-        return f"did you mean {near[0]}?"
+    nearest = difflib.get_close_matches(wrong, words, 1, near)
+    if nearest:
+        return f"did you mean {nearest[0]}?"
     return f"there is {', '.join(words)}" if 0 < len(words) <= 8 else ""

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which annotations one declaration may have.
 
-Source: P4-16 Language Specification 1.2.5, "Annotations", "Control-plane API annotations".
+Source: P4-16 Language Specification 1.2.5, "Annotations", "Control-plane API annotations", "Deprecated
+annotation".
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nicemu.p4 import CompileError, compile_text
+from nicemu.p4 import CompileError, Severity, compile_text
 
 
 @pytest.mark.parametrize(
@@ -130,3 +131,50 @@ control C(inout headers_t h, inout metadata_t m) { apply { } }
 control D(packet_out b, in headers_t h) { apply { } }
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
+
+
+@pytest.mark.parametrize(
+    ("top", "parts", "apply", "told"),
+    [
+        (
+            '@deprecated("write" ++ " m.mark") bit<16> f(in bit<16> x) { return x; }',
+            "",
+            "m.mark = f(1);",
+            ["this f is deprecated: write m.mark"],
+        ),
+        ('@deprecated("none") const bit<16> K = 1;', "", "m.mark = K;", ["K is deprecated: none"]),
+        (
+            '@deprecated("bits") typedef bit<16> t;',
+            "action a(t v) { }",
+            "t w = 1; a(w);",
+            ["t is deprecated: bits"] * 2,
+        ),
+        (
+            '@deprecated("old") extern void f(); extern void f(in bit<8> x);',
+            "",
+            "f(1); f();",
+            ["this f is deprecated: old"],
+        ),
+        ('@deprecated("none") typedef bit<16> t;', "", "", []),
+        (
+            "",
+            '@nmae("x") table t { actions = { @defaultOnly NoAction; } }',
+            "t.apply();",
+            [
+                "@nmae is not known, and ignored",
+                "@defaultOnly is not known, and ignored",
+            ],
+        ),
+        ("", "@mine @pipeline table t { actions = { NoAction; } }", "t.apply();", []),
+    ],
+)
+def test_what_is_deprecated_and_annotations_that_are_misspelt_are_told_where_they_stand(
+    p4: SimpleNamespace, top: str, parts: str, apply: str, told: list[str]
+) -> None:
+    compiled = p4.compile(apply, top=top, parts=parts)
+    assert [item.message for item in compiled.diagnostics] == told
+    assert all(item.severity is Severity.WARNING for item in compiled.diagnostics)
+
+
+def test_what_is_deprecated_and_wrong_is_an_error_alone(p4: SimpleNamespace) -> None:
+    assert p4.refusal(top='@deprecated("x") bit<8> v;').count("error:") == 1
