@@ -87,7 +87,7 @@ class Checker(PackageChecker):
         ]
         if not mains:
             packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
-            self.reporter.missing(end, "the program has no main", f"end it with {packages}")
+            self.reporter.error(end, "the program has no main", f"end it with {packages}")
         notes = [note for node in mains for note in node.annotations]
         self.named(notes)
         package = package_info(notes, self.reporter)

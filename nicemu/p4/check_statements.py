@@ -341,7 +341,7 @@ class StatementChecker(KeysetChecker):
                 self.reporter.error(node.at, f"parser {block.name} has two states {node.name}")
             names[node.name] = node
         if "start" not in names:
-            self.reporter.missing(
+            self.reporter.error(
                 block.at, f"parser {block.name} has no state start", did_you_mean("start", names)
             )
         for local in block.locals:

@@ -71,7 +71,7 @@ class TableChecker(StatementChecker):
                     key.at, "this key needs a name", 'write @name("...") behind the match kind'
                 )
         if node.actions is None:
-            self.reporter.missing(node.at, f"table {node.name} has no actions", "add actions = { NoAction; }")
+            self.reporter.error(node.at, f"table {node.name} has no actions", "add actions = { NoAction; }")
         self.beside = "an argument of a table's action"
         for element in node.actions or []:
             self._action_element(element, table, bound=True)

@@ -102,6 +102,8 @@ def _directives(defines: Mapping[str, str]) -> str:
 
 def _translate(tokens: list[Token], name: str, reporter: Reporter) -> Program | None:
     declarations = Parser(tokens, reporter).program()
+    if reporter.failed:  # what was stepped over would be missed
+        return None
     end = tokens[-1].location
     checker = Checker(reporter)
     checked = checker.program(declarations, end)

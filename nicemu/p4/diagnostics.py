@@ -143,8 +143,6 @@ class Reporter:
     diagnostics: list[Diagnostic] = field(default_factory=list)
     runs: bool = True
     """Whether what is checked may run; what does not is legal though it is not supported."""
-    misread: bool = False
-    """Whether the parser has stepped over something."""
     _seen: set[tuple[SourceFile, int, int, str]] = field(default_factory=set)
 
     @property
@@ -157,11 +155,6 @@ class Reporter:
         self._add(Diagnostic(Severity.ERROR, location, message, hint))
         if sum(item.severity is Severity.ERROR for item in self.diagnostics) >= MAX_ERRORS:
             raise TooManyErrors
-
-    def missing(self, location: Location, message: str, hint: str) -> None:
-        """Report that something lacks a part, unless that may stand in what could not be read."""
-        if not self.misread:
-            self.error(location, message, hint)
 
     def miscounted(
         self, location: Location, name: str, noun: str, wanted: int, given: int, hint: str = ""

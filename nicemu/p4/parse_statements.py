@@ -27,22 +27,19 @@ class StatementParser(ExpressionParser):
         opened = self.expect("{", f"to open {what}")
         statements: list[syntax.Statement] = []
         with self.nested(), self.scope():
-            while not self.sees("}") and self.next.kind != "end":
+            while not self.sees_closing():
                 self._guarded(statements)
-        self.expect("}", f"to close {what}")
+        self.close(what)
         return syntax.Block(at=opened.location, statements=statements)
 
     def _guarded(self, statements: list[syntax.Statement]) -> None:
         """Parse one statement into `statements`; after a fault, step over the rest of it."""
-        before = self._at
         try:
             statement = self.statement()
             if statement is not None:
                 statements.append(statement)
         except SyntaxFault:
             self.recover()
-            if self._at == before and not self.sees("}"):
-                self.take()
 
     def statement(self) -> syntax.Statement | None:
         """Parse one statement or local declaration; None for an empty one. Raises: SyntaxFault."""
@@ -145,12 +142,8 @@ class StatementParser(ExpressionParser):
         name = self.name("the instance")
         members = None
         if self.takes("="):
-            self.expect("{", f"to open the methods of {name.text}")
-            members = []
             with self.nested(), self.scope():
-                while not self.sees("}") and self.next.kind != "end":
-                    members.append(self.member_of_instance())
-            self.expect("}", f"to close the methods of {name.text}")
+                members = self.each(f"the methods of {name.text}", self.member_of_instance)
         self.expect(";", "after the instance")
         self.declare(name.text, False)
         return syntax.Instantiation(
@@ -335,6 +328,8 @@ class StatementParser(ExpressionParser):
     def _arm(self) -> syntax.IfArm:
         self.expect("(", "after if")
         condition = self.expression()
+        if self.sees("="):
+            self.fail("expected ')' after the condition", "compare with ==")
         self.expect(")", "after the condition")
         return syntax.IfArm(condition=condition, body=self._branch("if"))
 
@@ -424,17 +419,16 @@ class StatementParser(ExpressionParser):
         self.expect("(", "after switch")
         subject = self.expression()
         self.expect(")", "after the subject of switch")
-        self.expect("{", "to open the cases of switch")
-        cases: list[syntax.SwitchLabel] = []
         with self.nested():
-            while not self.sees("}") and self.next.kind != "end":
-                label_at = self.next.location
-                label = None if self.takes("default") else self.expression()
-                self.expect(":", "after the label of a case")
-                body = self.block("the case") if self.sees("{", "@") else None
-                cases.append(syntax.SwitchLabel(at=label_at, label=label, body=body))
-        self.expect("}", "to close switch")
+            cases = self.each("the cases of switch", self._case)
         return syntax.SwitchStatement(at=at, subject=subject, cases=cases)
+
+    def _case(self) -> syntax.SwitchLabel:
+        at = self.next.location
+        label = None if self.takes("default") else self.expression()
+        self.expect(":", "after the label of a case")
+        body = self.block("the case") if self.sees("{", "@") else None
+        return syntax.SwitchLabel(at=at, label=label, body=body)
 
     def _assignment_or_call(self) -> syntax.Statement:
         statement = self._assigned_or_called()
@@ -455,5 +449,5 @@ class StatementParser(ExpressionParser):
             value = self.expression()
             return syntax.Assignment(at=token.location, target=target, op=op, value=value)
         if not isinstance(target, syntax.Call):
-            self.fail("expected '=' or a call")
+            self.fail("expected '=' or a call", "assign with =" if token.text == "==" else "")
         return syntax.CallStatement(at=at, call=target)

@@ -6,15 +6,10 @@ Source: P4-16 Language Specification 1.2.5, "Tables".
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
-
 from . import syntax
 from .diagnostics import did_you_mean
 from .parse_statements import StatementParser
 from .token_reader import SyntaxFault
-
-Element = TypeVar("Element")
 
 PROPERTIES = ("key", "actions", "default_action", "size", "entries")
 """Properties of tables that are more than a value."""
@@ -44,13 +39,7 @@ class TableParser(StatementParser):
         name = self.name("the table")
         self.declare(name.text, False)
         table = syntax.TableDeclaration(at=name.location, name=name.text, annotations=annotations)
-        self.expect("{", f"to open table {name.text}")
-        while not self.sees("}") and self.next.kind != "end":
-            try:
-                self._property(table)
-            except SyntaxFault:
-                self.recover()
-        self.expect("}", f"to close table {name.text}")
+        self.each(f"table {name.text}", lambda: self._property(table))
         return table
 
     def _property(self, table: syntax.TableDeclaration) -> None:
@@ -80,9 +69,9 @@ class TableParser(StatementParser):
             case "key":
                 if table.entries is not None:
                     self.reporter.error(token.location, "entries stand before key", "write them behind it")
-                table.keys = self._each("keys", self._key)
+                table.keys = self.each("the keys", self._key)
             case "actions":
-                table.actions = self._each("actions", self._listed_action)
+                table.actions = self.each("the actions", self._listed_action)
             case "default_action":
                 if table.actions is None:
                     what = "default_action stands before actions"
@@ -96,21 +85,9 @@ class TableParser(StatementParser):
             case "entries":
                 if table.actions is None:
                     self.reporter.error(token.location, "entries stand before actions", "write them behind")
-                table.entries = self._each("entries", self._entry)
+                table.entries = self.each("the entries", self._entry)
                 table.entry_annotations = annotations
                 table.const_entries = constant
-
-    def _each(self, what: str, element: Callable[[], Element]) -> list[Element]:
-        """Parse what stands between braces; what of it is at fault is stepped over."""
-        self.expect("{", f"to open the {what}")
-        found = []
-        while not self.sees("}") and self.next.kind != "end":
-            try:
-                found.append(element())
-            except SyntaxFault:
-                self.recover()
-        self.expect("}", f"to close the {what}")
-        return found
 
     def _key(self) -> syntax.KeyElement:
         expression = self.expression()

@@ -29,11 +29,10 @@ class Parser(TableParser):
         while self.next.kind != "end":
             before = self._at
             try:
-                if not self.takes(";"):
+                if not (self.takes(";") or (self.reporter.failed and self.takes("}"))):
                     declarations.append(self.declaration())
             except SyntaxFault:
                 self.recover()
-                self.takes("}")
                 if self._at == before:
                     self.take()
         return declarations
@@ -110,16 +109,9 @@ class Parser(TableParser):
         kind = self.take().text
         name = self.name(f"the {kind}")
         self.declare(name.text, True)
-        fields: list[syntax.FieldDeclaration] = []
         with self.scope():
             parameters = self.type_parameters()
-            self.expect("{", f"to open {kind} {name.text}")
-            while not self.sees("}") and self.next.kind != "end":
-                try:
-                    fields.append(self._field(kind))
-                except SyntaxFault:
-                    self.recover()
-        self.expect("}", f"to close {kind} {name.text}")
+            fields = self.each(f"{kind} {name.text}", lambda: self._field(kind))
         return syntax.StructDeclaration(
             at=name.location,
             name=name.text,
@@ -189,16 +181,11 @@ class Parser(TableParser):
             return self._method("", at, annotations)
         name = self.name("the extern")
         self.declare(name.text, True)
-        methods = []
         with self.scope():
             parameters = self.type_parameters()
-            self.expect("{", f"to open extern {name.text}")
-            while not self.sees("}") and self.next.kind != "end":
-                try:
-                    methods.append(self._method(name.text, at, self.annotations()))
-                except SyntaxFault:
-                    self.recover()
-        self.expect("}", f"to close extern {name.text}")
+            methods = self.each(
+                f"extern {name.text}", lambda: self._method(name.text, at, self.annotations())
+            )
         return syntax.ExternDeclaration(
             at=name.location,
             name=name.text,
@@ -287,23 +274,28 @@ class Parser(TableParser):
                 block.constructor_parameters = self.parameters(f"the constructor of {name.text}")
             self.expect("{", f"to open {kind} {name.text}")
             self._block_body(block)
-        self.expect("}", f"to close {kind} {name.text}")
+        self.close(f"{kind} {name.text}")
         return block
 
     def _block_body(self, block: syntax.BlockDeclaration) -> None:
         if block.kind == "parser":
             block.states = []
-        while not self.sees("}") and self.next.kind != "end":
+        while not self._is_over(block):
             before = self._at
             try:
                 self._block_part(block)
             except SyntaxFault:
-                self.recover()
-                if self._at == before and not self.sees("}"):
+                if self._at == before:
                     self.take()
-        if block.kind == "control" and block.body is None:
-            self.reporter.missing(block.at, f"control {block.name} has no apply block", "add apply { }")
+                self.recover()
+        if block.kind == "control" and block.body is None and not self.reporter.failed:
+            self.reporter.error(block.at, f"control {block.name} has no apply block", "add apply { }")
             block.body = syntax.Block(at=block.at, statements=[])
+
+    def _is_over(self, block: syntax.BlockDeclaration) -> bool:
+        """Return whether a block ends: by '}', or behind its last part by what only stands outside."""
+        has_last = block.body is not None or bool(block.states)
+        return self.sees_closing(block=True) and (has_last or self.sees("}") or self.next.kind == "end")
 
     def _block_part(self, block: syntax.BlockDeclaration) -> None:
         annotations = self.annotations()
@@ -311,6 +303,8 @@ class Parser(TableParser):
         if self.takes(";"):
             return
         if block.body is not None and token.text != "apply":
+            if token.text not in ("action", "table", "const") and not self.starts_declaration():
+                self.fail(f"expected '}}' to close control {block.name} (nothing follows its apply block)")
             self.reporter.error(token.location, "a declaration behind the apply block", "put it before apply")
         if block.states is not None and token.text == "state" and self.sees_name(1):
             block.states.append(self._state(annotations))
@@ -321,10 +315,12 @@ class Parser(TableParser):
             )
         if block.kind == "control" and token.text == "apply" and self.peek().text in ("{", "@"):
             self.take()
-            body = self.block(f"the apply block of {block.name}")
             if block.body is not None:
                 self.reporter.error(token.location, f"control {block.name} has two apply blocks")
-            block.body = body
+            block.body = syntax.Block(
+                at=token.location, statements=[]
+            )  # it is there, whatever is wrong in it
+            block.body = self.block(f"the apply block of {block.name}")
         elif block.kind == "control" and token.text == "action":
             block.locals.append(self._action(annotations))
         elif block.kind == "control" and token.text == "table":
@@ -360,7 +356,7 @@ class Parser(TableParser):
         state = syntax.StateDeclaration(at=name.location, name=name.text, annotations=annotations, body=[])
         self.expect("{", f"to open state {name.text}")
         with self.nested(), self.scope():
-            while not self.sees("}") and self.next.kind != "end":
+            while not self.sees_closing():
                 if self.sees("transition"):
                     try:
                         self._transition(state)
@@ -369,7 +365,8 @@ class Parser(TableParser):
                         self.recover()
                     break
                 self._guarded(state.body)
-        self.expect("}", f"to close state {name.text} (nothing may follow its transition)")
+        behind = " (nothing may follow its transition)" if state.goto or state.keys else ""
+        self.close(f"state {name.text}{behind}")
         return state
 
     def _transition(self, state: syntax.StateDeclaration) -> None:
@@ -384,10 +381,7 @@ class Parser(TableParser):
         while self.takes(","):
             state.keys.append(self.expression())
         self.expect(")", "after the keys of select")
-        self.expect("{", "to open the cases of select")
-        while not self.sees("}") and self.next.kind != "end":
-            state.cases.append(self._select_case())
-        self.expect("}", "to close select")
+        state.cases = self.each("the cases of select", self._select_case)
 
     def _select_case(self) -> syntax.SelectLabel:
         at = self.next.location

@@ -5,9 +5,9 @@ recover.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from .diagnostics import Location, Reporter
 from .lexer import SOFT_KEYWORDS, Token
@@ -19,6 +19,14 @@ MAX_EXPRESSION_DEPTH = 48
 """How many operators may stand above one another in an expression."""
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_OUTSIDE = frozenset(
+    {"control", "parser", "package", "header", "struct", "header_union", "enum", "typedef", "extern"}
+)
+"""Keywords that begin a declaration outside all blocks, and nothing inside braces."""
+_OF_BLOCKS = frozenset({"action", "table"})
+"""Keywords that begin a part of a block, and nothing in braces inside it."""
+
+Element = TypeVar("Element")
 
 
 class SyntaxFault(Exception):  # noqa: N818  control flow: reported already, caught where the parser can go on
@@ -44,6 +52,7 @@ class TokenReader:
         self._at = 0
         self._scopes, self._levels = _Levels(), _Levels()
         self._scopes.append({})
+        self._fault: Location | None = None
 
     # What is next
 
@@ -110,7 +119,10 @@ class TokenReader:
     def fail(self, message: str, hint: str = "", at: Location | None = None) -> NoReturn:
         """Report a syntax error at the next token. Raises: SyntaxFault."""
         found = "the end of the file" if self.next.kind == "end" else f"'{self.next.text}'"
-        self.reporter.error(at or self.next.location, f"{message}, found {found}", hint)
+        at = at or self.next.location
+        if at != self._fault:  # else a '}' is missing here, and was missed for what is inside
+            self.reporter.error(at, f"{message}, found {found}", hint)
+        self._fault = at
         raise SyntaxFault
 
     # Nesting and scopes
@@ -141,19 +153,55 @@ class TokenReader:
         """Return whether `.T` is next, or `ahead` places behind, with a type T outside all blocks."""
         return self.peek(ahead).text == "." and self._scopes[0].get(self.peek(ahead + 1).text, False)
 
-    # Recovery
+    # Braces and recovery
+
+    def each(self, what: str, element: Callable[[], Element]) -> list[Element]:
+        """Parse what stands between braces; what of it is at fault is stepped over. Raises: SyntaxFault."""
+        self.expect("{", f"to open {what}")
+        found: list[Element] = []
+        while not self.sees_closing():
+            try:
+                found.append(element())
+            except SyntaxFault:
+                self.recover()
+        self.close(what)
+        return found
+
+    def close(self, what: str) -> None:
+        """Step over a '}', which must be next; steps over what stands before it. Raises: SyntaxFault."""
+        try:
+            self.expect("}", f"to close {what}")
+        except SyntaxFault:
+            while not self.sees_closing():
+                self.recover()
+            if not self.takes("}"):
+                raise
+
+    def sees_closing(self, *, block: bool = False) -> bool:
+        """Return whether what is in braces ends: by '}', or by what shows that this is missing.
+
+        That can be a part of a `block`, unless the braces are those of one.
+        """
+        token = self._tokens[self._at]
+        match token.kind:
+            case "symbol":
+                return token.text == "}"
+            case "keyword":
+                if token.text in _OUTSIDE or (not block and token.text in _OF_BLOCKS):
+                    return True
+                return not block and token.text == "state" and self.sees_name(1) and self.peek(2).text == "{"
+        return token.kind == "end"
 
     def recover(self) -> None:
         """Step over what is left of a statement or declaration: behind its ';', or before or behind a '}'."""
-        self.reporter.misread = True
         depth = 0
         while self.next.kind != "end":
             token = self.next
+            if depth == 0 and self.sees_closing():
+                return
             if token.text == "{":
                 depth += 1
             elif token.text == "}":
-                if depth == 0:
-                    return
                 depth -= 1
                 if depth == 0:
                     self.take()

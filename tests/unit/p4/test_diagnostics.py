@@ -120,6 +120,66 @@ def test_one_slip_is_told_once(p4: SimpleNamespace, parts: str, root: str) -> No
     assert told.endswith("\n1 error")
 
 
+STATES = "state start {{ packet.extract(headers.tag); {} }} state one {{ transition accept; }}"
+SELECT = "transition select(headers.tag.kind) {{ {} default: accept; }}"
+
+
+@pytest.mark.parametrize(
+    ("state", "root"),
+    [
+        (SELECT.format("1 one;"), "expected ':' after a case of select, found 'one'"),
+        (SELECT.format("1: one"), "expected ';' after a case of select, found 'default'"),
+        (SELECT.format("1: ;"), "expected the name of the next state, found ';'"),
+        (
+            SELECT.format("1: one;") + " transition one;",
+            "expected '}' to close state start (nothing may follow its transition), found 'transition'",
+        ),
+        ("transition one", "expected ';' after the transition, found '}'"),
+        ("transition one; {", "expected '}' to close state start"),
+        ("m.mark = 1; if (m.flag) {", "expected '}' to close state start, found 'state'"),
+    ],
+)
+def test_one_slip_in_a_state_is_told_once(p4: SimpleNamespace, state: str, root: str) -> None:
+    told = p4.refusal(states=STATES.format(state))
+    assert root in told
+    assert told.endswith("\n1 error")
+
+
+@pytest.mark.parametrize(
+    ("apply", "root"),
+    [
+        ("switch (m.mark) { 1 { m.flag = true; } default: { } }", "expected ':' after the label of a case"),
+        ("switch (m.mark) { 1: m.flag = true; default: { } }", "expected ':' after the label of a case"),
+        ("switch (m.mark) { case 1: { } default: { } }", "expected ':' after the label of a case, found '1'"),
+        ("if (m.flag) { m.mark = 1;", "expected '}' to close control C, found 'control'"),
+        (
+            "if (m.flag) { if (m.flag) { m.mark = 1;",
+            "expected '}' to close the apply block of C, found 'control'",
+        ),
+        ("m.mark = 1; } m.mark = 2;", "expected '}' to close control C (nothing follows its apply block)"),
+        ("bit<8 x = 1; m.flag = x == 1;", "expected '>' after the width of bit"),
+        ("if (m.mark = 1) { }", "expected ')' after the condition, found '='"),
+    ],
+)
+def test_one_slip_in_a_control_is_told_once(p4: SimpleNamespace, apply: str, root: str) -> None:
+    told = p4.refusal(apply)
+    assert root in told
+    assert told.endswith("\n1 error")
+
+
+def test_a_brace_that_is_missing_in_an_action_is_told_where_the_next_part_begins(p4: SimpleNamespace) -> None:
+    told = p4.refusal(
+        parts="action a() { if (m.flag) { m.mark = 1; }\ntable t { actions = { a; } }", apply="t.apply();"
+    )
+    assert ": error: expected '}' to close action a, found 'table'\n    table t" in told
+    assert told.endswith("\n1 error")
+
+
+def test_several_slips_are_told_in_one_run(p4: SimpleNamespace) -> None:
+    told = p4.refusal("m.mark = 1 m.flag = true; m.mark = (2;", types="struct s_t { bit<8> a }")
+    assert told.count(": error: expected") == 3
+
+
 @pytest.mark.parametrize(
     ("apply", "hint"),
     [
@@ -127,6 +187,8 @@ def test_one_slip_is_told_once(p4: SimpleNamespace, parts: str, root: str) -> No
         ("if (headers.tag.isValid) { }", "call it: isValid()"),
         ("m.mark = headers.tag.kind + m.mark;", "cast it: (bit<16>)..."),
         ("m.mark = m.mark + headers.tag.kind;", "cast it: (bit<16>)..."),
+        ("if (m.mark = 1) { }", "compare with =="),
+        ("m.mark == 1;", "assign with ="),
     ],
 )
 def test_a_frequent_slip_has_the_hint_that_mends_it(p4: SimpleNamespace, apply: str, hint: str) -> None:

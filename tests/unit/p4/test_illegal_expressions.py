@@ -159,7 +159,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"parts": '@id("x") action a() {}'}, "@id needs a number above 0, 32 bits at most"),
     ({"parts": "@foo( action a() {}"}, "'(' is never closed, found the end of the file"),
     ({"apply": "m.mark = 1"}, "expected ';' after the assignment, found '}'"),
-    ({"apply": "{ m.mark = 1;"}, "a declaration behind the apply block"),
+    ({"apply": "{ m.mark = 1;"}, "expected '}' to close control C, found 'control'"),
     ({"apply": "m.mark = 1; } }"}, "expected a declaration, found '}'"),
     ({"apply": "m.mark = 0xg;"}, "expected ';' after the assignment, found 'xg'"),
     ({"apply": "m.mark = 8w;"}, "expected ';' after the assignment, found 'w'"),

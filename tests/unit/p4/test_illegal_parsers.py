@@ -351,7 +351,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"states": "state start { if (m.mark) { } transition accept; }"},
         "the condition of if is bit<16>; bool was expected",
     ),
-    ({"states": "state start { "}, "expected a declaration in parser P, found 'control'"),
+    ({"states": "state start { "}, "expected '}' to close parser P, found 'control'"),
     (
         {"states": "state start { transition select headers.tag.kind { _: accept; } }"},
         "expected '(' after select, found 'headers'",
