@@ -7,7 +7,6 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from nicemu.pipeline import ir
@@ -105,7 +104,7 @@ class ArgumentChecker(ExpressionChecker):
         declared, result = self._signature(method, scope, bound)
         if method in self._open_signatures:
             self.reporter.error(node.at, f"what {method.name} returns is not known here")
-        parameters = [replace(item, type=substituted(item.type, bound)) for item in declared]
+        parameters = [item.of_type(substituted(item.type, bound)) for item in declared]
         returns = substituted(result, bound)
         parameters = self.arrange(node, parameters, method.name)
         bindings: dict[str, Type] = {}

@@ -89,6 +89,11 @@ class ParameterSymbol:
     is_optional: bool = False
     annotations: Sequence[syntax.Annotation] = ()
 
+    def of_type(self, kind: Type) -> ParameterSymbol:
+        """Return the same parameter of another type, for one call."""
+        default, is_optional = self.default, self.is_optional
+        return ParameterSymbol(self.name, kind, self.direction, default=default, is_optional=is_optional)
+
 
 Fixed: TypeAlias = "tuple[int | str | Instance, ...]"
 """What the parameters of a function are given that are no values at run time."""
