@@ -185,8 +185,9 @@ class Checker(PackageChecker):
                 directionless = directionless or not written.direction
             numbered = zip(node.parameters, symbol.parameters, strict=True)
             self.distinct(f"parameters of action {node.name}", ((it.at, known.id) for it, known in numbered))
-            with self.counting_calls(symbol):
-                self.body(node.body.statements, "action")
+            before = self.begin_calls()
+            self.body(node.body.statements, "action")
+            self.end_calls(symbol, before)
         self.outside = None
         self.declare(node.name, symbol, node.at)
         if self.block is not None:
@@ -252,8 +253,9 @@ class Checker(PackageChecker):
         inside = [item for item in arguments if isinstance(item, BlockInstance) and item.is_new]
         made.blocks.update({item.name: item.block for item in inside})
         self.block = made
-        with self.counting_calls(made):
-            self._block_body(made, top)
+        before = self.begin_calls()
+        self._block_body(made, top)
+        self.end_calls(made, before)
         self.scope, self.block, self.place, self.routine_body, self.loops = outer
         symbol.used = True
         return made
@@ -302,8 +304,9 @@ class Checker(PackageChecker):
             case syntax.TableDeclaration():
                 assert self.block is not None
                 table = TableSymbol(self.full_name(node), node, id=self.chosen_id(node, Prefix.TABLE))
-                with self.counting_calls(table):
-                    self.table_body(table)
+                before = self.begin_calls()
+                self.table_body(table)
+                self.end_calls(table, before)
                 self.declare(node.name, table, node.at)
                 self.block.tables.append(table)
         self.place = outer

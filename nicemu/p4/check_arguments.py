@@ -98,7 +98,7 @@ class ArgumentChecker(ExpressionChecker):
         bound: dict[str, Type],
     ) -> Invocation:
         """Check a call of a method or function, `bound` the type arguments of its object."""
-        if said := deprecation(method.annotations):
+        if method.annotations and (said := deprecation(method.annotations)):
             self.reporter.warning(node.at, f"this {method.name} is deprecated: {said}")
         given_types = [None if ref.name == "_" else self.resolve(ref) for ref in node.type_arguments]
         declared, result = self._signature(method, scope, bound)
@@ -140,8 +140,33 @@ class ArgumentChecker(ExpressionChecker):
 
         `bindings` are those known already, and then all.
         """
-        pairs = list(zip(node.arguments, parameters, strict=False))
-        for argument, parameter in pairs:
+        if names:
+            self._unify(node, parameters, bindings)
+            widthless = [
+                parameter.type
+                for argument, parameter in zip(node.arguments, parameters, strict=False)
+                if argument.type == INTEGER
+            ]
+            if len(node.arguments) == len(parameters):
+                told = (returns, *widthless)  # or is reported there
+                self._bind_rest(
+                    node, what, [name for name in names if TypeVariable(name) not in told], bindings
+                )
+            for parameter in parameters:
+                parameter.type = substituted(parameter.type, bindings)
+            if widthless:
+                self._refuse_widthless(node, parameters, bindings)
+        for parameter in parameters:
+            if isinstance(parameter.type, TypeVariable):
+                parameter.type = UNKNOWN
+
+    def _unify(
+        self,
+        node: syntax.Call | syntax.Instantiation,
+        parameters: Sequence[ParameterSymbol],
+        bindings: dict[str, Type],
+    ) -> None:
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
             if isinstance(argument, syntax.AnySet):
                 continue
             found = self.expression(argument)
@@ -151,22 +176,21 @@ class ArgumentChecker(ExpressionChecker):
                 if isinstance(found, ListType):
                     found = self.type_of_list(argument, found)
             unify(parameter.type, found, bindings)
-        if len(node.arguments) == len(parameters):
-            widthless = [parameter.type for argument, parameter in pairs if argument.type == INTEGER]
-            told = (returns, *widthless)  # or is reported there
-            self._bind_rest(node, what, [name for name in names if TypeVariable(name) not in told], bindings)
-        for parameter in parameters:
-            parameter.type = substituted(parameter.type, bindings)
-        for argument, parameter in pairs:
+
+    def _refuse_widthless(
+        self,
+        node: syntax.Call | syntax.Instantiation,
+        parameters: Sequence[ParameterSymbol],
+        bindings: dict[str, Type],
+    ) -> None:
+        """Report numbers without a width whose types nothing else tells."""
+        for argument, parameter in zip(node.arguments, parameters, strict=False):
             if isinstance(parameter.type, TypeVariable) and argument.type == INTEGER:
                 hint = f"give it one: 32w{argument.value}" if argument.value is not None else ""
                 self.reporter.error(
                     argument.at, f"argument {parameter.name} is a number without a width", hint
                 )
                 bindings[parameter.type.name] = UNKNOWN
-        for parameter in parameters:
-            if isinstance(parameter.type, TypeVariable):
-                parameter.type = UNKNOWN
 
     def _bind_rest(
         self,
@@ -211,7 +235,7 @@ class ArgumentChecker(ExpressionChecker):
         those whose lack is reported.
         """
         given = node.arguments or []
-        if node.names is None and len(given) > len(parameters):
+        if node.names is None and len(given) >= len(parameters):
             return list(parameters)
         names = [item.name for item in parameters] if node.names is None else node.names
         known = [item.name for item in parameters]

@@ -6,8 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Parameterization", "Invoking contro
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from nicemu.pipeline import ir
@@ -59,12 +58,14 @@ class BlockCallChecker(ArgumentChecker):
     _blocks_made = 0
     _calls = 0
 
-    @contextmanager
-    def counting_calls(self, symbol: ActionSymbol | TableSymbol | BlockSymbol | Routine) -> Iterator[None]:
-        """Count the calls in a row that what is checked inside comes to, as those of `symbol`."""
-        outer, self._calls = self._calls, 0
-        yield
-        symbol.calls, self._calls = self._calls, outer
+    def begin_calls(self) -> int:
+        """Count the calls in a row that come now; return the count before, for `end_calls`."""
+        before, self._calls = self._calls, 0
+        return before
+
+    def end_calls(self, symbol: ActionSymbol | TableSymbol | BlockSymbol | Routine, before: int) -> None:
+        """Note that the calls in a row since `begin_calls` are those of `symbol`."""
+        symbol.calls, self._calls = self._calls, before
 
     def count_call(self, at: Location, calls: int) -> None:
         """Count a call of what comes to some calls in a row itself; report one too many."""

@@ -323,8 +323,9 @@ class StatementChecker(KeysetChecker):
         if routine.returns != NOTHING:
             routine.result = self.place_of("return", routine.returns, True, "result")
         runs, self.reporter.runs = self.reporter.runs, True  # another block may call it later
-        with self.counting_calls(routine):
-            self.body(node.body.statements, "function")
+        before = self.begin_calls()
+        self.body(node.body.statements, "function")
+        self.end_calls(routine, before)
         self.reporter.runs = runs
         if routine.returns not in (NOTHING, UNKNOWN) and not _returns(node.body):
             self.reporter.error(node.at, f"function {node.name} can end without returning {routine.returns}")

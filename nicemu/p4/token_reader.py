@@ -169,8 +169,10 @@ class TokenReader:
 
     def close(self, what: str) -> None:
         """Step over a '}', which must be next; steps over what stands before it. Raises: SyntaxFault."""
+        if self.takes("}"):
+            return
         try:
-            self.expect("}", f"to close {what}")
+            self.fail(f"expected '}}' to close {what}")
         except SyntaxFault:
             while not self.sees_closing():
                 self.recover()
@@ -183,14 +185,11 @@ class TokenReader:
         That can be a part of a `block`, unless the braces are those of one.
         """
         token = self._tokens[self._at]
-        match token.kind:
-            case "symbol":
-                return token.text == "}"
-            case "keyword":
-                if token.text in _OUTSIDE or (not block and token.text in _OF_BLOCKS):
-                    return True
-                return not block and token.text == "state" and self.sees_name(1) and self.peek(2).text == "{"
-        return token.kind == "end"
+        if token.kind != "keyword":
+            return token.text == "}" or token.kind == "end"
+        if token.text in _OUTSIDE or (not block and token.text in _OF_BLOCKS):
+            return True
+        return not block and token.text == "state" and self.sees_name(1) and self.peek(2).text == "{"
 
     def recover(self) -> None:
         """Step over what is left of a statement or declaration: behind its ';', or before or behind a '}'."""
