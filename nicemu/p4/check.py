@@ -171,7 +171,7 @@ class Checker(PackageChecker):
         with self.inner_scope():
             for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
                 writable = parameter.direction in ("out", "inout")
-                role = "an in parameter" if parameter.direction == "in" else "action data"
+                role = f"an {parameter.direction} parameter" if parameter.direction else "action data"
                 if not parameter.direction and isinstance(parameter.type, CompositeType | StackType):
                     parameter.direction = "in"  # of a direct call; a table cannot hold it
                 prefix = f"{self.block.name}.{node.name}" if self.block else node.name

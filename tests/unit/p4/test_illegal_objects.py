@@ -304,6 +304,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"top": "void f(in bit<8> x) { { bit<8> x; } }"}, "x hides an in parameter"),
     ({"parts": "action a(bit<8> x) { bit<8> x; }"}, "x hides action data"),
+    ({"parts": "action a(out bit<8> x) { bit<8> x; }"}, "x hides an out parameter"),
     ({"states": "state start { bit<8> m; transition accept; }"}, "m hides an inout parameter"),
     ({"parts": "action a() {}", "apply": "bit<8> a; a();"}, "a cannot be called"),
     ({"top": "const bit<8> K = 9w1;"}, "constant K is bit<9>; bit<8> was expected"),
