@@ -8,6 +8,7 @@ Source: P4-16 Language Specification 1.2.5, "Annotations", "Bodies of Structured
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from nicemu.pipeline import PACKAGE_FACTS, PLATFORM_PROPERTIES, SEMANTICS, arithmetic, ir, number_of
 
@@ -39,11 +40,15 @@ _KNOWN = (
     *_FACTS,
     *DOCUMENTATION,
     MATCH,
+    "alias",
     "atomic",
     "controller_header",
+    "deparser",
     "field_list",
     "likely",
+    "metadata",
     "noSideEffects",
+    "pipeline",
     "priority",
     "pure",
     "selector_size_semantics",
@@ -56,7 +61,7 @@ def check_annotation(
     added: syntax.Annotation, before: Sequence[syntax.Annotation], reporter: Reporter
 ) -> None:
     """Report an annotation that cannot stand behind those `before` it, or whose body is wrong."""
-    if added.name not in _KNOWN and (hint := did_you_mean(added.name, _KNOWN, 0.75)):
+    if added.name not in _KNOWN and (hint := _known_like(added.name)):
         reporter.warning(added.at, f"@{added.name} is not known, and ignored", hint)
     of_name = [item for item in before if item.name == added.name]
     if any(item.structured != added.structured for item in of_name):
@@ -87,6 +92,11 @@ def deprecation(annotations: Sequence[syntax.Annotation]) -> str:
     """
     found = next((item.tokens for item in annotations if item.name == "deprecated"), ())
     return "".join(token.strip('"') for token in found if token[0] == '"')
+
+
+@cache
+def _known_like(name: str) -> str:
+    return did_you_mean(name, _KNOWN, 0.75)
 
 
 def is_plain(node: syntax.Expression) -> bool:

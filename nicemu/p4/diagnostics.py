@@ -150,6 +150,10 @@ class Reporter:
         """Whether any error was reported."""
         return any(item.severity is Severity.ERROR for item in self.diagnostics)
 
+    def has_error_at(self, location: Location) -> bool:
+        """Return whether an error was reported at a place."""
+        return any(item.severity is Severity.ERROR and item.location == location for item in self.diagnostics)
+
     def error(self, location: Location, message: str, hint: str = "") -> None:
         """Report what makes the program illegal."""
         self._add(Diagnostic(Severity.ERROR, location, message, hint))

@@ -18,28 +18,31 @@ _ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "
 class StatementParser(ExpressionParser):
     """Statements and local declarations."""
 
-    def block(self, what: str) -> syntax.Block:
+    def block(self, what: str, before: str = "") -> syntax.Block:
         """Parse `{...}`, before which annotations may stand; goes on behind a faulty statement.
 
-        Raises: SyntaxFault if there is no "{".
+        `before` is a keyword that stands inside only where the '}' is missing. Raises: SyntaxFault.
         """
         self.annotations()
-        opened = self.expect("{", f"to open {what}")
+        opened = self.open(what)
         statements: list[syntax.Statement] = []
         with self.nested(), self.scope():
-            while not self.sees_closing():
+            while not self.sees_closing(before=before):
                 self._guarded(statements)
-        self.close(what)
-        return syntax.Block(at=opened.location, statements=statements)
+        if not self.takes("}"):
+            self.close(what, lambda: self.sees_closing(before=before))
+        return syntax.Block(at=opened, statements=statements)
 
     def _guarded(self, statements: list[syntax.Statement]) -> None:
         """Parse one statement into `statements`; after a fault, step over the rest of it."""
+        start = self._at
         try:
             statement = self.statement()
             if statement is not None:
                 statements.append(statement)
         except SyntaxFault:
-            self.recover()
+            self.recover(start)
+            self.takes("else")
 
     def statement(self) -> syntax.Statement | None:
         """Parse one statement or local declaration; None for an empty one. Raises: SyntaxFault."""
@@ -338,7 +341,8 @@ class StatementParser(ExpressionParser):
         if self.sees("}"):
             self.fail(f"expected a statement after {of}")
         with self.scope():
-            statement = self.statement()
+            of_if = of == "if" and self.sees("{")
+            statement = self.block("the block", before="else") if of_if else self.statement()
         if isinstance(statement, syntax.Declaration):
             self.reporter.error(statement.at, f"a declaration cannot be the body of {of}", "put it in { }")
         return statement or syntax.Block(at=at, statements=[])
@@ -427,7 +431,7 @@ class StatementParser(ExpressionParser):
         at = self.next.location
         label = None if self.takes("default") else self.expression()
         self.expect(":", "after the label of a case")
-        body = self.block("the case") if self.sees("{", "@") else None
+        body = self.block("the case", before="default") if self.sees("{", "@") else None
         return syntax.SwitchLabel(at=at, label=label, body=body)
 
     def _assignment_or_call(self) -> syntax.Statement:

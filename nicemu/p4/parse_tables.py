@@ -69,11 +69,11 @@ class TableParser(StatementParser):
             case "key":
                 if table.entries is not None:
                     self.reporter.error(token.location, "entries stand before key", "write them behind it")
-                table.keys = self.each("the keys", self._key)
+                table.keys = self.each("the keys", self._key, self._sees_no_element)
             case "actions":
-                table.actions = self.each("the actions", self._listed_action)
+                table.actions = self.each("the actions", self._listed_action, self._sees_no_element)
             case "default_action":
-                if table.actions is None:
+                if table.actions is None and not self.reporter.failed:
                     what = "default_action stands before actions"
                     self.reporter.error(token.location, what, "write it behind them")
                 table.default_action = self._action_element()
@@ -83,11 +83,15 @@ class TableParser(StatementParser):
                 table.size = self.expression()
                 self.expect(";", "after size")
             case "entries":
-                if table.actions is None:
+                if table.actions is None and not self.reporter.failed:
                     self.reporter.error(token.location, "entries stand before actions", "write them behind")
-                table.entries = self.each("the entries", self._entry)
+                table.entries = self.each("the entries", self._entry, self._sees_no_element)
                 table.entry_annotations = annotations
                 table.const_entries = constant
+
+    def _sees_no_element(self) -> bool:
+        """Return whether a list of a table ends: by '}', or since another property of the table follows."""
+        return self.sees_closing() or (self.next.text in PROPERTIES and self.peek().text == "=")
 
     def _key(self) -> syntax.KeyElement:
         expression = self.expression()

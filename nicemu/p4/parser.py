@@ -29,10 +29,15 @@ class Parser(TableParser):
         while self.next.kind != "end":
             before = self._at
             try:
-                if not (self.takes(";") or (self.reporter.failed and self.takes("}"))):
+                if self.reporter.failed and (
+                    self.sees("}") or self.sees_part()
+                ):  # of a block closed too early
+                    self.take()
+                    self.recover(before, outside=True)
+                elif not self.takes(";"):
                     declarations.append(self.declaration())
             except SyntaxFault:
-                self.recover()
+                self.recover(before, outside=True)
                 if self._at == before:
                     self.take()
         return declarations
@@ -40,6 +45,8 @@ class Parser(TableParser):
     def declaration(self) -> syntax.Declaration:
         """Parse one declaration of the top level. Raises: SyntaxFault."""
         annotations = self.annotations()
+        if self.sees_part():
+            self.fail("expected a declaration", "a '}' before it may be one too many")
         token = self.next
         match token.text if token.kind == "keyword" else "":
             case "const":
@@ -272,9 +279,13 @@ class Parser(TableParser):
                 return block
             if self.sees("("):
                 block.constructor_parameters = self.parameters(f"the constructor of {name.text}")
-            self.expect("{", f"to open {kind} {name.text}")
+            self.open(f"{kind} {name.text}")
             self._block_body(block)
         self.close(f"{kind} {name.text}")
+        if kind == "control" and block.body is None:
+            if not (self.reporter.failed or self.sees_part()):
+                self.reporter.error(block.at, f"control {name.text} has no apply block", "add apply { }")
+            block.body = syntax.Block(at=block.at, statements=[])
         return block
 
     def _block_body(self, block: syntax.BlockDeclaration) -> None:
@@ -287,15 +298,20 @@ class Parser(TableParser):
             except SyntaxFault:
                 if self._at == before:
                     self.take()
-                self.recover()
-        if block.kind == "control" and block.body is None and not self.reporter.failed:
-            self.reporter.error(block.at, f"control {block.name} has no apply block", "add apply { }")
-            block.body = syntax.Block(at=block.at, statements=[])
+                self.recover(before)
 
     def _is_over(self, block: syntax.BlockDeclaration) -> bool:
         """Return whether a block ends: by '}', or behind its last part by what only stands outside."""
-        has_last = block.body is not None or bool(block.states)
-        return self.sees_closing(block=True) and (has_last or self.sees("}") or self.next.kind == "end")
+        if block.body is None and not block.states:
+            return self.sees("}") or self.next.kind == "end"
+        return self.sees_closing(block=True) or self._sees_main()
+
+    def _sees_main(self) -> bool:
+        """Return whether `Package(...) main;` is next."""
+        ahead = 1
+        while self.sees_name() and self.peek(ahead).kind != "end" and self.peek(ahead).text not in (";", "{"):
+            ahead += 1
+        return self.peek(ahead - 1).text == "main" and self.peek(ahead).text == ";"
 
     def _block_part(self, block: syntax.BlockDeclaration) -> None:
         annotations = self.annotations()
@@ -310,12 +326,14 @@ class Parser(TableParser):
             block.states.append(self._state(annotations))
             return
         if block.states:
+            if token.text not in ("const", "value_set") and not self.starts_declaration():
+                self.fail(f"expected a state of parser {block.name}", did_you_mean(token.text, ["state"]))
             self.reporter.error(
                 token.location, "a declaration behind a state", "put it before the first state"
             )
-        if block.kind == "control" and token.text == "apply" and self.peek().text in ("{", "@"):
+        if block.kind == "control" and token.text == "apply":
             self.take()
-            if block.body is not None:
+            if block.body is not None and not self.reporter.has_error_at(token.location):
                 self.reporter.error(token.location, f"control {block.name} has two apply blocks")
             block.body = syntax.Block(
                 at=token.location, statements=[]
@@ -329,7 +347,7 @@ class Parser(TableParser):
             block.locals.append(self.constant(annotations))
         elif token.text == "value_set":
             block.locals.append(self._value_set(annotations))
-        elif self.starts_declaration():
+        elif self.starts_declaration() and not self.sees_part():
             block.locals.append(self.variable_or_instance(annotations))
         else:
             parts = ["state"] if block.kind == "parser" else ["action", "table", "apply"]
@@ -354,15 +372,16 @@ class Parser(TableParser):
         self.take()
         name = self.name("the state")
         state = syntax.StateDeclaration(at=name.location, name=name.text, annotations=annotations, body=[])
-        self.expect("{", f"to open state {name.text}")
+        self.open(f"state {name.text}")
         with self.nested(), self.scope():
             while not self.sees_closing():
                 if self.sees("transition"):
+                    start = self._at
                     try:
                         self._transition(state)
                     except SyntaxFault:
                         state.goto = state.goto or "accept"
-                        self.recover()
+                        self.recover(start)
                     break
                 self._guarded(state.body)
         behind = " (nothing may follow its transition)" if state.goto or state.keys else ""

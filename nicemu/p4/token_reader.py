@@ -6,7 +6,7 @@ recover.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import NoReturn, TypeVar
 
 from .diagnostics import Location, Reporter
@@ -23,8 +23,13 @@ _OUTSIDE = frozenset(
     {"control", "parser", "package", "header", "struct", "header_union", "enum", "typedef", "extern"}
 )
 """Keywords that begin a declaration outside all blocks, and nothing inside braces."""
-_OF_BLOCKS = frozenset({"action", "table"})
-"""Keywords that begin a part of a block, and nothing in braces inside it."""
+_PARTS = ("table", "apply", "state")
+"""Keywords that begin a part of a block; by place, how far behind it a '{' stands, where it may be a name."""
+
+_AFTER_OPENING = ("(", "}", "@", "_")
+"""Symbols with which what stands in braces may begin, or end."""
+_BEHIND_A_LIST = (")", "]", ",", ";", ".")
+"""What may stand behind the '}' of an expression, and not behind that of a statement."""
 
 Element = TypeVar("Element")
 
@@ -52,7 +57,6 @@ class TokenReader:
         self._at = 0
         self._scopes, self._levels = _Levels(), _Levels()
         self._scopes.append({})
-        self._fault: Location | None = None
 
     # What is next
 
@@ -120,9 +124,8 @@ class TokenReader:
         """Report a syntax error at the next token. Raises: SyntaxFault."""
         found = "the end of the file" if self.next.kind == "end" else f"'{self.next.text}'"
         at = at or self.next.location
-        if at != self._fault:  # else a '}' is missing here, and was missed for what is inside
+        if not self.reporter.has_error_at(at):  # else a '}' is missing, and was missed for what is inside
             self.reporter.error(at, f"{message}, found {found}", hint)
-        self._fault = at
         raise SyntaxFault
 
     # Nesting and scopes
@@ -155,60 +158,87 @@ class TokenReader:
 
     # Braces and recovery
 
-    def each(self, what: str, element: Callable[[], Element]) -> list[Element]:
-        """Parse what stands between braces; what of it is at fault is stepped over. Raises: SyntaxFault."""
-        self.expect("{", f"to open {what}")
+    def open(self, what: str) -> Location:
+        """Step over a '{'; where it is missing, go on as if it were there, if that can be.
+
+        Raises: SyntaxFault.
+        """
+        at = self.next.location
+        if not self.takes("{"):
+            with suppress(SyntaxFault):
+                self.fail(f"expected '{{' to open {what}")
+            if self.peek().text == "{" and not self.sees_part():  # something too many
+                self.take()
+                self.take()
+            elif self.next.kind == "symbol" and self.next.text not in _AFTER_OPENING:
+                raise SyntaxFault
+        return at
+
+    def each(
+        self, what: str, element: Callable[[], Element], ends: Callable[[], bool] | None = None
+    ) -> list[Element]:
+        """Parse what stands between braces; what of it is at fault is stepped over. Raises: SyntaxFault.
+
+        `ends` sees more than `sees_closing` that shows a missing '}'.
+        """
+        self.open(what)
+        ends = ends or self.sees_closing
         found: list[Element] = []
-        while not self.sees_closing():
+        while not ends():
+            start = self._at
             try:
                 found.append(element())
             except SyntaxFault:
-                self.recover()
-        self.close(what)
+                self.recover(start)
+        self.close(what, ends)
         return found
 
-    def close(self, what: str) -> None:
-        """Step over a '}', which must be next; steps over what stands before it. Raises: SyntaxFault."""
+    def close(self, what: str, ends: Callable[[], bool] | None = None) -> None:
+        """Step over a '}', and what stands before it; where it is missing, go on as if it were there."""
         if self.takes("}"):
             return
-        try:
+        with suppress(SyntaxFault):
             self.fail(f"expected '}}' to close {what}")
-        except SyntaxFault:
-            while not self.sees_closing():
-                self.recover()
-            if not self.takes("}"):
-                raise
+        ends = ends or self.sees_closing
+        while not ends():
+            self.recover(self._at)
+        self.takes("}")
 
-    def sees_closing(self, *, block: bool = False) -> bool:
+    def sees_closing(self, *, block: bool = False, before: str = "") -> bool:
         """Return whether what is in braces ends: by '}', or by what shows that this is missing.
 
-        That can be a part of a `block`, unless the braces are those of one.
+        That is the keyword `before`, and can be a part of a `block`, unless the braces are those of one.
         """
         token = self._tokens[self._at]
         if token.kind != "keyword":
             return token.text == "}" or token.kind == "end"
-        if token.text in _OUTSIDE or (not block and token.text in _OF_BLOCKS):
+        if token.text == before:
             return True
-        return not block and token.text == "state" and self.sees_name(1) and self.peek(2).text == "{"
+        return token.text in _OUTSIDE or (not block and (token.text == "action" or self.sees_part()))
 
-    def recover(self) -> None:
-        """Step over what is left of a statement or declaration: behind its ';', or before or behind a '}'."""
-        depth = 0
+    def sees_part(self) -> bool:
+        """Return whether a part of a parser or control is next, which stands nowhere else."""
+        token = self._tokens[self._at]
+        if token.kind != "keyword" or token.text not in _PARTS:
+            return False
+        return token.text == "table" or self.peek(_PARTS.index(token.text)).text == "{"
+
+    def recover(self, start: int, *, outside: bool = False) -> None:
+        """Step over what is left of the statement or declaration that begins at `start`.
+
+        That ends behind its ';', behind a '}' of its own, or before one that is not; and before what cannot
+        stand in it, which is less where it stands `outside` all blocks.
+        """
+        between = [token.text for token in self._tokens[start : self._at]]
+        depth = max(between.count("{") - between.count("}"), 0)
         while self.next.kind != "end":
-            token = self.next
-            if depth == 0 and self.sees_closing():
-                return
-            if token.text == "{":
-                depth += 1
-            elif token.text == "}":
-                depth -= 1
-                if depth == 0:
-                    self.take()
-                    return
-            elif token.text == ";" and depth == 0:
-                self.take()
+            text = self.next.text
+            if (text != "}" or depth == 0) and self.sees_closing(block=outside):
                 return
             self.take()
+            depth += (text == "{") - (text == "}")
+            if depth == 0 and (text == ";" or (text == "}" and self.next.text not in _BEHIND_A_LIST)):
+                return
 
     def skip_balanced(self) -> list[str]:
         """Step over a bracket and all up to its partner; return the texts between.

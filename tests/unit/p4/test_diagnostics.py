@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -173,6 +174,73 @@ def test_a_brace_that_is_missing_in_an_action_is_told_where_the_next_part_begins
     )
     assert ": error: expected '}' to close action a, found 'table'\n    table t" in told
     assert told.endswith("\n1 error")
+
+
+WHOLE = """#include <core.p4>
+#include <v1model.p4>
+header pair_t { bit<8> left; bit<8> right; }
+struct headers_t { pair_t pair; }
+struct metadata_t { bit<8> mark; }
+parser P(packet_in packet, out headers_t headers, inout metadata_t m, inout standard_metadata_t standard) {
+    state start {
+        packet.extract(headers.pair);
+        transition select(headers.pair.left, headers.pair.right) {
+            (1, 2 .. 9): more;
+            default: accept;
+        }
+    }
+    state more {
+        m.mark = 1;
+        transition accept;
+    }
+}
+control V(inout headers_t headers, inout metadata_t m) { apply { } }
+control I(inout headers_t headers, inout metadata_t m, inout standard_metadata_t standard) {
+    counter(16, CounterType.packets) hits;
+    action set(bit<8> value) {
+        if (value > 3) {
+            headers.pair = { value, m.mark };
+        } else {
+            hits.count((bit<32>) value);
+        }
+    }
+    table pairs {
+        key = { headers.pair.left: exact; headers.pair.right: ternary; }
+        actions = { set; NoAction; }
+        default_action = NoAction();
+        const entries = { (1, 2 &&& 3): set(4); }
+    }
+    apply {
+        switch (pairs.apply().action_run) {
+            set: { m.mark = m.mark + 1; }
+            default: { }
+        }
+        standard.egress_spec = 1;
+    }
+}
+control E(inout headers_t headers, inout metadata_t m, inout standard_metadata_t standard) { apply { } }
+control D(packet_out packet, in headers_t headers) { apply { packet.emit(headers); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"""
+TOKEN = re.compile(r"#[^\n]*|\w+|&&&|\.\.|\S")
+PUNCTUATION = [found for found in TOKEN.finditer(WHOLE) if not found[0][0].isalnum() and found[0][0] != "#"]
+
+
+def without(lost: re.Match[str]) -> list[Diagnostic]:
+    """Return the errors of WHOLE without a symbol."""
+    with pytest.raises(CompileError) as caught:
+        compile_text(WHOLE[: lost.start()] + WHOLE[lost.end() :], "whole.p4")
+    return [item for item in caught.value.diagnostics if item.severity is Severity.ERROR]
+
+
+def test_a_lost_symbol_is_told_where_it_was_or_behind_and_nearly_always_once() -> None:
+    counts = []
+    for lost in PUNCTUATION:
+        errors = without(lost)
+        assert errors[0].line >= WHOLE.count("\n", 0, lost.start()) + 1
+        counts.append(len(errors))
+    assert max(counts) <= 3
+    assert counts.count(1) >= 0.95 * len(PUNCTUATION)
 
 
 def test_several_slips_are_told_in_one_run(p4: SimpleNamespace) -> None:

@@ -141,7 +141,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"states": "state start { verify(true, error.Foo); transition accept; }"}, "unknown error Foo"),
     ({"top": "error { NoError }"}, "error NoError is declared twice"),
-    ({"parts": "state s { transition accept; }"}, "expected ';' after the declaration of s, found '{'"),
+    ({"parts": "state s { transition accept; }"}, "expected a declaration in control C, found 'state'"),
     (
         {"top": "parser Q(packet_in p) { Q() q; state start { q.apply(p); transition accept; } }"},
         "unknown type Q",
@@ -177,7 +177,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"apply": "m.mark + 1;"}, "expected '=' or a call, found '+'"),
     ({"apply": "m.mark;"}, "expected '=' or a call, found ';'"),
     ({"top": "x = 1;"}, "expected a declaration, found 'x'"),
-    ({"top": "state s { transition accept; }"}, "expected ';' after the declaration of s, found '{'"),
+    ({"top": "state s { transition accept; }"}, "expected a declaration, found 'state'"),
     (
         {"emit": "packet.emit(headers.tag.kind);"},
         "emit of bit<8>; a header, or a struct or tuple of headers, was expected",

@@ -313,7 +313,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "control Q(inout bit<8> x) { }"}, "control Q has no apply block"),
     ({"top": "control Q(inout bit<8> x) { apply {} apply {} }"}, "control Q has two apply blocks"),
     ({"top": "control Q(inout bit<8> x) { apply {} action a() {} }"}, "a declaration behind the apply block"),
-    ({"top": "control Q(inout bit<8> x) { apply { apply { } } }"}, "expected '=' or a call, found '{'"),
+    (
+        {"top": "control Q(inout bit<8> x) { apply { apply { } } }"},
+        "expected '}' to close the apply block of Q, found 'apply'",
+    ),
     ({"apply": "headers.tag = { ..., 1 };"}, "expected '}' to close '{', found '1'"),
     ({"top": "table t { actions = { NoAction; } }"}, "expected a declaration, found 'table'"),
     ({"top": "void f() { t.apply(); }"}, "unknown name t"),
