@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import TypeAlias
 
+from nicemu.abi import counted
 from nicemu.pipeline import ir
 
 from . import syntax
@@ -46,7 +47,8 @@ class KeysetChecker(DeclarationChecker):
         if len(kinds) == 1 and isinstance(kinds[0], CompositeType) and len(case.keysets) > 1:
             kinds = list(kinds[0].fields.values())
         if len(case.keysets) != len(kinds):
-            self.reporter.error(case.at, f"{len(case.keysets)} keysets for {len(kinds)} keys")
+            given, wanted = counted(len(case.keysets), "keyset"), counted(len(kinds), "key")
+            self.reporter.error(case.at, f"{given} for {wanted}")
         spread = [pair for pair in zip(case.keysets, kinds, strict=False) for pair in self._spread(*pair)]
         case.keysets = [keyset for keyset, _ in spread]
         for keyset, kind in spread:

@@ -10,6 +10,7 @@ from nicemu.pipeline import ARCHITECTURES, Architecture
 
 from . import syntax
 from .diagnostics import Location, Reporter, did_you_mean
+from .includes import include_of
 from .symbols import ErrorList, Scope, Symbol
 from .types import CompositeType
 
@@ -54,7 +55,7 @@ class NameChecker:
 
     def declare(self, name: str, symbol: Symbol, at: Location) -> None:
         """Give a name its meaning in the present scope; twice is an error."""
-        if name in self.scope.names:
+        if name in self.scope.names and not self.reporter.has_error_at(at):
             self.reporter.error(at, f"{name} is declared twice in the same scope", "choose another name")
         self.scope.names[name] = symbol
 
@@ -65,7 +66,7 @@ class NameChecker:
         symbol = self.scope.meant(node)
         if symbol is None:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
-            hint = _FORMER.get(node.name) or did_you_mean(node.name, scope.visible())
+            hint = _FORMER.get(node.name) or include_of(node.name) or did_you_mean(node.name, scope.visible())
             self.reporter.error(node.at, f"unknown {what} {dot}{node.name}", hint)
         elif self.deprecated and symbol in self.deprecated:
             self.reporter.warning(node.at, f"{node.name} is deprecated: {self.deprecated[symbol]}")

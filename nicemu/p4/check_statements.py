@@ -226,7 +226,7 @@ class StatementChecker(KeysetChecker):
         for case in node.cases:
             if table is not None and case.label is not None:
                 self._switch_label(case.label, table, seen)
-            elif case.label is not None:
+            elif case.label is not None and subject != UNKNOWN:
                 self._switch_value(case.label, subject, seen)
             if case.body is not None:
                 with self.inner_scope():

@@ -82,7 +82,7 @@ def _compile(
     with garbage_waits(has_cycles=True):
         try:
             tokens = preprocessor.preprocess(text, name, folder, given)
-            program = _translate(tokens, name, reporter)
+            program = None if reporter.failed else _translate(tokens, name, reporter)
         except TooManyErrors:
             program = None
     if program is None or reporter.failed:

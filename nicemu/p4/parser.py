@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import syntax
 from .diagnostics import Location, did_you_mean
+from .includes import include_of
 from .parse_tables import TableParser
 from .token_reader import SyntaxFault
 
@@ -350,6 +351,13 @@ class Parser(TableParser):
         elif self.starts_declaration() and not self.sees_part():
             block.locals.append(self.variable_or_instance(annotations))
         else:
+            if self.sees_name() and self.peek().text in ("(", "<"):
+                types = [name for scope in self._scopes for name, is_type in scope.items() if is_type]
+                hint = include_of(token.text) or did_you_mean(token.text, types)
+                known = any(token.text in scope for scope in self._scopes)
+                what = f"{token.text} is no type" if known else f"unknown type {token.text}"
+                self.reporter.error(token.location, what, hint)
+                raise SyntaxFault
             parts = ["state"] if block.kind == "parser" else ["action", "table", "apply"]
             self.fail(f"expected a declaration in {block.kind} {block.name}", did_you_mean(token.text, parts))
 

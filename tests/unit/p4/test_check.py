@@ -88,7 +88,7 @@ def test_a_statement_that_cannot_be_is_refused(p4: SimpleNamespace, statement: s
             "the size of a table is string; a number was expected",
         ),
         (TABLE + "const entries = { 1 &&& 3: a(1); } }", "", "cannot stand in a key of match kind exact"),
-        (TABLE + "const entries = { (1, 2): a(1); } }", "", "2 keysets for 1 keys"),
+        (TABLE + "const entries = { (1, 2): a(1); } }", "", "2 keysets for 1 key"),
         (
             "table t { key = { m.mark[7:0]: exact; m.mark[15:8]: exact; } actions = { NoAction; } "
             "entries = { _: NoAction(); } }",
@@ -139,7 +139,7 @@ def test_a_table_or_extern_that_cannot_be_is_refused(
             "state start { transition select(m.mark) { 1, 2: accept; } }",
             "expected ':' after a case of select",
         ),
-        ("state start { transition select(m.mark) { (1, 2): accept; } }", "2 keysets for 1 keys"),
+        ("state start { transition select(m.mark) { (1, 2): accept; } }", "2 keysets for 1 key"),
         ("state start { transition select(m) { default: accept; } }", "a number was expected"),
         ("state start { transition select(m.mark) { nic.ingress_port: accept; } }", "known at compile time"),
         ("state start { packet.extract(m); transition accept; }", "extract of struct metadata_t; a header"),

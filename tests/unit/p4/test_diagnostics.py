@@ -218,7 +218,7 @@ control I(inout headers_t headers, inout metadata_t m, inout standard_metadata_t
         standard.egress_spec = 1;
     }
 }
-control E(inout headers_t headers, inout metadata_t m, inout standard_metadata_t standard) { apply { } }
+control E(inout headers_t headers, inout metadata_t m, inout standard_metadata_t s) { apply { } }
 control D(packet_out packet, in headers_t headers) { apply { packet.emit(headers); } }
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 """
@@ -292,3 +292,36 @@ def test_too_few_arguments_are_one_error(
     told = p4.refusal(apply, parts=parts, top=top)
     assert root in told
     assert told.endswith("\n1 error")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "error", "hint"),
+    [
+        ("counter(16", "countr(16", "unknown type countr", "did you mean counter?"),
+        ("#include <v1model.p4>\n", "", "unknown type counter", "#include <v1model.p4>"),
+        ("standard_metadata_t s)", "metadata s)", "unknown type metadata", "did you mean metadata_t?"),
+        ("pairs.apply().action_run", "pairs.apply()", "the subject of switch is the result of apply()", ""),
+        ("(1, 2 &&& 3): set(4)", "1: set(4)", "1 keyset for 2 keys", ""),
+        ("standard_metadata_t s)", "standard_metadata_t m)", "two parameters are called m", ""),
+    ],
+)
+def test_a_wrong_word_is_one_error(right: str, wrong: str, error: str, hint: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(WHOLE.replace(right, wrong), "whole.p4")
+    (told,) = [item for item in caught.value.diagnostics if item.severity is Severity.ERROR]
+    assert told.message.startswith(error)
+    assert told.hint.startswith(hint)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("standard_metadata_t", "struct s_t { standard_metadata_t s; }"),
+        ("HashAlgorithm", "const HashAlgorithm H = HashAlgorithm.crc32;"),
+    ],
+)
+def test_what_v1model_declares_has_the_hint_to_include_it(name: str, text: str) -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(f"#include <core.p4>\n{text}", "one.p4")
+    first = caught.value.diagnostics[0]
+    assert (first.message, first.hint) == (f"unknown type {name}", "#include <v1model.p4>")

@@ -291,7 +291,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"parts": "TriggerCounter() t; TriggerCounter() t;"}, "t is declared twice in the same scope"),
     (
         {"top": "bit<8> f() { return 1; }", "parts": "f() t;"},
-        "expected a declaration in control C, found 'f'",
+        "f is no type",
     ),
     ({"top": "control Q(inout bit<8> x) { apply { bit<8> x; } }"}, "x hides an inout parameter"),
     (

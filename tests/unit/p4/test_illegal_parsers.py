@@ -47,7 +47,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"states": "state start { transition select(headers.tag.kind, headers.tag.number) { 1: accept; } }"},
-        "1 keysets for 2 keys",
+        "1 keyset for 2 keys",
     ),
     (
         {"states": "state start { transition select(headers.tag.kind) { true: accept; } }"},

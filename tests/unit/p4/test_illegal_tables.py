@@ -99,7 +99,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "parts": "table t { key = { m.mark: exact; m.flag: exact; } actions = { NoAction; } "
             "const entries = { 1: NoAction(); } }"
         },
-        "1 keysets for 2 keys",
+        "1 keyset for 2 keys",
     ),
     (
         {
@@ -441,7 +441,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "parts": "table t { key = { m.mark: ternary; } actions = { NoAction; } const entries "
             "= { (1, 2): NoAction(); } }"
         },
-        "2 keysets for 1 keys",
+        "2 keysets for 1 key",
     ),
     (
         {

@@ -2,7 +2,6 @@
 // Faults of syntax: the compiler goes on behind each.
 #include <core.p4>
 #include <nicemu.p4>
-#include <nowhere.p4>
 
 hedaer wrong_t { bit<8> a; }
 header h_t {
