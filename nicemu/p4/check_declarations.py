@@ -6,13 +6,14 @@ Source: P4-16 Language Specification 1.2.5, "Constants and variable declarations
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nicemu.errors import ControlError
 from nicemu.pipeline import PREFIXES, Kind, ir
 
 from . import syntax
 from .check_calls import CallChecker
+from .check_type_references import UNTOLD
 from .constants import is_constant, is_given
 from .symbols import (
     ActionSymbol,
@@ -29,7 +30,7 @@ from .symbols import (
 )
 from .syntax_copy import fresh
 from .type_sizes import is_storable, scalar_of
-from .type_variables import same, substituted
+from .type_variables import same
 from .types import (
     INTEGER,
     TEXT,
@@ -223,25 +224,26 @@ class DeclarationChecker(CallChecker):
         if not constructors:
             what = f"extern {declaration.name} has no constructor: the architecture makes its objects"
             self.reporter.error(node.at, what)
-            return kind, (), None
+            return _told(kind, {}), (), None
         known = self.architecture.objects.get(declaration.name)
-        names = declaration.type_parameters
+        type_arguments = dict(zip(declaration.type_parameters, kind.arguments, strict=False))
         outer = self.scope
         self.scope = Scope(kind.symbol.scope)
-        for name, argument_type in zip(names, kind.arguments, strict=False):
-            self.scope.names[name] = TypeSymbol(name, argument_type)
+        for name, argument_type in type_arguments.items():
+            open_type = TypeVariable(name) if argument_type == UNTOLD else argument_type
+            self.scope.names[name] = TypeSymbol(name, open_type)
         parameters = self.parameters_of(self.overload(constructors, node).parameters)
         self.scope = outer
         parameters = self.arrange(node, parameters, declaration.name)
         if len(node.arguments) != len(parameters):
             wanted, given = len(parameters), len(node.arguments)
             self.reporter.miscounted(node.at, declaration.name, "argument", wanted, given)
-            return kind, (), None
-        untold = [name for name in names if TypeVariable(name) in kind.arguments]
-        if untold:
+            return _told(kind, {}), (), None
+        if UNTOLD in kind.arguments:
+            untold = [name for name, argument_type in type_arguments.items() if argument_type == UNTOLD]
             told: dict[str, Type] = {}
             self.infer(node, declaration.name, untold, parameters, told)
-            kind = ExternType(kind.symbol, tuple(substituted(item, told) for item in kind.arguments))
+            kind = _told(kind, told)
         if known is None:
             own = [self._own_argument(*given) for given in zip(node.arguments, parameters, strict=True)]
             types = tuple(parameter.type for parameter in parameters)
@@ -273,6 +275,14 @@ class DeclarationChecker(CallChecker):
             return None
         value: int | str | None = self.constant(node, parameter.type, f"argument {parameter.name}")
         return value
+
+
+def _told(kind: ExternType, told: Mapping[str, Type]) -> ExternType:
+    """Return the type of an extern object with what its constructor tells in the place of what was UNTOLD."""
+    pairs = zip(kind.symbol.declaration.type_parameters, kind.arguments, strict=False)
+    return ExternType(
+        kind.symbol, tuple(told.get(name, UNKNOWN) if item == UNTOLD else item for name, item in pairs)
+    )
 
 
 def _can_carry(kind: Type, carried: Kind) -> bool:

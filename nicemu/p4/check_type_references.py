@@ -37,6 +37,10 @@ MAX_NAME_CHARACTERS = 200
 """Longest list of type arguments that a type's name shows in messages."""
 
 
+UNTOLD = TypeVariable("_")
+"""Stands for a type argument of an extern object that its constructor has to tell."""
+
+
 class TypeReferenceChecker(NameChecker):
     """What a type is where it is named.
 
@@ -82,7 +86,7 @@ class TypeReferenceChecker(NameChecker):
     def instantiated(self, ref: syntax.TypeRef) -> Type:
         """Return the type of an object that is made.
 
-        Type arguments of an extern that are left out, or '_', are type variables: its constructor tells them.
+        Type arguments of an extern that are left out, or '_', are UNTOLD: its constructor tells them.
         """
         symbol = self.scope.meant(ref)
         if not isinstance(symbol, ExternSymbol) or ref.stack is not None:
@@ -91,11 +95,8 @@ class TypeReferenceChecker(NameChecker):
         names = symbol.declaration.type_parameters
         if ref.arguments:
             self._count(ref, len(names))
-        given = [None if item.name == "_" else self.resolve(item) for item in ref.arguments] or [None] * len(
-            names
-        )
-        pairs = zip(names, given, strict=False)
-        return ExternType(symbol, tuple(TypeVariable(name) if kind is None else kind for name, kind in pairs))
+        given = tuple(UNTOLD if item.name == "_" else self.resolve(item) for item in ref.arguments)
+        return ExternType(symbol, given or (UNTOLD,) * len(names))
 
     def returned(self, ref: syntax.TypeRef | None) -> Type:
         """Return the type of what a function or method returns; a constructor has none."""
