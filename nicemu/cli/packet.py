@@ -14,9 +14,11 @@ import click
 from nicemu.errors import UsageError
 
 from .programs import (
+    CPU_PORT_OPTION,
     EXTERNS_OPTION,
     TABLES_OPTION,
     compiled_program,
+    cpu_port_of,
     require_port,
     source_options,
     tell_missing,
@@ -44,6 +46,7 @@ _NOT_HEX = re.compile(r"0x|[\s:,.-]+")
     help="Which packet of the file; from 1, as in Wireshark.",
 )
 @click.option("--port", type=click.IntRange(0, 0xFFFF), default=0, help="The port on which it comes in.")
+@CPU_PORT_OPTION
 @TABLES_OPTION
 @EXTERNS_OPTION
 @source_options
@@ -54,6 +57,7 @@ def packet(
     pcap: Path | None,
     index: int,
     port: int,
+    cpu_port: int | None,
     tables: Path | None,
     externs: tuple[Path, ...],
     includes: tuple[Path, ...],
@@ -73,7 +77,7 @@ def packet(
     require_port(compiled.program, "--port", port)
     from nicemu.pipeline import Engine, read_externs, trace_lines, value_text
 
-    engine = Engine(externs=read_externs(externs))
+    engine = Engine(externs=read_externs(externs), cpu_port=cpu_port_of(cpu_port, compiled.program))
     engine.load(compiled.program)
     tell_missing(engine.missing_externs)
     if tables is not None:

@@ -53,6 +53,12 @@ def source_options(command: _Command) -> _Command:
     return include(define(command))
 
 
+CPU_PORT_OPTION = click.option(
+    "--cpu-port",
+    type=click.IntRange(0, 510),
+    help="What a v1model program calls the port of host or controller, beside 510.",
+)
+
 TABLES_OPTION = click.option(
     "--tables",
     metavar="FILE",
@@ -188,6 +194,18 @@ def compiled_program(
     for diagnostic in compiled.diagnostics:
         click.echo(diagnostic.render(), err=True)
     return compiled
+
+
+def cpu_port_of(given: int | None, program: Program | None) -> int:
+    """Return the port of host or controller that --cpu-port says.
+
+    Raises: UsageError for a program that has no ports of its own to call so.
+    """
+    from nicemu.pipeline import HOST_PORT
+
+    if given is not None and program is not None and program.architecture != "v1model":
+        raise UsageError(f"--cpu-port is for v1model; {program.name} is for nicemu.p4")
+    return HOST_PORT if given is None else given
 
 
 def require_port(program: Program, option: str, port: int) -> None:

@@ -17,9 +17,11 @@ from nicemu.errors import ProtocolError, UsageError
 
 from .interruption import interruptible, until_interrupted
 from .programs import (
+    CPU_PORT_OPTION,
     EXTERNS_OPTION,
     TABLES_OPTION,
     compiled_program,
+    cpu_port_of,
     require_port,
     source_options,
     tell_missing,
@@ -77,11 +79,7 @@ _LAST_PORT = 0xFFFF
     is_flag=True,
     help="Let P4Runtime's ADDRESS be one that other machines reach: whoever does controls the switch.",
 )
-@click.option(
-    "--cpu-port",
-    type=click.IntRange(0, 510),
-    help="What a v1model program calls the port of host or controller, beside 510.",
-)
+@CPU_PORT_OPTION
 @click.option(
     "--capture",
     type=click.Path(path_type=Path, file_okay=False),
@@ -157,9 +155,7 @@ def switch(
         for number in sources:
             require_port(loaded, "--in" if inputs else "--port", int(number))
     is_large = not inputs or _are_large(sources.values())
-    if cpu_port is not None and loaded is not None and loaded.architecture != "v1model":
-        raise UsageError(f"--cpu-port is for v1model; {loaded.name} is for nicemu.p4")
-    running = _engine_of(loaded, engine, is_large, externs, cpu_port)
+    running = _engine_of(loaded, engine, is_large, externs, cpu_port_of(cpu_port, loaded))
     tell_missing(running.missing_externs)
     if state is not None:
         files_besides = (*files.values(), *(sources.values() if inputs else ()))
@@ -221,12 +217,12 @@ def _are_large(paths: Iterable[str]) -> bool:
 
 
 def _engine_of(
-    program: Program | None, kind: str, is_large: bool, externs: tuple[Path, ...], cpu_port: int | None
+    program: Program | None, kind: str, is_large: bool, externs: tuple[Path, ...], cpu_port: int
 ) -> Engine:
     """Return an engine that runs a program, if there is one; says where it cannot be compiled."""
-    from nicemu.pipeline import HOST_PORT, Engine, read_externs
+    from nicemu.pipeline import Engine, read_externs
 
-    own, cpu_port = read_externs(externs), HOST_PORT if cpu_port is None else cpu_port
+    own = read_externs(externs)
     if kind == "interpreter" or (kind == "auto" and not is_large):
         engine = Engine(externs=own, cpu_port=cpu_port)
         if program is not None:

@@ -10,13 +10,14 @@ import ipaddress
 import re
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Exact, Lpm, Match, Optional, Range, Ternary
+from nicemu.pipeline import Exact, Lpm, Match, Optional, Range, Ternary, ir
 
 ANY = "*"
 """Text of the match that every value satisfies; not for exact keys."""
 
 _NUMBER = re.compile(r"0[xX][0-9a-fA-F_]+|0[bB][01_]+|0[oO][0-7_]+|[0-9][0-9_]*")
 _MAC = re.compile(r"[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}")
+_BOOLS = ("false", "true")
 _MAX_TEXT = 2_000
 MAX_TEXT_BYTES = 1_024
 """Longest text that stands for a value of a translated type, in UTF-8."""
@@ -24,15 +25,20 @@ TEXT_BITS = 8 * MAX_TEXT_BYTES
 """Width of a value that is a text, to clients: a number of these bytes. No field of a program is as wide."""
 
 
-def parse_value(value: int | str, width_bits: int, what: str = "value") -> int:
+def parse_value(value: int | str, width_bits: int, what: str = "value", kind: ir.Type | None = None) -> int:
     """Return the number that `value` means, of at most `width_bits` bits.
 
     Text is a number (decimal, 0x, 0b, 0o), an IPv4 address (32 bits), an IPv6 address (128) or a MAC
-    address (48). Of TEXT_BITS it is what it is.
+    address (48). Of TEXT_BITS it is what it is. Where `kind`, the program's type, is known, numbers of int<N>
+    may have a minus, and bools be true or false.
     Raises: ControlError: INVALID_ARGUMENT for other text, OUT_OF_RANGE for a value that does not fit.
     """
     if width_bits == TEXT_BITS:
         return _text_number(value, what)
+    if isinstance(kind, ir.Bits) and kind.signed:
+        return parse_signed(value, width_bits, what) & (1 << width_bits) - 1
+    if isinstance(kind, ir.Bool):
+        return _parse_bool(value, what)
     number = value if isinstance(value, int) else _parse_text(value.strip(), width_bits, what)
     if not 0 <= number < 1 << width_bits:
         raise ControlError(
@@ -64,13 +70,19 @@ def parse_signed(value: int | str, width_bits: int, what: str = "value") -> int:
     return number - 2 * bound if number >= bound else number
 
 
-def parse_match(value: int | str | Match, match_kind: str, width_bits: int, what: str = "key") -> Match:
+def parse_match(
+    value: int | str | Match,
+    match_kind: str,
+    width_bits: int,
+    what: str = "key",
+    kind: ir.Type | None = None,
+) -> Match:
     """Return the match that `value` means for a key.
 
     exact: a value. lpm: value/prefix_len, or a value (all its bits). ternary: value&&&mask,
     value/prefix_len, or a value. range: low..high, or a value. optional: a value. "*" matches everything,
     except for exact.
-    A finished match is only checked for kind.
+    A finished match is only checked for kind. For `kind` see `parse_value`.
     Raises: ControlError.
     """
     if isinstance(value, Match):
@@ -79,20 +91,23 @@ def parse_match(value: int | str | Match, match_kind: str, width_bits: int, what
     if text == ANY:
         return match_anything(match_kind, width_bits, what)
     if match_kind == "lpm":
-        number, prefix_len = _parse_prefix(value, width_bits, what)
+        number, prefix_len = _parse_prefix(value, width_bits, what, kind)
         return Lpm(number, prefix_len)
     if match_kind == "ternary":
-        return _parse_ternary(value, width_bits, what)
+        return _parse_ternary(value, width_bits, what, kind)
     if match_kind == "range":
         low_text, dots, high_text = text.partition("..")
         if dots:
-            low, high = parse_value(low_text, width_bits, what), parse_value(high_text, width_bits, what)
+            low = parse_value(low_text, width_bits, what, kind)
+            high = parse_value(high_text, width_bits, what, kind)
+            if low > high and low_text.strip().startswith("-") and not high_text.strip().startswith("-"):
+                raise _illegal(f"{what}: the range {text} goes over 0; write an entry to -1, and one from 0")
             if low > high:
                 raise _illegal(f"{what}: the range {text} is empty; write the smaller number first")
             return Range(low, high)
-        number = parse_value(value, width_bits, what)
+        number = parse_value(value, width_bits, what, kind)
         return Range(number, number)
-    number = parse_value(value, width_bits, what)
+    number = parse_value(value, width_bits, what, kind)
     return Optional(number) if match_kind == "optional" else Exact(number)
 
 
@@ -126,16 +141,27 @@ def _text_number(value: int | str, what: str) -> int:
     return int.from_bytes(data, "big")
 
 
-def _parse_ternary(value: int | str, width_bits: int, what: str) -> Ternary:
+def _parse_bool(value: int | str, what: str) -> int:
+    text = str(value).strip()
+    if text in _BOOLS:
+        return _BOOLS.index(text)
+    number = _parse_text(text, 1, what) if _NUMBER.fullmatch(text) else -1
+    if number not in (0, 1):
+        raise _illegal(f"{what} is bool, false or true; {_clipped(text)} is neither")
+    return number
+
+
+def _parse_ternary(value: int | str, width_bits: int, what: str, kind: ir.Type | None) -> Ternary:
     ones = (1 << width_bits) - 1
     if isinstance(value, str) and "&&&" in value:
         value_text, _, mask_text = value.partition("&&&")
-        number, mask = parse_value(value_text, width_bits, what), parse_value(mask_text, width_bits, what)
+        number = parse_value(value_text, width_bits, what, kind)
+        mask = parse_value(mask_text, width_bits, what)
     elif isinstance(value, str) and "/" in value:
-        number, prefix_len = _parse_prefix(value, width_bits, what)
+        number, prefix_len = _parse_prefix(value, width_bits, what, kind)
         mask = ones >> (width_bits - prefix_len) << (width_bits - prefix_len)
     else:
-        number, mask = parse_value(value, width_bits, what), ones
+        number, mask = parse_value(value, width_bits, what, kind), ones
     if number & ~mask:
         raise _illegal(
             f"{what}: {_shown(number)} has bits set outside its mask {_shown(mask)}; "
@@ -144,9 +170,9 @@ def _parse_ternary(value: int | str, width_bits: int, what: str) -> Ternary:
     return Ternary(number, mask)
 
 
-def _parse_prefix(value: int | str, width_bits: int, what: str) -> tuple[int, int]:
+def _parse_prefix(value: int | str, width_bits: int, what: str, kind: ir.Type | None) -> tuple[int, int]:
     value_text, slash, length_text = value.partition("/") if isinstance(value, str) else (value, "", "")
-    number = parse_value(value_text, width_bits, what)
+    number = parse_value(value_text, width_bits, what, kind)
     prefix_len = width_bits
     if slash:
         length_text = length_text.strip()

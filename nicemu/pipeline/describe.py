@@ -202,6 +202,7 @@ class _Description:
                 width_of(item.type),
                 *self._typed(item.type_name),
                 annotations=item.annotations,
+                type=item.type,
             )
             for item, number in zip(data, numbers_of([item.id for item in data]), strict=True)
         )
@@ -227,6 +228,7 @@ class _Description:
                     key.match_kind.value,
                     *self._typed(key.type_name),
                     annotations=key.annotations,
+                    type=key.expression.type,
                 )
                 for key, number in zip(table.keys, numbers_of([key.id for key in table.keys]), strict=True)
             ),
@@ -292,6 +294,7 @@ class _Description:
                     part.match_kind.value,
                     *self._typed(part.type_name),
                     annotations=part.annotations,
+                    type=part.type,
                 )
                 for part, number in zip(value_set.fields, numbers, strict=True)
             ),
@@ -311,6 +314,7 @@ class _Description:
                     width_of(part.type),
                     *self._typed(part.type_name),
                     annotations=part.annotations,
+                    type=part.type,
                 )
                 for part, number in zip(header.fields, numbers, strict=True)
             ),

@@ -30,7 +30,8 @@ class KeyInfo:
     """One match field; `width` is in bits, `match_kind` one of exact, lpm, ternary, range, optional.
 
     `type_name` is that of a new type, "" for none. Where that is translated, `controller_bits` is what the
-    controller sees, 0 for text; elsewhere it is None.
+    controller sees, 0 for text; elsewhere it is None. `type` is the program's, None where only P4Info is
+    known, which does not say it.
     """
 
     name: str
@@ -40,6 +41,7 @@ class KeyInfo:
     type_name: str = ""
     controller_bits: int | None = None
     annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
+    type: ir.Type | None = field(default=None, compare=False, kw_only=True)
 
     @property
     def given_width(self) -> int:
@@ -57,6 +59,7 @@ class ParameterInfo:
     type_name: str = ""
     controller_bits: int | None = None
     annotations: tuple[ir.Annotation, ...] = field(default=(), kw_only=True)
+    type: ir.Type | None = field(default=None, compare=False, kw_only=True)
 
     @property
     def given_width(self) -> int:

@@ -29,7 +29,7 @@ class ValueSet:
     def keys(self) -> tuple[KeyInfo, ...]:
         """The fields, as a table's keys are described."""
         return tuple(
-            KeyInfo(part.name, place, width_of(part.type), part.match_kind.value)
+            KeyInfo(part.name, place, width_of(part.type), part.match_kind.value, type=part.type)
             for place, part in enumerate(self.spec.fields, start=1)
         )
 

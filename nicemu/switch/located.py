@@ -74,8 +74,10 @@ class Located:
             raise self.fault(f"is {_described(number)}; a number {allowed} was expected")
         return int(number)
 
-    def number_or_text(self) -> int | str:
-        """Return what may stand for a number, as on the command line."""
+    def number_or_text(self, *, is_bool: bool = False) -> int | str:
+        """Return what may stand for a number, as on the command line; where that `is_bool`, for a bool."""
+        if is_bool and isinstance(self.value, bool):
+            return "true" if self.value else "false"
         if not isinstance(self.value, int | str) or isinstance(self.value, bool):
             raise self.fault(f"is {_described(self.value)}; a number or a text was expected")
         return self.value

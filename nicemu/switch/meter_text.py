@@ -20,11 +20,15 @@ _MAX_COUNT = (1 << 64) - 1
 def give_meter(meter: Meter, item: Located) -> None:
     """Configure a meter, with full buckets, and let it go on from what it has marked. Raises: UsageError."""
     given = item.members((), (*_RATES, _EXCESS, *_COLOURS))
-    rates = [name for name in _RATES if name in given]
-    excess = [_EXCESS] if _EXCESS in given else []
-    if (rates or excess) and len(rates) < len(_RATES):
-        raise item.fault(f"has {', '.join(rates)}; all of {', '.join(_RATES)} were expected, or none")
-    config = MeterConfig(*(given[name].number(_MAX_RATE) for name in rates + excess)) if rates else None
+    rates = [name for name in (*_RATES, _EXCESS) if name in given]
+    of_one_rate = rates == [*_RATES[:2], _EXCESS]
+    if rates and not (of_one_rate or set(_RATES) <= set(rates)):
+        wanted = f"{', '.join(_RATES)}, or of one rate {', '.join((*_RATES[:2], _EXCESS))}, or nothing"
+        raise item.fault(f"has {', '.join(rates)}; {wanted} was expected")
+    numbers = [given[name].number(_MAX_RATE) for name in rates]
+    if of_one_rate:  # it has no peak of its own
+        numbers[2:2] = numbers[:2]
+    config = MeterConfig(*numbers) if rates else None
     if config is not None and config.peak_rate < config.committed_rate:
         raise item.fault(f"has a pir of {config.peak_rate}, below its cir, {config.committed_rate}")
     green, yellow, red = (_count(given[name]) if name in given else (0, 0) for name in _COLOURS)

@@ -172,8 +172,8 @@ class _TableFile:
             if part is None and key.match_kind == "exact":
                 raise item.fault(f"lacks {key.name}, an exact key")
             with (part or item).at():
-                value = part.number_or_text() if part else "*"
-                matches.append(parse_match(value, key.match_kind, key.width, key.name))
+                value = part.number_or_text(is_bool=isinstance(key.type, ir.Bool)) if part else "*"
+                matches.append(parse_match(value, key.match_kind, key.width, key.name, key.type))
         return tuple(matches)
 
     def _call(self, actions: Sequence[ActionInfo], owner: str, item: Located) -> ir.ActionCall:
@@ -188,8 +188,9 @@ class _TableFile:
             raise item.fault(f"lacks parameters, of which {action.name} has {', '.join(names)}")
         numbers = []
         for param in action.params:
+            given_value = held[param.name].number_or_text(is_bool=isinstance(param.type, ir.Bool))
             with held[param.name].at():
-                numbers.append(parse_value(held[param.name].number_or_text(), param.width, param.name))
+                numbers.append(parse_value(given_value, param.width, param.name, param.type))
         return ir.ActionCall(action.name, tuple(numbers))
 
     # What is no table
@@ -242,8 +243,8 @@ class _TableFile:
     def _stored(self, kind: ir.Type, item: Located) -> Any:  # noqa: ANN401 - what a register holds
         if isinstance(kind, ir.Bits) and not kind.signed:
             return parse_value(item.number_or_text(), kind.width, "the value")
-        if isinstance(kind, ir.Bool) and isinstance(item.value, bool):
-            return int(item.value)
+        if isinstance(kind, ir.Bool):
+            return parse_value(item.number_or_text(is_bool=True), 1, "the value", kind)
         if isinstance(kind, ir.Bits) and type(item.value) is int:
             lowest = -(1 << kind.width - 1)
             if lowest <= item.value < -lowest:

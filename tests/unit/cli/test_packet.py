@@ -153,3 +153,30 @@ def test_externs_of_the_program_are_done_by_a_python_file(nicemu: Cli, program: 
     wrong.write_text("1 / 0")
     told = nicemu("packet", program, "--hex", "0101", "--externs", str(wrong))
     assert (told.exit_code, "wrong.py: ZeroDivisionError: division by zero" in told.stderr) == (1, True)
+
+
+PUNTED = """#include <core.p4>
+#include <v1model.p4>
+struct headers_t { }
+struct metadata_t { }
+parser P(packet_in packet, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    apply { s.egress_spec = 64; }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control D(packet_out packet, in headers_t h) { apply { } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"""
+
+
+def test_a_port_may_be_the_controller_s_too(nicemu: Cli, tmp_path: Path, program: str) -> None:
+    path = tmp_path / "punted.p4"
+    path.write_text(PUNTED)
+    given = ("packet", str(path), "--hex", "0102", "--json")
+    assert json.loads(nicemu(*given).stdout)["disposition"] == "port"
+    assert json.loads(nicemu(*given, "--cpu-port", "64").stdout)["disposition"] == "host"
+    refused = nicemu("packet", program, "--hex", "0102", "--cpu-port", "64")
+    assert (refused.exit_code, "--cpu-port is for v1model" in refused.stderr) == (1, True)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nicemu.errors import UsageError
+from nicemu.p4 import compile_text
 from nicemu.pipeline import (
     ActionSet,
     CloneSession,
@@ -16,6 +17,7 @@ from nicemu.pipeline import (
     Group,
     Lpm,
     Member,
+    MeterConfig,
     Optional,
     Range,
     Replica,
@@ -184,7 +186,7 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
         ({"value_sets": [{"value_set": "known", "members": [300]}]}, "members[0]"),
         (
             {"meters": [{"meter": "rates", "values": {"1": {"cir": 1, "pir": 2}}}]},
-            "$.meters[0].values.1 has cir, pir; all of cir, cburst, pir, pburst were expected, or none",
+            "values.1 has cir, pir; cir, cburst, pir, pburst, or of one rate cir, cburst, eburst, or nothing",
         ),
         (
             {"meters": [{"meter": "rates", "values": {"1": {"cir": 3, "cburst": 1, "pir": 2, "pburst": 1}}}]},
@@ -240,3 +242,99 @@ def test_a_member_that_stands_twice_in_an_object_is_refused(engine: Engine, tmp_
     path.write_text('{"registers": [{"register": "seen", "values": {"1": 2, "1": 3}}]}')
     with pytest.raises(UsageError, match=r"tables\.json: 1 stands twice in one object"):
         put_tables(engine, path)
+
+
+TYPED = compile_text("""
+#include <core.p4>
+#include <v1model.p4>
+header h_t { int<8> signed; bit<7> rest; bool flag; }
+struct headers_t { h_t h; }
+struct metadata_t { }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(h.h); transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    register<bool>(4) flags;
+    action set(int<8> by, bool flag) { h.h.signed = h.h.signed + by; h.h.flag = flag; }
+    table one { key = { h.h.signed: exact; h.h.flag: exact; } actions = { set; NoAction; } }
+    table some { key = { h.h.signed: range; h.h.flag: ternary; } actions = { set; NoAction; } }
+    table prefix { key = { h.h.signed: lpm; } actions = { set; NoAction; } }
+    apply { one.apply(); some.apply(); prefix.apply(); bool f; flags.read(f, 0); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+""").program
+
+
+@pytest.fixture
+def typed() -> Engine:
+    made = Engine()
+    made.load(TYPED)
+    return made
+
+
+def set_by(by: Any, flag: Any = 0) -> dict[str, Any]:  # noqa: ANN401
+    return {"name": "set", "parameters": {"by": by, "flag": flag}}
+
+
+@pytest.mark.parametrize("flag", [True, "true", 1, "1"])
+@pytest.mark.parametrize("by", [-5, "-5", 251, "0xfb", "-0x5"])
+def test_numbers_may_be_negative_and_booleans_words_where_the_program_has_them_so(
+    typed: Engine, tmp_path: Path, by: int | str, flag: bool | int | str
+) -> None:
+    put(
+        typed,
+        tmp_path,
+        [{"table": "one", "entries": [entry({"signed": by, "flag": flag}, set_by(by, flag))]}],
+    )
+    assert typed.table("one").read() == [TableEntry((Exact(251), Exact(1)), "I.set", (251, 1))]
+    frame = typed.process(bytes([251, 1]), 0).frame
+    assert frame == bytes([246, 1])
+
+
+def test_ranges_masks_and_prefixes_may_have_negative_numbers(typed: Engine, tmp_path: Path) -> None:
+    ranged = entry({"signed": "-8..-2", "flag": False}, set_by(1), priority=1)
+    tables = [
+        {"table": "some", "entries": [ranged]},
+        {"table": "prefix", "entries": [entry({"signed": "-128/1"}, set_by(1))]},
+    ]
+    put(typed, tmp_path, tables)
+    assert typed.table("some").read()[0].matches == (Range(248, 254), Ternary(0, 1))
+    assert typed.table("prefix").read()[0].matches == (Lpm(128, 1),)
+
+
+@pytest.mark.parametrize("value", [False, 0, "false"])
+def test_a_register_of_booleans_takes_words_and_numbers(typed: Engine, tmp_path: Path, value: Any) -> None:  # noqa: ANN401
+    put(typed, tmp_path, {"registers": [{"register": "flags", "values": {"1": True, "2": value}}]})
+    assert [typed.objects.register("flags").read(place, zero=0) for place in (1, 2)] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("keys", "sentence"),
+    [
+        ({"signed": -129, "flag": 0}, "h.h.signed is int<8>, -128 to 127; -129 does not fit"),
+        ({"signed": 256, "flag": 0}, "h.h.signed is int<8>, -128 to 127; 256 does not fit"),
+        ({"signed": 0, "flag": 2}, "h.h.flag is bool, false or true; '2' is neither"),
+        ({"signed": True, "flag": 0}, "is true; a number or a text was expected"),
+        ({"signed": 0, "flag": "yes"}, "h.h.flag is bool, false or true; 'yes' is neither"),
+    ],
+)
+def test_what_is_no_value_of_the_program_s_type_is_told_by_it(
+    typed: Engine, tmp_path: Path, keys: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        put(typed, tmp_path, [{"table": "one", "entries": [entry(keys)]}])
+    assert sentence in str(caught.value)
+
+
+def test_a_range_over_0_is_two_entries(typed: Engine, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="goes over 0; write an entry to -1, and one from 0"):
+        put(typed, tmp_path, [{"table": "some", "entries": [entry({"signed": "-3..4"}, priority=1)]}])
+
+
+def test_a_meter_of_one_rate_has_no_peak_of_its_own(engine: Engine, tmp_path: Path) -> None:
+    rates = {"cir": 10, "cburst": 4, "eburst": 2}
+    put(engine, tmp_path, {"meters": [{"meter": "rates", "values": {"1": rates}}]})
+    assert engine.objects.meter("rates").meters[1].config == MeterConfig(10, 4, 10, 4, 2)
