@@ -64,7 +64,7 @@ class Journey:
         self._arrival = arrival
         self._waiting: deque[Callable[[], None]] = deque()
         self._left: list[tuple[int, bytes]] = []
-        self._reason = ""
+        self._reason = self._limit = ""
         self._effects: list[Any] = []
         self._trace = arrival.trace
         self._copies = 0
@@ -92,25 +92,31 @@ class Journey:
             try:
                 step()
             except Stuck as stuck:
-                self._drop(stuck.reason)
+                self._stop(stuck.reason)
         trace, effects = tuple(self._trace or ()), tuple(self._effects)
         if not self._left:
             frame = self._arrival.frame
-            return Verdict(Disposition.DROP, 0, frame, self._reason or "pipeline.dropped", effects, trace)
+            reason = self._reason or "pipeline.dropped"
+            return Verdict(Disposition.DROP, 0, frame, reason, effects, trace, limit=self._limit)
         port, frame = self._left[0]
         where = Disposition.HOST if port == HOST_PORT else Disposition.PORT
-        return Verdict(where, port, frame, "", effects, trace, tuple(self._left[1:]))
+        return Verdict(where, port, frame, "", effects, trace, tuple(self._left[1:]), self._limit)
 
     def _wait(self, step: Callable[[], None]) -> None:
         self._copies += 1
         if self._copies > MAX_COPIES:
-            self._drop("pipeline.too_many_copies")
+            self._stop("pipeline.too_many_copies")
         else:
             self._waiting.append(step)
 
     def _drop(self, reason: str) -> None:
         self._reason = self._reason or reason
         self._note(Dropped, reason)
+
+    def _stop(self, limit: str) -> None:
+        """Drop what has passed a limit of the engine."""
+        self._limit = self._limit or limit
+        self._drop(limit)
 
     def _note(self, event: Callable[..., Event], *told: object) -> None:
         """Add an event to the trace, where there is one."""
@@ -188,7 +194,7 @@ class Journey:
     def _again(self, step: Callable[[], None], rounds: int, how: str) -> None:
         self._note(SentAgain, how)
         if rounds >= MAX_ROUNDS:
-            self._drop("pipeline.too_many_rounds")
+            self._stop("pipeline.too_many_rounds")
         else:
             self._wait(step)
 
@@ -257,7 +263,7 @@ class Journey:
         if session is None:
             return
         if rounds >= MAX_ROUNDS:
-            self._drop("pipeline.too_many_rounds")
+            self._stop("pipeline.too_many_rounds")
             return
         made = self._interpreter.copied(packet, V1Outcome())
         self._interpreter.clear_metadata(made)

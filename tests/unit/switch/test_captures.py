@@ -90,6 +90,36 @@ def test_what_a_controller_would_get_is_the_hosts(kind: Callable[[], Engine], tm
     assert not engine.drops
 
 
+AGAIN = """#include <core.p4>
+#include <v1model.p4>
+header byte_t { bit<8> x; }
+struct H { byte_t b; } struct M { }
+parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {
+    state start { p.extract(h.b); transition accept; } }
+control V(inout H h, inout M m) { apply { } }
+control I(inout H h, inout M m, inout standard_metadata_t s) {
+    apply { s.egress_spec = 1; if (s.instance_type == 0) clone(CloneType.I2E, 5); } }
+control E(inout H h, inout M m, inout standard_metadata_t s) {
+    apply { if (s.instance_type != 1) recirculate_preserving_field_list(0); } }
+control C(inout H h, inout M m) { apply { } }
+control D(packet_out p, in H h) { apply { p.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+@pytest.mark.parametrize("kind", ENGINES)
+def test_a_packet_that_comes_again_without_end_is_counted_though_a_clone_left(
+    kind: Callable[[], Engine], tmp_path: Path
+) -> None:
+    engine = kind()
+    engine.load(compile_text(AGAIN).program)
+    engine.objects.clone_sessions[5] = CloneSession((Replica(7),))
+    source = written(tmp_path / "in.pcap", (0, "01aa"), (1, "02"))
+    summary = switch_captures(engine, {3: source}, {None: tmp_path / "out.pcap"})
+    assert summary.out == {7: 2}
+    assert summary.dropped == {"pipeline.too_many_rounds": 2}
+
+
 def test_a_pcapng_has_an_interface_for_each_port(engine: Engine, tmp_path: Path) -> None:
     source = written(tmp_path / "in.pcap", (0, "05"), (1, "04"), (2, "05"))
     path = tmp_path / "out.pcapng"
