@@ -85,6 +85,15 @@ def check_annotation(
         reporter.error(added.at, f"@{added.name} needs {wanted}", f'write @{added.name}("...")')
 
 
+def given_name(annotations: Sequence[syntax.Annotation]) -> str:
+    """Return what @name says, "" where it does not stand.
+
+    Source: P4-16 Language Specification 1.2.5, "Control-plane API annotations".
+    """
+    found = (item.tokens[0].strip('"') for item in annotations if item.name == "name" and item.tokens)
+    return next(found, "")
+
+
 def deprecation(annotations: Sequence[syntax.Annotation]) -> str:
     """Return what @deprecated says, "" where it does not stand.
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
 from . import syntax
-from .annotations import deprecation, package_info
+from .annotations import deprecation, given_name, package_info
 from .check_blocks import Given
 from .check_calls import PACKET_PLACES
 from .check_names import Declared
@@ -183,6 +183,11 @@ class Checker(PackageChecker):
                 if directionless and written.direction:
                     self.reporter.error(written.at, "a parameter with a direction follows action data")
                 directionless = directionless or not written.direction
+            shown = [given_name(item.annotations).removeprefix(".") or item.name for item in node.parameters]
+            for place, written in enumerate(node.parameters):
+                if shown[place] in shown[:place] and not self.reporter.has_error_at(written.at):
+                    what = f"two parameters of action {node.name} are called {shown[place]}"
+                    self.reporter.error(written.at, what, "give one another @name")
             numbered = zip(node.parameters, symbol.parameters, strict=True)
             self.distinct(f"parameters of action {node.name}", ((it.at, known.id) for it, known in numbered))
             before = self.begin_calls()

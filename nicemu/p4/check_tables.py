@@ -13,6 +13,7 @@ from nicemu.abi import counted
 from nicemu.pipeline import ir
 
 from . import syntax
+from .annotations import given_name
 from .check_blocks import constructed
 from .check_statements import StatementChecker
 from .diagnostics import Reporter, did_you_mean
@@ -334,10 +335,7 @@ def key_name(key: syntax.KeyElement) -> str:
     """Return the control plane's name of a key: its @name, or the expression as written; "" if it has
     none.
     """
-    for annotation in key.annotations:
-        if annotation.name == "name" and annotation.tokens:
-            return annotation.tokens[0].strip('"')
-    return _written(key.expression)
+    return given_name(key.annotations) or _written(key.expression)
 
 
 def _written(node: syntax.Expression) -> str:

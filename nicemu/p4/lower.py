@@ -9,7 +9,7 @@ from itertools import product
 from nicemu.pipeline import Program, ir, numbers_of
 
 from . import syntax
-from .annotations import kept
+from .annotations import given_name, kept
 from .check import Checked
 from .check_tables import is_compared, key_name
 from .lower_statements import StatementLowering
@@ -197,7 +197,7 @@ class _Lowering(StatementLowering):
             type_name = self._types.name_of(item.type)
             parameters.append(
                 ir.Parameter(
-                    item.name,
+                    given_name(item.annotations).removeprefix(".") or item.name,
                     item.variable.place,
                     kind,
                     direction,

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from nicemu.pipeline import ir
 
 from . import syntax
+from .annotations import given_name
 from .diagnostics import Location
 from .types import (
     ExternSymbol,
@@ -337,10 +338,7 @@ def control_name(node: syntax.Declaration, block: str) -> str:
 
     @name overrides the last part, or all of it after a dot.
     """
-    name = node.name
-    for annotation in node.annotations:
-        if annotation.name == "name" and annotation.tokens:
-            name = annotation.tokens[0].strip('"')
-            if name.startswith("."):
-                return name[1:]
+    name = given_name(node.annotations) or node.name
+    if name.startswith("."):
+        return name[1:]
     return f"{block}.{name}" if block else name

@@ -170,7 +170,7 @@ def test_enums_are_numbers_on_the_wire_and_names_in_the_program(p4: SimpleNamesp
 
 
 def test_ids_and_names_chosen_by_annotation_reach_the_control_plane(p4: SimpleNamespace) -> None:
-    parts = """@name("renamed") @id(0x42) action a(@id(9) bit<16> x) { }
+    parts = """@name("renamed") @id(0x42) action a(@id(9) @name("mark") bit<16> x) { m.mark = x; }
         @name(".top.t") table t { key = { headers.tag.kind: exact @name("kind") @id(5); } actions = { a; }
         }"""
     info = p4.compile("t.apply();", parts=parts).p4info
@@ -179,7 +179,13 @@ def test_ids_and_names_chosen_by_annotation_reach_the_control_plane(p4: SimpleNa
     assert [(item.name, item.id & 0xFFFFFF) for item in info.actions if item.name != "NoAction"] == [
         ("C.renamed", 0x42)
     ]
-    assert info.actions[0].params[0].id == 9
+    assert [(item.name, item.id) for item in info.actions[0].params] == [("mark", 9)]
+
+
+def test_two_parameters_of_an_action_need_two_names(p4: SimpleNamespace) -> None:
+    told = p4.refusal(parts='action a(bit<8> x, @name("x") bit<8> y) { }')
+    assert "error: two parameters of action a are called x" in told
+    assert p4.refusal(parts="action a(bit<8> x, bit<8> x) { }").count("error:") == 1
 
 
 def test_an_id_may_be_written_in_any_base_and_with_its_prefix(p4: SimpleNamespace) -> None:
