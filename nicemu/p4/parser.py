@@ -29,10 +29,9 @@ class Parser(TableParser):
         declarations: list[syntax.Declaration] = []
         while self.next.kind != "end":
             before = self._at
+            of_a_block = self.sees("}") or self.sees_part()  # one that was closed too early
             try:
-                if self.reporter.failed and (
-                    self.sees("}") or self.sees_part()
-                ):  # of a block closed too early
+                if of_a_block and self.reporter.failed:
                     self.take()
                     self.recover(before, outside=True)
                 elif not self.takes(";"):

@@ -23,8 +23,8 @@ _OUTSIDE = frozenset(
     {"control", "parser", "package", "header", "struct", "header_union", "enum", "typedef", "extern"}
 )
 """Keywords that begin a declaration outside all blocks, and nothing inside braces."""
-_PARTS = ("table", "apply", "state")
-"""Keywords that begin a part of a block; by place, how far behind it a '{' stands, where it may be a name."""
+_PARTS = {"table": 0, "apply": 1, "state": 2}
+"""Keywords that begin a part of a block; of those that may be names elsewhere how far behind a '{' stands."""
 
 _AFTER_OPENING = ("(", "}", "@", "_")
 """Symbols with which what stands in braces may begin, or end."""
@@ -221,7 +221,8 @@ class TokenReader:
         token = self._tokens[self._at]
         if token.kind != "keyword" or token.text not in _PARTS:
             return False
-        return token.text == "table" or self.peek(_PARTS.index(token.text)).text == "{"
+        behind = _PARTS[token.text]
+        return not behind or self.peek(behind).text == "{"
 
     def recover(self, start: int, *, outside: bool = False) -> None:
         """Step over what is left of the statement or declaration that begins at `start`.
