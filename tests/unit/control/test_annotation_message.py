@@ -76,7 +76,7 @@ def test_documentation_of_entities_stands_in_their_preambles() -> None:
 def test_other_annotations_are_kept_as_they_are_written() -> None:
     actions = by_alias(message().actions)
     assert list(actions["act"].annotations) == ['@vendor(fast, size=3, "a , b")']
-    assert list(actions["NoAction"].annotations) == []
+    assert list(actions["NoAction"].annotations) == ['@noWarn("unused")']
 
 
 def test_the_package_says_what_its_annotations_say() -> None:
