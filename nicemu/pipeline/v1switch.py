@@ -96,8 +96,7 @@ class Journey:
         trace, effects = tuple(self._trace or ()), tuple(self._effects)
         if not self._left:
             frame = self._arrival.frame
-            reason = self._reason or "pipeline.dropped"
-            return Verdict(Disposition.DROP, 0, frame, reason, effects, trace, limit=self._limit)
+            return Verdict(Disposition.DROP, 0, frame, self._reason or "pipeline.dropped", effects, trace)
         port, frame = self._left[0]
         where = Disposition.HOST if port == HOST_PORT else Disposition.PORT
         return Verdict(where, port, frame, "", effects, trace, tuple(self._left[1:]), self._limit)

@@ -108,8 +108,8 @@ class Verdict:
     `frame` is the emitted headers and the payload behind the parsed ones; a dropped frame is as it came.
     `drop_reason` is "" unless the disposition is DROP. `effects` stand in the order in which they were asked
     for. `trace` is what happened, where it was asked for. `copies` are further frames, each with the port
-    by which it leaves. `limit` is why the engine has ended a packet, or a copy of one that left: the first of
-    its limits that was passed, "" for none.
+    by which it leaves. `limit` is why the engine has ended others, where one left: the first of its limits
+    that was passed, "" for none.
     """
 
     disposition: Disposition

@@ -56,7 +56,7 @@ def left_of(verdict: Verdict, summary: Summary) -> list[tuple[int | str, bytes]]
     """Return the frames that leave by a verdict, each with its port or HOST, and count them."""
     if verdict.disposition is Disposition.DROP:
         summary.dropped[verdict.drop_reason] += 1
-    elif verdict.limit:  # a copy that would have gone on and on, beside what left
+    if verdict.limit:
         summary.dropped[verdict.limit] += 1
     if verdict.disposition is Disposition.FIRMWARE:
         summary.with_firmware += 1
