@@ -21,6 +21,8 @@ from .primitives import Primitives
 from .scope import Scope
 
 NO_ACTION = "NoAction"
+_OF_CORE = {NO_ACTION: (ir.Annotation("noWarn", '"unused"'),)}
+"""What core.p4 says of an action, which the file does not."""
 _COPY = "$copy"
 _JUMPS = ("_jump", "_jump_if_zero")
 
@@ -98,12 +100,13 @@ class Actions:
         """Return the actions, once everything is used."""
         actions = []
         for name, named in self._named.items():
+            notes = _OF_CORE.get(name, ())
             if named.copy is None:
-                actions.append(ir.Action(name, named.data, named.copies[0]))
+                actions.append(ir.Action(name, named.data, named.copies[0], annotations=notes))
                 continue
             cases = tuple(ir.ValueCase((number,), body) for number, body in enumerate(named.copies))
             chosen = ir.Switch(ir.Name(named.copy.variable, COUNTED), cases)
-            actions.append(ir.Action(name, (named.copy, *named.data), (chosen,)))
+            actions.append(ir.Action(name, (named.copy, *named.data), (chosen,), annotations=notes))
         return tuple(actions)
 
     def body(self, item: Json, data: tuple[ir.Parameter, ...] = ()) -> Statements:
