@@ -67,7 +67,8 @@ class ExpressionLowering:
                 return self._value(made_by)
             case syntax.NameRef():
                 assert isinstance(node.symbol, Variable)
-                return ir.Name(node.symbol.place, kind)
+                name, place = node.symbol.name, node.symbol.place
+                return ir.Name(place, kind, name if name != place and "." not in place else "")
             case syntax.MemberRef():
                 base = node.base
                 if isinstance(base, syntax.Call) and isinstance(base.type, ApplyResult):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from .ir_types import BOOL, STRING, Type
@@ -19,10 +19,11 @@ class Constant:
 
 @dataclass(frozen=True, slots=True)
 class Name:
-    """A variable."""
+    """A variable; `shown` is what the program calls it, where that is not its name."""
 
     name: str
     type: Type
+    shown: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ def expression_text(node: ir.Expression) -> str:
     match node:
         case ir.Constant(value, kind):
             return _constant(value, kind)
-        case ir.Name(name, _):
-            return name
+        case ir.Name(name, _, shown):
+            return shown or name
         case ir.Member(base, name, _):
             return f"{expression_text(base)}.{name}"
         case ir.Element(base, index, _):

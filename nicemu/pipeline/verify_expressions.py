@@ -229,7 +229,9 @@ class Expressions:
             case ir.Constant(value, kind):
                 self._constant(value, kind)
                 return kind
-            case ir.Name(name, _):
+            case ir.Name(name, _, shown):
+                if shown and not shown.isidentifier():
+                    self.faults.raise_("shown", f"is {shown!r}, which is no name")
                 if name not in self.variables:
                     self.faults.raise_("name", f"{name} is unknown")
                 return self.variables[name]

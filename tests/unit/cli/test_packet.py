@@ -180,3 +180,16 @@ def test_a_port_may_be_the_controller_s_too(nicemu: Cli, tmp_path: Path, program
     assert json.loads(nicemu(*given, "--cpu-port", "64").stdout)["disposition"] == "host"
     refused = nicemu("packet", program, "--hex", "0102", "--cpu-port", "64")
     assert (refused.exit_code, "--cpu-port is for v1model" in refused.stderr) == (1, True)
+
+
+def test_headers_and_metadata_are_called_as_the_program_calls_them(nicemu: Cli, tmp_path: Path) -> None:
+    text = PUNTED.replace(
+        "apply { s.egress_spec = 64; }", "apply { s.egress_spec = 64; m.mark = 3; h.b.x = 9; }"
+    )
+    text = text.replace("struct headers_t { }", "header byte_t { bit<8> x; } struct headers_t { byte_t b; }")
+    text = text.replace("struct metadata_t { }", "struct metadata_t { bit<8> mark; }")
+    path = tmp_path / "named.p4"
+    path.write_text(text.replace("{ transition", "{ packet.extract(h.b); transition"))
+    told = nicemu("packet", str(path), "--hex", "0102").stdout
+    for line in ("extract h.b,", "s.egress_spec = 0x0 -> 0x40", "m.mark = 0x0 -> 0x3", "h.b.x = 0x1 -> 0x9"):
+        assert line in told

@@ -88,7 +88,7 @@ def test_there_is_a_cluster_for_the_parser_and_each_control(graph: Graph) -> Non
 
 
 def test_states_are_joined_by_the_cases_of_their_selects(graph: Graph) -> None:
-    start = r"start\lextract(headers.h)\lselect(headers.h.a, headers.h.b)\l"
+    start = r"start\lextract(h.h)\lselect(h.h.a, h.h.b)\l"
     assert graph.edges[:4] == [
         (start, "more", "(0x1, 0x2 .. 0x3)"),
         (start, "reject", "(0x4 &&& 0x6, _)"),
@@ -100,7 +100,7 @@ def test_states_are_joined_by_the_cases_of_their_selects(graph: Graph) -> None:
 def test_a_table_shows_keys_and_actions_and_is_left_by_the_action_that_ran(graph: Graph) -> None:
     table = r"table C.t\lh.h.a: exact\l- C.one\l- NoAction\l"
     left = {(to, label) for at, to, label in graph.edges if at == table}
-    assert left == {(r"metadata.x = 7\lmetadata.x = 8\l", "C.one"), ("end", "default")}
+    assert left == {(r"m.x = 7\lm.x = 8\l", "C.one"), ("end", "default")}
 
 
 def test_a_return_of_an_inner_control_goes_on_behind_it(graph: Graph) -> None:

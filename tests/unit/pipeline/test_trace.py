@@ -143,7 +143,7 @@ def test_a_hit_tells_its_entry_and_a_miss_what_the_nearest_entries_missed(switch
     at = lines.index(
         "table I.t (headers.h.kind=0x1, headers.h.value=0x15): hit, entry 0x1, 0x10&&&0xf0 priority 10"
     )
-    assert lines[at + 1 : at + 3] == ["action I.send(port=0x4)", "standard_metadata.egress_spec = 0x0 -> 0x4"]
+    assert lines[at + 1 : at + 3] == ["action I.send(port=0x4)", "s.egress_spec = 0x0 -> 0x4"]
     lines = told(switch, "0125")
     at = lines.index("table I.t (headers.h.kind=0x1, headers.h.value=0x25): miss")
     assert lines[at + 1 : at + 4] == [
@@ -158,10 +158,10 @@ def test_assignments_tell_the_old_value_and_the_new_one(switch: Engine) -> None:
     lines = told(switch, "0105")
     at = lines.index("I.seen.read(_, 0x3)")
     assert lines[at + 1 : at + 7] == [
-        "metadata.count = 0x0 -> 0x0",
+        "m.count = 0x0 -> 0x0",
         "action I.count(value=0x0, by=0x5)",
         "I.count.value = 0x0 -> 0x5",
-        "metadata.count = 0x0 -> 0x5",
+        "m.count = 0x0 -> 0x5",
         "I.seen.write(0x3, 0x5)",
         "if headers.h.value == 7: false",
     ]
@@ -171,7 +171,7 @@ def test_assignments_tell_the_old_value_and_the_new_one(switch: Engine) -> None:
 def test_of_a_struct_that_an_extern_writes_the_fields_that_change_are_told(switch: Engine) -> None:
     lines = told(switch, "0107")
     at = next(place for place, line in enumerate(lines) if line.startswith("mark_to_drop("))
-    assert lines[at + 1 : at + 3] == ["standard_metadata.egress_spec = 0x0 -> 0x1ff", "exit"]
+    assert lines[at + 1 : at + 3] == ["s.egress_spec = 0x0 -> 0x1ff", "exit"]
 
 
 def test_validity_and_stacks_are_told(switch: Engine) -> None:

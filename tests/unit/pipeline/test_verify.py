@@ -23,6 +23,7 @@ NUMBER = ir.Member(TAG, "number", U16)
         (ir.Assign(NUMBER, ir.Constant(1 << 16, U16)), r"65536 is not a bit<16>"),
         (ir.Assign(ir.Constant(1, U16), NUMBER), "stores into a Constant"),
         (ir.Assign(ir.Name("lost", U16), NUMBER), "lost is unknown"),
+        (ir.Assign(ir.Name("m", U16, "a b"), NUMBER), "shown is 'a b', which is no name"),
         (ir.Assign(ir.Member(TAG, "lost", U16), NUMBER), "lost is not one of tag_t"),
         (ir.Assign(ir.Member(TAG, "number", U8), ir.Constant(1, U8)), "is given as bit<8>; it is bit<16>"),
         (ir.Assign(NUMBER, ir.Binary("+", NUMBER, ir.Constant(1, U8), U16)), r"\+ does not apply to bit<16>"),
