@@ -190,7 +190,8 @@ class ExpressionChecker(OperatorChecker):
                 return UNKNOWN
         if isinstance(base, CompositeType) and base.kind == "tuple":
             kinds = list(base.fields.values())
-            if place is None or not 0 <= place < len(kinds) or is_given(node.index):
+            numeric = not isinstance(index, ir.Bool)
+            if place is None or not (numeric and 0 <= place < len(kinds)) or is_given(node.index):
                 self.reporter.error(node.index.at, f"a constant from 0 to {len(kinds) - 1} was expected here")
                 return UNKNOWN
             node.value = _constant_part(node)
@@ -289,6 +290,7 @@ class ExpressionChecker(OperatorChecker):
                 isinstance(node, syntax.MemberRef)
                 and isinstance(base.type, StackType)
                 and node.name != "next"
+                and node.type != UNKNOWN
             ):
                 hint = "write an index: stack[...]" if node.name == "last" else ""
                 self.reporter.error(node.name_at, f"{what} {node.name} of a stack, which is read-only", hint)

@@ -321,7 +321,9 @@ class Parser(TableParser):
         if block.body is not None and token.text != "apply":
             if token.text not in ("action", "table", "const") and not self.starts_declaration():
                 self.fail(f"expected '}}' to close control {block.name} (nothing follows its apply block)")
-            self.reporter.error(token.location, "a declaration behind the apply block", "put it before apply")
+            if not self.reporter.has_error_at(token.location):
+                what = "a declaration behind the apply block"
+                self.reporter.error(token.location, what, "put it before apply")
         if block.states is not None and token.text == "state" and self.sees_name(1):
             block.states.append(self._state(annotations))
             return

@@ -75,11 +75,14 @@ def has_varbit(kind: Type) -> bool:
 def size_range_bits(kind: Type) -> tuple[int, int] | None:
     """Return the fewest and the most bits that a value of a type takes; None if its type has no size.
 
+    In generic code, which is checked again for each type that it is for, a type variable takes a byte.
     Source: P4-16 Language Specification 1.2.5, "Compile-time size determination".
     """
     match kind:
         case VarbitType(width):
             return 0, width
+        case TypeVariable():
+            return 8, 8
         case StackType(element, size):
             of_one = size_range_bits(element)
             return of_one and (size * of_one[0], size * of_one[1])

@@ -159,6 +159,12 @@ def test_one_slip_in_a_state_is_told_once(p4: SimpleNamespace, state: str, root:
         ),
         ("m.mark = 1; } m.mark = 2;", "expected '}' to close control C (nothing follows its apply block)"),
         ("bit<8 x = 1; m.flag = x == 1;", "expected '>' after the width of bit"),
+        ("action a() { }", "expected '}' to close the apply block of C, found 'action'"),
+        ("tag_t[2] s; s.kind = 1;", "tag_t[2] has no kind"),
+        (
+            "tuple<bit<16>, bool> t = { 1, true }; m.mark = t[false];",
+            "a constant from 0 to 1 was expected here",
+        ),
         ("if (m.mark = 1) { }", "expected ')' after the condition, found '='"),
     ],
 )

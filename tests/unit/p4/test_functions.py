@@ -306,3 +306,15 @@ def test_a_static_assertion_that_does_not_hold_is_an_error(
     p4: SimpleNamespace, parts: dict[str, str], message: str
 ) -> None:
     assert f": error: {message}" in p4.refusal(**parts)
+
+
+def test_generic_code_knows_the_sizes_of_what_it_is_called_with(p4: SimpleNamespace) -> None:
+    top = """struct pair_t<T> { T left; bit<8> right; }
+        bit<16> bits<T>(in T x) { return (bit<16>) x.minSizeInBits(); }
+        bit<16> bytes<T>(in pair_t<T> x) {
+            return (bit<16>) (x.left.maxSizeInBytes() + x.minSizeInBytes() / x.left.minSizeInBytes());
+        }"""
+    apply = """pair_t<bit<24>> p = { 1, 2 };
+        headers.tag.number = bits(headers.tag) + bits(headers.tag.kind) * 100 + bytes(p) * 1000;"""
+    frame = p4.run(bytes([1, 0, 0, 0]), apply, top=top).frame
+    assert int.from_bytes(frame[1:3]) == 32 + 800 + 4000
