@@ -316,7 +316,11 @@ class Preprocessor:
                 if at >= len(tokens) or tokens[at].text != "(":
                     result.append(token)
                     continue
-                arguments, at = _arguments(tokens, at)
+                arguments, at, is_closed = _arguments(tokens, at)
+                if not is_closed:
+                    what = f"the arguments of macro {token.text} are never closed"
+                    self._reporter.error(token.location, what, "write ')' behind them")
+                    continue
                 arguments = _with_rest(arguments, macro.parameters)
                 if len(arguments) != len(macro.parameters):
                     wanted, given = len(macro.parameters), len(arguments)
@@ -424,8 +428,10 @@ def _with_rest(arguments: list[list[Token]], parameters: tuple[str, ...]) -> lis
     return [*named, joined]
 
 
-def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], int]:
-    """Return the arguments of the macro call whose "(" stands at `at`, and the place behind its ")"."""
+def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], int, bool]:
+    """Return the arguments of the macro call whose "(" stands at `at`, the place behind its ")", and whether
+    there is one.
+    """
     arguments: list[list[Token]] = [[]]
     depth = 0
     while at < len(tokens):
@@ -443,7 +449,7 @@ def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], int
             arguments.append([])
         else:
             arguments[-1].append(token)
-    return ([] if arguments == [[]] else arguments), at
+    return ([] if arguments == [[]] else arguments), at, depth == 0
 
 
 def _between_angles(tokens: list[Token]) -> str:

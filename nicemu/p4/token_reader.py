@@ -230,6 +230,7 @@ class TokenReader:
         That ends behind its ';', behind a '}' of its own, or before one that is not; and before what cannot
         stand in it, which is less where it stands `outside` all blocks.
         """
+        assert self.reporter.failed  # or what is stepped over would be missing in silence
         between = [token.text for token in self._tokens[start : self._at]]
         depth = max(between.count("{") - between.count("}"), 0)
         while self.next.kind != "end":

@@ -300,6 +300,37 @@ def test_too_few_arguments_are_one_error(
     assert told.endswith("\n1 error")
 
 
+@pytest.mark.parametrize("part", ["list<bit<8> z;", "pair_t<5 any thing goes here + * ;", ".tag_t[ z;"])
+def test_a_type_that_was_only_tried_and_is_no_type_is_told(p4: SimpleNamespace, part: str) -> None:
+    """What nobody tells would be left out of the program."""
+    types = "struct pair_t<T> { T left; T right; }"
+    for place in ({"parts": part}, {"apply": part}, {"states": f"{part} {STATES.format('')}"}, {"top": part}):
+        told = p4.refusal(**{"types": types, **place})
+        assert ": error: expected" in told
+        assert told.endswith("\n1 error")
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        "pair_t<5>(3).read(m.mark, 1);",
+        "for (pair_t<5> i in m.mark) { }",
+        "m.flag = m.mark < tag_t[;",
+        "m.flag = m.mark < tag_t<5> (3);",
+    ],
+)
+def test_type_arguments_that_were_only_tried_and_are_none_are_told(p4: SimpleNamespace, apply: str) -> None:
+    told = p4.refusal(apply, types="struct pair_t<T> { T left; T right; }")
+    assert ": error: expected" in told
+    assert told.endswith("\n1 error")
+
+
+def test_the_arguments_of_a_macro_are_closed(p4: SimpleNamespace) -> None:
+    told = p4.refusal(top="#define F(a) a\nconst bit<8> K = F(1;")
+    assert ":9:18: error: the arguments of macro F are never closed" in told
+    assert told.endswith("\n1 error")
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "error", "hint"),
     [
