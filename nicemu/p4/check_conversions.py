@@ -273,4 +273,4 @@ def cast_hint(found: Type, wanted: Type) -> str:
         return f"cast it: ({wanted if isinstance(wanted, ir.Bits) else wanted.name})..."
     if wanted == ir.BOOL and isinstance(found, ir.Bits):
         return "compare it with 0"
-    return "an action is called as a statement" if found == NOTHING else ""
+    return "it returns nothing: call it as a statement" if found == NOTHING else ""

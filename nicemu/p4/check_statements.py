@@ -338,7 +338,10 @@ class StatementChecker(KeysetChecker):
         nodes = block.states or []
         names: dict[str, syntax.StateDeclaration] = {}
         for node in nodes:
-            if node.name in names or node.name in (ir.ACCEPT, ir.REJECT):
+            if node.name in (ir.ACCEPT, ir.REJECT):
+                what = f"every parser has a state {node.name}"
+                self.reporter.error(node.at, what, "go to it, and call this one otherwise")
+            elif node.name in names:
                 self.reporter.error(node.at, f"parser {block.name} has two states {node.name}")
             names[node.name] = node
         if "start" not in names:

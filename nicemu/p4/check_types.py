@@ -274,10 +274,9 @@ class TypeChecker(TypeReferenceChecker):
         position: int,
     ) -> int:
         if node.underlying is None:
-            if member.value is not None:
-                self.reporter.error(
-                    member.at, f"enum {node.name} has no representation", f"write enum bit<N> {node.name}"
-                )
+            if member.value is not None and not self.reporter.has_error_at(node.at):
+                what = f"enum {node.name} has no representation, and its members have no values"
+                self.reporter.error(node.at, what, f"write enum bit<N> {node.name}")
             return position
         if member.value is None:
             self.reporter.error(

@@ -362,3 +362,23 @@ def test_what_v1model_declares_has_the_hint_to_include_it(name: str, text: str) 
         compile_text(f"#include <core.p4>\n{text}", "one.p4")
     first = caught.value.diagnostics[0]
     assert (first.message, first.hint) == (f"unknown type {name}", "#include <v1model.p4>")
+
+
+@pytest.mark.parametrize(
+    ("types", "apply", "root", "hint"),
+    [
+        ("enum E { A = 1, B = 2 }", "", "enum E has no representation", "write enum bit<N> E"),
+        (
+            "",
+            "m.mark = headers.tag.setValid();",
+            "the value is void",
+            "it returns nothing: call it as a statement",
+        ),
+    ],
+)
+def test_a_wrong_value_is_one_error_with_what_mends_it(
+    p4: SimpleNamespace, types: str, apply: str, root: str, hint: str
+) -> None:
+    told = p4.refusal(apply, types=types)
+    assert f": error: {root}" in told
+    assert told.endswith(f"    hint: {hint}\n1 error")

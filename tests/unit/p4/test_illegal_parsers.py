@@ -35,11 +35,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"states": "state start { transition accept; } state accept { transition reject; }"},
-        "parser P has two states accept",
+        "every parser has a state accept",
     ),
     (
         {"states": "state start { transition accept; } state reject { transition accept; }"},
-        "parser P has two states reject",
+        "every parser has a state reject",
     ),
     (
         {"states": "state start { transition accept; transition reject; }"},
