@@ -16,9 +16,21 @@ class Word:
     text: str
     location: Location
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether a number says all the bits of its value: it is decimal, or has a minus."""
+        return self.text.isdigit() or self.is_negative
+
+    @property
+    def is_negative(self) -> bool:
+        """Whether a number has a minus."""
+        return self.text.startswith("-")
+
     def number(self) -> int:
-        """Return the value of a number without `*`: decimal, 0x, 0b or 0o."""
-        return int(self.text, 10 if self.text.isdigit() else 0)
+        """Return the value of a number without `*`: decimal, 0x, 0b or 0o, which may have a minus."""
+        digits = self.text.removeprefix("-")
+        number = int(digits, 10 if digits.isdigit() else 0)
+        return -number if self.is_negative else number
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,13 +128,19 @@ class LineReader:
                 text += "." + self._take_kind("name", "a name behind the dot").text
             else:
                 break
-        start, end = first.location, self._words[self._at - 1][1].location
-        length = end.column + end.length - start.column
-        return Word(text, Location(self._source, self._line, start.column, length))
+        return Word(text, self._span(first, self._words[self._at - 1][1]))
 
     def take_pattern(self, what: str) -> Word:
-        """Return a number whose digits may be `*`."""
-        return self._take_kind("number", what)
+        """Return a number whose digits may be `*`, or one with a minus before it."""
+        return self.take_value(what) if self.sees("-") else self._take_kind("number", what)
+
+    def take_value(self, what: str) -> Word:
+        """Return a number without `*`, with a minus before it or without, with its place."""
+        if not self.sees("-"):
+            return self.take_word(what)
+        minus = self._take_kind("symbol", what)
+        word = self.take_word(what)
+        return Word(f"-{word.text}", self._span(minus, word))
 
     def take_word(self, what: str) -> Word:
         """Return a number without `*`, with its place."""
@@ -168,6 +174,10 @@ class LineReader:
             if self.takes(operator):
                 return Condition(operator, self.take_signed("a number"))
         return self.expected(f"a comparison ({' '.join(COMPARISONS)})")
+
+    def _span(self, first: Word, last: Word) -> Location:
+        start, end = first.location.column, last.location.column + last.location.length
+        return Location(self._source, self._line, start, end - start)
 
     def _take_kind(self, kind: str, what: str) -> Word:
         if not self.sees_kind(kind):

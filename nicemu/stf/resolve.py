@@ -17,10 +17,12 @@ from nicemu.pipeline import (
     Lpm,
     Match,
     Optional,
+    ParameterInfo,
     Range,
     TableEntry,
     TableInfo,
     Ternary,
+    ir,
 )
 
 from .commands import ActionText, Add, KeyText, Word
@@ -75,17 +77,17 @@ def entry_of(command: Add, table: TableInfo) -> TableEntry:
 def call_of(text: ActionText, actions: Sequence[ActionInfo]) -> tuple[str, tuple[int, ...]]:
     """Return an action's whole name and its data in order. Raises: ScriptError."""
     name = whole_name(text.name, [action.name for action in actions], "action")
-    params = next(action for action in actions if action.name == name).params
+    params = {item.name: item for item in next(one for one in actions if one.name == name).params}
     given: dict[str, int] = {}
     for word, value in text.arguments:
-        parameter = whole_name(word, [item.name for item in params], f"parameter of {name}")
+        parameter = whole_name(word, params, f"parameter of {name}")
         if parameter in given:
             raise fault(word.location, f"parameter {parameter} is given twice")
-        given[parameter] = value.number()
-    missing = [item.name for item in params if item.name not in given]
+        given[parameter] = _bits(value, params[parameter], "parameter")
+    missing = [item for item in params if item not in given]
     if missing:
         raise fault(text.name.location, f"action {name} lacks {', '.join(missing)}")
-    return name, tuple(given[item.name] for item in params)
+    return name, tuple(given[item] for item in params)
 
 
 def _priority(command: Add, table: TableInfo) -> int:
@@ -138,8 +140,7 @@ def _match(text: KeyText, key: KeyInfo) -> Match:
         case "ternary":
             return Ternary(*_masked(text, key))
         case "range":
-            low = _value(text.value, key)
-            return Range(low, low if text.second is None else _value(text.second, key))
+            return _range(text, key)
         case "optional":
             return Optional(_value(text.value, key))
     return Exact(_value(text.value, key))
@@ -148,10 +149,34 @@ def _match(text: KeyText, key: KeyInfo) -> Match:
 def _value(word: Word, key: KeyInfo) -> int:
     if "*" in word.text:
         raise _open_digits(word, key)
-    number = word.number()
-    if number >> key.width:
-        raise fault(word.location, f"{word.text} does not fit key {key.name}, which is bit<{key.width}>")
-    return number
+    return _bits(word, key, "key")
+
+
+def _bits(word: Word, typed: KeyInfo | ParameterInfo, what: str) -> int:
+    """Return a number as the bits of its type's value: of int<N> it may have a minus, or be the bits."""
+    number, kind = word.number(), _type_of(typed)
+    lowest = -(1 << typed.width - 1) if isinstance(kind, ir.Bits) and kind.signed else 0
+    if not lowest <= number < 1 << typed.width:
+        raise fault(word.location, f"{word.text} does not fit {what} {typed.name}, which is {kind}")
+    return number & (1 << typed.width) - 1
+
+
+def _type_of(typed: KeyInfo | ParameterInfo) -> ir.Type:
+    return typed.type or ir.Bits(typed.width)
+
+
+def _range(text: KeyText, key: KeyInfo) -> Range:
+    """Return a range of bits, in which those of numbers below 0 come last."""
+    low, second = _value(text.value, key), text.second
+    if second is None:
+        return Range(low, low)
+    high, first_negative = _value(second, key), 1 << key.width - 1
+    if text.value.is_negative and high < first_negative:
+        hint = "write two entries, one up to -1, one from 0"
+        raise fault(text.value.location, f"the range of key {key.name} passes 0", hint)
+    if second.is_negative and low < first_negative:
+        raise fault(text.value.location, f"the range of key {key.name} is empty")
+    return Range(low, high)
 
 
 def _open_digits(word: Word, key: KeyInfo) -> ScriptError:
@@ -164,10 +189,10 @@ def _prefix(text: KeyText, key: KeyInfo) -> tuple[int, int]:
     if text.second is not None:
         length = text.second.number()
         if length > key.width:
-            raise fault(text.second.location, f"key {key.name} is bit<{key.width}>; {length} is too long")
+            raise fault(text.second.location, f"key {key.name} is {_type_of(key)}; {length} is too long")
         behind = key.width - length
         return _value(word, key) >> behind << behind, length
-    if word.text.isdigit():
+    if word.is_whole:
         return _value(word, key), key.width
     digits = word.text[2:]
     written = digits.rstrip("*")
@@ -178,7 +203,7 @@ def _prefix(text: KeyText, key: KeyInfo) -> tuple[int, int]:
     beyond = max(len(digits) * bits - key.width, 0)
     length = max(len(written) * bits - beyond, 0)
     if number >> key.width:
-        raise fault(word.location, f"{word.text} does not fit key {key.name}, which is bit<{key.width}>")
+        raise fault(word.location, f"{word.text} does not fit key {key.name}, which is {_type_of(key)}")
     if number & ((1 << (key.width - length)) - 1):
         raise fault(
             word.location,
@@ -198,14 +223,14 @@ def _masked(text: KeyText, key: KeyInfo) -> tuple[int, int]:
             return value, ones >> (key.width - length) << (key.width - length)
         mask = _value(text.second, key)
         return _value(word, key) & mask, mask
-    if word.text.isdigit():
+    if word.is_whole:
         return _value(word, key), ones
     base = 1 << _BITS[word.text[1].lower()]
     digits = word.text[2:]
     value = int(digits.replace("*", "0"), base)
     mask = int("".join("0" if digit == "*" else _largest(base) for digit in digits), base) & ones
     if value >> key.width:
-        raise fault(word.location, f"{word.text} does not fit key {key.name}, which is bit<{key.width}>")
+        raise fault(word.location, f"{word.text} does not fit key {key.name}, which is {_type_of(key)}")
     return value & mask, mask
 
 

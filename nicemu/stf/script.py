@@ -130,7 +130,8 @@ def _add(location: Location, reader: LineReader) -> Add:
         reader.take(":")
         value = reader.take_pattern("a number, or * where anything matches")
         joint = next((text for text in ("/", "..", "&&&") if reader.takes(text)), "")
-        keys.append(KeyText(name, value, joint, reader.take_word("a number") if joint else None))
+        take_second = reader.take_word if joint == "/" else reader.take_value
+        keys.append(KeyText(name, value, joint, take_second("a number") if joint else None))
     action = _action(name, reader)
     handle = reader.take_name("a name for the entry").text if reader.takes("=") else ""
     return Add(location, table, priority, tuple(keys), action, handle)
@@ -144,7 +145,7 @@ def _action(name: Word, reader: LineReader) -> ActionText:
             reader.take(",")
         parameter = reader.take_name("a parameter such as port:1")
         reader.take(":")
-        arguments.append((parameter, reader.take_word("a number")))
+        arguments.append((parameter, reader.take_value("a number")))
     return ActionText(name, tuple(arguments))
 
 

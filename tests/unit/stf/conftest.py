@@ -19,7 +19,7 @@ SWITCH = """
 header pair_t {{ bit<8> a; bit<8> b; }}
 header nibbles_t {{ bit<4> x; bit<12> y; }}
 struct headers_t {{ pair_t h; nibbles_t[2] ns; }}
-struct metadata_t {{ }}
+struct metadata_t {{ int<8> i; }}
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
     state start {{ b.extract(h.h); transition select(h.h.a) {{ 0xee: two; default: accept; }} }}
     state two {{ b.extract(h.ns.next); b.extract(h.ns.next); transition accept; }}
@@ -28,6 +28,7 @@ control V(inout headers_t h, inout metadata_t m) {{ apply {{ }} }}
 control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
     action send(bit<9> port) {{ s.egress_spec = port; }}
     action mark(bit<8> value, bit<9> port) {{ h.h.b = value; s.egress_spec = port; }}
+    action add_to_b(int<8> value) {{ h.h.b = h.h.b + (bit<8>) value; s.egress_spec = 5; }}
     action drop() {{ mark_to_drop(s); }}
     {parts}
     apply {{ {ingress} }}
@@ -37,7 +38,7 @@ control C(inout headers_t h, inout metadata_t m) {{ apply {{ }} }}
 control D(packet_out b, in headers_t h) {{ apply {{ b.emit(h); }} }}
 V1Switch(P(), V(), I(), E(), C(), D()) main;
 """
-TABLE = "table t {{ key = {{ {} }} actions = {{ send; mark; drop; }} default_action = drop; }}"
+TABLE = "table t {{ key = {{ {} }} actions = {{ send; mark; add_to_b; drop; }} default_action = drop; }}"
 
 
 def run(
@@ -61,7 +62,9 @@ def compiled(text: str) -> Program:
 
 @pytest.fixture(scope="module")
 def stf() -> SimpleNamespace:
-    """Return tools: `run`, `failures` (the messages of one), `with_keys`, `refusal` of a script's text."""
+    """Return tools: `run`, `failures` (the messages of one), `table` with keys, `with_keys`, `refusal` of a
+    script's text.
+    """
 
     def failures(script: str, ingress: str = "", parts: str = "", egress: str = "") -> list[str]:
         return [failure.diagnostic.message for failure in run(script, ingress, parts, egress).failures]
@@ -75,4 +78,6 @@ def stf() -> SimpleNamespace:
             parse_script(text)
         return caught.value
 
-    return SimpleNamespace(run=run, failures=failures, with_keys=with_keys, refusal=refusal)
+    return SimpleNamespace(
+        run=run, failures=failures, table=TABLE.format, with_keys=with_keys, refusal=refusal
+    )

@@ -201,8 +201,51 @@ def test_a_value_means_for_each_kind_what_it_says(
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "matching", "others"),
+    [
+        ("exact", "-5", [251], [5]),
+        ("exact", "251", [251], [5]),
+        ("lpm", "-5", [251], [250, 5]),
+        ("lpm", "-16/4", [0xF0, 0xFF], [0xE0, 0]),
+        ("ternary", "-0x5", [251], [250, 5]),
+        ("ternary", "-16&&&-16", [0xF0, 0xFF], [0xE0]),
+        ("range", "-5..-1", [251, 255], [250, 0]),
+        ("range", "-5..255", [251, 255], [250, 0]),
+        ("optional", "-128", [128], [127]),
+    ],
+)
+def test_a_value_of_a_signed_key_may_have_a_minus(
+    stf: SimpleNamespace, kind: str, value: str, matching: list[int], others: list[int]
+) -> None:
+    script = [f"add t 1 m.i:{value} add_to_b(value:-1)"]
+    script += [f"packet 0 {number:02x}01" for number in (*matching, *others)]
+    script += [f"expect 5 {number:02x}00" for number in matching]
+    pieces = {"parts": stf.table(f"m.i: {kind};"), "ingress": "m.i = (int<8>) h.h.a; t.apply();"}
+    assert stf.failures("\n".join([*script, "no_packet"]), **pieces) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "message"),
+    [
+        ("exact", "m.i:-129", "-129 does not fit key m.i, which is int<8>"),
+        ("ternary", "m.i:0x100", "0x100 does not fit key m.i, which is int<8>"),
+        ("range", "m.i:-5..5", "the range of key m.i passes 0"),
+        ("range", "m.i:5..-5", "the range of key m.i is empty"),
+        ("exact", "m.i:1 add_to_b(value:-129)", "-129 does not fit parameter value, which is int<8>"),
+    ],
+)
+def test_a_number_that_a_signed_type_does_not_have_is_refused(
+    stf: SimpleNamespace, kind: str, key: str, message: str
+) -> None:
+    pieces = {"parts": stf.table(f"m.i: {kind};"), "ingress": "t.apply();"}
+    action = "" if "(" in key else " send(port:1)"
+    assert stf.failures(f"add t 1 {key}{action}", **pieces) == [message]
+
+
+@pytest.mark.parametrize(
     ("kind", "value", "message"),
     [
+        ("exact", "-1", "-1 does not fit key h.h.a, which is bit<8>"),
         ("exact", "0x1*", "key h.h.a is exact; no digit of 0x1* can be open"),
         ("exact", "*", "key h.h.a is exact; no digit of * can be open"),
         ("exact", "256", "256 does not fit key h.h.a, which is bit<8>"),
@@ -261,7 +304,7 @@ def test_the_program_s_own_entries_can_be_matched_beside_added_ones(stf: SimpleN
         ("add t a:1 send()", "action I.send lacks port"),
         ("add t a:1 send(porto:1)", "there is no parameter of I.send porto"),
         ("add t a:1 send(port:1, port:2)", "parameter port is given twice"),
-        ("add t a:1 send(port:512)", "table I.t: parameter 1 of action I.send is bit<9>; 0x200 does not fit"),
+        ("add t a:1 send(port:512)", "512 does not fit parameter port, which is bit<9>"),
         ("add t a:1 NoAction()", "there is no action NoAction"),
         ("setdefault u send(port:1)", "there is no table u"),
     ],
