@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from ipaddress import IPv4Address
 from typing import TypeAlias
 
 from nicemu.p4 import Location
@@ -18,8 +19,13 @@ class Word:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a number says all the bits of its value: it is decimal, or has a minus."""
-        return self.text.isdigit() or self.is_negative
+        """Whether a number says all the bits of its value: it is decimal, an address, or has a minus."""
+        return self.text.isdigit() or self.is_address or self.is_negative
+
+    @property
+    def is_address(self) -> bool:
+        """Whether a number is written as an IPv4 address."""
+        return "." in self.text
 
     @property
     def is_negative(self) -> bool:
@@ -27,7 +33,9 @@ class Word:
         return self.text.startswith("-")
 
     def number(self) -> int:
-        """Return the value of a number without `*`: decimal, 0x, 0b or 0o, which may have a minus."""
+        """Return the value of a number without `*`: decimal, 0x, 0b or 0o, maybe with a minus; an address."""
+        if self.is_address:
+            return int(IPv4Address(self.text))
         digits = self.text.removeprefix("-")
         number = int(digits, 10 if digits.isdigit() else 0)
         return -number if self.is_negative else number

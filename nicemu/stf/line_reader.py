@@ -15,6 +15,7 @@ from .commands import Condition, Word
 _WORD = re.compile(
     r"""(?P<blank>[ \t\r]+|\#.*)
       | (?P<quoted>"[^"]+")
+      | (?P<address>[0-9]+(?:\.[0-9]+){3})
       | (?P<float>[0-9]+\.[0-9]+)
       | (?P<number>0[xX][0-9a-fA-F*]+|0[bB][01*]+|0[oO][0-7*]+|[0-9]+|\*)
       | (?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
@@ -83,7 +84,7 @@ class LineReader:
         return not self.is_done and self._words[self._at][1].text in texts
 
     def sees_kind(self, kind: str) -> bool:
-        """Return whether the next word is a "name", "number", "float" or "symbol"."""
+        """Return whether the next word is a "name", "number", "address", "float" or "symbol"."""
         return not self.is_done and self._words[self._at][0] == kind
 
     def takes(self, *texts: str) -> bool:
@@ -123,6 +124,8 @@ class LineReader:
         while True:
             if self.takes("["):
                 text += f"[{self.take_number('an index')}]"
+                if self.sees(":"):
+                    self.expected("']'", 'the name of a key that is a slice stands in quotes: "h.f[7:0]"')
                 self.take("]")
             elif self.takes("."):
                 text += "." + self._take_kind("name", "a name behind the dot").text
@@ -131,11 +134,13 @@ class LineReader:
         return Word(text, self._span(first, self._words[self._at - 1][1]))
 
     def take_pattern(self, what: str) -> Word:
-        """Return a number whose digits may be `*`, or one with a minus before it."""
-        return self.take_value(what) if self.sees("-") else self._take_kind("number", what)
+        """Return a number whose digits may be `*`, or what is a value without them."""
+        return self._take_kind("number", what) if self.sees_kind("number") else self.take_value(what)
 
     def take_value(self, what: str) -> Word:
-        """Return a number without `*`, with a minus before it or without, with its place."""
+        """Return a number without `*`, maybe with a minus before it, or an IPv4 address, with its place."""
+        if self.sees_kind("address"):
+            return self._take_address()
         if not self.sees("-"):
             return self.take_word(what)
         minus = self._take_kind("symbol", what)
@@ -174,6 +179,14 @@ class LineReader:
             if self.takes(operator):
                 return Condition(operator, self.take_signed("a number"))
         return self.expected(f"a comparison ({' '.join(COMPARISONS)})")
+
+    def _take_address(self) -> Word:
+        word = self._take_kind("address", "an address")
+        try:
+            word.number()
+        except ValueError:
+            raise fault(word.location, f"{word.text} is no IPv4 address") from None
+        return word
 
     def _span(self, first: Word, last: Word) -> Location:
         start, end = first.location.column, last.location.column + last.location.length

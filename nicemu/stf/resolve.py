@@ -31,6 +31,7 @@ from .line_reader import ScriptError, fault
 _ELEMENT = re.compile(r"\$([0-9]+)")
 _BITS = {"x": 4, "b": 1, "o": 3}
 _PRIORITISED = ("ternary", "range", "optional")
+_ADDRESS_BITS = 32
 DEFAULT_PRIORITY = 1
 """Of an entry that is added without one where it needs one."""
 
@@ -155,6 +156,8 @@ def _value(word: Word, key: KeyInfo) -> int:
 def _bits(word: Word, typed: KeyInfo | ParameterInfo, what: str) -> int:
     """Return a number as the bits of its type's value: of int<N> it may have a minus, or be the bits."""
     number, kind = word.number(), _type_of(typed)
+    if word.is_address and typed.width != _ADDRESS_BITS:
+        raise fault(word.location, f"{word.text} is an address of 32 bits; {what} {typed.name} is {kind}")
     lowest = -(1 << typed.width - 1) if isinstance(kind, ir.Bits) and kind.signed else 0
     if not lowest <= number < 1 << typed.width:
         raise fault(word.location, f"{word.text} does not fit {what} {typed.name}, which is {kind}")

@@ -19,7 +19,7 @@ SWITCH = """
 header pair_t {{ bit<8> a; bit<8> b; }}
 header nibbles_t {{ bit<4> x; bit<12> y; }}
 struct headers_t {{ pair_t h; nibbles_t[2] ns; }}
-struct metadata_t {{ int<8> i; }}
+struct metadata_t {{ int<8> i; bit<32> ip; }}
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
     state start {{ b.extract(h.h); transition select(h.h.a) {{ 0xee: two; default: accept; }} }}
     state two {{ b.extract(h.ns.next); b.extract(h.ns.next); transition accept; }}

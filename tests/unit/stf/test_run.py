@@ -225,6 +225,35 @@ def test_a_value_of_a_signed_key_may_have_a_minus(
 
 
 @pytest.mark.parametrize(
+    ("kind", "value", "matching", "others"),
+    [
+        ("exact", "10.0.0.7", [7], [8]),
+        ("lpm", "10.0.0.16/28", [16, 31], [32]),
+        ("lpm", "10.0.0.7", [7], [6]),
+        ("ternary", "10.0.0.7", [7], [6]),
+        ("ternary", "0.0.0.1&&&0.0.0.1", [1, 3], [2]),
+        ("range", "10.0.0.5..10.0.0.7", [5, 7], [4, 8]),
+    ],
+)
+def test_a_value_of_32_bits_may_be_an_address(
+    stf: SimpleNamespace, kind: str, value: str, matching: list[int], others: list[int]
+) -> None:
+    script = [f"add t 1 m.ip:{value} send(port:5)"]
+    script += [f"packet 0 {number:02x}01" for number in (*matching, *others)]
+    script += [f"expect 5 {number:02x}01" for number in matching]
+    pieces = {
+        "parts": stf.table(f"m.ip: {kind};"),
+        "ingress": "m.ip = 0x0a000000 + (bit<32>) h.h.a; t.apply();",
+    }
+    assert stf.failures("\n".join([*script, "no_packet"]), **pieces) == []
+
+
+def test_an_address_is_of_32_bits(stf: SimpleNamespace) -> None:
+    told = stf.with_keys("h.h.a: exact;")("add t h.h.a:10.0.0.1 send(port:1)")
+    assert told == ["10.0.0.1 is an address of 32 bits; key h.h.a is bit<8>"]
+
+
+@pytest.mark.parametrize(
     ("kind", "key", "message"),
     [
         ("exact", "m.i:-129", "-129 does not fit key m.i, which is int<8>"),

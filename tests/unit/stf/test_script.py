@@ -66,6 +66,17 @@ def told(value: Any) -> Any:  # noqa: ANN401 - any part of a command
                 "",
             ),
         ),
+        (
+            'add t "a[7:0]":10.0.0.0/8 b:-5..-1 run(c:-0x1)',
+            (
+                "Add",
+                "t",
+                None,
+                (("KeyText", "a[7:0]", "10.0.0.0", "/", "8"), ("KeyText", "b", "-5", "..", "-1")),
+                ("ActionText", "run", (("c", "-0x1"),)),
+                "",
+            ),
+        ),
         ("add t run()", ("Add", "t", None, (), ("ActionText", "run", ()), "")),
         ("setdefault c.t run(a:1)", ("SetDefault", "c.t", ("ActionText", "run", (("a", "1"),)))),
         (
@@ -133,6 +144,11 @@ def test_a_command_knows_its_line() -> None:
         ("add t h.f 0x1 run()", 11, "0x1 found; ':' was expected"),
         ("add t h.f:0x1", 14, "the line ends; a key such as h.f:0x2a, or an action such as send(port:1) was"),
         ("add t h.f:x run()", 11, "x found; a number, or * where anything matches was expected"),
+        ("add t h.f:10.0.0.256 run()", 11, "10.0.0.256 is no IPv4 address"),
+        ("add t h.f:10.0.0 run()", 11, "10.0 found; a number, or * where anything matches was expected"),
+        ("add t h.f:1/1.2.3.4 run()", 13, "1.2.3.4 found; a number was expected"),
+        ("add t h.f[7:0]:1 run()", 12, ": found; ']' was expected"),
+        ("add t h.f:-0x1* run()", 12, "0x1* has digits that may be anything; a number was expected"),
         ("add t run(a)", 12, ") found; ':' was expected"),
         ("add t run(a:1 b:2)", 15, "b found; ',' was expected"),
         ("add t run(a:0x1*)", 13, "0x1* has digits that may be anything; a number was expected"),
@@ -164,6 +180,11 @@ def test_a_line_that_is_no_command_is_pointed_at(
     assert found.message.startswith(message)
 
 
+def test_a_slice_without_quotes_is_told_of_them(stf: SimpleNamespace) -> None:
+    (found,) = stf.refusal("add t h.f[7:0]:1 run()").diagnostics
+    assert found.hint == 'the name of a key that is a slice stands in quotes: "h.f[7:0]"'
+
+
 def test_every_wrong_line_is_told_with_a_caret(stf: SimpleNamespace) -> None:
     assert str(stf.refusal("wait 1\nwait\n  nonsense")).splitlines() == [
         "script.stf:1:6: error: 1 found; the end of the line was expected",
@@ -178,7 +199,7 @@ def test_every_wrong_line_is_told_with_a_caret(stf: SimpleNamespace) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.text(st.sampled_from("0123456789abcxf*$.:,()[]=<> \n\t#"), max_size=60),
+    st.text(st.sampled_from("0123456789abcxf*$.:,()[]=<>- \n\t#"), max_size=60),
     st.sampled_from(["", "add t "]),
 )
 def test_any_text_is_commands_or_is_pointed_at(text: str, before: str) -> None:
