@@ -19,6 +19,7 @@ from .programs import (
     TABLES_OPTION,
     compiled_program,
     cpu_port_of,
+    put_given,
     require_port,
     source_options,
     tell_missing,
@@ -81,9 +82,7 @@ def packet(
     engine.load(compiled.program)
     tell_missing(engine.missing_externs)
     if tables is not None:
-        from nicemu.switch import put_tables
-
-        put_tables(engine, tables)
+        put_given(engine, tables)
     verdict = engine.process(frame, port, trace=True, now_ns=now_ns)
     if as_json:
         print_json(_described(compiled.program.name, frame, port, verdict))

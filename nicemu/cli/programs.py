@@ -14,12 +14,13 @@ import click
 from nicemu.errors import ProtocolError, UsageError
 
 from .controlled import PIPELINE_OPTION, pipeline_of
+from .progress import Progress
 from .show import JSON_OPTION, NIC_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
     from nicemu.p4 import Compiled
-    from nicemu.pipeline import Program
+    from nicemu.pipeline import Engine, Program
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -216,6 +217,17 @@ def require_port(program: Program, option: str, port: int) -> None:
     if port > last:
         metadata = ARCHITECTURES[program.architecture].metadata
         raise UsageError(f"{option}: {metadata.name} has ports 0 to {last}; {port} is none of them")
+
+
+def put_given(engine: Engine, tables: Path) -> None:
+    """Put what a file of --tables holds into an engine's program. Raises: UsageError."""
+    from nicemu.switch import put_tables
+
+    progress = Progress("entries")
+    try:
+        put_tables(engine, tables, progress.tell)
+    finally:
+        progress.end()
 
 
 def _kernel(compiled: Compiled | Loaded) -> str:

@@ -22,10 +22,12 @@ from .programs import (
     TABLES_OPTION,
     compiled_program,
     cpu_port_of,
+    put_given,
     require_port,
     source_options,
     tell_missing,
 )
+from .progress import Progress
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -33,7 +35,6 @@ if TYPE_CHECKING:
     from nicemu.pipeline import Engine, Program
     from nicemu.switch import Hear, Summary
 
-PROGRESS_S = 1.0
 _NS_PER_S = 1_000_000_000
 LARGE_BYTES = 1 << 20
 """Captures from here on are worth the seconds of a compiler."""
@@ -160,10 +161,10 @@ def switch(
     if state is not None:
         files_besides = (*files.values(), *(sources.values() if inputs else ()))
         _require_other(state, [*map(Path, files_besides), *([] if program is None else [program])])
-    from nicemu.switch import Summary, put_tables, writing_state
+    from nicemu.switch import Summary, writing_state
 
     if tables is not None:
-        put_tables(running, tables)
+        put_given(running, tables)
     summary = Summary()
     with ExitStack() as stack:
         write_state = stack.enter_context(writing_state(state)) if state is not None else lambda _: None
@@ -266,24 +267,6 @@ def _by_port(texts: tuple[str, ...], option: str, alone: str | None) -> dict[str
     return found
 
 
-class _Progress:
-    """One line on a terminal that says how far things are, once a second."""
-
-    def __init__(self) -> None:
-        self._shown = sys.stderr.isatty()
-        self._told = time.monotonic()
-
-    def tell(self, summary: Summary) -> None:
-        now = time.monotonic()
-        if self._shown and now - self._told >= PROGRESS_S:
-            self._told = now
-            click.echo(f"\r{summary.packets:,} packets", err=True, nl=False)
-
-    def end(self) -> None:
-        if self._shown:
-            click.echo("\r", err=True, nl=False)
-
-
 def _print_log(time_ns: int, port: int, text: str) -> None:
     click.echo(f"{time_ns // _NS_PER_S}.{time_ns % _NS_PER_S:09} port {port}: {text}", err=True)
 
@@ -297,14 +280,16 @@ def _captures(
 ) -> None:
     from nicemu.switch import switch_captures
 
-    progress = _Progress()
+    progress = Progress("packets")
     files: dict[int | str | None, Path] = {
         int(port) if port.isdigit() else port or None: Path(name) for port, name in outputs.items()
     }
     inputs = {int(port): Path(name) for port, name in sources.items()}
     with interruptible() as until:
         try:
-            switch_captures(engine, inputs, files, until, progress.tell, summary, hear)
+            switch_captures(
+                engine, inputs, files, until, lambda now: progress.tell(now.packets), summary, hear
+            )
         finally:
             progress.end()
 
@@ -324,7 +309,7 @@ def _live(
     from nicemu.run import program_of
     from nicemu.switch import LiveSwitch
 
-    progress = _Progress()
+    progress = Progress("packets")
     with ExitStack() as stack:
         interrupted = stack.enter_context(until_interrupted())
         ports = {}
@@ -341,7 +326,7 @@ def _live(
             click.echo(f"P4Runtime at {server.start()}, device {device_id}", err=True)
         named = ", ".join(f"{number} {port.address}" for number, port in ports.items())
         click.echo(f"ports {named or 'none: packets come from controllers, and go to them'}", err=True)
-        summary = switch.forward(interrupted, seconds, progress.tell)
+        summary = switch.forward(interrupted, seconds, lambda now: progress.tell(now.packets))
     progress.end()
     return summary
 

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,12 @@ class _LocatedError(UsageError):
     """A fault that says already where it is."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Located:
-    """A value of a document: `place` is the path to it, $ for the whole document of the file `file`."""
+    """A value of a document: `place` is the path to it, $ for the whole document of the file `file`.
+
+    Inside a `with` of one, errors that are raised say that they are here.
+    """
 
     value: Any
     file: str
@@ -29,14 +31,12 @@ class Located:
         """Return the error of a fault here; the sentence goes on where the place ends."""
         return _LocatedError(f"{self.file}: {self.place} {sentence}")
 
-    @contextmanager
-    def at(self) -> Iterator[None]:
-        """Have errors that are raised inside say that they are here."""
-        try:
-            yield
-        except _LocatedError:
-            raise
-        except NicemuError as error:
+    def __enter__(self) -> None:
+        """Begin what is done here."""
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        """Raise an error again with its place."""
+        if isinstance(error, NicemuError) and not isinstance(error, _LocatedError):
             raise _LocatedError(f"{self.file}: {self.place}: {error}") from None
 
     def members(self, needed: Sequence[str] = (), optional: Sequence[str] | None = ()) -> dict[str, Located]:

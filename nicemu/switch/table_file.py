@@ -14,6 +14,7 @@ from typing import Any
 
 from nicemu.control import parse_match, parse_value
 from nicemu.errors import ControlError
+from nicemu.garbage import garbage_waits
 from nicemu.pipeline import (
     HOST_PORT,
     ActionInfo,
@@ -44,28 +45,36 @@ _OF_TABLE = ("entries", "default", "default_entry", "size", "complete")
 _MAX_16_BITS = 0xFFFF
 """The last multicast group, and the last egress_rid."""
 _MAX_64_BITS = (1 << 64) - 1
+_AT_ONCE = 4096
+"""Entries that a table is given at once."""
 
 
-def put_tables(engine: Engine, path: Path) -> int:
+def put_tables(engine: Engine, path: Path, tell: Callable[[int], None] = lambda entries: None) -> int:
     """Put what a file holds into the running program, in its order; return how many entries there were.
 
-    Raises: UsageError with the file and the place in it; what stands before that has been put.
+    `tell` hears from time to time how many entries are in.
+    Raises: UsageError with the file and the place in it; some of what stands before that has been put.
     """
-    document = read_document(path)
-    if isinstance(document.value, list):
-        document = Located({"tables": document.value}, document.file)
-    return _TableFile(engine).put(document)
+    with garbage_waits():
+        document = read_document(path)
+        if isinstance(document.value, list):
+            document = Located({"tables": document.value}, document.file)
+        return _TableFile(engine, tell).put(document)
 
 
 class _TableFile:
     """What is put where; the parts take effect in the order in which they need each other."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, tell: Callable[[int], None]) -> None:
+        self._engine, self._tell = engine, tell
         self._tables = {table.name: table for table in engine.tables()}
         self._structs = {struct.name: struct for struct in engine.program.structs} if engine.program else {}
         self._errors = engine.program.errors if engine.program else ()
-        self._entries = 0
+        self._actions: dict[str, dict[str, ActionInfo]] = {}
+        """The actions of tables and profiles, by their owner and by what they are called in the file."""
+        self._names: dict[tuple[str, str], str] = {}
+        """The whole names of keys, likewise."""
+        self._put = 0
         self._parts: Mapping[str, Callable[[Located], None]] = {
             "action_profiles": self._profile,
             "tables": self._table,
@@ -82,7 +91,7 @@ class _TableFile:
         for part, put in self._parts.items():
             for item in given[part].items() if part in given else ():
                 put(item)
-        return self._entries
+        return self._put
 
     # Tables
 
@@ -92,14 +101,16 @@ class _TableFile:
         is_complete = "complete" in given and bool(given["complete"].value)
         if is_complete:
             self._empty(table.name)
-        for entry in given["entries"].items() if "entries" in given else ():
-            self._entry(table, entry, counted=is_complete)
+        entries = given["entries"].items() if "entries" in given else []
+        for first in range(0, len(entries), _AT_ONCE):
+            self._insert(table, entries[first : first + _AT_ONCE], counted=is_complete)
+            self._tell(self._put)
         if is_complete:
             held = self._engine.table(table.name)
             held.hits, held.misses = (_number(given, name) for name in _LOOKUPS)
         if "default" in given:
             call = self._call(table.actions, table.name, given["default"])
-            with given["default"].at():
+            with given["default"]:
                 if (call.action, call.parameters) != (table.default_action, table.default_parameters):
                     self._engine.set_default(table.name, call.action, call.parameters)
         if "default_entry" in given:
@@ -114,15 +125,33 @@ class _TableFile:
             if not held.is_const(entry):
                 self._engine.delete(table, entry.matches, entry.priority)
 
-    def _entry(self, table: TableInfo, item: Located, *, counted: bool) -> None:
+    def _insert(self, table: TableInfo, items: Sequence[Located], *, counted: bool) -> None:
+        """Put entries; a table takes many at once sooner than one by one."""
+        made = [(item, *self._entry(table, item, counted=counted)) for item in items]
+        new = [(item, given, entry) for item, given, entry in made if entry is not None]
+        held = self._engine.table(table.name)
+        refused = held.insert_many([entry for _, _, entry in new], self._engine.now_ns)
+        for (item, given, entry), error in zip(new, refused, strict=True):
+            if error is not None:
+                with item:
+                    raise error
+            if counted or "meter" in given:
+                self._give(held.row(entry.matches, entry.priority), given, counted)
+        self._put += len(new)
+
+    def _entry(
+        self, table: TableInfo, item: Located, *, counted: bool
+    ) -> tuple[Mapping[str, Located], TableEntry | None]:
+        """Return the parts of an entry, and what is to be put, None for a const one."""
         chosen = ("action", "member", "group", "actions")
         given = item.members(("keys",), (*chosen, "priority", "idle_timeout_ns", "const", "meter", *_COUNTED))
         self._check_meter(table, given)
         if "const" in given and given["const"].value:  # the program has it by itself, if it still has it
-            matches = self._matches(table.keys, given["keys"])
+            matches = self._matches(table.keys, table.name, given["keys"])
             with suppress(ControlError):
-                self._give(self._engine.row(table.name, matches, _number(given, "priority")), given, counted)
-            return
+                row = self._engine.row(table.name, matches, _number(given, "priority"))
+                self._give(row, given, counted)
+            return given, None
         names = [name for name in chosen if name in given]
         if len(names) != 1:
             raise item.fault(f"has {' and '.join(names) or 'none'} of {', '.join(chosen)}; one was expected")
@@ -137,18 +166,14 @@ class _TableFile:
             )
         else:
             choice = Member(given["member"].number()) if "member" in given else Group(given["group"].number())
-        entry = TableEntry(
-            self._matches(table.keys, given["keys"]),
+        return given, TableEntry(
+            self._matches(table.keys, table.name, given["keys"]),
             call.action,
             call.parameters,
             _number(given, "priority"),
             choice,
             _number(given, "idle_timeout_ns"),
         )
-        with item.at():
-            self._engine.insert(table.name, entry)
-        self._give(self._engine.row(table.name, entry.matches, entry.priority), given, counted)
-        self._entries += 1
 
     def _check_meter(self, table: TableInfo, given: Mapping[str, Located]) -> None:
         if "meter" in given and not self._engine.table(table.name).spec.meter:
@@ -161,17 +186,20 @@ class _TableFile:
         if counted:
             row.hits, row.bytes = (_number(given, name) for name in _COUNTED)
 
-    def _matches(self, keys: Sequence[KeyInfo], item: Located) -> tuple[Match, ...]:
-        given = {
-            _name(part, [key.name for key in keys], "key", word): part
-            for word, part in item.members((), None).items()
-        }
+    def _matches(self, keys: Sequence[KeyInfo], owner: str, item: Located) -> tuple[Match, ...]:
+        given = {}
+        for word, text in item.members((), None).items():
+            name = self._names.get((owner, word))
+            if name is None:
+                name = _name(text, [key.name for key in keys], "key", word)
+                self._names[owner, word] = name
+            given[name] = text
         matches = []
         for key in keys:
             part = given.get(key.name)
             if part is None and key.match_kind == "exact":
                 raise item.fault(f"lacks {key.name}, an exact key")
-            with (part or item).at():
+            with part or item:
                 value = part.number_or_text(is_bool=isinstance(key.type, ir.Bool)) if part else "*"
                 matches.append(parse_match(value, key.match_kind, key.width, key.name, key.type))
         return tuple(matches)
@@ -180,16 +208,19 @@ class _TableFile:
         if isinstance(item.value, str):
             item = Located({"name": item.value}, item.file, item.place)
         given = item.members(("name",), ("parameters", "weight"))
-        known = {action.name: action for action in actions}
-        action = known[_name(given["name"], known, f"{owner}: action")]
-        names = [param.name for param in action.params]
-        held = given["parameters"].members(names) if "parameters" in given else {}
-        if names and not held:
-            raise item.fault(f"lacks parameters, of which {action.name} has {', '.join(names)}")
+        known = self._actions.setdefault(owner, {})
+        action = known.get(given["name"].word())
+        if action is None:
+            names = {action.name: action for action in actions}
+            action = known[given["name"].word()] = names[_name(given["name"], names, f"{owner}: action")]
+        wanted = [param.name for param in action.params]
+        held = given["parameters"].members(wanted) if "parameters" in given else {}
+        if wanted and not held:
+            raise item.fault(f"lacks parameters, of which {action.name} has {', '.join(wanted)}")
         numbers = []
         for param in action.params:
             given_value = held[param.name].number_or_text(is_bool=isinstance(param.type, ir.Bool))
-            with held[param.name].at():
+            with held[param.name]:
                 numbers.append(parse_value(given_value, param.width, param.name, param.type))
         return ir.ActionCall(action.name, tuple(numbers))
 
@@ -197,7 +228,7 @@ class _TableFile:
 
     def _profile(self, item: Located) -> None:
         given = item.members(("profile",), ("members", "groups"))
-        with given["profile"].at():
+        with given["profile"]:
             profile = self._engine.objects.profile(given["profile"].word())
         actions = {
             action.name: action
@@ -208,35 +239,37 @@ class _TableFile:
         for member in given["members"].items() if "members" in given else ():
             parts = member.members(("member", "action"))
             call = self._call(tuple(actions.values()), profile.name, parts["action"])
-            with member.at():
+            with member:
                 profile.insert_member(parts["member"].number(), call)
         for group in given["groups"].items() if "groups" in given else ():
             parts = group.members(("group", "members"), ("max_size",))
             held = [one.members(("member",), ("weight",)) for one in parts["members"].items()]
             weighted = tuple((one["member"].number(), _number(one, "weight", 1)) for one in held)
-            with group.at():
+            with group:
                 profile.insert_group(parts["group"].number(), weighted, _number(parts, "max_size"))
 
     def _value_set(self, item: Located) -> None:
         given = item.members(("value_set", "members"))
-        with given["value_set"].at():
+        with given["value_set"]:
             found = self._engine.objects.value_set(given["value_set"].word())
-        members = [self._member_of(found.keys, member) for member in given["members"].items()]
-        with item.at():
+        members = [
+            self._member_of(found.keys, found.spec.name, member) for member in given["members"].items()
+        ]
+        with item:
             found.replace(members)
 
-    def _member_of(self, keys: Sequence[KeyInfo], item: Located) -> tuple[Match, ...]:
+    def _member_of(self, keys: Sequence[KeyInfo], owner: str, item: Located) -> tuple[Match, ...]:
         """Return a member of a value set; one of a single field may be written without its name."""
         if len(keys) == 1 and not isinstance(item.value, dict):
             item = Located({keys[0].name: item.value}, item.file, item.place)
-        return self._matches(keys, item)
+        return self._matches(keys, owner, item)
 
     def _register(self, item: Located) -> None:
         given = item.members(("register", "values"))
-        with given["register"].at():
+        with given["register"]:
             register = self._engine.objects.register(given["register"].word())
         for word, value in given["values"].members((), None).items():
-            with value.at():
+            with value:
                 index = register.checked(parse_value(word, 32, "index"))
                 register.write(index, self._stored(register.type, value))
 
@@ -259,11 +292,11 @@ class _TableFile:
 
     def _counter(self, item: Located) -> None:
         given = item.members(("counter", "values"))
-        with given["counter"].at():
+        with given["counter"]:
             counter = self._engine.objects.counter(given["counter"].word())
         for word, value in given["values"].members((), None).items():
             parts = value.members((), ("packets", "bytes"))
-            with value.at():
+            with value:
                 index = counter.checked(parse_value(word, 32, "index"))
             counter.counts[index] = Count(
                 *(parts[name].number(_MAX_64_BITS) if name in parts else 0 for name in ("packets", "bytes"))
@@ -271,10 +304,10 @@ class _TableFile:
 
     def _meters(self, item: Located) -> None:
         given = item.members(("meter", "values"))
-        with given["meter"].at():
+        with given["meter"]:
             array = self._engine.objects.meter(given["meter"].word())
         for word, value in given["values"].members((), None).items():
-            with value.at():
+            with value:
                 index = array.checked(parse_value(word, 32, "index"))
             give_meter(array.meters.setdefault(index, Meter()), value)
 
@@ -303,7 +336,7 @@ def _replicas(item: Located) -> tuple[Replica, ...]:
 
 
 def _name(item: Located, known: Iterable[str], subject: str, word: str | None = None) -> str:
-    with item.at():
+    with item:
         return full_name(item.word() if word is None else word, known, subject)
 
 

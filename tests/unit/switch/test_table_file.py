@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from nicemu.errors import UsageError
+from nicemu.hot import JIT
+from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
 from nicemu.pipeline import (
     ActionSet,
@@ -26,8 +28,10 @@ from nicemu.pipeline import (
     ir,
 )
 from nicemu.switch import put_tables
-from tests.unit.switch.every_kind import PROGRAM
+from tests.unit.switch.every_kind import PROGRAM, SOURCE
 
+NEEDS_JIT = pytest.mark.skipif(not JIT, reason="NICEMU_JIT is 0")
+PROGRAM_OF_ROUTES = compile_text(SOURCE.replace("table route {", "table route { size = 8192;")).program
 SEND_4 = {"name": "send", "parameters": {"port": 4}}
 
 
@@ -338,3 +342,30 @@ def test_a_meter_of_one_rate_has_no_peak_of_its_own(engine: Engine, tmp_path: Pa
     rates = {"cir": 10, "cburst": 4, "eburst": 2}
     put(engine, tmp_path, {"meters": [{"meter": "rates", "values": {"1": rates}}]})
     assert engine.objects.meter("rates").meters[1].config == MeterConfig(10, 4, 10, 4, 2)
+
+
+def many(engine: Engine, folder: Path, heard: list[int], *more: Any) -> int:  # noqa: ANN401
+    entries = [entry({"address": f"10.{number >> 8}.{number & 255}.0/24"}, SEND_4) for number in range(5000)]
+    path = folder / "routes.json"
+    path.write_text(json.dumps([{"table": "route", "entries": [*entries, *more]}]))
+    return put_tables(engine, path, heard.append)
+
+
+@pytest.mark.parametrize("compiled", [False, pytest.param(True, marks=NEEDS_JIT)])
+def test_who_waits_hears_how_many_entries_are_in(compiled: bool, tmp_path: Path) -> None:
+    engine, heard = CompiledEngine(optimised=False) if compiled else Engine(), list[int]()
+    engine.load(PROGRAM_OF_ROUTES)
+    assert many(engine, tmp_path, heard) == 5000
+    assert heard == [4096, 5000]
+    assert len(engine.read("route")) == 5000
+    assert engine.process(bytes.fromhex("0901 0a138701 ff"), 0).port == 4
+
+
+def test_one_entry_of_many_that_is_refused_is_named(tmp_path: Path) -> None:
+    engine = Engine()
+    engine.load(PROGRAM_OF_ROUTES)
+    twice = entry({"address": "10.0.7.0/24"}, SEND_4)
+    with pytest.raises(
+        UsageError, match=r"entries\[5000\]: table I.route has an entry for 0xa000700/24 already"
+    ):
+        many(engine, tmp_path, [], twice)

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How far a long command is, for whoever looks on."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import click
+
+PROGRESS_S = 1.0
+
+
+class Progress:
+    """One line on a terminal that says how many of `what` are done, once a second."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._shown = sys.stderr.isatty()
+        self._told = time.monotonic()
+
+    def tell(self, count: int) -> None:
+        """Say so, if it is time."""
+        now = time.monotonic()
+        if self._shown and now - self._told >= PROGRESS_S:
+            self._told = now
+            click.echo(f"\r{count:,} {self._what}", err=True, nl=False)
+
+    def end(self) -> None:
+        """Leave the line to what comes."""
+        if self._shown:
+            click.echo("\r", err=True, nl=False)
