@@ -28,7 +28,10 @@ _FACTS = {
 DOCUMENTATION = ("brief", "description")
 _MEANT = ("name", "id", PACKAGE, PLATFORM, "tableonly", "defaultonly")
 _ONCE = ("name", "hidden", "id", TRANSLATION)
-_BARE = ("hidden", "tableonly", "defaultonly", "optional")
+_BARE = (
+    *("hidden", "tableonly", "defaultonly", "optional"),
+    *("atomic", "likely", "unlikely", "pure", "noSideEffects"),
+)
 _WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
 _WITH_NUMBER = ("max_group_size", "max_member_weight")
 _OPENING, _CLOSING = "([{", ")]}"
@@ -41,18 +44,13 @@ _KNOWN = (
     *DOCUMENTATION,
     MATCH,
     "alias",
-    "atomic",
     "controller_header",
     "deparser",
     "field_list",
-    "likely",
     "metadata",
-    "noSideEffects",
     "pipeline",
     "priority",
-    "pure",
     "selector_size_semantics",
-    "unlikely",
 )
 """What the specification, P4Runtime, v1model.p4 and p4c name so."""
 
@@ -69,10 +67,10 @@ def check_annotation(
         reporter.error(added.at, what, "call one of them otherwise")
     elif of_name and (added.structured or added.name in _ONCE):
         reporter.error(added.at, f"@{added.name} stands here twice", "remove one")
-    if added.structured:
+    if added.name in _BARE and (added.tokens or added.structured):
+        reporter.error(added.at, f"@{added.name} has no body", "remove the brackets")
+    elif added.structured:
         _check_body(added, reporter)
-    elif added.name in _BARE and added.tokens:
-        reporter.error(added.at, f"@{added.name} has no body", "remove the parentheses")
     elif added.name == MATCH and not added.tokens:
         reporter.error(added.at, "@match needs a match kind", "write @match(ternary)")
     if added.name in _WITH_NUMBER and number_of("".join(added.tokens)) is None:

@@ -44,6 +44,7 @@ from .types import (
     BlockType,
     CompositeType,
     EnumType,
+    ExternSymbol,
     ExternType,
     NewType,
     StackType,
@@ -131,7 +132,10 @@ class Checker(PackageChecker):
             case syntax.VariableDeclaration() if node.constant:
                 self.variable(node)
             case syntax.VariableDeclaration():
-                self.reporter.error(node.at, "a variable cannot stand outside all blocks", "make it const")
+                hint = "make it const"
+                if isinstance(self.scope.meant(node.type_ref), PackageSymbol | ExternSymbol):
+                    hint = f"write {node.type_ref.name}(...) {node.name};"
+                self.reporter.error(node.at, "a variable cannot stand outside all blocks", hint)
             case syntax.MethodDeclaration():
                 self._function(node)
             case syntax.FunctionDeclaration():

@@ -120,9 +120,9 @@ class ArgumentChecker(ExpressionChecker):
         returned = substituted(returns, bindings) if len(node.arguments) == len(parameters) else UNKNOWN
         own = set(method.type_parameters).difference(bindings)
         if isinstance(returns, TypeVariable) and returns.name in own:
-            self.reporter.error(
-                node.at, f"cannot tell what type {method.name} returns", f"write {method.name}<type>(...)"
-            )
+            if len(node.arguments) == len(parameters):
+                hint = f"write {method.name}<type>(...)"
+                self.reporter.error(node.at, f"cannot tell what type {method.name} returns", hint)
             returned = UNKNOWN
         types = tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
         return Invocation(returned, types, parameters)
@@ -174,7 +174,8 @@ class ArgumentChecker(ExpressionChecker):
                 if found == INTEGER or parameter.type.name in bindings:
                     continue
                 if isinstance(found, ListType):
-                    found = self.type_of_list(argument, found)
+                    is_read = parameter.direction not in ("out", "inout")
+                    found = self.type_of_list(argument, found) if is_read else UNKNOWN
             unify(parameter.type, found, bindings)
 
     def _refuse_widthless(
@@ -186,6 +187,9 @@ class ArgumentChecker(ExpressionChecker):
         """Report numbers without a width whose types nothing else tells."""
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if isinstance(parameter.type, TypeVariable) and argument.type == INTEGER:
+                if parameter.direction in ("out", "inout") or parameter.type.name in bindings:
+                    bindings[parameter.type.name] = UNKNOWN  # a number cannot be stored into, as is told then
+                    continue
                 hint = f"give it one: 32w{argument.value}" if argument.value is not None else ""
                 self.reporter.error(
                     argument.at, f"argument {parameter.name} is a number without a width", hint
@@ -235,6 +239,9 @@ class ArgumentChecker(ExpressionChecker):
         those whose lack is reported.
         """
         given = node.arguments or []
+        if 0 < len(given) <= len(parameters) and node.names is None and _are_named_alone(parameters):
+            hint = f"write the names of the arguments: {what}({parameters[0].name} = ...)"
+            self.reporter.error(node.at, f"{what} has parameters with defaults, and @optional ones", hint)
         if node.names is None and len(given) >= len(parameters):
             return list(parameters)
         names = [item.name for item in parameters] if node.names is None else node.names
@@ -250,7 +257,7 @@ class ArgumentChecker(ExpressionChecker):
         missing = [item for item in needed if item.name not in by_name and item.default is None]
         if missing and node.names is None:
             return needed
-        if set(names).issubset(known):
+        if set(names).issubset(known) and len(set(names)) == len(names):
             for item in missing:
                 self.reporter.error(node.at, f"argument {item.name} of {what} is missing")
         needed = [item for item in needed if item not in missing]
@@ -303,6 +310,9 @@ class ArgumentChecker(ExpressionChecker):
         ):
             fault = f"{what} is {found}; {wanted} was expected"
             hint = f"nothing is cast on its way out: give it a variable of {wanted}"
+        elif wanted == INTEGER and isinstance(found, ir.Bits) and argument.value is None:
+            fault = f"{what} must be known at compile time"
+            hint = f"give {parameter.name} a width and a direction: in bit<8> {parameter.name}"
         if fault:
             self.reporter.error(argument.at, fault, hint)
             return False
@@ -313,10 +323,18 @@ class ArgumentChecker(ExpressionChecker):
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if parameter.direction or argument.type == UNKNOWN or isinstance(argument.type, ExternType):
                 continue
-            if is_known_at_calls(argument):
+            if is_known_at_calls(argument) or self.reporter.has_error_at(argument.at):
                 continue
             hint = f"give {parameter.name} a direction: in"
             self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time", hint)
+
+
+def _are_named_alone(parameters: Sequence[ParameterSymbol]) -> bool:
+    """Return whether calls have to name the arguments for these parameters.
+
+    Source: P4-16 Language Specification 1.2.5, "Optional parameters".
+    """
+    return any(item.is_optional for item in parameters) and any(item.default for item in parameters)
 
 
 def _fits(

@@ -91,6 +91,10 @@ class BlockCallChecker(ArgumentChecker):
         name = f"{self.block.name}.{symbol.name}"
         if variables:
             name += f"<{', '.join(getattr(kind, 'name', str(kind)) for kind in types)}>"
+        if symbol.constructor:
+            what = f"{symbol.name} is applied by its name, and has parameters of a constructor"
+            self.reporter.error(node.at, what, f"declare {symbol.name}(...) name; and apply that")
+            return UNKNOWN
         if name not in self.block.blocks:
             empty = syntax.Call(at=node.at, callee=None, arguments=[])
             made = self.block_of(empty, symbol, types, name)

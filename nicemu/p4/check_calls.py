@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nicemu.abi import counted
 from nicemu.pipeline import ExternFunction, Kind, ir
 
 from . import syntax
@@ -229,7 +230,9 @@ class CallChecker(BlockCallChecker):
 
     def _call_header(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
         named = self._named_type(callee.base) if callee.name in _SIZES else None
+        self.measures, outer = callee.name in _SIZES, self.measures
         base = self.expression(callee.base) if named is None else named
+        self.measures = outer
         for argument in node.arguments:
             self.expression(argument)
         if base == UNKNOWN:
@@ -306,7 +309,10 @@ class CallChecker(BlockCallChecker):
         if place is not None:
             node.symbol = Meaning("packet", callee.name, types=types)
             self._only_in(node, callee.name, place)
-            self._check_packet_call(node, callee.name, types)
+            if any(self.reporter.has_error_at(argument.at) for argument in node.arguments):
+                return UNKNOWN
+            if not self._check_packet_call(node, callee.name, types):
+                return UNKNOWN
         elif instance is not None:
             known = self.architecture.objects.get(symbol.name)
             directions = _directions(parameters)
@@ -321,25 +327,26 @@ class CallChecker(BlockCallChecker):
             self.reporter.unsupported(node.at, f"{extern} as a parameter")
         return returned
 
-    def _check_packet_call(self, node: syntax.Call, name: str, types: tuple[Type, ...]) -> None:
+    def _check_packet_call(self, node: syntax.Call, name: str, types: tuple[Type, ...]) -> bool:
+        """Check what is read from a packet or written to it; return whether that can be."""
         kind = types[0] if types else UNKNOWN
+        fault = hint = ""
         if isinstance(kind, UnknownType | TypeVariable):
-            return
+            return True
         if name == "extract":
             if not isinstance(kind, CompositeType) or not kind.header:
-                self.reporter.error(node.at, f"extract of {kind}; a header was expected")
+                fault = f"extract of {kind}; a header was expected"
             elif has_varbit(kind) != (len(node.arguments) == 2):
-                varbit = f"{kind} has {'a' if has_varbit(kind) else 'no'} varbit"
+                given = counted(len(node.arguments), "argument")
+                fault = f"{kind} has {'a' if has_varbit(kind) else 'no'} varbit; extract has {given}"
                 hint = "write extract(header, bits of the varbit)" if has_varbit(kind) else ""
-                self.reporter.error(node.at, f"{varbit}; extract has {len(node.arguments)} arguments", hint)
         elif name == "lookahead" and not has_fixed_width(kind):
-            self.reporter.error(
-                node.at, f"lookahead of {kind}; numbers, or headers, stacks, structs or tuples were expected"
-            )
+            fault = f"lookahead of {kind}; numbers, or headers, stacks, structs or tuples were expected"
         elif name == "emit" and not _emittable(kind):
-            self.reporter.error(
-                node.at, f"emit of {kind}; a header, or a struct or tuple of headers, was expected"
-            )
+            fault = f"emit of {kind}; a header, or a struct or tuple of headers, was expected"
+        if fault:
+            self.reporter.error(node.at, fault, hint)
+        return not fault
 
     # Places
 

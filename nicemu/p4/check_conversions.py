@@ -97,6 +97,14 @@ class ConversionChecker(TypeChecker):
         self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", cast_hint(found, wanted))
         return False
 
+    def written(self, node: syntax.Expression, what: str) -> bool:
+        """Report `...` where no value is stored that it could stand for; return whether it is none."""
+        if isinstance(node, syntax.DefaultValue):
+            self.reporter.error(node.at, f"{what} is '...', which stands only where a value is stored")
+            node.type = UNKNOWN
+            return False
+        return True
+
     def constant(self, node: syntax.Expression, wanted: Type, what: str) -> Any:  # noqa: ANN401
         """Return the value of a compile-time constant of a type, None if it was reported."""
         if not self.expect(node, wanted, what) or UNKNOWN in (node.type, wanted):
@@ -152,6 +160,9 @@ class ConversionChecker(TypeChecker):
     def _convert_list(self, node: syntax.Expression, wanted: CompositeType, what: str) -> bool:
         assert isinstance(node, syntax.ListValue)
         if node.names is not None:
+            if wanted.kind == "tuple":
+                self.reporter.error(node.at, f"{wanted} has no names for its values", "remove them")
+                return False
             for name in node.names:
                 if name not in wanted.fields:
                     self.reporter.error(
@@ -161,9 +172,6 @@ class ConversionChecker(TypeChecker):
             twice = [name for place, name in enumerate(node.names) if name in node.names[:place]]
             if twice:
                 self.reporter.error(node.at, f"{what} names {twice[0]} twice")
-                return False
-            if wanted.kind == "tuple":
-                self.reporter.error(node.at, f"{wanted} has no names for its values")
                 return False
             if not node.rest and sorted(node.names) != sorted(wanted.fields):
                 missing = sorted(set(wanted.fields) - set(node.names))

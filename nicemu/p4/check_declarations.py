@@ -112,8 +112,11 @@ class DeclarationChecker(CallChecker):
                     f"{kind} is an object, not a value",
                     f"write {kind.symbol.name}(...) {node.name};",
                 )
+            elif isinstance(kind, BlockType):
+                name = kind.symbol.name
+                self.reporter.error(node.at, f"{kind} is no value", f"write {name}(...) {node.name};")
             elif kind != UNKNOWN:
-                hint = "make it const" if isinstance(kind, P4ListType) else "give it a width: bit<8>"
+                hint = "give it a width: bit<8>" if kind == INTEGER else "make it const"
                 self.reporter.error(node.at, f"a variable cannot be {kind}", hint)
             kind = UNKNOWN
         node.symbol = self.place_of(node.name, kind, True, "variable")

@@ -44,7 +44,12 @@ HEADER_METHODS = {"isValid": "valid", "setValid": "set_valid", "setInvalid": "se
 
 
 class ExpressionChecker(OperatorChecker):
-    """Types and constant values of expressions; calls come in the subclass. `place` says where they stand."""
+    """Types and constant values of expressions; calls come in the subclass. `place` says where they stand.
+
+    `measures` says that a size is asked for, and nothing is evaluated.
+    """
+
+    measures = False
 
     def call(self, node: syntax.Call) -> Type:
         """Return the type of what a call returns."""
@@ -172,6 +177,7 @@ class ExpressionChecker(OperatorChecker):
                 node.value = stack.size
                 return ir.Bits(32)
         hint = did_you_mean(node.name, ["next", "last", "lastIndex", "size"])
+        hint = "write lastIndex + 1" if node.name == "nextIndex" else hint
         self.reporter.error(node.name_at, f"{stack} has no {node.name}", hint)
         return UNKNOWN
 
@@ -202,7 +208,7 @@ class ExpressionChecker(OperatorChecker):
         if not isinstance(index, ir.Bits | type(INTEGER)):
             self.reporter.error(node.index.at, f"the index is {index}; a number was expected")
             return UNKNOWN
-        if place is not None and not 0 <= place < base.size:
+        if place is not None and not 0 <= place < base.size and not self.measures:
             self.reporter.error(
                 node.index.at, f"{base} has no element {self.shown(place)}", f"0 to {base.size - 1} it has"
             )
@@ -276,16 +282,16 @@ class ExpressionChecker(OperatorChecker):
             return UNKNOWN
         return ir.Bits(bits)
 
-    def lvalue(self, node: syntax.Expression, what: str, is_assigned: bool = False) -> None:
-        """Check that a checked expression can be stored into, by an assignment or otherwise."""
+    def lvalue(self, node: syntax.Expression, what: str, is_assigned: bool = False) -> bool:
+        """Check that a checked expression can be stored into, by an assignment or otherwise; return if so."""
         at: Location = node.at
-        whole = node
+        whole, is_in_tuple = node, False
         while isinstance(node, _PARTS):
             base = node.base
             is_moving = isinstance(node, syntax.SliceRef) and node.low.value is None
             if is_moving and node.type != UNKNOWN and not (is_assigned and node is whole):
                 self.reporter.unsupported(node.at, "a slice from a low bit that is known at run time here")
-                return
+                return False
             if (
                 isinstance(node, syntax.MemberRef)
                 and isinstance(base.type, StackType)
@@ -294,14 +300,21 @@ class ExpressionChecker(OperatorChecker):
             ):
                 hint = "write an index: stack[...]" if node.name == "last" else ""
                 self.reporter.error(node.name_at, f"{what} {node.name} of a stack, which is read-only", hint)
-                return
+                return False
+            if isinstance(base.type, CompositeType) and base.type.kind == "tuple":
+                is_in_tuple = True
             node = base
         symbol = node.symbol if isinstance(node, syntax.NameRef) else None
         if isinstance(symbol, Variable):
             if not symbol.writable:
                 self.reporter.error(at, f"{what} {symbol.name}, which is read-only ({symbol.role})")
-        elif node.type != UNKNOWN or isinstance(symbol, ConstantSymbol):
+            elif is_in_tuple:
+                hint = "P4-16 wants a whole one stored; other compilers may refuse this"
+                self.reporter.warning(at, f"{what} a part of a tuple", hint)
+            return symbol.writable
+        if node.type != UNKNOWN or isinstance(symbol, ConstantSymbol):
             self.reporter.error(at, f"{what} something that is no variable")
+        return False
 
 
 def _field_hint(name: str, kind: CompositeType) -> str:

@@ -91,13 +91,15 @@ class KeysetChecker(DeclarationChecker):
         if isinstance(case, syntax.EntryElement):
             self.reporter.error(case.at, "a value set stands only in a select")
         wanted = [kind for kind, _ in value_set.fields.values()]
-        if len(wanted) != len(kinds) or not all(map(same, wanted, kinds)):
+        known = UNKNOWN not in (value_set.type, *kinds)
+        if known and (len(wanted) != len(kinds) or not all(map(same, wanted, kinds))):
             shown = ", ".join(map(str, kinds))
             self.reporter.error(case.at, f"{value_set.name} holds {value_set.type}; the keys are {shown}")
         case.keysets[0].value = ir.KeyInSet(value_set.name)
 
     def _keyset(self, node: syntax.Expression, kind: Type) -> ir.Keyset | Alternatives | None:
         scalar = scalar_of(kind)
+        self.written(node, "a keyset")
         value_set = self._value_set_of(node)
         if value_set is not None:
             if not same(value_set.type, kind):

@@ -11,8 +11,8 @@ from nicemu.pipeline import ARCHITECTURES, Architecture
 from . import syntax
 from .diagnostics import Location, Reporter, did_you_mean
 from .includes import include_of
-from .symbols import ErrorList, Scope, Symbol
-from .types import CompositeType
+from .symbols import ErrorList, Scope, Symbol, TypeSymbol
+from .types import CompositeType, EnumType
 
 _FORMER = {
     f"{name}{ending}": f"v1model.p4 has {name}_preserving_field_list now, and fields with @field_list(index)"
@@ -66,11 +66,23 @@ class NameChecker:
         symbol = self.scope.meant(node)
         if symbol is None:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
-            hint = _FORMER.get(node.name) or include_of(node.name) or did_you_mean(node.name, scope.visible())
+            hint = _FORMER.get(node.name) or include_of(node.name) or self._owner_hint(node.name, scope)
+            hint = hint or did_you_mean(node.name, scope.visible())
             self.reporter.error(node.at, f"unknown {what} {dot}{node.name}", hint)
         elif self.deprecated and symbol in self.deprecated:
             self.reporter.warning(node.at, f"{node.name} is deprecated: {self.deprecated[symbol]}")
         return symbol
+
+    def _owner_hint(self, name: str, scope: Scope) -> str:
+        """Return how to write an error or the member of an enum that stands without its owner, else ""."""
+        if name in self.declared.errors:
+            return f"write error.{name}"
+        for word in scope.visible():
+            symbol = scope.find(word)
+            kind = symbol.type if isinstance(symbol, TypeSymbol) else None
+            if isinstance(kind, EnumType) and name in kind.members:
+                return f"write {word}.{name}"
+        return ""
 
     def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:
         """Return the number in @id(...), 0 without one.

@@ -20,6 +20,7 @@ from .types import (
     MATCH_KIND,
     TEXT,
     UNKNOWN,
+    ActionRun,
     CompositeType,
     DefaultType,
     EnumType,
@@ -28,6 +29,7 @@ from .types import (
     NewType,
     StackType,
     Type,
+    TypeVariable,
 )
 
 MAX_INTEGER_BITS = 8192
@@ -105,14 +107,24 @@ class OperatorChecker(ConversionChecker):
         return self._folded(node, left)
 
     def _equality(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
+        for side in (node.left, node.right):
+            if isinstance(side.type, ActionRun):
+                self.reporter.error(side.at, "action_run is what a switch goes by, and nothing else")
+                return UNKNOWN
+            if not self.written(side, f"a side of {node.op}"):
+                return UNKNOWN
         if isinstance(left, ListType) and isinstance(right, ListType):
             if left.rest or right.rest:
                 self.type_of_list(node.left if left.rest else node.right, left if left.rest else right)
-                return ir.BOOL
+                return UNKNOWN
+            if left.names and right.names:
+                hint = "write the type before one: (type) {...}"
+                self.reporter.error(node.at, f"nothing tells of what struct the sides of {node.op} are", hint)
+                return UNKNOWN
             if not _have_one_shape(left, right):
                 hint = "write as many values on both sides, by the same names if by any"
                 self.reporter.error(node.at, f"{node.op} compares lists of different shapes", hint)
-                return ir.BOOL
+                return UNKNOWN
             self._give_widths(node.left, node.right)
             kind = self.type_of_list(node.left, _with_widths(node.left.type, node.right.type))
             self.convert(node.left, kind, "the left side")
@@ -128,7 +140,7 @@ class OperatorChecker(ConversionChecker):
                 self.convert(node.left, self.bits(node.right), "the left side")
             else:
                 self.convert(node.right, self.bits(node.left), f"the right side of {node.op}")
-        elif not is_storable(left) and left not in (INTEGER, MATCH_KIND):
+        elif isinstance(left, TypeVariable) or not (is_storable(left) or left in (INTEGER, MATCH_KIND)):
             self.reporter.error(node.at, f"{node.op} does not apply to {left}")
         if is_constant(node.left) and is_constant(node.right):
             node.value = int(are_equal(node.left, node.right) == (node.op == "=="))
@@ -155,6 +167,9 @@ class OperatorChecker(ConversionChecker):
         amount = node.right.value
         if isinstance(right, ir.Bits) and right.signed and amount is not None and amount >= 0:
             node.right.type = right = ir.Bits(right.width)  # the same number: its highest bit is 0
+        if isinstance(right, ir.Bits) and right.signed and amount is not None:
+            self.reporter.error(node.right.at, "shifts by a number below 0")
+            return UNKNOWN
         if (isinstance(right, ir.Bits) and right.signed) or not isinstance(right, _NUMBERS):
             self.reporter.error(node.right.at, f"shifts by {right}; bit<N> was expected")
             return UNKNOWN
@@ -233,7 +248,8 @@ class OperatorChecker(ConversionChecker):
             self.convert(node.no, yes, "the second value of ?:")
         kind = node.yes.type
         if kind == INTEGER and node.condition.value is None:
-            self.reporter.error(node.at, "both values of ?: lack a width", "give them one: 8w1")
+            if same(node.condition.type, ir.BOOL):
+                self.reporter.error(node.at, "both values of ?: lack a width", "give them one: 8w1")
             return UNKNOWN
         if not is_storable(kind) and kind not in (UNKNOWN, INTEGER):
             self.reporter.error(node.at, f"?: does not apply to {kind}")

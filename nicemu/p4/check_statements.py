@@ -173,8 +173,9 @@ class StatementChecker(KeysetChecker):
             if not isinstance(wanted, ir.Bits) and wanted != UNKNOWN:
                 self.reporter.error(node.name_at, f"{node.name} is {wanted}; bit<N> or int<N> was expected")
                 wanted = UNKNOWN
-            self.expect(collection.low, wanted, "the lower bound")
-            self.expect(collection.high, wanted, "the upper bound")
+            for bound, what in ((collection.low, "the lower bound"), (collection.high, "the upper bound")):
+                if self.written(bound, what):
+                    self.expect(bound, wanted, what)
         else:
             found = self.expression(collection)
             if not isinstance(found, StackType | P4ListType):
@@ -201,6 +202,9 @@ class StatementChecker(KeysetChecker):
 
     def _assignment(self, node: syntax.Assignment) -> None:
         kind = self.expression(node.target)
+        if not self.lvalue(node.target, "this stores into", is_assigned=True):
+            self.expression(node.value)
+            return
         if node.op == "=":
             self.expect(node.value, kind, "the value")
         else:
@@ -212,7 +216,6 @@ class StatementChecker(KeysetChecker):
             if self.convert(combined, kind, "the value"):
                 node.value, node.op, node.is_compound = combined, "=", True
         self.expression(node.target)
-        self.lvalue(node.target, "this stores into", is_assigned=True)
 
     def _switch(self, node: syntax.SwitchStatement) -> None:
         subject = self.expression(node.subject)
@@ -222,6 +225,7 @@ class StatementChecker(KeysetChecker):
             if subject == ir.BOOL:
                 what = "the subject of switch is bool; bit<N>, int<N>, an enum or error was expected"
                 self.reporter.error(node.subject.at, what, "write if")
+                subject = UNKNOWN
         seen: set[str] = set()
         for case in node.cases:
             if table is not None and case.label is not None:
@@ -257,6 +261,8 @@ class StatementChecker(KeysetChecker):
         seen.add(name)
 
     def _switch_value(self, label: syntax.Expression, subject: Type, seen: set[str]) -> None:
+        if not self.written(label, "a label of switch"):
+            return
         value = self.constant(label, subject, "a label of switch")
         if value is not None and str(value) in seen:
             self.reporter.error(label.at, "switch has two cases for this value")
@@ -444,7 +450,7 @@ def _targets(node: syntax.StateDeclaration | None) -> list[str]:
 def _returns(node: syntax.Statement) -> bool:
     """Return whether a statement cannot be passed without returning."""
     match node:
-        case syntax.ReturnStatement():
+        case syntax.ReturnStatement() | syntax.ExitStatement():  # exit in a function is refused
             return True
         case syntax.Block():
             return any(map(_returns, node.statements))

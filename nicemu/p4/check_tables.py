@@ -67,7 +67,11 @@ class TableChecker(StatementChecker):
                 self.reporter.unsupported(
                     key.match_kind_at, f"match kind {key.match_kind}", f"there is {', '.join(known)}"
                 )
-            if not key_name(key):
+            if (
+                not key_name(key)
+                and key.expression.type != UNKNOWN
+                and not self.reporter.has_error_at(key.at)
+            ):
                 self.reporter.error(
                     key.at, "this key needs a name", 'write @name("...") behind the match kind'
                 )
@@ -173,6 +177,9 @@ class TableChecker(StatementChecker):
 
     def _action_element(self, element: syntax.ActionElement, table: TableSymbol, bound: bool) -> None:
         self.named(element.annotations)
+        listed = table.declaration.actions or []
+        if not bound and any(item.symbol is None and item.name == element.name for item in listed):
+            return  # was told there
         symbol = self.find(element, "action")
         if not isinstance(symbol, ActionSymbol):
             if symbol is not None:
@@ -210,12 +217,13 @@ class TableChecker(StatementChecker):
         # Arguments for parameters with a direction repeat what the list of actions says.
         repeated = len(given) > len(data)
         self.arguments(given, symbol.parameters if repeated else data, f"action {element.name}", element)
-        for listed in table.declaration.actions or []:
-            if listed.symbol is symbol and repeated:
-                self._repeats(given, listed)
-            elif listed.symbol is symbol and listed.arguments:
+        for other in listed:
+            if other.symbol is symbol and repeated:
+                self._repeats(given, other)
+            elif other.symbol is symbol and other.arguments:
                 what = f"the arguments that the list of actions gives {element.name} are missing"
                 self.reporter.error(element.at, what, "write them here, too")
+                return
         for argument in given[-len(data) :] if data else ():
             if argument.value is None and argument.type != UNKNOWN:
                 self.reporter.error(argument.at, "action data must be known at compile time")

@@ -283,13 +283,15 @@ class TypeChecker(TypeReferenceChecker):
                 member.at, f"member {member.name} needs a value", f"write {member.name} = ..."
             )
             return 0
+        if underlying is None:  # was told
+            return position
         value = self.constant_integer(member.value, "the value of a member") or 0
         kind = member.value.type
         if isinstance(kind, EnumType):
             kind = kind.underlying
-        if isinstance(kind, ir.Bits) and underlying is not None and kind != underlying:
+        if isinstance(kind, ir.Bits) and kind != underlying:
             self.reporter.error(member.value.at, f"the value is {kind}; {underlying} was expected")
-        elif underlying is not None and not _fits(value, underlying):
+        elif not _fits(value, underlying):
             self.reporter.error(member.value.at, f"{self.shown(value)} does not fit {underlying}")
             return 0
         return value

@@ -376,8 +376,11 @@ class ExpressionParser(TokenReader):
             return syntax.BoolLiteral(at=token.location, truth=token.text == "true")
         if token.text == "(":
             self.take()
+            named = self.next
             inner = self.expression()
             self.expect(")", "to close '('")
+            if isinstance(inner, syntax.NameRef) and self.next.kind in ("name", "number"):
+                self.no_type(named, "a value behind parentheses is cast to the type in them")
             return inner
         if token.text == "{":
             return self._list()
@@ -426,7 +429,8 @@ class ExpressionParser(TokenReader):
                 break
         self.expect("}", "to close '{'")
         if names and len(names) != len(items):
-            self.fail("either all or none of the values have names", at=opened.location)
+            self.reporter.error(opened.location, "either all or none of the values have names")
+            raise SyntaxFault
         node = syntax.ListValue(at=opened.location, items=items, names=names or None, rest=rest)
         return self.deepened(node, *items) if items else node
 

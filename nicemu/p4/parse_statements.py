@@ -6,9 +6,12 @@ Source: P4-16 Language Specification 1.2.5, "Statements".
 
 from __future__ import annotations
 
+from typing import NoReturn
+
 from . import syntax
 from .annotations import check_annotation, is_plain
 from .diagnostics import Location
+from .lexer import Token
 from .parse_expressions import BASE_TYPES, ExpressionParser
 from .token_reader import SyntaxFault
 
@@ -78,6 +81,10 @@ class StatementParser(ExpressionParser):
                 return kind(at=token.location)
             case "const":
                 return self.constant(annotations)
+            case "transition":
+                what = "transition ends a state of a parser, and stands nowhere else"
+                self.reporter.error(token.location, what)
+                raise SyntaxFault
         if self.starts_declaration():
             return self.variable_or_instance(annotations)
         return self._assignment_or_call()
@@ -131,12 +138,26 @@ class StatementParser(ExpressionParser):
         if self.sees("("):
             return self._instance(type_ref, annotations)
         name = self.name("the variable")
+        if self.sees("("):
+            self._refuse_call(name)
         initial = self.expression() if self.takes("=") else None
         self.expect(";", f"after the declaration of {name.text}")
         self.declare(name.text, False)
         return syntax.VariableDeclaration(
             at=name.location, name=name.text, annotations=annotations, type_ref=type_ref, initial=initial
         )
+
+    def _refuse_call(self, name: Token) -> NoReturn:
+        """Report `type name(`: a function that stands in a block, or an object made as in C++."""
+        at = self.next.location
+        self.skip_balanced()
+        if self.sees("{"):
+            what = f"function {name.text} stands inside a block"
+            self.reporter.error(name.location, what, "write it outside all blocks")
+        else:
+            hint = f"write type(...) {name.text};"
+            self.reporter.error(at, "the arguments of an object stand behind its type", hint)
+        raise SyntaxFault
 
     def _instance(
         self, type_ref: syntax.TypeRef, annotations: list[syntax.Annotation]
@@ -254,6 +275,8 @@ class StatementParser(ExpressionParser):
         found: list[syntax.Annotation] = []
         while self.sees("@"):
             at = self.take().location
+            if self.next.kind not in ("name", "keyword"):
+                self.fail("expected the name of an annotation")
             name = self.take()
             body: list[str] = []
             values: list[tuple[str, syntax.Expression]] = []
@@ -357,7 +380,7 @@ class StatementParser(ExpressionParser):
                 return loop
             initial = self._simple_statements(annotations, ";")
             self.expect(";", "after the first part of for")
-            condition = self.expression()
+            condition = self._condition_of_for()
             self.expect(";", "after the condition of for")
             update = self._simple_statements([], ")")
             for node in update:
@@ -367,6 +390,13 @@ class StatementParser(ExpressionParser):
             self.expect(")", "after the last part of for")
             body = self._branch("for")
         return syntax.ForStatement(at=at, initial=initial, condition=condition, update=update, body=body)
+
+    def _condition_of_for(self) -> syntax.Expression:
+        if not self.sees(";"):
+            return self.expression()
+        at = self.next.location
+        self.reporter.error(at, "the condition of for is missing", "write true where break ends the loop")
+        return syntax.BoolLiteral(at=at, truth=True)
 
     def _for_in(self, at: Location) -> syntax.Statement | None:
         """Parse the rest of `for (type name in collection) body`, None if it is the other kind of loop."""
@@ -442,6 +472,9 @@ class StatementParser(ExpressionParser):
 
     def _assigned_or_called(self) -> syntax.Statement:
         at = self.next.location
+        if self.next.text == "while" and self.peek().text == "(":
+            self.reporter.error(at, "P4 has no while", "write for (; condition; ) {...}")
+            raise SyntaxFault
         target = self._postfix(self._primary())
         token = self.next
         op = token.text if token.text in _ASSIGNMENTS else ""

@@ -46,6 +46,11 @@ class TableParser(StatementParser):
         annotations = self.annotations()
         constant_at = self.next.location if self.sees("const") else None
         constant = self.takes("const")
+        if self.sees("action"):
+            what = "unknown table property action"
+            self.reporter.error(self.next.location, what, "did you mean actions?")
+            table.actions = []  # they are there, whatever they are called
+            raise SyntaxFault
         token = self.name(f"a property of table {table.name}")
         if token.text in table.property_names:
             self.reporter.error(token.location, f"table {table.name} has two properties {token.text}")
@@ -67,8 +72,6 @@ class TableParser(StatementParser):
         self.expect("=", f"after {token.text}")
         match token.text:
             case "key":
-                if table.entries is not None:
-                    self.reporter.error(token.location, "entries stand before key", "write them behind it")
                 table.keys = self.each("the keys", self._key, self._sees_no_element)
             case "actions":
                 table.actions = self.each("the actions", self._listed_action, self._sees_no_element)
@@ -83,8 +86,6 @@ class TableParser(StatementParser):
                 table.size = self.expression()
                 self.expect(";", "after size")
             case "entries":
-                if table.actions is None and not self.reporter.failed:
-                    self.reporter.error(token.location, "entries stand before actions", "write them behind")
                 table.entries = self.each("the entries", self._entry, self._sees_no_element)
                 table.entry_annotations = annotations
                 table.const_entries = constant

@@ -140,6 +140,11 @@ class Parser(TableParser):
     def _enum(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
         self.take()
         underlying = None if self.sees_name() and self.peek().text == "{" else self.type_ref()
+        if self.sees("{") and underlying is not None and underlying.arguments:
+            self.reporter.error(
+                underlying.at, f"enum {underlying.name} has type parameters", "an enum has none"
+            )
+            raise SyntaxFault
         name = self.name("the enum")
         self.declare(name.text, True)
         members = self._members(f"enum {name.text}")
@@ -355,10 +360,7 @@ class Parser(TableParser):
             if self.sees_name() and self.peek().text in ("(", "<"):
                 types = [name for scope in self._scopes for name, is_type in scope.items() if is_type]
                 hint = include_of(token.text) or did_you_mean(token.text, types)
-                known = any(token.text in scope for scope in self._scopes)
-                what = f"{token.text} is no type" if known else f"unknown type {token.text}"
-                self.reporter.error(token.location, what, hint)
-                raise SyntaxFault
+                self.no_type(token, hint)
             parts = ["state"] if block.kind == "parser" else ["action", "table", "apply"]
             self.fail(f"expected a declaration in {block.kind} {block.name}", did_you_mean(token.text, parts))
 

@@ -55,6 +55,7 @@ class TokenReader:
         self.reporter = reporter
         self._tokens = tokens
         self._at = 0
+        self._swallowed = False
         self._scopes, self._levels = _Levels(), _Levels()
         self._scopes.append({})
 
@@ -123,8 +124,10 @@ class TokenReader:
     def fail(self, message: str, hint: str = "", at: Location | None = None) -> NoReturn:
         """Report a syntax error at the next token. Raises: SyntaxFault."""
         found = "the end of the file" if self.next.kind == "end" else f"'{self.next.text}'"
+        is_swallowed = self.next.kind == "end" and self._swallowed
         at = at or self.next.location
-        if not self.reporter.has_error_at(at):  # else a '}' is missing, and was missed for what is inside
+        # A missing '}' may have been missed for what is inside; all may be in a bracket that is not closed.
+        if not (is_swallowed or self.reporter.has_error_at(at)):
             self.reporter.error(at, f"{message}, found {found}", hint)
         raise SyntaxFault
 
@@ -151,6 +154,13 @@ class TokenReader:
             if name in scope:
                 return scope[name]
         return False
+
+    def no_type(self, token: Token, hint: str = "") -> NoReturn:
+        """Report a name that stands where a type must. Raises: SyntaxFault."""
+        known = any(token.text in scope for scope in self._scopes)
+        what = f"{token.text} is no type" if known else f"unknown type {token.text}"
+        self.reporter.error(token.location, what, hint)
+        raise SyntaxFault
 
     def is_outermost_type(self, ahead: int = 0) -> bool:
         """Return whether `.T` is next, or `ahead` places behind, with a type T outside all blocks."""
@@ -214,7 +224,8 @@ class TokenReader:
             return token.text == "}" or token.kind == "end"
         if token.text == before:
             return True
-        return token.text in _OUTSIDE or (not block and (token.text == "action" or self.sees_part()))
+        begins_action = token.text == "action" and self.peek().text != "="
+        return token.text in _OUTSIDE or (not block and (begins_action or self.sees_part()))
 
     def sees_part(self) -> bool:
         """Return whether a part of a parser or control is next, which stands nowhere else."""
@@ -253,7 +264,9 @@ class TokenReader:
         stack = [_CLOSING[opened.text]]
         while stack:
             if self.next.kind == "end":
-                self.fail(f"'{opened.text}' is never closed", at=opened.location)
+                self.reporter.error(opened.location, f"'{opened.text}' is never closed")
+                self._swallowed = True
+                raise SyntaxFault
             token = self.take()
             if token.text in brackets:
                 stack.append(brackets[token.text])

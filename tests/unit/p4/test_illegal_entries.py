@@ -67,6 +67,18 @@ def test_a_legal_table_is_taken(p4: SimpleNamespace, table: str) -> None:
     p4.compile(parts=table)
 
 
+@pytest.mark.parametrize("order", [(0, 1, 2), (0, 2, 1), (1, 2, 0), (2, 0, 1), (2, 1, 0)])
+def test_entries_may_stand_before_key_and_actions(p4: SimpleNamespace, order: tuple[int, ...]) -> None:
+    properties = (
+        "key = { headers.tag.kind: exact; }",
+        "actions = { a; NoAction; }",
+        "const entries = { 7: a(9); }",
+    )
+    table = f"table t {{ {' '.join(properties[place] for place in order)} }}"
+    parts = f"action a(bit<16> n) {{ headers.tag.number = n; }} {table}"
+    assert p4.run(bytes([7, 0, 0, 0]), "t.apply();", parts=parts).frame[1:3] == bytes([0, 9])
+
+
 EQUAL = "entries = { priority = 4: 1: NoAction(); priority = 4: 2: NoAction(); }"
 RISING = "entries = { priority = 4: 1: NoAction(); priority = 5: 2: NoAction(); }"
 FALLING = (

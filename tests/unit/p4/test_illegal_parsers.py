@@ -99,7 +99,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"states": "state start { packet.extract(5); transition accept; }"},
-        "argument hdr is a number without a width",
+        "extract writes to something that is no variable",
     ),
     ({"apply": "packet.extract(headers.tag);"}, "unknown name packet"),
     (
@@ -112,7 +112,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "v_t v;",
             "states": "state start { packet.extract(headers.v); transition accept; }",
         },
-        "header v_t has a varbit; extract has 1 arguments",
+        "header v_t has a varbit; extract has 1 argument",
     ),
     (
         {
@@ -276,7 +276,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"states": "state start { packet.extract<metadata_t>(headers.tag); transition accept; }"},
-        "extract of struct metadata_t; a header was expected",
+        "argument hdr is header tag_t; struct metadata_t was expected",
     ),
     (
         {
@@ -288,7 +288,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"emit": "packet.emit(packet);"},
-        "emit of extern packet_out; a header, or a struct or tuple of headers, was expected",
+        "argument hdr is extern packet_out, an object and no value",
     ),
     (
         {"emit": "packet.emit(error.NoError);"},

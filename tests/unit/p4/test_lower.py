@@ -101,6 +101,11 @@ def test_the_fields_of_a_tuple_are_stored_into_one_by_one(p4: SimpleNamespace) -
     apply = "tuple<bit<16>, tag_t> t = { 1, headers.tag }; set(t[0]); t[0][3:0] = 5; t[0] += 1;"
     apply += " t[1].number = t[0]; headers.tag = t[1];"
     assert number_after(p4, apply, parts=parts) == 0x106
+    told = [item.message for item in p4.compile(apply, parts=parts).diagnostics]
+    assert told == [
+        "action set writes to a part of a tuple",
+        *["this stores into a part of a tuple"] * 3,
+    ]
 
 
 def test_a_constant_that_shifts_may_be_signed(p4: SimpleNamespace) -> None:

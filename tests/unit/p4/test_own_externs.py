@@ -119,9 +119,8 @@ SCALED = "extern bit<16> scaled(in bit<16> value, @optional in bit<16> factor, i
 @pytest.mark.parametrize(
     ("call", "value"),
     [
-        ("scaled(2)", 205),
-        ("scaled(2, 10)", 25),
-        ("scaled(2, 10, 6)", 26),
+        ("scaled(value = 2)", 205),
+        ("scaled(value = 2, offset = 6, factor = 10)", 26),
         ("scaled(offset = 6, value = 2)", 206),
         ("scaled(value = 2, factor = 3)", 11),
     ],
@@ -146,6 +145,8 @@ def test_optional_arguments_of_methods_and_constructors_may_be_left_out(
         ("scaled(factor = 3)", "argument value of scaled is missing"),
         ("scaled()", "scaled takes 2 arguments; 0 are given"),
         ("scaled(1, 2, 3, 4)", "scaled takes 3 arguments; 4 are given"),
+        ("scaled(1)", "scaled has parameters with defaults, and @optional ones"),
+        ("scaled(1, 2, 3)", "scaled has parameters with defaults, and @optional ones"),
         ("scaled(vlaue = 3)", "scaled has no parameter vlaue"),
     ],
 )

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What people new to P4 write, and what is one slip: one error each, with what mends it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+WITH_SIZE = "control Q(inout bit<16> x)(bit<16> n) { apply { x = n; } }"
+SIDES = "enum Side { LEFT, RIGHT }"
+FILL = "action fill(out bit<16> x, bit<16> n) { x = n; }"
+PARTS = FILL + " table t { key = { %s } actions = { %s } %s }"
+
+
+def one(told: str, message: str, hint: str) -> None:
+    assert f": error: {message}" in told
+    assert told.endswith("\n1 error")
+    if hint:
+        assert f"    hint: {hint}" in told
+
+
+@pytest.mark.parametrize(
+    ("apply", "message", "hint"),
+    [
+        ("while (m.flag) { m.flag = false; }", "P4 has no while", "write for (; condition; ) {...}"),
+        ("for (;;) { break; }", "the condition of for is missing", "write true where break ends the loop"),
+        ("transition accept;", "transition ends a state of a parser, and stands nowhere else", ""),
+        ("m.mark = (flow_t) m.mark;", "unknown type flow_t", "a value behind parentheses is cast to"),
+        ("m.mark = (m) 5;", "m is no type", "a value behind parentheses is cast to the type in them"),
+        ("bit<8> f(in bit<8> x) { return x; }", "function f stands inside a block", "write it outside"),
+        ("tag_t t(5);", "the arguments of an object stand behind its type", "write type(...) t;"),
+        ("5 = m.mark;", "this stores into something that is no variable", ""),
+        ("m.flag = tag.isValid();", "unknown name tag", ""),
+        ("m.flag = LEFT == RIGHT;", "unknown name LEFT", "write Side.LEFT"),
+        ("if (parse(m.mark) == 1) { }", "unknown", ""),
+        ("string s;", "a variable cannot be string", "make it const"),
+        ("Q q;", "control Q is no value", "write Q(...) q;"),
+        ("Q.apply(m.mark);", "Q is applied by its name, and has parameters", "declare Q(...) name;"),
+        ("tuple<bit<16>> t = { a = 1 };", "tuple<bit<16>> has no names for its values", "remove them"),
+        ("switch (m.flag) { true: { } 1: { } }", "the subject of switch is bool", "write if"),
+        ("m.mark = m.mark ? 1 : 2;", "the condition of ?: is bit<16>", "compare it with 0"),
+        ("m.mark = m.mark << -8s1;", "shifts by a number below 0", ""),
+        ("random(5, 0, 5);", "unknown action or function random", ""),
+    ],
+)
+def test_in_the_body_of_a_control(p4: SimpleNamespace, apply: str, message: str, hint: str) -> None:
+    told = p4.refusal(apply, top=WITH_SIZE, types=SIDES)
+    if message == "unknown name LEFT":
+        assert "hint: write Side.LEFT" in told
+        assert "hint: write Side.RIGHT" in told
+        return
+    one(told, message, hint)
+
+
+@pytest.mark.parametrize(
+    ("parts", "message", "hint"),
+    [
+        (PARTS % ('"a": exact;', "fill(m.mark);", ""), "a key is string; a number was expected", ""),
+        (PARTS % ("no.apply().hit: exact;", "NoAction;", ""), "unknown name no", ""),
+        (
+            PARTS % ("m.mark: exact;", "go;", "default_action = go; entries = { 1: go; 2: go; }"),
+            "unknown action go",
+            "",
+        ),
+        (
+            PARTS % ("m.mark: exact;", "fill(m.mark);", "default_action = fill(m.mark);"),
+            "the arguments that the list of actions gives fill are missing",
+            "write them here, too",
+        ),
+        (
+            "table t { key = { m.mark: exact; } action = { NoAction; } }",
+            "unknown table property action",
+            "did you mean actions?",
+        ),
+        ("bit<8> f(in bit<8> x) { return x; }", "function f stands inside a block", "write it outside all"),
+    ],
+)
+def test_among_the_declarations_of_a_control(
+    p4: SimpleNamespace, parts: str, message: str, hint: str
+) -> None:
+    one(p4.refusal("t.apply();", parts=parts), message, hint)
+
+
+@pytest.mark.parametrize(
+    ("top", "message", "hint"),
+    [
+        ("enum Side<T> { LEFT }", "enum Side has type parameters", "an enum has none"),
+        ("enum bool Side { LEFT = true }", "enum Side cannot be represented as bool", ""),
+        ("enum side_t Side { LEFT = 1 }", "unknown type side_t", ""),
+        ("bit<8> f(in bit<8> x) { exit; }", "exit cannot stand in a function", ""),
+        ("const bool b = { p = 8w1 } == { p = 8w1 };", "nothing tells of what struct the sides of ==", ""),
+        ("TriggerCounter c;", "a variable cannot stand outside all blocks", "write TriggerCounter(...) c;"),
+        ("const error e = NoMatch;", "unknown name NoMatch", "write error.NoMatch"),
+        ("@foo( const bit<8> k = 1;", "'(' is never closed", ""),
+    ],
+)
+def test_outside_all_blocks(p4: SimpleNamespace, top: str, message: str, hint: str) -> None:
+    one(p4.refusal(top=top), message, hint)
+
+
+@pytest.mark.parametrize(
+    ("state", "message", "hint"),
+    [
+        ("packet.extract(5);", "extract writes to something that is no variable", ""),
+        ("packet.extract({ 1, 2 });", "extract writes to something that is no variable", ""),
+        ("packet.lookahead(headers.tag);", "lookahead takes 0 arguments; 1 is given", ""),
+        ("m.mark = packet.lookahead<none_t>().a;", "lookahead of header_union none_t", ""),
+        ("m.mark = (bit<16>) headers.st.nextIndex;", "tag_t[2] has no nextIndex", "write lastIndex + 1"),
+        ("verify(m.flag, NoMatch);", "unknown name NoMatch", "write error.NoMatch"),
+        ("if (m.flag) { transition accept; }", "transition ends a state of a parser, and stands", ""),
+    ],
+)
+def test_in_a_state(p4: SimpleNamespace, state: str, message: str, hint: str) -> None:
+    states = f"state start {{ packet.extract(headers.tag); {state} transition accept; }}"
+    told = p4.refusal(states=states, types="header_union none_t { }", members="tag_t[2] st;")
+    one(told, message, hint)
+
+
+@pytest.mark.parametrize(
+    ("call", "message", "hint"),
+    [
+        ("f(x = 1, x = 2)", "argument x is given twice", ""),
+        ("g(m.mark)", "argument n must be known at compile time", "give n a width and a direction"),
+    ],
+)
+def test_in_the_arguments_of_a_call(p4: SimpleNamespace, call: str, message: str, hint: str) -> None:
+    top = "bit<16> f(in bit<16> x, in bit<16> y) { return x; } bit<16> g(int n) { return n; }"
+    one(p4.refusal(f"m.mark = {call};", top=top), message, hint)
