@@ -6,6 +6,8 @@ Source: P4-16 Language Specification 1.2.5, "Instantiations", "Architecture desc
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from nicemu.pipeline import ARCHITECTURES
 
 from . import syntax
@@ -68,16 +70,22 @@ class PackageChecker(TableChecker):
             wanted = needed if given < needed else len(symbol.parameters)
             self.reporter.miscounted(node.at, symbol.name, "block", wanted, given)
             return
-        bindings = self._type_arguments(node, symbol)
+        given_types = self._type_arguments(node, symbol)
+        bindings: dict[str, Type] = {}
         self._main = []
         roles = ("parser", *(role.name for role in self.architecture.roles))
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             place = symbol.parameters.index(parameter)
             self.role = roles[place] if place < len(roles) else ""
-            block = self._argument(argument, parameter, bindings)
+            block = self._argument(argument, parameter, bindings, given_types)
             if block is not None:
                 self._main.append(block)
         self.role = ""
+        for ref, (variable, told) in zip(node.type_ref.arguments, given_types.items(), strict=False):
+            found = bindings.get(variable, told)
+            if not same(found, told):
+                what = f"{variable} of {symbol.name} is {told} here, and {found} in its blocks"
+                self.reporter.error(ref.at, what)
 
     def _type_arguments(self, node: syntax.Instantiation, symbol: PackageSymbol) -> dict[str, Type]:
         """Return the types that a package is given for its type parameters, as far as it is."""
@@ -86,10 +94,15 @@ class PackageChecker(TableChecker):
         if given and len(given) != len(names):
             self.reporter.miscounted(node.at, symbol.name, "type argument", len(names), len(given))
             return {}
-        return {name: self.resolve(ref) for name, ref in zip(names, given, strict=False) if ref.name != "_"}
+        pairs = zip(names, given, strict=False)
+        return {name: UNKNOWN if ref.name == "_" else self.resolve(ref) for name, ref in pairs}
 
     def _argument(
-        self, node: syntax.Expression, parameter: ParameterSymbol, bindings: dict[str, Type]
+        self,
+        node: syntax.Expression,
+        parameter: ParameterSymbol,
+        bindings: dict[str, Type],
+        given_types: Mapping[str, Type],
     ) -> BlockSymbol | None:
         ref = constructed(node) if isinstance(node, syntax.Call) else node
         if not isinstance(ref, syntax.NameRef | syntax.TypeRef):
@@ -107,7 +120,7 @@ class PackageChecker(TableChecker):
         if isinstance(node, syntax.Call):
             refs = node.constructed.arguments if node.constructed else node.type_arguments
             types = [self.resolve(ref) for ref in refs]
-            like = _wanted_types(parameter.type, bindings)
+            like = _wanted_types(parameter.type, {**given_types, **bindings})
             again = any(one.declaration is block.declaration for one in self._main)
             own = parameter.name if again else block.name
             made = self.block_of(node, block, types, own, top=True, like=like)
@@ -134,30 +147,29 @@ class PackageChecker(TableChecker):
             )
             return
         renamed = dict(zip(kind.type_parameters, wanted.arguments, strict=False))
+        faults: list[tuple[Location, str]] = []
+        before = dict(bindings)
         for found, pattern, written in zip(
             block.parameters, wanted.symbol.parameters, block.declaration.parameters, strict=True
         ):
             expected = substituted(pattern.type, renamed)
             if found.direction != pattern.direction:
-                self.reporter.error(
-                    written.at,
-                    f"parameter {found.name} is '{found.direction or 'without direction'}'; "
-                    f"{kind.name} has '{pattern.direction or 'without direction'}'",
-                    _signature(wanted.symbol),
-                )
+                direction, other = (item.direction or "without direction" for item in (found, pattern))
+                what = f"parameter {found.name} is '{direction}'; {kind.name} has '{other}'"
+                faults.append((written.at, what))
             if not unify(expected, found.type, bindings):
                 known = substituted(expected, bindings)
-                self.reporter.error(
-                    written.at,
-                    f"parameter {found.name} is {found.type}; {known} was expected",
-                    _signature(wanted.symbol),
-                )
+                faults.append((written.at, f"parameter {found.name} is {found.type}; {known} was expected"))
             elif isinstance(found.type, CompositeType) and found.type.name == self.architecture.metadata.name:
                 self._check_metadata(written.at, found.type)
             elif not isinstance(found.type, CompositeType | ExternType) and not same(found.type, UNKNOWN):
-                self.reporter.error(
-                    written.at, f"parameter {found.name} is {found.type}; a struct was expected"
-                )
+                faults.append((written.at, f"parameter {found.name} is {found.type}; a struct was expected"))
+        if len({place for place, _ in faults}) == len(block.parameters) > 1:
+            bindings.clear()  # another block was meant
+            bindings.update(before)
+            faults = [(at, f"{block.declaration.name} is no {kind.name}: all its parameters differ")]
+        for place, what in faults:
+            self.reporter.error(place, what, _signature(wanted.symbol))
 
     def _check_metadata(self, at: Location, found: CompositeType) -> None:
         wanted = {part.name: part.type for part in self.architecture.metadata.fields}

@@ -145,7 +145,7 @@ class TypeReferenceChecker(NameChecker):
             self._count(ref, symbol.family.parameters)
             if len(arguments) != symbol.family.parameters or UNKNOWN in arguments:
                 return UNKNOWN
-            return self._small_enough(symbol.family.of(arguments), ref.at)
+            return self._small_enough(self._specialised(ref, symbol.family, arguments), ref.at)
         if isinstance(symbol, ExternSymbol):
             self._count(ref, len(symbol.declaration.type_parameters))
             return ExternType(symbol, arguments)
@@ -161,6 +161,16 @@ class TypeReferenceChecker(NameChecker):
             return symbol.type
         self.reporter.error(ref.at, f"{ref.name} is no type")
         return UNKNOWN
+
+    def _specialised(self, ref: syntax.TypeRef, family: Family, arguments: tuple[Type, ...]) -> CompositeType:
+        """Return a generic type with type arguments; what is wrong with it is told where it is used."""
+        mark = self.reporter.mark()
+        kind = family.of(arguments)
+        if len(self.reporter.diagnostics) > mark:
+            told = self.reporter.diagnostics[mark]
+            self.reporter.rewind(mark)
+            self.reporter.error(ref.at, f"in {kind.name} {told.message}", told.hint)
+        return kind
 
     def _argument_type(self, ref: syntax.TypeRef) -> Type:
         return UNKNOWN if ref.name == "_" and self.signature_of else self.resolve(ref)

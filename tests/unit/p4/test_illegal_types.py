@@ -193,11 +193,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"types": "struct p_t { bit<8> a; }", "apply": "p_t<bit<8>> x;"}, "p_t takes no type arguments"),
     (
         {"types": "header p_t<T> { T a; } struct s_t { bit<8> x; } ", "apply": "p_t<tag_t> x;"},
-        "a header field cannot be header tag_t",
+        "in p_t<tag_t> a header field cannot be header tag_t",
     ),
     ({"types": "struct p_t<T, T> { T a; }"}, "two type parameters are called T"),
     ({"types": "struct p_t<T> { T a; }", "apply": "p_t<void> x;"}, "void is the type of no value"),
-    ({"types": "struct p_t<T> { T a; }", "apply": "p_t<int> x;"}, "a struct field cannot be int"),
+    ({"types": "struct p_t<T> { T a; }", "apply": "p_t<int> x;"}, "in p_t<int> a struct field cannot be int"),
     ({"types": "typedef struct p_t { bit<8> a; } p_t;"}, "p_t is declared twice in the same scope"),
     ({"types": "typedef struct p_t { bit<8> a; };"}, "expected the name of the type, found ';'"),
     ({"types": "typedef @x bit<8> p_t;"}, "expected struct, header, header_union or enum, found 'bit'"),

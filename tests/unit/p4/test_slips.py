@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
+
+from nicemu.p4 import CompileError, compile_text
 
 WITH_SIZE = "control Q(inout bit<16> x)(bit<16> n) { apply { x = n; } }"
 SIDES = "enum Side { LEFT, RIGHT }"
@@ -115,6 +118,65 @@ def test_in_a_state(p4: SimpleNamespace, state: str, message: str, hint: str) ->
     states = f"state start {{ packet.extract(headers.tag); {state} transition accept; }}"
     told = p4.refusal(states=states, types="header_union none_t { }", members="tag_t[2] st;")
     one(told, message, hint)
+
+
+PROGRAM = """
+#include <core.p4>
+#include <v1model.p4>
+struct headers_t { }
+struct metadata_t { }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { } }
+"""
+
+
+@pytest.mark.parametrize(
+    ("main", "messages"),
+    [
+        ("V1Switch(P(), V(), I(), I(), C(), D()) main;", []),
+        ("V1Switch<headers_t, _>(P(), V(), I(), I(), C(), D()) main;", []),
+        (
+            "V1Switch<metadata_t, headers_t>(P(), V(), I(), I(), C(), D()) main;",
+            [
+                "12:10: error: H of V1Switch is struct metadata_t here, and struct headers_t in its blocks",
+                "12:22: error: M of V1Switch is struct headers_t here, and struct metadata_t in its blocks",
+            ],
+        ),
+        (
+            "V1Switch(P(), V(), I(), I(), D(), C()) main;",
+            [
+                "12:30: error: D is no ComputeChecksum: all its parameters differ",
+                "12:35: error: C is no Deparser: all its parameters differ",
+            ],
+        ),
+        (
+            "V1Switch(I(), V(), P(), I(), C(), D()) main;",
+            [
+                "12:10: error: I is a control; a parser was expected",
+                "12:20: error: P is a parser; a control was expected",
+            ],
+        ),
+        (
+            "V1Switch(P(), I(), V(), I(), C(), D()) main;",
+            [
+                "12:15: error: I has 3 parameters; VerifyChecksum has 2",
+                "12:20: error: V has 2 parameters; Ingress has 3",
+            ],
+        ),
+    ],
+)
+def test_in_main(main: str, messages: list[str]) -> None:
+    told = ""
+    try:
+        compile_text(PROGRAM.strip() + "\n" + main, "a.p4")
+    except CompileError as error:
+        told = str(error)
+    assert re.findall(r"a\.p4:(\d+:\d+: error: .*)", told) == messages
 
 
 @pytest.mark.parametrize(
