@@ -251,6 +251,8 @@ class ExpressionChecker(OperatorChecker):
             return UNKNOWN
         if bits is not None and isinstance(self.bits(node.low), ir.Bits) and node.low.value is None:
             return self._slice_anywhere(node, base, bits)
+        if bits == 0:
+            return self._empty_slice(node, base)
         high = self.local_integer(node.high, "the high bit of a slice")
         low = self.local_integer(node.low, "the low bit of a slice")
         if high is None or low is None or base == UNKNOWN:
@@ -268,6 +270,17 @@ class ExpressionChecker(OperatorChecker):
         if node.base.value is not None:
             node.value = node.base.value >> low & ((1 << (high - low + 1)) - 1)
         return ir.Bits(high - low + 1)
+
+    def _empty_slice(self, node: syntax.SliceRef, base: Type) -> Type:
+        """Return the type of `[low+:0]`, whose value is 0."""
+        low = self.local_integer(node.low, "the low bit of a slice")
+        if low is None or base == UNKNOWN:
+            return UNKNOWN
+        if not isinstance(base, ir.Bits) or not 0 <= low <= base.width:
+            self.reporter.error(node.at, f"[{self.shown(low)}+:0] of {base}")
+            return UNKNOWN
+        node.value = 0
+        return ir.Bits(0)
 
     def _slice_anywhere(self, node: syntax.SliceRef, base: Type, bits: int) -> Type:
         """Return the type of a slice whose low bit is known at run time: what is behind the last bit is 0."""
@@ -288,6 +301,9 @@ class ExpressionChecker(OperatorChecker):
         whole, is_in_tuple = node, False
         while isinstance(node, _PARTS):
             base = node.base
+            if isinstance(node, syntax.SliceRef) and node.type == ir.Bits(0):
+                self.reporter.unsupported(node.at, "an empty slice to store into")
+                return False
             is_moving = isinstance(node, syntax.SliceRef) and node.low.value is None
             if is_moving and node.type != UNKNOWN and not (is_assigned and node is whole):
                 self.reporter.unsupported(node.at, "a slice from a low bit that is known at run time here")

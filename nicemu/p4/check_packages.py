@@ -81,7 +81,9 @@ class PackageChecker(TableChecker):
             if block is not None:
                 self._main.append(block)
         self.role = ""
-        for ref, (variable, told) in zip(node.type_ref.arguments, given_types.items(), strict=False):
+        for ref, (variable, told) in zip(
+            node.type_ref.arguments or symbol.arguments, given_types.items(), strict=False
+        ):
             found = bindings.get(variable, told)
             if not same(found, told):
                 what = f"{variable} of {symbol.name} is {told} here, and {found} in its blocks"
@@ -90,7 +92,7 @@ class PackageChecker(TableChecker):
     def _type_arguments(self, node: syntax.Instantiation, symbol: PackageSymbol) -> dict[str, Type]:
         """Return the types that a package is given for its type parameters, as far as it is."""
         names = symbol.declaration.type_parameters
-        given = node.type_ref.arguments
+        given = node.type_ref.arguments or symbol.arguments
         if given and len(given) != len(names):
             self.reporter.miscounted(node.at, symbol.name, "type argument", len(names), len(given))
             return {}

@@ -18,6 +18,7 @@ from .symbols import BlockSymbol, FamilySymbol, PackageSymbol, TypeSymbol
 from .type_sizes import is_storable
 from .types import (
     INTEGER,
+    MATCH_KIND,
     NOTHING,
     TEXT,
     UNKNOWN,
@@ -129,8 +130,7 @@ class TypeReferenceChecker(NameChecker):
             case "list":
                 return self._list(ref)
             case "match_kind":
-                self.reporter.unsupported(ref.at, f"type {ref.name}")
-                return UNKNOWN
+                return MATCH_KIND
             case "_":
                 what = "'_' stands only for a type argument, where the rest tells which it is"
                 self.reporter.error(ref.at, what, "write the type")
@@ -207,7 +207,7 @@ class TypeReferenceChecker(NameChecker):
         if (
             not is_storable(element)
             and not isinstance(element, P4ListType)
-            and element not in (INTEGER, TEXT)
+            and element not in (INTEGER, TEXT, MATCH_KIND)
         ):
             self.reporter.error(ref.at, f"a list cannot hold {element}")
             return UNKNOWN

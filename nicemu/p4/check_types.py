@@ -14,11 +14,12 @@ from . import syntax
 from .annotations import MATCH, TRANSLATION, kept, translation_of
 from .check_type_references import TypeReferenceChecker, specialised_name
 from .diagnostics import Location
-from .symbols import FamilySymbol, ParameterSymbol, Scope, TypeSymbol
+from .symbols import FamilySymbol, PackageSymbol, ParameterSymbol, Scope, TypeSymbol
 from .syntax_copy import fresh
 from .type_sizes import fixed_bits, is_flat, is_storable, scalar_of, width_of
 from .types import (
     INTEGER,
+    MATCH_KIND,
     TEXT,
     UNKNOWN,
     BlockType,
@@ -45,7 +46,14 @@ class TypeChecker(TypeReferenceChecker):
             case syntax.TypeAliasDeclaration():
                 if node.declared is not None:
                     self.type_declaration(node.declared)
+                package = self.scope.meant(node.type_ref)
+                is_plain = not node.distinct and node.type_ref.stack is None
+                if isinstance(package, PackageSymbol) and is_plain:
+                    self._alias_of_package(node, package)
+                    return True
                 kind = self.resolve(node.type_ref)
+                if kind == MATCH_KIND and not node.distinct:
+                    self.reporter.error(node.type_ref.at, f"a type cannot be another name of {kind}")
                 if node.distinct and kind != UNKNOWN:
                     if not isinstance(kind, ir.Bits | ir.Bool | NewType):
                         hint = "bit<N>, int<N>, bool, or a new type of these"
@@ -62,6 +70,16 @@ class TypeChecker(TypeReferenceChecker):
             case _:
                 return False
         return True
+
+    def _alias_of_package(self, node: syntax.TypeAliasDeclaration, package: PackageSymbol) -> None:
+        """Declare another name of a package, with the type arguments that it is given."""
+        ref = node.type_ref
+        wanted = 0 if package.arguments else len(package.declaration.type_parameters)
+        if len(ref.arguments) != wanted:
+            self.reporter.miscounted(ref.at, ref.name, "type argument", wanted, len(ref.arguments))
+        arguments = package.arguments or ref.arguments
+        made = PackageSymbol(package.name, package.declaration, package.parameters, arguments)
+        self.declare(node.name, made, node.at)
 
     def _translation(self, node: syntax.TypeAliasDeclaration, kind: Type) -> tuple[str, int] | None:
         """Return what @p4runtime_translation says of a new type, None where it does not stand."""
@@ -117,7 +135,7 @@ class TypeChecker(TypeReferenceChecker):
             elif item.direction and isinstance(kind, ExternType):
                 what = f"{kind} as a parameter has no direction"
                 self.reporter.error(written.at, what, "an object is no value")
-            elif item.direction and (isinstance(kind, P4ListType) or kind in (INTEGER, TEXT)):
+            elif item.direction and (isinstance(kind, P4ListType) or kind in (INTEGER, TEXT, MATCH_KIND)):
                 what = f"{kind} as a parameter has no direction"
                 self.reporter.error(written.at, what, "it is known at compile time alone")
         if node.returns is not None and isinstance(returns, ExternType | BlockType):

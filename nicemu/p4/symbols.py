@@ -243,11 +243,12 @@ class BlockInstance:
 
 @dataclass(slots=True, eq=False)
 class PackageSymbol:
-    """A package type; each parameter is a block type."""
+    """A package type; each parameter is a block type. A `typedef` may have given it type arguments."""
 
     name: str
     declaration: syntax.PackageDeclaration
     parameters: list[ParameterSymbol]
+    arguments: Sequence[syntax.TypeRef] = ()
 
 
 Symbol: TypeAlias = (

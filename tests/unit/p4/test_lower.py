@@ -108,6 +108,16 @@ def test_the_fields_of_a_tuple_are_stored_into_one_by_one(p4: SimpleNamespace) -
     ]
 
 
+def test_an_empty_slice_has_no_bits(p4: SimpleNamespace) -> None:
+    apply = "bit<0> none = m.mark[3+:0]; headers.tag.number = none ++ 16w7 ++ headers.tag.number[16+:0];"
+    assert number_after(p4, apply) == 7
+
+
+def test_a_constant_may_be_a_match_kind(p4: SimpleNamespace) -> None:
+    top = "const match_kind KIND = lpm; const bool IS_LPM = KIND == lpm && KIND != exact;"
+    assert number_after(p4, "headers.tag.number = IS_LPM ? 16w3 : 4;", top=top) == 3
+
+
 def test_a_constant_that_shifts_may_be_signed(p4: SimpleNamespace) -> None:
     assert number_after(p4, "headers.tag.number = 16w3 << 8s4 >> 5s1;") == 0x18
 

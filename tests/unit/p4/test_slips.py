@@ -179,6 +179,34 @@ def test_in_main(main: str, messages: list[str]) -> None:
     assert re.findall(r"a\.p4:(\d+:\d+: error: .*)", told) == messages
 
 
+SIX = "(P(), V(), I(), I(), C(), D()) main;"
+
+
+@pytest.mark.parametrize(
+    ("alias", "messages"),
+    [
+        ("typedef V1Switch<headers_t, metadata_t> Switch;", []),
+        ("typedef V1Switch<_, metadata_t> S; typedef S Switch;", []),
+        (
+            "typedef V1Switch<headers_t, headers_t> Switch;",
+            ["12:29: error: M of V1Switch is struct headers_t here, and struct metadata_t in its blocks"],
+        ),
+        ("typedef V1Switch Switch;", ["12:9: error: V1Switch takes 2 type arguments; 0 are given"]),
+        (
+            "typedef V1Switch<_, _> S; typedef S<_, _> Switch;",
+            ["12:35: error: S takes 0 type arguments; 2 are given"],
+        ),
+    ],
+)
+def test_in_another_name_of_a_package(alias: str, messages: list[str]) -> None:
+    told = ""
+    try:
+        compile_text(f"{PROGRAM.strip()}\n{alias}\nSwitch{SIX}", "a.p4")
+    except CompileError as error:
+        told = str(error)
+    assert re.findall(r"a\.p4:(\d+:\d+: error: .*)", told) == messages
+
+
 @pytest.mark.parametrize(
     ("call", "message", "hint"),
     [
