@@ -13,6 +13,9 @@ class Report:
     """Figures of one run, in the order in which they were found; names are put behind the benchmark's own."""
 
     def __init__(self, benchmark: str) -> None:
+        if {"-h", "--help"} & set(sys.argv[1:]):
+            print(sys.modules["__main__"].__doc__)
+            raise SystemExit
         self._benchmark = benchmark
         self._figures: list[tuple[str, float, str]] = []
         self._load = os.getloadavg()[0]

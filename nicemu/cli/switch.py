@@ -254,6 +254,12 @@ def _by_port(texts: tuple[str, ...], option: str, alone: str | None) -> dict[str
         match = _OF_PORT.fullmatch(text)
         if (match is None and alone is None) or (match and match[1] == "host" and option != "--out"):
             raise click.UsageError(f"{option} {text}: PORT=NAME was expected, with the number of a port")
+        before, equals, _ = text.partition("=")
+        if match is None and equals and before.isidentifier():
+            wanted = "a number or host" if option == "--out" else "a number"
+            raise click.UsageError(
+                f"{option} {text}: {before} is no port, {wanted} is; a file called so is ./{text}"
+            )
         port, name = (match[1], match[2]) if match else (alone or "", text)
         if match and port != "host":
             port = port.lstrip("0") or "0"

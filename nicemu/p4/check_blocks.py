@@ -156,14 +156,17 @@ class BlockCallChecker(ArgumentChecker):
         if kind.is_type:
             self.reporter.error(node.at, f"{symbol.name} is only the type of a {kind.kind}")
             return None
+        at = node.type_ref.at if isinstance(node, syntax.Instantiation) else node.at
+        mark = self.reporter.mark()
         self.arrange(node, symbol.constructor, symbol.name)
         types = types or self._told_types(node, symbol, like)
         if len(types) != wanted:
-            self.reporter.miscounted(node.at, symbol.name, "type argument", wanted, len(types))
+            self.reporter.miscounted(at, symbol.name, "type argument", wanted, len(types))
             return None
         if len(node.arguments) != len(symbol.constructor):
             needed, given = len(symbol.constructor), len(node.arguments)
-            self.reporter.miscounted(node.at, symbol.name, "argument", needed, given)
+            if self.reporter.mark() == mark:
+                self.reporter.miscounted(at, symbol.name, "argument", needed, given)
             return None
         bindings = dict(zip(kind.type_parameters, types, strict=True))
         arguments: list[Given] = []

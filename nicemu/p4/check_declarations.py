@@ -237,10 +237,14 @@ class DeclarationChecker(CallChecker):
             self.scope.names[name] = TypeSymbol(name, open_type)
         parameters = self.parameters_of(self.overload(constructors, node).parameters)
         self.scope = outer
+        at = node.type_ref.at if isinstance(node, syntax.Instantiation) else node.at
+        mark = self.reporter.mark()
         parameters = self.arrange(node, parameters, declaration.name)
         if len(node.arguments) != len(parameters):
             wanted, given = len(parameters), len(node.arguments)
-            self.reporter.miscounted(node.at, declaration.name, "argument", wanted, given)
+            if self.reporter.mark() == mark:
+                hint = f"its parameters: {', '.join(item.name for item in parameters)}" if parameters else ""
+                self.reporter.miscounted(at, declaration.name, "argument", wanted, given, hint)
             return _told(kind, {}), (), None
         if UNTOLD in kind.arguments:
             untold = [name for name, argument_type in type_arguments.items() if argument_type == UNTOLD]
@@ -255,7 +259,7 @@ class DeclarationChecker(CallChecker):
             kind.arguments, known.carried(len(kind.arguments)) or (), strict=False
         ):
             if not _can_carry(argument_type, carried):
-                self.reporter.error(node.at, f"{kind} carries {argument_type}; {carried.value} was expected")
+                self.reporter.error(at, f"{kind} carries {argument_type}; {carried.value} was expected")
         values = [
             self.constant(argument, parameter.type, f"argument {parameter.name}")
             for argument, parameter in zip(node.arguments, parameters, strict=True)
@@ -267,7 +271,7 @@ class DeclarationChecker(CallChecker):
             try:
                 known.make(shape)
             except ControlError as error:  # such as an array that is too large
-                self.reporter.error(node.at, str(error))
+                self.reporter.error(at, str(error))
         return kind, tuple(value for value in values if value is not None), None
 
     def _own_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> int | str | None:

@@ -298,6 +298,8 @@ class ExpressionChecker(OperatorChecker):
     def lvalue(self, node: syntax.Expression, what: str, is_assigned: bool = False) -> bool:
         """Check that a checked expression can be stored into, by an assignment or otherwise; return if so."""
         at: Location = node.at
+        if node.type == UNKNOWN and isinstance(node, _PARTS):
+            return False  # as was told
         whole, is_in_tuple = node, False
         while isinstance(node, _PARTS):
             base = node.base

@@ -149,6 +149,8 @@ def test_a_program_of_a_nic_leaves_packets_to_the_host_and_the_firmware(nicemu: 
         (("--in", "host=a"), "--in host=a: PORT=NAME was expected"),
         (("--in", "a", "--in", "0=b"), "--in 0=b: port 0 has a"),
         (("--in", "a", "--out", "b", "--out", "c"), "--out c: the rest has b"),
+        (("--in", "zero=a"), "--in zero=a: zero is no port, a number is; a file called so is ./zero=a"),
+        (("--in", "a", "--out", "hots=b"), "--out hots=b: hots is no port, a number or host is"),
         (("--in", "65536=a"), "--in 65536=a: ports have numbers of 0 to 65535"),
         (("--in", "a", "--out", "70000=b"), "--out 70000=b: ports have numbers of 0 to 65535"),
         (("--in", "a", "--out", f"{'9' * 5000}=b"), "ports have numbers of 0 to 65535"),

@@ -45,6 +45,7 @@ def one(told: str, message: str, hint: str) -> None:
         ("m.mark = m.mark ? 1 : 2;", "the condition of ?: is bit<16>", "compare it with 0"),
         ("m.mark = m.mark << -8s1;", "shifts by a number below 0", ""),
         ("random(5, 0, 5);", "unknown action or function random", ""),
+        ("headers[0] = 5;", "struct headers_t has no elements; a header stack or tuple was expected", ""),
     ],
 )
 def test_in_the_body_of_a_control(p4: SimpleNamespace, apply: str, message: str, hint: str) -> None:
@@ -77,12 +78,24 @@ def test_in_the_body_of_a_control(p4: SimpleNamespace, apply: str, message: str,
             "did you mean actions?",
         ),
         ("bit<8> f(in bit<8> x) { return x; }", "function f stands inside a block", "write it outside all"),
+        ("Q(k = 3) q;", "Q has no parameter k", "there is n"),
     ],
 )
 def test_among_the_declarations_of_a_control(
     p4: SimpleNamespace, parts: str, message: str, hint: str
 ) -> None:
-    one(p4.refusal("t.apply();", parts=parts), message, hint)
+    apply = "t.apply();" if "table t" in parts else ""
+    one(p4.refusal(apply, parts=parts, top=WITH_SIZE), message, hint)
+
+
+@pytest.mark.parametrize(
+    ("parts", "place"),
+    [("TriggerCounter(5) count;", "14:1"), ("Q() q;", "14:1"), ("Q<bit<8>>(5) q;", "14:1")],
+)
+def test_a_wrong_constructor_is_pointed_at(p4: SimpleNamespace, parts: str, place: str) -> None:
+    told = p4.refusal(parts=f"\n{parts}", top=WITH_SIZE)
+    assert re.search(rf"test\.p4:{place}: error: \w+ takes \d", told)
+    assert told.endswith("\n1 error")
 
 
 @pytest.mark.parametrize(
