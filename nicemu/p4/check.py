@@ -331,8 +331,8 @@ class Checker(PackageChecker):
         parts = kind.fields if isinstance(kind, CompositeType) else {"f": kind}
         composite = isinstance(kind, CompositeType) and kind.kind in ("struct", "tuple")
         fits = composite or isinstance(kind, ir.Bits | ir.Bool | NewType | EnumType)
-        flat = all(scalar_of(part) is not None or part == UNKNOWN for part in parts.values())
-        if kind != UNKNOWN and not (fits and flat):
+        flat = all(scalar_of(part) is not None or part is UNKNOWN for part in parts.values())
+        if kind is not UNKNOWN and not (fits and flat):
             self.reporter.error(node.at, f"a value set of {kind}; a number or a struct of such was expected")
             kind = UNKNOWN
         matched = kind.match_kinds if isinstance(kind, CompositeType) else {}
@@ -361,5 +361,5 @@ def _stand_in(parameter: ParameterSymbol, at: Location) -> Given:
     if isinstance(parameter.type, CompositeType | StackType):
         made_by = some_constant(parameter.type, at)
         return ConstantSymbol(parameter.name, parameter.type, None, made_by, given=True)
-    value = "" if parameter.type == TEXT else some_number(parameter.type)
+    value = "" if parameter.type is TEXT else some_number(parameter.type)
     return ConstantSymbol(parameter.name, parameter.type, value, given=True)

@@ -145,7 +145,7 @@ class ArgumentChecker(ExpressionChecker):
             widthless = [
                 parameter.type
                 for argument, parameter in zip(node.arguments, parameters, strict=False)
-                if argument.type == INTEGER
+                if argument.type is INTEGER
             ]
             if len(node.arguments) == len(parameters):
                 told = (returns, *widthless)  # or is reported there
@@ -171,7 +171,7 @@ class ArgumentChecker(ExpressionChecker):
                 continue
             found = self.expression(argument)
             if isinstance(parameter.type, TypeVariable):
-                if found == INTEGER or parameter.type.name in bindings:
+                if found is INTEGER or parameter.type.name in bindings:
                     continue
                 if isinstance(found, ListType):
                     is_read = parameter.direction not in ("out", "inout")
@@ -186,7 +186,7 @@ class ArgumentChecker(ExpressionChecker):
     ) -> None:
         """Report numbers without a width whose types nothing else tells."""
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if isinstance(parameter.type, TypeVariable) and argument.type == INTEGER:
+            if isinstance(parameter.type, TypeVariable) and argument.type is INTEGER:
                 if parameter.direction in ("out", "inout") or parameter.type.name in bindings:
                     bindings[parameter.type.name] = UNKNOWN  # a number cannot be stored into, as is told then
                     continue
@@ -301,16 +301,17 @@ class ArgumentChecker(ExpressionChecker):
         fault = hint = ""
         if isinstance(found, ExternType) and parameter.direction:
             fault = f"{what} is {found}, an object and no value"
-        elif wanted == TEXT and parameter.direction:
+        elif wanted is TEXT and parameter.direction:
             fault = f"{what} is string; a value that there is at run time was expected"
         elif (
             parameter.direction in ("out", "inout")
             and isinstance(found, ir.Bits | EnumType)
-            and found != wanted != UNKNOWN
+            and wanted is not UNKNOWN
+            and found != wanted
         ):
             fault = f"{what} is {found}; {wanted} was expected"
             hint = f"nothing is cast on its way out: give it a variable of {wanted}"
-        elif wanted == INTEGER and isinstance(found, ir.Bits) and argument.value is None:
+        elif wanted is INTEGER and isinstance(found, ir.Bits) and argument.value is None:
             fault = f"{what} must be known at compile time"
             hint = f"give {parameter.name} a width and a direction: in bit<8> {parameter.name}"
         if fault:
@@ -321,7 +322,7 @@ class ArgumentChecker(ExpressionChecker):
     def known(self, node: syntax.Call, parameters: Sequence[ParameterSymbol]) -> None:
         """Check that what parameters without direction are given is known at compile time."""
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if parameter.direction or argument.type == UNKNOWN or isinstance(argument.type, ExternType):
+            if parameter.direction or argument.type is UNKNOWN or isinstance(argument.type, ExternType):
                 continue
             if is_known_at_calls(argument) or self.reporter.has_error_at(argument.at):
                 continue

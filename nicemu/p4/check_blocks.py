@@ -130,7 +130,7 @@ class BlockCallChecker(ArgumentChecker):
         for argument, parameter in zip(node.arguments, block.parameters, strict=False):
             stand_in = block.objects.get(parameter.name)
             found = argument.symbol if isinstance(argument, syntax.NameRef) else None
-            if stand_in is None or argument.type == UNKNOWN:
+            if stand_in is None or argument.type is UNKNOWN:
                 continue
             if not isinstance(found, Instance):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be the name of an object")
@@ -219,7 +219,7 @@ class BlockCallChecker(ArgumentChecker):
             if isinstance(parameter.type, TypeVariable) and parameter.type.name not in bindings:
                 bindings[parameter.type.name] = self.expression(argument)
         told = [bindings.get(name, UNKNOWN) for name in symbol.declaration.type_parameters]
-        untold = any(isinstance(kind, UnknownType | ListType) or kind == INTEGER for kind in told)
+        untold = any(isinstance(kind, UnknownType | ListType) or kind is INTEGER for kind in told)
         return [] if untold else told
 
     def _object_argument(self, node: syntax.Call, name: str) -> Instance | None:
@@ -245,7 +245,7 @@ class BlockCallChecker(ArgumentChecker):
         elif isinstance(node, syntax.Call) and (ref := constructed(node)) is not None:
             kind = self.resolve(ref)
             if not isinstance(kind, BlockType):
-                if kind != UNKNOWN:
+                if kind is not UNKNOWN:
                     self.reporter.error(node.at, f"this is {kind}; {wanted} was expected")
                 return None
             renamed = dict(zip(wanted.symbol.declaration.type_parameters, wanted.arguments, strict=False))

@@ -134,13 +134,13 @@ class CallChecker(BlockCallChecker):
             if isinstance(argument.type, ExternType | P4ListType):
                 what = f"{argument.type} as an argument of {name}"
                 self.reporter.unsupported(argument.at, what)
-            elif not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
+            elif not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _static_assert(self, node: syntax.Call) -> None:
         """Refuse a program in which a condition that is known at compile time does not hold."""
         node.symbol, node.value = Meaning("static_assert", "static_assert"), 1
-        if any(argument.type == UNKNOWN for argument in node.arguments) or not node.arguments:
+        if any(argument.type is UNKNOWN for argument in node.arguments) or not node.arguments:
             return
         if not all(map(is_constant, node.arguments)):
             self.reporter.error(node.at, "what static_assert checks must be known at compile time")
@@ -159,14 +159,14 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(node.at, what, f"{self.architecture.package} names its blocks")
         taken = known.signature(len(node.arguments)) or ()
         for argument, wanted in zip(node.arguments, taken, strict=False):
-            known_type = argument.type != INTEGER and not isinstance(
+            known_type = argument.type is not INTEGER and not isinstance(
                 argument.type, TypeVariable | UnknownType
             )
             is_number = isinstance(scalar_of(argument.type), ir.Bits)
             if wanted.type is Kind.NUMBER and known_type and not is_number:
                 self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if not parameter.direction and argument.type != UNKNOWN and not is_constant(argument):
+            if not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:
@@ -235,7 +235,7 @@ class CallChecker(BlockCallChecker):
         self.measures = outer
         for argument in node.arguments:
             self.expression(argument)
-        if base == UNKNOWN:
+        if base is UNKNOWN:
             return UNKNOWN
         element = base.element if isinstance(base, P4ListType) and named is None else base
         sizes = size_range_bits(element)
@@ -370,7 +370,7 @@ def _directions(parameters: Sequence[ParameterSymbol]) -> tuple[str, ...]:
 
 def _emittable(kind: Type) -> bool:
     if not isinstance(kind, CompositeType) or kind.kind not in ("struct", "tuple"):
-        return kind == UNKNOWN or isinstance(kind, StackType) or _is_header(kind)
+        return kind is UNKNOWN or isinstance(kind, StackType) or _is_header(kind)
     return all(_emittable(part) for part in kind.fields.values())
 
 

@@ -74,7 +74,7 @@ class ConversionChecker(TypeChecker):
             return True
         if isinstance(found, UNTYPED) and isinstance(node, syntax.ConditionalOp):
             return self._convert_choice(node, wanted, what)
-        if found == INTEGER and isinstance(wanted, ir.Bits | NewType):
+        if found is INTEGER and isinstance(wanted, ir.Bits | NewType):
             width = scalar_of(wanted)
             if isinstance(width, ir.Bits):
                 self._sized(node, width)
@@ -89,10 +89,10 @@ class ConversionChecker(TypeChecker):
             return self._convert_stack(node, wanted, what)
         if isinstance(found, ListType) and isinstance(wanted, P4ListType):
             return self._convert_p4_list(node, wanted, what)
-        if found == DEFAULT or (found == INVALID and _can_be_invalid(wanted)):
+        if found is DEFAULT or (found is INVALID and _can_be_invalid(wanted)):
             node.type = wanted
-            number = wanted == INTEGER or scalar_of(wanted) is not None
-            node.value = 0 if number else "" if wanted == TEXT else None
+            number = wanted is INTEGER or scalar_of(wanted) is not None
+            node.value = 0 if number else "" if wanted is TEXT else None
             return True
         self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", cast_hint(found, wanted))
         return False
@@ -119,7 +119,7 @@ class ConversionChecker(TypeChecker):
         if not isinstance(found, ir.Bits | EnumType) and not same(found, INTEGER):
             self.reporter.error(node.at, f"{what} is {found}; a number was expected")
             return None
-        if node.value is None and found != UNKNOWN:
+        if node.value is None and found is not UNKNOWN:
             self.reporter.error(node.at, f"{what} must be known at compile time")
         return node.value if isinstance(node.value, int) else None  # a fault may have made a text of it
 
@@ -281,4 +281,4 @@ def cast_hint(found: Type, wanted: Type) -> str:
         return f"cast it: ({wanted if isinstance(wanted, ir.Bits) else wanted.name})..."
     if wanted == ir.BOOL and isinstance(found, ir.Bits):
         return "compare it with 0"
-    return "it returns nothing: call it as a statement" if found == NOTHING else ""
+    return "it returns nothing: call it as a statement" if found is NOTHING else ""

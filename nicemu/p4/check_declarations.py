@@ -64,7 +64,7 @@ class DeclarationChecker(CallChecker):
         found = self.parameters_of(nodes)
         for item, node in zip(found, nodes, strict=True):
             kind = item.type
-            fits = is_storable(kind) or kind == UNKNOWN
+            fits = is_storable(kind) or kind is UNKNOWN
             if isinstance(kind, ExternType):
                 fits = owner != "action"
                 if item.direction:
@@ -115,8 +115,8 @@ class DeclarationChecker(CallChecker):
             elif isinstance(kind, BlockType):
                 name = kind.symbol.name
                 self.reporter.error(node.at, f"{kind} is no value", f"write {name}(...) {node.name};")
-            elif kind != UNKNOWN:
-                hint = "give it a width: bit<8>" if kind == INTEGER else "make it const"
+            elif kind is not UNKNOWN:
+                hint = "give it a width: bit<8>" if kind is INTEGER else "make it const"
                 self.reporter.error(node.at, f"a variable cannot be {kind}", hint)
             kind = UNKNOWN
         node.symbol = self.place_of(node.name, kind, True, "variable")
@@ -145,7 +145,7 @@ class DeclarationChecker(CallChecker):
             self._block_instance(node, kind)
             return
         if not isinstance(kind, ExternType):
-            if kind != UNKNOWN:
+            if kind is not UNKNOWN:
                 hint = "externs, parsers, controls and packages can be"
                 self.reporter.error(node.at, f"{kind} cannot be instantiated", hint)
             self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
@@ -158,7 +158,7 @@ class DeclarationChecker(CallChecker):
         methods = kind.symbol.declaration.methods if isinstance(kind, ExternType) else ()
         if any(method.abstract for method in methods):
             self.reporter.unsupported(node.at, "abstract methods")
-        elif kind != UNKNOWN:
+        elif kind is not UNKNOWN:
             self.reporter.error(node.at, f"{kind} has no abstract methods", "remove what is in braces")
 
     def named(self, annotations: Sequence[syntax.Annotation]) -> None:
@@ -174,9 +174,9 @@ class DeclarationChecker(CallChecker):
         """Check a value in the square brackets of an annotation."""
         found = self.expression(value)
         is_number = isinstance(found, ir.Bits) or same(found, INTEGER)
-        if found == UNKNOWN:
+        if found is UNKNOWN:
             return
-        if not (is_number or isinstance(found, ir.Bool) or found == TEXT):
+        if not (is_number or isinstance(found, ir.Bool) or found is TEXT):
             self.reporter.error(value.at, f"{what} is {found}; a string, a number or a bool was expected")
         elif value.value is None:
             self.reporter.error(value.at, f"{what} must be known at compile time")
@@ -296,9 +296,9 @@ def _can_carry(kind: Type, carried: Kind) -> bool:
     if isinstance(kind, CompositeType) and not kind.header:
         parts = kind.fields.values()
         return carried in (Kind.RECORD, Kind.FLAT) and all(
-            scalar_of(part) or part == UNKNOWN for part in parts
+            scalar_of(part) or part is UNKNOWN for part in parts
         )
-    if kind == UNKNOWN or isinstance(kind, TypeVariable):
+    if kind is UNKNOWN or isinstance(kind, TypeVariable):
         return True
     if carried is Kind.NUMBER:
         return isinstance(scalar_of(kind), ir.Bits)

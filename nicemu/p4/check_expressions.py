@@ -161,7 +161,7 @@ class ExpressionChecker(OperatorChecker):
                     return ActionRun(base.table)
                 hint = did_you_mean(node.name, ["hit", "miss", "action_run"])
                 self.reporter.error(node.name_at, f"{base} has no {node.name}", hint)
-            case _ if base != UNKNOWN:
+            case _ if base is not UNKNOWN:
                 self.reporter.error(node.name_at, f"{base} has no field {node.name}")
         return UNKNOWN
 
@@ -192,7 +192,7 @@ class ExpressionChecker(OperatorChecker):
                 node.value = chosen.value
                 return INTEGER
             base = self._written_tuple(node.base, base, place)
-            if base == UNKNOWN:
+            if base is UNKNOWN:
                 return UNKNOWN
         if isinstance(base, CompositeType) and base.kind == "tuple":
             kinds = list(base.fields.values())
@@ -213,18 +213,18 @@ class ExpressionChecker(OperatorChecker):
                 node.index.at, f"{base} has no element {self.shown(place)}", f"0 to {base.size - 1} it has"
             )
             return UNKNOWN
-        if index == INTEGER:
+        if index is INTEGER:
             self._sized(node.index, ir.Bits(32))
         return base.element
 
     def _written_tuple(self, node: syntax.ListValue, found: ListType, place: int | None) -> Type:
         """Return the type of a list whose element at `place` is used; numbers at others need no width."""
         for position, item in enumerate(node.items):
-            if item.type == INTEGER and item.value is not None and position != place:
+            if item.type is INTEGER and item.value is not None and position != place:
                 self._sized(item, ir.Bits(item.value.bit_length() + 1, True))
         items = tuple(item.type for item in node.items)
         kind = self.type_of_list(node, ListType(items, found.names, found.rest))
-        if kind != UNKNOWN:
+        if kind is not UNKNOWN:
             self.convert(node, kind, "the list")
         return kind
 
@@ -255,9 +255,9 @@ class ExpressionChecker(OperatorChecker):
             return self._empty_slice(node, base)
         high = self.local_integer(node.high, "the high bit of a slice")
         low = self.local_integer(node.low, "the low bit of a slice")
-        if high is None or low is None or base == UNKNOWN:
+        if high is None or low is None or base is UNKNOWN:
             return UNKNOWN
-        known = base == INTEGER and node.base.value is not None and high < MAX_INTEGER_BITS
+        known = base is INTEGER and node.base.value is not None and high < MAX_INTEGER_BITS
         width = base.width if isinstance(base, ir.Bits) else MAX_INTEGER_BITS if known else 0
         if not 0 <= low <= high < width:
             bound = (
@@ -274,7 +274,7 @@ class ExpressionChecker(OperatorChecker):
     def _empty_slice(self, node: syntax.SliceRef, base: Type) -> Type:
         """Return the type of `[low+:0]`, whose value is 0."""
         low = self.local_integer(node.low, "the low bit of a slice")
-        if low is None or base == UNKNOWN:
+        if low is None or base is UNKNOWN:
             return UNKNOWN
         if not isinstance(base, ir.Bits) or not 0 <= low <= base.width:
             self.reporter.error(node.at, f"[{self.shown(low)}+:0] of {base}")
@@ -284,7 +284,7 @@ class ExpressionChecker(OperatorChecker):
 
     def _slice_anywhere(self, node: syntax.SliceRef, base: Type, bits: int) -> Type:
         """Return the type of a slice whose low bit is known at run time: what is behind the last bit is 0."""
-        if base == UNKNOWN:
+        if base is UNKNOWN:
             return UNKNOWN
         if not isinstance(base, ir.Bits) or not 0 < bits <= base.width:
             self.reporter.error(node.at, f"a slice of {self.shown(bits)} bits of {base}")
@@ -298,7 +298,7 @@ class ExpressionChecker(OperatorChecker):
     def lvalue(self, node: syntax.Expression, what: str, is_assigned: bool = False) -> bool:
         """Check that a checked expression can be stored into, by an assignment or otherwise; return if so."""
         at: Location = node.at
-        if node.type == UNKNOWN and isinstance(node, _PARTS):
+        if node.type is UNKNOWN and isinstance(node, _PARTS):
             return False  # as was told
         whole, is_in_tuple = node, False
         while isinstance(node, _PARTS):
@@ -307,14 +307,14 @@ class ExpressionChecker(OperatorChecker):
                 self.reporter.unsupported(node.at, "an empty slice to store into")
                 return False
             is_moving = isinstance(node, syntax.SliceRef) and node.low.value is None
-            if is_moving and node.type != UNKNOWN and not (is_assigned and node is whole):
+            if is_moving and node.type is not UNKNOWN and not (is_assigned and node is whole):
                 self.reporter.unsupported(node.at, "a slice from a low bit that is known at run time here")
                 return False
             if (
                 isinstance(node, syntax.MemberRef)
                 and isinstance(base.type, StackType)
                 and node.name != "next"
-                and node.type != UNKNOWN
+                and node.type is not UNKNOWN
             ):
                 hint = "write an index: stack[...]" if node.name == "last" else ""
                 self.reporter.error(node.name_at, f"{what} {node.name} of a stack, which is read-only", hint)
@@ -330,7 +330,7 @@ class ExpressionChecker(OperatorChecker):
                 hint = "P4-16 wants a whole one stored; other compilers may refuse this"
                 self.reporter.warning(at, f"{what} a part of a tuple", hint)
             return symbol.writable
-        if node.type != UNKNOWN or isinstance(symbol, ConstantSymbol):
+        if node.type is not UNKNOWN or isinstance(symbol, ConstantSymbol):
             self.reporter.error(at, f"{what} something that is no variable")
         return False
 

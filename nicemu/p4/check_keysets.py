@@ -129,7 +129,7 @@ class KeysetChecker(DeclarationChecker):
 
     def _plain(self, node: syntax.Expression, kind: Type) -> Type:
         plain = kind.underlying if isinstance(kind, EnumType) and kind.underlying else kind
-        if isinstance(plain, ir.Bits) or plain == UNKNOWN:
+        if isinstance(plain, ir.Bits) or plain is UNKNOWN:
             return plain
         self.reporter.error(node.at, f"a mask or range over {kind}; bit<N> or int<N> was expected")
         return UNKNOWN

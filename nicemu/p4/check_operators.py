@@ -47,12 +47,12 @@ class OperatorChecker(ConversionChecker):
     def _unary(self, node: syntax.UnaryOp) -> Type:
         found = self.bits(node.operand)
         fits = found == ir.BOOL if node.op == "!" else isinstance(found, ir.Bits)
-        if found == INTEGER and node.op in "-+":
+        if found is INTEGER and node.op in "-+":
             value = node.operand.value
             node.value = -value if node.op == "-" and value is not None else value
             return INTEGER
         if not fits:
-            if found != UNKNOWN:
+            if found is not UNKNOWN:
                 self.reporter.error(node.at, f"{node.op} does not apply to {found}")
             return UNKNOWN
         if node.operand.value is not None:
@@ -77,7 +77,7 @@ class OperatorChecker(ConversionChecker):
             return ir.BOOL
         if node.op in arithmetic.SHIFTS:
             return self._shift(node, left, right)
-        if left == right == TEXT and node.op == arithmetic.CONCATENATION:
+        if left is TEXT and right is TEXT and node.op == arithmetic.CONCATENATION:
             if node.left.value is not None and node.right.value is not None:
                 node.value = node.left.value + node.right.value
             return TEXT
@@ -87,14 +87,14 @@ class OperatorChecker(ConversionChecker):
         if node.op == arithmetic.CONCATENATION:
             return self._concatenation(node, left, right)
         if node.op in ("/", "%") and any(
-            side.type == INTEGER and (side.value or 0) < 0 for side in (node.left, node.right)
+            side.type is INTEGER and (side.value or 0) < 0 for side in (node.left, node.right)
         ):
             self.reporter.error(node.at, f"{node.op} of a number below 0")
             return UNKNOWN
-        if left == INTEGER and isinstance(right, ir.Bits):
+        if left is INTEGER and isinstance(right, ir.Bits):
             self._sized(node.left, right)
             left = right
-        elif right == INTEGER and isinstance(left, ir.Bits):
+        elif right is INTEGER and isinstance(left, ir.Bits):
             self._sized(node.right, left)
             right = left
         if left != right:
@@ -133,7 +133,7 @@ class OperatorChecker(ConversionChecker):
             if isinstance(left, ListType | InvalidType) and isinstance(right, CompositeType | StackType):
                 self.convert(node.left, right, "the left side")
             elif (
-                left == INTEGER
+                left is INTEGER
                 or (isinstance(left, EnumType) and isinstance(right, ir.Bits))
                 or (isinstance(right, EnumType) and not isinstance(left, EnumType))
             ):
@@ -148,7 +148,7 @@ class OperatorChecker(ConversionChecker):
 
     def _give_widths(self, left: syntax.Expression, right: syntax.Expression) -> None:
         """Give numbers without a width that two lists compare with one another one that holds both."""
-        if left.type == right.type == INTEGER and left.value is not None and right.value is not None:
+        if left.type == right.type is INTEGER and left.value is not None and right.value is not None:
             wide = ir.Bits(max(left.value.bit_length(), right.value.bit_length()) + 1, True)
             if wide.width <= ir.MAX_WIDTH_BITS:
                 self._sized(left, wide)
@@ -173,12 +173,12 @@ class OperatorChecker(ConversionChecker):
         if (isinstance(right, ir.Bits) and right.signed) or not isinstance(right, _NUMBERS):
             self.reporter.error(node.right.at, f"shifts by {right}; bit<N> was expected")
             return UNKNOWN
-        if right == INTEGER:
+        if right is INTEGER:
             if amount is None or amount < 0 or amount > ir.MAX_WIDTH_BITS:
                 self.reporter.error(node.right.at, "shifts by a number below 0, or too large")
                 return UNKNOWN
             node.right.type = ir.Bits(32)
-        if left == INTEGER:
+        if left is INTEGER:
             if amount is None or amount > ir.MAX_WIDTH_BITS:
                 self.reporter.error(
                     node.at, "shifts a number without a width by an unknown amount", "give it a width: 8w1"
@@ -214,7 +214,7 @@ class OperatorChecker(ConversionChecker):
             return UNKNOWN
         if left is None or right is None:
             return ir.BOOL if comparison else kind
-        if kind == INTEGER and not comparison:
+        if kind is INTEGER and not comparison:
             if node.op in _OF_BITS:
                 self.reporter.error(node.at, f"{node.op} of numbers without a width", "give them one: 8w1")
                 return UNKNOWN
@@ -242,12 +242,12 @@ class OperatorChecker(ConversionChecker):
             return no if isinstance(no, ListType) and not isinstance(yes, ListType) else yes
         if yes != no and not isinstance(yes, UNTYPED) and not isinstance(no, UNTYPED):
             yes, no = self.bits(node.yes), self.bits(node.no)
-        if isinstance(yes, UNTYPED) or (yes == INTEGER and not isinstance(no, _WITHOUT_WIDTH)):
+        if isinstance(yes, UNTYPED) or (yes is INTEGER and not isinstance(no, _WITHOUT_WIDTH)):
             self.convert(node.yes, no, "the first value of ?:")
         elif not same(yes, no):
             self.convert(node.no, yes, "the second value of ?:")
         kind = node.yes.type
-        if kind == INTEGER and node.condition.value is None:
+        if kind is INTEGER and node.condition.value is None:
             if same(node.condition.type, ir.BOOL):
                 self.reporter.error(node.at, "both values of ?: lack a width", "give them one: 8w1")
             return UNKNOWN
@@ -265,18 +265,18 @@ class OperatorChecker(ConversionChecker):
             return wanted
         inner = scalar_of(wanted)
         named = isinstance(wanted, EnumType) and wanted.underlying is None  # an enum without numbers
-        if found == INTEGER and isinstance(inner, ir.Bits) and not named:
+        if found is INTEGER and isinstance(inner, ir.Bits) and not named:
             node.value = (
                 arithmetic.wrap(node.operand.value, inner) if node.operand.value is not None else None
             )
             node.operand.type, node.operand.value = inner, node.value
             return wanted
-        if found == INTEGER and inner == ir.BOOL and node.operand.value in (0, 1):
+        if found is INTEGER and inner == ir.BOOL and node.operand.value in (0, 1):
             node.value = node.operand.value
             node.operand.type = ir.BOOL
             return wanted
         is_known = node.operand.value is not None
-        if wanted == INTEGER and is_known and isinstance(self.bits(node.operand), ir.Bits):
+        if wanted is INTEGER and is_known and isinstance(self.bits(node.operand), ir.Bits):
             node.value = node.operand.value
             return wanted
         if isinstance(found, NewType) or isinstance(wanted, NewType):
@@ -358,7 +358,7 @@ def _with_widths(left: ListType, right: ListType) -> ListType:
         if isinstance(mine, ListType) and isinstance(other, ListType):
             items.append(_with_widths(mine, other))
         else:
-            items.append(other if mine == INTEGER or isinstance(mine, ListType) else mine)
+            items.append(other if mine is INTEGER or isinstance(mine, ListType) else mine)
     return ListType(tuple(items), left.names, left.rest)
 
 

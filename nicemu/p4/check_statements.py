@@ -139,10 +139,10 @@ class StatementChecker(KeysetChecker):
     def _return(self, node: syntax.ReturnStatement) -> None:
         returns = self.routine_body.returns if self.routine_body is not None else NOTHING
         if node.result is None:
-            if returns != NOTHING:
+            if returns is not NOTHING:
                 self.reporter.error(node.at, f"{returns} is to be returned here", "return a value")
             return
-        if returns == NOTHING:
+        if returns is NOTHING:
             self.expression(node.result)
             self.reporter.error(node.result.at, "nothing here returns a value")
             return
@@ -170,7 +170,7 @@ class StatementChecker(KeysetChecker):
             wanted = symbol.type if isinstance(symbol, Variable) else UNKNOWN
             node.symbol = symbol
         if isinstance(collection, syntax.RangeSet):
-            if not isinstance(wanted, ir.Bits) and wanted != UNKNOWN:
+            if not isinstance(wanted, ir.Bits) and wanted is not UNKNOWN:
                 self.reporter.error(node.name_at, f"{node.name} is {wanted}; bit<N> or int<N> was expected")
                 wanted = UNKNOWN
             for bound, what in ((collection.low, "the lower bound"), (collection.high, "the upper bound")):
@@ -179,7 +179,7 @@ class StatementChecker(KeysetChecker):
         else:
             found = self.expression(collection)
             if not isinstance(found, StackType | P4ListType):
-                if found != UNKNOWN:
+                if found is not UNKNOWN:
                     self.reporter.error(
                         collection.at, f"for goes through ranges, lists and header stacks; this is {found}"
                     )
@@ -230,7 +230,7 @@ class StatementChecker(KeysetChecker):
         for case in node.cases:
             if table is not None and case.label is not None:
                 self._switch_label(case.label, table, seen)
-            elif case.label is not None and subject != UNKNOWN:
+            elif case.label is not None and subject is not UNKNOWN:
                 self._switch_value(case.label, subject, seen)
             if case.body is not None:
                 with self.inner_scope():
@@ -318,7 +318,7 @@ class StatementChecker(KeysetChecker):
                     known = fixed if isinstance(fixed, Instance) else Instance("", parameter.type)
                     self.declare(parameter.name, known, written.at)
                 else:
-                    value = ("" if parameter.type == TEXT else 1) if fixed is None else fixed
+                    value = ("" if parameter.type is TEXT else 1) if fixed is None else fixed
                     constant = ConstantSymbol(parameter.name, parameter.type, value, given=True)
                     self.declare(parameter.name, constant, written.at)
                 continue
@@ -326,7 +326,7 @@ class StatementChecker(KeysetChecker):
             role = f"an {parameter.direction} parameter" if parameter.direction else WITHOUT_DIRECTION
             parameter.variable = self.place_of(parameter.name, parameter.type, writable, role)
             self.declare(parameter.name, parameter.variable, written.at)
-        if routine.returns != NOTHING:
+        if routine.returns is not NOTHING:
             routine.result = self.place_of("return", routine.returns, True, "result")
         runs, self.reporter.runs = self.reporter.runs, True  # another block may call it later
         before = self.begin_calls()
@@ -430,10 +430,10 @@ class StatementChecker(KeysetChecker):
 
     def _key_type(self, node: syntax.Expression, what: str) -> Type:
         found = self.expression(node)
-        if found == INTEGER:
+        if found is INTEGER:
             self.reporter.error(node.at, f"{what} is a number without a width", "give it one: 8w1")
             return UNKNOWN
-        if scalar_of(found) is None and found != UNKNOWN:
+        if scalar_of(found) is None and found is not UNKNOWN:
             self.reporter.error(node.at, f"{what} is {found}; a number was expected")
             return UNKNOWN
         return found

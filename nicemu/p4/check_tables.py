@@ -33,6 +33,7 @@ from .types import (
     Type,
 )
 
+_MATCH_KINDS = (*(item.value for item in ir.MatchKind), "selector")
 VALUE_PROPERTIES = ("largest_priority_wins", "priority_delta", "support_timeout")
 OBJECT_PROPERTIES = {
     "implementation": ("action_profile", "action_selector"),
@@ -59,17 +60,15 @@ class TableChecker(StatementChecker):
         kinds = [self._key_type(key.expression, "a key") for key in node.keys]
         for key in node.keys:
             self.named(key.annotations)
-            known = [*(item.value for item in ir.MatchKind), "selector"]
             if key.match_kind not in self.declared.match_kinds:
                 hint = did_you_mean(key.match_kind, self.declared.match_kinds)
                 self.reporter.error(key.match_kind_at, f"unknown match kind {key.match_kind}", hint)
-            elif key.match_kind not in known:
-                self.reporter.unsupported(
-                    key.match_kind_at, f"match kind {key.match_kind}", f"there is {', '.join(known)}"
-                )
+            elif key.match_kind not in _MATCH_KINDS:
+                hint = f"there is {', '.join(_MATCH_KINDS)}"
+                self.reporter.unsupported(key.match_kind_at, f"match kind {key.match_kind}", hint)
             if (
                 not key_name(key)
-                and key.expression.type != UNKNOWN
+                and key.expression.type is not UNKNOWN
                 and not self.reporter.has_error_at(key.at)
             ):
                 self.reporter.error(
@@ -132,7 +131,7 @@ class TableChecker(StatementChecker):
         elif isinstance(node, syntax.Call):
             ref = constructed(node)
             kind = self.instantiated(ref) if ref is not None else UNKNOWN
-            if kind == UNKNOWN:
+            if kind is UNKNOWN:
                 return
             if isinstance(kind, ExternType) and kind.symbol.name in externs:
                 is_first = all(other.name != table.name for other in table.objects.values())
@@ -225,7 +224,7 @@ class TableChecker(StatementChecker):
                 self.reporter.error(element.at, what, "write them here, too")
                 return
         for argument in given[-len(data) :] if data else ():
-            if argument.value is None and argument.type != UNKNOWN:
+            if argument.value is None and argument.type is not UNKNOWN:
                 self.reporter.error(argument.at, "action data must be known at compile time")
 
     def _repeats(self, given: Sequence[syntax.Expression], listed: syntax.ActionElement) -> None:

@@ -72,7 +72,7 @@ class TypeReferenceChecker(NameChecker):
         if ref.stack is None:
             return kind
         size = self.local_integer(ref.stack, "the size of a stack")
-        if size is None or kind == UNKNOWN:
+        if size is None or kind is UNKNOWN:
             return UNKNOWN
         if not isinstance(kind, CompositeType) or kind.kind not in ("header", "header_union"):
             self.reporter.error(ref.at, f"a stack of {kind}; headers or header unions were expected")
@@ -123,7 +123,7 @@ class TypeReferenceChecker(NameChecker):
             case "tuple":
                 items = tuple(self._argument_type(argument) for argument in ref.arguments)
                 for argument, item in zip(ref.arguments, items, strict=True):
-                    if item != UNKNOWN and not is_storable(item):
+                    if item is not UNKNOWN and not is_storable(item):
                         self.reporter.error(argument.at, f"a tuple cannot hold {item}")
                         return UNKNOWN
                 return UNKNOWN if UNKNOWN in items else self._small_enough(self.tuples.of(items), ref.at)
@@ -202,7 +202,7 @@ class TypeReferenceChecker(NameChecker):
     def _list(self, ref: syntax.TypeRef) -> Type:
         self._count(ref, 1)
         element = self._argument_type(ref.arguments[0]) if len(ref.arguments) == 1 else UNKNOWN
-        if element == UNKNOWN:
+        if element is UNKNOWN:
             return UNKNOWN
         if (
             not is_storable(element)

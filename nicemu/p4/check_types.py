@@ -52,9 +52,9 @@ class TypeChecker(TypeReferenceChecker):
                     self._alias_of_package(node, package)
                     return True
                 kind = self.resolve(node.type_ref)
-                if kind == MATCH_KIND and not node.distinct:
+                if kind is MATCH_KIND and not node.distinct:
                     self.reporter.error(node.type_ref.at, f"a type cannot be another name of {kind}")
-                if node.distinct and kind != UNKNOWN:
+                if node.distinct and kind is not UNKNOWN:
                     if not isinstance(kind, ir.Bits | ir.Bool | NewType):
                         hint = "bit<N>, int<N>, bool, or a new type of these"
                         self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}", hint)
@@ -167,7 +167,7 @@ class TypeChecker(TypeReferenceChecker):
                 field_notes={part.name: kept(part.annotations, (MATCH,)) for part in node.fields},
                 notes=kept(node.annotations),
             )
-            if self._small_enough(made, node.at) == UNKNOWN:
+            if self._small_enough(made, node.at) is UNKNOWN:
                 self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
                 return
             self._check_layout(node, made)
@@ -274,7 +274,7 @@ class TypeChecker(TypeReferenceChecker):
             return
         underlying = self.resolve(node.underlying) if node.underlying else None
         if underlying is not None and not isinstance(underlying, ir.Bits):
-            if underlying != UNKNOWN:
+            if underlying is not UNKNOWN:
                 self.reporter.error(node.at, f"enum {node.name} cannot be represented as {underlying}")
             underlying = None
         members: dict[str, int] = {}

@@ -17,17 +17,17 @@ def is_constant(node: syntax.Expression) -> bool:
     """Return whether a checked expression is known at compile time: a number, or made of such."""
     if node.value is not None:
         return True
-    match node:
+    match node:  # what most nodes are stands first
+        case syntax.NameRef():
+            return getattr(node.symbol, "made_by", None) is not None
+        case syntax.MemberRef() | syntax.IndexRef():
+            return is_constant(node.base) and made_of(node) is not None
         case syntax.ListValue():
             return all(map(is_constant, node.items))
         case syntax.DefaultValue() | syntax.InvalidHeader():
             return True
-        case syntax.NameRef():
-            return getattr(node.symbol, "made_by", None) is not None
         case syntax.CastOp():
             return is_constant(node.operand)
-        case syntax.MemberRef() | syntax.IndexRef():
-            return is_constant(node.base) and made_of(node) is not None
         case syntax.ConditionalOp():
             return is_constant(node.condition) and is_constant(node.yes) and is_constant(node.no)
     return False

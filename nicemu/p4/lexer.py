@@ -81,7 +81,6 @@ class Piece(NamedTuple):
     quote: Location | None
 
 
-@lru_cache(maxsize=8192)
 def _kind(word: str) -> str:
     """Return what kind of token a word is."""
     if word in KEYWORDS:
@@ -95,6 +94,14 @@ def _kind(word: str) -> str:
     return "string" if word[0] == '"' and len(word) > 1 else "unknown"
 
 
+class _Kinds(dict[str, str]):
+    """What kind of token words are, each found out once."""
+
+    def __missing__(self, word: str) -> str:
+        kind = self[word] = _kind(word)
+        return kind
+
+
 def tokens_of(
     text: str, source: SourceFile, line: int, start: int = 0, end: int | None = None, limit: int = 1 << 32
 ) -> list[Token]:
@@ -104,7 +111,7 @@ def tokens_of(
     Most time goes by here, so tuples are made without the constructors of their classes.
     """
     tokens: list[Token] = []
-    append, make, kind_of, column = tokens.append, tuple.__new__, _kind, 1
+    append, make, kinds, column = tokens.append, tuple.__new__, _Kinds(), 1
     end = len(text.rstrip()) if end is None else end
     found: Iterable[Sequence[str]] = (
         _TOKEN.findall(text, start, end)
@@ -117,7 +124,7 @@ def tokens_of(
             line, column = line + 1, 1
             continue
         length = len(word)
-        append(make(Token, (kind_of(word), word, make(Location, (source, line, column, length)), False)))
+        append(make(Token, (kinds[word], word, make(Location, (source, line, column, length)), False)))
         column += length
     return tokens
 

@@ -56,7 +56,7 @@ class ExpressionLowering:
         return self._value(node)
 
     def _value(self, node: syntax.Expression) -> ir.Expression:
-        if node.type == TEXT:
+        if node.type is TEXT:
             return ir.Text(node.value)
         scalar = scalar_of(node.type)
         if node.value is not None and scalar is not None:
@@ -213,7 +213,7 @@ class ExpressionLowering:
             ir.ExternParameter(argument.type, ir.Direction(direction))
             for argument, direction in zip(arguments, meaning.directions, strict=True)
         )
-        results = () if node.type == NOTHING else (self._types.of(node.type),)
+        results = () if node.type is NOTHING else (self._types.of(node.type),)
         return self._signed(owner, meaning.name, takes, results)
 
     def _signed(

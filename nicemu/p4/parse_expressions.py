@@ -71,28 +71,27 @@ class ExpressionParser(TokenReader):
 
     def type_ref(self) -> syntax.TypeRef:
         """Parse a type. Raises: SyntaxFault."""
-        with self.nested():
-            token = self.next
-            if token.text in BASE_TYPES and token.kind == "keyword":
-                self.take()
-                ref = syntax.TypeRef(token.location, token.text)
-                if token.text in ("bit", "int", "varbit") and self.takes("<"):
-                    ref.width = self._width()
-                    self.expect(">", f"after the width of {token.text}")
-                elif token.text in ("tuple", "list"):
-                    self.expect("<", f"after {token.text}")
-                    ref.arguments = self._type_list()
-            else:
-                absolute = self.takes(".")
-                token = self.name("a type")
-                ref = syntax.TypeRef(token.location, token.text, absolute=absolute)
-                if self.takes("<"):
-                    ref.arguments = self._type_list()
-            if self.sees("["):
-                self.take()
-                ref.stack = self.expression()
-                self.expect("]", "after the size of the header stack")
-            return ref
+        token = self.next
+        if token.text in BASE_TYPES and token.kind == "keyword":
+            self.take()
+            ref = syntax.TypeRef(token.location, token.text)
+            if token.text in ("bit", "int", "varbit") and self.takes("<"):
+                ref.width = self._width()
+                self.expect(">", f"after the width of {token.text}")
+            elif token.text in ("tuple", "list"):
+                self.expect("<", f"after {token.text}")
+                ref.arguments = self._type_list()
+        else:
+            absolute = self.takes(".")
+            token = self.name("a type")
+            ref = syntax.TypeRef(token.location, token.text, absolute=absolute)
+            if self.takes("<"):
+                ref.arguments = self._type_list()
+        if self.sees("["):
+            self.take()
+            ref.stack = self.expression()
+            self.expect("]", "after the size of the header stack")
+        return ref
 
     def _width(self) -> syntax.Expression:
         if self.takes("("):
@@ -109,9 +108,10 @@ class ExpressionParser(TokenReader):
         """Parse type arguments behind "<", with the ">"."""
         if self.takes(">"):
             return []
-        arguments = [self._type_argument()]
-        while self.takes(","):
-            arguments.append(self._type_argument())
+        with self.nested():
+            arguments = [self._type_argument()]
+            while self.takes(","):
+                arguments.append(self._type_argument())
         self.expect(">", "after the type arguments")
         return arguments
 
@@ -158,7 +158,9 @@ class ExpressionParser(TokenReader):
 
     def expression(self) -> syntax.Expression:
         """Parse an expression. Raises: SyntaxFault."""
-        with self.nested():
+        levels = self.nested()
+        levels.append({})  # what `with` does, for half the time
+        try:
             condition = self._operation(0)
             if not self.sees("?"):
                 return condition
@@ -168,6 +170,8 @@ class ExpressionParser(TokenReader):
             no = self.expression()
             node = syntax.ConditionalOp(at=at, condition=condition, yes=yes, no=no)
             return self.deepened(node, condition, yes, no)
+        finally:
+            levels.pop()
 
     def keyset(self) -> syntax.Expression:
         """Parse one keyset: a value, value &&& mask, low .. high, default or _."""
@@ -225,7 +229,11 @@ class ExpressionParser(TokenReader):
 
     def deepened(self, node: syntax.Expression, *parts: syntax.Expression) -> syntax.Expression:
         """Set the depth of `node` from its parts. Raises: SyntaxFault where it is too deep."""
-        node.depth = 1 + max([part.depth for part in parts])
+        depth = 0
+        for part in parts:
+            if part.depth > depth:
+                depth = part.depth
+        node.depth = depth + 1
         if node.depth > MAX_EXPRESSION_DEPTH:
             self.reporter.unsupported(
                 node.at,
@@ -237,7 +245,7 @@ class ExpressionParser(TokenReader):
 
     def _operator(self) -> tuple[str, Location]:
         """Return the binary operator that is next, "" if none, without stepping over it."""
-        token = self.next
+        token = self._tokens[self._at]
         if token.kind != "symbol":
             return "", token.location
         if token.text == ">" and (after := self.peek()).text in (">", ">=") and token.touches(after):
@@ -282,7 +290,7 @@ class ExpressionParser(TokenReader):
         return self.deepened(syntax.BinaryOp(at=at, op=op, left=left, right=right), left, right)
 
     def _unary(self) -> syntax.Expression:
-        token = self.next
+        token = self._tokens[self._at]
         if token.kind == "symbol" and token.text in ("-", "~", "!", "+"):
             with self.nested():
                 self.take()
@@ -314,7 +322,7 @@ class ExpressionParser(TokenReader):
 
     def _postfix(self, node: syntax.Expression) -> syntax.Expression:
         while True:
-            token = self.next
+            token = self._tokens[self._at]
             if token.text not in _BEHIND_A_VALUE or token.kind != "symbol":
                 return node
             if token.text == ".":
@@ -362,7 +370,7 @@ class ExpressionParser(TokenReader):
         return is_named and self.peek(1 + dotted).text in ("(", "<")
 
     def _primary(self) -> syntax.Expression:
-        token = self.next
+        token = self._tokens[self._at]
         if token.kind == "name" and not self.is_type(token.text):  # what most are stands first
             self.take()
             return syntax.NameRef(at=token.location, name=token.text)

@@ -273,7 +273,7 @@ class StatementParser(ExpressionParser):
     def annotations(self) -> list[syntax.Annotation]:
         """Parse all annotations that are next; their bodies may hold anything."""
         found: list[syntax.Annotation] = []
-        while self.sees("@"):
+        while self._tokens[self._at].text == "@":
             at = self.take().location
             if self.next.kind not in ("name", "keyword"):
                 self.fail("expected the name of an annotation")

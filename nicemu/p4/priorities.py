@@ -17,10 +17,12 @@ from .symbols import TableSymbol
 MAX_PRIORITY = (1 << 31) - 1
 
 
+_PRIORITISED = frozenset(kind.value for kind in ir.MatchKind if kind.has_priority)
+
+
 def has_priority(table: syntax.TableDeclaration) -> bool:
     """Return whether the entries of a table have priorities."""
-    kinds = {kind.value for kind in ir.MatchKind if kind.has_priority}
-    return any(key.match_kind in kinds for key in table.keys)
+    return any(key.match_kind in _PRIORITISED for key in table.keys)
 
 
 def priorities_of(table: TableSymbol) -> list[int]:

@@ -133,8 +133,8 @@ class TokenReader:
 
     # Nesting and scopes
 
-    def nested(self) -> AbstractContextManager[None]:
-        """Count one level of nesting. Raises: SyntaxFault where the levels are too many."""
+    def nested(self) -> _Levels:
+        """Return what counts one level of nesting. Raises: SyntaxFault where the levels are too many."""
         if len(self._levels) >= MAX_NESTING:
             self.reporter.unsupported(self.next.location, f"nesting deeper than {MAX_NESTING} levels")
             raise SyntaxFault

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 from .types import (
     INTEGER,
+    UNKNOWN,
     BlockType,
     CompositeType,
     ExternType,
@@ -18,7 +19,6 @@ from .types import (
     StackType,
     Type,
     TypeVariable,
-    UnknownType,
 )
 
 
@@ -85,7 +85,7 @@ def _unify_list(pattern: CompositeType, actual: ListType, bindings: dict[str, Ty
     return all(
         unify(pattern.fields[name], item, bindings)
         for name, item in given
-        if name in pattern.fields and item != INTEGER and not _is_open(pattern.fields[name], item)
+        if name in pattern.fields and item is not INTEGER and not _is_open(pattern.fields[name], item)
     )
 
 
@@ -95,4 +95,4 @@ def _is_open(pattern: Type, actual: Type) -> bool:
 
 def same(left: Type, right: Type) -> bool:
     """Return whether two types are the same, as far as is known."""
-    return left == right or isinstance(left, UnknownType) or isinstance(right, UnknownType)
+    return left is right or left is UNKNOWN or right is UNKNOWN or left == right

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from .symbols import BlockSymbol, Scope, TableSymbol
 
 
-@dataclass(frozen=True, slots=True)
 class IntegerType:
     """The type of a number without a width: any integer, at compile time only."""
 
@@ -27,7 +26,6 @@ class IntegerType:
         return "int"
 
 
-@dataclass(frozen=True, slots=True)
 class TextType:
     """The type of a string."""
 
@@ -35,7 +33,6 @@ class TextType:
         return "string"
 
 
-@dataclass(frozen=True, slots=True)
 class NoType:
     """The type of a call that returns nothing."""
 
@@ -43,7 +40,6 @@ class NoType:
         return "void"
 
 
-@dataclass(frozen=True, slots=True)
 class MatchKindType:
     """The type of `exact` and its like, which are compared at compile time."""
 
@@ -51,7 +47,6 @@ class MatchKindType:
         return "match_kind"
 
 
-@dataclass(frozen=True, slots=True)
 class UnknownType:
     """The type of what was reported already; it agrees with everything, so that nothing is reported twice."""
 
@@ -173,7 +168,6 @@ class NewType:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
 class InvalidType:
     """The type of {#}, before a header is found for it."""
 
@@ -181,7 +175,6 @@ class InvalidType:
         return "{#}"
 
 
-@dataclass(frozen=True, slots=True)
 class DefaultType:
     """The type of `...`, before any type is found for it."""
 

@@ -157,7 +157,8 @@ class _Description:
         }
         notes: dict[str, Any] = {
             group: tuple(
-                replace(item, annotations=known.get(item.name, ())) for item in getattr(described, group)
+                replace(item, annotations=known[item.name]) if known.get(item.name) else item
+                for item in getattr(described, group)
             )
             for group, known in noted.items()
         }

@@ -231,8 +231,9 @@ def _sizes(program: ir.Program) -> dict[str, int]:
         *program.structs,
     )
     for layout in layouts:
-        if all(_size(part.type, sizes) for part in layout.fields):
-            sizes[layout.name] = 1 + sum(_size(part.type, sizes) for part in layout.fields)
+        parts = [_size(part.type, sizes) for part in layout.fields]
+        if all(parts):
+            sizes[layout.name] = 1 + sum(parts)
     return sizes
 
 

@@ -68,6 +68,7 @@ class Expressions:
     functions: Mapping[str, ir.Function] = field(default_factory=dict)
     place: str = "control"
     _depth: int = field(default=0)
+    _fields: dict[str, dict[str, ir.Type]] = field(default_factory=dict)
 
     def scalar(self, node: ir.Expression) -> None:
         """Check an expression that must be a number, a bool or an error."""
@@ -184,7 +185,7 @@ class Expressions:
 
     def _expect(self, node: ir.Expression, wanted: ir.Type) -> None:
         found = self._type(node)
-        if found != wanted:
+        if found is not wanted and found != wanted:
             self.faults.raise_("", f"has a {type(node).__name__} of type {found} where {wanted} was expected")
 
     def _header(self, node: ir.Expression) -> None:
@@ -334,10 +335,14 @@ class Expressions:
 
     def _field(self, kind: ir.Type, name: str) -> ir.Type:
         if isinstance(kind, ir.Named):
-            layout = self.headers.get(kind.name) or self.structs.get(kind.name) or self.unions.get(kind.name)
-            for part in layout.fields if layout else ():
-                if part.name == name:
-                    return part.type
+            fields = self._fields.get(kind.name)
+            if fields is None:
+                layouts = self.headers, self.structs, self.unions
+                layout = next((known[kind.name] for known in layouts if kind.name in known), None)
+                fields = {part.name: part.type for part in layout.fields} if layout else {}
+                self._fields[kind.name] = fields
+            if name in fields:
+                return fields[name]
         self.faults.raise_("field", f"{name} is not one of {kind}")
 
     def _binary(self, op: str, left: ir.Type, right: ir.Type) -> ir.Type:
