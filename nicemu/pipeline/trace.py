@@ -2,7 +2,7 @@
 """What happened to a packet, step by step, as events.
 
 A value in an event is what JSON has: a number, true or false, the name of an error, an object for a struct or
-a valid header, null for an invalid header, a list for a stack.
+a valid header, null for an invalid header, a list for a stack. That of an enum is an EnumNumber.
 """
 
 from __future__ import annotations
@@ -10,6 +10,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+
+class EnumNumber(int):
+    """The number of a member of an enum, with its name; packets have the number if it is `serializable`."""
+
+    name: str
+    serializable: bool
+
+    def __new__(cls, number: int, name: str, serializable: bool) -> EnumNumber:
+        """Return the number of a member called `name`."""
+        made = super().__new__(cls, number)
+        made.name, made.serializable = name, serializable
+        return made
+
 
 # Parser
 

@@ -19,6 +19,7 @@ from .trace import (
     Dropped,
     EgressBegun,
     EntryText,
+    EnumNumber,
     Event,
     Exited,
     ExternCalled,
@@ -79,6 +80,8 @@ def value_text(value: Any) -> str:  # noqa: ANN401 - whatever an event holds
         return "invalid"
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, EnumNumber):
+        return f"{value:#x} {value.name}" if value.serializable else value.name
     if isinstance(value, int):
         return f"{value:#x}" if value >= 0 else str(value)
     if isinstance(value, Mapping):

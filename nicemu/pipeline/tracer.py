@@ -22,6 +22,7 @@ from .trace import (
     Branched,
     Called,
     EntryText,
+    EnumNumber,
     Event,
     Exited,
     ExternCalled,
@@ -52,6 +53,11 @@ class Tracer(Interpreter):
             ir.If: self._if,
             ir.Switch: self._traced_switch,
             ir.SetValid: self._traced_set_valid,
+        }
+        self._members = {
+            (kind.name, member.value): EnumNumber(member.value, member.name, kind.serializable)
+            for kind in reversed(self._program.enums)
+            for member in reversed(kind.members)
         }
 
     # Parser
@@ -123,7 +129,10 @@ class Tracer(Interpreter):
         self, packet: PacketState, spec: ir.Table, table: Table, values: tuple[int, ...]
     ) -> tuple[Row | None, ir.ActionCall | TableEntry | None]:
         row, call = super()._lookup(packet, spec, table, values)
-        keys = {key.name: value for key, value in zip(spec.keys, values, strict=True)}
+        keys = {
+            key.name: self._plain(key.expression.type, value, key.type_name)
+            for key, value in zip(spec.keys, values, strict=True)
+        }
         entry = None if row is None else self._entry(spec, row.entry)
         near = () if row else tuple(self._near_miss(spec, *found) for found in table.nearest(values, NEAREST))
         action = "" if call is None else call.action
@@ -147,17 +156,19 @@ class Tracer(Interpreter):
     def _action_data(self, action: str, parameters: Sequence[int]) -> dict[str, Any]:
         if not action:
             return {}
-        names = [
-            item.name for item in self._actions[action].parameters if item.direction is ir.Direction.NONE
-        ]
-        return dict(zip(names, parameters, strict=True))
+        given = [item for item in self._actions[action].parameters if item.direction is ir.Direction.NONE]
+        return {
+            item.name: self._plain(item.type, value, item.type_name)
+            for item, value in zip(given, parameters, strict=True)
+        }
 
     def _run_called(self, packet: PacketState, called: ir.Action | ir.Function) -> None:
         kind = "action"
         if isinstance(called, ir.Function):
             kind = "control" if called.is_control else "function"
         parameters = {
-            item.name: self._plain(item.type, packet.places[item.variable]) for item in called.parameters
+            item.name: self._plain(item.type, packet.places[item.variable], item.type_name)
+            for item in called.parameters
         }
         _note(packet, Called(kind, called.name, parameters))
         super()._run_called(packet, called)
@@ -219,15 +230,16 @@ class Tracer(Interpreter):
             super()._store(packet, target, value)
             return
         place = self._located(packet, target)
-        old = self._plain(place.type, copied(self._value(packet, place)))
+        type_name = self._type_name(place)
+        old = self._plain(place.type, copied(self._value(packet, place)), type_name)
         super()._store(packet, place, value)
-        for event in _changes(expression_text(place), old, self._plain(place.type, value)):
+        for event in _changes(expression_text(place), old, self._plain(place.type, value, type_name)):
             _note(packet, event)
 
     # Values
 
-    def _plain(self, kind: ir.Type, value: Value) -> Any:  # noqa: ANN401
-        """Return a value as events hold it."""
+    def _plain(self, kind: ir.Type, value: Value, type_name: str = "") -> Any:  # noqa: ANN401
+        """Return a value as events hold it; `type_name` is that of an enum that it may have."""
         if isinstance(kind, ir.Bool):
             return bool(value)
         if isinstance(kind, ir.ErrorCode):
@@ -240,8 +252,20 @@ class Tracer(Interpreter):
             assert isinstance(kind, ir.Stack)
             return [self._plain(ir.Named(kind.element), element) for element in value.elements]
         if isinstance(value, HeaderValue | UnionValue | dict):
-            return {part.name: self._plain(part.type, held) for part, held in self._parts_of(kind, value)}
-        return value
+            return {
+                part.name: self._plain(part.type, held, part.type_name)
+                for part, held in self._parts_of(kind, value)
+            }
+        return self._members.get((type_name, value), value) if type_name else value
+
+    def _type_name(self, place: ir.Expression) -> str:
+        """Return the name of the enum that a field holds, "" for none and for what is no field."""
+        if not isinstance(place, ir.Member) or not isinstance(place.base.type, ir.Named):
+            return ""
+        if place.base.type.name in self._layouts.unions:
+            return ""
+        parts = self._layouts.fields(place.base.type)
+        return next((part.type_name for part in parts if part.name == place.field), "")
 
     def _parts_of(self, kind: ir.Type, value: Value) -> list[tuple[ir.Field, Value]]:
         assert isinstance(kind, ir.Named)

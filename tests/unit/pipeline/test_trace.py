@@ -168,6 +168,47 @@ def test_assignments_tell_the_old_value_and_the_new_one(switch: Engine) -> None:
     assert "headers.h.value = 0x5 -> 0x2" in lines
 
 
+def test_members_of_enums_have_their_names_and_booleans_their_words() -> None:
+    program = SWITCH.replace("bit<8> kind;", "kind_t kind;").replace(
+        "bool known;", "bool known; side_t side;"
+    )
+    program = program.replace(
+        "header byte_t", "enum bit<8> kind_t { A = 1, B = 7 } enum side_t { L, R } header byte_t"
+    )
+    program = program.replace("(1, _)", "(kind_t.A, _)").replace("(2 .. 3, 4 &&& 6)", "(kind_t.B, 4 &&& 6)")
+    program = program.replace("(9, _): strict;", "")
+    i, j = program.index("control I("), program.index("control E(")
+    program = (
+        program[:i]
+        + """control I(inout headers_t headers, inout metadata_t m, inout standard_metadata_t s) {
+            action turn(side_t to, bool known) { m.side = to; m.known = known; }
+            table t {
+                key = { headers.h.kind: exact; m.side: exact; m.known: exact; }
+                actions = { turn; NoAction; }
+                const entries = { (kind_t.A, side_t.L, false): turn(side_t.R, true); }
+            }
+            apply { m.side = side_t.L; t.apply(); headers.h.kind = kind_t.B; headers.h.kind = (kind_t) 9; }
+        }
+        """
+        + program[j:]
+    )
+    engine = Engine()
+    engine.load(compile_text(program).program)
+    found = [line.strip() for line in trace_lines(engine.process(b"\1\2", 0, trace=True).trace)]
+    assert "kind = 0x1 A, value = 0x2" in found
+    hit = "hit, entry 0x1, 0x0, 0x0"
+    assert f"table I.t (headers.h.kind=0x1 A, m.side=L, m.known=false): {hit}" in found
+    assert "action I.turn(to=R, known=true)" in found
+    assert [line for line in found if " -> " in line] == [
+        "m.side = L -> L",
+        "m.side = L -> R",
+        "m.known = false -> true",
+        "headers.h.kind = 0x1 A -> 0x7 B",
+        "headers.h.kind = 0x7 B -> 0x9",
+    ]
+    assert "kind = 0x9, value = 0x2" in found
+
+
 def test_of_a_struct_that_an_extern_writes_the_fields_that_change_are_told(switch: Engine) -> None:
     lines = told(switch, "0107")
     at = next(place for place, line in enumerate(lines) if line.startswith("mark_to_drop("))
