@@ -29,6 +29,7 @@ from .types import (
     UNKNOWN,
     ActionRun,
     ApplyResult,
+    CompositeType,
     DefaultType,
     EnumType,
     ExternType,
@@ -305,12 +306,13 @@ class ArgumentChecker(ExpressionChecker):
             fault = f"{what} is string; a value that there is at run time was expected"
         elif (
             parameter.direction in ("out", "inout")
-            and isinstance(found, ir.Bits | EnumType)
+            and isinstance(found, ir.Bits | EnumType | CompositeType)
             and wanted is not UNKNOWN
             and found != wanted
         ):
             fault = f"{what} is {found}; {wanted} was expected"
-            hint = f"nothing is cast on its way out: give it a variable of {wanted}"
+            name = getattr(wanted, "name", wanted)
+            hint = f"nothing is cast on its way out: give it a variable of {name}"
         elif wanted is INTEGER and isinstance(found, ir.Bits) and argument.value is None:
             fault = f"{what} must be known at compile time"
             hint = f"give {parameter.name} a width and a direction: in bit<8> {parameter.name}"

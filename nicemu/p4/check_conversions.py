@@ -53,8 +53,16 @@ class ConversionChecker(TypeChecker):
         raise NotImplementedError
 
     def expect(self, node: syntax.Expression, wanted: Type, what: str) -> bool:
-        """Check that an expression has a type, or becomes it; report it otherwise."""
-        self.expression(node)
+        """Check that an expression has a type, or becomes it; report it otherwise.
+
+        A tuple becomes a struct or header with as many fields of its types. Source: P4-16 Language
+        Specification 1.2.5, "Operations on tuple expressions".
+        """
+        found = self.expression(node)
+        if isinstance(found, CompositeType) and found.kind == "tuple" and _is_like(wanted, found):
+            self.declared.reshaped[node] = found
+            node.type = wanted
+            return True
         return self.convert(node, wanted, what)
 
     def condition(self, node: syntax.Expression, what: str) -> None:
@@ -269,6 +277,14 @@ class ConversionChecker(TypeChecker):
         if isinstance(found, EnumType) and found.underlying is not None:
             node.type = found.underlying
         return node.type  # type: ignore[no-any-return]
+
+
+def _is_like(wanted: Type, found: CompositeType) -> bool:
+    """Return whether a struct or header has fields of the types of a tuple's values."""
+    if not isinstance(wanted, CompositeType) or wanted.kind not in ("struct", "header"):
+        return False
+    parts = wanted.fields.values(), found.fields.values()
+    return len(wanted.fields) == len(found.fields) and all(map(same, *parts))
 
 
 def _can_be_invalid(kind: Type) -> bool:

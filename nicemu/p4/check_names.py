@@ -24,11 +24,12 @@ _FORMER = {
 @dataclass(slots=True)
 class Declared:
     """What the whole program declares, in order. `ragged` are headers that are no whole bytes, each with what
-    is to be said of it if something has it.
+    is to be said of it if something has it; `reshaped` are tuples that become structs or headers.
     """
 
     composites: list[CompositeType] = field(default_factory=list)
     ragged: dict[str, tuple[Location, str, str]] = field(default_factory=dict)
+    reshaped: dict[syntax.Expression, CompositeType] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
     match_kinds: list[str] = field(default_factory=list)
 

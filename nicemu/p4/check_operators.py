@@ -6,8 +6,6 @@ Source: P4-16 Language Specification 1.2.5, "Expressions", "Explicit casts".
 
 from __future__ import annotations
 
-from itertools import count
-
 from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
@@ -117,12 +115,12 @@ class OperatorChecker(ConversionChecker):
             if left.rest or right.rest:
                 self.type_of_list(node.left if left.rest else node.right, left if left.rest else right)
                 return UNKNOWN
-            if left.names and right.names:
+            if _names_fields(left) or _names_fields(right):
                 hint = "write the type before one: (type) {...}"
                 self.reporter.error(node.at, f"nothing tells of what struct the sides of {node.op} are", hint)
                 return UNKNOWN
             if not _have_one_shape(left, right):
-                hint = "write as many values on both sides, by the same names if by any"
+                hint = "write as many values on both sides"
                 self.reporter.error(node.at, f"{node.op} compares lists of different shapes", hint)
                 return UNKNOWN
             self._give_widths(node.left, node.right)
@@ -155,13 +153,10 @@ class OperatorChecker(ConversionChecker):
                 self._sized(right, wide)
         if not isinstance(left, syntax.ListValue) or not isinstance(right, syntax.ListValue):
             return
-        others = dict(zip(right.names or map(str, count()), right.items, strict=False))
-        for name, item in zip(left.names or map(str, count()), left.items, strict=False):
-            if name in others:
-                self._give_widths(item, others[name])
+        for item, other in zip(left.items, right.items, strict=False):
+            self._give_widths(item, other)
         for node in (left, right):
-            items = tuple(item.type for item in node.items)
-            node.type = ListType(items, node.type.names, node.type.rest)
+            node.type = ListType(tuple(item.type for item in node.items), rest=node.type.rest)
 
     def _shift(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         amount = node.right.value
@@ -326,22 +321,19 @@ def _made_of(kind: Type) -> Type | None:
     return kind.underlying if isinstance(kind, NewType) else None
 
 
-def _named_items(kind: ListType) -> dict[object, Type]:
-    """Return the types of a list's values by their names, or their places."""
-    return dict(zip(kind.names or range(len(kind.items)), kind.items, strict=True))
+def _names_fields(kind: ListType) -> bool:
+    """Return whether a list, or one in it, has names for its values."""
+    return kind.names is not None or any(
+        isinstance(item, ListType) and _names_fields(item) for item in kind.items
+    )
 
 
 def _have_one_shape(left: Type, right: Type) -> bool:
-    """Return whether two lists have values at the same places, and lists where the other has what is none
-    but could be one.
+    """Return whether two lists have as many values, and lists where the other has what is none but could be
+    one.
     """
     if isinstance(left, ListType) and isinstance(right, ListType):
-        mine, others = _named_items(left), _named_items(right)
-        if not len(left.items) == len(right.items) == len(mine) == len(others):
-            return False
-        return mine.keys() == others.keys() and all(
-            _have_one_shape(mine[name], others[name]) for name in mine
-        )
+        return len(left.items) == len(right.items) and all(map(_have_one_shape, left.items, right.items))
     lists = [isinstance(kind, ListType) for kind in (left, right)]
     scalars = [isinstance(kind, ir.Bool | ir.Bits | type(INTEGER)) for kind in (left, right)]
     return not (any(lists) and any(scalars))
@@ -351,15 +343,13 @@ def _with_widths(left: ListType, right: ListType) -> ListType:
     """Return the type of a list of one shape with another: numbers without a width, and lists that stand
     where the other has a value of a type, get what is at their places there.
     """
-    others = _named_items(right)
     items: list[Type] = []
-    for name, mine in _named_items(left).items():
-        other = others[name]
+    for mine, other in zip(left.items, right.items, strict=True):
         if isinstance(mine, ListType) and isinstance(other, ListType):
             items.append(_with_widths(mine, other))
         else:
             items.append(other if mine is INTEGER or isinstance(mine, ListType) else mine)
-    return ListType(tuple(items), left.names, left.rest)
+    return ListType(tuple(items), rest=left.rest)
 
 
 def _constants(node: syntax.BinaryOp, right: ir.Type, kind: ir.Type) -> ir.Binary:

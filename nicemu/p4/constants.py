@@ -144,9 +144,10 @@ def part_of(base: syntax.Expression, which: str | int) -> syntax.Expression | No
     made = made_of(base)
     if made is None or not isinstance(made.type, CompositeType | StackType):
         return None
-    names = list(made.type.fields) if isinstance(made.type, CompositeType) else []
+    shape = base.type if isinstance(base.type, CompositeType) else made.type  # a tuple may be a struct here
+    names = list(shape.fields) if isinstance(shape, CompositeType) else []
     place = names.index(which) if isinstance(which, str) else which
-    kind = made.type.fields[names[place]] if isinstance(made.type, CompositeType) else made.type.element
+    kind = shape.fields[names[place]] if isinstance(shape, CompositeType) else shape.element
     if isinstance(made, syntax.DefaultValue):
         value = None if scalar_of(kind) is None else 0
         return syntax.DefaultValue(at=made.at, type=kind, value=value)

@@ -42,7 +42,7 @@ def lower(checked: Checked, name: str) -> Program:
 
 class _Lowering(StatementLowering):
     def __init__(self, checked: Checked) -> None:
-        super().__init__(checked.actions)
+        super().__init__(checked.actions, checked.declared.reshaped)
         self._checked = checked
         self._functions: list[ir.Function] = []
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from nicemu.pipeline import ir, nodes_of
@@ -30,7 +30,8 @@ from .types import (
 class ExpressionLowering:
     """Expressions; functions that are called are remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, reshaped: Mapping[syntax.Expression, CompositeType]) -> None:
+        self._reshaped = dict(reshaped)
         self._types = TypeTable()
         self._routines: dict[str, Routine] = {}
         self._extras: list[ir.Variable] = []
@@ -61,6 +62,8 @@ class ExpressionLowering:
         scalar = scalar_of(node.type)
         if node.value is not None and scalar is not None:
             return ir.Constant(node.value, scalar)
+        if self._reshaped and node in self._reshaped:
+            return self._struct_of_tuple(node)
         kind = scalar or self._types.of(node.type)
         match node:
             case syntax.NameRef(symbol=ConstantSymbol(made_by=syntax.Expression() as made_by)):
@@ -109,6 +112,20 @@ class ExpressionLowering:
             case syntax.Call():
                 return self._call(node, kind)
         raise AssertionError(f"{type(node).__name__} was not checked")
+
+    def _struct_of_tuple(self, node: syntax.Expression) -> ir.Expression:
+        """Return a struct or header with the values of a tuple, which is evaluated once."""
+        wanted, found = node.type, self._reshaped.pop(node)
+        node.type = found
+        value = self._value(node)
+        node.type, self._reshaped[node] = wanted, found
+        kind, parts = self._types.of(wanted), [self._types.of(part) for part in found.fields.values()]
+
+        def struct(given: tuple[ir.Expression, ...]) -> ir.Expression:
+            values = (ir.Member(given[0], name, part) for name, part in zip(found.fields, parts, strict=True))
+            return ir.StructValue(tuple(values), kind)
+
+        return self._in_order([value], [0], [ir.Direction.IN], kind, struct)
 
     def _list(self, node: syntax.ListValue, kind: ir.Type) -> ir.Expression:
         items = [self._value(item) for item in node.items]

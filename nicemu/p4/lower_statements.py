@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -30,8 +30,10 @@ _NESTED_ARMS = 16
 class StatementLowering(ExpressionLowering):
     """Statements; actions that are used and stand outside all blocks are remembered."""
 
-    def __init__(self, outside: Sequence[ActionSymbol]) -> None:
-        super().__init__()
+    def __init__(
+        self, outside: Sequence[ActionSymbol], reshaped: Mapping[syntax.Expression, CompositeType]
+    ) -> None:
+        super().__init__(reshaped)
         self._outside = {action.name: action for action in outside}
         self._used: dict[str, ActionSymbol] = {}
 

@@ -25,7 +25,7 @@ control TheIngress(inout headers_t headers, inout metadata_t meta, inout standar
         headers.h.a = { a, 2 } == { 1, 2 } ? 8w1 : 0;
         headers.h.b = { -1, { 1 << 70, 2 } } == { -1, { 1 << 70, 2 } } ? 8w1 : 0;
         headers.h.c = { a, -1 } == { 1, 255 } ? 8w1 : 0;
-        headers.h.d = { x = a, y = 3 } != { y = 2, x = 1 } ? 8w1 : 0;
+        headers.h.d = { a, { 3, true } } != { 1, { 2, true } } ? 8w1 : 0;
     }
 }
 

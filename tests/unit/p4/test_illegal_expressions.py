@@ -30,13 +30,14 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "{ 1 } == { { 1, 2 } }",
             "{ { 1, 2 }, 3 } == { 1, { 2, 3 } }",
             "{ 1, 2 } == { 1 }",
-            "{ x = 1 } == { 1 }",
         )
     ),
     *(
         ({"apply": f"m.flag = {lists};"}, "nothing tells of what struct the sides of == are")
         for lists in (
             "{ x = 8w1 } == { x = 8w1 }",
+            "{ x = 1 } == { 1 }",
+            "{ { x = 8w1 }, 1 } == { { x = 8w1 }, 1 }",
             "{ x = 1, y = 2 } == { x = 1, z = 2 }",
             "{ x = 1, x = 2 } == { x = 1, x = 2 }",
         )
