@@ -7,6 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Parameterization", "Invoking contro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TypeAlias
 
 from nicemu.pipeline import ir
@@ -119,25 +120,43 @@ class BlockCallChecker(ArgumentChecker):
         given = self.arrange(node, block.parameters, block.name)
         self.arguments(node.arguments, given, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
         self.known(node, given)
-        self._give_objects(node, block)
+        block = self._with_objects(node, block)
         node.symbol = Meaning("block", block.name, block)
         if kind == "control":  # a parser's states become those of the one around it
             self.count_call(node.at, block.calls)
         return NOTHING
 
-    def _give_objects(self, node: syntax.Call, block: BlockSymbol) -> None:
-        """Have the parameters of a block that are extern objects stand for those that it is applied to."""
+    def _with_objects(self, node: syntax.Call, block: BlockSymbol) -> BlockSymbol:
+        """Have the parameters of a block that are extern objects stand for those that it is applied to.
+
+        Returns the block, or where it already stands with other objects, the same block made for these.
+        """
+        given: dict[str, Instance] = {}
         for argument, parameter in zip(node.arguments, block.parameters, strict=False):
-            stand_in = block.objects.get(parameter.name)
-            found = argument.symbol if isinstance(argument, syntax.NameRef) else None
-            if stand_in is None or argument.type is UNKNOWN:
+            if parameter.name not in block.objects or argument.type is UNKNOWN:
                 continue
-            if not isinstance(found, Instance):
-                self.reporter.error(argument.at, f"argument {parameter.name} must be the name of an object")
-            elif stand_in.bound not in (None, found):
-                self.reporter.unsupported(node.at, f"{block.name} applied to other objects than before")
+            found = argument.symbol if isinstance(argument, syntax.NameRef) else None
+            if isinstance(found, Instance):
+                given[parameter.name] = found
             else:
-                stand_in.bound = found
+                self.reporter.error(argument.at, f"argument {parameter.name} must be the name of an object")
+        for made in (block, *block.others):
+            if all(made.objects[name].bound in (None, found) for name, found in given.items()):
+                break
+        else:
+            if block.anew is None or self.block is None or has_controlled(block):
+                self.reporter.unsupported(node.at, f"{block.name} applied to other objects than before")
+                return block
+            if self._blocks_made >= MAX_BLOCKS:
+                self.reporter.error(node.at, f"more than {MAX_BLOCKS} instances of parsers and controls")
+                return block
+            self._blocks_made += 1
+            made = block.anew(f"{block.name}#{len(block.others) + 2}")
+            block.others.append(made)
+            self.block.blocks[made.name] = made
+        for name, found in given.items():
+            made.objects[name].bound = found
+        return made
 
     def block_of(
         self,
@@ -206,6 +225,11 @@ class BlockCallChecker(ArgumentChecker):
         self._block_depth += 1
         made = self.made_of(symbol, types, arguments, name, top)
         self._block_depth -= 1
+        inside = [
+            BlockInstance(item.name, item.block) if isinstance(item, BlockInstance) else item
+            for item in arguments
+        ]
+        made.anew = partial(self.made_of, symbol, types, inside)
         return made
 
     def _told_types(

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -212,7 +212,8 @@ class BlockSymbol:
     `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
     is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
     block without parameters for types is checked as its first instance. `objects`
-    are the parameters that are extern objects, by name.
+    are the parameters that are extern objects, by name; `others` is the same instance applied to other
+    objects, each made by `anew` under a name of its own.
     """
 
     name: str
@@ -229,6 +230,8 @@ class BlockSymbol:
     used: bool = False
     unchecked: bool = False
     objects: dict[str, Instance] = field(default_factory=dict)
+    others: list[BlockSymbol] = field(default_factory=list)
+    anew: Callable[[str], BlockSymbol] | None = None
     calls: int = 0
 
 

@@ -150,7 +150,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {
-            "top": "control Q(TriggerCounter c) { apply { c.add(1, 1); } }",
+            "top": "control Q(TriggerCounter c) { TriggerCounter() own; apply { own.add(1, 1); } }",
             "parts": "TriggerCounter() t; TriggerCounter() u; Q() q;",
             "apply": "q.apply(t); q.apply(u);",
         },
