@@ -36,16 +36,10 @@ def _wanted(item: Json, key: str) -> bool:
 
 
 def _verified(item: Json, scope: Scope) -> Statements:
-    """Return the check of a checksum; simple_switch makes none where the checksum's header is not there."""
     condition, target = _condition(item, scope), scope.plain.key_of(item["target"])
-    is_there = scope.places.validity(scope.places.header(item["target"].items(2)[0]))
-    if is_there != _TRUE:
-        condition = is_there if condition == _TRUE else ir.Binary("&&", condition, is_there, ir.BOOL)
     found = scope.calculation(item["calculation"])
     name = "verify_checksum_with_payload" if found.with_payload else "verify_checksum"
-    return found.made(
-        lambda data: (ir.CallFunction(name, (condition, data, target, found.algorithm)),), _owner(item)
-    )
+    return (ir.CallFunction(name, (condition, found.data, target, found.algorithm)),)
 
 
 def _updated(item: Json, scope: Scope) -> Statements:
@@ -54,23 +48,13 @@ def _updated(item: Json, scope: Scope) -> Statements:
     found = scope.calculation(item["calculation"])
     name = "update_checksum_with_payload" if found.with_payload else "update_checksum"
     if place.is_plain:
-        return found.made(
-            lambda data: (ir.CallFunction(name, (condition, data, place.expression, found.algorithm)),),
-            _owner(item),
-        )
+        return (ir.CallFunction(name, (condition, found.data, place.expression, found.algorithm)),)
     if not place.width_bits:
         raise item["target"].fault("is a field of variable length; a number was expected")
     sum_ = scope.variable("checksum", place.kind)
-    calls = found.made(
-        lambda data: (ir.CallFunction(name, (_TRUE, data, sum_, found.algorithm)),), _owner(item)
-    )
+    call = ir.CallFunction(name, (_TRUE, found.data, sum_, found.algorithm))
     stored = Primitives(scope, scope.plain).stored(place, numbers.held(sum_))
-    return (ir.If(condition, (*calls, stored)),)
-
-
-def _owner(item: Json) -> frozenset[str]:
-    """Return the header that has the checksum, without which its value is of no account."""
-    return frozenset({item["target"].items(2)[0].text()})
+    return (ir.If(condition, (call, stored)),)
 
 
 def _condition(item: Json, scope: Scope) -> ir.Expression:

@@ -183,10 +183,8 @@ class Primitives:
             raise calculation.unsupported("the payload in a hash")
         place, lowest, largest = self._written(target), *map(self._expressions.exact, (base, size))
         result = place.expression if place.is_plain else self._scope.variable("result", place.kind)
-        calls = found.made(
-            lambda data: (ir.CallFunction("hash", (result, found.algorithm, lowest, data, largest)),)
-        )
-        return calls if place.is_plain else (*calls, self.stored(place, numbers.held(result)))
+        call = ir.CallFunction("hash", (result, found.algorithm, lowest, found.data, largest))
+        return (call,) if place.is_plain else (call, self.stored(place, numbers.held(result)))
 
     def _random(self, target: Json, low: Json, high: Json) -> Statements:
         place, lowest, highest = self._written(target), *map(self._expressions.exact, (low, high))

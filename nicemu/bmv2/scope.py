@@ -7,7 +7,7 @@ Source: p4lang/behavioral-model, "BMv2 JSON input format", "meter_arrays" to "re
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from nicemu.pipeline import ir
@@ -15,7 +15,6 @@ from nicemu.pipeline import ir
 from .document import Json
 from .errors import ErrorNumbers
 from .expressions import Expressions
-from .graph import Statements
 from .layouts import Names
 from .places import V1MODEL, VALIDITY, FieldPlace, Places
 
@@ -32,49 +31,17 @@ _MAKE_INVALID = (
     *("remove_header", "assign_header", "copy_header", "push", "pop"),
     *("assign_header_stack", "assign_union", "assign_union_stack", "add_header"),
 )
-MAX_REPEATED = 2048
-"""Inputs that the calls of one calculation have together at most; beyond that, fewer headers are skipped."""
 MAX_INPUTS = 256
 """Items that a calculation or a learn list may have, each of which every use of it repeats."""
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
-    """A piece of what is hashed, and the header that it is of, "" where it is always there."""
-
-    value: ir.Expression
-    label: str
-    header: str
-
-
-@dataclass(frozen=True, slots=True)
 class Calculation:
-    """What a calculation hashes, and how; `validity` says of each header whether it is there."""
+    """What a calculation hashes, and how; what is of a header that is not valid is left out by the hash."""
 
     algorithm: ir.Expression
-    inputs: tuple[Input, ...]
-    validity: Mapping[str, ir.Expression]
+    data: ir.Expression
     with_payload: bool
-    record: Callable[[Sequence[Input]], ir.Expression]
-
-    def made(
-        self, call: Callable[[ir.Expression], Statements], present: frozenset[str] = frozenset()
-    ) -> Statements:
-        """Return what `call` makes of the data. A header that is not there is skipped, unless it is among
-        those that are `present` where the result matters; so there is a call for each set of headers.
-        """
-        unsure = [name for name in self.validity if name not in present]
-        while len(self.inputs) << len(unsure) > MAX_REPEATED:
-            unsure.pop()
-
-        def branches(place: int, absent: frozenset[str]) -> Statements:
-            if place == len(unsure):
-                return call(self.record([item for item in self.inputs if item.header not in absent]))
-            name = unsure[place]
-            yes, no = branches(place + 1, absent), branches(place + 1, absent | {name})
-            return (ir.If(self.validity[name], yes, no),)
-
-        return branches(0, frozenset())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,18 +126,8 @@ class Scope:
         with_payload = bool(inputs) and inputs[-1]["type"].value == "payload"
         if with_payload:
             inputs.pop()
-        found = [self._input(given) for given in inputs]
-        validity = {
-            given.header: self.places.validity(self.places.named(given.header))
-            for given in found
-            if given.header
-        }
         return Calculation(
-            ir.Constant(algorithm, ir.Bits(32)),
-            tuple(found),
-            validity,
-            with_payload,
-            lambda chosen: self._record(item.text(), chosen),
+            ir.Constant(algorithm, ir.Bits(32)), self._record(item.text(), inputs), with_payload
         )
 
     def digest(self, number: Json) -> ir.Expression:
@@ -181,7 +138,7 @@ class Scope:
         elements = declared["elements"].items()
         if len(elements) > MAX_INPUTS:
             raise declared["elements"].fault(f"has {len(elements)} items; {MAX_INPUTS} are allowed")
-        return self._record(declared["name"].text(), [self._input(element) for element in elements])
+        return self._record(declared["name"].text(), elements)
 
     def field_list(self, number: Json | None) -> ir.Constant:
         """Return the index of a field list; without a number, that of a list of nothing."""
@@ -226,23 +183,13 @@ class Scope:
         self.externs.append(ir.ExternInstance(name, "action_selector", (algorithm, size, 32)))
         return name, keys
 
-    def _record(self, name: str, inputs: Sequence[Input]) -> ir.Expression:
+    def _record(self, name: str, items: Sequence[Json]) -> ir.Expression:
         """Return a struct of values, whose fields have the names of theirs."""
-        values = tuple(given.value for given in inputs)
-        return self.tuple_of(name, values, [given.label for given in inputs])
-
-    def _input(self, item: Json) -> Input:
-        """Return a piece of what is hashed or sent; what says whether a header is there is always there."""
-        item = _data(item)
-        value, label, header = self._hashed(item), "value", ""
-        if item["type"].value == "header":
-            header = item["value"].text()
-        elif item["type"].value == "field":
-            name, part = item["value"].items(2)
-            label, header = part.text(), name.text() if part.value != VALIDITY else ""
-        if header and self.places.is_metadata(self.places.named(header)):
-            header = ""
-        return Input(value, label, header)
+        items = [_data(item) for item in items]
+        labels = [
+            item["value"].items(2)[1].text() if item["type"].value == "field" else "value" for item in items
+        ]
+        return self.tuple_of(name, tuple(self._hashed(item) for item in items), labels)
 
     def _hashed(self, item: Json) -> ir.Expression:
         """Return a piece of what is hashed or sent, with all its bits."""
@@ -258,9 +205,9 @@ class Scope:
                 return self.plain.of(item, max(width, 1))
             case "field":
                 if item["value"].items(2)[1].value != VALIDITY:
-                    place = self.plain.field(item).expression
-                    if isinstance(place.type, ir.Varbit):
-                        return place
+                    place = self.plain.field(item)
+                    if place.is_plain or isinstance(place.expression.type, ir.Varbit):
+                        return place.expression
                 return self.plain.key(item)
         raise item["type"].unsupported(f"{item['type'].text()} in a calculation or list")
 

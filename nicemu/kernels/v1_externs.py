@@ -77,13 +77,12 @@ class V1Externs(V1Requests):
 
     def _sum_of(self, algorithm: int, data: Sequence[ir.Expression], with_payload: bool = False) -> Number:
         """Return the sum of the bits of some data."""
-        values = [(part.type, self.value(part)) for part in data]
+        buffer, length = self.packed_bits(data)  # whatever is called in the data is called in any case
         if algorithm >= len(_ALGORITHMS):
             return WORD(0)
         name = _ALGORITHMS[algorithm]
         if name == "random":
             return self.builder.lshr(self.draw(), WORD(32))
-        buffer, length = self.packed_bits(values)
         payload, left = WORD(0), WORD(0)
         if with_payload:
             at = self.builder.load(self.cursor)
@@ -101,9 +100,10 @@ class V1Externs(V1Requests):
 
     def _checksum(self, arguments: tuple[ir.Expression, ...], with_payload: bool, update: bool) -> None:
         condition, data, checksum, algorithm = arguments
-        given = self.value(checksum)
+        given, is_there = self.held(checksum)
         does, after = self.block("sums"), self.block("summed")
-        self.builder.cbranch(self.value(condition), does, after)
+        wanted = self.value(condition)
+        self.builder.cbranch(wanted if update else self.builder.and_(wanted, is_there), does, after)
         self.builder.position_at_end(does)
         found = self.resized(self.sum(algorithm, data, with_payload), ir.Bits(64), checksum.type)
         if update:

@@ -17,7 +17,18 @@ from .externs import ExternCall, ExternFunction
 from .matches import width_of
 from .objects import Objects
 from .trace import Event
-from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, as_unsigned, copied, equal
+from .values import (
+    HeaderValue,
+    Layouts,
+    StackValue,
+    UnionValue,
+    Value,
+    Varbits,
+    as_unsigned,
+    copied,
+    equal,
+    valid_parts,
+)
 
 
 class Rejected(Exception):  # noqa: N818  control flow, never seen outside
@@ -118,9 +129,12 @@ class Evaluator:
             if argument.is_written:
                 node = self._located(packet, node)
                 targets.append((position, node))
-            is_out = argument.direction is ir.Direction.OUT
-            value = self._layouts.zero(node.type) if is_out else copied(self._value(packet, node))
-            arguments.append(value)
+            if argument.direction is ir.Direction.OUT:
+                arguments.append(self._layouts.zero(node.type))
+            elif argument.only_valid:
+                arguments.append(self._valid_parts(packet, node))
+            else:
+                arguments.append(copied(self._value(packet, node)))
         types = tuple(node.type for node in given)
         state = self._objects.states[instance] if instance else None
         call = ExternCall(packet, self._objects, self._layouts, arguments, types, declared, state)
@@ -128,6 +142,24 @@ class Evaluator:
         for position, target in targets:
             self._store(packet, target, copied(arguments[position]))
         return value
+
+    def _valid_parts(self, packet: PacketState, node: ir.Expression) -> Value:
+        """Return a value without what is of headers that are not valid; it is copied."""
+        if not isinstance(node, ir.StructValue):
+            held = self._held(packet, node)
+            return Varbits() if held is None else valid_parts(held)
+        assert isinstance(node.type, ir.Named)
+        names = (part.name for part in self._layouts.fields(node.type))
+        return {name: self._valid_parts(packet, part) for name, part in zip(names, node.fields, strict=True)}
+
+    def _held(self, packet: PacketState, node: ir.Expression) -> Value | None:
+        """Return a value, None for a field of a header that is not valid."""
+        if not isinstance(node, ir.Member):
+            return self._value(packet, node)
+        owner = self._held(packet, node.base)
+        if owner is None or (isinstance(owner, HeaderValue) and not owner.valid):
+            return None
+        return _parts(owner)[node.field]
 
     def _run_extern(self, call: ExternCall, name: str, function: ExternFunction) -> Value:
         """Do what a call does."""

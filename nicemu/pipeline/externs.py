@@ -51,10 +51,14 @@ class Kind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """What a call takes at one place."""
+    """What a call takes at one place.
+
+    Where it `only_valid`, a header that is not valid, and each field of such a one, is given as no bits.
+    """
 
     type: ir.Type | Kind
     direction: ir.Direction = ir.Direction.IN
+    only_valid: bool = False
 
     @property
     def is_written(self) -> bool:

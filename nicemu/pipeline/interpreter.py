@@ -275,7 +275,7 @@ class Interpreter(Evaluator):
             return 0
         length_bits, number = 0, 0
         for key in spec.selector_keys:
-            bits = self._layouts.packed(key.type, self._value(packet, key))
+            bits = self._layouts.packed(key.type, self._valid_parts(packet, key))
             length_bits, number = length_bits + bits.length_bits, number << bits.length_bits | bits.number
         return digest(profile.algorithm, length_bits, number, b"", self._objects.random)
 

@@ -240,12 +240,12 @@ class Tracer(Interpreter):
 
     def _plain(self, kind: ir.Type, value: Value, type_name: str = "") -> Any:  # noqa: ANN401
         """Return a value as events hold it; `type_name` is that of an enum that it may have."""
+        if isinstance(value, Varbits):
+            return f"{value.length_bits}w{value.number:#x}" if isinstance(kind, ir.Varbit) else None
         if isinstance(kind, ir.Bool):
             return bool(value)
         if isinstance(kind, ir.ErrorCode):
             return self.errors[value] if value < len(self.errors) else value
-        if isinstance(value, Varbits):
-            return f"{value.length_bits}w{value.number:#x}"
         if isinstance(value, HeaderValue) and not value.valid:
             return None
         if isinstance(value, StackValue):

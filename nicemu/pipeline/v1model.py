@@ -17,7 +17,7 @@ from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind, lef
 from .matches import width_of
 from .profiles import ActionProfile
 from .selector_limits import limits_of
-from .values import Value
+from .values import Value, Varbits
 from .verdict import DigestPosted, Effect, LogMessage
 
 DROP_PORT = 511
@@ -124,7 +124,7 @@ def _hash(call: ExternCall) -> None:
 def _checksum(with_payload: bool, update: bool) -> ExternFunction:
     def body(call: ExternCall) -> None:
         condition, _, checksum, algorithm = call.arguments
-        if not condition:
+        if not condition or isinstance(checksum, Varbits):
             return
         payload = call.packet.payload if with_payload else b""
         found = wrap(digest(algorithm, *call.bits(1), payload, call.objects.random), call.types[2])
@@ -136,8 +136,8 @@ def _checksum(with_payload: bool, update: bool) -> ExternFunction:
 
     takes = (
         Argument(ir.BOOL),
-        Argument(Kind.DATA),
-        Argument(Kind.NUMBER, ir.Direction.INOUT if update else ir.Direction.IN),
+        _SUMMED,
+        Argument(Kind.NUMBER, ir.Direction.INOUT if update else ir.Direction.IN, only_valid=not update),
         Argument(ir.Bits(32)),
     )
     return ExternFunction((takes,), body, role="compute" if update else "verify")
@@ -191,6 +191,7 @@ def _numbers(value: Value) -> list[int]:
 
 _NUMBER = Argument(Kind.NUMBER)
 _WRITTEN = Argument(Kind.NUMBER, ir.Direction.OUT)
+_SUMMED = Argument(Kind.DATA, only_valid=True)
 _WORD = Argument(ir.Bits(32))
 _LIST = Argument(ir.Bits(8))
 _TEXT = Argument(ir.STRING)
@@ -199,7 +200,7 @@ FUNCTIONS: Mapping[str, ExternFunction] = {
     "mark_to_drop": ExternFunction(((), (Argument(STANDARD, ir.Direction.INOUT),)), _mark_to_drop),
     "random": ExternFunction(((_WRITTEN, _NUMBER, _NUMBER),), _random),
     "digest": ExternFunction(((_WORD, Argument(Kind.DATA)),), _digest),
-    "hash": ExternFunction(((_WRITTEN, _WORD, _NUMBER, Argument(Kind.DATA), _NUMBER),), _hash),
+    "hash": ExternFunction(((_WRITTEN, _WORD, _NUMBER, _SUMMED, _NUMBER),), _hash),
     "verify_checksum": _checksum(with_payload=False, update=False),
     "update_checksum": _checksum(with_payload=False, update=True),
     "verify_checksum_with_payload": _checksum(with_payload=True, update=False),
@@ -299,6 +300,6 @@ OBJECTS: Mapping[str, ExternType] = {
     ),
     "action_selector": ExternType(((int, int, int),), make=_selector),
     "Checksum16": ExternType(
-        ((),), methods={"get": ExternFunction(((Argument(Kind.DATA),),), _sum, returns=ir.Bits(16))}
+        ((),), methods={"get": ExternFunction(((_SUMMED,),), _sum, returns=ir.Bits(16))}
     ),
 }

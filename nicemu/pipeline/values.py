@@ -86,6 +86,17 @@ def copied(value: Value) -> Value:
     return value
 
 
+def valid_parts(value: Value) -> Value:
+    """Return a copy of a value in which each header that is not valid has no bits."""
+    if isinstance(value, HeaderValue) and not value.valid:
+        return Varbits()
+    if isinstance(value, dict):
+        return {name: valid_parts(part) for name, part in value.items()}
+    if isinstance(value, StackValue):
+        return StackValue([valid_parts(element) for element in value.elements], value.next_index)
+    return copied(value)
+
+
 def equal(left: Value, right: Value) -> bool:
     """Return whether two values of one type are equal.
 
@@ -180,7 +191,7 @@ class Layouts:
 
     def packed(self, kind: ir.Type, value: Value) -> Varbits:
         """Return the bits of a scalar, or of everything in a composite value; an invalid header has its own,
-        too.
+        too, unless they were taken out.
         """
         if isinstance(value, Varbits):
             return value

@@ -54,6 +54,39 @@ def test_sums_are_the_interpreters(algorithm: str) -> None:
     )
 
 
+@pytest.mark.parametrize("algorithm", ["crc32", "csum16", "identity"])
+def test_sums_leave_out_what_is_of_invalid_headers(algorithm: str) -> None:
+    """In lists, as wholes, in stacks and unions, at an index, of what is returned; not in what is computed."""
+    algorithm = f"HashAlgorithm.{algorithm}"
+    data = (
+        "{ h.i.d, h.i.p.a, h.j.p, m.x, h.i.c, h.j.d }",
+        "{ h.i, 3w5, h.j, h.list, h.either, h.s }",
+        "{ h.list[h.h.value[0:0]].c, made(m.x).d, made(m.x), h.either.more.a, (bit<8>) h.i.c }",
+    )
+    hashed = "".join(
+        f"hash(m.wide, {algorithm}, 70w0, {each}, 64w0 - 1); h.h.long = h.h.long ^ (bit<64>) m.wide;"
+        for each in data
+    )
+    agree(
+        both(
+            types="""struct pair_t { bit<3> a; bit<5> b; } header inner_t { pair_t p; bit<12> c; bit<4> d; }
+                     inner_t made(inout bit<8> n) { inner_t v; n = n + 1; if (n[0:0] == 1) { v.setValid(); }
+                                                    v.d = (bit<4>) n; return v; }""",
+            headers="inner_t i; inner_t j; either_t either; inner_t[2] list;",
+            metadata="inner_t kept;",
+            verify="verify_checksum(true, { h.h.kind }, h.j.c, HashAlgorithm.csum16);",
+            ingress=f"""if (h.h.value[0:0] == 1) {{ h.i.setValid(); h.i = {{ {{ 1, 2 }}, 3, 4 }}; }}
+                        if (h.h.value[1:1] == 1) {{ h.j.setValid(); h.j.p.b = 9; h.list[1].setValid(); }}
+                        if (h.h.value[2:2] == 1) {{ h.either.more.setValid(); h.either.more.a = 0x234567; }}
+                        {hashed} m.kept = h.j; h.h.kind = m.x;
+                        s.egress_spec = (bit<9>) s.checksum_error;""",
+            compute=f"""update_checksum(true, {{ m.kept.c, h.h.kind, h.s[0].a }}, h.h.sum, {algorithm});
+                        update_checksum(true, {{ h.h.kind }}, h.i.c, HashAlgorithm.csum16);""",
+        ),
+        packets=80,
+    )
+
+
 def test_arrays_are_the_interpreters() -> None:
     agree(
         both(
