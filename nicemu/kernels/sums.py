@@ -6,6 +6,8 @@ Source: as `nicemu.pipeline`'s checksums, to which tests hold them equal.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nicemu.hot import Int, hot
@@ -16,8 +18,18 @@ from .octets import load_byte
 u64 = np.uint64
 _ZERO, _ONE, _EIGHT = u64(0), u64(1), u64(8)
 _BYTE, _HALF, _WORD = u64(0xFF), u64(0xFFFF), u64(0xFFFFFFFF)
-_CRC16_POLYNOMIAL = u64(0xA001)
 _SIXTEEN = u64(16)
+
+
+def _crc16_table() -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """Return what each lowest byte of a CRC-16 becomes when eight bits are taken."""
+    values = np.arange(256, dtype=u64)
+    for _ in range(8):
+        values = values >> _ONE ^ (values & _ONE) * u64(0xA001)
+    return values
+
+
+_CRC16_OF_BYTE = _crc16_table()
 
 
 @hot
@@ -36,9 +48,7 @@ def sum_crc16(data: Int, length: Int, payload: Int, payload_length: Int) -> Int:
 @hot
 def _crc16(value: Int, data: Int, length: Int) -> Int:
     for place in range(length):
-        value ^= u64(load_byte(data + u64(place)))
-        for _ in range(8):
-            value = value >> _ONE ^ (_CRC16_POLYNOMIAL if value & _ONE != _ZERO else _ZERO)
+        value = value >> _EIGHT ^ _CRC16_OF_BYTE[(value ^ u64(load_byte(data + u64(place)))) & _BYTE]
     return value
 
 

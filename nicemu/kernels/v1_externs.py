@@ -121,16 +121,23 @@ class V1Externs(V1Requests):
         if isinstance(largest.type, ir.Bits) and largest.type.signed:
             raise NotCompiled("it hashes up to a signed number")
         start, count = self.value(base), self.value(largest)
-        width = max(64, start.type.width, count.type.width) + 1
+        width = max(64, start.type.width) + 1
         wide = ir.Bits(width)
-        start, count = self.resized(start, base.type, wide), self.resized(count, largest.type, wide)
+        zero = count.type(0)
+        divisor = self._truncated(self.resized(count, largest.type, ir.Bits(max(64, count.type.width))), 64)
+        is_larger = BIT(0)  # than any sum
+        if count.type.width > 64:
+            upper = self.builder.lshr(count, count.type(64))
+            is_larger = self.builder.icmp_unsigned("!=", upper, zero)
 
         def rest() -> Number:
-            number = self.resized(self.sum(algorithm, data, False), ir.Bits(64), wide)
-            return divided(self.builder, number, count)[1]
+            number = self.sum(algorithm, data, False)
+            some = self.builder.select(is_larger, WORD(1), divisor)
+            return self.builder.select(is_larger, number, self.builder.urem(number, some))
 
-        is_zero = self.builder.icmp_unsigned("==", count, count.type(0))
-        number = self.choose(is_zero, lambda: self.places.zero(wide), rest, wide)
+        is_zero = self.builder.icmp_unsigned("==", count, zero)
+        number = self.choose(is_zero, lambda: WORD(0), rest, ir.Bits(64))
+        start, number = self.resized(start, base.type, wide), self.resized(number, ir.Bits(64), wide)
         total = self.builder.add(start, number)
         signed = isinstance(base.type, ir.Bits) and base.type.signed
         self.store(result, self.resized(total, ir.Bits(width, signed), result.type))

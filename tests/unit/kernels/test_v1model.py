@@ -47,6 +47,8 @@ def test_sums_are_the_interpreters(algorithm: str) -> None:
             ingress=f"""hash(m.wide, {algorithm}, 70w5, {DATA}, 32w1000); h.h.value = (bit<8>) m.wide;
                         hash(m.x, {algorithm}, (bit<8>) s.checksum_error, {{ 3w1, h.h.value }}, h.h.kind);
                         hash(m.wide, {algorithm}, h.h.long, {{ m.x }}, h.h.long);
+                        hash(h.h.long, {algorithm}, m.wide, {DATA}, 70w1 << 66);
+                        hash(m.wide, {algorithm}, 64w0 - h.h.long, {DATA}, (bit<70>) h.h.long << 2);
                         s.egress_spec = (bit<9>) m.x;""",
             compute=f"""update_checksum(h.h.kind != 1, {DATA}, h.h.sum, {algorithm});
                         update_checksum_with_payload(h.h.kind == 1, {DATA}, h.h.long, {algorithm});""",
@@ -56,7 +58,7 @@ def test_sums_are_the_interpreters(algorithm: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["crc32", "csum16", "identity"])
 def test_sums_leave_out_what_is_of_invalid_headers(algorithm: str) -> None:
-    """In lists, as wholes, in stacks and unions, at an index, of what is returned; not in what is computed."""
+    """In lists, as wholes, in stacks and unions, at an index, of results; not in what is computed."""
     algorithm = f"HashAlgorithm.{algorithm}"
     data = (
         "{ h.i.d, h.i.p.a, h.j.p, m.x, h.i.c, h.j.d }",
