@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from .engine import CompiledEngine, drop_reason
 from .not_compiled import NotCompiled
-from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, STUCK, TO_HOST, TO_PORT, TOLD
+from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, SPLIT, STUCK, TO_HOST, TO_PORT, TOLD
 
 if TYPE_CHECKING:
     from .groups import GROUP
@@ -34,6 +34,7 @@ __all__ = [
     "GROUP",
     "HELD",
     "PACKET",
+    "SPLIT",
     "STUCK",
     "TOLD",
     "TO_HOST",

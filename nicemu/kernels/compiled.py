@@ -48,13 +48,13 @@ class MachineCode:
         )  # which has the machine now
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
-        address = self._engine.get_function_address("run")
-        self.run = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 4)(address)
+        self.run_at = self._engine.get_function_address("run")
+        self.run = ctypes.CFUNCTYPE(ctypes.c_uint64, *[ctypes.c_uint64] * 4)(self.run_at)
         self.stage = None
         """Takes a packet through one block: context, packet, state, and which of `STAGES`."""
         if generated.makes_copies:
-            address = self._engine.get_function_address("stage")
-            self.stage = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 4)(address)
+            self.stage_at = self._engine.get_function_address("stage")
+            self.stage = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 4)(self.stage_at)
 
 
 def _machine(level: int) -> Any:  # noqa: ANN401

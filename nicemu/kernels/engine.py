@@ -30,7 +30,7 @@ from nicemu.pipeline import (
 )
 
 from .not_compiled import NotCompiled
-from .records import AFTER_INGRESS, DROPPED, HELD, PACKET, REASONS, TO_HOST, TO_PORT, TOLD
+from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, REASONS, TO_HOST, TO_PORT, TOLD
 
 if TYPE_CHECKING:
     from .loaded import Kernel
@@ -146,37 +146,46 @@ class CompiledEngine(Engine):
             self.drops[verdict.drop_reason] += 1
         return self._reported(verdict)
 
-    def process_batch(self, packets: Packets) -> list[tuple[int, Verdict]]:
+    def process_batch(self, packets: Packets) -> tuple[Packets, list[tuple[int, Verdict]]]:
         """Run packets through the program, one after another. packets: PACKET[n], as `Slots` lays them out.
 
-        What becomes of a packet stands in its record, but where that says TOLD. Those come back, by number:
-        a listener has been told of them, and the verdict says what is left. Drops are counted by the caller.
-        There must be a kernel.
+        Returns their records, and behind each that says SPLIT those of what leaves of it. What becomes of a
+        packet stands there, but where a record says TOLD. Those come back, too, by their numbers: a listener
+        has been told of them, and the verdict says what is left. Drops are counted by the caller. There must
+        be a kernel. Records and frames are good until the next call.
         """
         kernel = self.kernel
         assert kernel is not None
         if len(packets) == 0:
-            return []
+            return packets, []
         self.tick(int(packets["now_ns"].max()))
+        desk = None if self._packet_in_bytes else kernel.desk(self.objects, bool(self.objects.digests))
         found: list[tuple[int, Verdict]] = []
         first = 0
         while first < len(packets):
-            taken = packets[first:]
-            taken = taken[: kernel.run(taken)]
+            if desk is None:
+                end = first + kernel.run(packets[first:])
+            else:
+                end = kernel.forward(desk, packets, first)
+            taken = packets[first:end]
             for number in np.flatnonzero(self._to_be_told(taken)).tolist():
                 packet = taken[number]
                 frame = ctypes.string_at(int(packet["address"]), int(packet["length"]))
                 found.append((first + number, self._reported(self._verdict(packet, frame))))
                 packet["verdict"] = TOLD
-            first += len(taken)
-        return found
+            first = end
+        if desk is None or len(desk.copies) == 0:
+            return packets, found
+        before = desk.copies["port"]
+        told = [(number + int(np.searchsorted(before, number)), verdict) for number, verdict in found]
+        return desk.merged(packets), told
 
     def _to_be_told(self, packets: Packets) -> np.ndarray[Any, Any]:
         """Return of which packets, PACKET[n], the records do not say all, bool[n]."""
         told = np.zeros(len(packets), np.bool_)
         assert self.kernel is not None
         if self.kernel.makes_copies:
-            told[-1] = packets[-1]["verdict"] >= AFTER_INGRESS
+            told[-1] = packets[-1]["verdict"] in (AFTER_INGRESS, AFTER_EGRESS)
         if self.objects.digests:
             told |= packets["effects_count"] > 0
         if self._packet_in_bytes:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nicemu.lookup import Memory
-from nicemu.pipeline import HOST_PORT, Effect, Layouts, Objects, Program
+from nicemu.pipeline import HOST_PORT, MAX_EFFECTS, Effect, Layouts, Objects, Program
 
 from .compiled import MachineCode
 from .effects import effect_of
@@ -32,6 +32,9 @@ from .records import (
     word_of_value_set,
 )
 from .table_keys import without_bits
+from .traffic import forward
+from .traffic_desk import Desk, have_words
+from .v1_requests import digests_at_first
 from .v1_state import StateLayout
 
 Packets = np.ndarray[Any, Any]
@@ -68,6 +71,10 @@ class Kernel:
         self.makes_copies = generated.makes_copies
         """Whether what becomes of a packet may be left to the traffic manager; see `stage`."""
         self._state = np.zeros(StateLayout(program).words if generated.makes_copies else 0, np.uint64)
+        self._cpu_port = cpu_port
+        self._desk: Desk | None = None
+        self._forwards = generated.makes_copies and have_words(program.field_lists, StateLayout(program))
+        self._digests_at_first = digests_at_first(program)
         self._arrays: list[Memory] = []
         for table in self.tables.values():
             self.settle(table)
@@ -94,13 +101,51 @@ class Kernel:
         """
         count = len(packets)
         ahead = self._begins and count > 1 if fetch_ahead is None else fetch_ahead
+        self._make_room(count)
+        if self.makes_copies:
+            self.context[word_of_states(self.program)] = self._state.ctypes.data
+        return int(self._code.run(self._context_at, packets.ctypes.data, count, int(ahead)))
+
+    def _make_room(self, count: int) -> None:
+        """Have the effects of so many packets be written from the first place on."""
         if self._effect_words:
             if self._batch.packets < count:
                 self._batch = _Batch(np.zeros(count * self._effect_words, np.uint64), count)
             self.context[self._effects_at] = self._batch.effects.ctypes.data
-        if self.makes_copies:
-            self.context[word_of_states(self.program)] = self._state.ctypes.data
-        return int(self._code.run(self._context_at, packets.ctypes.data, count, int(ahead)))
+
+    def desk(self, objects: Objects, digested: bool) -> Desk | None:
+        """Return the memory of the traffic manager, which replicates as `objects` say; nothing has left yet.
+
+        There is none where no packet becomes others, and where they are `digested`, that is somebody wants
+        digests, and not all of them are posted at first: those that come later are lost in `forward`.
+        """
+        if not self._forwards or (digested and not self._digests_at_first):
+            return None
+        if self._desk is None:
+            effect_words = MAX_EFFECTS * max((site.words for site in self.sites), default=0)
+            self._desk = Desk(self.program, self.headroom_bytes, self._cpu_port, effect_words)
+            self._desk.connect(
+                run=self._code.run_at,
+                stage=self._code.stage_at,
+                context=self._context_at,
+                next_state=self._context_at + 8 * word_of_states(self.program),
+                state=self._state.ctypes.data,
+                next_effect=self._context_at + 8 * self._effects_at,
+            )
+        self._desk.follow(objects)
+        self._desk.clear(digested)
+        return self._desk
+
+    def forward(self, desk: Desk, packets: Packets, first: int) -> int:
+        """Take packets from number `first` on through the program and the traffic manager.
+
+        Returns the number behind the last that was taken: all, or one that the traffic manager has had no
+        room for. The records of what leaves of those that have become others are the desk's `copies`.
+        """
+        self._make_room(len(packets))
+        ahead = self._begins and len(packets) - first > 1
+        given = desk.address, packets.ctypes.data, first, len(packets), ahead
+        return int(forward(*[np.uint64(word) for word in given]))
 
     def stage(self, effects_at: int, packet: int, state: int, block: int) -> None:
         """Take a packet in a state through one block of its program; all but the last are addresses."""

@@ -36,21 +36,27 @@ PACKET = np.dtype(
     }
 )
 
-DROPPED, TO_PORT, TO_HOST, HELD, AFTER_INGRESS, AFTER_EGRESS, TOLD = range(7)
+DROPPED, TO_PORT, TO_HOST, HELD, AFTER_INGRESS, AFTER_EGRESS, TOLD, SPLIT = range(8)
 """Verdicts. After ingress or egress a packet of v1model may need the traffic manager: the state that it is in
-begins at `state_at`. TOLD: an engine has said it otherwise. `reason` says why a packet is dropped, see
-`REASONS`.
+begins at `state_at`. TOLD: an engine has said it otherwise. SPLIT: it has become others, which have records
+of their own. `reason` says why a packet is dropped, or some of what it would have become, see `REASONS`.
 """
 STUCK: Final = 0xFFFF
 ASSERTION: Final = 0xFFFE
 OVERSIZED: Final = 0xFFFD
 TOO_MANY_EFFECTS: Final = 0xFFFC
+NO_GROUP: Final = 0xFFFB
+TOO_MANY_ROUNDS: Final = 0xFFFA
+TOO_MANY_COPIES: Final = 0xFFF9
 REASONS = {
     0: "pipeline.dropped",
     STUCK: "pipeline.too_many_turns",
     ASSERTION: "pipeline.assertion",
     OVERSIZED: "pipeline.oversized",
     TOO_MANY_EFFECTS: "pipeline.too_many_effects",
+    NO_GROUP: "pipeline.no_multicast_group",
+    TOO_MANY_ROUNDS: "pipeline.too_many_rounds",
+    TOO_MANY_COPIES: "pipeline.too_many_copies",
 }
 """Why packets are dropped; other numbers are 1 + an error of the parser."""
 DROP_PORT: Final = 511

@@ -95,6 +95,17 @@ def recirculates_late(program: Program) -> bool:
     return any(_calls(program, control.body, (RECIRCULATE,)) for control in program.controls[3:])
 
 
+def digests_at_first(program: Program) -> bool:
+    """Return whether all digests of a packet are posted before the traffic manager has it."""
+    if not _calls(program, program, ("digest",)):
+        return True
+    later = (program.parser, *(control.body for control in program.controls[2:]))
+    again = (_AGAIN[-1], RECIRCULATE)
+    return not any(_calls(program, part, ("digest",)) for part in later) and not _calls(
+        program, program, again
+    )
+
+
 def sets_multicast_group(program: Program) -> bool:
     """Return whether a program sets the multicast group itself."""
     for target in targets_in(program):

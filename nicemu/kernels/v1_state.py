@@ -11,6 +11,7 @@ from typing import Any
 
 from nicemu.pipeline import Layouts, Program, ir
 
+from .not_compiled import NotCompiled
 from .one_packet import OnePacket
 from .places import BIT, WORD, Number, Place
 from .v1_externs import STANDARD, V1Externs
@@ -44,6 +45,27 @@ class StateLayout:
         fields = self.layouts.fields(kind)
         self.standard = {part.name: first + place for place, part in enumerate(fields)}
         """Where the fields of the standard metadata lie, a word each."""
+
+    def bytes_of(self, place: ir.Expression) -> tuple[int, int]:
+        """Return how many bytes into a state a variable or field lies, and how many it is.
+
+        Raises: NotCompiled for anything else.
+        """
+        at, kind = self._words_of(place)
+        return 8 * at, 8 * word_count(self.layouts, kind)
+
+    def _words_of(self, place: ir.Expression) -> tuple[int, ir.Type]:
+        if isinstance(place, ir.Name):
+            return self.variables[place.name]
+        if isinstance(place, ir.Member):
+            at, kind = self._words_of(place.base)
+            if isinstance(kind, ir.Named) and kind.name not in self.layouts.unions:
+                at += int(kind.name in self.layouts.headers)
+                for part in self.layouts.fields(kind):
+                    if part.name == place.field:
+                        return at, part.type
+                    at += word_count(self.layouts, part.type)
+        raise NotCompiled("a field list names no field")
 
 
 class V1State(OnePacket):

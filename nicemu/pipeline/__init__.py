@@ -66,7 +66,7 @@ from .tables import Table
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
 from .v1model import Clone, V1Outcome, digest_of, message_of
-from .v1switch import Journey
+from .v1switch import MAX_COPIES, MAX_ROUNDS, Journey
 from .value_sets import ValueSet
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits
 from .verdict import (
@@ -89,10 +89,12 @@ __all__ = [
     "ARCHITECTURES",
     "HOST_PORT",
     "LETS_PASS",
+    "MAX_COPIES",
     "MAX_DEPTH",
     "MAX_EFFECTS",
     "MAX_EMITTED_BYTES",
     "MAX_FRAME_BYTES",
+    "MAX_ROUNDS",
     "METERS",
     "METERS_ONE_RATE",
     "METER_TYPES",

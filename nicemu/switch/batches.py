@@ -13,7 +13,8 @@ from typing import Any, Final
 import numpy as np
 
 from nicemu.hot import Int, Records, hot
-from nicemu.kernels import DROPPED, HELD, CompiledEngine, Kernel, Slots, drop_reason
+from nicemu.kernels import DROPPED, HELD, SPLIT, CompiledEngine, Kernel, Slots, drop_reason
+from nicemu.pipeline import Disposition
 
 from .forwarding import HOST, Summary, left_of
 from .packing import Told
@@ -39,10 +40,10 @@ class Frames:
 
 
 @hot
-def _tally(packets: Records, out: Records, reasons: Records) -> Int:
-    """Count packets by where they leave and by why they are dropped; return how many are held.
+def _tally(packets: Records, out: Records, reasons: Records, limits: Records) -> Int:
+    """Count packets by where they leave, why they are dropped, and why some of what they become is.
 
-    packets: PACKET[n]; out: uint64[PLACES]; reasons: uint64[65536].
+    packets: PACKET[n]; out: uint64[PLACES]; reasons, limits: uint64[65536]. Returns how many are held.
     """
     held = 0
     for number in range(len(packets)):
@@ -52,6 +53,8 @@ def _tally(packets: Records, out: Records, reasons: Records) -> Int:
             out[place] += np.uint64(1)
         elif packet["verdict"] == DROPPED:
             reasons[packet["reason"]] += np.uint64(1)
+        elif packet["verdict"] == SPLIT and packet["reason"] != 0:
+            limits[packet["reason"]] += np.uint64(1)
         elif packet["verdict"] == HELD:
             held += 1
     return held
@@ -65,7 +68,8 @@ class BatchForwarder:
         self.summary = Summary() if summary is None else summary
         self._kernel: Kernel | None = None
         self._slots: Slots | None = None
-        self._out, self._reasons = np.zeros(PLACES, np.uint64), np.zeros(_REASONS, np.uint64)
+        self._out = np.zeros(PLACES, np.uint64)
+        self._reasons, self._limits = np.zeros(_REASONS, np.uint64), np.zeros(_REASONS, np.uint64)
 
     @property
     def memory(self) -> Array:
@@ -87,13 +91,15 @@ class BatchForwarder:
             if len(packets) == 0:  # longer than any frame
                 self.summary.dropped["pipeline.oversized"] += 1
                 self._engine.drops["pipeline.oversized"] += 1
-            told = self._engine.process_batch(packets)
             last = first + max(len(packets), 1)
+            packets, told = self._engine.process_batch(packets)
             self.summary.packets += last - first
             self.summary.bytes += int(frames.lengths[first:last].sum())
-            self.summary.with_firmware += _tally(packets, self._out, self._reasons)
+            self.summary.with_firmware += _tally(packets, self._out, self._reasons, self._limits)
             for _, verdict in told:
                 left_of(verdict, self.summary)
+                if verdict.disposition is Disposition.DROP:
+                    self._engine.drops[verdict.drop_reason] += 1
             yield packets, told
             first = last
 
@@ -114,8 +120,11 @@ class BatchForwarder:
             reason, count = drop_reason(self._kernel.program, code), int(self._reasons[code])
             self.summary.dropped[reason] += count
             self._engine.drops[reason] += count
-        self._out[:] = 0
-        self._reasons[:] = 0
+        for code in np.flatnonzero(self._limits).tolist():
+            assert self._kernel is not None
+            self.summary.dropped[drop_reason(self._kernel.program, code)] += int(self._limits[code])
+        for counts in (self._out, self._reasons, self._limits):
+            counts[:] = 0
         return self.summary
 
     def close(self) -> None:

@@ -210,6 +210,8 @@ class _Path:
             self._drop("switch.port_full", len(queued) - self._ports[to].send(queued))
 
     def _forward_batch(self, number: int, now_ns: int) -> None:
+        from nicemu.kernels import SPLIT
+
         from .batches import BatchForwarder, Frames
         from .packing import departures
 
@@ -224,7 +226,7 @@ class _Path:
             np.full(came.count, number, np.uint64),
         )
         for packets, told in self._compiled.run(frames):
-            if told:
+            if told or (packets["verdict"] == SPLIT).any():
                 self._send((to, frame) for to, _, frame in departures(packets, told))
             else:
                 self._send_packets(packets, self._compiled.memory)

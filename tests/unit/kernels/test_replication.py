@@ -4,15 +4,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nicemu.hot import JIT
-from nicemu.pipeline import CloneSession, Engine, LogMessage, Replica
+from nicemu.kernels import traffic_desk
+from nicemu.pipeline import MAX_COPIES, CloneSession, DigestConfig, Engine, LogMessage, Replica
 
-from .v1_programs import Engines, agree, both
+from . import v1_programs
+from .v1_programs import Engines, agree_in_batches, both
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
 
@@ -39,6 +42,12 @@ def replicated(**pieces: str) -> Engines:
         engine.objects.clone_sessions[1] = CloneSession((Replica(8), Replica(9, 5)))
         engine.objects.clone_sessions[2] = CloneSession((Replica(8),), truncate_bytes=7)
     return engines
+
+
+def agree(engines: Engines, seed: int = 1, packets: int = 40, step_ns: int = 0) -> None:
+    """Send packets one by one, and others together."""
+    v1_programs.agree(engines, seed, packets, step_ns)
+    agree_in_batches(engines, seed + 1, packets)
 
 
 def test_a_clone_of_ingress_carries_the_kept_fields() -> None:
@@ -180,6 +189,76 @@ def test_varbits_and_stacks_of_a_copy_are_the_packets() -> None:
         egress="if (s.egress_rid == 2) { h.s.pop_front(1); h.o.a = m.kept + 1; h.either.more.setValid(); }",
     )
     agree(engines, packets=80)
+
+
+@pytest.mark.parametrize(
+    ("more", "at_once"),
+    [
+        ({}, True),
+        ({"compute": "digest<seen_t>(2, { h.h.kind });"}, False),
+        ({"ingress": "if (h.h.value == 6) { resubmit_preserving_field_list(3); }"}, False),
+    ],
+)
+def test_digests_of_packets_that_become_others_are_told_in_order(more: dict[str, str], at_once: bool) -> None:
+    pieces = {
+        "types": "struct seen_t { bit<8> kind; }",
+        "ingress": """s.mcast_grp = 1; t.apply(); if (h.h.kind == 2) { s.mcast_grp = 0; }
+                      if (h.h.value < 3) { digest<seen_t>(1, { h.h.value }); }""",
+        "egress": SEEN,
+    }
+    engines = replicated(**pieces | {name: pieces.get(name, "") + text for name, text in more.items()})
+    told: tuple[list[object], list[object]] = ([], [])
+
+    def listener(reports: list[object]) -> Callable[[object], bool]:
+        def took(report: object) -> bool:
+            reports.append(report)
+            return True
+
+        return took
+
+    for engine, reports in zip(engines, told, strict=True):
+        engine.objects.digests["seen_t"] = DigestConfig()
+        engine.listen(listener(reports))
+    agree(engines, packets=80)
+    assert told[0] == told[1]
+    assert told[0]
+    kernel = engines[1].kernel
+    assert kernel is not None
+    assert (kernel.desk(engines[1].objects, digested=True) is not None) is at_once
+
+
+@pytest.mark.parametrize("name", ["LEFT_MOST", "ROOM_BYTES"])
+def test_a_packet_without_surely_room_for_its_copies_is_taken_by_itself(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = {"LEFT_MOST": MAX_COPIES + 4, "ROOM_BYTES": (MAX_COPIES + 1) * 200}
+    monkeypatch.setattr(traffic_desk, name, most[name])
+    engines = replicated(ingress="s.mcast_grp = 1; m.kept = 4; seen.count(1);", egress=SEEN)
+    agree_in_batches(engines, packets=60, at_once=30)
+
+
+def test_a_packet_may_become_as_many_as_there_may_be_and_no_more() -> None:
+    engines = replicated(
+        ingress="s.mcast_grp = 9; m.kept = m.kept + 1;",
+        egress="if (s.egress_rid < 40) { recirculate_preserving_field_list(1); } h.h.value = m.kept;",
+    )
+    for engine in engines:
+        engine.objects.multicast_groups[9] = tuple(Replica(port, 39 + port % 2) for port in range(90))
+    passed = agree_in_batches(engines, packets=3)
+    assert passed.dropped["pipeline.too_many_copies"] == 3
+    assert passed.out.total() > 3 * MAX_COPIES // 3
+
+
+def test_groups_and_sessions_may_change_between_two_batches() -> None:
+    engines = replicated(ingress="s.mcast_grp = 1; clone(CloneType.I2E, 2);", egress=SEEN)
+    for replicas in ((Replica(5),), (), (Replica(6, 2), Replica(7))):
+        for engine in engines:
+            engine.objects.multicast_groups[1] = replicas
+            engine.objects.clone_sessions[2] = CloneSession(replicas[:1], 9)
+        agree_in_batches(engines, len(replicas))
+    for engine in engines:
+        del engine.objects.multicast_groups[1], engine.objects.clone_sessions[2]
+    assert agree_in_batches(engines).dropped["pipeline.no_multicast_group"] == 40
 
 
 _ENGINES: list[Engines] = []

@@ -6,9 +6,14 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import numpy as np
+
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
 from nicemu.pipeline import CounterArray, Engine, Exact, MeterArray, RegisterArray, TableEntry
+from nicemu.switch.batches import BatchForwarder, Frames
+from nicemu.switch.forwarding import Summary, left_of
+from nicemu.switch.packing import departures
 
 SOURCE = """
 #include <core.p4>
@@ -88,6 +93,32 @@ def agree(engines: Engines, seed: int = 1, packets: int = 40, step_ns: int = 0) 
         expected, found = (engine.process(frame, port, now_ns=now_ns) for engine in engines)
         assert found == expected, f"packet {number}: {frame.hex()}"
     same_state(engines)
+
+
+def agree_in_batches(engines: Engines, seed: int = 1, packets: int = 40, at_once: int = 15) -> Summary:
+    """Send the same packets through both, the compiled one some at a time; return what came of them."""
+    plain, fast = engines
+    chance = random.Random(seed)
+    frames = [frame_of(chance) for _ in range(packets)]
+    numbers = [(chance.randrange(511), number * 1000) for number in range(packets)]
+    wanted, expected, found = Summary(), [], []
+    for frame, (port, now_ns) in zip(frames, numbers, strict=True):
+        verdict = plain.process(frame, port, now_ns=now_ns)
+        expected += [(to, now_ns, left) for to, left in left_of(verdict, wanted)]
+    forwarder = BatchForwarder(fast)
+    for first in range(0, packets, at_once):
+        some = frames[first : first + at_once]
+        memory = np.frombuffer(b"".join(some) + bytes(1), np.uint8)
+        lengths = np.array([len(frame) for frame in some], np.uint64)
+        ports, times = np.array(numbers[first : first + at_once], np.uint64).T
+        offsets = np.cumsum(lengths) - lengths
+        for records, told in forwarder.run(Frames(memory.ctypes.data, offsets, lengths, times, ports)):
+            found += list(departures(records, told))
+    forwarder.close()
+    assert found == expected
+    assert (forwarder.summary.out, forwarder.summary.dropped) == (wanted.out, wanted.dropped)
+    same_state(engines)
+    return wanted
 
 
 def same_state(engines: Engines) -> None:
