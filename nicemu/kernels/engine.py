@@ -34,6 +34,7 @@ from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, REASONS
 
 if TYPE_CHECKING:
     from .loaded import Kernel
+    from .traffic_desk import Desk
     from .v1_passes import Passes
 
 Packets = np.ndarray[Any, Any]
@@ -159,7 +160,7 @@ class CompiledEngine(Engine):
         if len(packets) == 0:
             return packets, []
         self.tick(int(packets["now_ns"].max()))
-        desk = None if self._packet_in_bytes else kernel.desk(self.objects, bool(self.objects.digests))
+        desk = kernel.desk(self.objects, bool(self.objects.digests))
         found: list[tuple[int, Verdict]] = []
         first = 0
         while first < len(packets):
@@ -167,18 +168,39 @@ class CompiledEngine(Engine):
                 end = first + kernel.run(packets[first:])
             else:
                 end = kernel.forward(desk, packets, first)
-            taken = packets[first:end]
-            for number in np.flatnonzero(self._to_be_told(taken)).tolist():
-                packet = taken[number]
+            upcoming = first
+            for number in (np.flatnonzero(self._to_be_told(packets[first:end])) + first).tolist():
+                self._tell_of_copies(desk, upcoming, number)
+                packet, upcoming = packets[number], number
                 frame = ctypes.string_at(int(packet["address"]), int(packet["length"]))
-                found.append((first + number, self._reported(self._verdict(packet, frame))))
+                found.append((number, self._reported(self._verdict(packet, frame))))
                 packet["verdict"] = TOLD
+            self._tell_of_copies(desk, upcoming, end)
             first = end
         if desk is None or len(desk.copies) == 0:
             return packets, found
         before = desk.copies["port"]
         told = [(number + int(np.searchsorted(before, number)), verdict) for number, verdict in found]
         return desk.merged(packets), told
+
+    def _tell_of_copies(self, desk: Desk | None, first: int, end: int) -> None:
+        """Tell the listener of copies for the controller that come of packets `first` to `end`.
+
+        As where packets go one by one, the first of them leaves for the host, too, if nothing else leaves.
+        """
+        if desk is None or not self._packet_in_bytes:
+            return
+        copies = desk.copies
+        copies = copies[slice(*np.searchsorted(copies["port"], (first, end)))]
+        for number in np.unique(copies["port"][copies["verdict"] == TO_HOST]).tolist():
+            siblings = copies[slice(*np.searchsorted(copies["port"], (number, number + 1)))]
+            for_host = siblings["verdict"] == TO_HOST
+            for copy in siblings[for_host]:
+                start = int(copy["address"]) + int(copy["out_offset"])
+                self._packet_in(ctypes.string_at(start, int(copy["out_length"])))
+            siblings["verdict"][for_host] = TOLD
+            if for_host.all():
+                siblings["verdict"][0] = TO_HOST
 
     def _to_be_told(self, packets: Packets) -> np.ndarray[Any, Any]:
         """Return of which packets, PACKET[n], the records do not say all, bool[n]."""

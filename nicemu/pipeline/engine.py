@@ -256,8 +256,7 @@ class Engine:
         for effect in verdict.effects:
             if isinstance(effect, DigestPosted) and effect.name in self._loaded.objects.digests:
                 self._report(DigestReport(effect, self._loaded.objects.digests[effect.name]))
-        shortest = self._packet_in_bytes
-        if not shortest or not (
+        if not self._packet_in_bytes or not (
             verdict.disposition is Disposition.HOST or any(port == HOST_PORT for port, _ in verdict.copies)
         ):
             return verdict
@@ -267,10 +266,7 @@ class Engine:
         elif verdict.disposition is Disposition.PORT:
             leaving.insert(0, (verdict.port, verdict.frame))
         for _, frame in (item for item in leaving if item[0] == HOST_PORT):
-            if len(frame) < shortest:
-                self.drops["pipeline.no_packet_in_header"] += 1
-            else:
-                self._report(PacketIn(frame))
+            self._packet_in(frame)
         left = [item for item in leaving if item[0] != HOST_PORT]
         if not left:
             return replace(verdict, disposition=Disposition.CONTROLLER, copies=())
@@ -290,6 +286,13 @@ class Engine:
             yield
         finally:
             self._has_controllers = before
+
+    def _packet_in(self, frame: bytes) -> None:
+        """Tell the listener of a frame for the controller."""
+        if len(frame) < self._packet_in_bytes:
+            self.drops["pipeline.no_packet_in_header"] += 1
+        else:
+            self._report(PacketIn(frame))
 
     def _report(self, report: Report) -> None:
         if self._listener is None:

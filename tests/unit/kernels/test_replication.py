@@ -50,6 +50,16 @@ def agree(engines: Engines, seed: int = 1, packets: int = 40, step_ns: int = 0) 
     agree_in_batches(engines, seed + 1, packets)
 
 
+def listener(reports: list[object]) -> Callable[[object], bool]:
+    """Return a listener that keeps what it is told."""
+
+    def took(report: object) -> bool:
+        reports.append(report)
+        return True
+
+    return took
+
+
 def test_a_clone_of_ingress_carries_the_kept_fields() -> None:
     engines = replicated(
         ingress="""m.kept = h.h.value + 1; m.lost = 50; m.also = (bit<70>) h.h.long; h.h.kind = h.h.kind + 1;
@@ -208,14 +218,6 @@ def test_digests_of_packets_that_become_others_are_told_in_order(more: dict[str,
     }
     engines = replicated(**pieces | {name: pieces.get(name, "") + text for name, text in more.items()})
     told: tuple[list[object], list[object]] = ([], [])
-
-    def listener(reports: list[object]) -> Callable[[object], bool]:
-        def took(report: object) -> bool:
-            reports.append(report)
-            return True
-
-        return took
-
     for engine, reports in zip(engines, told, strict=True):
         engine.objects.digests["seen_t"] = DigestConfig()
         engine.listen(listener(reports))
@@ -225,6 +227,25 @@ def test_digests_of_packets_that_become_others_are_told_in_order(more: dict[str,
     kernel = engines[1].kernel
     assert kernel is not None
     assert (kernel.desk(engines[1].objects, digested=True) is not None) is at_once
+
+
+def test_copies_for_the_controller_are_told_in_order() -> None:
+    engines = replicated(
+        types='@controller_header("packet_in") header in_t { bit<16> port; }',
+        headers="in_t i;",
+        ingress="""s.mcast_grp = (bit<16>) h.h.kind; t.apply(); seen.count(0);
+                   if (h.h.value < 3) { clone(CloneType.I2E, (bit<32>) h.h.value); }""",
+        egress=SEEN + "if (s.egress_port == 510) { h.i.setValid(); h.i.port = s.egress_rid; }",
+        deparser="b.emit(h.i); if (h.h.value != 7) { b.emit(h.h); }",
+    )
+    told: tuple[list[object], list[object]] = ([], [])
+    for engine, reports in zip(engines, told, strict=True):
+        engine.objects.multicast_groups[2] = (Replica(510, 4), Replica(510, 5))
+        engine.objects.clone_sessions[2] = CloneSession((Replica(510, 6),), 1)
+        engine.listen(listener(reports))
+    agree(engines, packets=80)
+    assert told[0] == told[1]
+    assert engines[0].drops["pipeline.no_packet_in_header"] > 0
 
 
 @pytest.mark.parametrize("name", ["LEFT_MOST", "ROOM_BYTES"])
