@@ -240,11 +240,12 @@ class DeclarationChecker(CallChecker):
         at = node.type_ref.at if isinstance(node, syntax.Instantiation) else node.at
         mark = self.reporter.mark()
         parameters = self.arrange(node, parameters, declaration.name)
+        if self.reporter.mark() != mark:
+            return _told(kind, {}), (), None
         if len(node.arguments) != len(parameters):
             wanted, given = len(parameters), len(node.arguments)
-            if self.reporter.mark() == mark:
-                hint = f"its parameters: {', '.join(item.name for item in parameters)}" if parameters else ""
-                self.reporter.miscounted(at, declaration.name, "argument", wanted, given, hint)
+            hint = f"its parameters: {', '.join(item.name for item in parameters)}" if parameters else ""
+            self.reporter.miscounted(at, declaration.name, "argument", wanted, given, hint)
             return _told(kind, {}), (), None
         if UNTOLD in kind.arguments:
             untold = [name for name, argument_type in type_arguments.items() if argument_type == UNTOLD]

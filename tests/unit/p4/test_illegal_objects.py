@@ -411,6 +411,26 @@ def test_a_register_that_says_not_what_it_carries_is_refused(p4: SimpleNamespace
         p4.compile_text(MIRROR.replace("register<bit<8>>(16)", "register(16)"))
 
 
+@pytest.mark.parametrize(
+    ("made", "message"),
+    [
+        ("counter(packet = true)", "counter has no parameter packet"),
+        ("counter(size = 4)", "argument type of counter is missing"),
+        ("register<bit<8>>(foo = 4)", "register has no parameter foo"),
+        (
+            "action_selector(algorithm = HashAlgorithm.crc16, size = 4)",
+            "argument outputWidth of action_selector is missing",
+        ),
+        ("meter()", "meter takes 2 arguments; 0 are given"),
+    ],
+)
+def test_an_object_is_made_with_all_its_arguments(p4: SimpleNamespace, made: str, message: str) -> None:
+    with pytest.raises(CompileError) as told:
+        p4.compile_text(MIRROR.replace("register<bit<8>>(16) seen;", f"register<bit<8>>(16) seen; {made} o;"))
+    assert f"error: {message}" in str(told.value)
+    assert str(told.value).endswith("\n1 error")
+
+
 MIRROR = """
 #include <core.p4>
 #include <v1model.p4>
