@@ -32,7 +32,8 @@ def test_the_fuzzer_sees_any_other_error_than_the_compilers_own(monkeypatch: pyt
 
     monkeypatch.setattr(compiler, "Parser", fail)
     fuzzer = P4Fuzzer(1)
+    monkeypatch.setattr(fuzzer.programs, "next", lambda: "header H { bit<8> b; }")
     fuzzer.case()
     ((report, text),) = fuzzer.failures
     assert "KeyError: 'a fault of the compiler'" in report
-    assert text
+    assert text == "header H { bit<8> b; }"
