@@ -10,16 +10,38 @@ from typing import TYPE_CHECKING
 from .captured_frame import CapturedFrame
 from .pcap import PcapWriter
 from .pcapng import PcapngWriter
-from .reading import read_capture
+from .reading import CaptureFile, PcapFile, read_capture
 
 if TYPE_CHECKING:
-    from .batches import CapturedBatch, read_batches
+    from .batches import CapturedBatch, batches_of, read_batches
+    from .pieces import PcapPieces
+    from .records import walk_records
 
-__all__ = ["CapturedBatch", "CapturedFrame", "PcapWriter", "PcapngWriter", "read_batches", "read_capture"]
+_HOMES = {
+    "CapturedBatch": "batches",
+    "PcapPieces": "pieces",
+    "batches_of": "batches",
+    "read_batches": "batches",
+    "walk_records": "records",
+}
+
+__all__ = [
+    "CaptureFile",
+    "CapturedBatch",
+    "CapturedFrame",
+    "PcapFile",
+    "PcapPieces",
+    "PcapWriter",
+    "PcapngWriter",
+    "batches_of",
+    "read_batches",
+    "read_capture",
+    "walk_records",
+]
 
 
 def __getattr__(name: str) -> object:
     """Load what is compiled when it is used: the compiler takes long to import."""
-    if name not in ("CapturedBatch", "read_batches"):
+    if name not in _HOMES:
         raise AttributeError(f"nicemu.capture has no {name!r}; it has {', '.join(__all__)}")
-    return getattr(import_module(".batches", __name__), name)
+    return getattr(import_module(f".{_HOMES[name]}", __name__), name)

@@ -15,6 +15,7 @@ from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, SPLIT, 
 
 if TYPE_CHECKING:
     from .groups import GROUP
+    from .hot_run import run_kernel
     from .kernel import generate
     from .loaded import Kernel, kernel_text
     from .slots import Slots
@@ -25,6 +26,7 @@ _HOMES = {
     "Slots": "slots",
     "generate": "kernel",
     "kernel_text": "loaded",
+    "run_kernel": "hot_run",
 }
 
 __all__ = [
@@ -46,6 +48,7 @@ __all__ = [
     "drop_reason",
     "generate",
     "kernel_text",
+    "run_kernel",
 ]
 
 

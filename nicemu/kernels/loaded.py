@@ -113,6 +113,17 @@ class Kernel:
                 self._batch = _Batch(np.zeros(count * self._effect_words, np.uint64), count)
             self.context[self._effects_at] = self._batch.effects.ctypes.data
 
+    def call_for(self, count: int) -> np.ndarray[Any, Any]:
+        """Return what `run_kernel` needs to take so many packets at once, uint64[CALL_WORDS].
+
+        It is good as long as the kernel, which runs no more packets at once meanwhile.
+        """
+        assert not self.makes_copies
+        self._make_room(count)
+        effects = self._batch.effects.ctypes.data
+        next_effect = self._context_at + 8 * self._effects_at
+        return np.array([self._code.run_at, self._context_at, next_effect, effects, self._begins], np.uint64)
+
     def desk(self, objects: Objects, digested: bool) -> Desk | None:
         """Return the memory of the traffic manager, which replicates as `objects` say; nothing has left yet.
 

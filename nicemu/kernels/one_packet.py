@@ -13,6 +13,7 @@ from nicemu.pipeline import Layouts, Program, ir
 
 from .effects import Site
 from .externs import Externs
+from .growth import may_grow
 from .parts import WITH_NOTES, Part, find_part
 from .places import INDEX, WORD, Number, Place, Places, number_type
 from .records import DROPPED, offset_of
@@ -178,7 +179,8 @@ class OnePacket:
     def done(self, made: Externs, deparser: ir.Control) -> None:
         """Remember what is to be known of the function that was made."""
         self.effect_words = made.effect_words()
-        self.headroom_bytes = made.headroom_bytes(deparser.body)
+        grows = self.makes_copies or may_grow(self.program)
+        self.headroom_bytes = made.headroom_bytes(deparser.body) if grows else 0
 
 
 def mentions(node: object, kinds: tuple[type, ...]) -> bool:

@@ -20,8 +20,12 @@ def written_in(program: Program) -> dict[str, frozenset[tuple[str, ...]]]:
     return found
 
 
-def targets_in(program: Program) -> list[ir.Expression]:
-    """Return every lvalue that something other than a parser's extract stores into."""
+def targets_in(program: Program, *, values_alone: bool = False) -> list[ir.Expression]:
+    """Return every lvalue that something other than a parser's extract stores into.
+
+    `values_alone` leaves out what makes no header valid that there was not before: variables that get the
+    zeros of their types, and stacks whose elements move.
+    """
     kinds = {variable.name: variable.type for variable in program.variables}
     found: list[ir.Expression] = []
     architecture = ARCHITECTURES[program.architecture]
@@ -53,6 +57,8 @@ def targets_in(program: Program) -> list[ir.Expression]:
         match node:
             case ir.Assign(target, _):
                 found.append(target)
+            case ir.Reset() | ir.MoveStack() if values_alone:
+                pass
             case ir.Reset(variable) | ir.ForRange(variable, _, _, _):
                 found.append(ir.Name(variable, kinds[variable]))
             case ir.MoveStack(stack, _, _):

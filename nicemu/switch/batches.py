@@ -8,19 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from nicemu.hot import Int, Records, hot
-from nicemu.kernels import DROPPED, HELD, SPLIT, CompiledEngine, Kernel, Slots, drop_reason
+from nicemu.kernels import CompiledEngine, Kernel, Slots
 from nicemu.pipeline import Disposition
 
-from .forwarding import HOST, Summary, left_of
+from .forwarding import Summary, left_of
 from .packing import Told
-from .places import HOST_PLACE, PLACES, place_of
-
-_REASONS: Final = 1 << 16
+from .tallies import Tallies, count_oversized, tally
 
 Array = np.ndarray[Any, Any]
 
@@ -39,27 +36,6 @@ class Frames:
     ports: Array
 
 
-@hot
-def _tally(packets: Records, out: Records, reasons: Records, limits: Records) -> Int:
-    """Count packets by where they leave, why they are dropped, and why some of what they become is.
-
-    packets: PACKET[n]; out: uint64[PLACES]; reasons, limits: uint64[65536]. Returns how many are held.
-    """
-    held = 0
-    for number in range(len(packets)):
-        packet = packets[number]
-        place = place_of(packet)
-        if place < PLACES:
-            out[place] += np.uint64(1)
-        elif packet["verdict"] == DROPPED:
-            reasons[packet["reason"]] += np.uint64(1)
-        elif packet["verdict"] == SPLIT and packet["reason"] != 0:
-            limits[packet["reason"]] += np.uint64(1)
-        elif packet["verdict"] == HELD:
-            held += 1
-    return held
-
-
 class BatchForwarder:
     """Runs frames through an engine that has a kernel. `summary` lacks what `count` has not added yet."""
 
@@ -68,8 +44,7 @@ class BatchForwarder:
         self.summary = Summary() if summary is None else summary
         self._kernel: Kernel | None = None
         self._slots: Slots | None = None
-        self._out = np.zeros(PLACES, np.uint64)
-        self._reasons, self._limits = np.zeros(_REASONS, np.uint64), np.zeros(_REASONS, np.uint64)
+        self._tallies = Tallies()
 
     @property
     def memory(self) -> Array:
@@ -89,13 +64,13 @@ class BatchForwarder:
                 frames.base, frames.offsets, frames.lengths, frames.times_ns, frames.ports, first
             )
             if len(packets) == 0:  # longer than any frame
-                self.summary.dropped["pipeline.oversized"] += 1
-                self._engine.drops["pipeline.oversized"] += 1
+                count_oversized(1, self.summary, self._engine)
             last = first + max(len(packets), 1)
             packets, told = self._engine.process_batch(packets)
             self.summary.packets += last - first
             self.summary.bytes += int(frames.lengths[first:last].sum())
-            self.summary.with_firmware += _tally(packets, self._out, self._reasons, self._limits)
+            tallies = self._tallies
+            self.summary.with_firmware += tally(packets, tallies.out, tallies.reasons, tallies.limits)
             for _, verdict in told:
                 left_of(verdict, self.summary)
                 if verdict.disposition is Disposition.DROP:
@@ -113,18 +88,8 @@ class BatchForwarder:
 
     def count(self) -> Summary:
         """Return the summary, up to date."""
-        for place in np.flatnonzero(self._out).tolist():
-            self.summary.out[HOST if place == HOST_PLACE else place] += int(self._out[place])
-        for code in np.flatnonzero(self._reasons).tolist():
-            assert self._kernel is not None
-            reason, count = drop_reason(self._kernel.program, code), int(self._reasons[code])
-            self.summary.dropped[reason] += count
-            self._engine.drops[reason] += count
-        for code in np.flatnonzero(self._limits).tolist():
-            assert self._kernel is not None
-            self.summary.dropped[drop_reason(self._kernel.program, code)] += int(self._limits[code])
-        for counts in (self._out, self._reasons, self._limits):
-            counts[:] = 0
+        if self._kernel is not None:
+            self._tallies.settle(self.summary, self._engine, self._kernel)
         return self.summary
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from nicemu.capture import CapturedFrame, read_capture
+from nicemu.capture import CapturedFrame, CaptureFile, PcapFile, batches_of, read_capture
 from nicemu.errors import UsageError
 from nicemu.pipeline import Engine
 
@@ -19,7 +19,7 @@ from .outputs import Output
 if TYPE_CHECKING:
     from nicemu.kernels import CompiledEngine
 
-    from .batches import Frames
+    from .batches import Array, Frames
 
 Until: TypeAlias = Callable[[Iterator[Any]], Iterator[Any]]
 """Yields what an iterator does, or less: who wants to end a run says so here."""
@@ -61,10 +61,7 @@ def switch_captures(
         stack.enter_context(engine.without_controllers())
         if hear is not None or getattr(engine, "kernel", None) is None:
             return _one_by_one(Forwarder(engine, summary, hear), until(_merged(inputs)), to, tell)
-        from .merging import merged
-
-        batches = until(merged(inputs))
-        return _in_batches(engine, batches, to, tell, summary)  # type: ignore[arg-type]
+        return _compiled(engine, inputs, to, until, tell, summary)  # type: ignore[arg-type]
 
 
 def _require_readable(path: Path) -> None:
@@ -96,6 +93,50 @@ def _one_by_one(
     return forwarder.summary
 
 
+def _compiled(
+    engine: CompiledEngine,
+    inputs: Mapping[int, Path],
+    outputs: Mapping[int | str | None, Output],
+    until: Until,
+    tell: Callable[[Summary], None],
+    summary: Summary | None,
+) -> Summary:
+    from .in_place import fits
+    from .merging import coming_in, merged
+
+    files = list(dict.fromkeys(outputs.values()))
+    if len(inputs) != 1 or len(files) != 1 or not files[0].takes_records or not fits(engine):
+        return _in_batches(engine, until(merged(inputs)), outputs, tell, summary)
+    ((port, path),) = inputs.items()
+    with CaptureFile.opened(path) as opened:
+        if isinstance(opened, PcapFile):
+            return _in_place(engine, opened, port, outputs, until, tell, summary)
+        return _in_batches(engine, until(coming_in(batches_of(opened), port)), outputs, tell, summary)
+
+
+def _in_place(
+    engine: CompiledEngine,
+    opened: PcapFile,
+    port: int,
+    outputs: Mapping[int | str | None, Output],
+    until: Until,
+    tell: Callable[[Summary], None],
+    summary: Summary | None,
+) -> Summary:
+    from .in_place import InPlace, read_pieces
+
+    (output,) = set(outputs.values())
+    ways = InPlace(engine, summary)
+    wanted = _wanted(outputs, output)
+    try:
+        for pieces in until(read_pieces(opened)):
+            tell(ways.summary)
+            ways.run(pieces, port, wanted, output)
+    finally:
+        ways.close()
+    return ways.summary
+
+
 def _in_batches(
     engine: CompiledEngine,
     arriving: Iterator[Frames],
@@ -107,13 +148,7 @@ def _in_batches(
     from .packing import PacketsWriter
 
     forwarder = BatchForwarder(engine, summary)
-    named = [port for port in outputs if port is not None]
-    writers = [
-        PacketsWriter(
-            output, [port for port in named if outputs[port] is output], outputs.get(None) is output, named
-        )
-        for output in dict.fromkeys(outputs.values())
-    ]
+    writers = [PacketsWriter(output, _wanted(outputs, output)) for output in dict.fromkeys(outputs.values())]
     try:
         for frames in arriving:
             tell(forwarder.summary)
@@ -123,6 +158,15 @@ def _in_batches(
     finally:
         forwarder.close()
     return forwarder.summary
+
+
+def _wanted(outputs: Mapping[int | str | None, Output], output: Output) -> Array:
+    """Return of which places one of some outputs takes what leaves, uint8[PLACES]."""
+    from .packing import wanted_places
+
+    named = [port for port in outputs if port is not None]
+    own = [port for port in named if outputs[port] is output]
+    return wanted_places(own, outputs.get(None) is output, named)
 
 
 def _merged(inputs: Mapping[int, Path]) -> Iterator[tuple[int, CapturedFrame]]:

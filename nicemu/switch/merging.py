@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,7 @@ def merged(inputs: Mapping[int, Path]) -> Iterator[Frames]:
     """
     if len(inputs) == 1:
         ((port, path),) = inputs.items()
-        for batch in read_batches(path):
-            yield _of_batch(batch, port)
+        yield from coming_in(read_batches(path), port)
         return
     sources = [_Source(port, read_batches(path)) for port, path in inputs.items()]
     while ready := [source for source in sources if source.has_more()]:
@@ -39,6 +38,12 @@ def merged(inputs: Mapping[int, Path]) -> Iterator[Frames]:
             for name in ("lengths", "times_ns", "ports")
         )
         yield Frames(0, offsets[order], *others)
+
+
+def coming_in(batches: Iterable[CapturedBatch], port: int) -> Iterator[Frames]:
+    """Yield the frames of batches as they come in on a port."""
+    for batch in batches:
+        yield _of_batch(batch, port)
 
 
 def _of_batch(batch: CapturedBatch, port: int, first: int = 0, last: int | None = None) -> Frames:

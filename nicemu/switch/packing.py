@@ -49,26 +49,63 @@ def pack_records(
         length = u64(packet["out_length"])
         if at + _HEADER_BYTES + length > u64(end):
             return number, at
-        now_ns = u64(packet["now_ns"])
-        store_u32(at, u32(now_ns // _NS_PER_S))
-        store_u32(at + u64(4), u32(now_ns % _NS_PER_S))
-        store_u32(at + u64(8), u32(length))
-        store_u32(at + u64(12), u32(length))
+        _put_header(at, packet["now_ns"], length)
         start = u64(np.int64(packet["address"]) + np.int64(packet["out_offset"]))
         copy_memory(at + _HEADER_BYTES, start, length)
         at += _HEADER_BYTES + length
     return last, at
 
 
+@hot
+def _put_header(at: Int, now_ns: Int, length: Int) -> None:
+    """Write the header of a record."""
+    time_ns = u64(now_ns)
+    store_u32(at, u32(time_ns // _NS_PER_S))
+    store_u32(at + u64(4), u32(time_ns % _NS_PER_S))
+    store_u32(at + u64(8), u32(length))
+    store_u32(at + u64(12), u32(length))
+
+
+@hot
+def close_up(packets: Records, wanted: Records, room: Int) -> Int:
+    """Make records of what leaves of packets where these lie, one behind the other from `room` on.
+
+    packets: PACKET[n], by their addresses, each of a frame behind whose record's header it lies and longer
+    than which nothing leaves; none of those headers begins before `room`. wanted: uint8[PLACES]. Returns the
+    address behind what was written.
+    """
+    at = u64(room)
+    for number in range(len(packets)):
+        packet = packets[number]
+        place = place_of(packet)
+        if place == PLACES or not wanted[place]:
+            continue
+        length = u64(packet["out_length"])
+        start = u64(np.int64(packet["address"]) + np.int64(packet["out_offset"]))
+        _put_header(at, packet["now_ns"], length)
+        if start != at + _HEADER_BYTES:
+            copy_memory(at + _HEADER_BYTES, start, length)
+        at += _HEADER_BYTES + length
+    return at
+
+
+def wanted_places(ports: list[int | str], others: bool, named: list[int | str]) -> Array:
+    """Return of which places what leaves is wanted, uint8[PLACES].
+
+    It is that of `ports`, and with `others` also that of all which are not `named`.
+    """
+    wanted = np.full(PLACES, others, np.uint8)
+    for port in named:
+        wanted[_place(port)] = port in ports
+    return wanted
+
+
 class PacketsWriter:
     """Writes to one output what leaves to some ports, HOST among them."""
 
-    def __init__(self, output: Output, ports: list[int | str], others: bool, named: list[int | str]) -> None:
-        """`others`: also what leaves to the ports that are not `named`."""
-        self._output = output
-        self._wanted = np.full(PLACES, others, np.uint8)
-        for port in named:
-            self._wanted[_place(port)] = port in ports
+    def __init__(self, output: Output, wanted: Array) -> None:
+        """wanted: uint8[PLACES], of which places it takes what leaves."""
+        self._output, self._wanted = output, wanted
         self._room = np.zeros(ROOM_BYTES, np.uint8)
 
     def write(self, packets: Array, told: Told) -> None:

@@ -3,10 +3,14 @@
 
 from __future__ import annotations
 
+import gzip
+import os
 import random
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -15,7 +19,7 @@ from nicemu.errors import NicemuError, UsageError
 from nicemu.kernels import CompiledEngine, slots
 from nicemu.p4 import compile_text
 from nicemu.pipeline import CloneSession, Engine, Program, Replica
-from nicemu.switch import HOST, Summary, packing, switch_captures
+from nicemu.switch import HOST, Summary, in_place, packing, switch_captures
 
 PROGRAM = """
 #include <core.p4>
@@ -78,6 +82,49 @@ WITH_CONTROLLER = program(
     ("EMIT", "b.emit(h.in_);"),
 )
 
+SHORTENED = compile_text("""
+#include <core.p4>
+#include <v1model.p4>
+header byte_t { bit<8> port; }
+header tag_t { bit<8> more; bit<16> passed; }
+header tail_t { bit<8> length; varbit<256> data; }
+struct headers_t { byte_t h; tag_t[2] tags; tail_t tail; }
+struct metadata_t { }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start {
+        b.extract(h.h);
+        transition select(h.h.port[5:4]) { 0: accept; 1: tag; 2: tail; _: skip; }
+    }
+    state skip { b.advance(24); transition accept; }
+    state tag { b.extract(h.tags.next); b.extract(h.tags.next); transition accept; }
+    state tail {
+        b.extract(h.tail, (bit<32>) b.lookahead<bit<8>>()[4:0] * 8);
+        transition accept;
+    }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    register<bit<48>>(16) times;
+    counter(16, CounterType.packets_and_bytes) seen;
+    apply {
+        times.write((bit<32>) s.ingress_port, s.ingress_global_timestamp);
+        seen.count((bit<32>) s.ingress_port);
+        if (!h.h.isValid() || h.h.port > 0xf0) { mark_to_drop(s); }
+        else if (h.h.port > 0xe0) { s.egress_spec = 510; log_msg("{}", { h.h.port }); }
+        else {
+            s.egress_spec = (bit<9>) h.h.port & 7;
+            if (h.h.port > 0x80) { h.tags.pop_front(1); truncate(20); } else { h.h.setInvalid(); }
+            if (h.tags[0].isValid()) { h.tags[0].passed = (bit<16>) s.packet_length; }
+        }
+    }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h.tags); b.emit(h.tail); b.emit(h.h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+""").program
+"""Nothing that leaves is longer than what came: the records of a capture may be changed where they lie."""
+
 WITH_COPIES = program(
     ("MORE", "else if ((h.h.port & 7) == 3) { s.mcast_grp = (bit<16>) h.h.port >> 7; }"),
     ("FOR_HOST", "clone(CloneType.I2E, 5);"),
@@ -91,6 +138,8 @@ def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(batches, "BATCH_FRAMES", 5)
         monkeypatch.setattr(slots, "SLOTS", 3)
         monkeypatch.setattr(packing, "ROOM_BYTES", 10_000)
+        monkeypatch.setattr(in_place, "GROUP_FRAMES", 4)
+        monkeypatch.setattr(in_place, "PIECE_BYTES", 700)
 
 
 def made(kind: Callable[[], Engine], loaded: Program) -> Engine:
@@ -136,7 +185,12 @@ def switched(
     return summary, files, (state, dict(engine.drops))
 
 
-LOADED = {"plain": PLAIN, "with_controller": WITH_CONTROLLER, "with_copies": WITH_COPIES}
+LOADED = {
+    "plain": PLAIN,
+    "shortened": SHORTENED,
+    "with_controller": WITH_CONTROLLER,
+    "with_copies": WITH_COPIES,
+}
 OUTPUTS: list[dict[int | str | None, str]] = [
     {},
     {None: "all.pcap"},
@@ -168,31 +222,77 @@ def test_kernels_write_what_the_interpreter_writes(
         assert found[0].packets == (130 if number == 0 else 60)
 
 
-def test_what_was_written_before_a_fault_of_the_capture_is_complete(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_bytes", [70, 9400])
+@pytest.mark.parametrize("magic", ["a1b2c3d4", "d4c3b2a1", "a1b23c4d", "4d3cb2a1"])
+@pytest.mark.parametrize("way", ["plain", "gzipped"])
+def test_a_capture_is_changed_where_it_lies_as_if_it_were_not(
+    tmp_path: Path, magic: str, way: str, most_bytes: int
+) -> None:
+    order: Literal["big", "little"] = "big" if magic.startswith("a1") else "little"
+    chance = random.Random(f"{magic} {way} {most_bytes}")
+    data = bytes.fromhex(magic) + b"".join(
+        number.to_bytes(size, order) for number, size in ((2, 2), (4, 2), (0, 4), (0, 4), (65535, 4), (1, 4))
+    )
+    for number in range(80):
+        frame = chance.randbytes(chance.choice([0, 1, 20, 64, chance.randrange(most_bytes)]))
+        header = (number, chance.randrange(1_000_000), len(frame), len(frame) + number % 3)
+        data += b"".join(item.to_bytes(4, order) for item in header) + frame
+    source = tmp_path / "in.pcap"
+    source.write_bytes(gzip.compress(data) if way == "gzipped" else data)
+    engine = made(compiled, SHORTENED)
+    assert isinstance(engine, CompiledEngine)
+    assert in_place.fits(engine)
+    outputs: list[dict[int | str | None, str]] = [{None: "out.pcap"}, {2: "out.pcap", HOST: "out.pcap"}]
+    for number, names in enumerate(outputs):
+        engine = made(compiled, SHORTENED)
+        found = switched(engine, {3: source}, tmp_path / f"compiled{number}", names)
+        reference = made(Engine, SHORTENED)
+        assert found == switched(reference, {3: source}, tmp_path / f"interpreted{number}", names)
+        assert engine.now_ns == reference.now_ns
+        assert found[0].packets == 80
+
+
+def test_a_pipe_is_taken_as_it_comes(tmp_path: Path) -> None:
+    source, out = tmp_path / "in.pcap", tmp_path / "out.pcap"
+    os.mkfifo(source)
+    data = a_capture(tmp_path / "whole.pcap", random.Random(4), 50, 3000).read_bytes()
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(source.write_bytes, data)
+        summary = switch_captures(made(compiled, SHORTENED), {0: source}, {None: out})
+        writing.result()
+    assert summary.packets == 50
+    switch_captures(made(Engine, SHORTENED), {0: tmp_path / "whole.pcap"}, {None: tmp_path / "wanted.pcap"})
+    assert out.read_bytes() == (tmp_path / "wanted.pcap").read_bytes()
+
+
+@pytest.mark.parametrize("loaded", [PLAIN, SHORTENED], ids=["plain", "shortened"])
+def test_what_was_written_before_a_fault_of_the_capture_is_complete(tmp_path: Path, loaded: Program) -> None:
     source = a_capture(tmp_path / "in.pcap", random.Random(1), 12, 20)
     source.write_bytes(source.read_bytes() + b"cut")
     outs = [tmp_path / "compiled.pcap", tmp_path / "interpreted.pcap"]
     for kind, out in zip((compiled, Engine), outs, strict=True):
         with pytest.raises(NicemuError, match="it was cut"):
-            switch_captures(made(kind, PLAIN), {0: source}, {None: out})
+            switch_captures(made(kind, loaded), {0: source}, {None: out})
     assert outs[0].read_bytes() == outs[1].read_bytes()
     assert list(read_capture(outs[0]))
 
 
-def test_a_run_that_is_ended_leaves_whole_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loaded", [PLAIN, SHORTENED], ids=["plain", "shortened"])
+def test_a_run_that_is_ended_leaves_whole_files(tmp_path: Path, loaded: Program) -> None:
     source, out = tmp_path / "in.pcap", tmp_path / "out.pcap"
     with open(source, "wb") as file:
         writer = PcapWriter(file)
         for number in range(20_000):
             writer.write(number, b"\1" + bytes(59))
     summary = switch_captures(
-        made(compiled, PLAIN), {0: source}, {None: out}, lambda arriving: islice(arriving, 2)
+        made(compiled, loaded), {0: source}, {None: out}, lambda arriving: islice(arriving, 2)
     )
     assert 0 < summary.packets < 20_000
     assert len(list(read_capture(out))) == summary.packets
 
 
-def test_a_disk_that_is_full_is_a_sentence(tmp_path: Path) -> None:
+@pytest.mark.parametrize("loaded", [PLAIN, SHORTENED], ids=["plain", "shortened"])
+def test_a_disk_that_is_full_is_a_sentence(tmp_path: Path, loaded: Program) -> None:
     source = a_capture(tmp_path / "in.pcap", random.Random(2), 500, 100)
     with pytest.raises(UsageError, match="/dev/full cannot be written: No space left on device"):
-        switch_captures(made(compiled, PLAIN), {0: source}, {None: Path("/dev/full")})
+        switch_captures(made(compiled, loaded), {0: source}, {None: Path("/dev/full")})

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pcap file a piece at a time, as compiled code walks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .reading import LARGEST_BYTES, PcapFile
+from .records import RECORD_HEADER_BYTES
+
+Array = np.ndarray[Any, Any]
+
+
+class PcapPieces:
+    """A piece of a pcap file in `memory`, uint8[]: what was not walked yet lies from `first` to `end`.
+
+    What a record lacks at the end of a piece is read with the next one. Numbers are big-endian if `swapped`,
+    the fraction of a second counts `unit_ns`.
+    """
+
+    def __init__(self, opened: PcapFile, piece_bytes: int) -> None:
+        self._opened = opened
+        self.memory = np.zeros(piece_bytes, np.uint8)
+        self.first = self.end = 0
+        self.swapped, self.unit_ns = int(opened.is_big_endian), opened.unit_ns
+        self._behind_the_buffer = False
+        """Whether all is read that the file object had read ahead."""
+
+    def read_on(self) -> bool:
+        """Read what comes behind what is left; return whether there was something.
+
+        Raises: ProtocolError where the file ends in a record, or a record is too long to be one.
+        """
+        left = self.memory[self.first : self.end].copy()
+        needed = self._record_bytes(left)
+        if needed > len(self.memory):
+            self.memory = np.zeros(needed, np.uint8)
+        self.memory[: len(left)] = left
+        came = self._read_into(self.memory.data[len(left) :])
+        self.first, self.end = 0, len(left) + came
+        self._opened.read_bytes += came
+        if came == 0 and len(left):
+            raise self._opened.cut(self._opened.read_bytes)
+        return bool(came)
+
+    def _read_into(self, room: memoryview) -> int:
+        """Read once into memory, what is there; return the bytes. readinto1 would wait behind a buffer."""
+        file = self._opened.file
+        if self._behind_the_buffer:
+            return file.raw.readinto(room) or 0
+        buffered = file.read1(len(room))
+        self._behind_the_buffer = len(buffered) < len(room)
+        room[: len(buffered)] = buffered
+        return len(buffered)
+
+    def _record_bytes(self, start: Array) -> int:
+        """Return how long a record is that begins so."""
+        if len(start) < RECORD_HEADER_BYTES:
+            return RECORD_HEADER_BYTES
+        length = int.from_bytes(start[8:12].tobytes(), "big" if self._opened.is_big_endian else "little")
+        if length > LARGEST_BYTES:
+            at = self._opened.read_bytes - len(start) + RECORD_HEADER_BYTES
+            raise self._opened.too_long(length, at)
+        return RECORD_HEADER_BYTES + length

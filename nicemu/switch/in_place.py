@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A pcap file through a compiled program into another, where it lies: bytes are read, changed and written.
+
+For programs of which nothing that leaves is longer than what came, and no packet becomes several. Everything
+else goes through `batches` and `packing`, which say what is done here, and tests hold the two equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import numpy as np
+
+from nicemu.capture import PcapFile, PcapPieces, walk_records
+from nicemu.hot import Int, Records, hot
+from nicemu.kernels import PACKET, CompiledEngine, run_kernel
+from nicemu.pipeline import MAX_FRAME_BYTES
+
+from .forwarding import Summary
+from .outputs import Output
+from .packing import close_up
+from .tallies import Tallies, count_oversized, tally
+
+u64 = np.uint64
+
+PIECE_BYTES: Final = 1 << 20
+GROUP_FRAMES: Final = 1024
+"""Frames whose records stay in a core's caches from one step to the next."""
+_PACKETS, _BYTES, _OVERSIZED, _HELD, _LATEST_NS = range(5)
+
+Array = np.ndarray[Any, Any]
+
+
+@hot
+def _begin(
+    packets: Records,
+    base: Int,
+    frames: tuple[Records, Records, Records],
+    count: Int,
+    port: Int,
+    sums: Records,
+) -> Int:
+    """Begin the records of frames where these lie, but for those that no pipeline takes; count them all.
+
+    packets: PACKET[n]; frames: offsets from the address `base`, lengths, times, uint64[n] each; sums:
+    uint64[5]. Returns how many records there are.
+    """
+    offsets, lengths, times_ns = frames
+    begun = 0
+    for number in range(count):
+        length = u64(lengths[number])
+        sums[_PACKETS] += u64(1)
+        sums[_BYTES] += length
+        if length > u64(MAX_FRAME_BYTES):
+            sums[_OVERSIZED] += u64(1)
+            continue
+        now_ns = u64(times_ns[number])
+        packet = packets[begun]
+        packet["address"], packet["length"] = u64(base) + u64(offsets[number]), length
+        packet["port"], packet["now_ns"] = port, now_ns
+        if now_ns > sums[_LATEST_NS]:
+            sums[_LATEST_NS] = now_ns
+        begun += 1
+    return begun
+
+
+@hot
+def pass_through(
+    call: Records,
+    memory: Records,
+    base: Int,
+    piece: tuple[Int, Int],
+    form: tuple[Int, Int],
+    port: Int,
+    frames: tuple[Records, Records, Records],
+    packets: Records,
+    packets_at: Int,
+    counts: tuple[Records, Records, Records, Records],
+    wanted: Records,
+) -> tuple[Int, Int]:
+    """Take the whole records of a piece of a pcap file through a kernel, and make what leaves the same way.
+
+    memory: uint8[], at the address `base`; piece: from where to where the records lie in it; form: whether
+    their numbers are big-endian, and the unit of their times in nanoseconds; frames, packets: room for as
+    many as go through at once, the latter also by its address; counts: as `tally` has them, and the sums.
+    Returns where the next record begins, and where those that leave end: they begin where the piece did.
+    """
+    begin, end = piece
+    swapped, unit_ns = form
+    offsets, lengths, times_ns = frames
+    out, reasons, limits, sums = counts
+    left = u64(base) + u64(begin)
+    while True:
+        count, begin = walk_records(memory, begin, end, swapped, unit_ns, offsets, lengths, times_ns)
+        if count == 0:
+            return begin, np.int64(left - u64(base))
+        begun = _begin(packets, base, frames, count, port, sums)
+        if begun == 0:
+            continue
+        run_kernel(call, packets_at, begun)
+        sums[_HELD] += u64(tally(packets[:begun], out, reasons, limits))
+        left = close_up(packets[:begun], wanted, left)
+
+
+def fits(engine: CompiledEngine) -> bool:
+    """Return whether an engine's packets can go through where they lie."""
+    kernel = engine.kernel
+    return (
+        kernel is not None
+        and kernel.headroom_bytes == 0
+        and not kernel.makes_copies
+        and not engine.objects.digests
+    )
+
+
+def read_pieces(opened: PcapFile) -> Iterator[PcapPieces]:
+    """Yield a file piece by piece, each to be taken as far as its records are whole.
+
+    Raises: ProtocolError as `read_capture`, behind the records that stand before the fault.
+    """
+    pieces = PcapPieces(opened, PIECE_BYTES)
+    while pieces.read_on():
+        yield pieces
+
+
+class InPlace:
+    """Runs a pcap file through an engine that `fits`, into an output that takes records."""
+
+    def __init__(self, engine: CompiledEngine, summary: Summary | None = None) -> None:
+        assert engine.kernel is not None
+        self._engine, self._kernel = engine, engine.kernel
+        self.summary = Summary() if summary is None else summary
+        self._tallies = Tallies()
+        self._sums = np.zeros(5, np.uint64)
+        self._call = self._kernel.call_for(GROUP_FRAMES)
+        offsets, lengths, times_ns = (np.zeros(GROUP_FRAMES, np.uint64) for _ in range(3))
+        self._frames = offsets, lengths, times_ns
+        self._packets = np.zeros(GROUP_FRAMES, PACKET)
+
+    def run(self, pieces: PcapPieces, port: int, wanted: Array, output: Output) -> None:
+        """Take what a piece has through the program, and write what leaves."""
+        tallies, begin = self._tallies, pieces.first
+        pieces.first, end = pass_through(
+            self._call,
+            pieces.memory,
+            pieces.memory.ctypes.data,
+            (begin, pieces.end),
+            (pieces.swapped, pieces.unit_ns),
+            port,
+            self._frames,
+            self._packets,
+            self._packets.ctypes.data,
+            (tallies.out, tallies.reasons, tallies.limits, self._sums),
+            wanted,
+        )
+        self._add()
+        output.write_records(pieces.memory.data[begin:end])
+
+    def _add(self) -> None:
+        """Add the sums to the summary."""
+        packets, passed, oversized, held, latest_ns = self._sums.tolist()
+        self.summary.packets += packets
+        self.summary.bytes += passed
+        self.summary.with_firmware += held
+        count_oversized(oversized, self.summary, self._engine)
+        self._engine.tick(latest_ns)
+        self._sums[:] = 0
+
+    def close(self) -> None:
+        """Count what is to be counted."""
+        self._tallies.settle(self.summary, self._engine, self._kernel)
