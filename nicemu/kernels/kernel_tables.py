@@ -243,7 +243,7 @@ class KernelTable:
         call = given[0], self._words_of(given[1])
         value = mask = 0
         bounds: list[tuple[int, int]] = []
-        priority = entry.priority
+        rank = 0  # of the lengths of prefixes: that of the first key counts most
         for match, width in zip(entry.matches, self._widths, strict=True):
             ones = (1 << width) - 1
             part, bits = 0, 0
@@ -254,7 +254,7 @@ class KernelTable:
                     part = number
                 case Lpm(number, length):
                     part, bits = number, ones ^ ones >> length
-                    priority = priority or 1 + length
+                    rank = rank * (width + 1) + length
                 case Optional(maybe):
                     part, bits = (maybe, ones) if maybe is not None else (0, 0)
                 case Range(low, high):
@@ -265,7 +265,7 @@ class KernelTable:
         if isinstance(self.table, ExactTable):
             return self.table.insert(value, *call, now_ns)
         assert isinstance(self.table, TernaryTable)
-        return self.table.insert(value, mask, priority, *call, bounds, now_ns)
+        return self.table.insert(value, mask, entry.priority or 1 + rank, *call, bounds, now_ns)
 
 
 @dataclass(slots=True)

@@ -60,9 +60,9 @@ class Part:
 
 def find_part(table: ir.Table) -> Part:
     """Return what looks up in a table: given its state and a key, it returns entry and head."""
-    kinds = {key.match_kind for key in table.keys}
-    kind = "exact" if kinds <= {ir.MatchKind.EXACT} else "ternary"
-    if kinds == {ir.MatchKind.LPM} and key_bits(table) <= MAX_PREFIX_BITS:
+    kinds = [key.match_kind for key in table.keys]
+    kind = "exact" if set(kinds) <= {ir.MatchKind.EXACT} else "ternary"
+    if kinds == [ir.MatchKind.LPM] and key_bits(table) <= MAX_PREFIX_BITS:
         kind = "lpm"
     return Part("find", kind, -(-key_bits(table) // 64))
 

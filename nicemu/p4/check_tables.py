@@ -159,12 +159,13 @@ class TableChecker(StatementChecker):
 
     def _check_key_kinds(self, node: syntax.TableDeclaration) -> None:
         prefixes = [key for key in node.keys if key.match_kind == "lpm"]
-        if len(prefixes) > 1:
+        if len(prefixes) > ir.MAX_LPM_KEYS:
             what = (
-                f"table {node.name} has {len(prefixes)} lpm keys; one is allowed, beside keys of other kinds"
+                f"table {node.name} has {len(prefixes)} lpm keys; {ir.MAX_LPM_KEYS} are allowed, beside keys "
+                "of other kinds"
             )
             hint = "ternary takes prefixes, too, and its entries have priorities"
-            self.reporter.error(prefixes[1].match_kind_at, what, hint)
+            self.reporter.error(prefixes[ir.MAX_LPM_KEYS].match_kind_at, what, hint)
         for key in node.keys:
             key.id = self.chosen_id(key)
         self.distinct(f"keys of table {node.name}", ((key.at, key.id) for key in node.keys))

@@ -243,6 +243,12 @@ CORE_ERRORS = (
 """Errors that the engine itself raises; every program's list begins with them. Source: core.p4."""
 
 
+MAX_LPM_KEYS = 4
+"""In one table. Of the entries that match, the one with the longest prefix of the first of them wins, among
+those the one with the longest of the second, and so on.
+"""
+
+
 class MatchKind(enum.Enum):
     """How a table key is compared."""
 

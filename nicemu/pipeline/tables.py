@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Table entries: what the control plane may put into a table, and which entry a packet's keys match.
 
-Exact tables are one dict; a table with an lpm key is one dict a prefix length, longest first; only tables
-with a ternary, range or optional key compare entry by entry, larger priority first.
+Exact tables are one dict; a table with lpm keys is one dict a combination of prefix lengths, the one with the
+longest of the first key first, of these the one with the longest of the second; only tables with a ternary,
+range or optional key compare entry by entry, larger priority first.
 Source: P4Runtime Specification 1.4, "TableEntry"; P4-16 1.2.5, "Match-Action Tables".
 """
 
@@ -55,9 +56,9 @@ class Table:
         kinds = [key.match_kind for key in spec.keys]
         self.has_priority = any(kind.has_priority for kind in kinds)
         self._all_exact = all(kind is ir.MatchKind.EXACT for kind in kinds)
-        self._lpm_key = kinds.index(ir.MatchKind.LPM) if ir.MatchKind.LPM in kinds else None
+        self._lpm_keys = [place for place, kind in enumerate(kinds) if kind is ir.MatchKind.LPM]
         self._rows: dict[_Place, Row] = {}
-        self._prefixes: dict[int, dict[tuple[int, ...], Row]] = {}
+        self._prefixes: dict[tuple[int, ...], dict[tuple[int, ...], Row]] = {}
         self._by_priority: list[Row] = []
         self._timed: dict[_Place, Row] = {}
         self._next_idle_ns = 0
@@ -178,11 +179,11 @@ class Table:
         self._release(row.entry)
         if self.has_priority:
             del self._by_priority[bisect.bisect_left(self._by_priority, _order(row), key=_order)]
-        elif self._lpm_key is not None:
-            prefix_len = _prefix_len(matches[self._lpm_key])
-            del self._prefixes[prefix_len][_values(matches)]
-            if not self._prefixes[prefix_len]:
-                del self._prefixes[prefix_len]
+        elif self._lpm_keys:
+            lengths = self._prefix_lens(matches)
+            del self._prefixes[lengths][_values(matches)]
+            if not self._prefixes[lengths]:
+                del self._prefixes[lengths]
 
     def read(self) -> list[TableEntry]:
         """Return all entries in the order in which they were inserted."""
@@ -309,12 +310,14 @@ class Table:
                 if all(map(matches, row.entry.matches, values, self.widths)):
                     return row
             return None
-        at = self._lpm_key
-        if at is None:
+        if not self._lpm_keys:
             return self._rows.get(values)
-        for prefix_len, rows in self._prefixes.items():
-            shift = self.widths[at] - prefix_len
-            found = rows.get((*values[:at], values[at] >> shift << shift, *values[at + 1 :]))
+        for lengths, rows in self._prefixes.items():
+            kept = list(values)
+            for at, prefix_len in zip(self._lpm_keys, lengths, strict=True):
+                shift = self.widths[at] - prefix_len
+                kept[at] = values[at] >> shift << shift
+            found = rows.get(tuple(kept))
             if found is not None:
                 return found
         return None
@@ -329,9 +332,12 @@ class Table:
     def _place(self, matches: tuple[Match, ...], priority: int) -> _Place:
         if self._all_exact:
             return _values(matches)
-        if self._lpm_key is not None and not self.has_priority:
-            return *_values(matches), _prefix_len(matches[self._lpm_key])
+        if self._lpm_keys and not self.has_priority:
+            return *_values(matches), *self._prefix_lens(matches)
         return matches, priority
+
+    def _prefix_lens(self, matches: tuple[Match, ...]) -> tuple[int, ...]:
+        return tuple([_prefix_len(matches[place]) for place in self._lpm_keys])
 
     def _take(self, entry: TableEntry, now_ns: int) -> Row:
         """Add a legal entry, of which the follower is still to be told."""
@@ -364,12 +370,12 @@ class Table:
             self._watch(row)
         if self.has_priority:
             bisect.insort(self._by_priority, row, key=_order)
-        elif self._lpm_key is not None:
-            prefix_len = _prefix_len(entry.matches[self._lpm_key])
-            if prefix_len not in self._prefixes:
-                self._prefixes[prefix_len] = {}
+        elif self._lpm_keys:
+            lengths = self._prefix_lens(entry.matches)
+            if lengths not in self._prefixes:
+                self._prefixes[lengths] = {}
                 self._prefixes = dict(sorted(self._prefixes.items(), reverse=True))
-            self._prefixes[prefix_len][_values(entry.matches)] = row
+            self._prefixes[lengths][_values(entry.matches)] = row
 
     def _watch(self, row: Row) -> None:
         place = self._place(row.entry.matches, row.entry.priority)

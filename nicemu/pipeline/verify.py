@@ -410,8 +410,8 @@ def _check_table(table: ir.Table, bodies: Bodies) -> None:
     _unique(table.keys, lambda item: item.name, faults)
     for key in table.keys:
         bodies.scalar(key.expression)
-    if sum(key.match_kind is ir.MatchKind.LPM for key in table.keys) > 1:
-        faults.raise_("keys", "has more than one lpm key")
+    if sum(key.match_kind is ir.MatchKind.LPM for key in table.keys) > ir.MAX_LPM_KEYS:
+        faults.raise_("keys", f"has more than {ir.MAX_LPM_KEYS} lpm keys")
     bodies.place = "action"
     if not 0 < table.size <= MAX_TABLE_SIZE:
         faults.raise_("size", f"is {table.size}; 1 to {MAX_TABLE_SIZE} was expected")

@@ -393,6 +393,6 @@ def test_what_is_not_taken_is_refused_with_its_path(change: Node, message: str) 
 
 
 def test_what_the_engine_does_not_take_is_refused_in_its_words() -> None:
-    keys = [key("lpm", "h", "kind", "k"), key("lpm", "h", "value", "v")]
-    with pytest.raises(Bmv2Error, match=r"not supported by nicemu yet: .* more than one lpm key"):
+    keys = [key("lpm", "h", "kind", f"k{number}") for number in range(5)]
+    with pytest.raises(Bmv2Error, match=r"not supported by nicemu yet: .* more than 4 lpm keys"):
         load(with_table(*keys))

@@ -445,12 +445,9 @@ class Generator:
     def _table(self) -> None:
         chance = self.chance
         kinds = [ir.MatchKind.EXACT] * 2 + [chance.choice(list(ir.MatchKind))] * 2
-        keys, has_prefix = [], False
+        keys = []
         for number in range(chance.randint(0, 3)):
             kind = chance.choice(kinds)
-            if kind is ir.MatchKind.LPM and has_prefix:
-                kind = ir.MatchKind.EXACT
-            has_prefix = has_prefix or kind is ir.MatchKind.LPM
             scalar = self.number(ir.Bits(chance.choice((2, 3, 8, 64, 100))), 1)
             keys.append(ir.Key(f"k{number}", scalar, kind))
         refs = []

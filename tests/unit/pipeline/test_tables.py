@@ -237,6 +237,43 @@ def test_an_lpm_table_agrees_with_a_naive_search(prefixes: list[tuple[int, int]]
     assert (row.entry.parameters[0] if row else None) == longest
 
 
+def test_of_several_prefixes_the_first_keys_counts_most(hand: SimpleNamespace) -> None:
+    table = made(hand, ("number", LPM), ("kind", LPM), size=9)
+    first, second = (Lpm(0xAB00, 8), Lpm(0, 0)), (Lpm(0, 0), Lpm(0b1100, 4))
+    both = Lpm(0xAB00, 8), Lpm(0b1000, 1)
+    for port, match in enumerate((second, first, both), 1):
+        table.insert(send(port, *match))
+    assert [port_for(table, 0xAB01, 0b1100), port_for(table, 0xAB01, 0b0100)] == [3, 2]
+    assert [port_for(table, 0xAA01, 0b1100), port_for(table, 0xAA01, 0b0100)] == [1, None]
+    table.delete(both)
+    assert port_for(table, 0xAB01, 0b1100) == 2
+    refusal(P4RuntimeCode.ALREADY_EXISTS, "has an entry", table.insert, send(9, *first))
+    refusal(P4RuntimeCode.NOT_FOUND, "no entry", table.delete, both)
+
+
+_PREFIX = st.tuples(st.integers(0, 15), st.integers(0, 4)).map(
+    lambda given: Lpm(given[0] >> (4 - given[1]) << (4 - given[1]), given[1])
+)
+
+
+@given(st.sets(st.tuples(_PREFIX, _PREFIX), max_size=12), st.integers(0, 15), st.integers(0, 15))
+def test_a_table_of_two_prefixes_agrees_with_a_naive_search(
+    entries: set[tuple[Lpm, Lpm]], first: int, second: int
+) -> None:
+    keys = tuple(ir.Key(name, ir.Name(name, ir.Bits(4)), LPM) for name in "kl")
+    spec = ir.Table("t", keys, (ir.ActionRef("a"),), ir.ActionCall("a", (0,)), 64)
+    table = Table(spec, {"a": (16,)}, {"a": (16,)})
+    for one, other in entries:
+        table.insert(TableEntry((one, other), "a", (one.prefix_len << 4 | other.prefix_len,)))
+    fitting = [
+        one.prefix_len << 4 | other.prefix_len
+        for one, other in entries
+        if matches(one, first, 4) and matches(other, second, 4)
+    ]
+    row = table.lookup((first, second))
+    assert (row.entry.parameters[0] if row else None) == max(fitting, default=None)
+
+
 def test_set_default_chooses_what_a_miss_runs(hand: SimpleNamespace) -> None:
     engine: Engine = hand.engine()
     engine.set_default("forward", "send", (3,))
