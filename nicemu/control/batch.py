@@ -7,16 +7,16 @@ Source: P4Runtime Specification 1.4, "Batch Atomicity".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import groupby
+from itertools import chain, groupby
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, TableEntry
 
 from .changes import Change, Outcomes, Undo, guarded, refusal
-from .entry_changes import InsertEntry
+from .entry_changes import InsertEntries, InsertEntry
 
 
-def apply_each(engine: Engine, changes: Sequence[Change | ControlError]) -> Outcomes:
+def apply_each(engine: Engine, changes: Sequence[Change | InsertEntries | ControlError]) -> Outcomes:
     """Make every change that can be made; a part that was refused already keeps its error.
 
     Entries that one table is to take one after the other are given to it together.
@@ -25,19 +25,21 @@ def apply_each(engine: Engine, changes: Sequence[Change | ControlError]) -> Outc
     for kind, some in groupby(changes, _kind_of):
         if kind is None:
             outcomes += [
-                change if isinstance(change, ControlError) else guarded(change.apply, engine)
+                change if isinstance(change, ControlError) else guarded(change.apply, engine)  # type: ignore[union-attr]
                 for change in some
             ]
         else:
-            entries = [change.entry for change in some if isinstance(change, InsertEntry)]
-            outcomes += _insert(engine, *kind, entries)
+            parts = [[change.entry] if isinstance(change, InsertEntry) else change.entries for change in some]  # type: ignore[union-attr]
+            outcomes += _insert(engine, *kind, list(chain.from_iterable(parts)))
     return outcomes
 
 
-def _kind_of(change: Change | ControlError) -> tuple[str, bool] | None:
-    """Return the table that a change inserts an entry into and nothing else, and whether that is checked."""
+def _kind_of(change: Change | InsertEntries | ControlError) -> tuple[str, bool] | None:
+    """Return the table that a change inserts entries into and nothing else, and whether they are checked."""
+    if type(change) is InsertEntries:
+        return change.table, True
     if type(change) is InsertEntry and not change.has_state:
-        return change.table, change.checked
+        return change.table, False
     return None
 
 

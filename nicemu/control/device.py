@@ -8,8 +8,9 @@ Source: P4Runtime Specification 1.4, "Write RPC", "Read RPC", "P4Entity Messages
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
+from typing import TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.garbage import garbage_waits
@@ -19,7 +20,9 @@ from .arbitration import Arbitration, Notice
 from .batch import apply_all, apply_each
 from .changes import Change, Outcomes, guarded, refusal
 from .entities import change_of, query_of
-from .messages import DELETE, Message
+from .entry_changes import InsertEntries
+from .entry_shapes import Shape
+from .messages import DELETE, INSERT, Message
 from .pipeline_config import PipelineConfig, ProgramReader, ir_reader
 from .reports import Reports
 from .stream import Session, arbitration_message, election_id_of, role_of
@@ -38,6 +41,8 @@ UPDATES_PER_TURN = 1_000
 """Updates of other batches between which frames may pass."""
 _LARGE_BATCH = 100
 """Updates that are as many as this would have the garbage collector walk what they make, again and again."""
+Understood = TypeVar("Understood")
+
 _CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC = range(3)
 
 
@@ -147,7 +152,7 @@ class Device:
             else:
                 _refuse_more(len(request.updates), MAX_ATOMIC_UPDATES, "updates to be done as a whole")
                 with garbage_waits(len(request.updates) >= _LARGE_BATCH):
-                    changes = self._understood(request.updates)
+                    changes = list(self._understood(request.updates, Shape.changes))
                     outcomes = target.run(lambda engine: apply_all(engine, changes))
             if schema.digests:
                 self._stop_digests(request, outcomes)
@@ -156,23 +161,30 @@ class Device:
     def _in_turns(self, updates: Message, target: PipelineTarget) -> Iterator[Outcomes]:
         """Apply updates a turn at a time, each for itself."""
         for start in range(0, len(updates), UPDATES_PER_TURN):
-            yield target.run(_each(self._understood(updates[start : start + UPDATES_PER_TURN])))
+            changes = list(self._understood(updates[start : start + UPDATES_PER_TURN], _together))
+            yield target.run(_each(changes))
 
-    def _understood(self, updates: Message) -> list[Change | ControlError]:
-        """Return the change that each update means, or why it means none."""
+    def _understood(
+        self, updates: Message, meant: Callable[[Shape, list[bytes]], Iterable[Understood]]
+    ) -> Iterator[Understood | Change | ControlError]:
+        """Yield the change that each update means, or why it means none. `meant` are those of a shape."""
         schema, shapes = self._config.schema(), self._config.shapes()
-        changes: list[Change | ControlError] = []
-        for update in updates:
+        encoded = [update.SerializeToString() for update in updates]
+        place = 0
+        while place < len(encoded):
+            shape = shapes.shape_of(encoded[place])
+            if shape is not None:
+                end = shape.end_of_run(encoded, place)
+                yield from meant(shape, encoded[place:end])
+                place = end
+                continue
             try:
-                data = update.SerializeToString()
-                change = shapes.change_of(data)
-                if change is None:
-                    change = change_of(update, schema)
-                    shapes.learn(update, data, change)
-                changes.append(change)
+                change = change_of(updates[place], schema)
+                shapes.learn(updates[place], encoded[place], change)
+                yield change
             except Exception as error:
-                changes.append(refusal(error))
-        return changes
+                yield refusal(error)
+            place += 1
 
     def _stop_digests(self, request: Message, outcomes: Outcomes) -> None:
         for update, error in zip(request.updates, outcomes, strict=True):
@@ -212,5 +224,12 @@ def _refuse_more(found: int, allowed: int, what: str) -> None:
         )
 
 
-def _each(changes: list[Change | ControlError]) -> Callable[[Engine], Outcomes]:
+def _together(shape: Shape, encoded: list[bytes]) -> Iterable[Change | InsertEntries]:
+    """Return what updates of a shape mean: insertions are one change."""
+    if shape.update_type == INSERT:
+        return [InsertEntries(shape.table, shape.entries(encoded))]
+    return shape.changes(encoded)
+
+
+def _each(changes: list[Change | InsertEntries | ControlError]) -> Callable[[Engine], Outcomes]:
     return lambda engine: apply_each(engine, changes)

@@ -36,16 +36,12 @@ class _OfEntry:
 
 @dataclass(slots=True)
 class InsertEntry:
-    """Add an entry, with what its counter stands at and how its meter is configured.
-
-    `checked` says that the entry is a legal one of its table.
-    """
+    """Add an entry, with what its counter stands at and how its meter is configured."""
 
     table: str
     entry: TableEntry
     count: Count | None = None
     meter: MeterConfig | None = None
-    checked: bool = False
     colours: Colours | None = None
 
     @property
@@ -69,6 +65,14 @@ class InsertEntry:
 
 
 @dataclass(slots=True)
+class InsertEntries:
+    """Add legal entries to a table one after the other, each for itself: many updates at once."""
+
+    table: str
+    entries: list[TableEntry]
+
+
+@dataclass(slots=True)
 class ModifyEntry(_OfEntry):
     """Give an entry a new state; without `has_action` it keeps its action, without `count` its count."""
 
@@ -77,6 +81,11 @@ class ModifyEntry(_OfEntry):
     count: Count | None = None
     meter: MeterConfig | None = None
     colours: Colours | None = None
+
+    @property
+    def has_state(self) -> bool:
+        """Whether there is more to the change than the entry."""
+        return self.count is not None or self.meter is not None or self.colours is not None
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""

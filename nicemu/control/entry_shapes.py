@@ -14,13 +14,13 @@ import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from operator import call
+from itertools import repeat
 
 from nicemu.pipeline import Exact, Lpm, Match, TableEntry, Ternary
 
 from .changes import Change
-from .entry_changes import InsertEntry
-from .messages import Message, messages
+from .entry_changes import DeleteEntry, InsertEntry, ModifyEntry
+from .messages import DELETE, MODIFY, Message, messages
 from .schema import Schema, TableSchema
 
 MAX_SHAPES = 1_024
@@ -28,39 +28,66 @@ MAX_SHAPES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """What insertions of a shape have in common.
+class Shape:
+    """What updates of a shape have in common: their kind, their length, and all bits that are no values.
 
     `values` takes those of matches, then those of parameters, from an encoded update; `matches` make matches
-    of the former.
+    of the former. In `fixed` the bits are set that are no values, and `pattern` is what they are.
     """
 
+    update_type: int
     table: str
     action: str
     priority: int
     matches: tuple[Callable[[int], Match], ...]
     values: Callable[[bytes], tuple[bytes, ...]]
+    length: int
+    fixed: int
+    pattern: int
 
-    def change(self, data: bytes) -> InsertEntry:
-        """Return the change that an encoded update of this shape means."""
-        values = list(map(int.from_bytes, self.values(data)))
-        matches = tuple(map(call, self.matches, values))
-        parameters = tuple(values[len(matches) :])
-        entry = TableEntry(matches, self.action, parameters, self.priority)
-        return InsertEntry(self.table, entry, None, None, True)
+    def end_of_run(self, encoded: Sequence[bytes], first: int) -> int:
+        """Return the place of the first update behind `first`, which has this shape, that has it not."""
+        length, fixed, pattern, number_of = self.length, self.fixed, self.pattern, int.from_bytes
+        for place in range(first + 1, len(encoded)):
+            data = encoded[place]
+            if len(data) != length or number_of(data, "big") & fixed != pattern:
+                return place
+        return len(encoded)
+
+    def entries(self, encoded: Sequence[bytes]) -> list[TableEntry]:
+        """Return the entries that encoded updates of this shape are about; a deletion's has no action."""
+        columns = [map(int.from_bytes, column) for column in zip(*map(self.values, encoded), strict=True)]
+        matches = zip(*map(map, self.matches, columns), strict=True)
+        data = columns[len(self.matches) :]
+        parameters = zip(*data, strict=True) if data else repeat((), len(encoded))
+        make, kind, action, priority = tuple.__new__, TableEntry, self.action, self.priority
+        return [
+            make(kind, (match, action, given, priority, None, 0, None))
+            for match, given in zip(matches, parameters, strict=True)
+        ]
+
+    def changes(self, encoded: Sequence[bytes]) -> list[Change]:
+        """Return the changes that encoded updates of this shape mean."""
+        table, priority = self.table, self.priority
+        entries = self.entries(encoded)
+        if self.update_type == DELETE:
+            return [DeleteEntry(table, entry.matches, priority) for entry in entries]
+        if self.update_type == MODIFY:
+            return [ModifyEntry(table, entry.matches, priority, entry, True) for entry in entries]
+        return [InsertEntry(table, entry) for entry in entries]
 
 
 class EntryShapes:
-    """The shapes of insertions into the tables of one program."""
+    """The shapes of updates of entries of the tables of one program."""
 
     def __init__(self, schema: Schema) -> None:
         self._schema = schema
-        self._known: dict[int, dict[int, dict[int, _Shape]]] = {}
+        self._known: dict[int, dict[int, dict[int, Shape]]] = {}
         """By length, by the bits that are no values, by what these are."""
         self._count = 0
 
-    def change_of(self, data: bytes) -> Change | None:
-        """Return the change that an encoded update means, None if it has no known shape."""
+    def shape_of(self, data: bytes) -> Shape | None:
+        """Return the shape of an encoded update, None if it has no known one."""
         known = self._known.get(len(data))
         if known is None:
             return None
@@ -68,16 +95,17 @@ class EntryShapes:
         for fixed, shapes in known.items():
             shape = shapes.get(number & fixed)
             if shape is not None:
-                return shape.change(data)
+                return shape
         return None
 
     def learn(self, update: Message, data: bytes, change: Change) -> None:
         """Remember the shape of an encoded update that means `change`, if it has one."""
-        if not isinstance(change, InsertEntry) or change.has_state or self._count >= MAX_SHAPES:
+        entry = _entry_of(change)
+        if entry is None or self._count >= MAX_SHAPES:
             return
         copy = messages().Update()
         copy.CopyFrom(update)
-        message, entry = copy.entity.table_entry, change.entry
+        message = copy.entity.table_entry
         table = self._schema.table_of_id(message.table_id)
         if _is_translated(entry, table):
             return
@@ -86,19 +114,43 @@ class EntryShapes:
         fields = {field.field_id: field for field in message.match}
         values = [getattr(fields[key.id], key.match_kind) for key in table.keys]
         bits = [_bits_of(match, key.width) for match, key in zip(entry.matches, table.keys, strict=True)]
-        given = {param.param_id: param for param in message.action.action.params}
-        for param in table.action_named(entry.action).params:
-            values.append(given[param.id])
-            bits.append((1 << param.width) - 1)
+        if entry.action:
+            given = {param.param_id: param for param in message.action.action.params}
+            for param in table.action_named(entry.action).params:
+                values.append(given[param.id])
+                bits.append((1 << param.width) - 1)
+        elif message.HasField("action"):  # of a deletion, which does not look at it
+            return
         if any(int.from_bytes(value.value, "big") & ~free for value, free in zip(values, bits, strict=True)):
             return
         layout, fixed = _layout_of(values, bits, copy)
         if layout is not None:
-            matches = tuple(map(_maker_of, entry.matches))
-            shape = _Shape(table.name, entry.action, entry.priority, matches, layout.unpack)
-            shapes = self._known.setdefault(len(data), {}).setdefault(fixed, {})
-            shapes[int.from_bytes(data, "big") & fixed] = shape
+            pattern = int.from_bytes(data, "big") & fixed
+            shape = Shape(
+                update.type,
+                table.name,
+                entry.action,
+                entry.priority,
+                tuple(map(_maker_of, entry.matches)),
+                layout.unpack,
+                len(data),
+                fixed,
+                pattern,
+            )
+            self._known.setdefault(len(data), {}).setdefault(fixed, {})[pattern] = shape
             self._count += 1
+
+
+def _entry_of(change: Change) -> TableEntry | None:
+    """Return the entry that a change is about, None if it may be about more."""
+    match change:
+        case InsertEntry(entry=entry) if not change.has_state:
+            return entry
+        case ModifyEntry(matches=(_, *_), entry=entry, has_action=True) if not change.has_state:
+            return entry
+        case DeleteEntry(matches=(_, *_) as matches, priority=priority):
+            return TableEntry(tuple(matches), "", (), priority)
+    return None
 
 
 def _is_translated(entry: TableEntry, table: TableSchema) -> bool:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from operator import lshift
 from typing import Any
 
 import numpy as np
@@ -32,6 +31,7 @@ from .parts import find_part
 from .table_keys import data_words, entry_words, key_bits, meter_word, parameters_of
 
 _WORD = (1 << 64) - 1
+Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 class KernelTable:
@@ -84,6 +84,8 @@ class KernelTable:
         else:
             records = [self._insert(row.entry, self._call_of(row), row.last_hit_ns) for row in rows]
         self._records.update(zip([row.number for row in rows], records, strict=True))
+        if self._meter_word is None and not self.spec.profile:
+            return
         for row, number in zip(rows, records, strict=True):
             if self._meter_word is not None:
                 self._meters[number] = row.meter
@@ -153,13 +155,13 @@ class KernelTable:
         number = self._records.get(row.number)
         if self.table is None or number is None:
             return
-        counted = self.table.entry(number)
+        found_packets, found_bytes, hit_ns = self.table.counters(number)
         packets, length_bytes = self._gathered.get(number, (0, 0))
-        if counted.packets != packets:  # a kernel may be counting: its counters are never written
-            self._gathered[number] = counted.packets, counted.bytes
-            row.hits += counted.packets - packets
-            row.bytes += counted.bytes - length_bytes
-            row.last_hit_ns = max(row.last_hit_ns, counted.hit_ns)
+        if found_packets != packets:  # a kernel may be counting: its counters are never written
+            self._gathered[number] = found_packets, found_bytes
+            row.hits += found_packets - packets
+            row.bytes += found_bytes - length_bytes
+            row.last_hit_ns = max(row.last_hit_ns, hit_ns)
 
     def close(self) -> None:
         """Give the memory back."""
@@ -209,7 +211,7 @@ class KernelTable:
         entries = [row.entry for row in rows]
         keys = _rows_of(self._keys_of(entries), table.limbs)[:, ::-1]
         numbers, data = self._calls_of(rows)
-        given = keys, np.array(numbers, np.uint64), _rows_of(data, self.words)
+        given = keys, np.array(numbers, np.uint64), data
         if isinstance(table, ExactTable):
             return list(table.insert_many(*given).tolist())
         lengths = [entry.matches[0].prefix_len for entry in entries]  # type: ignore[union-attr]
@@ -227,17 +229,28 @@ class KernelTable:
             values.append(value)
         return values
 
-    def _calls_of(self, rows: Sequence[Row]) -> tuple[Sequence[int], Sequence[int]]:
-        """Return the `_call_of` each row, numbers and data apart; most rows have one action."""
+    def _calls_of(self, rows: Sequence[Row]) -> tuple[Sequence[int], Words]:
+        """Return the `_call_of` each row, numbers apart and data in words; most rows have one action."""
         action = rows[0].entry.action
-        if self._meter_word is None and all(
-            row.entry.action == action and row.entry.choice is None for row in rows
+        if self._meter_word is not None or any(
+            row.entry.action != action or row.entry.choice is not None for row in rows
         ):
-            number, widths = self._actions[action]
-            shifts = [sum(widths[:place]) for place in range(len(widths))]
-            return [number] * len(rows), [sum(map(lshift, row.entry.parameters, shifts)) for row in rows]
-        numbers, data = zip(*map(self._call_of, rows), strict=True)
-        return numbers, data
+            numbers, data = zip(*map(self._call_of, rows), strict=True)
+            return numbers, _rows_of(data, self.words)
+        number, widths = self._actions[action]
+        words = np.zeros((len(rows), self.words), np.uint64)
+        first = 0
+        for width, values in zip(
+            widths, zip(*[row.entry.parameters for row in rows], strict=True), strict=True
+        ):
+            for value in _rows_of(values, -(-width // 64)).T if width > 64 else [np.array(values, np.uint64)]:
+                word, shift = divmod(first, 64)
+                words[:, word] |= value << np.uint64(shift)
+                if shift and word + 1 < self.words:
+                    words[:, word + 1] |= value >> np.uint64(64 - shift)
+                first += 64
+            first += width - 64 * -(-width // 64)
+        return [number] * len(rows), words
 
     def _insert(self, entry: TableEntry, given: tuple[int, int], now_ns: int) -> int:
         call = given[0], self._words_of(given[1])
@@ -289,7 +302,7 @@ class _DefaultRecord:
         self.packets, self.bytes = packets, length_bytes
 
 
-def _rows_of(numbers: Sequence[int], words: int) -> np.ndarray[Any, np.dtype[np.uint64]]:
+def _rows_of(numbers: Sequence[int], words: int) -> Words:
     """Return numbers as rows of so many 64-bit words, the least significant first."""
     joined = b"".join([number.to_bytes(8 * words, "little") for number in numbers])
     return np.ndarray((len(numbers), words), "<u8", joined)

@@ -172,6 +172,12 @@ class Table:
         parameters = tuple(words[first : first + self.parameter_words])
         return Entry(key, head >> 32, parameters, packets, length_bytes, hit_ns)
 
+    def counters(self, number: int) -> tuple[int, int, int]:
+        """Return packets, bytes, and the time of the last hit of an entry. Raises: as `entry`."""
+        record = self._record(number)
+        packets, length_bytes, hit_ns = (ctypes.c_uint64 * 3).from_address(record + int(entries.PACKETS))
+        return packets, length_bytes, hit_ns
+
     def set_counters(self, number: int, packets: int, length_bytes: int) -> None:
         """Set what an entry has counted. Raises: UsageError if there is none of this number."""
         record = self._record(number)

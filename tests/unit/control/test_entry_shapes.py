@@ -10,8 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nicemu.control import entry_shapes
+from nicemu.control.changes import Change
 from nicemu.control.entities import change_of
-from nicemu.control.entry_changes import InsertEntry
+from nicemu.control.entry_changes import DeleteEntry, InsertEntry, ModifyEntry
 from nicemu.control.entry_shapes import EntryShapes
 from nicemu.control.messages import Message, messages
 from nicemu.control.schema import Schema
@@ -19,7 +20,7 @@ from nicemu.errors import ControlError
 from nicemu.pipeline import Engine, Program, p4info_of
 
 Fields: TypeAlias = dict[str, Any]
-INSERT, MODIFY = 1, 2
+INSERT, MODIFY, DELETE = 1, 2, 3
 SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
@@ -70,10 +71,10 @@ def learn(shapes: EntryShapes, schema: Schema, update: Message) -> None:
     shapes.learn(update, update.SerializeToString(), change_of(update, schema))
 
 
-def found(shapes: EntryShapes, update: Message) -> InsertEntry | None:
-    change = shapes.change_of(update.SerializeToString())
-    assert change is None or isinstance(change, InsertEntry)
-    return change
+def found(shapes: EntryShapes, update: Message) -> Change | None:
+    data = update.SerializeToString()
+    shape = shapes.shape_of(data)
+    return shape.changes([data])[0] if shape is not None else None
 
 
 def test_the_first_of_a_shape_teaches_the_others(schema: Schema, shapes: EntryShapes) -> None:
@@ -82,10 +83,44 @@ def test_the_first_of_a_shape_teaches_the_others(schema: Schema, shapes: EntrySh
     learn(shapes, schema, first)
     change = found(shapes, other)
     assert change is not None
-    assert change.checked
-    expected = change_of(other, schema)
-    assert isinstance(expected, InsertEntry)
-    assert (change.table, change.entry) == (expected.table, expected.entry)
+    assert change == change_of(other, schema)
+
+
+@pytest.mark.parametrize(("update_type", "kind"), [(MODIFY, ModifyEntry), (DELETE, DeleteEntry)])
+def test_modifications_and_deletions_have_shapes_of_their_own(
+    schema: Schema, shapes: EntryShapes, update_type: int, kind: type
+) -> None:
+    def made(mac: bytes) -> Message:
+        update = exact(schema, mac, b"\6", b"\3", type=update_type)
+        if update_type == DELETE:
+            update.entity.table_entry.ClearField("action")
+        return update
+
+    learn(shapes, schema, exact(schema, b"\1" * 6, b"\6", b"\3"))
+    assert found(shapes, made(b"\2" * 6)) is None
+    learn(shapes, schema, made(b"\2" * 6))
+    change = found(shapes, made(b"\3" * 6))
+    assert isinstance(change, kind)
+    assert change == change_of(made(b"\3" * 6), schema)
+
+
+def test_a_run_of_one_shape_ends_where_another_begins(schema: Schema, shapes: EntryShapes) -> None:
+    updates = [exact(schema, bytes([number]) * 6, b"\6", b"\3") for number in range(1, 5)]
+    others = [
+        exact(schema, b"\7" * 6, b"\6", b"\3", type=MODIFY),
+        exact(schema, b"\7" * 5, b"\6", b"\3"),
+        exact(schema, b"\7" * 6, b"\6", b"\3", priority=1),
+    ]
+    learn(shapes, schema, updates[0])
+    encoded = [update.SerializeToString() for update in updates]
+    shape = shapes.shape_of(encoded[0])
+    assert shape is not None
+    expected = [change_of(update, schema) for update in updates]
+    assert all(isinstance(change, InsertEntry) for change in expected)
+    assert shape.changes(encoded) == expected
+    assert shape.entries(encoded) == [getattr(change, "entry") for change in expected]  # noqa: B009
+    for other in others:
+        assert shape.end_of_run([*encoded, other.SerializeToString(), *encoded], 1) == 4
 
 
 @SETTINGS
@@ -95,7 +130,17 @@ def test_the_first_of_a_shape_teaches_the_others(schema: Schema, shapes: EntrySh
             st.binary(min_size=1, max_size=7),
             st.binary(min_size=1, max_size=2),
             st.binary(min_size=1, max_size=3),
-            st.sampled_from([{}, {}, {"priority": 1}, {"metadata": b"m"}, {"type": MODIFY}]),
+            st.sampled_from(
+                [
+                    {},
+                    {},
+                    {"priority": 1},
+                    {"metadata": b"m"},
+                    {"type": MODIFY},
+                    {"type": MODIFY},
+                    {"type": DELETE},
+                ]
+            ),
         ),
         max_size=12,
     )
@@ -107,12 +152,14 @@ def test_what_has_a_shape_is_what_it_would_be_without(
     engine.load(routing)
     for mac, proto, port, others in updates:
         update = exact(schema, mac, proto, port, **others)
+        if update.type == DELETE:
+            update.entity.table_entry.ClearField("action")
         expected, change = understood(update, schema), found(shapes, update)
         if change is not None:
-            assert isinstance(expected, InsertEntry)
-            assert change.entry == expected.entry
+            assert change == expected
+        if isinstance(change, InsertEntry | ModifyEntry):
             engine.table(change.table).rules.check(change.entry)
-        if isinstance(expected, InsertEntry):
+        if isinstance(expected, InsertEntry | ModifyEntry | DeleteEntry):
             shapes.learn(update, update.SerializeToString(), expected)
 
 
@@ -129,6 +176,7 @@ def test_a_prefix_with_bits_behind_its_length_has_no_shape(
         update = lpm(schema, value, prefix_len)
         change = found(shapes, update)
         if change is not None:
+            assert isinstance(change, InsertEntry)
             engine.table(change.table).rules.check(change.entry)
         learn(shapes, schema, update)
 
@@ -146,9 +194,9 @@ def test_a_value_wider_than_its_field_has_no_shape(schema: Schema, shapes: Entry
         {"metadata": b"x"},
         {"controller_metadata": 4},
         {"counter_data": {"packet_count": 1}},
-        {"type": MODIFY},
+        {"type": DELETE},
     ],
-    ids=["illegal priority", "metadata", "controller metadata", "counter", "modification"],
+    ids=["illegal priority", "metadata", "controller metadata", "counter", "deletion that has an action"],
 )
 def test_more_than_matches_and_an_action_is_no_shape(
     schema: Schema, shapes: EntryShapes, others: Fields

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ctypes
+import random
 from collections.abc import Callable
 
 import pytest
@@ -208,4 +209,32 @@ def test_what_is_counted_while_counts_are_gathered_is_not_lost(programs: dict[st
             assert (row.hits, row.bytes) == (packets, length_bytes)
         pair.table.delete(entry.matches)
         assert row.hits == 5
+    pair.close()
+
+
+_DATA = (9, 60, 1, 130, 64, 7, 65, 48)
+"""Bits of the parameters of an action: some lie in two words, some in three."""
+
+
+def test_action_data_of_many_entries_lie_where_those_of_one_do() -> None:
+    source = SOURCE.format(keys="h.tag.kind: exact;")
+    parameters = ", ".join(f"bit<{width}> p{number}" for number, width in enumerate(_DATA))
+    text = source.replace("bit<16> port, bit<68> wide", parameters)
+    text = text.replace("wide = wide; send_to_port(port)", "kind = 0")
+    pair = Pair(compile_text(text).program)
+    chance = random.Random(3)
+    entries = [
+        TableEntry((Exact(number),), "C.go", tuple(chance.getrandbits(width) for width in _DATA))
+        for number in range(5)
+    ]
+    assert pair.table.insert_many(entries) == [None] * 5
+    together = [pair.in_twin(number) for number in range(5)]
+    for entry in entries:
+        pair.table.delete(entry.matches)
+        pair.table.insert(entry)
+    assert together == [pair.in_twin(number) for number in range(5)]
+    assert together[0] is not None
+    action, words = together[0]
+    data = sum(value << sum(_DATA[:place]) for place, value in enumerate(entries[0].parameters))
+    assert (action, sum(word << 64 * place for place, word in enumerate(words))) == (0, data)
     pair.close()
