@@ -52,3 +52,18 @@ def load_module(path: Path) -> types.ModuleType:
         del sys.modules[name]
         raise
     return module
+
+
+def read_source(path: Path) -> str:
+    """Return the text of a program, lines ending in \\n; one that is no UTF-8 is taken as ISO 8859-1.
+
+    Raises: OSError; ValueError for what is no text.
+    """
+    data = path.read_bytes()
+    if b"\0" in data:
+        raise ValueError("it has bytes that are 0, and is no text")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")

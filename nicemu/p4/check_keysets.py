@@ -114,7 +114,7 @@ class KeysetChecker(DeclarationChecker):
                 if value is None or mask is None:
                     return None
                 ones = (1 << width_of(plain)) - 1
-                return ir.KeyMask(value & ones, mask & ones)
+                return ir.KeyMask(value & mask & ones, mask & ones)
             case syntax.RangeSet():
                 plain = self._plain(node, kind)
                 low, high = (self.constant(part, plain, "a keyset") for part in (node.low, node.high))

@@ -169,10 +169,10 @@ class OperatorChecker(ConversionChecker):
             self.reporter.error(node.right.at, f"shifts by {right}; bit<N> was expected")
             return UNKNOWN
         if right is INTEGER:
-            if amount is None or amount < 0 or amount > ir.MAX_WIDTH_BITS:
+            if amount is None or amount < 0 or (amount > ir.MAX_WIDTH_BITS and left is INTEGER):
                 self.reporter.error(node.right.at, "shifts by a number below 0, or too large")
                 return UNKNOWN
-            node.right.type = ir.Bits(32)
+            node.right.type, node.right.value = ir.Bits(32), min(amount, ir.MAX_WIDTH_BITS)
         if left is INTEGER:
             if amount is None or amount > ir.MAX_WIDTH_BITS:
                 self.reporter.error(

@@ -23,9 +23,10 @@ from .symbols import (
     NO_ACTION,
     ActionSymbol,
     Instance,
+    ParameterSymbol,
     TableSymbol,
 )
-from .syntax_copy import same_text
+from .syntax_copy import has_call, same_text
 from .type_sizes import width_of
 from .types import (
     UNKNOWN,
@@ -189,10 +190,19 @@ class TableChecker(StatementChecker):
         directed = [item for item in symbol.parameters if item.direction]
         data = [item for item in symbol.parameters if not item.direction]
         named = directed if bound else symbol.parameters if len(element.arguments or ()) > len(data) else data
+        as_written = list(element.arguments or [])
         if element.names is not None or not bound:  # the list of actions has no default values
             self.arrange(element, named, f"action {element.name}")
+        if bound and _is_order_meant(as_written, element.arguments or [], directed):
+            what = (
+                "arguments by name in an order that matters, and is not the parameters', in a list of actions"
+            )
+            self.reporter.unsupported(element.at, what, "write them in the order of the parameters")
         given = element.arguments or []
         if bound:
+            if _is_marked(element, "tableonly") and _is_marked(element, "defaultonly"):
+                what = f"action {element.name} is @tableonly and @defaultonly: nothing may have it"
+                self.reporter.error(element.at, what, "remove one")
             if element.name in table.actions:
                 self.reporter.error(element.at, f"action {element.name} stands in the list twice")
             table.actions[element.name] = symbol
@@ -257,6 +267,9 @@ class TableChecker(StatementChecker):
             )
             self._action_element(entry.action, table, bound=False)
             self._not_marked(entry.action, node, "defaultonly", "an entry")
+            for note in entry.annotations:
+                if note.name == "priority" and not (len(note.tokens) == 1 and note.tokens[0].isdecimal()):
+                    self.reporter.error(note.at, "@priority needs a number", "write @priority(1)")
             if entry.priority is not None:
                 priority = self.constant_integer(entry.priority, "a priority")
                 least = 0 if table.smaller_wins else 1
@@ -270,7 +283,12 @@ class TableChecker(StatementChecker):
             compared = [key for key in node.keys if is_compared(key)]
             for keyset, key in zip(entry.keysets, compared, strict=False):
                 self._check_entry_keyset(keyset, key)
-            values = tuple(keyset.value for keyset in entry.keysets)
+            values = tuple(
+                ir.KeyAny()
+                if isinstance(keyset.value, ir.KeyMask) and not keyset.value.mask
+                else keyset.value
+                for keyset in entry.keysets
+            )
             if values in seen and not priorities:
                 self.reporter.error(entry.at, "there is an entry for these keys already")
             seen.add(values)
@@ -328,6 +346,20 @@ class TableChecker(StatementChecker):
                 wrong = False
         if wrong:
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+
+
+def _is_order_meant(
+    written: Sequence[syntax.Expression],
+    arranged: Sequence[syntax.Expression],
+    parameters: Sequence[ParameterSymbol],
+) -> bool:
+    """Return whether it may matter in which order arguments are written: one calls something, or several are
+    stored into.
+    """
+    if [id(item) for item in written] == [id(item) for item in arranged]:
+        return False
+    stored = sum(item.direction in ("out", "inout") for item in parameters)
+    return stored > 1 or any(has_call(item) for item in written)
 
 
 def _is_marked(element: syntax.ActionElement, mark: str) -> bool:

@@ -52,6 +52,10 @@ class TypeChecker(TypeReferenceChecker):
                     self._alias_of_package(node, package)
                     return True
                 kind = self.resolve(node.type_ref)
+                for note in node.annotations if not node.distinct else ():
+                    if note.name == TRANSLATION:
+                        what = f"@{TRANSLATION} has no effect on a typedef"
+                        self.reporter.warning(note.at, what, "write type in place of typedef")
                 if kind is MATCH_KIND and not node.distinct:
                     self.reporter.error(node.type_ref.at, f"a type cannot be another name of {kind}")
                 if node.distinct and kind is not UNKNOWN:

@@ -11,7 +11,7 @@ from pathlib import Path
 from nicemu.errors import ControlError, UsageError
 from nicemu.garbage import garbage_waits
 from nicemu.pipeline import P4Info, Program, p4info_of, verify
-from nicemu.programs import programs_root
+from nicemu.programs import programs_root, read_source
 
 from .check import Checker
 from .diagnostics import CompileError, Diagnostic, Location, Reporter, SourceFile, TooManyErrors
@@ -51,7 +51,7 @@ def compile_program(
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise UsageError(f"{path} is larger than {MAX_FILE_BYTES} bytes; a P4 program was expected")
-        text = path.read_text()
+        text = read_source(path)
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}; give the path of a P4 program") from None
     compiled = _compile(text, path.name, path.parent, include_paths, defines)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from .diagnostics import Reporter
 from .lexer import Token
@@ -27,10 +28,17 @@ _LEVELS: tuple[dict[str, Callable[[int, int], int]], ...] = (
     {"+": lambda left, right: left + right, "-": lambda left, right: left - right},
     {
         "*": lambda left, right: left * right,
-        "/": lambda left, right: left // right,
-        "%": lambda left, right: left % right,
+        "/": lambda left, right: _quotient(left, right),
+        "%": lambda left, right: left - right * _quotient(left, right),
     },
 )
+_SUFFIX = frozenset({"u", "l", "ul", "lu", "ll", "ull", "llu"})
+"""What may stand behind a number of C."""
+
+
+def _quotient(left: int, right: int) -> int:
+    """Divide, and drop what is behind the point."""
+    return abs(left) // abs(right) * (1 if (left < 0) == (right < 0) else -1)
 
 
 def _wrapped(value: int) -> int:
@@ -47,6 +55,8 @@ class Condition:
         self._word = word
         self._reporter = reporter
         self._depth = 0
+        self._skipped = 0
+        """How many operators around what is read have a value without it."""
         self._complained = False
 
     def value(self) -> int:
@@ -62,13 +72,20 @@ class Condition:
         if self._text() != "?":
             return condition
         self._at += 1
-        yes = self._chosen()
+        yes = self._operand(self._chosen, bool(condition))
         if self._text() != ":":
             self._complain(None)
             return 0
         self._at += 1
-        no = self._chosen()
+        no = self._operand(self._chosen, not condition)
         return yes if condition else no
+
+    def _operand(self, read: Callable[[], int], counts: bool) -> int:
+        """Read an operand; one that does not count may divide by 0."""
+        self._skipped += not counts
+        value = read()
+        self._skipped -= not counts
+        return value
 
     def _level(self, level: int) -> int:
         if level == len(_LEVELS):
@@ -77,10 +94,13 @@ class Condition:
         while (operator := self._operator()) in _LEVELS[level]:
             token = self._tokens[self._at]
             self._at += 2 if operator == ">>" else 1
-            right = self._level(level + 1)
+            counts = operator not in ("&&", "||") or bool(left) == (operator == "&&")
+            right = self._operand(partial(self._level, level + 1), counts)
             if operator in ("/", "%") and not right:
-                self._complain(token)
-                return 0
+                if not self._skipped:
+                    self._complain(token)
+                    return 0
+                right = 1
             left = _wrapped(_LEVELS[level][operator](left, right))
         return left
 
@@ -112,8 +132,12 @@ class Condition:
                 self._at += 1
                 return inner
             if token.kind == "number":
+                following = self._tokens[self._at] if self._at < len(self._tokens) else None
+                if following and following.text.lower() in _SUFFIX and token.touches(following):
+                    self._at += 1
+                digits = token.text.replace("_", "")
                 try:
-                    return int(token.text.replace("_", ""), 0)
+                    return int(digits, 8 if digits[0] == "0" and digits.isdecimal() else 0)
                 except ValueError:
                     pass
             elif token.kind in ("name", "keyword"):

@@ -133,7 +133,7 @@ class SourceText:
     """A file with its comments blanked, and the tokens of each part of it that was asked for, found once."""
 
     def __init__(self, name: str, text: str) -> None:
-        text = text.removeprefix(_BYTE_ORDER_MARK)
+        text = text.removeprefix(_BYTE_ORDER_MARK).replace("\r\n", "\n")
         self.source = SourceFile(name, lines_of(text))
         crowded = _crowded_line(text)
         self.crowded = Location(self.source, crowded, 1) if crowded else None

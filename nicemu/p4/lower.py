@@ -264,15 +264,11 @@ class _Lowering(StatementLowering):
             inner = _applied(statement)
             if inner is not None:
                 assert isinstance(statement, syntax.CallStatement)
-                given = []
-                for argument in statement.call.arguments:
-                    indices, place = self._once(self._argument(argument))
-                    body += indices
-                    given.append(place)
-                body += (*self._passed(inner, given), *self._locals(inner))
+                into, back = self._passed(inner, statement.call)
+                body += (*into, *self._locals(inner))
                 yield ir.State(name, tuple(body), ir.Goto(f"{behind}.start"))
                 yield from self._states(inner, f"{behind}.", behind)
-                name, body = behind, list(self._passed_back(inner, given))
+                name, body = behind, back
             elif isinstance(statement, syntax.IfStatement) and any(map(_applied, _inside(statement))):
                 for turn, arm in enumerate(statement.arms):
                     yes, no = f"{behind}.{turn}.then", f"{behind}.{turn}.else"
@@ -287,22 +283,25 @@ class _Lowering(StatementLowering):
                 body += self._statement(statement)
         yield ir.State(name, (*body, *first), transition)
 
-    def _passed(self, block: BlockSymbol, given: Sequence[ir.Expression]) -> Iterator[ir.Statement]:
-        """Copy the arguments of a parser inside another in."""
-        for parameter, argument in zip(block.parameters, given, strict=True):
+    def _passed(self, block: BlockSymbol, call: syntax.Call) -> tuple[list[ir.Statement], list[ir.Statement]]:
+        """Return what copies the arguments of a parser inside another in, and what copies them out, both as
+        they are written.
+        """
+        into, back = list[ir.Statement](), list[ir.Statement]()
+        for place in call.order or range(len(call.arguments)):
+            parameter = block.parameters[place]
             if isinstance(parameter.type, ExternType) or parameter.variable is None:
                 continue
+            indices, argument = self._once(self._argument(call.arguments[place]))
+            into += indices
+            inside = ir.Name(parameter.variable.place, argument.type)
+            if parameter.direction != "out" or isinstance(argument, ir.StackPlace):
+                into.append(ir.Assign(inside, argument))  # the next of a stack must be there before it runs
             if parameter.direction == "out":
-                if isinstance(argument, ir.StackPlace):  # a place that must be there before the parser runs
-                    yield ir.Assign(ir.Name(parameter.variable.place, argument.type), argument)
-                yield ir.Reset(parameter.variable.place)
-            else:
-                yield ir.Assign(ir.Name(parameter.variable.place, argument.type), argument)
-
-    def _passed_back(self, block: BlockSymbol, given: Sequence[ir.Expression]) -> Iterator[ir.Statement]:
-        for parameter, argument in zip(block.parameters, given, strict=True):
-            if parameter.direction in ("out", "inout") and parameter.variable is not None:
-                yield ir.Assign(argument, ir.Name(parameter.variable.place, argument.type))
+                into.append(ir.Reset(inside.name))
+            if parameter.direction in ("out", "inout"):
+                back.append(ir.Assign(argument, inside))
+        return into, back
 
     # Tables
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -25,6 +25,7 @@ from .types import (
 )
 
 _NESTED_ARMS = 16
+_PACKET_DIRECTIONS = {"extract": ("out", "in"), "verify": ("in", "in")}
 
 
 class StatementLowering(ExpressionLowering):
@@ -102,33 +103,38 @@ class StatementLowering(ExpressionLowering):
             yield from body if start == 0 else (ir.If(goes_on, body, ()),)
 
     def _assignment(self, node: syntax.Assignment) -> Iterator[ir.Statement]:
-        target, value = self._value(node.target), self._value(node.value)
+        def value(old: ir.Expression) -> ir.Expression:
+            """Return what is stored, where the target holds `old`."""
+            combined = node.value
+            if not node.is_compound or combined.value is not None:
+                return self._value(combined)
+            assert isinstance(combined, syntax.BinaryOp)
+            return ir.Binary(combined.op, old, self._value(combined.right), self._types.of(combined.type))
+
         if isinstance(node.target, syntax.SliceRef) and node.target.low.value is None:
-            yield from self._moving_slice(node.target, value, target if node.is_compound else None)
+            yield from self._moving_slice(node.target, self._types.of(node.value.type), value)
             return
-        if node.is_compound:  # the target stands in the value, and its indices are evaluated once
-            indices, once = self._once(target)
+        target = self._value(node.target)
+        if node.is_compound:  # what its index does is done once
+            indices, target = self._once(target)
             yield from indices
-            target, value = once, _replaced(value, target, once)
-        yield ir.Assign(target, value)
+        yield ir.Assign(target, value(target))
 
     def _moving_slice(
-        self, node: syntax.SliceRef, value: ir.Expression, old: ir.Expression | None
+        self, node: syntax.SliceRef, kind: ir.Type, value: Callable[[ir.Expression], ir.Expression]
     ) -> Iterator[ir.Statement]:
         """Store into a slice whose low bit is known at run time; what is behind the last bit is lost.
 
-        `old` is the slice where the value is computed with it.
+        `value` returns what is stored, of a type, where the slice holds the expression that it is given.
         """
         indices, whole = self._once(self._value(node.base))
         yield from indices
-        low, stored = self._extra(node.low.type, "low"), self._extra(value.type, "stored")
+        low, stored = self._extra(node.low.type, "low"), self._extra(kind, "stored")
         yield ir.Assign(low, self._value(node.low))
         bits = ir.Bits(node.base.type.width)
         given = whole if whole.type == bits else ir.Cast(whole, bits)
-        behind = ir.Binary(">>", given, low, bits)
-        if old is not None:
-            value = _replaced(value, old, behind if bits == old.type else ir.Cast(behind, old.type))
-        yield ir.Assign(stored, value)
+        behind, old = ir.Binary(">>", given, low, bits), self._types.of(node.type)
+        yield ir.Assign(stored, value(behind if bits == old else ir.Cast(behind, old)))
         ones = ir.Binary("<<", ir.Constant((1 << node.type.width) - 1, bits), low, bits)
         kept = ir.Binary("&", given, ir.Unary("~", ones, bits), bits)
         placed = ir.Binary("<<", stored if bits == stored.type else ir.Cast(stored, bits), low, bits)
@@ -254,8 +260,11 @@ class StatementLowering(ExpressionLowering):
             yield self._routine_statement(node)
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
-        if meaning.directions and is_order_seen(arguments, node.order):
-            first, arguments = self._evaluated(arguments, node.order or (), meaning.directions)
+        directions = (
+            _PACKET_DIRECTIONS.get(meaning.name, ()) if meaning.kind == "packet" else meaning.directions
+        )
+        if directions and is_order_seen(arguments, node.order):
+            first, arguments = self._evaluated(arguments, node.order or (), directions)
             yield from first
         match meaning.kind, meaning.name:
             case "apply", table:

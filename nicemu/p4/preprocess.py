@@ -13,6 +13,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nicemu.programs import read_source
+
 from .condition import Condition
 from .diagnostics import Location, Reporter, did_you_mean
 from .lexer import Piece, SourceText, Token, included_text, tokens_of
@@ -66,6 +68,10 @@ class Preprocessor:
         self._string: Token | None = None
         """The string that the lines taken last are in, as far as it is known."""
         self._depth = 0
+        self._within: list[Path] = []
+        """The included files that are being read, each included by the one before."""
+        self._once: set[Path] = set()
+        """Included files that are not to be read again."""
         self.sought: dict[Path, str | None] = {}
         """Files that includes were sought in: their text, None where there was none to be read."""
 
@@ -179,6 +185,8 @@ class Preprocessor:
             self._reporter.warning(word.location, f"#warning {' '.join(token.text for token in rest)}")
         elif word.text == "line" or word.kind == "number":
             self._mark(word, rest if word.text == "line" else tokens[1:], last + 1)
+        elif word.text == "pragma" and _texts(rest) == ["once"]:
+            self._once.update(self._within[-1:])
         elif word.text not in ("pragma", "undef"):
             known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
             self._reporter.error(
@@ -250,7 +258,7 @@ class Preprocessor:
             self.sought[candidate] = None
             try:
                 if candidate.is_file() and candidate.stat().st_size <= MAX_FILE_BYTES:
-                    self.sought[candidate] = text = candidate.read_text()
+                    self.sought[candidate] = text = read_source(candidate)
                     break
             except (OSError, ValueError):
                 continue
@@ -261,7 +269,11 @@ class Preprocessor:
                 hint = f"nicemu has no {name.removesuffix('.p4')} yet; write for nicemu.p4 (docs/p4.md)"
             self._reporter.error(where, f"cannot read {name}", hint)
             return
-        self._file(included_text(name, text), candidate.parent, depth + 1)
+        same = candidate.resolve()
+        if same not in self._once:
+            self._within.append(same)
+            self._file(included_text(name, text), candidate.parent, depth + 1)
+            self._within.pop()
 
     def _define(self, word: Token, rest: list[Token]) -> None:
         if not rest or rest[0].kind not in ("name", "keyword"):
@@ -274,10 +286,11 @@ class Preprocessor:
             if closing is None:
                 self._reporter.error(body[0].location, "the parameters of this macro are not closed", "add )")
                 return
-            parameters = tuple(
-                _REST if token.text == "..." else token.text for token in body[1:closing] if token.text != ","
-            )
-            body = body[closing + 1 :]
+            parameters, rest_name = _parameters(body[1:closing])
+            body = [
+                token._replace(text=_REST) if token.text == rest_name else token
+                for token in body[closing + 1 :]
+            ]
         self._macros[name.text] = _Macro(parameters, tuple(body))
 
     # Expansion
@@ -389,6 +402,19 @@ class Preprocessor:
             else:
                 result.append(item)
         return [item for item in result if item.text]
+
+
+def _parameters(tokens: Sequence[Token]) -> tuple[tuple[str, ...], str | None]:
+    """Return the parameters of a macro, and what it calls all further arguments where it says `name...`."""
+    names, rest_name = list[str](), None
+    for at, token in enumerate(tokens):
+        if token.text != "...":
+            names += [token.text] if token.text != "," else []
+            continue
+        if at and tokens[at - 1].text != ",":
+            rest_name = names.pop()
+        names.append(_REST)
+    return tuple(names), rest_name
 
 
 def _place_of(token: Token) -> Token:

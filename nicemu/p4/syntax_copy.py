@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of syntax trees, to be checked afresh: a generic block or function for one set of arguments.
 
-And whether two trees say the same.
+And whether two trees say the same, or call something.
 """
 
 from __future__ import annotations
@@ -54,6 +54,16 @@ def same_text(left: object, right: object) -> bool:
     if not names:
         return left == right
     return all(same_text(getattr(left, name), getattr(right, name)) for name in names)
+
+
+def has_call(tree: object) -> bool:
+    """Return whether something is called in a tree."""
+    if isinstance(tree, syntax.Call):
+        return True
+    if isinstance(tree, list):
+        return any(map(has_call, tree))
+    kind: type = type(tree)
+    return any(has_call(getattr(tree, name)) for name in _fields(kind)[0])
 
 
 _SHARED = frozenset({str, int, bool, type(None), Location})

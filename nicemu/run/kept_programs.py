@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nicemu.kept_files import cache_base, keep, kept
-from nicemu.programs import programs_root
+from nicemu.programs import programs_root, read_source
 
 if TYPE_CHECKING:
     from nicemu.pipeline import Program
@@ -137,7 +137,7 @@ def _compiler() -> str:
 
 def _of_file(path: Path) -> str:
     try:
-        return _of_text(path.read_text() if path.is_file() else None)
+        return _of_text(read_source(path) if path.is_file() else None)
     except (OSError, ValueError):
         return "cannot be read"
 

@@ -185,3 +185,9 @@ def test_what_is_deprecated_and_annotations_that_are_misspelt_are_told_where_the
 
 def test_what_is_deprecated_and_wrong_is_an_error_alone(p4: SimpleNamespace) -> None:
     assert p4.refusal(top='@deprecated("x") bit<8> v;').count("error:") == 1
+
+
+def test_a_translation_of_a_typedef_is_told_to_have_no_effect(p4: SimpleNamespace) -> None:
+    compiled = p4.compile(top='@p4runtime_translation("u", 32) typedef bit<9> n_t;')
+    (warning,) = compiled.diagnostics
+    assert "@p4runtime_translation has no effect on a typedef" in warning.render()

@@ -45,6 +45,21 @@ TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
             "a table without keys has no entries",
         ),
         (
+            "table t { key = { m.mark: lpm; } actions = { NoAction; } const entries = {"
+            " 0x500 &&& 0xff00: NoAction(); 0x501 &&& 0xff00: NoAction(); } }",
+            "there is an entry for these keys already",
+        ),
+        (
+            "table t { key = { m.mark: lpm; } actions = { NoAction; } const entries = {"
+            " _: NoAction(); 3 &&& 0: NoAction(); } }",
+            "there is an entry for these keys already",
+        ),
+        (TABLE % 'const entries = { 1: NoAction() @priority("x"); }', "@priority needs a number"),
+        (
+            "table t { key = { m.mark: exact; } actions = { @tableonly @defaultonly NoAction; } }",
+            "action NoAction is @tableonly and @defaultonly: nothing may have it",
+        ),
+        (
             "table t { default_action = NoAction(); actions = { NoAction; } }",
             "default_action stands before actions",
         ),

@@ -35,6 +35,8 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(x) x x\nF(F(1))", "1 1 1 1"),
         ("#define A 1\nbefore\n#define A 2\nA", "before 2"),
         ("#define F() z\nF()", "z"),
+        ("#define F(rest...) a(rest)\nF(1, 2) F()", "a ( 1 , 2 ) a ( )"),
+        ("#define F(x, rest...) x(0, ## rest)\nF(f, 2) F(g)", "f ( 0 , 2 ) g ( 0 )"),
         ('# 1 "p.p4" 1\na\n# 7 "p.p4"\nb', "a b"),
         ('#line 7 "p.p4"\na\n#pragma once\nb', "a b"),
         ("#define F(a, b) a ## b\n#define x 5\nF(x, 1) F(2, 3)", "x1 23"),
@@ -97,6 +99,13 @@ def test_what_touches_in_a_macro_touches_where_it_is_called(text: str, shifts: i
         ("#if A > 1 ? 0 : 1", False),
         ("#if -1 < 0", True),
         ("#ifdef __LINE__", True),
+        ("#if 010 == 8 && 0 == 00", True),
+        ("#if -5 / 2 == -2 && -5 % 2 == -1 && 5 / -2 == -2", True),
+        ("#if 0 && 1 / 0", False),
+        ("#if 1 || 1 % 0", True),
+        ("#if 1 ? 2 : 1 / 0", True),
+        ("#if 0 || 0 && (1 / 0 || 1) || A == 2", True),
+        ("#if 100L > 2U && 0x1ULL == 1", True),
     ],
 )
 def test_a_condition_chooses_between_two_parts(condition: str, holds: bool) -> None:
@@ -117,6 +126,25 @@ def test_an_include_is_searched_beside_the_file_and_in_the_given_folders(tmp_pat
     (tmp_path / "far" / "c.p4").write_text("c\n")
     text = '#include "a.p4"\n#include <b.p4>\nend'
     assert expand(text, tmp_path / "far", folder=tmp_path / "near") == (["a", "c", "b", "end"], [])
+
+
+def test_a_file_that_says_so_is_included_once(tmp_path: Path) -> None:
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "one.p4").write_text("#pragma once\none\n")
+    (tmp_path / "sub" / "two.p4").write_text('two\n#include "../one.p4"\n')
+    text = '#pragma once\n#include "one.p4"\n#include "sub/two.p4"\n#include "sub/two.p4"\n'
+    assert expand(text, folder=tmp_path) == (["one", "two", "two"], [])
+
+
+def test_a_file_that_is_no_utf_8_is_read_octet_by_octet(tmp_path: Path) -> None:
+    (tmp_path / "a.p4").write_bytes(b"// Andr\xe9\r\nword /* \xff */ other\r\n")
+    assert expand('#include "a.p4"', folder=tmp_path) == (["word", "other"], [])
+    (tmp_path / "b.p4").write_bytes(b"a\0b")
+    assert "cannot read b.p4" in expand('#include "b.p4"', folder=tmp_path)[1][0]
+
+
+def test_lines_may_end_as_on_other_systems() -> None:
+    assert expand("#define A 1 + \\\r\n 2\r\nA\r\n") == (["1", "+", "2"], [])
 
 
 def test_a_missing_include_names_where_it_was_sought(tmp_path: Path) -> None:
@@ -144,6 +172,9 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
         ("#error out of cheese", "#error out of cheese"),
         ("#define F(a) a\nF(1, 2)", "2:1: error: macro F takes 1 argument; 2 are given"),
         ("#if 1 / 0\n#endif", "1:7: error: #if needs an integer expression"),
+        ("#if 1 && 1 / 0\n#endif", "1:12: error: #if needs an integer expression"),
+        ("#if 1 L\n#endif", "#if needs an integer expression"),
+        ("#if 09\n#endif", "#if needs an integer expression"),
         ("#warning soon", "1:2: warning: #warning soon"),
         ("#define F(a\n", "the parameters of this macro are not closed"),
         ("a /* b */ c\n  /* d\ne", "2:3: error: this comment is never closed"),
