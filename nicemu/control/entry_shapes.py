@@ -111,6 +111,8 @@ class EntryShapes:
             return
         if not _is_plain(entry, table) or len(message.match) != len(table.keys):
             return
+        if not all(_is_legal(match, key.width) for match, key in zip(entry.matches, table.keys, strict=True)):
+            return
         fields = {field.field_id: field for field in message.match}
         values = [getattr(fields[key.id], key.match_kind) for key in table.keys]
         bits = [_bits_of(match, key.width) for match, key in zip(entry.matches, table.keys, strict=True)]
@@ -169,6 +171,16 @@ def _is_plain(entry: TableEntry, table: TableSchema) -> bool:
         and entry.note is None
         and (entry.priority > 0 if table.has_priority else entry.priority == 0)
     )
+
+
+def _is_legal(match: Match, width: int) -> bool:
+    """Return whether a match can be one of a key, whatever its value: else all of its shape would be."""
+    match match:
+        case Lpm(_, prefix_len):
+            return 0 < prefix_len <= width
+        case Ternary(_, mask):
+            return 0 < mask < 1 << width
+    return True
 
 
 def _bits_of(match: Match, width: int) -> int:

@@ -21,13 +21,15 @@ from nicemu.pipeline import (
     Table,
 )
 
+from .correspondence import Correspondence
+
 _ARRAYS = (CounterArray, MeterArray, RegisterArray)
 
 
 def take_over(source: Engine, destination: Engine) -> None:
     """Give `destination` what `source` holds: entries with their counts, default actions chosen at run time,
     members and groups, counters, meters, registers, value sets, replication, which digests are sent, and the
-    objects of externs of the program's own.
+    objects of externs of the program's own. Keys, action data and fields go by their names.
 
     Const entries are the program's own and stay. What `destination` lacks may go if it holds nothing.
     Raises: ControlError if something does not fit; `destination` may then have some of it.
@@ -36,7 +38,8 @@ def take_over(source: Engine, destination: Engine) -> None:
     assert new is not None
     if old is None:
         return
-    _take_objects(source, destination)
+    names = Correspondence(old, new)
+    _take_objects(source, destination, names)
     _take_own_objects(source, destination)
     for spec in old.tables:
         table = source.table(spec.name)
@@ -49,7 +52,7 @@ def take_over(source: Engine, destination: Engine) -> None:
         has_meter = _meter_of(taken, destination) == _meter_of(table, source) != ()
         if not has_meter:
             _may_lose_meters(table)
-        _take_table(table, taken, destination.now_ns, has_meter)
+        _take_table(table, taken, names, destination.now_ns, has_meter)
 
 
 def begin_idle_times(engine: Engine) -> None:
@@ -70,29 +73,30 @@ def _may_lose_meters(table: Table) -> None:
         raise _lost(f"the direct meter of table {table.spec.name}, which is configured,")
 
 
-def _take_table(table: Table, taken: Table, now_ns: int, has_meter: bool) -> None:
+def _take_table(table: Table, taken: Table, names: Correspondence, now_ns: int, has_meter: bool) -> None:
     default = table.default_row()
     if not table.has_own_default:
-        taken.set_default(default.entry.action, default.entry.parameters, default.entry.note)
+        action, note = default.entry.action, default.entry.note
+        taken.set_default(action, names.data(action, default.entry.parameters), note)
     taken.default.resume(default, has_meter)
     rows = [row for row in table.rows() if not table.is_const(row.entry)]
     for row in taken.rows():
         if not taken.is_const(row.entry):
             taken.delete(row.entry.matches, row.entry.priority)
     for row in rows:
-        taken.insert(row.entry, now_ns).resume(row, has_meter)
+        taken.insert(names.entry(table.spec, taken.spec, row.entry), now_ns).resume(row, has_meter)
 
 
-def _take_objects(source: Engine, destination: Engine) -> None:
+def _take_objects(source: Engine, destination: Engine, names: Correspondence) -> None:
     old, new = source.objects, destination.objects
     for name, state in old.states.items():
         taken = new.states.get(name)
         if isinstance(state, _ARRAYS):
             _take_array(state, taken)
         elif isinstance(state, ActionProfile):
-            _take_profile(state, taken)
+            _take_profile(state, taken, names)
     for name, value_set in old.value_sets.items():
-        if name in new.value_sets:
+        if name in new.value_sets and _fields_of(source, name) == _fields_of(destination, name):
             new.value_sets[name].replace(value_set.members)
         elif value_set.members:
             raise _lost(f"value set {name} with {len(value_set.members)} members")
@@ -142,13 +146,21 @@ def _take_places(places: dict[int, Any], taken: dict[int, Any], copy: Callable[[
     taken.update({place: copy(held) for place, held in places.items()})
 
 
-def _take_profile(profile: ActionProfile, taken: object) -> None:
+def _fields_of(engine: Engine, value_set: str) -> list[str]:
+    """Return the names of a value set's fields."""
+    assert engine.program is not None
+    return [
+        field.name for item in engine.program.value_sets if item.name == value_set for field in item.fields
+    ]
+
+
+def _take_profile(profile: ActionProfile, taken: object, names: Correspondence) -> None:
     if not isinstance(taken, ActionProfile):
         if profile.members:
             raise _lost(f"action profile {profile.name} with {len(profile.members)} members")
         return
     for number, call in profile.members.items():
-        taken.insert_member(number, call)
+        taken.insert_member(number, names.call(call))
     for number, members in profile.groups.items():
         taken.insert_group(number, members, profile.max_sizes[number])
     taken.notes.update(profile.notes)

@@ -214,9 +214,12 @@ class Engine:
 
     def send_to_controller(self, frame: bytes) -> None:
         """Tell the listener of a frame that left for the host, where there is none: v1model's CPU port then
-        is the controller's, whether or not the program has a header for it.
+        is the controller's, whether or not the program has a header for it. Where it has one, the listener
+        was told already.
         """
-        if self.program is not None and self.program.architecture == "v1model":
+        if self.program is None or self._packet_in_bytes:
+            return
+        if self.program.architecture == "v1model":
             self._report(PacketIn(frame))
 
     def tick(self, now_ns: int) -> None:

@@ -206,6 +206,19 @@ def test_more_than_matches_and_an_action_is_no_shape(
     assert found(shapes, update) is None
 
 
+@pytest.mark.parametrize("prefix_len", [-1, 0, 33, 40, 1 << 20])
+def test_a_prefix_that_no_key_has_is_no_shape(
+    schema: Schema, shapes: EntryShapes, routing: Program, prefix_len: int
+) -> None:
+    update = lpm(schema, b"\x0a\0\0\1", prefix_len)
+    try:
+        change = change_of(update, schema)
+    except ControlError:
+        return
+    shapes.learn(update, update.SerializeToString(), change)
+    assert found(shapes, update) is None
+
+
 def test_matches_in_another_order_than_the_keys_have_no_shape(schema: Schema, shapes: EntryShapes) -> None:
     update = exact(schema, b"\1" * 6, b"\6", b"\3")
     fields = list(update.entity.table_entry.match)[::-1]

@@ -15,7 +15,18 @@ from nicemu.control.stream import uint128
 from nicemu.errors import ControlError
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
-from nicemu.pipeline import UNCOUNTED, Engine, Program, extern, ir
+from nicemu.pipeline import (
+    UNCOUNTED,
+    ActionSet,
+    Engine,
+    Exact,
+    Lpm,
+    Member,
+    Program,
+    TableEntry,
+    extern,
+    ir,
+)
 
 SAVE, COMMIT, RECONCILE = 2, 4, 5
 Controller: TypeAlias = Any
@@ -248,3 +259,103 @@ def test_an_object_that_python_keeps_goes_on_where_it_is_constructed_alike(first
     take_over(engine, staged)
     engine.adopt(staged)
     assert engine.process(b"\0", 0).frame == bytes([then])
+
+
+NAMED = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t {{ bit<32> a; bit<32> b; }}
+struct H {{ h_t h; }} struct M {{ bit<8> x; bit<8> y; }} struct set_t {{ {fields} }}
+parser P(packet_in p, out H h, inout M m, inout standard_metadata_t s) {{
+    value_set<set_t>(4) known;
+    state start {{ p.extract(h.h); transition select({selected}) {{ known: accept; _: accept; }} }} }}
+control V(inout H h, inout M m) {{ apply {{}} }}
+control I(inout H h, inout M m, inout standard_metadata_t s) {{
+    action_selector(HashAlgorithm.crc16, 16, 8) sets;
+    action_profile(16) profile;
+    action fwd({data}) {{ s.egress_spec = port; h.h.a[8:0] = {reason}; }}
+    table t {{ key = {{ {keys} }} actions = {{ fwd; NoAction; }} }}
+    table u {{
+        key = {{ h.h.a: exact; h.h.b: selector; }}
+        actions = {{ fwd; NoAction; }}
+        implementation = sets;
+    }}
+    table w {{ key = {{ h.h.a: exact; }} actions = {{ fwd; NoAction; }} implementation = profile; }}
+    apply {{ s.egress_spec = 9; if (u.apply().miss) {{ if (w.apply().miss) {{ t.apply(); }} }} }} }}
+control E(inout H h, inout M m, inout standard_metadata_t s) {{ apply {{}} }}
+control D(packet_out p, in H h) {{ apply {{ p.emit(h); }} }}
+V1Switch(P(), V(), I(), E(), V(), D()) main;
+"""
+NAMES = {
+    "data": "bit<9> port, bit<9> why",
+    "keys": "h.h.a: exact; h.h.b: lpm;",
+    "fields": "bit<8> one; bit<8> two;",
+    "selected": "h.h.a[7:0], h.h.b[7:0]",
+    "reason": "why",
+}
+
+
+def engine_of(**changes: str) -> Engine:
+    engine = Engine()
+    engine.load(compile_text(NAMED.format(**(NAMES | changes))).program)
+    return engine
+
+
+@pytest.fixture
+def named() -> Engine:
+    """An engine with an entry, a member and an entry with actions of its own, whose data are 3 and 4."""
+    engine, call = engine_of(), ir.ActionCall("I.fwd", (3, 4))
+    engine.insert("t", TableEntry((Exact(1), Lpm(2 << 24, 8)), "I.fwd", (3, 4)))
+    engine.table("t").set_default("I.fwd", (5, 6))
+    engine.objects.profile("profile").insert_member(7, call)
+    engine.insert("u", TableEntry((Exact(8),), "", choice=ActionSet(((call, 1),))))
+    engine.insert("w", TableEntry((Exact(9),), "", choice=Member(7)))
+    return engine
+
+
+def ports(engine: Engine) -> list[tuple[int, str]]:
+    frames = ("00000001 02000005", "00000005 00000001", "00000008 00000000", "00000009 00000000")
+    verdicts = [engine.process(bytes.fromhex(frame), 0) for frame in frames]
+    return [(verdict.port, verdict.frame.hex()) for verdict in verdicts]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"data": "bit<9> why, bit<9> port"}, {"keys": "h.h.b: lpm; h.h.a: exact;"}],
+    ids=["data", "keys"],
+)
+def test_what_has_another_place_in_the_new_program_goes_by_its_name(
+    named: Engine, changes: dict[str, str]
+) -> None:
+    before, new = ports(named), engine_of(**changes)
+    assert [port for port, _ in before] == [3, 5, 3, 3]
+    take_over(named, new)
+    assert ports(new) == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"data": "bit<9> port, bit<9> reason", "reason": "reason"},
+            "the data of action I.fwd, whose names are port, why, has no place",
+        ),
+        ({"keys": "h.h.b: exact; h.h.a: lpm;"}, "was expected|match was given"),
+        (
+            {"keys": "h.h.a: exact; m.x: lpm;"},
+            "an entry of table I.t, whose keys are h.h.a, h.h.b, has no place",
+        ),
+    ],
+)
+def test_what_has_other_names_in_the_new_program_is_not_taken_for_it(
+    named: Engine, changes: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ControlError, match=message):
+        take_over(named, engine_of(**changes))
+
+
+def test_members_of_a_value_set_with_other_fields_are_not_taken_over(named: Engine) -> None:
+    named.objects.value_sets["P.known"].replace([(Exact(1), Exact(2))])
+    swapped = engine_of(fields="bit<8> two; bit<8> one;")
+    with pytest.raises(ControlError, match=r"value set P\.known with 1 members has no place"):
+        take_over(named, swapped)

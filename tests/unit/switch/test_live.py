@@ -14,7 +14,7 @@ from nicemu.errors import UsageError
 from nicemu.fabric import Port, loopback_pair
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_program, compile_text
-from nicemu.pipeline import Engine, PacketIn, Report
+from nicemu.pipeline import CloneSession, Engine, PacketIn, Replica, Report
 from nicemu.programs import find_program
 from nicemu.switch import LiveSwitch, SharedEngine, Summary, open_port
 from nicemu.switch.live import MAX_SENT
@@ -216,6 +216,39 @@ def test_a_switch_has_no_host_and_its_controller_gets_what_leaves_by_the_cpu_por
         summary = switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
     assert heard == [PacketIn(frame(0xFD, 30)), PacketIn(frame(0xFD))]
     assert summary.out == {"host": 2}
+
+
+WITH_HEADER = (
+    SWITCH.replace(
+        "struct headers_t {",
+        '@controller_header("packet_in") header in_t { bit<8> reason; } struct headers_t { in_t told; ',
+    )
+    .replace("s.egress_spec = 510;", "s.egress_spec = 510; h.told = { 9 };")
+    .replace("b.emit(h);", "b.emit(h.told); b.emit(h.h);")
+)
+
+
+@pytest.mark.parametrize("kind", [Engine, CompiledEngine])
+@pytest.mark.parametrize("changed", ["", "s.mcast_grp = 1;"], ids=["sent there", "cloned"])
+def test_a_controller_is_told_of_a_packet_once(kind: Callable[[], Engine], changed: str, ended: int) -> None:
+    engine, heard = kind(), list[Report]()
+    text = WITH_HEADER.replace(
+        "s.egress_spec = 510;", "clone(CloneType.I2E, 3);" if changed else "s.egress_spec = 510;"
+    )
+    engine.load(compile_text(text).program)
+    engine.objects.clone_sessions[3] = CloneSession((Replica(510),))
+    inner, outer = loopback_pair()
+    outer.send([frame(0xFD, 30), frame(0xFD)])
+    os.eventfd_write(ended, 0)
+
+    def hear(report: Report) -> bool:
+        heard.append(report)
+        return True
+
+    with LiveSwitch(engine, {0: inner}) as switch:
+        switch.listen(hear)
+        switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
+    assert len(heard) == 2
 
 
 def test_what_is_no_frame_any_more_is_counted(ended: int) -> None:
