@@ -27,6 +27,8 @@ def find_program(path: str | Path) -> Path:
     given = Path(path)
     if given.is_file():
         return given.resolve()
+    if given.is_fifo():
+        raise UsageError(f"{given} is a pipe, and is read more than once; write it to a file")
     shipped = programs_root() / given
     if not given.is_absolute() and shipped.is_file():
         return shipped

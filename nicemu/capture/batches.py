@@ -32,12 +32,14 @@ Array = np.ndarray[Any, Any]
 class CapturedBatch:
     """Frames in file order, in `memory`, with their times since 1970; good until the file's next batch.
 
-    memory: uint8[]; offsets, lengths, times_ns: uint64[n].
+    memory: uint8[]; offsets, lengths, originals, times_ns: uint64[n]. A frame had `originals` bytes before
+    anything was cut.
     """
 
     memory: Array
     offsets: Array
     lengths: Array
+    originals: Array
     times_ns: Array
 
 
@@ -55,7 +57,7 @@ def batches_of(opened: CaptureFile) -> Iterator[CapturedBatch]:
 
 
 def _walked(pieces: PcapPieces) -> Iterator[CapturedBatch]:
-    offsets, lengths, times_ns = (np.zeros(BATCH_FRAMES, np.uint64) for _ in range(3))
+    offsets, lengths, originals, times_ns = (np.zeros(BATCH_FRAMES, np.uint64) for _ in range(4))
     while True:
         count, pieces.first = walk_records(
             pieces.memory,
@@ -65,10 +67,12 @@ def _walked(pieces: PcapPieces) -> Iterator[CapturedBatch]:
             pieces.unit_ns,
             offsets,
             lengths,
+            originals,
             times_ns,
         )
         if count:
-            yield CapturedBatch(pieces.memory, offsets[:count], lengths[:count], times_ns[:count])
+            arrays = (array[:count] for array in (offsets, lengths, originals, times_ns))
+            yield CapturedBatch(pieces.memory, *arrays)
         elif not pieces.read_on():
             return
 
@@ -85,7 +89,8 @@ def _gathered(frames: Iterator[CapturedFrame]) -> Iterator[CapturedBatch]:
             lengths = np.array([len(frame.data) for frame in taken], np.uint64)
             memory = np.frombuffer(b"".join(frame.data for frame in taken) or b"\0", np.uint8)
             times_ns = np.array([frame.time_ns for frame in taken], np.uint64)
-            yield CapturedBatch(memory, np.cumsum(lengths) - lengths, lengths, times_ns)
+            originals = np.array([frame.original_bytes for frame in taken], np.uint64)
+            yield CapturedBatch(memory, np.cumsum(lengths) - lengths, lengths, originals, times_ns)
         elif fault is None:
             return
     raise fault

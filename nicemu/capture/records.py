@@ -38,11 +38,12 @@ def walk_records(
     unit_ns: Int,
     offsets: Records,
     lengths: Records,
+    originals: Records,
     times_ns: Records,
 ) -> tuple[Int, Int]:
     """Note the frames of the whole records in `data`, as many as there is room for.
 
-    data: uint8[]; offsets, lengths, times_ns: uint64[n]. Numbers are big-endian if `swapped`, a
+    data: uint8[]; offsets, lengths, originals, times_ns: uint64[n]. Numbers are big-endian if `swapped`, a
     fraction of a second counts `unit_ns`. Returns how many there were, and where the next record begins. One
     that is longer than `LARGEST_BYTES` ends the walk, too.
     """
@@ -56,6 +57,7 @@ def walk_records(
         times_ns[count] = seconds * u64(1_000_000_000) + fraction * u64(unit_ns)
         offsets[count] = at + header
         lengths[count] = length
+        originals[count] = _number(data, at + u64(12), swapped)
         at += header + length
         count += u64(1)
     return np.int64(count), np.int64(at)

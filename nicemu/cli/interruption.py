@@ -23,27 +23,29 @@ def until_interrupted() -> Iterator[int]:
 
 
 @contextmanager
-def interruptible() -> Iterator[Callable[[Iterator[Item]], Iterator[Item]]]:
+def interruptible() -> Iterator[Interruptible]:
     """Have Ctrl-C and SIGTERM end an iterator that is passed through what is given, also one that waits.
 
     Nothing else is interrupted: what is done with an item is done.
     """
-    reading = _Reading()
+    reading = Interruptible()
     with _handled(reading.interrupt):
-        yield reading.until_interrupted
+        yield reading
 
 
 class _Interrupted(BaseException):
     """Ends what waits for an item."""
 
 
-class _Reading:
+class Interruptible:
+    """Reads until a signal comes; `is_over` says that it has."""
+
     def __init__(self) -> None:
-        self._waits = self._is_over = False
+        self._waits = self.is_over = False
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Be the handler of a signal. A system call that waits goes on unless its handler raises."""
-        self._is_over = True
+        self.is_over = True
         if self._waits:
             raise _Interrupted
 
@@ -52,7 +54,7 @@ class _Reading:
         try:
             while True:
                 self._waits = True
-                if self._is_over:
+                if self.is_over:
                     return
                 try:
                     item = next(items)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from enum import IntEnum
 from importlib import import_module
 from typing import Any
@@ -50,6 +51,18 @@ class LazyGroup(click.Group):
         module, _, attribute = entry.place.partition(":")
         command: click.Command = getattr(import_module(module), attribute)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the command that is meant. Raises: click.UsageError, with the nearest there is."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            near = get_close_matches(args[0], self._shown(), 1)
+            if not near or "did you mean" in error.message.lower():
+                raise
+            raise click.UsageError(f"{error.message} Did you mean {near[0]}?", ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands."""

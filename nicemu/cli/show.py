@@ -14,9 +14,9 @@ NIC_OPTION = click.option("--nic", metavar="NAME", help="The NIC that is meant; 
 _UNBOUNDED_COLUMNS = 10_000
 
 
-def print_json(value: object) -> None:
-    """Print `value` as JSON."""
-    click.echo(json.dumps(value, indent=2))
+def print_json(value: object, *, err: bool = False) -> None:
+    """Print `value` as JSON, to stderr with `err`."""
+    click.echo(json.dumps(value, indent=2), err=err)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title: str | None = None) -> None:

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ import click
 from nicemu.errors import ProtocolError, UsageError
 
 from .interruption import interruptible, until_interrupted
+from .lazy_group import INTERRUPTED
 from .programs import (
     CPU_PORT_OPTION,
     EXTERNS_OPTION,
@@ -40,19 +42,26 @@ LARGE_BYTES = 1 << 20
 """Captures from here on are worth the seconds of a compiler."""
 _OF_PORT = re.compile(r"([0-9]+|host)=(.+)", re.DOTALL)
 _LAST_PORT = 0xFFFF
+_STDOUT = "/dev/stdout"
+_STANDARD = {"--in": "/dev/stdin", "--out": _STDOUT}
+"""What - stands for."""
 
 
 @click.command()
 @click.argument("program", required=False, type=click.Path(path_type=Path))
 @click.option(
-    "--in", "inputs", metavar="[PORT=]FILE", multiple=True, help="A capture that comes in on a port."
+    "--in",
+    "inputs",
+    metavar="[PORT=]FILE",
+    multiple=True,
+    help="A capture that comes in on a port; - is stdin.",
 )
 @click.option(
     "--out",
     "outputs",
     metavar="[PORT=]FILE",
     multiple=True,
-    help="Where what leaves by PORT, a number or host, is written; without PORT=, all the rest.",
+    help="Where what leaves by PORT, a number or host, is written; without PORT=, all the rest. - is stdout.",
 )
 @click.option(
     "--port",
@@ -158,6 +167,8 @@ def switch(
     is_large = not inputs or _are_large(sources.values())
     running = _engine_of(loaded, engine, is_large, externs, cpu_port_of(cpu_port, loaded))
     tell_missing(running.missing_externs)
+    if state == Path("-") and _STDOUT in files.values():
+        raise click.UsageError("--out - and --state - are both stdout; give one a file")
     if state is not None:
         files_besides = (*files.values(), *(sources.values() if inputs else ()))
         _require_other(state, [*map(Path, files_besides), *([] if program is None else [program])])
@@ -165,24 +176,35 @@ def switch(
 
     if tables is not None:
         put_given(running, tables)
-    summary = Summary()
+    summary, told = Summary(), _Told(as_json, is_apart=_STDOUT in files.values() or state == Path("-"))
     with ExitStack() as stack:
         write_state = stack.enter_context(writing_state(state)) if state is not None else lambda _: None
         begun = time.monotonic()
         try:
             if inputs:
-                _captures(running, sources, files, summary, _print_log if log else None)
+                told.is_interrupted = _captures(running, sources, files, summary, _print_log if log else None)
             else:
                 served = None if p4runtime is None else (p4runtime, device_id, allow_remote)
                 summary = _live(running, sources, seconds, served, capture, _print_log if log else None)
         except (ProtocolError, UsageError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
-                _tell(summary, time.monotonic() - begun, _is_compiled(running), as_json)
+                _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
                 write_state(running)
             raise
-        _tell(summary, time.monotonic() - begun, _is_compiled(running), as_json)
+        _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
         write_state(running)
+    if told.is_interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
+
+
+@dataclass(slots=True)
+class _Told:
+    """How it is said what became of the packets: beside other output, where that `is_apart`."""
+
+    as_json: bool
+    is_apart: bool
+    is_interrupted: bool = False
 
 
 def _is_compiled(engine: Engine) -> bool:
@@ -265,11 +287,15 @@ def _by_port(texts: tuple[str, ...], option: str, alone: str | None) -> dict[str
             port = port.lstrip("0") or "0"
             if len(port) > len(str(_LAST_PORT)) or int(port) > _LAST_PORT:
                 raise click.UsageError(f"{option} {text}: ports have numbers of 0 to {_LAST_PORT}")
+        if match is None and equals and before.isdecimal():
+            raise click.UsageError(f"{option} {text}: nothing stands behind =; write PORT=NAME")
         if port in found:
             raise click.UsageError(
                 f"{option} {text}: {f'port {port}' if port else 'the rest'} has {found[port]}"
             )
-        found[port] = name
+        if option == "--port" and name in found.values():
+            raise click.UsageError(f"{option} {text}: another port is on {name}")
+        found[port] = _STANDARD.get(option, name) if name == "-" else name
     return found
 
 
@@ -283,7 +309,8 @@ def _captures(
     outputs: dict[str, str],
     summary: Summary,
     hear: Hear | None,
-) -> None:
+) -> bool:
+    """Run captures through; return whether somebody has interrupted it."""
     from nicemu.switch import switch_captures
 
     progress = Progress("packets")
@@ -291,13 +318,15 @@ def _captures(
         int(port) if port.isdigit() else port or None: Path(name) for port, name in outputs.items()
     }
     inputs = {int(port): Path(name) for port, name in sources.items()}
-    with interruptible() as until:
+    with interruptible() as reading:
+        until = reading.until_interrupted
         try:
             switch_captures(
                 engine, inputs, files, until, lambda now: progress.tell(now.packets), summary, hear
             )
         finally:
             progress.end()
+    return reading.is_over
 
 
 def _live(
@@ -355,30 +384,36 @@ def _open(name: str, capture: Path | None) -> Port:
         raise UsageError(f"--capture: {path} cannot be written: {error.strerror}") from None
 
 
-def _tell(summary: Summary, seconds: float, is_compiled: bool, as_json: bool) -> None:
+def _tell(summary: Summary, seconds: float, is_compiled: bool, told: _Told) -> None:
     rate = summary.packets / seconds if seconds else 0.0
     out = {
         str(to): count for to, count in sorted(summary.out.items(), key=lambda item: str(item[0]).zfill(5))
     }
-    if as_json:
+    if told.as_json:
         print_json(
             {
                 "packets": summary.packets,
                 "bytes": summary.bytes,
                 "out": out,
                 "with_firmware": summary.with_firmware,
+                "cut": summary.cut,
                 "dropped": dict(sorted(summary.dropped.items())),
                 "seconds": round(seconds, 6),
                 "packets_per_second": round(rate),
                 "engine": "kernel" if is_compiled else "interpreter",
-            }
+                "interrupted": told.is_interrupted,
+            },
+            err=told.is_apart,
         )
         return
     how = "" if is_compiled else ", interpreted"
-    click.echo(f"{summary.packets:,} packets in, {summary.bytes:,} bytes; {rate:,.0f} a second{how}")
-    for to, count in out.items():
-        click.echo(f"  out {to if to == 'host' else f'port {to}'}: {count:,}")
+    lines = [f"{summary.packets:,} packets in, {summary.bytes:,} bytes; {rate:,.0f} a second{how}"]
+    if told.is_interrupted:
+        lines.append("  interrupted: there may be more to come in")
+    lines += [f"  out {to if to == 'host' else f'port {to}'}: {count:,}" for to, count in out.items()]
     if summary.with_firmware:
-        click.echo(f"  left to the firmware: {summary.with_firmware:,}")
-    for reason, count in sorted(summary.dropped.items()):
-        click.echo(f"  dropped, {reason}: {count:,}")
+        lines.append(f"  left to the firmware: {summary.with_firmware:,}")
+    if summary.cut:
+        lines.append(f"  cut by the capture, and processed as they are there: {summary.cut:,}")
+    lines += [f"  dropped, {reason}: {count:,}" for reason, count in sorted(summary.dropped.items())]
+    click.echo("\n".join(lines), err=told.is_apart)

@@ -118,6 +118,8 @@ def find_nic(name: str | None) -> RunningNic:
 
     Raises: UsageError if there is none, or it is not clear which.
     """
+    if name is not None and (":" in name or "/" in name):
+        raise UsageError(f"--nic {name}: the name of a NIC that is up was expected here, not an address")
     known = known_nics()
     nics = [nic for nic in known if not nic.ended]
     fitting = [nic for nic in nics if name is None or nic.name == name]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from nicemu.p4 import Location
 from nicemu.pipeline import CloneSession, Objects, Replica
 
 from .commands import (
@@ -21,6 +22,10 @@ from .commands import (
     NodeUpdate,
 )
 from .line_reader import fault
+
+LAST_PORT = 511
+"""Ports have 9 bits. Source: v1model.p4, PortId_t."""
+_LAST_NUMBER = 0xFFFF
 
 
 @dataclass(slots=True, eq=False)
@@ -41,17 +46,26 @@ class Replication:
     def change(
         self, command: MirrorAdd | MirrorDelete | GroupCreate | NodeCreate | NodeAssociate | NodeUpdate
     ) -> None:
-        """Do what one command says. Raises: ScriptError if a group, node or session is not there."""
+        """Do what one command says.
+
+        Raises: ScriptError if a group, node or session is not there, or can never be.
+        """
         match command:
             case MirrorAdd():
+                _require(command.location, "session", command.session, 0, _LAST_NUMBER)
+                what, last = ("multicast group", _LAST_NUMBER) if command.is_group else ("port", LAST_PORT)
+                _require(command.location, what, command.target, int(command.is_group), last)
                 self._sessions[command.session] = command
             case MirrorDelete():
                 del self._sessions[self._known_session(command)]
             case GroupCreate():
+                _require(command.location, "multicast group", command.group, 1, _LAST_NUMBER)
                 if command.group in self._groups:
                     raise fault(command.location, f"multicast group {command.group} is there already")
                 self._groups[command.group] = []
             case NodeCreate():
+                _require(command.location, "rid", command.rid, 0, _LAST_NUMBER)
+                _require_ports(command)
                 self._nodes.append(_Node(command.rid, command.ports))
             case NodeAssociate():
                 if command.group not in self._groups:
@@ -63,6 +77,7 @@ class Replication:
                 if self._known_node(command) not in self._groups[command.group]:
                     self._groups[command.group].append(command.node)
             case NodeUpdate():
+                _require_ports(command)
                 self._nodes[self._known_node(command)].ports = command.ports
         self._publish()
 
@@ -98,3 +113,14 @@ class Replication:
             )
             for number, session in self._sessions.items()
         }
+
+
+def _require(location: Location, what: str, number: int, least: int, most: int) -> None:
+    """Raises: ScriptError for a number out of bounds."""
+    if not least <= number <= most:
+        raise fault(location, f"there can be no {what} {number}; {least} to {most} was expected")
+
+
+def _require_ports(command: NodeCreate | NodeUpdate) -> None:
+    for port in command.ports:
+        _require(command.location, "port", port, 0, LAST_PORT)

@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """Frames in memory that come in: at offsets from the address `base`.
+    """Frames in memory that come in: at offsets from the address `base`; so many are `cut`.
 
     offsets, lengths, times_ns, ports: uint64[n].
     """
@@ -34,6 +34,7 @@ class Frames:
     lengths: Array
     times_ns: Array
     ports: Array
+    cut: int = 0
 
 
 class BatchForwarder:
@@ -58,6 +59,7 @@ class BatchForwarder:
         A packet whose verdict is TOLD stands in the list beside the packets, by its number.
         """
         slots = self._slots_of(self._engine.kernel)
+        self.summary.cut += frames.cut
         first = 0
         while first < len(frames.lengths):
             packets = slots.fill(

@@ -86,6 +86,7 @@ def _one_by_one(
     for count, (port, frame) in enumerate(arriving):
         if count % TELL_EVERY == 0:
             tell(forwarder.summary)
+        forwarder.summary.cut += frame.original_bytes > len(frame.data)
         for to, data in forwarder.departures(frame.data, port, frame.time_ns):
             place = outputs.get(to, others)
             if place is not None:
@@ -108,10 +109,17 @@ def _compiled(
     if len(inputs) != 1 or len(files) != 1 or not files[0].takes_records or not fits(engine):
         return _in_batches(engine, until(merged(inputs)), outputs, tell, summary)
     ((port, path),) = inputs.items()
-    with CaptureFile.opened(path) as opened:
-        if isinstance(opened, PcapFile):
-            return _in_place(engine, opened, port, outputs, until, tell, summary)
-        return _in_batches(engine, until(coming_in(batches_of(opened), port)), outputs, tell, summary)
+    for opened in until(_opened(path)):
+        with opened:
+            if isinstance(opened, PcapFile):
+                return _in_place(engine, opened, port, outputs, until, tell, summary)
+            return _in_batches(engine, until(coming_in(batches_of(opened), port)), outputs, tell, summary)
+    return Summary() if summary is None else summary
+
+
+def _opened(path: Path) -> Iterator[CaptureFile]:
+    """Yield a file that is opened now: one that is a pipe may wait for whoever writes it."""
+    yield CaptureFile.opened(path)
 
 
 def _in_place(

@@ -21,13 +21,15 @@ Hear: TypeAlias = Callable[[int, int, str], None]
 class Summary:
     """What has passed. A packet is dropped if nothing left for it; `out` counts frames by port, or HOST.
 
-    `with_firmware` are packets that a program of a NIC has left to its firmware, of which there is none here.
+    `with_firmware` are packets that a program of a NIC has left to its firmware, of which there is none here;
+    `cut` are those of which a capture has the beginning alone.
     """
 
     packets: int = 0
     bytes: int = 0
     out: Counter[int | str] = field(default_factory=Counter)
     with_firmware: int = 0
+    cut: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
 
 

@@ -27,7 +27,7 @@ u64 = np.uint64
 PIECE_BYTES: Final = 1 << 20
 GROUP_FRAMES: Final = 1024
 """Frames whose records stay in a core's caches from one step to the next."""
-_PACKETS, _BYTES, _OVERSIZED, _HELD, _LATEST_NS = range(5)
+_PACKETS, _BYTES, _OVERSIZED, _HELD, _LATEST_NS, _CUT = range(6)
 
 Array = np.ndarray[Any, Any]
 
@@ -36,22 +36,24 @@ Array = np.ndarray[Any, Any]
 def _begin(
     packets: Records,
     base: Int,
-    frames: tuple[Records, Records, Records],
+    frames: tuple[Records, Records, Records, Records],
     count: Int,
     port: Int,
     sums: Records,
 ) -> Int:
     """Begin the records of frames where these lie, but for those that no pipeline takes; count them all.
 
-    packets: PACKET[n]; frames: offsets from the address `base`, lengths, times, uint64[n] each; sums:
-    uint64[5]. Returns how many records there are.
+    packets: PACKET[n]; frames: offsets from the address `base`, lengths, lengths before anything was cut, and
+    times, uint64[n] each; sums: uint64[6]. Returns how many records there are.
     """
-    offsets, lengths, times_ns = frames
+    offsets, lengths, originals, times_ns = frames
     begun = 0
     for number in range(count):
         length = u64(lengths[number])
         sums[_PACKETS] += u64(1)
         sums[_BYTES] += length
+        if originals[number] > length:
+            sums[_CUT] += u64(1)
         if length > u64(MAX_FRAME_BYTES):
             sums[_OVERSIZED] += u64(1)
             continue
@@ -73,7 +75,7 @@ def pass_through(
     piece: tuple[Int, Int],
     form: tuple[Int, Int],
     port: Int,
-    frames: tuple[Records, Records, Records],
+    frames: tuple[Records, Records, Records, Records],
     packets: Records,
     packets_at: Int,
     counts: tuple[Records, Records, Records, Records],
@@ -88,11 +90,13 @@ def pass_through(
     """
     begin, end = piece
     swapped, unit_ns = form
-    offsets, lengths, times_ns = frames
+    offsets, lengths, originals, times_ns = frames
     out, reasons, limits, sums = counts
     left = u64(base) + u64(begin)
     while True:
-        count, begin = walk_records(memory, begin, end, swapped, unit_ns, offsets, lengths, times_ns)
+        count, begin = walk_records(
+            memory, begin, end, swapped, unit_ns, offsets, lengths, originals, times_ns
+        )
         if count == 0:
             return begin, np.int64(left - u64(base))
         begun = _begin(packets, base, frames, count, port, sums)
@@ -132,10 +136,10 @@ class InPlace:
         self._engine, self._kernel = engine, engine.kernel
         self.summary = Summary() if summary is None else summary
         self._tallies = Tallies()
-        self._sums = np.zeros(5, np.uint64)
+        self._sums = np.zeros(6, np.uint64)
         self._call = self._kernel.call_for(GROUP_FRAMES)
-        offsets, lengths, times_ns = (np.zeros(GROUP_FRAMES, np.uint64) for _ in range(3))
-        self._frames = offsets, lengths, times_ns
+        offsets, lengths, originals, times_ns = (np.zeros(GROUP_FRAMES, np.uint64) for _ in range(4))
+        self._frames = offsets, lengths, originals, times_ns
         self._packets = np.zeros(GROUP_FRAMES, PACKET)
 
     def run(self, pieces: PcapPieces, port: int, wanted: Array, output: Output) -> None:
@@ -159,7 +163,8 @@ class InPlace:
 
     def _add(self) -> None:
         """Add the sums to the summary."""
-        packets, passed, oversized, held, latest_ns = self._sums.tolist()
+        packets, passed, oversized, held, latest_ns, cut = self._sums.tolist()
+        self.summary.cut += cut
         self.summary.packets += packets
         self.summary.bytes += passed
         self.summary.with_firmware += held

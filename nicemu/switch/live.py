@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import numpy as np
 
 from nicemu.clock import Clock, WallClock
+from nicemu.errors import UsageError
 from nicemu.fabric import MAX_FRAME_BYTES, FinishedPacketPort, Port, TapPort, XdpPort
 from nicemu.pipeline import Engine
 from nicemu.wire import ETHERNET_HEADER_BYTES, FrameBatch
@@ -39,12 +40,16 @@ MAX_SENT = 256
 
 def open_port(text: str) -> Port:
     """Return a port on an interface: its name, xdp:NAME, or tap:NAME. Raises: UsageError."""
-    kind, colon, name = text.rpartition(":")
+    kind, colon, name = text.partition(":")
     if colon and kind == "xdp":
         return XdpPort(name)
     if colon and kind == "tap":
         return TapPort(name)
-    return FinishedPacketPort(name if kind == "packet" else text)
+    try:
+        return FinishedPacketPort(name if kind == "packet" else text)
+    except UsageError as error:
+        hint = f"; NAME, xdp:NAME or tap:NAME was expected, and {kind}: is neither" if colon else ""
+        raise UsageError(f"{error}{hint}") from None
 
 
 class LiveSwitch(SharedEngine):
@@ -103,7 +108,8 @@ class LiveSwitch(SharedEngine):
 
         An engine with a kernel takes the frames of a batch at once. What leaves to a port without an
         interface, or to one whose queue is full, is counted as dropped (switch.no_such_port,
-        switch.port_full), and so is what is no frame (switch.no_frame); frames for the host end here.
+        switch.port_full), and so is what is no frame (switch.no_frame), and what a port could not carry, by
+        the reasons of its `drops`; frames for the host end here.
         """
         try:
             self._forward_until(interrupted, seconds, tell)
@@ -259,4 +265,6 @@ class _Path:
         """Return the summary, whole, and give memory back."""
         if self._compiled is not None:
             self._compiled.close()
+        for port in self._ports.values():
+            self.summary.dropped.update(port.drops)
         return self.summary

@@ -33,11 +33,11 @@ def merged(inputs: Mapping[int, Path]) -> Iterator[Frames]:
         keys = np.concatenate([source.taken_keys for source in ready])
         order = np.argsort(keys, kind="stable")
         offsets = np.concatenate([piece.offsets + np.uint64(piece.base) for piece in pieces])
-        others = (
+        lengths, times_ns, ports = (
             np.concatenate([getattr(piece, name) for piece in pieces])[order]
             for name in ("lengths", "times_ns", "ports")
         )
-        yield Frames(0, offsets[order], *others)
+        yield Frames(0, offsets[order], lengths, times_ns, ports, sum(piece.cut for piece in pieces))
 
 
 def coming_in(batches: Iterable[CapturedBatch], port: int) -> Iterator[Frames]:
@@ -47,11 +47,10 @@ def coming_in(batches: Iterable[CapturedBatch], port: int) -> Iterator[Frames]:
 
 
 def _of_batch(batch: CapturedBatch, port: int, first: int = 0, last: int | None = None) -> Frames:
-    lengths = batch.lengths[first:last]
+    lengths, times_ns = batch.lengths[first:last], batch.times_ns[first:last]
     ports = np.full(len(lengths), port, np.uint64)
-    return Frames(
-        batch.memory.ctypes.data, batch.offsets[first:last], lengths, batch.times_ns[first:last], ports
-    )
+    cut = int((batch.originals[first:last] > lengths).sum())
+    return Frames(batch.memory.ctypes.data, batch.offsets[first:last], lengths, times_ns, ports, cut)
 
 
 class _Source:

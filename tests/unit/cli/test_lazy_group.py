@@ -44,6 +44,12 @@ def test_help_shows_a_command_without_importing_it(group: LazyGroup) -> None:
     assert "lazy_group_work" not in sys.modules
 
 
+def test_the_nearest_command_is_named_for_one_that_is_none(group: LazyGroup) -> None:
+    result = CliRunner().invoke(group, ["wrok"])
+    assert result.exit_code == 2
+    assert "No such command 'wrok'. Did you mean work?" in result.output
+
+
 def test_a_command_is_imported_when_it_runs(group: LazyGroup) -> None:
     assert CliRunner().invoke(group, ["work"]).output == "done\n"
     assert "lazy_group_work" in sys.modules

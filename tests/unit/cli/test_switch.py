@@ -3,13 +3,16 @@ from __future__ import annotations
 
 import gzip
 import json
+import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import Result
 
-from nicemu.capture import PcapWriter, read_capture
+from nicemu.capture import PcapngWriter, PcapWriter, read_capture
 from nicemu.kernels import statements
 from tests.unit.switch.conftest import SWITCH
 
@@ -53,6 +56,59 @@ def test_the_summary_is_told_as_json(nicemu: Cli, folder: Path) -> None:
     assert told["out"] == {"0": 1, "1": 1, "2": 1, "10": 1, "host": 1}
     assert (told["packets"], told["bytes"], told["dropped"]) == (6, 8, {"pipeline.dropped": 1})
     assert told["packets_per_second"] > 0
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "kernel"])
+def test_packets_that_a_capture_has_not_all_of_are_counted(nicemu: Cli, folder: Path, engine: str) -> None:
+    for name, kind in (("cut.pcap", "pcap"), ("cut.pcapng", "pcapng")):
+        with open(folder / name, "wb") as file:
+            if kind == "pcap":
+                file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 2, 1))
+                file.write(
+                    struct.pack("<IIII", 0, 1, 2, 60) + b"\1a" + struct.pack("<IIII", 0, 2, 1, 1) + b"\2"
+                )
+            else:
+                writer = PcapngWriter(file)
+                writer.add_interface("one")
+                writer.write(0, 1, b"\1a", 60, outbound=False)
+                writer.write(0, 2, b"\2", 1, outbound=False)
+        result = nicemu("switch", "switch.p4", "--in", name, "--engine", engine)
+        assert result.exit_code == 0, result.output
+        told = result.stdout.splitlines()[1:]
+        assert told == [
+            "  out port 1: 1",
+            "  out port 2: 1",
+            "  cut by the capture, and processed as they are there: 1",
+        ]
+    both = ("--in", "1=cut.pcap", "--in", "2=cut.pcapng", "--json")
+    assert json.loads(nicemu("switch", "switch.p4", *both, "--engine", engine).stdout)["cut"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--in", "in.pcap", "--out", "1="), "--out 1=: nothing stands behind =; write PORT=NAME"),
+        (("--in", "in.pcap", "--out", "-", "--state", "-"), "--out - and --state - are both stdout"),
+        (("--port", "0=lo", "--port", "1=lo"), "--port 1=lo: another port is on lo"),
+    ],
+)
+def test_a_call_that_means_nothing_is_refused(
+    nicemu: Cli, folder: Path, words: tuple[str, ...], message: str
+) -> None:
+    result = nicemu("switch", "switch.p4", *words)
+    assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
+
+
+@pytest.mark.parametrize("engine", ["interpreter", "kernel"])
+def test_standard_input_and_output_are_captures_too(folder: Path, engine: str) -> None:
+    command = [sys.executable, "-m", "nicemu", "switch", "switch.p4", "--in", "-", "--out", "-", "--json"]
+    given = (folder / "in.pcap").read_bytes()
+    done = subprocess.run(
+        [*command, "--engine", engine], input=given, capture_output=True, check=True, timeout=60
+    )
+    (folder / "out.pcap").write_bytes(done.stdout)
+    assert frames(folder / "out.pcap") == ["01aa", "0abb", "02cc", "", "fd"]
+    assert json.loads(done.stderr)["packets"] == 6
 
 
 @pytest.mark.parametrize("engine", ["interpreter", "kernel"])

@@ -525,6 +525,12 @@ def test_a_packet_goes_to_every_node_of_its_multicast_group(stf: SimpleNamespace
         ("mc_node_update 2 1", "there is no node 2; 0 were created, numbered from 0"),
         ("mc_mgrp_create 3\nmc_mgrp_create 3", "multicast group 3 is there already"),
         ("mirroring_delete 5", "there is no session 5"),
+        ("mirroring_add 5 600", "there can be no port 600; 0 to 511 was expected"),
+        ("mirroring_add 70000 1", "there can be no session 70000; 0 to 65535 was expected"),
+        ("mirroring_add_mc 5 0", "there can be no multicast group 0; 1 to 65535 was expected"),
+        ("mc_mgrp_create 0", "there can be no multicast group 0; 1 to 65535 was expected"),
+        ("mc_mgrp_create 70000", "there can be no multicast group 70000; 1 to 65535 was expected"),
+        ("mc_node_create 1 600 9", "there can be no port 600; 0 to 511 was expected"),
         ("mirroring_get 5", "there is no session 5"),
     ],
 )

@@ -109,6 +109,8 @@ def test_it_ends_when_its_time_is_over(engine: Engine, ended: int) -> None:
 def test_an_interface_that_is_not_there_is_refused() -> None:
     with pytest.raises(UsageError, match="there is no interface 'nowhere0'"):
         open_port("nowhere0")
+    with pytest.raises(UsageError, match="xdp:NAME or tap:NAME was expected, and raw: is neither"):
+        open_port("raw:nowhere0")
 
 
 def test_a_controllers_work_is_done_on_the_engine_and_its_packets_enter_the_program() -> None:

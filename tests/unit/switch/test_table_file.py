@@ -369,3 +369,16 @@ def test_one_entry_of_many_that_is_refused_is_named(tmp_path: Path) -> None:
         UsageError, match=r"entries\[5000\]: table I.route has an entry for 0xa000700/24 already"
     ):
         many(engine, tmp_path, [], twice)
+
+
+def test_a_key_may_be_called_as_the_program_writes_it(tmp_path: Path) -> None:
+    engine = Engine()
+    text = SOURCE.replace(
+        "table plain { key = { h.h.a: exact; }", "table plain { key = { h.h.isValid(): exact; }"
+    )
+    engine.load(compile_text(text).program)
+    for name in ("h.h.isValid()", "h.h.$valid$"):
+        keys = {name: True}
+        put(engine, tmp_path, {"tables": [{"table": "plain", "entries": [entry(keys)]}]})
+        assert [item.matches for item in engine.table("plain").read()] == [(Exact(1),)]
+        engine.table("plain").delete((Exact(1),))
