@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 
 from tests.reliability import p4_meaning_tree as tree
-from tests.reliability.p4_meaning_places import Frame, Place, alone, part
+from tests.reliability.p4_meaning_places import Bounds, Frame, Place, alone, part
 from tests.reliability.p4_meaning_values import (
     BitString,
     Fields,
@@ -84,7 +84,8 @@ class Machine:
                 return Place(inner.root, inner.name, (*inner.steps, number(self.value(index, frame))))
             case tree.Slice(_, base, high, low):
                 inner = self.place(base, frame)
-                return Place(inner.root, inner.name, (*inner.steps, (high, low)))
+                assert base.kind is not None
+                return Place(inner.root, inner.name, (*inner.steps, Bounds(high, low, base.kind)))
             case _:
                 raise AssertionError(target)
 
@@ -101,7 +102,8 @@ class Machine:
             case tree.Index():
                 return self.place(expression, frame).read()
             case tree.Slice(_, base, high, low):
-                return part(self.value(base, frame), (high, low))
+                assert base.kind is not None
+                return part(self.value(base, frame), Bounds(high, low, base.kind))
             case tree.Unary(kind, operator, operand):
                 inner = self.value(operand, frame)
                 if operator == "!":

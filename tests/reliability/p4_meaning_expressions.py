@@ -59,6 +59,8 @@ class Expressions:
         self.scalars = scalars
         self.headers = headers
         self.exiting: set[Callable_] = set()
+        self.counters: list[Callable_] = []
+        """Functions that are called for indices more often than others."""
         self.nesting = 0
         """How many indices the expression that is being made stands in."""
 
@@ -95,11 +97,19 @@ class Expressions:
             if self.nesting < 2 and self.random.random() < 0.5:
                 bits = 1 if base.kind.size == 2 else 2
                 self.nesting += 1
-                inner = self.value(Bits(8), scope, 1)
+                inner = self._counted(scope) or self.value(Bits(8), scope, 1)
                 self.nesting -= 1
                 index = Binary(Bits(8), "&", inner, Literal(Bits(8), (1 << bits) - 1))
             return Index(path.kind, base, index)
         return path
+
+    def _counted(self, scope: Scope) -> Expression | None:
+        """A call of a counter, where there is one, now and then."""
+        known = [one for one in self.counters if one in scope.callables]
+        if not known or self.random.random() < 0.5:
+            return None
+        arguments = self.arguments(known[0].parameters, scope, 0)
+        return tree.Call(Bits(8), known[0], arguments) if arguments is not None else None
 
     def target(self, kind: Type | None, scope: Scope) -> Expression | None:
         """An l-value of a type, or of any."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from tests.reliability.p4_meaning_types import Type
 from tests.reliability.p4_meaning_values import (
     Elements,
     Fields,
@@ -18,6 +19,7 @@ from tests.reliability.p4_meaning_values import (
     elements,
     fields,
     number,
+    wrapped,
 )
 
 
@@ -35,7 +37,16 @@ class Frame:
         return self.outer.of(name)
 
 
-Step: TypeAlias = str | int | tuple[int, int]
+@dataclass(frozen=True)
+class Bounds:
+    """The bits that a slice has of a value of some type."""
+
+    high: int
+    low: int
+    kind: Type
+
+
+Step: TypeAlias = str | int | Bounds
 
 
 @dataclass(frozen=True)
@@ -66,9 +77,8 @@ class Place:
 
 
 def part(value: Value, step: Step) -> Value:
-    if isinstance(step, tuple):
-        high, low = step
-        return (number(value) >> low) & ((1 << (high - low + 1)) - 1)
+    if isinstance(step, Bounds):
+        return (number(value) >> step.low) & ((1 << (step.high - step.low + 1)) - 1)
     if isinstance(step, int):
         stack = elements(value)
         return stack.values[step] if 0 <= step < len(stack.values) else default(stack.kind.element)
@@ -80,11 +90,10 @@ def changed(value: Value, steps: tuple[Step, ...], new: Value) -> Value:
     if not steps:
         return new
     step, rest = steps[0], steps[1:]
-    if isinstance(step, tuple):
-        high, low = step
-        mask = (1 << (high - low + 1)) - 1
+    if isinstance(step, Bounds):
+        low, mask = step.low, (1 << (step.high - step.low + 1)) - 1
         inner = number(changed((number(value) >> low) & mask, rest, new))
-        return (number(value) & ~(mask << low)) | ((inner & mask) << low)
+        return wrapped(step.kind, (number(value) & ~(mask << low)) | ((inner & mask) << low))
     if isinstance(step, int):
         stack = elements(value)
         if 0 <= step < len(stack.values):

@@ -85,6 +85,8 @@ class Programs:
         headers, meta = Parameter("out", types.whole, "headers"), Parameter("inout", types.meta, "meta")
         standard = Parameter("inout", STANDARD, "standard")
         callables: list[Callable_] = []
+        if random.random() < 0.7:
+            callables.append(self.counter())
         for _ in range(random.randint(2, 6)):
             callables.append(self.callable(callables, None))
         subparser = self.subparser(callables)
@@ -128,6 +130,15 @@ class Programs:
             direction, kind = self.random.choice(directions), self.kind()
             made.append(Parameter(direction, kind, self.name("p")))
         return tuple(sorted(made, key=lambda one: one.direction == ""))
+
+    def counter(self) -> Callable_:
+        """A function that gives another number each time: what calls it twice, or in another order, shows."""
+        parameter = Parameter("inout", Bits(8), self.name("p"))
+        place = Variable(Bits(8), parameter.name)
+        body = Block([Assign(place, Literal(Bits(8), 1), "+"), tree.Return(place)])
+        made = Callable_(self.name("counter"), (parameter,), Bits(8), body)
+        self.expressions.counters.append(made)
+        return made
 
     def callable(self, before: list[Callable_], inside: Scope | None) -> Callable_:
         """A function, or an action of a control whose scope is given."""
@@ -310,7 +321,11 @@ class Programs:
                 if random.random() < 0.2:
                     return Assign(target, values.value(Bits(8), scope, 2), random.choice(("<<", ">>")))
                 operators = ["+", "-", "*", "&", "|", "^", "|+|", "|-|"]
-                return Assign(target, values.value(target.kind, scope, 2), random.choice(operators))
+                value = values.value(target.kind, scope, 2)
+                if random.random() < 0.3:  # what stands there may be another place by then
+                    sides = (value, target) if random.random() < 0.5 else (target, value)
+                    value = tree.Binary(target.kind, random.choice(operators), *sides)
+                return Assign(target, value, random.choice(operators))
             value = values.value(target.kind, scope, 3)
             if isinstance(value, tree.Parts) and random.random() < 0.5:
                 value = replace(value, cast=False)
@@ -417,7 +432,9 @@ class Programs:
     def subparser(self, callables: list[Callable_]) -> tree.Parser:
         parameters = (
             Parameter("inout", self.types.headers[1], self.name("p")),
+            Parameter("in", Bits(8), self.name("p")),
             Parameter("inout", Bits(8), self.name("p")),
+            Parameter("out", self.types.numbers[0], self.name("p")),
         )
         scope = self.parser_scope(callables)
         scope.add_parameters(parameters)
@@ -441,11 +458,13 @@ class Programs:
         fields = {name: Member(kind, whole, name) for name, kind in types.whole.fields}
         length = tree.Binary(Bits(8), "&", Member(Bits(8), fields["v"], "k"), Literal(Bits(8), 0x18))
         number = Member(types.numbers[0], Variable(types.meta, "meta"), "n0")
+        plain = fields["b"], Literal(Bits(8), 7), Member(Bits(8), fields["a"], "k"), number
+        given = values.arguments(sub.parameters, scope, 2) or plain
         states = []
         names = ["start", *(f"state{at}" for at in range(random.randint(2, 5)))]
         extracts: list[list[Statement]] = [
             [tree.Extract(fields["a"])],
-            [tree.ApplyControl("sub", sub, (fields["b"], number))],
+            [tree.ApplyControl("sub", sub, given)],
             [tree.Extract(fields["s"], True)],
             [tree.Extract(fields["s"], True)],
             [tree.Extract(fields["v"]), tree.Extract(fields["w"], False, length)],
