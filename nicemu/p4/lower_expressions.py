@@ -267,10 +267,15 @@ def is_order_seen(
     """
     if order is None or list(order) == sorted(order):
         return False
-    if any(True for _ in nodes_of(tuple(items), *EFFECTS)):
+    if has_effects(items):
         return True
     stored = [_variable(value) for value, way in zip(items, directions, strict=False) if way in _STORED]
     return any(item in stored[:place] for place, item in enumerate(stored))
+
+
+def has_effects(items: Sequence[ir.Expression]) -> bool:
+    """Return whether an expression may change something, or do it only if it is evaluated."""
+    return any(True for _ in nodes_of(tuple(items), *EFFECTS))
 
 
 def _variable(value: ir.Expression) -> ir.Expression:

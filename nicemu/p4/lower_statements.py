@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
-from nicemu.pipeline import ir, nodes_of
+from nicemu.pipeline import ir
 
 from . import syntax
 from .constants import items_of
-from .lower_expressions import EFFECTS, FIXED, ExpressionLowering, arranged, is_order_seen
+from .lower_expressions import FIXED, ExpressionLowering, arranged, has_effects, is_order_seen
 from .symbols import (
     ActionSymbol,
     Meaning,
@@ -166,7 +166,7 @@ class StatementLowering(ExpressionLowering):
         tuples = [
             value for value, key in zip(values, keys, strict=True) if isinstance(key.type, CompositeType)
         ]
-        if any(any(True for _ in nodes_of(value, *EFFECTS)) for value in tuples):
+        if has_effects(tuples):
             places = [self._extra(value.type, "key") for value in values]
             first = [ir.Assign(place, value) for place, value in zip(places, values, strict=True)]
             values = list[ir.Expression](places)
@@ -260,11 +260,14 @@ class StatementLowering(ExpressionLowering):
             yield self._routine_statement(node)
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
-        directions = (
-            _PACKET_DIRECTIONS.get(meaning.name, ()) if meaning.kind == "packet" else meaning.directions
-        )
-        if directions and is_order_seen(arguments, node.order):
-            first, arguments = self._evaluated(arguments, node.order or (), directions)
+        directions = meaning.directions
+        if meaning.kind == "packet":
+            directions = _PACKET_DIRECTIONS.get(meaning.name, ())
+        if 1 < len(arguments) == len(directions) and (
+            is_order_seen(arguments, node.order) or has_effects(arguments)
+        ):  # an extern takes what it needs, when it needs it
+            order = node.order or range(len(arguments))
+            first, arguments = self._evaluated(arguments, order, directions)
             yield from first
         match meaning.kind, meaning.name:
             case "apply", table:
