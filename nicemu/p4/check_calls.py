@@ -170,10 +170,12 @@ class CallChecker(BlockCallChecker):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:
+        mark = self.reporter.mark()
         returned, types, parameters = self._invoke(node, symbol.declaration, symbol.scope, {})
+        is_wrong = self.reporter.has_failed_since(mark)
         if symbol in self.open_routines:
             self.reporter.error(node.at, f"{symbol.name} calls itself; P4 has no recursion")
-        elif not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
+        elif not is_wrong and not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
             self.known(node, parameters)
             given = [
                 argument.symbol if isinstance(argument, syntax.NameRef) and kept else argument.value

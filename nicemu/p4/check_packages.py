@@ -155,7 +155,7 @@ class PackageChecker(TableChecker):
             block.parameters, wanted.symbol.parameters, block.declaration.parameters, strict=True
         ):
             expected = substituted(pattern.type, renamed)
-            if found.direction != pattern.direction:
+            if found.direction != pattern.direction and not self.reporter.has_error_at(written.at):
                 direction, other = (item.direction or "without direction" for item in (found, pattern))
                 what = f"parameter {found.name} is '{direction}'; {kind.name} has '{other}'"
                 faults.append((written.at, what))

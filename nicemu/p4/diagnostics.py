@@ -180,6 +180,10 @@ class Reporter:
         """Return a place to `rewind` to."""
         return len(self.diagnostics)
 
+    def has_failed_since(self, mark: int) -> bool:
+        """Return whether an error was reported since `mark` gave a place."""
+        return any(item.severity is Severity.ERROR for item in self.diagnostics[mark:])
+
     def rewind(self, mark: int) -> None:
         """Forget what was reported since `mark`: the parser only tried something."""
         for item in self.diagnostics[mark:]:

@@ -247,6 +247,17 @@ def test_in_another_name_of_a_package(alias: str, messages: list[str]) -> None:
     assert re.findall(r"a\.p4:(\d+:\d+: error: .*)", told) == messages
 
 
+def test_a_generic_function_is_not_made_for_arguments_that_it_cannot_have(p4: SimpleNamespace) -> None:
+    told = p4.refusal('f("x");', top="T f<T>(in T x) { return x; }")
+    one(told, "argument x is string; a value that there is at run time was expected", "")
+
+
+def test_a_packet_that_has_a_direction_is_told_once(p4: SimpleNamespace) -> None:
+    with pytest.raises(CompileError) as caught:
+        compile_text(p4.source().replace("packet_in packet", "inout packet_in packet"))
+    one(str(caught.value), "extern packet_in as a parameter has no direction", "an object is no value")
+
+
 @pytest.mark.parametrize(
     ("call", "message", "hint"),
     [
