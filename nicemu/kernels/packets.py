@@ -367,6 +367,12 @@ class Packets(Statements):
         """The address of the address at which the parser took a header, 0 if it did not (i64)."""
         return self.places.slot(Place(f"$taken.{path}", ir.Bits(64)), self.builder)
 
+    def forget_origin(self, header: ir.Expression) -> None:
+        """Say that the parser has not taken a header."""
+        path = self.kept_place(header)
+        if path is not None:
+            self.builder.store(WORD(0), self.taken_from(path))
+
     def kept_place(self, header: ir.Expression) -> str | None:
         """Return the path of a header that is no part of a stack or union, None for others."""
         path = path_of(header)

@@ -291,7 +291,14 @@ class Statements(Expressions):
             was_valid = self.value(ir.Member(header, VALID, ir.BOOL))
             with self.builder.if_then(self.builder.not_(was_valid)):
                 self.store(header, self.places.zero(header.type))
+                self.forget_origin(header)
         self._store_validity(header, BIT(int(valid)))
+
+    def forget_origin(self, header: ir.Expression) -> None:
+        """Say that the bytes of a header are no more those that the parser has found; the subclass that takes
+        them does it.
+        """
+        raise NotImplementedError
 
     def _store_validity(self, header: ir.Expression, valid: Number) -> None:
         if isinstance(header, ir.Member) and self.places.is_union(header.base.type):

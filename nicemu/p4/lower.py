@@ -295,10 +295,10 @@ class _Lowering(StatementLowering):
             indices, argument = self._once(self._argument(call.arguments[place]))
             into += indices
             inside = ir.Name(parameter.variable.place, argument.type)
-            if parameter.direction != "out" or isinstance(argument, ir.StackPlace):
-                into.append(ir.Assign(inside, argument))  # the next of a stack must be there before it runs
             if parameter.direction == "out":
                 into.append(ir.Reset(inside.name))
+            else:
+                into.append(ir.Assign(inside, argument))
             if parameter.direction in ("out", "inout"):
                 back.append(ir.Assign(argument, inside))
         return into, back

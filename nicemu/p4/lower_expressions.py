@@ -208,7 +208,7 @@ class ExpressionLowering:
         arguments = tuple(self._argument(argument) for argument in node.arguments)
         instance = meaning.subject.full_name if meaning.kind == "method" else ""
         name = self._extern_name(node, arguments)
-        if not is_order_seen(arguments, node.order):
+        if not is_order_seen(arguments, node.order, list(map(ir.Direction, meaning.directions))):
             return ir.ExternValue(instance, name, arguments, kind)
         order = [place for place in node.order or () if not isinstance(arguments[place], FIXED)]
 

@@ -144,10 +144,18 @@ class StatementLowering(ExpressionLowering):
     def _once(self, target: ir.Expression) -> tuple[list[ir.Statement], ir.Expression]:
         """Return a place whose index is a variable or a constant, and what computes it first.
 
-        No place has two indices: header stacks are not in header stacks.
+        No place has two indices: header stacks are not in header stacks. The next or last element of a stack
+        must be there, and is the one that it is now.
         """
         path = target
-        while isinstance(path, ir.Member | ir.Slice | ir.Element):
+        while isinstance(path, ir.Member | ir.Slice | ir.Element | ir.StackPlace):
+            if isinstance(path, ir.StackPlace):
+                bits = ir.Bits(32)
+                index, last = self._extra(bits, "index"), ir.LastIndex(path.stack, bits)
+                number = last if path.last else ir.Binary("+", last, ir.Constant(1, bits), bits)
+                there = self._extra(path.type, "there")
+                first: list[ir.Statement] = [ir.Assign(there, path), ir.Assign(index, number)]
+                return first, _replaced(target, path, ir.Element(path.stack, index, path.type))
             if isinstance(path, ir.Element) and not isinstance(path.index, ir.Constant):
                 index = self._extra(path.index.type, "index")
                 return [ir.Assign(index, path.index)], _replaced(target, path, replace(path, index=index))
@@ -260,6 +268,11 @@ class StatementLowering(ExpressionLowering):
             yield self._routine_statement(node)
             return
         arguments = tuple(self._argument(argument) for argument in node.arguments)
+        if meaning.is_own and is_order_seen(
+            arguments, node.order, list(map(ir.Direction, meaning.directions))
+        ):
+            yield self._own_in_order(node, arguments)
+            return
         directions = meaning.directions
         if meaning.kind == "packet":
             directions = _PACKET_DIRECTIONS.get(meaning.name, ())
@@ -272,11 +285,8 @@ class StatementLowering(ExpressionLowering):
         match meaning.kind, meaning.name:
             case "apply", table:
                 yield ir.ApplyTable(table)
-            case "function", _:
-                yield ir.CallFunction(self._extern_name(node, arguments), arguments)
-            case "method", _:
-                name = self._extern_name(node, arguments)
-                yield ir.CallMethod(meaning.subject.full_name, name, arguments)
+            case (("function" | "method"), _):
+                yield self._extern_statement(node, arguments)
             case (("set_valid" | "set_invalid"), _):
                 assert isinstance(node.callee, syntax.MemberRef)
                 yield ir.SetValid(self._value(node.callee.base), meaning.kind == "set_valid")
@@ -291,6 +301,23 @@ class StatementLowering(ExpressionLowering):
             case "packet", "emit":
                 yield ir.Emit(arguments[0])
 
+    def _extern_statement(self, node: syntax.Call, arguments: tuple[ir.Expression, ...]) -> ir.Statement:
+        name = self._extern_name(node, arguments)
+        if node.symbol.kind == "function":
+            return ir.CallFunction(name, arguments)
+        return ir.CallMethod(node.symbol.subject.full_name, name, arguments)
+
+    def _own_in_order(self, node: syntax.Call, arguments: tuple[ir.Expression, ...]) -> ir.Statement:
+        """Return a call of a function that gives an extern its arguments, and takes them back, as written."""
+        order = [place for place in node.order or () if not isinstance(arguments[place], FIXED)]
+        written = [arguments[place] for place in order]
+        ways = [ir.Direction(node.symbol.directions[place]) for place in order]
+        places, taken = self._taken(written, ways)
+        given = dict(enumerate(arguments)) | dict(zip(order, places, strict=True))
+        name = f"in_order.{len(self._made)}"
+        self._made.append(ir.Function(name, taken, (self._extern_statement(node, tuple(given.values())),)))
+        return ir.CallRoutine(name, tuple(written))
+
     def _evaluated(
         self, arguments: Sequence[ir.Expression], order: Sequence[int], directions: Sequence[str]
     ) -> tuple[list[ir.Statement], tuple[ir.Expression, ...]]:
@@ -299,7 +326,9 @@ class StatementLowering(ExpressionLowering):
         """
         first, given = list[ir.Statement](), list(arguments)
         for place in order:
-            if directions[place] in ("out", "inout"):
+            if isinstance(arguments[place], ir.StackPlace):  # which an extract also moves on
+                first.append(ir.Assign(self._extra(arguments[place].type, "there"), arguments[place]))
+            elif directions[place] in ("out", "inout"):
                 indices, given[place] = self._once(arguments[place])
                 first += indices
             elif not isinstance(arguments[place], FIXED):

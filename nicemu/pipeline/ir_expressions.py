@@ -55,7 +55,7 @@ class StackPlace:
 
 @dataclass(frozen=True, slots=True)
 class LastIndex:
-    """`stack.lastIndex`, in a parser: StackOutOfBounds where nothing was extracted yet."""
+    """`stack.lastIndex`, in a parser: 2^32 - 1 where nothing was extracted yet."""
 
     stack: Expression
     type: Type
