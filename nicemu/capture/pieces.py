@@ -3,14 +3,21 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
 from .reading import LARGEST_BYTES, PcapFile
 from .records import RECORD_HEADER_BYTES
 
+_BEHIND: Final = 64
+
 Array = np.ndarray[Any, Any]
+
+
+def _memory(length: int) -> Array:
+    """Return memory for a piece with some behind it, for who takes whole words of the last frame."""
+    return np.zeros(length + _BEHIND, np.uint8)[:length]
 
 
 class PcapPieces:
@@ -22,7 +29,7 @@ class PcapPieces:
 
     def __init__(self, opened: PcapFile, piece_bytes: int) -> None:
         self._opened = opened
-        self.memory = np.zeros(piece_bytes, np.uint8)
+        self.memory = _memory(piece_bytes)
         self.first = self.end = 0
         self.swapped, self.unit_ns = int(opened.is_big_endian), opened.unit_ns
         self._behind_the_buffer = False
@@ -36,7 +43,7 @@ class PcapPieces:
         left = self.memory[self.first : self.end].copy()
         needed = self._record_bytes(left)
         if needed > len(self.memory):
-            self.memory = np.zeros(needed, np.uint8)
+            self.memory = _memory(needed)
         self.memory[: len(left)] = left
         came = self._read_into(self.memory.data[len(left) :])
         self.first, self.end = 0, len(left) + came
