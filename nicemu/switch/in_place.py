@@ -24,7 +24,7 @@ from .tallies import Tallies, count_oversized, tally
 
 u64 = np.uint64
 
-PIECE_BYTES: Final = 1 << 20
+PIECE_BYTES: Final = 1 << 21
 GROUP_FRAMES: Final = 1024
 """Frames whose records stay in a core's caches from one step to the next."""
 _PACKETS, _BYTES, _OVERSIZED, _HELD, _LATEST_NS, _CUT = range(6)

@@ -282,12 +282,12 @@ def test_a_run_that_is_ended_leaves_whole_files(tmp_path: Path, loaded: Program)
     source, out = tmp_path / "in.pcap", tmp_path / "out.pcap"
     with open(source, "wb") as file:
         writer = PcapWriter(file)
-        for number in range(20_000):
+        for number in range(80_000):
             writer.write(number, b"\1" + bytes(59))
     summary = switch_captures(
         made(compiled, loaded), {0: source}, {None: out}, lambda arriving: islice(arriving, 2)
     )
-    assert 0 < summary.packets < 20_000
+    assert 0 < summary.packets < 80_000
     assert len(list(read_capture(out))) == summary.packets
 
 
