@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Find the shipped p4/, firmware/, host/ and examples/ files, in a checkout or in an install."""
+"""Find the shipped p4/, firmware/, host/ and examples/ files, in a checkout or an install; read a source."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from .reading import LARGEST_BYTES, PcapFile
 from .records import RECORD_HEADER_BYTES
 
 _BEHIND: Final = 64
+"""Bytes behind a piece, as many as a cache's line has."""
 
 Array = np.ndarray[Any, Any]
 

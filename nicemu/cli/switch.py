@@ -169,6 +169,10 @@ def switch(
     tell_missing(running.missing_externs)
     if state == Path("-") and _STDOUT in files.values():
         raise click.UsageError("--out - and --state - are both stdout; give one a file")
+    if _STDOUT in files.values() and sys.stdout.isatty():
+        raise click.UsageError(
+            "--out - writes a capture to stdout, which is a terminal; send it to a file or pipe"
+        )
     if state is not None:
         files_besides = (*files.values(), *(sources.values() if inputs else ()))
         _require_other(state, [*map(Path, files_besides), *([] if program is None else [program])])

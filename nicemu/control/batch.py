@@ -7,7 +7,7 @@ Source: P4Runtime Specification 1.4, "Batch Atomicity".
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import chain, groupby
+from itertools import groupby
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, TableEntry
@@ -23,14 +23,18 @@ def apply_each(engine: Engine, changes: Sequence[Change | InsertEntries | Contro
     """
     outcomes: Outcomes = []
     for kind, some in groupby(changes, _kind_of):
-        if kind is None:
-            outcomes += [
-                change if isinstance(change, ControlError) else guarded(change.apply, engine)  # type: ignore[union-attr]
-                for change in some
-            ]
-        else:
-            parts = [[change.entry] if isinstance(change, InsertEntry) else change.entries for change in some]  # type: ignore[union-attr]
-            outcomes += _insert(engine, *kind, list(chain.from_iterable(parts)))
+        entries: list[TableEntry] = []
+        for change in some:
+            if isinstance(change, ControlError):
+                outcomes.append(change)
+            elif isinstance(change, InsertEntries):
+                entries += change.entries
+            elif kind is not None and isinstance(change, InsertEntry):
+                entries.append(change.entry)
+            else:
+                outcomes.append(guarded(change.apply, engine))
+        if kind is not None:
+            outcomes += _insert(engine, *kind, entries)
     return outcomes
 
 

@@ -23,7 +23,7 @@ from .commands import (
 )
 from .line_reader import fault
 
-LAST_PORT = 511
+_LAST_PORT = 511
 """Ports have 9 bits. Source: v1model.p4, PortId_t."""
 _LAST_NUMBER = 0xFFFF
 
@@ -53,7 +53,7 @@ class Replication:
         match command:
             case MirrorAdd():
                 _require(command.location, "session", command.session, 0, _LAST_NUMBER)
-                what, last = ("multicast group", _LAST_NUMBER) if command.is_group else ("port", LAST_PORT)
+                what, last = ("multicast group", _LAST_NUMBER) if command.is_group else ("port", _LAST_PORT)
                 _require(command.location, what, command.target, int(command.is_group), last)
                 self._sessions[command.session] = command
             case MirrorDelete():
@@ -123,4 +123,4 @@ def _require(location: Location, what: str, number: int, least: int, most: int) 
 
 def _require_ports(command: NodeCreate | NodeUpdate) -> None:
     for port in command.ports:
-        _require(command.location, "port", port, 0, LAST_PORT)
+        _require(command.location, "port", port, 0, _LAST_PORT)

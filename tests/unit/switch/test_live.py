@@ -200,14 +200,11 @@ def test_what_a_program_logs_is_heard_with_the_time_of_the_wall(ended: int) -> N
     assert before <= heard[0]
 
 
-def test_a_switch_has_no_host_and_its_controller_gets_what_leaves_by_the_cpu_port(
-    engine: Engine, ended: int
-) -> None:
-    """As simple_switch_grpc does with its --cpu-port, also where no header of the program is a packet_in."""
+def heard_of_two(engine: Engine, ended: int) -> tuple[Summary, list[Report]]:
+    """Return what a controller hears of two frames for the CPU port, and the summary."""
     inner, outer = loopback_pair()
     heard: list[Report] = []
     outer.send([frame(0xFD, 30), frame(0xFD)])
-    os.eventfd_write(ended, 0)
 
     def hear(report: Report) -> bool:
         heard.append(report)
@@ -215,7 +212,14 @@ def test_a_switch_has_no_host_and_its_controller_gets_what_leaves_by_the_cpu_por
 
     with LiveSwitch(engine, {0: inner}) as switch:
         switch.listen(hear)
-        summary = switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
+        return switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1)), heard
+
+
+def test_a_switch_has_no_host_and_its_controller_gets_what_leaves_by_the_cpu_port(
+    engine: Engine, ended: int
+) -> None:
+    """As simple_switch_grpc does with its --cpu-port, also where no header of the program is a packet_in."""
+    summary, heard = heard_of_two(engine, ended)
     assert heard == [PacketIn(frame(0xFD, 30)), PacketIn(frame(0xFD))]
     assert summary.out == {"host": 2}
 
@@ -233,23 +237,13 @@ WITH_HEADER = (
 @pytest.mark.parametrize("kind", [Engine, CompiledEngine])
 @pytest.mark.parametrize("changed", ["", "s.mcast_grp = 1;"], ids=["sent there", "cloned"])
 def test_a_controller_is_told_of_a_packet_once(kind: Callable[[], Engine], changed: str, ended: int) -> None:
-    engine, heard = kind(), list[Report]()
+    engine = kind()
     text = WITH_HEADER.replace(
         "s.egress_spec = 510;", "clone(CloneType.I2E, 3);" if changed else "s.egress_spec = 510;"
     )
     engine.load(compile_text(text).program)
     engine.objects.clone_sessions[3] = CloneSession((Replica(510),))
-    inner, outer = loopback_pair()
-    outer.send([frame(0xFD, 30), frame(0xFD)])
-    os.eventfd_write(ended, 0)
-
-    def hear(report: Report) -> bool:
-        heard.append(report)
-        return True
-
-    with LiveSwitch(engine, {0: inner}) as switch:
-        switch.listen(hear)
-        switch.forward(ended, None, lambda summary: os.eventfd_write(ended, 1))
+    _, heard = heard_of_two(engine, ended)
     assert len(heard) == 2
 
 
