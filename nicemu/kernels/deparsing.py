@@ -2,8 +2,9 @@
 """Deparsers in a kernel: headers become bytes just before the payload, which stays where it is.
 
 Where a deparser does nothing but emit, it is known what leaves before the first byte is written, so each
-header goes straight to its place, and one that is there already stays. Any other deparser emits into the
-room before the frame, and what it has emitted is moved when it has ended.
+header goes straight to its place, and one that is there already stays. If all surely do, only numbers that
+the program may change are written. Any other deparser emits into the room before the frame, and what it has
+emitted is moved when it has ended.
 Source: P4-16 Language Specification 1.2.5, "Packet construction (deparsing)".
 """
 
@@ -23,6 +24,9 @@ from .writes import EVERYTHING, written_in
 
 class Deparsing(Varbits):
     """What is emitted; `$emitted` is the address behind it (i64)."""
+
+    stays = False
+    """Whether all headers that leave surely lie where they came."""
 
     def __init__(self, *arguments: Any) -> None:  # noqa: ANN401
         super().__init__(*arguments)
@@ -59,6 +63,20 @@ class Deparsing(Varbits):
         self.builder.branch(after)
         self.builder.position_at_end(after)
         return count
+
+    def _write_back(self, header: Composite) -> None:
+        """Store the numbers that the program may have changed in a header that lies where it came."""
+        path = self.paths.get(id(header))
+        written = self.written.get(path) if path is not None else None
+        if path is None or not written:
+            return
+        present, after = self.block("emit"), self.block("emitted")
+        self.builder.cbranch(header.parts[VALID], present, after)
+        self.builder.position_at_end(present)
+        at = self.builder.load(self.taken_from(path))
+        self.pack(header.type, header, at, None if self.has_varbit(header.type) else written)
+        self.builder.branch(after)
+        self.builder.position_at_end(after)
 
     def name_headers(self, node: ir.Expression, value: Value) -> None:
         """Remember which headers the parts of an emitted value are."""
@@ -121,6 +139,10 @@ class Deparsing(Varbits):
         for node, value in zip(body, values, strict=True):
             assert isinstance(node, ir.Emit)
             self.name_headers(node.value, value)
+        if self.stays:
+            for header in (header for value in values for header in self.headers_in(value)):
+                self._write_back(header)
+            return self.frame, self.length
         total: Number = WORD(0)
         for header in (header for value in values for header in self.headers_in(value)):
             count = self.header_bytes(header)

@@ -15,11 +15,19 @@ from .writes import targets_in
 
 def may_grow(program: Program) -> bool:
     """Return whether a frame may need bytes before its first one to leave; False where it surely does not."""
-    body = program.controls[-1].body
+    body = program.control("deparser").body
     if not emits_alone(body) or _overlap([node.value for node in body if isinstance(node, ir.Emit)]):
         return True
     if any(isinstance(node, ir.SetValid) and node.valid for node in nodes_of(program, ir.SetValid)):
         return True
+    return changes_headers(program, values_alone=True)
+
+
+def changes_headers(program: Program, *, values_alone: bool = False) -> bool:
+    """Return whether anything but the parser's taking stores whole headers, or varbits in them.
+
+    `values_alone` as in `targets_in`.
+    """
     with_bytes = {header.name for header in program.headers} | {union.name for union in program.unions}
     changed = True
     while changed:
@@ -32,7 +40,7 @@ def may_grow(program: Program) -> bool:
         with_bytes |= holders
     return any(
         isinstance(target.type, ir.Varbit) or _named(target.type) & with_bytes
-        for target in targets_in(program, values_alone=True)
+        for target in targets_in(program, values_alone=values_alone)
     )
 
 

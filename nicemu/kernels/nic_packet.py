@@ -62,14 +62,14 @@ class NicPacket(OnePacket):
         made.body(control.body)
         made.go(controlled)
         if not emits_alone(deparser.body):  # such a one may be without end, whatever becomes of the packet
-            start, length = made.deparse(deparser.body)
+            start, length = self.deparse(made, deparser)
         dropped, leaves = made.block("dropped"), made.block("leaves")
         verdict = builder.load(made.verdict)
         is_dropped = builder.icmp_unsigned("==", verdict, INDEX(DROPPED))
         builder.cbranch(is_dropped, dropped, leaves)
         builder.position_at_end(leaves)
         if emits_alone(deparser.body):
-            start, length = made.deparse(deparser.body)
+            start, length = self.deparse(made, deparser)
         self.finish(made, verdict, INDEX(0), start, length)
         builder.position_at_end(dropped)
         self.finish(made, INDEX(DROPPED), INDEX(0), made.frame, made.length)

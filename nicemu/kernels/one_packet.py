@@ -18,6 +18,7 @@ from .parts import WITH_NOTES, Part, find_part
 from .places import INDEX, WORD, Number, Place, Places, number_type
 from .records import DROPPED, offset_of
 from .statements import Ends
+from .staying import stays_in_place
 
 VOID = llvm.VoidType()
 
@@ -175,6 +176,12 @@ class OnePacket:
         first, count = made.end_effects() if made.sites else (WORD(0), INDEX(0))
         self._set(builder, effects_at=first, effects_count=count)
         builder.ret_void()
+
+    def deparse(self, made: Externs, deparser: ir.Control) -> tuple[Number, Number]:
+        """Make the deparser; return the address and length (i64) of the frame that leaves."""
+        most = made.headroom_bytes(deparser.body)
+        made.stays = not self.makes_copies and stays_in_place(self.program, most)
+        return made.deparse(deparser.body)
 
     def done(self, made: Externs, deparser: ir.Control) -> None:
         """Remember what is to be known of the function that was made."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,8 +76,11 @@ class Packets(Statements):
         return found
 
     @staticmethod
-    def runs(leaves: Sequence[Leaf]) -> list[list[Leaf]]:
-        """Return leaves that have bits in groups of whole bytes, as long as 64 bits where they can be."""
+    def runs(leaves: Sequence[Leaf], only: Container[tuple[str, ...]] | None = None) -> list[list[Leaf]]:
+        """Return leaves that have bits in groups of whole bytes, as long as 64 bits where they can be.
+
+        `only`: paths of leaves; bytes that have nothing of any of these are in no group.
+        """
         pieces: list[list[Leaf]] = [[]]
         for leaf in leaves:  # first the shortest groups of whole bytes
             if leaf.type == NO_BITS:
@@ -87,9 +90,12 @@ class Packets(Statements):
             pieces[-1].append(leaf)
         groups: list[list[Leaf]] = []
         for piece in pieces:
-            if groups and piece and _bits([*groups[-1], *piece]) <= _RUN_BITS:
-                groups[-1] = [*groups[-1], *piece]
-            elif piece:
+            if not piece or (only is not None and not any(leaf.path in only for leaf in piece)):
+                continue
+            joined = [*groups[-1], *piece] if groups else piece
+            if groups and _end(groups[-1]) == piece[0].offset_bits and _bits(joined) <= _RUN_BITS:
+                groups[-1] = joined
+            else:
                 groups.append(piece)
         return groups
 
@@ -173,9 +179,7 @@ class Packets(Statements):
     ) -> int:
         """Store the bytes of a header or struct, or `only` those around some numbers; return how many."""
         leaves = self.leaves(kind)
-        for run in self.runs(leaves):
-            if only is not None and not any(leaf.path in only for leaf in run):
-                continue
+        for run in self.runs(leaves, only):
             first, bits = run[0].offset_bits, _bits(run)
             count = -(-bits // 8)
             whole = llvm.IntType(8 * count)
@@ -385,6 +389,11 @@ class Packets(Statements):
 
 def _bits(leaves: Sequence[Leaf]) -> int:
     return sum(width_of(leaf.type) for leaf in leaves)
+
+
+def _end(leaves: Sequence[Leaf]) -> int:
+    """Return the bit behind the last leaf."""
+    return leaves[-1].offset_bits + width_of(leaves[-1].type)
 
 
 def _chunks(count: int) -> list[tuple[int, int]]:

@@ -81,7 +81,7 @@ class V1Packet(V1State):
         made.keep_effects()
         self._control(made, compute, stuck)
         self._check_assertions(made, failed)
-        start, length = made.deparse(deparser.body)
+        start, length = self.deparse(made, deparser)
         length = self._cut(made, length)
         to_host = builder.or_(
             *(builder.icmp_unsigned("==", port, port.type(one)) for one in (HOST_PORT, self._cpu_port))

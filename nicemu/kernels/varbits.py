@@ -64,6 +64,8 @@ class Varbits(Packets):
         self.reject_if(builder.icmp_unsigned(">", bits, WORD(room)), HEADER_TOO_SHORT)
         self.store(target, self._unpacked_varbit(target.type, self.address(self.frame, at), bits, count))
         self.count_extracted(node.header)
+        if (kept := self.kept_place(node.header)) is not None:
+            builder.store(self.address(self.frame, at), self.taken_from(kept))
         builder.store(end, self.cursor)
 
     def _unpacked_varbit(self, kind: ir.Type, address: Number, bits: Number, count: Number) -> Value:

@@ -97,7 +97,7 @@ def _note(
         node = node.base
     if not isinstance(node.type, ir.Named):
         return  # no header, or an element of a stack, which counts as written anyway
-    path = _path(node)
+    path = path_to(node)
     if node.type.name in headers:
         whole = not inside or isinstance(target.type, ir.Named)
         found[path] = EVERYTHING if whole else found.get(path, frozenset()) | {tuple(inside)}
@@ -115,7 +115,8 @@ def _note(
             pending += [(f"{place}.{part.name}", part.type) for part in structs[kind.name].fields]
 
 
-def _path(node: ir.Expression) -> str:
+def path_to(node: ir.Expression) -> str:
+    """Return the path of a variable or a member of one, nothing for anything else."""
     names: list[str] = []
     while isinstance(node, ir.Member):
         names.insert(0, node.field)
