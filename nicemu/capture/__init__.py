@@ -15,17 +15,22 @@ from .reading import CaptureFile, PcapFile, read_capture
 if TYPE_CHECKING:
     from .batches import CapturedBatch, batches_of, read_batches
     from .pieces import PcapPieces
-    from .records import walk_records
+    from .records import NOT_WHOLE, RECORD_HEADER_BYTES, read_record, walk_records
 
 _HOMES = {
+    "NOT_WHOLE": "records",
+    "RECORD_HEADER_BYTES": "records",
     "CapturedBatch": "batches",
     "PcapPieces": "pieces",
     "batches_of": "batches",
     "read_batches": "batches",
+    "read_record": "records",
     "walk_records": "records",
 }
 
 __all__ = [
+    "NOT_WHOLE",
+    "RECORD_HEADER_BYTES",
     "CaptureFile",
     "CapturedBatch",
     "CapturedFrame",
@@ -36,6 +41,7 @@ __all__ = [
     "batches_of",
     "read_batches",
     "read_capture",
+    "read_record",
     "walk_records",
 ]
 

@@ -19,14 +19,41 @@ u64 = np.uint64
 RECORD_HEADER_BYTES: Final = 16
 """Seconds, their fraction, bytes that follow, bytes that the frame had: 32 bits each."""
 
+NOT_WHOLE: Final = LARGEST_BYTES + 1
+"""In place of the length of a record that cannot be taken."""
+
 
 @hot
 def _number(data: Records, at: Int, swapped: Int) -> Int:
-    first, second = u64(data[at]), u64(data[at + u64(1)])
-    third, fourth = u64(data[at + u64(2)]), u64(data[at + u64(3)])
+    number = u64(data[at])
+    for place in (1, 2, 3):
+        number |= u64(data[at + u64(place)]) << u64(8 * place)
     if swapped:
-        return first << u64(24) | second << u64(16) | third << u64(8) | fourth
-    return fourth << u64(24) | third << u64(16) | second << u64(8) | first
+        ends = number << u64(24) | number >> u64(24)
+        number = (
+            (ends & u64(0xFF0000FF)) | (number & u64(0xFF00)) << u64(8) | (number >> u64(8)) & u64(0xFF00)
+        )
+    return number
+
+
+@hot
+def read_record(data: Records, at: Int, last: Int, swapped: Int, unit_ns: Int) -> tuple[Int, Int, Int]:
+    """Return length, length before anything was cut, and time in nanoseconds of the frame of a record.
+
+    data: uint8[], up to `last`. Numbers are big-endian if `swapped`, a fraction of a second counts `unit_ns`.
+    The length is `NOT_WHOLE` where the record is not whole, or longer than one may be.
+    """
+    if at + u64(RECORD_HEADER_BYTES) > last:
+        return u64(NOT_WHOLE), u64(0), u64(0)
+    length = _number(data, at + u64(8), swapped)
+    if length > u64(LARGEST_BYTES) or at + u64(RECORD_HEADER_BYTES) + length > last:
+        return u64(NOT_WHOLE), u64(0), u64(0)
+    seconds, fraction = _number(data, at, swapped), _number(data, at + u64(4), swapped)
+    return (
+        length,
+        _number(data, at + u64(12), swapped),
+        seconds * u64(1_000_000_000) + fraction * u64(unit_ns),
+    )
 
 
 @hot
@@ -49,15 +76,12 @@ def walk_records(
     """
     header, at, last = u64(RECORD_HEADER_BYTES), u64(start), u64(end)
     count, room = u64(0), u64(len(offsets))
-    while count < room and at + header <= last:
-        length = _number(data, at + u64(8), swapped)
-        if length > u64(LARGEST_BYTES) or at + header + length > last:
+    while count < room:
+        length, original, time_ns = read_record(data, at, last, swapped, unit_ns)
+        if length == u64(NOT_WHOLE):
             break
-        seconds, fraction = _number(data, at, swapped), _number(data, at + u64(4), swapped)
-        times_ns[count] = seconds * u64(1_000_000_000) + fraction * u64(unit_ns)
-        offsets[count] = at + header
-        lengths[count] = length
-        originals[count] = _number(data, at + u64(12), swapped)
+        offsets[count], lengths[count] = at + header, length
+        originals[count], times_ns[count] = original, time_ns
         at += header + length
         count += u64(1)
     return np.int64(count), np.int64(at)

@@ -12,21 +12,25 @@ from typing import Any, Final
 
 import numpy as np
 
-from nicemu.capture import PcapFile, PcapPieces, walk_records
+from nicemu.capture import NOT_WHOLE, RECORD_HEADER_BYTES, PcapFile, PcapPieces, read_record
 from nicemu.hot import Int, Records, hot
 from nicemu.kernels import PACKET, CompiledEngine, run_kernel
+from nicemu.lookup import prefetch
 from nicemu.pipeline import MAX_FRAME_BYTES
 
 from .forwarding import Summary
 from .outputs import Output
 from .packing import close_up
-from .tallies import Tallies, count_oversized, tally
+from .places import PLACES, place_of
+from .tallies import Tallies, count_oversized, tally_one
 
 u64 = np.uint64
 
 PIECE_BYTES: Final = 1 << 21
 GROUP_FRAMES: Final = 1024
 """Frames whose records stay in a core's caches from one step to the next."""
+_AHEAD_BYTES: Final = 2048
+"""By how much records are fetched before they are read: where one begins, the one before says."""
 _PACKETS, _BYTES, _OVERSIZED, _HELD, _LATEST_NS, _CUT = range(6)
 
 Array = np.ndarray[Any, Any]
@@ -34,37 +38,48 @@ Array = np.ndarray[Any, Any]
 
 @hot
 def _begin(
-    packets: Records,
+    memory: Records,
     base: Int,
-    frames: tuple[Records, Records, Records, Records],
-    count: Int,
+    piece: tuple[Int, Int],
+    form: tuple[Int, Int],
     port: Int,
+    packets: Records,
     sums: Records,
-) -> Int:
-    """Begin the records of frames where these lie, but for those that no pipeline takes; count them all.
+) -> tuple[Int, Int, Int]:
+    """Begin the packets of a piece's next records, where they lie, but for those that no pipeline takes.
 
-    packets: PACKET[n]; frames: offsets from the address `base`, lengths, lengths before anything was cut, and
-    times, uint64[n] each; sums: uint64[6]. Returns how many records there are.
+    packets: PACKET[n]; sums: uint64[6], to which all records are added; the rest as `pass_through` has it.
+    Returns how many packets there are, how many records, and where the next one begins.
     """
-    offsets, lengths, originals, times_ns = frames
-    begun = 0
-    for number in range(count):
-        length = u64(lengths[number])
-        sums[_PACKETS] += u64(1)
-        sums[_BYTES] += length
-        if originals[number] > length:
-            sums[_CUT] += u64(1)
-        if length > u64(MAX_FRAME_BYTES):
-            sums[_OVERSIZED] += u64(1)
-            continue
-        now_ns = u64(times_ns[number])
-        packet = packets[begun]
-        packet["address"], packet["length"] = u64(base) + u64(offsets[number]), length
-        packet["port"], packet["now_ns"] = port, now_ns
-        if now_ns > sums[_LATEST_NS]:
-            sums[_LATEST_NS] = now_ns
-        begun += 1
-    return begun
+    swapped, unit_ns = form
+    at, last = u64(piece[0]), u64(piece[1])
+    begun, count, latest_ns = 0, 0, sums[_LATEST_NS]
+    passed = cut = oversized = u64(0)
+    while count < len(packets):
+        prefetch(u64(base) + at + u64(_AHEAD_BYTES))
+        length, original, now_ns = read_record(memory, at, last, swapped, unit_ns)
+        if length == u64(NOT_WHOLE):
+            break
+        at += u64(RECORD_HEADER_BYTES)
+        count += 1
+        passed += length
+        if original > length:
+            cut += u64(1)
+        if length <= u64(MAX_FRAME_BYTES):
+            packet = packets[begun]
+            packet["address"], packet["length"] = u64(base) + at, length
+            packet["port"], packet["now_ns"] = port, now_ns
+            latest_ns = max(latest_ns, now_ns)
+            begun += 1
+        else:
+            oversized += u64(1)
+        at += length
+    sums[_PACKETS] += u64(count)
+    sums[_BYTES] += passed
+    sums[_CUT] += cut
+    sums[_OVERSIZED] += oversized
+    sums[_LATEST_NS] = latest_ns
+    return begun, count, np.int64(at)
 
 
 @hot
@@ -75,7 +90,6 @@ def pass_through(
     piece: tuple[Int, Int],
     form: tuple[Int, Int],
     port: Int,
-    frames: tuple[Records, Records, Records, Records],
     packets: Records,
     packets_at: Int,
     counts: tuple[Records, Records, Records, Records],
@@ -84,27 +98,27 @@ def pass_through(
     """Take the whole records of a piece of a pcap file through a kernel, and make what leaves the same way.
 
     memory: uint8[], at the address `base`; piece: from where to where the records lie in it; form: whether
-    their numbers are big-endian, and the unit of their times in nanoseconds; frames, packets: room for as
-    many as go through at once, the latter also by its address; counts: as `tally` has them, and the sums.
-    Returns where the next record begins, and where those that leave end: they begin where the piece did.
+    their numbers are big-endian, and the unit of their times in nanoseconds; packets: PACKET[n], room for as
+    many as go through at once, also by its address; counts: as `tally` has them, and the sums; wanted:
+    uint8[PLACES], whether what leaves there is written. Returns where the next record begins, and where those
+    that leave end: they begin where the piece did.
     """
     begin, end = piece
-    swapped, unit_ns = form
-    offsets, lengths, originals, times_ns = frames
     out, reasons, limits, sums = counts
     left = u64(base) + u64(begin)
     while True:
-        count, begin = walk_records(
-            memory, begin, end, swapped, unit_ns, offsets, lengths, originals, times_ns
-        )
+        begun, count, begin = _begin(memory, base, (begin, end), form, port, packets, sums)
         if count == 0:
             return begin, np.int64(left - u64(base))
-        begun = _begin(packets, base, frames, count, port, sums)
         if begun == 0:
             continue
         run_kernel(call, packets_at, begun)
-        sums[_HELD] += u64(tally(packets[:begun], out, reasons, limits))
-        left = close_up(packets[:begun], wanted, left)
+        for number in range(begun):
+            packet = packets[number]
+            place = place_of(packet)
+            sums[_HELD] += u64(tally_one(packet, place, out, reasons, limits))
+            if place < PLACES and wanted[place]:
+                left = close_up(packet, left)
 
 
 def fits(engine: CompiledEngine) -> bool:
@@ -138,8 +152,6 @@ class InPlace:
         self._tallies = Tallies()
         self._sums = np.zeros(6, np.uint64)
         self._call = self._kernel.call_for(GROUP_FRAMES)
-        offsets, lengths, originals, times_ns = (np.zeros(GROUP_FRAMES, np.uint64) for _ in range(4))
-        self._frames = offsets, lengths, originals, times_ns
         self._packets = np.zeros(GROUP_FRAMES, PACKET)
 
     def run(self, pieces: PcapPieces, port: int, wanted: Array, output: Output) -> None:
@@ -152,7 +164,6 @@ class InPlace:
             (begin, pieces.end),
             (pieces.swapped, pieces.unit_ns),
             port,
-            self._frames,
             self._packets,
             self._packets.ctypes.data,
             (tallies.out, tallies.reasons, tallies.limits, self._sums),

@@ -67,26 +67,19 @@ def _put_header(at: Int, now_ns: Int, length: Int) -> None:
 
 
 @hot
-def close_up(packets: Records, wanted: Records, room: Int) -> Int:
-    """Make records of what leaves of packets where these lie, one behind the other from `room` on.
+def close_up(packet: Records, room: Int) -> Int:
+    """Make a record, at the address `room`, of what leaves of a packet that lies there or behind.
 
-    packets: PACKET[n], by their addresses, each of a frame behind whose record's header it lies and longer
-    than which nothing leaves; none of those headers begins before `room`. wanted: uint8[PLACES]. Returns the
-    address behind what was written.
+    packet: of a frame than which nothing longer leaves, with its record's header before it, not before
+    `room`. Returns the address behind what was written.
     """
-    at = u64(room)
-    for number in range(len(packets)):
-        packet = packets[number]
-        place = place_of(packet)
-        if place == PLACES or not wanted[place]:
-            continue
-        length = u64(packet["out_length"])
-        start = u64(np.int64(packet["address"]) + np.int64(packet["out_offset"]))
-        _put_header(at, packet["now_ns"], length)
-        if start != at + _HEADER_BYTES:
-            copy_memory(at + _HEADER_BYTES, start, length)
-        at += _HEADER_BYTES + length
-    return at
+    length = u64(packet["out_length"])
+    start = u64(np.int64(packet["address"]) + np.int64(packet["out_offset"]))
+    frame = u64(room) + _HEADER_BYTES
+    _put_header(u64(room), packet["now_ns"], length)
+    if start != frame:
+        copy_memory(frame, start, length)
+    return frame + length
 
 
 def wanted_places(ports: list[int | str], others: bool, named: list[int | str]) -> Array:

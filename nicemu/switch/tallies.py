@@ -26,17 +26,22 @@ def tally(packets: Records, out: Records, reasons: Records, limits: Records) -> 
     """
     held = 0
     for number in range(len(packets)):
-        packet = packets[number]
-        place = place_of(packet)
-        if place < PLACES:
-            out[place] += np.uint64(1)
-        elif packet["verdict"] == DROPPED:
-            reasons[packet["reason"]] += np.uint64(1)
-        elif packet["verdict"] == SPLIT and packet["reason"] != 0:
-            limits[packet["reason"]] += np.uint64(1)
-        elif packet["verdict"] == HELD:
-            held += 1
+        held += tally_one(packets[number], place_of(packets[number]), out, reasons, limits)
     return held
+
+
+@hot
+def tally_one(packet: Records, place: Int, out: Records, reasons: Records, limits: Records) -> Int:
+    """Count a packet that leaves to a place, as `place_of` has them; return 1 if it is held, else 0."""
+    if place < PLACES:
+        out[place] += np.uint64(1)
+    elif packet["verdict"] == DROPPED:
+        reasons[packet["reason"]] += np.uint64(1)
+    elif packet["verdict"] == SPLIT and packet["reason"] != 0:
+        limits[packet["reason"]] += np.uint64(1)
+    elif packet["verdict"] == HELD:
+        return 1
+    return 0
 
 
 class Tallies:
