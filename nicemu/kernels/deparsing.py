@@ -74,7 +74,8 @@ class Deparsing(Varbits):
         self.builder.cbranch(header.parts[VALID], present, after)
         self.builder.position_at_end(present)
         at = self.builder.load(self.taken_from(path))
-        self.pack(header.type, header, at, None if self.has_varbit(header.type) else written)
+        whole = written is EVERYTHING or self.has_varbit(header.type)
+        self.pack(header.type, header, at, None if whole else written)
         self.builder.branch(after)
         self.builder.position_at_end(after)
 

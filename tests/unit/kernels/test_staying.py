@@ -19,11 +19,13 @@ TEXT = """
 #include <core.p4>
 #include <v1model.p4>
 header a_t { bit<8> kind; bit<4> x; bit<4> y; bit<16> z; }
+struct pair_t { bit<4> left; bit<12> right; }
+header p_t { bit<8> first; pair_t pair; }
 header b_t { bit<16> kind; int<8> n; bit<40> wide; bit<8> last; }
 header v_t { bit<8> length; bit<8> before; varbit<64> data; }
 header_union u_t { a_t a; b_t b; }
 struct inner_t { b_t b; a_t behind; }
-struct headers_t { a_t a; inner_t inner; v_t v; a_t[2] s; u_t u; b_t tail; }
+struct headers_t { a_t a; inner_t inner; v_t v; a_t[2] s; u_t u; b_t tail; p_t p; }
 struct metadata_t { bit<8> n; a_t apart; }
 parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
     state start {
@@ -68,6 +70,11 @@ STAYS = {
     },
     "behind the others": {"parser": "b.extract(h.tail);", "end": "more", "ingress": "h.tail.last = 7;"},
     "in parts": {"deparser": "b.emit(h.a); b.emit(h.inner); b.emit(h.v);"},
+    "structs in headers": {
+        "parser": "b.extract(h.p);",
+        "end": "more",
+        "ingress": "h.p.pair = { 3, 4 }; if (h.a.kind > 99) { h.p.pair.left = 1; }",
+    },
     "cut off": {"ingress": "truncate(5); h.a.z = 1;"},
     "dropped": {"ingress": "if (h.a.kind > 100) { mark_to_drop(s); } h.a.x = 0;"},
     "as out arguments": {"ingress": "h.a.x = 2; random(h.a.z, 0, 3); m.n = h.v.length;"},
