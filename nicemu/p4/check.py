@@ -13,7 +13,7 @@ from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
 from . import syntax
 from .annotations import deprecation, given_name, package_info
-from .check_blocks import Given
+from .check_blocks import Given, called_as
 from .check_calls import PACKET_PLACES
 from .check_names import Declared
 from .check_packages import PackageChecker
@@ -37,7 +37,6 @@ from .symbols import (
 )
 from .syntax_copy import fresh
 from .type_sizes import scalar_of
-from .type_variables import substituted
 from .types import (
     TEXT,
     UNKNOWN,
@@ -352,11 +351,7 @@ def _stand_in(parameter: ParameterSymbol, at: Location) -> Given:
         return Instance(parameter.name, parameter.type)
     if isinstance(parameter.type, BlockType):
         kind = parameter.type.symbol
-        given = dict(zip(kind.declaration.type_parameters, parameter.type.arguments, strict=False))
-        known = [
-            ParameterSymbol(item.name, substituted(item.type, given), item.direction)
-            for item in kind.parameters
-        ]
+        known = called_as(parameter.type)
         return BlockInstance(parameter.name, BlockSymbol(kind.name, kind.declaration, known))
     if isinstance(parameter.type, CompositeType | StackType):
         made_by = some_constant(parameter.type, at)

@@ -7,6 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Parameterization", "Invoking contro
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
@@ -24,6 +25,7 @@ from .symbols import (
     ConstantSymbol,
     Instance,
     Meaning,
+    ParameterSymbol,
     Routine,
     TableSymbol,
 )
@@ -107,7 +109,14 @@ class BlockCallChecker(ArgumentChecker):
             self.reporter.error(node.at, what, f"declare {symbol.name}() name; and apply that")
         return self._apply_block(node, callee, self.block.blocks[name])
 
-    def _apply_block(self, node: syntax.Call, callee: syntax.MemberRef, block: BlockSymbol) -> Type:
+    def _apply_block(
+        self,
+        node: syntax.Call,
+        callee: syntax.MemberRef,
+        block: BlockSymbol,
+        parameters: Sequence[ParameterSymbol] | None = None,
+    ) -> Type:
+        """Check an application of a block, which is called by `parameters` if these are not its own."""
         kind = block.declaration.kind
         if callee.name != "apply":
             hint = did_you_mean(callee.name, ["apply"])
@@ -117,7 +126,7 @@ class BlockCallChecker(ArgumentChecker):
             self.reporter.error(node.at, f"a {kind} cannot be applied in {article(self.place)}")
         elif kind == "parser" and self.loops:
             self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
-        given = self.arrange(node, block.parameters, block.name)
+        given = self.arrange(node, parameters or block.parameters, block.name)
         self.arguments(node.arguments, given, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
         self.known(node, given)
         block = self._with_objects(node, block)
@@ -226,8 +235,7 @@ class BlockCallChecker(ArgumentChecker):
         made = self.made_of(symbol, types, arguments, name, top)
         self._block_depth -= 1
         inside = [
-            BlockInstance(item.name, item.block) if isinstance(item, BlockInstance) else item
-            for item in arguments
+            replace(item, is_new=False) if isinstance(item, BlockInstance) else item for item in arguments
         ]
         made.anew = partial(self.made_of, symbol, types, inside)
         return made
@@ -272,8 +280,7 @@ class BlockCallChecker(ArgumentChecker):
                 if kind is not UNKNOWN:
                     self.reporter.error(node.at, f"this is {kind}; {wanted} was expected")
                 return None
-            renamed = dict(zip(wanted.symbol.declaration.type_parameters, wanted.arguments, strict=False))
-            like = [substituted(item.type, renamed) for item in wanted.symbol.parameters]
+            like = [item.type for item in called_as(wanted)]
             made = self.block_of(node, kind.symbol, kind.arguments, name, like=like)
         else:
             self.reporter.error(
@@ -282,16 +289,17 @@ class BlockCallChecker(ArgumentChecker):
             return None
         if made is None:
             return None
-        renamed = dict(zip(wanted.symbol.declaration.type_parameters, wanted.arguments, strict=False))
-        given = [(item.direction, item.type) for item in made.parameters]
-        expected = [(item.direction, substituted(item.type, renamed)) for item in wanted.symbol.parameters]
-        fits = len(given) == len(expected) and all(
-            has[0] == needs[0] and same(has[1], needs[1]) for has, needs in zip(given, expected, strict=True)
+        expected = called_as(wanted)
+        fits = len(made.parameters) == len(expected) and all(
+            has.direction == needs.direction and same(has.type, needs.type)
+            for has, needs in zip(made.parameters, expected, strict=True)
         )
         if not fits or made.declaration.kind != wanted.symbol.declaration.kind:
             self.reporter.error(node.at, f"{made.declaration.name} has other parameters than {wanted}")
             return None
-        return found if isinstance(found, BlockInstance) else BlockInstance(name, made, is_new=True)
+        if isinstance(found, BlockInstance):
+            return replace(found, parameters=expected)
+        return BlockInstance(name, made, is_new=True, parameters=expected)
 
     def made_of(
         self,
@@ -303,6 +311,12 @@ class BlockCallChecker(ArgumentChecker):
     ) -> BlockSymbol:
         """Return an instance of a block; the subclass that knows blocks does it."""
         raise NotImplementedError
+
+
+def called_as(kind: BlockType) -> list[ParameterSymbol]:
+    """Return the parameters that calls of any block of a type are held against."""
+    given = dict(zip(kind.symbol.declaration.type_parameters, kind.arguments, strict=False))
+    return [item.of_type(substituted(item.type, given)) for item in kind.symbol.parameters]
 
 
 def constructed(node: syntax.Call) -> syntax.TypeRef | None:

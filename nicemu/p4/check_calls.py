@@ -203,7 +203,7 @@ class CallChecker(BlockCallChecker):
         if isinstance(symbol, Variable) and isinstance(symbol.type, ExternType):
             return self._call_method(node, callee, None, symbol.type)
         if isinstance(symbol, BlockInstance):
-            return self._apply_block(node, callee, symbol.block)
+            return self._apply_block(node, callee, symbol.block, symbol.parameters)
         if isinstance(symbol, BlockSymbol):
             return self._apply_type(node, callee, symbol, [])
         if isinstance(callee.base, syntax.TypeName):

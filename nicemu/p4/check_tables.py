@@ -189,10 +189,16 @@ class TableChecker(StatementChecker):
         element.symbol = symbol
         directed = [item for item in symbol.parameters if item.direction]
         data = [item for item in symbol.parameters if not item.direction]
-        named = directed if bound else symbol.parameters if len(element.arguments or ()) > len(data) else data
         as_written = list(element.arguments or [])
-        if element.names is not None or not bound:  # the list of actions has no default values
-            self.arrange(element, named, f"action {element.name}")
+        if not bound and any(
+            other.symbol is symbol and len(other.arguments or ()) != len(directed) for other in listed
+        ):
+            return  # was told there
+        if not bound and _are_missing(element, directed, data):
+            what = f"the arguments that the list of actions gives {element.name} are missing"
+            self.reporter.error(element.at, what, "write them here, too")
+            return
+        self.arrange(element, directed if bound else symbol.parameters, f"action {element.name}")
         if bound and _is_order_meant(as_written, element.arguments or [], directed):
             what = (
                 "arguments by name in an order that matters, and is not the parameters', in a list of actions"
@@ -224,16 +230,10 @@ class TableChecker(StatementChecker):
             self.reporter.error(
                 element.at, f"{element.name} is not among the actions of table {table.declaration.name}", hint
             )
-        # Arguments for parameters with a direction repeat what the list of actions says.
-        repeated = len(given) > len(data)
-        self.arguments(given, symbol.parameters if repeated else data, f"action {element.name}", element)
+        self.arguments(given, symbol.parameters, f"action {element.name}", element)
         for other in listed:
-            if other.symbol is symbol and repeated:
+            if other.symbol is symbol and len(given) == len(symbol.parameters):
                 self._repeats(given, other)
-            elif other.symbol is symbol and other.arguments:
-                what = f"the arguments that the list of actions gives {element.name} are missing"
-                self.reporter.error(element.at, what, "write them here, too")
-                return
         for argument in given[-len(data) :] if data else ():
             if argument.value is None and argument.type is not UNKNOWN:
                 self.reporter.error(argument.at, "action data must be known at compile time")
@@ -348,6 +348,21 @@ class TableChecker(StatementChecker):
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
 
 
+def _are_missing(
+    element: syntax.ActionElement, directed: Sequence[ParameterSymbol], data: Sequence[ParameterSymbol]
+) -> bool:
+    """Return whether a default action or an entry gives nothing for parameters with a direction, and has to.
+
+    Source: P4-16 Language Specification 1.2.5, "Default action".
+    """
+    if element.names is not None:
+        return any(item.default is None for item in directed) and not any(
+            item.name in element.names for item in directed
+        )
+    needed = sum(item.default is None for item in (*directed, *data))
+    return bool(directed) and len(element.arguments or ()) <= min(len(data), needed - 1)
+
+
 def _is_order_meant(
     written: Sequence[syntax.Expression],
     arranged: Sequence[syntax.Expression],
@@ -356,8 +371,9 @@ def _is_order_meant(
     """Return whether it may matter in which order arguments are written: one calls something, or several are
     stored into.
     """
-    if [id(item) for item in written] == [id(item) for item in arranged]:
-        return False
+    kept = {id(item) for item in written}
+    if [id(item) for item in written] == [id(item) for item in arranged if id(item) in kept]:
+        return False  # default values may stand between them
     stored = sum(item.direction in ("out", "inout") for item in parameters)
     return stored > 1 or any(has_call(item) for item in written)
 

@@ -237,11 +237,16 @@ class BlockSymbol:
 
 @dataclass(slots=True, eq=False)
 class BlockInstance:
-    """The name of an instance of a parser or control; `is_new` if a constructor's argument makes it."""
+    """The name of an instance of a parser or control; `is_new` if a constructor's argument makes it.
+
+    What a constructor is given is called as the type of its parameter says: by the names and with the default
+    values of `parameters`.
+    """
 
     name: str
     block: BlockSymbol
     is_new: bool = False
+    parameters: Sequence[ParameterSymbol] | None = None
 
 
 @dataclass(slots=True, eq=False)
