@@ -48,6 +48,7 @@ from .types import (
     NewType,
     StackType,
     Type,
+    VarbitType,
 )
 
 
@@ -135,6 +136,7 @@ class Checker(PackageChecker):
                 if isinstance(self.scope.meant(node.type_ref), PackageSymbol | ExternSymbol):
                     hint = f"write {node.type_ref.name}(...) {node.name};"
                 self.reporter.error(node.at, "a variable cannot stand outside all blocks", hint)
+                self.declare_unknown(node)
             case syntax.MethodDeclaration():
                 self._function(node)
             case syntax.FunctionDeclaration():
@@ -175,7 +177,9 @@ class Checker(PackageChecker):
             for parameter, written in zip(symbol.parameters, node.parameters, strict=True):
                 writable = parameter.direction in ("out", "inout")
                 role = f"an {parameter.direction} parameter" if parameter.direction else "action data"
-                if not parameter.direction and isinstance(parameter.type, CompositeType | StackType):
+                if not parameter.direction and isinstance(
+                    parameter.type, CompositeType | StackType | VarbitType
+                ):
                     parameter.direction = "in"  # of a direct call; a table cannot hold it
                 prefix = f"{self.block.name}.{node.name}" if self.block else node.name
                 parameter.variable = self.place_of(parameter.name, parameter.type, writable, role, prefix)
@@ -215,6 +219,7 @@ class Checker(PackageChecker):
                 if kind != node.kind:
                     what = f"a {kind} cannot be a parameter of the constructor of a {node.kind}"
                     self.reporter.error(node.at, what)
+                    item.type = UNKNOWN
         symbol.scope = self.scope.copy()
         if not node.is_type:
             self.required([*node.parameters, *node.constructor_parameters], f"{node.kind} {node.name}")

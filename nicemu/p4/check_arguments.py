@@ -85,7 +85,11 @@ class ArgumentChecker(ExpressionChecker):
             self.declare_type_variables([*type_names, *method.type_parameters])
             self.signature_of = "an extern" if isinstance(method, syntax.MethodDeclaration) else ""
             returns = self.returned(method.returns)
-            self._signatures[method] = self.parameters_of(method.parameters), returns
+            parameters = self.parameters_of(method.parameters)
+            for parameter in parameters:
+                if isinstance(parameter.type, ExternType) and parameter.direction:
+                    parameter.type = UNKNOWN  # is told where it is declared
+            self._signatures[method] = parameters, returns
             self.signature_of = ""
             self._open_signatures.remove(method)
             self.scope = outer
@@ -217,16 +221,13 @@ class ArgumentChecker(ExpressionChecker):
     ) -> _Declaration:
         """Return the declaration that a call means: by the names of its arguments, or by their number."""
         fitting: list[_Declaration] = [item for item in declarations if _fits(item, node)]
-        exact: list[_Declaration] = [item for item in fitting if len(item.parameters) == len(node.arguments)]
-        exact = exact or fitting
-        if len(exact) > 1:
-            name = exact[0].name
-            self.reporter.error(
-                node.at,
-                f"there are {len(exact)} {name} that this call could mean",
-                f"write the names of the arguments: {name}({exact[0].parameters[0].name} = ...)",
-            )
-        return exact[0] if exact else declarations[0]
+        if len(fitting) > 1:
+            name = fitting[0].name
+            hint = ""
+            if node.names is None and fitting[0].parameters:
+                hint = f"write the names of the arguments: {name}({fitting[0].parameters[0].name} = ...)"
+            self.reporter.error(node.at, f"there are {len(fitting)} {name} that this call could mean", hint)
+        return fitting[0] if fitting else declarations[0]
 
     def arrange(
         self,
@@ -300,7 +301,7 @@ class ArgumentChecker(ExpressionChecker):
         """Check that an argument has the type of its parameter, or becomes it on its way in."""
         what, found, wanted = f"argument {parameter.name}", self.expression(argument), parameter.type
         fault = hint = ""
-        if isinstance(found, ExternType) and parameter.direction:
+        if isinstance(found, ExternType) and parameter.direction and wanted is not UNKNOWN:
             fault = f"{what} is {found}, an object and no value"
         elif wanted is TEXT and parameter.direction:
             fault = f"{what} is string; a value that there is at run time was expected"

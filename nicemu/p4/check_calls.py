@@ -165,6 +165,7 @@ class CallChecker(BlockCallChecker):
             is_number = isinstance(scalar_of(argument.type), ir.Bits)
             if wanted.type is Kind.NUMBER and known_type and not is_number:
                 self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
+                break
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")

@@ -71,6 +71,7 @@ class DeclarationChecker(CallChecker):
                     self.reporter.error(
                         node.at, f"{kind} as a parameter has no direction", "an object is no value"
                     )
+                    item.type = UNKNOWN
             if kind in (INTEGER, TEXT) and owner != "action":
                 fits = True
                 if item.direction:
@@ -121,6 +122,10 @@ class DeclarationChecker(CallChecker):
             kind = UNKNOWN
         node.symbol = self.place_of(node.name, kind, True, "variable")
         self.declare(node.name, node.symbol, node.at)
+
+    def declare_unknown(self, node: syntax.Declaration) -> None:
+        """Declare a name of which it was told what is wrong, so that its uses are not, too."""
+        self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
 
     def place_of(self, name: str, kind: Type, writable: bool, role: str, prefix: str = "") -> Variable:
         """Make a variable of the present block with a place that no other has."""
@@ -205,10 +210,11 @@ class DeclarationChecker(CallChecker):
         wanted = self.block.declaration.kind
         if kind.symbol.declaration.kind != wanted:
             self.reporter.error(node.at, f"{kind} cannot stand in a {wanted}")
+            self.declare_unknown(node)
             return
         made = self.block_of(node, kind.symbol, kind.arguments, name)
         if made is None:
-            self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
+            self.declare_unknown(node)
         else:
             if name in self.block.blocks and node.name not in self.scope.names:
                 self.reporter.error(node.at, f"two {wanted}s are called {name}", "give one another @name")

@@ -49,6 +49,7 @@ class KeysetChecker(DeclarationChecker):
         if len(case.keysets) != len(kinds):
             given, wanted = counted(len(case.keysets), "keyset"), counted(len(kinds), "key")
             self.reporter.error(case.at, f"{given} for {wanted}")
+            kinds = [UNKNOWN for _ in kinds]
         spread = [pair for pair in zip(case.keysets, kinds, strict=False) for pair in self._spread(*pair)]
         case.keysets = [keyset for keyset, _ in spread]
         for keyset, kind in spread:

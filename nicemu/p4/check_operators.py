@@ -30,6 +30,8 @@ from .types import (
     TypeVariable,
 )
 
+MAX_TEXT = 1 << 16
+"""Characters of a string."""
 MAX_INTEGER_BITS = 8192
 """Largest number that the compiler computes with."""
 
@@ -78,6 +80,9 @@ class OperatorChecker(ConversionChecker):
         if left is TEXT and right is TEXT and node.op == arithmetic.CONCATENATION:
             if node.left.value is not None and node.right.value is not None:
                 node.value = node.left.value + node.right.value
+                if len(node.value) > MAX_TEXT:
+                    self.reporter.error(node.at, f"a string of more than {MAX_TEXT} characters")
+                    node.value = ""
             return TEXT
         if not isinstance(left, _NUMBERS) or not isinstance(right, _NUMBERS):
             self.reporter.error(node.at, f"{node.op} does not apply to {left} and {right}")

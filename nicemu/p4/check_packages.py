@@ -45,6 +45,7 @@ class PackageChecker(TableChecker):
                 f"a {kind} cannot be instantiated outside all blocks",
                 f"write {symbol.name}(...) in main",
             )
+            self.declare_unknown(node)
             return
         if isinstance(symbol, ExternSymbol):
             self.instance(node)

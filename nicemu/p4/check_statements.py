@@ -95,6 +95,7 @@ class StatementChecker(KeysetChecker):
                 self.reporter.error(
                     node.at, "an object cannot be declared inside a body", "declare it in the control"
                 )
+                self.declare_unknown(node)
             case syntax.Assignment():
                 self._assignment(node)
             case syntax.CallStatement():
@@ -105,7 +106,7 @@ class StatementChecker(KeysetChecker):
                     and node.call.symbol.name == "lookahead"
                 ):
                     self.reporter.warning(node.at, "the value of lookahead is not used")
-                elif scalar_of(found) is not None:
+                elif scalar_of(found) is not None and node.call.value is None:
                     self.reporter.warning(node.at, "the value of this call is not used")
             case syntax.IfStatement():
                 self.branches += 1
@@ -249,7 +250,10 @@ class StatementChecker(KeysetChecker):
         if name == NO_ACTION and table.declaration.default_action is None:
             implied = self.scope.outermost.names.get(name)
             actions = {name: implied, **actions} if isinstance(implied, ActionSymbol) else actions
-        if name not in actions:
+        listed = table.declaration.actions or []
+        if any(item.symbol is None and item.name == name for item in listed):
+            pass  # was told there
+        elif name not in actions:
             hint = did_you_mean(name, actions)
             self.reporter.error(
                 label.at, f"{name or 'this'} is no action of table {table.declaration.name}", hint

@@ -289,7 +289,7 @@ class TableChecker(StatementChecker):
                 else keyset.value
                 for keyset in entry.keysets
             )
-            if values in seen and not priorities:
+            if values in seen and not priorities and UNKNOWN not in kinds:
                 self.reporter.error(entry.at, "there is an entry for these keys already")
             seen.add(values)
         if in_range:

@@ -58,10 +58,11 @@ class TypeChecker(TypeReferenceChecker):
                         self.reporter.warning(note.at, what, "write type in place of typedef")
                 if kind is MATCH_KIND and not node.distinct:
                     self.reporter.error(node.type_ref.at, f"a type cannot be another name of {kind}")
-                if node.distinct and kind is not UNKNOWN:
-                    if not isinstance(kind, ir.Bits | ir.Bool | NewType):
-                        hint = "bit<N>, int<N>, bool, or a new type of these"
-                        self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}", hint)
+                if node.distinct and not isinstance(kind, ir.Bits | ir.Bool | NewType | UnknownType):
+                    hint = "bit<N>, int<N>, bool, or a new type of these"
+                    self.reporter.error(node.type_ref.at, f"a new type cannot be made of {kind}", hint)
+                    kind = UNKNOWN
+                elif node.distinct and kind is not UNKNOWN:
                     kind = NewType(node.name, kind, self._translation(node, kind), _notes_of_type(node))
                 self.declare(node.name, TypeSymbol(node.name, kind), node.at)
             case syntax.StructDeclaration():
@@ -247,7 +248,7 @@ class TypeChecker(TypeReferenceChecker):
                 named = node.kind.replace("_", " ")
                 self.reporter.error(part.at, f"a {named} field cannot be {kind}", hint)
                 kind = UNKNOWN
-            fields[part.name] = kind
+            fields[part.name if part.name not in fields else f"{part.name} at {part.at}"] = kind
         return fields
 
     def _check_layout(self, node: syntax.StructDeclaration, made: CompositeType) -> None:
@@ -259,6 +260,9 @@ class TypeChecker(TypeReferenceChecker):
         if len(varbits) > 1:
             self.reporter.error(node.at, f"header {made.name} has {len(varbits)} varbits; one was expected")
         width_bits = fixed_bits(made)
+        if width_bits is not None and width_bits > 8 * ir.MAX_HEADER_BYTES:
+            what = f"a header of more than {ir.MAX_HEADER_BYTES} bytes: {made.name} has {width_bits // 8}"
+            self.reporter.unsupported(node.at, what)
         if width_bits is not None and width_bits % 8 and not varbits:
             what = f"header {made.name} is {width_bits} bits long; a multiple of 8 was expected"
             hint = f"add a field of bit<{8 - width_bits % 8}>"
@@ -280,7 +284,7 @@ class TypeChecker(TypeReferenceChecker):
         if underlying is not None and not isinstance(underlying, ir.Bits):
             if underlying is not UNKNOWN:
                 self.reporter.error(node.at, f"enum {node.name} cannot be represented as {underlying}")
-            underlying = None
+            underlying = ir.Bits(64) if underlying is UNKNOWN else None
         members: dict[str, int] = {}
         for position, member in enumerate(node.members):
             if member.name in members:
@@ -348,14 +352,17 @@ class TypeChecker(TypeReferenceChecker):
             if isinstance(kind, BlockType) and not kind.symbol.declaration.is_type:
                 hint = "write the type of such a block"
                 self.reporter.error(node.at, f"a parameter cannot be {kind}, which has a body", hint)
+                kind = UNKNOWN
             if node.default is not None and node.direction in ("out", "inout"):
                 self.reporter.error(node.at, f"{node.direction} parameter {node.name} has a default value")
             if node.default is not None and node.is_optional:
                 self.reporter.error(node.at, f"@optional parameter {node.name} has a default value")
             symbol = ParameterSymbol(node.name, kind, node.direction)
-            if node.default is not None:  # what it names is meant here, not where a call stands
-                symbol.default = fresh(node.default, self.scope.copy())
             symbol.is_optional = node.is_optional
+            if node.default is not None and node.direction in ("out", "inout"):
+                symbol.is_optional = True  # calls that give nothing for it are not to blame
+            elif node.default is not None:  # what it names is meant here, not where a call stands
+                symbol.default = fresh(node.default, self.scope.copy())
             found.append(symbol)
         return found
 

@@ -55,7 +55,7 @@ class _Term(NamedTuple):
 class ExpressionParser(TokenReader):
     """Types and expressions."""
 
-    def __init__(self, tokens: Sequence[Token], reporter: Reporter) -> None:
+    def __init__(self, tokens: list[Token], reporter: Reporter) -> None:
         super().__init__(tokens, reporter)
         self._type_arguments: dict[
             int, bool

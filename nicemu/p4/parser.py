@@ -6,9 +6,12 @@ Source: P4-16 Language Specification 1.2.5, "P4 grammar".
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from . import syntax
 from .diagnostics import Location, did_you_mean
 from .includes import include_of
+from .parse_expressions import BASE_TYPES
 from .parse_tables import TableParser
 from .token_reader import SyntaxFault
 
@@ -19,6 +22,8 @@ _STARTS = (
 )
 # fmt: on
 _DERIVED = ("struct", "header", "header_union", "enum")
+_STATEMENTS = ("if", "switch", "for", "return", "exit", "transition", "break", "continue")
+_SURPLUS = "a '}' before it may be one too many"
 
 
 class Parser(TableParser):
@@ -46,7 +51,8 @@ class Parser(TableParser):
         """Parse one declaration of the top level. Raises: SyntaxFault."""
         annotations = self.annotations()
         if self.sees_part():
-            self.fail("expected a declaration", "a '}' before it may be one too many")
+            self.fail("expected a declaration", _SURPLUS)
+        self._correct()
         token = self.next
         match token.text if token.kind == "keyword" else "":
             case "const":
@@ -71,19 +77,24 @@ class Parser(TableParser):
                 return self._alias(annotations)
             case "type" if self.peek().kind in ("name", "keyword") or self.is_outermost_type(1):
                 return self._alias(annotations)
-        hint = did_you_mean(token.text, _STARTS) if token.kind == "name" else ""
-        if (
-            hint
-            and not self.is_type(token.text)
-            and self.sees_name(1)
-            and self.peek(2).text in ("{", "(", "<")
-        ):
-            self.fail("expected a declaration", hint)
         if self.function_follows():
             return self.function(annotations)
         if self.starts_declaration() or (self.sees_name() and self.peek().text in ("(", "<")):
             return self.variable_or_instance(annotations)
-        self.fail("expected a declaration", hint)
+        self.fail("expected a declaration", did_you_mean(token.text, _STARTS) if token.kind == "name" else "")
+
+    def _correct(self) -> None:
+        """Report a word that is nearly a keyword where one must stand, and go on as if it were."""
+        token, behind = self.next, self.peek()
+        if token.kind != "name" or self.is_type(token.text):
+            return
+        names = self.sees_name(1) and self.peek(2).text in ("{", "(", "<")
+        hint = did_you_mean(token.text, _STARTS)
+        meant = hint.removeprefix("did you mean ").removesuffix("?")
+        if meant in _STARTS and (names or behind.text in BASE_TYPES or self.is_type(behind.text)):
+            with suppress(SyntaxFault):
+                self.fail("expected a declaration", hint)
+            self._tokens[self._at] = token._replace(kind="keyword", text=meant)
 
     # Types
 
@@ -301,9 +312,24 @@ class Parser(TableParser):
             try:
                 self._block_part(block)
             except SyntaxFault:
+                if self._at == before and self._is_behind_surplus():
+                    self._skip_body()
+                    continue
                 if self._at == before:
                     self.take()
                 self.recover(before)
+
+    def _is_behind_surplus(self) -> bool:
+        """Return whether what is next would stand in a body, which a '}' too many may have ended."""
+        begins = self.next.text in _STATEMENTS or (self.sees_name() and self.peek().text in (".", "=", "["))
+        return begins and self._tokens[self._at - 1].text == "}"
+
+    def _skip_body(self) -> None:
+        """Step over what is left of a body, and its '}' if there is another one for the block around it."""
+        while self.next.kind != "end" and not self.sees_closing():
+            self.recover(self._at)
+        if self.sees("}") and self.peek().text in ("}", "action", "table", "apply", "state"):
+            self.take()
 
     def _is_over(self, block: syntax.BlockDeclaration) -> bool:
         """Return whether a block ends: by '}', or behind its last part by what only stands outside."""
@@ -325,7 +351,8 @@ class Parser(TableParser):
             return
         if block.body is not None and token.text != "apply":
             if token.text not in ("action", "table", "const") and not self.starts_declaration():
-                self.fail(f"expected '}}' to close control {block.name} (nothing follows its apply block)")
+                what = f"expected '}}' to close control {block.name} (nothing follows its apply block)"
+                self.fail(what, _SURPLUS if self._is_behind_surplus() else "")
             if not self.reporter.has_error_at(token.location):
                 what = "a declaration behind the apply block"
                 self.reporter.error(token.location, what, "put it before apply")
@@ -334,7 +361,8 @@ class Parser(TableParser):
             return
         if block.states:
             if token.text not in ("const", "value_set") and not self.starts_declaration():
-                self.fail(f"expected a state of parser {block.name}", did_you_mean(token.text, ["state"]))
+                hint = _SURPLUS if self._is_behind_surplus() else did_you_mean(token.text, ["state"])
+                self.fail(f"expected a state of parser {block.name}", hint)
             self.reporter.error(
                 token.location, "a declaration behind a state", "put it before the first state"
             )
@@ -362,7 +390,8 @@ class Parser(TableParser):
                 hint = include_of(token.text) or did_you_mean(token.text, types)
                 self.no_type(token, hint)
             parts = ["state"] if block.kind == "parser" else ["action", "table", "apply"]
-            self.fail(f"expected a declaration in {block.kind} {block.name}", did_you_mean(token.text, parts))
+            hint = _SURPLUS if self._is_behind_surplus() else did_you_mean(token.text, parts)
+            self.fail(f"expected a declaration in {block.kind} {block.name}", hint)
 
     def _value_set(self, annotations: list[syntax.Annotation]) -> syntax.ValueSetDeclaration:
         self.take()

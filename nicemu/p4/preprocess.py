@@ -53,7 +53,11 @@ class _Condition:
 
 
 class TooMany(Exception):  # noqa: N818  control flow, caught in `preprocess`
-    """Expansion without end."""
+    """There are too many tokens: those of the macro `at` a place, or of the whole text."""
+
+    def __init__(self, at: Location | None = None) -> None:
+        super().__init__()
+        self.at = at
 
 
 class Preprocessor:
@@ -85,9 +89,9 @@ class Preprocessor:
         try:
             self._file(SourceText("<command line>", given), folder, 0)
             self._file(file, folder, 0)
-        except TooMany:
+        except TooMany as error:
             self._reporter.error(
-                Location(source, 1, 1),
+                error.at or Location(source, 1, 1),
                 f"the program expands to more than {MAX_TOKENS} tokens, or macros are nested too deeply",
                 "look for macros that use themselves",
             )
@@ -303,7 +307,7 @@ class Preprocessor:
     def _expand(self, tokens: Sequence[Token], hidden: frozenset[str]) -> list[Token]:
         self._depth += 1
         if self._depth > MAX_EXPANSION_DEPTH:
-            raise TooMany
+            raise TooMany(tokens[0].location if tokens else None)
         result = self._expanded(tokens, hidden)
         self._depth -= 1
         return result
@@ -351,7 +355,7 @@ class Preprocessor:
             ]
             result.extend(self._expand(placed, hidden | {token.text}))
             if len(result) + len(self._output) > MAX_TOKENS:
-                raise TooMany
+                raise TooMany(token.location)
         result += tokens[at:]
         return result
 

@@ -5,7 +5,7 @@ recover.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import NoReturn, TypeVar
 
@@ -51,7 +51,7 @@ class _Levels(list[dict[str, bool]]):
 class TokenReader:
     """Tokens read from left to right, with a scope of names known to be types or not."""
 
-    def __init__(self, tokens: Sequence[Token], reporter: Reporter) -> None:
+    def __init__(self, tokens: list[Token], reporter: Reporter) -> None:
         self.reporter = reporter
         self._tokens = tokens
         self._at = 0
@@ -177,12 +177,28 @@ class TokenReader:
         if not self.takes("{"):
             with suppress(SyntaxFault):
                 self.fail(f"expected '{{' to open {what}")
-            if self.peek().text == "{" and not self.sees_part():  # something too many
+            if self.sees("(") and self.peek(self._behind_bracket()).text == "{":  # as if it took something
+                self._at += self._behind_bracket()
+                self.take()
+            elif self.peek().text == "{" and not self.sees_part():  # something too many
                 self.take()
                 self.take()
             elif self.next.kind == "symbol" and self.next.text not in _AFTER_OPENING:
                 raise SyntaxFault
         return at
+
+    def _behind_bracket(self, depth: int = 0) -> int:
+        """Return how many tokens there are up to the ')' that leaves none of `depth` brackets open.
+
+        0 if a brace, or the end, comes before.
+        """
+        ahead = 0
+        while (token := self.peek(ahead)).kind != "end" and token.text not in ("{", "}"):
+            depth += (token.text == "(") - (token.text == ")")
+            ahead += 1
+            if depth == 0:
+                return ahead
+        return 0
 
     def each(
         self, what: str, element: Callable[[], Element], ends: Callable[[], bool] | None = None
@@ -244,6 +260,9 @@ class TokenReader:
         assert self.reporter.failed  # or what is stepped over would be missing in silence
         between = [token.text for token in self._tokens[start : self._at]]
         depth = max(between.count("{") - between.count("}"), 0)
+        open_brackets = between.count("(") - between.count(")")
+        if depth == 0 and open_brackets > 0:  # there may be ';' between those of a for
+            self._at += self._behind_bracket(open_brackets)
         while self.next.kind != "end":
             text = self.next.text
             if (text != "}" or depth == 0) and self.sees_closing(block=outside):

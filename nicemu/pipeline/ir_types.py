@@ -9,6 +9,9 @@ from typing import TypeAlias
 MAX_WIDTH_BITS = 4096
 """Widest bit<N> that the engine takes."""
 
+MAX_HEADER_BYTES = 9216
+"""Longest header: that of a jumbo frame."""
+
 MAX_VARBIT_BITS = 65535
 """Widest varbit<N> that the engine takes."""
 

@@ -27,7 +27,6 @@ from .verify_shown import check_shown
 
 Item = TypeVar("Item")
 
-MAX_HEADER_BYTES = 9216
 MAX_TABLE_SIZE = 1 << 24
 MAX_STRUCT_DEPTH = 16
 """How deep structs may lie in a header."""
@@ -257,13 +256,13 @@ def _check_header(header: ir.HeaderType, structs: dict[str, ir.StructType], faul
             pending += [(inner, depth + 1) for inner in structs[part.type.name].fields]
         else:
             faults.raise_(header.name, f"has a field of type {part.type}")
-        if len(pending) > 8 * MAX_HEADER_BYTES:
+        if len(pending) > 8 * ir.MAX_HEADER_BYTES:
             faults.raise_(header.name, "has too many fields")
     if varbits > 1:
         faults.raise_(header.name, "has more than one varbit")
-    if (width_bits % 8 and not varbits) or width_bits > 8 * MAX_HEADER_BYTES:
+    if (width_bits % 8 and not varbits) or width_bits > 8 * ir.MAX_HEADER_BYTES:
         faults.raise_(
-            header.name, f"is {width_bits} bits; whole bytes were expected, {MAX_HEADER_BYTES} at most"
+            header.name, f"is {width_bits} bits; whole bytes were expected, {ir.MAX_HEADER_BYTES} at most"
         )
     if header.controller:
         _check_controller(header, faults)
