@@ -6,10 +6,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import re
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
 
 import llvmlite
 import llvmlite.binding as llvm
@@ -17,7 +15,9 @@ import llvmlite.binding as llvm
 from nicemu.hot import own_cache_folder
 from nicemu.kept_files import keep, kept
 
+from . import machine_code
 from .kernel import Generated
+from .machine_code import is_much, object_apart, object_of, target_machine
 from .not_compiled import NotCompiled
 from .parts import part_text
 
@@ -32,19 +32,21 @@ class MachineCode:
     """A kernel's `run`, callable without the interpreter's lock: context, packets, count, fetch ahead."""
 
     def __init__(self, generated: Generated, optimised: bool = True) -> None:
-        machine = _machine(3 if optimised else 1)
-        path = _path(generated, optimised)
+        level = 3 if optimised else 1
+        path = _path(generated, level)
         data = kept(path)
         if data is not None:
             with contextlib.suppress(OSError):
                 os.utime(path)
         else:
-            data = machine.emit_object(_linked(generated, machine, optimised))
+            data = _compiled(generated, level)
             if any(name in data for name in LIBRARY):
                 raise NotCompiled("its arithmetic needs a library")
             _keep(path, data)
+        if not data:
+            raise NotCompiled("LLVM cannot make machine code of it")
         self._engine = llvm.create_mcjit_compiler(
-            llvm.parse_assembly(""), machine
+            llvm.parse_assembly(""), target_machine(level)
         )  # which has the machine now
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
@@ -57,51 +59,18 @@ class MachineCode:
             self.stage = ctypes.CFUNCTYPE(None, *[ctypes.c_uint64] * 4)(self.stage_at)
 
 
-def _machine(level: int) -> Any:  # noqa: ANN401
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    target = llvm.Target.from_default_triple()
-    features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=features,
-        opt=level,
-        reloc="pic",
-        codemodel="jitdefault",
-        jit=True,
-    )
+def _compiled(generated: Generated, level: int) -> bytes:
+    """Return an object file, nothing where LLVM fails."""
+    parts = {part.name: part_text(part, llvm.get_host_cpu_name()) for part in generated.parts}
+    if is_much(generated.text):
+        return object_apart(generated.text, parts, level) or b""
+    return object_of(generated.text, parts, level)
 
 
-def _linked(generated: Generated, machine: Any, optimised: bool) -> Any:  # noqa: ANN401
-    module = llvm.parse_assembly(generated.text)
-    module.verify()
-    for part in generated.parts:
-        text = part_text(part, llvm.get_host_cpu_name())
-        taken = llvm.parse_assembly(_without_loop_hints(text.replace("noinline", "nounwind")))
-        for function in taken.functions:
-            if function.is_declaration:
-                continue
-            if function.name.startswith(("cfunc.", "_ZN7cpython")):  # numba's ways in for Python
-                function.linkage = "internal"
-                continue
-            function.name = part.name
-            function.add_function_attribute("alwaysinline")
-        module.link_in(taken)
-    for function in module.functions:
-        if not function.is_declaration and function.name not in ("run", "stage"):
-            function.linkage = "internal"
-    options = llvm.create_pipeline_tuning_options(speed_level=3 if optimised else 1)
-    options.inlining_threshold = 2000
-    builder = llvm.create_pass_builder(machine, options)
-    passes = builder.getModulePassManager()
-    passes.run(module, builder)
-    return module
-
-
-def _path(generated: Generated, optimised: bool) -> Path:
+def _path(generated: Generated, level: int) -> Path:
     digest = blake2b(digest_size=16)
     parts = [llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
-    parts += [str(optimised), Path(__file__).read_text(), generated.text]
+    parts += [str(level), Path(machine_code.__file__).read_text(), generated.text]
     for part in parts:
         digest.update(f"{len(part)} {part}".encode())
     return own_cache_folder() / "kernels" / f"{digest.hexdigest()}.o"
@@ -114,12 +83,3 @@ def _keep(path: Path, data: bytes) -> None:
         kept = sorted(path.parent.glob("*.o"), key=lambda item: item.stat().st_mtime, reverse=True)
         for old in kept[MAX_KEPT:]:
             old.unlink(missing_ok=True)
-
-
-def _without_loop_hints(text: str) -> str:
-    """Return a part whose loops may be unrolled once more.
-
-    What numba has optimised forbids it for the rest of an unrolled loop, which is all of it where a key has
-    few limbs.
-    """
-    return re.sub(r", !llvm\.loop !\d+", "", text)

@@ -263,17 +263,43 @@ class Packets(Statements):
             self.builder.branch(blocks[transition.state])
             return
         values = [self.value(key) for key in transition.keys]
-        for case in transition.cases:
-            taken = BIT(1)
-            if isinstance(case.keysets[0], ir.KeyInSet) and len(case.keysets) == 1:
-                taken = self.in_value_set(case.keysets[0].value_set, values)
+        cases = list(transition.cases)
+        while cases:
+            exact: dict[int, ir.SelectCase] = {}
+            while cases and (number := _number_of(cases[0], values)) is not None:
+                exact.setdefault(number, cases.pop(0))
+            if exact:
+                self._choose(values, exact, blocks)
             else:
-                for keyset, value in zip(case.keysets, values, strict=True):
-                    taken = self.builder.and_(taken, self._fits(keyset, value))
-            further = self.block("select")
-            self.builder.cbranch(taken, blocks[case.state], further)
-            self.builder.position_at_end(further)
+                self._try(values, cases.pop(0), blocks)
         self.reject(INDEX(_NO_MATCH))
+
+    def _choose(self, values: list[Number], cases: dict[int, ir.SelectCase], blocks: dict[str, Any]) -> None:
+        """Go where the case of a number says that all keys are together; go on behind if there is none."""
+        kind = llvm.IntType(sum(value.type.width for value in values))
+        whole: Number = kind(0)
+        for value in values:
+            if value.type.width < kind.width:
+                whole = self.builder.shl(whole, kind(value.type.width))
+                value = self.builder.zext(value, kind)
+            whole = self.builder.or_(whole, value)
+        further = self.block("select")
+        chosen = self.builder.switch(whole, further)
+        for number, case in cases.items():
+            chosen.add_case(kind(number), blocks[case.state])
+        self.builder.position_at_end(further)
+
+    def _try(self, values: list[Number], case: ir.SelectCase, blocks: dict[str, Any]) -> None:
+        """Go where a case says if it fits, and go on behind if it does not."""
+        taken = BIT(1)
+        if isinstance(case.keysets[0], ir.KeyInSet) and len(case.keysets) == 1:
+            taken = self.in_value_set(case.keysets[0].value_set, values)
+        else:
+            for keyset, value in zip(case.keysets, values, strict=True):
+                taken = self.builder.and_(taken, self._fits(keyset, value))
+        further = self.block("select")
+        self.builder.cbranch(taken, blocks[case.state], further)
+        self.builder.position_at_end(further)
 
     def _fits(self, keyset: ir.Keyset, value: Number) -> Number:
         builder, kind = self.builder, value.type
@@ -404,6 +430,17 @@ def _chunks(count: int) -> list[tuple[int, int]]:
             chunks.append((offset, size))
             offset += size
     return chunks
+
+
+def _number_of(case: ir.SelectCase, values: Sequence[Number]) -> int | None:
+    """Return the one number that all keys of a case are together, the first one's bits above; else None."""
+    number = 0
+    for keyset, value in zip(case.keysets, values, strict=False):
+        ones = (1 << value.type.width) - 1
+        if not isinstance(keyset, ir.KeyMask) or keyset.mask & ones != ones:
+            return None
+        number = number << value.type.width | keyset.value & ones
+    return number
 
 
 def _has_circle(parser: ir.Parser) -> bool:
