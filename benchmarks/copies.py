@@ -109,7 +109,8 @@ class Side:
     def together(self) -> int:
         """Take all packets, batch by batch; return how many have left of one."""
         for _ in range(BATCHES):
-            records, told = self.engine.process_batch(self._packets)
+            taken, records, told = self.engine.process_batch(self._packets)
+            assert taken == PACKETS
             assert not told
         return int((records["verdict"] == TO_PORT).sum())
 

@@ -147,10 +147,11 @@ class CompiledEngine(Engine):
             self.drops[verdict.drop_reason] += 1
         return self._reported(verdict)
 
-    def process_batch(self, packets: Packets) -> tuple[Packets, list[tuple[int, Verdict]]]:
+    def process_batch(self, packets: Packets) -> tuple[int, Packets, list[tuple[int, Verdict]]]:
         """Run packets through the program, one after another. packets: PACKET[n], as `Slots` lays them out.
 
-        Returns their records, and behind each that says SPLIT those of what leaves of it. What becomes of a
+        Returns how many were taken: all, or as many as there was room for of what they have become. Then
+        their records, and behind each that says SPLIT those of what leaves of it. What becomes of a
         packet stands there, but where a record says TOLD. Those come back, too, by their numbers: a listener
         has been told of them, and the verdict says what is left. Drops are counted by the caller. There must
         be a kernel. Records and frames are good until the next call.
@@ -158,7 +159,7 @@ class CompiledEngine(Engine):
         kernel = self.kernel
         assert kernel is not None
         if len(packets) == 0:
-            return packets, []
+            return 0, packets, []
         self.tick(int(packets["now_ns"].max()))
         desk = kernel.desk(self.objects, bool(self.objects.digests))
         found: list[tuple[int, Verdict]] = []
@@ -168,6 +169,7 @@ class CompiledEngine(Engine):
                 end = first + kernel.run(packets[first:])
             else:
                 end = kernel.forward(desk, packets, first)
+            is_left = end > first and packets[end - 1]["verdict"] in (AFTER_INGRESS, AFTER_EGRESS)
             upcoming = first
             for number in (np.flatnonzero(self._to_be_told(packets[first:end])) + first).tolist():
                 self._tell_of_copies(desk, upcoming, number)
@@ -177,11 +179,14 @@ class CompiledEngine(Engine):
                 packet["verdict"] = TOLD
             self._tell_of_copies(desk, upcoming, end)
             first = end
+            if not is_left:
+                break
+        packets = packets[:first]
         if desk is None or len(desk.copies) == 0:
-            return packets, found
+            return first, packets, found
         before = desk.copies["port"]
         told = [(number + int(np.searchsorted(before, number)), verdict) for number, verdict in found]
-        return desk.merged(packets), told
+        return first, desk.merged(packets), told
 
     def _tell_of_copies(self, desk: Desk | None, first: int, end: int) -> None:
         """Tell the listener of copies for the controller that come of packets `first` to `end`.
@@ -206,7 +211,7 @@ class CompiledEngine(Engine):
         """Return of which packets, PACKET[n], the records do not say all, bool[n]."""
         told = np.zeros(len(packets), np.bool_)
         assert self.kernel is not None
-        if self.kernel.makes_copies:
+        if self.kernel.makes_copies and len(packets):
             told[-1] = packets[-1]["verdict"] in (AFTER_INGRESS, AFTER_EGRESS)
         if self.objects.digests:
             told |= packets["effects_count"] > 0

@@ -151,9 +151,11 @@ class Kernel:
         """Take packets from number `first` on through the program and the traffic manager.
 
         Returns the number behind the last that was taken: all, or one that the traffic manager has had no
-        room for. The records of what leaves of those that have become others are the desk's `copies`.
+        room for, or those before whose copies are to leave first. The records of what leaves of those that
+        have become others are the desk's `copies`.
         """
         self._make_room(len(packets))
+        desk.expect(int(packets["length"].max()))
         ahead = self._begins and len(packets) - first > 1
         given = desk.address, packets.ctypes.data, first, len(packets), ahead
         return int(forward(*[np.uint64(word) for word in given]))

@@ -35,12 +35,15 @@ _ZERO, _ONE, _EIGHT = u64(0), u64(1), u64(8)
 def forward(desk: Int, packets: Int, first: Int, count: Int, fetches: Int) -> Int:
     """Take packets from number `first` on through the kernel and the traffic manager.
 
-    packets: the address of PACKET[count]. Returns the number behind the last that was taken: where there is
-    not surely room for all that may become of one, or its effects are to be told, that one, and its verdict
-    says that the traffic manager has yet to see it. Effects of copies are lost.
+    packets: the address of PACKET[count]. Returns the number behind the last that was taken. Where a packet's
+    effects are to be told, or there is not surely room for all that may become of it, that is this one, and
+    its verdict says that the traffic manager has yet to see it. What has left goes first if it takes the room
+    that the next packet may need; then no verdict says so. Effects of copies are lost.
     """
     done = u64(first)
     while done < count:
+        if load_u64(desk + at.LEFT_COUNT) != _ZERO and not _has_room(desk, u64(load_u64(desk + at.LONGEST))):
+            return done
         store_u64(load_u64(desk + at.NEXT_STATE), load_u64(desk + at.STATE))
         upcoming = packets + done * at.PACKET_BYTES
         run, context = load_u64(desk + at.RUN), load_u64(desk + at.CONTEXT)
@@ -63,11 +66,11 @@ def _verdict_of(packet: Int) -> Int:
 @hot
 def _has_room(desk: Int, length: Int) -> Int:
     """Whether there is room for all copies of a frame, each as long as it may become."""
-    headroom = u64(load_u64(desk + at.HEADROOM))
-    each = u64(length) + headroom * (at.MOST_ROUNDS + _ONE + _ONE) + at.LINE
+    headroom, most = u64(load_u64(desk + at.HEADROOM)), u64(load_u64(desk + at.MOST_OF_ONE))
+    each = u64(length) + headroom * (u64(load_u64(desk + at.ROUNDS_OF_ONE)) + _ONE + _ONE) + at.LINE
     left = u64(load_u64(desk + at.ROOM_END)) - u64(load_u64(desk + at.ROOM))
-    count = u64(load_u64(desk + at.LEFT_COUNT)) + at.MOST_COPIES
-    return left >= each * (at.MOST_COPIES + _ONE) and count <= u64(load_u64(desk + at.LEFT_MOST))
+    count = u64(load_u64(desk + at.LEFT_COUNT)) + most
+    return left >= each * (most + _ONE) and count <= u64(load_u64(desk + at.LEFT_MOST))
 
 
 @hot

@@ -9,12 +9,13 @@ from typing import Any, Final
 import numpy as np
 
 from nicemu.hot import Records, hot
-from nicemu.pipeline import MAX_COPIES, CloneSession, Objects, Program, Replica, ir
+from nicemu.pipeline import MAX_COPIES, MAX_ROUNDS, CloneSession, Objects, Program, Replica, ir
 
 from .not_compiled import NotCompiled
 from .records import PACKET
 from .traffic_words import DESK, FIELDS, ITEM_WORDS, LISTS_MOST
 from .v1_externs import STANDARD
+from .v1_requests import clones_behind_egress, comes_again
 from .v1_stages import STAGES
 from .v1_state import StateLayout
 from .value_words import word_count
@@ -76,10 +77,13 @@ class Desk:
             room_end=self._arrays["room"].ctypes.data + ROOM_BYTES,
             left_most=LEFT_MOST,
             headroom=headroom_bytes,
+            most_rounds=MAX_ROUNDS if comes_again(program) else 0,
             cpu_port=cpu_port,
             skipped=sum(1 << STAGES.index(role) for role in empty),
             colours=len(layout.colours),
         )
+        self._is_bounded = not (comes_again(program) or clones_behind_egress(program))
+        """Whether a packet becomes no more than its groups and sessions say."""
         self._seen: tuple[dict[int, tuple[Replica, ...]], dict[int, CloneSession]] | None = None
 
     @property
@@ -94,6 +98,10 @@ class Desk:
     def clear(self, told: bool) -> None:
         """Forget what has left so far. Where effects are `told`, packets that have some are left alone."""
         self._set(left_count=0, room=self._arrays["room"].ctypes.data, told=told)
+
+    def expect(self, longest: int) -> None:
+        """Say how many bytes the frames have that come now, at most."""
+        self._set(longest=longest)
 
     @property
     def copies(self) -> Array:
@@ -128,7 +136,12 @@ class Desk:
             "replicas": pairs,
         }.items():
             self._keep(name, np.array(numbers, np.uint64))
+        most = 1 + sum(
+            max((len(one) for one in chosen), default=0)
+            for chosen in (replicas[: len(groups)], replicas[len(groups) :])
+        )
         self._set(group_count=len(groups), session_count=len(sessions))
+        self._set(most_copies=min(most, MAX_COPIES) if self._is_bounded else MAX_COPIES)
 
     def _keep(self, name: str, array: Array) -> None:
         self._arrays[name] = array

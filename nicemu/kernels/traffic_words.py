@@ -28,7 +28,19 @@ _WORDS: Final = (
     *("run", "stage", "context", "next_state", "state", "next_effect", "effects", "told", "record"),
     *("state_bytes", "zeros", "free", "free_count"),
     *("queue", "head", "tail", "copies", "reason", "limit", "room", "room_end", "left", "left_count"),
-    *("left_most", "number", "port", "now_ns", "headroom", "cpu_port", "skipped", "colours"),
+    *(
+        "left_most",
+        "most_copies",
+        "most_rounds",
+        "longest",
+        "number",
+        "port",
+        "now_ns",
+        "headroom",
+        "cpu_port",
+        "skipped",
+        "colours",
+    ),
     *("metadata", "metadata_bytes", "standard", "standard_bytes", "lists", "spans", "replicas"),
     *("groups", "group_count", "group_starts", "sessions", "session_count", "session_starts", "truncations"),
     *FIELDS,
@@ -57,6 +69,7 @@ STATE_BYTES, ZEROS, FREE, FREE_COUNT = map(_at, ("state_bytes", "zeros", "free",
 QUEUE, HEAD, TAIL, COPIES = map(_at, ("queue", "head", "tail", "copies"))
 REASON, LIMIT, ROOM, ROOM_END = map(_at, ("reason", "limit", "room", "room_end"))
 LEFT, LEFT_COUNT, LEFT_MOST, NUMBER = map(_at, ("left", "left_count", "left_most", "number"))
+MOST_OF_ONE, ROUNDS_OF_ONE, LONGEST = map(_at, ("most_copies", "most_rounds", "longest"))
 ARRIVAL_PORT, NOW_NS, HEADROOM, CPU_PORT = map(_at, ("port", "now_ns", "headroom", "cpu_port"))
 SKIPPED, COLOURS, LISTS, SPANS, REPLICAS = map(_at, ("skipped", "colours", "lists", "spans", "replicas"))
 METADATA, METADATA_BYTES = map(_at, ("metadata", "metadata_bytes"))

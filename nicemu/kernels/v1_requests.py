@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nicemu.pipeline import Program, ir
+from nicemu.pipeline import Program, ir, nodes_of
 
 from .externs import Call
 from .places import INDEX, Number, Place
@@ -95,15 +95,24 @@ def recirculates_late(program: Program) -> bool:
     return any(_calls(program, control.body, (RECIRCULATE,)) for control in program.controls[3:])
 
 
+def comes_again(program: Program) -> bool:
+    """Return whether a packet of a program may come again."""
+    return _calls(program, program, (_AGAIN[-1], RECIRCULATE))
+
+
+def clones_behind_egress(program: Program) -> bool:
+    """Return whether a packet of a program may be cloned when egress has ended, and its clone, too."""
+    clones = (node for node in nodes_of(program, ir.CallFunction) if node.function in _AGAIN[:-1])
+    of_ingress = ir.Constant(0, ir.Bits(32))
+    return any(node.arguments[0] != of_ingress for node in clones)
+
+
 def digests_at_first(program: Program) -> bool:
     """Return whether all digests of a packet are posted before the traffic manager has it."""
     if not _calls(program, program, ("digest",)):
         return True
     later = (program.parser, *(control.body for control in program.controls[2:]))
-    again = (_AGAIN[-1], RECIRCULATE)
-    return not any(_calls(program, part, ("digest",)) for part in later) and not _calls(
-        program, program, again
-    )
+    return not any(_calls(program, part, ("digest",)) for part in later) and not comes_again(program)
 
 
 def sets_multicast_group(program: Program) -> bool:

@@ -68,17 +68,22 @@ class BatchForwarder:
             if len(packets) == 0:  # longer than any frame
                 count_oversized(1, self.summary, self._engine)
             last = first + max(len(packets), 1)
-            packets, told = self._engine.process_batch(packets)
             self.summary.packets += last - first
             self.summary.bytes += int(frames.lengths[first:last].sum())
-            tallies = self._tallies
-            self.summary.with_firmware += tally(packets, tallies.out, tallies.reasons, tallies.limits)
-            for _, verdict in told:
-                left_of(verdict, self.summary)
-                if verdict.disposition is Disposition.DROP:
-                    self._engine.drops[verdict.drop_reason] += 1
-            yield packets, told
+            while len(packets):
+                taken, left, told = self._engine.process_batch(packets)
+                self._count(left, told)
+                yield left, told
+                packets = packets[taken:]
             first = last
+
+    def _count(self, packets: Array, told: Told) -> None:
+        tallies = self._tallies
+        self.summary.with_firmware += tally(packets, tallies.out, tallies.reasons, tallies.limits)
+        for _, verdict in told:
+            left_of(verdict, self.summary)
+            if verdict.disposition is Disposition.DROP:
+                self._engine.drops[verdict.drop_reason] += 1
 
     def _slots_of(self, kernel: Kernel | None) -> Slots:
         """Return memory for the packets of a kernel, which may be another one than before."""

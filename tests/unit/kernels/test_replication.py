@@ -258,6 +258,42 @@ def test_a_packet_without_surely_room_for_its_copies_is_taken_by_itself(
     agree_in_batches(engines, packets=60, at_once=30)
 
 
+WAYS = {
+    "groups": {"ingress": "s.mcast_grp = 1; m.kept = 4; seen.count(1);", "egress": SEEN},
+    "clones of ingress": {"ingress": "s.egress_spec = 2; clone(CloneType.I2E, 1);", "egress": SEEN},
+    "clones of both": {
+        "ingress": "s.egress_spec = 2; clone(CloneType.I2E, 1);",
+        "egress": "if (s.instance_type == 0) { clone(CloneType.E2E, 2); }" + SEEN,
+    },
+    "rounds": {
+        "ingress": "m.kept = m.kept + 1; s.mcast_grp = 1;",
+        "egress": "if (m.kept < 3) { recirculate_preserving_field_list(1); } h.h.value = m.kept;",
+    },
+}
+
+
+@pytest.mark.parametrize("pieces", WAYS.values(), ids=WAYS)
+def test_what_has_left_makes_room_for_what_comes(
+    pieces: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(traffic_desk, "LEFT_MOST", MAX_COPIES + 4)
+    engines = replicated(**pieces)
+    monkeypatch.setattr(engines[1], "_verdict", lambda *_: pytest.fail("one was taken by itself"))
+    agree_in_batches(engines, packets=60, at_once=30)
+
+
+def test_many_headers_leave_room_for_copies() -> None:
+    engines = replicated(
+        ingress="s.egress_spec = 2; clone(CloneType.I2E, 1);",
+        egress="if (s.instance_type == 1) { h.hops.push_front(3); h.hops[0].setValid(); h.hops[0].a = 7; }",
+        types="header hop_t { bit<256> a; }",
+        headers="hop_t[60] hops;",
+        deparser="b.emit(h.hops); b.emit(h.h);",
+    )
+    engines[1]._verdict = lambda *_: pytest.fail("one was taken by itself")  # type: ignore[method-assign]
+    agree_in_batches(engines, packets=60, at_once=30)
+
+
 def test_a_packet_may_become_as_many_as_there_may_be_and_no_more() -> None:
     engines = replicated(
         ingress="s.mcast_grp = 9; m.kept = m.kept + 1;",
