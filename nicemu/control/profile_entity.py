@@ -83,10 +83,8 @@ class ChangeGroup:
         note = profile.notes.get(self.group)
 
         def put_back() -> None:
-            profile.groups.pop(self.group, None)
-            profile.max_sizes.pop(self.group, None)
+            profile.put_back_group(self.group, present, max_size)
             if present is not None:
-                profile.groups[self.group], profile.max_sizes[self.group] = present, max_size
                 profile.notes[self.group] = note
 
         return put_back

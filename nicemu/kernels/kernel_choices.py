@@ -62,6 +62,9 @@ class KernelChoices:
         self._profile: ActionProfile | None = None
         self._cells: dict[Choice, Words] = {}
         self._lists: dict[Choice, Words] = {}
+        self._named: dict[Choice, list[int]] = {}
+        """The members that each choice names; `_naming` is the other way round."""
+        self._naming: dict[int, set[Choice]] = {}
         self._uses: Counter[Choice] = Counter()
         self._given_up: deque[object] = deque(maxlen=KEPT_LISTS)
 
@@ -86,6 +89,7 @@ class KernelChoices:
         self._uses[choice] -= 1
         if not self._uses[choice]:
             del self._uses[choice]
+            self._name(choice, ())
             self._given_up.append((self._cells.pop(choice), self._lists.pop(choice)))
 
     def _settle(self, choice: Choice) -> None:
@@ -100,6 +104,10 @@ class KernelChoices:
             at = LIST_WORDS + stride * place
             made[at : at + 2 + len(data)] = [total, action << 32, *data]
         made[0], made[1] = total, not isinstance(choice, Member)
+        self._put(choice, made)
+
+    def _put(self, choice: Choice, made: Words) -> None:
+        """Have a list take the place of the one before."""
         if choice in self._lists:
             self._given_up.append(self._lists[choice])
         self._lists[choice] = made
@@ -116,6 +124,7 @@ class KernelChoices:
                 named = sorted(profile.groups.get(group, ()))
             case ActionSet(actions):
                 return list(actions)
+        self._name(choice, [member for member, _ in named])
         return [(profile.members[member], weight) for member, weight in named if member in profile.members]
 
     def _group_changed(self, group: int) -> None:
@@ -124,13 +133,26 @@ class KernelChoices:
 
     def _member_changed(self, member: int) -> None:
         assert self._profile is not None
-        for choice in list(self._cells):
-            match choice:
-                case Member(number):
-                    is_meant = number == member
-                case Group(group):
-                    is_meant = any(held == member for held, _ in self._profile.groups.get(group, ()))
-                case _:
-                    is_meant = False
-            if is_meant:
+        call, stride = self._profile.members.get(member), 2 + self._words
+        action, data = self._call_of(call.action, call.parameters) if call is not None else (0, [])
+        for choice in list(self._naming.get(member, ())):
+            named, before = self._named[choice], self._lists[choice]
+            if call is None or len(before) != LIST_WORDS + stride * len(named):  # one is gone, or was
                 self._settle(choice)
+                continue
+            at = LIST_WORDS + stride * named.index(member)
+            made = type(before).from_buffer_copy(before)
+            made[at + 1 : at + 2 + len(data)] = [action << 32, *data]
+            self._put(choice, made)
+
+    def _name(self, choice: Choice, members: Sequence[int]) -> None:
+        """Remember which members a choice names, in place of those before."""
+        for member in self._named.pop(choice, ()):
+            naming = self._naming[member]
+            naming.discard(choice)
+            if not naming:
+                del self._naming[member]
+        if members:
+            self._named[choice] = list(members)
+            for member in members:
+                self._naming.setdefault(member, set()).add(choice)

@@ -67,8 +67,14 @@ class ActionProfile:
     actions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     limits: SelectorLimits = NO_LIMITS
     _uses: Counter[Choice] = field(default_factory=Counter)
+    _choices: int = 0
+    """Entries that have chosen, some of them in one shot; `_shot_size` is how large the sets of these are."""
     _one_shots: int = 0
     _shot_size: int = 0
+    _group_size: int = 0
+    """How large all groups are together."""
+    _holders: Counter[int] = field(default_factory=Counter)
+    """How many groups hold each member."""
 
     def insert_member(self, member: int, call: ir.ActionCall) -> None:
         """Add a member. Raises: ControlError."""
@@ -88,13 +94,12 @@ class ActionProfile:
     def delete_member(self, member: int) -> None:
         """Remove a member that nothing uses. Raises: ControlError."""
         self._member(member)
-        if self._uses[Member(member)] or any(
-            member == other for group in self.groups.values() for other, _ in group
-        ):
+        if self._uses[Member(member)] or self._holders[member]:
             raise self._error(
                 P4RuntimeCode.FAILED_PRECONDITION, f"uses member {member} in a group or an entry"
             )
         del self.members[member]
+        del self._holders[member]
 
     def insert_group(self, group: int, members: tuple[tuple[int, int], ...], max_size: int = 0) -> None:
         """Add a group of (member, weight). Raises: ControlError."""
@@ -127,15 +132,24 @@ class ActionProfile:
         self._group(group)
         if self._uses[Group(group)]:
             raise self._error(P4RuntimeCode.FAILED_PRECONDITION, f"uses group {group} in an entry")
+        self._hold(group, ())
         del self.groups[group], self.max_sizes[group]
         self.notes.pop(group, None)
+
+    def put_back_group(self, group: int, members: tuple[tuple[int, int], ...] | None, max_size: int) -> None:
+        """Have a group be as it was, unchecked: the members that it held may be put back after it."""
+        self._hold(group, members or ())
+        self.groups.pop(group, None)
+        self.max_sizes.pop(group, None)
+        if members is not None:
+            self.groups[group], self.max_sizes[group] = members, max_size
 
     def use(self, choice: Choice) -> None:
         """Note that an entry names a member, group or set. Raises: ControlError if there is no such thing,
         or if other entries have chosen the other way: in one shot, or by members and groups.
         """
         one_shot = isinstance(choice, ActionSet)
-        others = self._uses.total() - self._one_shots if one_shot else self._one_shots
+        others = self._choices - self._one_shots if one_shot else self._one_shots
         if others:
             raise self._error(
                 P4RuntimeCode.INVALID_ARGUMENT,
@@ -151,11 +165,13 @@ class ActionProfile:
             case ActionSet(actions):
                 self._check_set(actions)
         self._uses[choice] += 1
+        self._choices += 1
         self._count_shot(choice, 1)
 
     def release(self, choice: Choice) -> None:
         """Note that an entry names it no more."""
         self._uses[choice] -= 1
+        self._choices -= 1
         self._count_shot(choice, -1)
         if not self._uses[choice]:
             del self._uses[choice]
@@ -229,7 +245,7 @@ class ActionProfile:
             self._check_weight(weight)
         if len({member for member, _ in members}) != len(members):
             raise self._error(P4RuntimeCode.INVALID_ARGUMENT, f"group {group} names a member twice")
-        others = sum(self._size_of(held) for key, held in self.groups.items() if key != group)
+        others = self._group_size - self._size_of(self.groups.get(group, ()))
         size, most = self._size_of(members), max_size or self.limits.max_group_size
         if most and size > most:
             raise self._error(
@@ -241,7 +257,15 @@ class ActionProfile:
                 P4RuntimeCode.RESOURCE_EXHAUSTED,
                 f"its groups would have a size of {others + size}; its size is {self.size}",
             )
+        self._hold(group, members)
         self.groups[group] = members
+
+    def _hold(self, group: int, members: tuple[tuple[int, int], ...]) -> None:
+        """Count what a group is to hold, in place of what it does."""
+        before = self.groups.get(group, ())
+        self._group_size += self._size_of(members) - self._size_of(before)
+        self._holders.subtract(member for member, _ in before)
+        self._holders.update(member for member, _ in members)
 
     def _check_weight(self, weight: int) -> None:
         if weight <= 0:

@@ -136,8 +136,9 @@ def test_members_that_a_write_has_taken_back_are_forgotten() -> None:
         engine.insert("t", entry(2, Member(4)))
         before, group = held.members[4], held.groups[1]
         held.members.pop(4)  # as the control plane does it, and puts it back
-        held.groups.pop(1)
-        held.members[4], held.groups[1] = before, group
+        held.put_back_group(1, None, 0)
+        held.members[4] = before
+        held.put_back_group(1, group, 0)
         held.members[3] = go(33)
     agree(engines, packets=80)
 

@@ -4,8 +4,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.p4 import CompileError, compile_text
@@ -280,3 +284,55 @@ def test_a_direct_counter_belongs_to_one_table() -> None:
                      table u { key = { h.h.kind: exact; } actions = { NoAction; } counters = seen; }""",
             apply="u.apply();",
         )
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ("insert", "modify", "delete", "group", "change", "remove", "use", "release", "undo")
+        ),
+        st.integers(0, 3),
+        st.lists(st.tuples(st.integers(0, 3), st.integers(1, 3)), max_size=3, unique_by=lambda one: one[0]),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+def test_what_is_held_and_how_much_room_is_left_is_known_after_any_changes(
+    steps: list[tuple[str, int, list[tuple[int, int]]]],
+) -> None:
+    profile = ActionProfile("p", 6, algorithm=0, actions={"a": ()})
+    call = ir.ActionCall("a")
+    used: Counter[Member | Group] = Counter()
+    for step, number, members in steps:
+        groups, held = dict(profile.groups), tuple(members)
+        in_groups = {member for group in groups.values() for member, _ in group}
+        known = all(member in profile.members for member, _ in held)
+        others = sum(weight for key, group in groups.items() if key != number for _, weight in group)
+        fits = known and others + sum(weight for _, weight in held) <= 6
+        choice = Member(number) if len(members) % 2 else Group(number)
+        there = number in (profile.members if isinstance(choice, Member) else groups)
+        ways: dict[str, tuple[bool, Callable[[], None]]] = {
+            "insert": (number not in profile.members, partial(profile.insert_member, number, call)),
+            "modify": (number in profile.members, partial(profile.modify_member, number, call)),
+            "delete": (
+                number in profile.members and number not in in_groups and not used[Member(number)],
+                partial(profile.delete_member, number),
+            ),
+            "group": (number not in groups and fits, partial(profile.insert_group, number, held)),
+            "change": (number in groups and fits, partial(profile.modify_group, number, held)),
+            "remove": (number in groups and not used[Group(number)], partial(profile.delete_group, number)),
+            "use": (there, partial(profile.use, choice)),
+            "release": (used[choice] > 0, partial(profile.release, choice)),
+            "undo": (known, partial(profile.put_back_group, number, held, 0)),
+        }
+        may, act = ways[step]
+        if step in ("release", "undo") and not may:
+            continue
+        if may:
+            act()
+            used[choice] += {"use": 1, "release": -1}.get(step, 0)
+        else:
+            with pytest.raises(ControlError):
+                act()
