@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .idle_rows import IdleRows
 from .matches import Lpm, Match, distance_bits, match_of, matches, shown, width_of
 from .profiles import ActionProfile
 from .table_entry import Follower, Row, TableEntry
@@ -60,8 +61,7 @@ class Table:
         self._rows: dict[_Place, Row] = {}
         self._prefixes: dict[tuple[int, ...], dict[tuple[int, ...], Row]] = {}
         self._by_priority: list[Row] = []
-        self._timed: dict[_Place, Row] = {}
-        self._next_idle_ns = 0
+        self._idle = IdleRows()
         self._last_number = 0
         self._ordered = True
         self._stale = False
@@ -126,7 +126,7 @@ class Table:
             self._use(row.entry)
             raise
         row.entry, row.told_ns = entry, -1
-        self._watch(row)
+        self._idle.watch(row)
         if self.follower is not None:
             self.follower.modify(row)
         return row
@@ -176,7 +176,7 @@ class Table:
         del self._rows[place]
         if self.follower is not None and not self._stale:
             self.follower.delete(row)
-        self._timed.pop(place, None)
+        self._idle.forget(row)
         self._release(row.entry)
         if self.has_priority:
             del self._by_priority[bisect.bisect_left(self._by_priority, _order(row), key=_order)]
@@ -292,18 +292,8 @@ class Table:
         """Return the entries that no packet has matched for as long as their idle timeout, each again when it
         has passed once more.
         """
-        if now_ns < self._next_idle_ns:
-            return []
-        found, deadlines = [], []
-        for row in self._timed.values():
-            if self.follower is not None:
-                self.follower.gather(row)
-            if now_ns >= max(row.last_hit_ns, row.told_ns) + row.entry.idle_timeout_ns:
-                row.told_ns = now_ns
-                found.append(row.entry)
-            deadlines.append(max(row.last_hit_ns, row.told_ns) + row.entry.idle_timeout_ns)
-        self._next_idle_ns = min(deadlines, default=now_ns)
-        return found
+        gather = self.follower.gather if self.follower is not None else lambda _: None
+        return [row.entry for row in self._idle.passed(now_ns, gather)]
 
     def _find(self, values: tuple[int, ...]) -> Row | None:
         if self.has_priority:
@@ -368,7 +358,7 @@ class Table:
     def _index(self, row: Row) -> None:
         entry = row.entry
         if entry.idle_timeout_ns:
-            self._watch(row)
+            self._idle.watch(row)
         if self.has_priority:
             bisect.insort(self._by_priority, row, key=_order)
         elif self._lpm_keys:
@@ -377,14 +367,6 @@ class Table:
                 self._prefixes[lengths] = {}
                 self._prefixes = dict(sorted(self._prefixes.items(), reverse=True))
             self._prefixes[lengths][_values(entry.matches)] = row
-
-    def _watch(self, row: Row) -> None:
-        place = self._place(row.entry.matches, row.entry.priority)
-        if row.entry.idle_timeout_ns:
-            self._timed[place] = row
-            self._next_idle_ns = 0
-        else:
-            self._timed.pop(place, None)
 
     def _use(self, entry: TableEntry) -> None:
         if self.profile is not None and entry.choice is not None:
