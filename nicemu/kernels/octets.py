@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Single bytes on raw addresses: plain Python here, an LLVM instruction inside a hot function."""
+"""Bytes on raw addresses, one or eight: plain Python here, an LLVM instruction inside a hot function."""
 
 from __future__ import annotations
 
@@ -15,24 +15,43 @@ def load_byte(address: Int) -> Int:
     return ctypes.c_uint8.from_address(int(address)).value
 
 
+def load_octets(address: Int, place: Int) -> Int:
+    """Load the eight bytes number `place` of those from an address on, wherever that is; the first is lowest.
+
+    A loop over places reads one vector after the other, which one over addresses does not.
+    """
+    return int.from_bytes(ctypes.string_at(int(address) + 8 * int(place), 8), "little")
+
+
 def _register() -> None:
     from llvmlite import ir
     from numba import types
     from numba.extending import intrinsic, overload
 
-    def load(typing: Any, address: Any) -> Any:  # noqa: ANN401
+    def byte(typing: Any, address: Any) -> Any:  # noqa: ANN401
         def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
             byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
             return builder.zext(byte, ir.IntType(64))
 
         return types.uint64(types.uint64), codegen
 
-    instruction = intrinsic(load)
+    def octets(typing: Any, address: Any, place: Any) -> Any:  # noqa: ANN401
+        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
+            base = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
+            return builder.load(builder.gep(base, [args[1]]), align=1)
 
-    def load_in(address: Any) -> Callable[..., Any]:  # noqa: ANN401
-        return lambda address: instruction(types.uint64(address))
+        return types.uint64(types.uint64, types.uint64), codegen
 
-    overload(load_byte, strict=False)(load_in)
+    one, eight = intrinsic(byte), intrinsic(octets)
+
+    def load_byte_in(address: Any) -> Callable[..., Any]:  # noqa: ANN401
+        return lambda address: one(types.uint64(address))
+
+    def load_octets_in(address: Any, place: Any) -> Callable[..., Any]:  # noqa: ANN401
+        return lambda address, place: eight(types.uint64(address), types.uint64(place))
+
+    overload(load_byte, strict=False)(load_byte_in)
+    overload(load_octets, strict=False)(load_octets_in)
 
 
 extend(_register)

@@ -13,7 +13,7 @@ import numpy as np
 from nicemu.hot import Int, hot
 from nicemu.wire import crc32
 
-from .octets import load_byte
+from .octets import load_byte, load_octets
 
 u64 = np.uint64
 _ZERO, _ONE, _EIGHT = u64(0), u64(1), u64(8)
@@ -21,15 +21,17 @@ _BYTE, _HALF, _WORD = u64(0xFF), u64(0xFFFF), u64(0xFFFFFFFF)
 _SIXTEEN = u64(16)
 
 
-def _crc16_table() -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """Return what each lowest byte of a CRC-16 becomes when eight bits are taken."""
-    values = np.arange(256, dtype=u64)
-    for _ in range(8):
+def _crc16_tables() -> np.ndarray[Any, np.dtype[np.uint16]]:
+    """Return what each byte makes of a CRC-16 behind which 0 to 7 bytes follow, uint16[8, 256]."""
+    values, tables = np.arange(256, dtype=u64), []
+    for place in range(64):
         values = values >> _ONE ^ (values & _ONE) * u64(0xA001)
-    return values
+        if place % 8 == 7:
+            tables.append(values.astype(np.uint16))
+    return np.array(tables)
 
 
-_CRC16_OF_BYTE = _crc16_table()
+_CRC16_TABLES = _crc16_tables()
 
 
 @hot
@@ -47,26 +49,50 @@ def sum_crc16(data: Int, length: Int, payload: Int, payload_length: Int) -> Int:
 
 @hot
 def _crc16(value: Int, data: Int, length: Int) -> Int:
-    for place in range(length):
-        value = value >> _EIGHT ^ _CRC16_OF_BYTE[(value ^ u64(load_byte(data + u64(place)))) & _BYTE]
+    whole = u64(length) >> u64(3)
+    for word in range(whole):
+        octets = u64(load_octets(data, word)) ^ value
+        value = _ZERO
+        for place in range(8):
+            value ^= u64(_CRC16_TABLES[7 - place, (octets >> u64(8 * place)) & _BYTE])
+    data += whole * _EIGHT
+    for place in range(u64(length) & u64(7)):
+        byte = (value ^ u64(load_byte(data + u64(place)))) & _BYTE
+        value = value >> _EIGHT ^ u64(_CRC16_TABLES[0, byte])
     return value
 
 
 @hot
 def sum_csum16(data: Int, length: Int, payload: Int, payload_length: Int) -> Int:
     """Return the Internet checksum."""
-    total = _words(_ZERO, _ZERO, data, length) + _words(_ZERO, length & _ONE, payload, payload_length)
-    while total >> _SIXTEEN != _ZERO:
-        total = (total & _HALF) + (total >> _SIXTEEN)
-    return total ^ _HALF
+    total = _words(_ZERO, data, length) + _words(u64(length) & _ONE, payload, payload_length)
+    return _folded(total) ^ _HALF
 
 
 @hot
-def _words(total: Int, odd: Int, data: Int, length: Int) -> Int:
-    """Add up 16-bit words; `odd` is 1 where the first byte is the lower one of its word."""
-    for place in range(length):
+def _words(odd: Int, data: Int, length: Int) -> Int:
+    """Add up 16-bit words; `odd` is 1 where the first byte is the lower one of its word.
+
+    The sum is folded, and its bytes are exchanged where they stand the other way round: that is what it would
+    be of words that are read so (RFC 1071, "Byte Order Independence").
+    """
+    total, whole = _ZERO, u64(length) >> u64(3)
+    for word in range(whole):
+        octets = u64(load_octets(data, word))
+        total += (octets & _WORD) + (octets >> u64(32))
+    data += whole * _EIGHT
+    for place in range(u64(length) & u64(7)):
         byte = u64(load_byte(data + u64(place)))
-        total += byte if (u64(place) ^ odd) & _ONE != _ZERO else byte << _EIGHT
+        total += byte << _EIGHT if u64(place) & _ONE != _ZERO else byte
+    total = _folded(total)
+    return total if odd != _ZERO else (total >> _EIGHT | total << _EIGHT) & _HALF
+
+
+@hot
+def _folded(total: Int) -> Int:
+    """Return a sum in 16 bits, what is carried out of them added to it."""
+    while total >> _SIXTEEN != _ZERO:
+        total = (total & _HALF) + (total >> _SIXTEEN)
     return total
 
 
