@@ -10,9 +10,9 @@ from typing import Any
 from nicemu.hot import Int, extend
 
 
-def load_byte(address: Int) -> Int:
-    """Load one byte."""
-    return ctypes.c_uint8.from_address(int(address)).value
+def load_byte(address: Int, place: Int) -> Int:
+    """Load the byte number `place` of those from an address on."""
+    return ctypes.c_uint8.from_address(int(address) + int(place)).value
 
 
 def load_octets(address: Int, place: Int) -> Int:
@@ -28,27 +28,29 @@ def _register() -> None:
     from numba import types
     from numba.extending import intrinsic, overload
 
-    def byte(typing: Any, address: Any) -> Any:  # noqa: ANN401
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
-            byte = builder.load(builder.inttoptr(args[0], ir.IntType(8).as_pointer()))
-            return builder.zext(byte, ir.IntType(64))
+    def loading(bits: int) -> Any:  # noqa: ANN401
+        """Return an intrinsic that loads behind a pointer to the address.
 
-        return types.uint64(types.uint64), codegen
+        A sum of address and place is no pointer to anything for LLVM, if it takes the place for the pointer.
+        """
 
-    def octets(typing: Any, address: Any, place: Any) -> Any:  # noqa: ANN401
-        def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
-            base = builder.inttoptr(args[0], ir.IntType(64).as_pointer())
-            return builder.load(builder.gep(base, [args[1]]), align=1)
+        def load(typing: Any, address: Any, place: Any) -> Any:  # noqa: ANN401
+            def codegen(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
+                base = builder.inttoptr(args[0], ir.IntType(bits).as_pointer())
+                number = builder.load(builder.gep(base, [args[1]]), align=1)
+                return builder.zext(number, ir.IntType(64)) if bits < 64 else number
 
-        return types.uint64(types.uint64, types.uint64), codegen
+            return types.uint64(types.uint64, types.uint64), codegen
 
-    one, eight = intrinsic(byte), intrinsic(octets)
+        return intrinsic(load)
 
-    def load_byte_in(address: Any) -> Callable[..., Any]:  # noqa: ANN401
-        return lambda address: one(types.uint64(address))
+    byte, octets = loading(8), loading(64)
+
+    def load_byte_in(address: Any, place: Any) -> Callable[..., Any]:  # noqa: ANN401
+        return lambda address, place: byte(types.uint64(address), types.uint64(place))
 
     def load_octets_in(address: Any, place: Any) -> Callable[..., Any]:  # noqa: ANN401
-        return lambda address, place: eight(types.uint64(address), types.uint64(place))
+        return lambda address, place: octets(types.uint64(address), types.uint64(place))
 
     overload(load_byte, strict=False)(load_byte_in)
     overload(load_octets, strict=False)(load_octets_in)

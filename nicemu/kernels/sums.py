@@ -55,9 +55,8 @@ def _crc16(value: Int, data: Int, length: Int) -> Int:
         value = _ZERO
         for place in range(8):
             value ^= u64(_CRC16_TABLES[7 - place, (octets >> u64(8 * place)) & _BYTE])
-    data += whole * _EIGHT
-    for place in range(u64(length) & u64(7)):
-        byte = (value ^ u64(load_byte(data + u64(place)))) & _BYTE
+    for place in range(whole << u64(3), length):
+        byte = (value ^ u64(load_byte(data, place))) & _BYTE
         value = value >> _EIGHT ^ u64(_CRC16_TABLES[0, byte])
     return value
 
@@ -80,9 +79,8 @@ def _words(odd: Int, data: Int, length: Int) -> Int:
     for word in range(whole):
         octets = u64(load_octets(data, word))
         total += (octets & _WORD) + (octets >> u64(32))
-    data += whole * _EIGHT
-    for place in range(u64(length) & u64(7)):
-        byte = u64(load_byte(data + u64(place)))
+    for place in range(whole << u64(3), length):
+        byte = u64(load_byte(data, place))
         total += byte << _EIGHT if u64(place) & _ONE != _ZERO else byte
     total = _folded(total)
     return total if odd != _ZERO else (total >> _EIGHT | total << _EIGHT) & _HALF
@@ -101,8 +99,7 @@ def sum_xor16(data: Int, length: Int, payload: Int, payload_length: Int) -> Int:
     """Return the exclusive or of 16-bit words."""
     value = _ZERO
     for place in range(length + payload_length):
-        at = data + u64(place) if u64(place) < length else payload + u64(place) - length
-        byte = u64(load_byte(at))
+        byte = _byte(data, length, payload, place)
         value ^= byte if u64(place) & _ONE != _ZERO else byte << _EIGHT
     return value
 
@@ -112,6 +109,13 @@ def sum_identity(data: Int, length: Int, payload: Int, payload_length: Int) -> I
     """Return the first eight bytes as a number."""
     value = _ZERO
     for place in range(min(length + payload_length, _EIGHT)):
-        at = data + u64(place) if u64(place) < length else payload + u64(place) - length
-        value = value << _EIGHT | u64(load_byte(at))
+        value = value << _EIGHT | _byte(data, length, payload, place)
     return value
+
+
+@hot
+def _byte(data: Int, length: Int, payload: Int, place: Int) -> Int:
+    """Return a byte of data, or of the payload behind it."""
+    if u64(place) < u64(length):
+        return u64(load_byte(data, place))
+    return u64(load_byte(payload, u64(place) - u64(length)))

@@ -59,7 +59,7 @@ def test_what_ends_that_process_is_interpreted_now_and_the_next_time(
     monkeypatch.setattr(
         compiled, "part_text", lambda *_: pytest.fail("this program has no table, and takes no part")
     )
-    made = compiled.object_apart
+    made = machine_code.object_apart
     monkeypatch.setattr(compiled, "object_apart", lambda text, *rest: made(text[: len(text) // 2], *rest))
     for _ in range(2):
         engine = CompiledEngine(optimised=False)
