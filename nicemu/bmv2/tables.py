@@ -189,6 +189,9 @@ class Tables:
         entry = item.get("default_entry")
         consts = [entry.get(key) for key in ("action_const", "action_entry_const")] if entry else []
         meter = self._scope.direct_meters.get(name)
+        bound = item.get("direct_meters")
+        if bound and (meter is None or bound.text() != meter.name):
+            raise bound.fault("is no direct meter that is bound to this table")
         profile, selector_keys = "", tuple[ir.Expression, ...]()
         kind = item["type"].choice(("simple", "indirect", "indirect_ws")) if item.get("type") else "simple"
         if kind != "simple":

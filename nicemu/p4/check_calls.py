@@ -34,6 +34,7 @@ from .symbols import (
 from .type_sizes import has_fixed_width, has_varbit, scalar_of, size_range_bits
 from .types import (
     INTEGER,
+    MATCH_KIND,
     NOTHING,
     TEXT,
     UNKNOWN,
@@ -123,15 +124,19 @@ class CallChecker(BlockCallChecker):
         directions = _directions(parameters)
         node.symbol = Meaning("function", symbol.name, None, types, directions, is_own=known is None)
         if known is None:
-            self._own_call(node, symbol.name, parameters)
+            self._own_call(node, symbol.name, parameters, returned)
         else:
             self._extern_call(node, symbol.name, parameters, known)
         return returned
 
-    def _own_call(self, node: syntax.Call, name: str, parameters: Sequence[ParameterSymbol]) -> None:
-        """Check what a function or method is given that the program itself declares."""
+    def _own_call(
+        self, node: syntax.Call, name: str, parameters: Sequence[ParameterSymbol], returned: Type
+    ) -> None:
+        """Check what a function or method is given, and returns, that the program itself declares."""
+        if returned in (TEXT, INTEGER, MATCH_KIND) or isinstance(returned, ExternType | P4ListType):
+            self.reporter.unsupported(node.at, f"{returned} as the result of {name}")
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if isinstance(argument.type, ExternType | P4ListType):
+            if parameter.type in (INTEGER, MATCH_KIND) or isinstance(argument.type, ExternType | P4ListType):
                 what = f"{argument.type} as an argument of {name}"
                 self.reporter.unsupported(argument.at, what)
             elif not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):
@@ -306,7 +311,8 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(callee.name_at, f"{extern} has no method {callee.name}", hint)
             return UNKNOWN
         method = self.overload(methods, node)
-        bound = dict(zip(symbol.declaration.type_parameters, extern.arguments, strict=False))
+        bound: dict[str, Type] = dict.fromkeys(symbol.declaration.type_parameters, UNKNOWN)
+        bound |= dict(zip(symbol.declaration.type_parameters, extern.arguments, strict=False))
         returned, types, parameters = self._invoke(node, method, symbol.scope, bound)
         place = PACKET_PLACES.get(symbol.name)
         if place is not None:
@@ -321,7 +327,7 @@ class CallChecker(BlockCallChecker):
             directions = _directions(parameters)
             node.symbol = Meaning("method", callee.name, instance, types, directions, is_own=known is None)
             if known is None:
-                self._own_call(node, callee.name, parameters)
+                self._own_call(node, callee.name, parameters, returned)
             elif callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")
             else:

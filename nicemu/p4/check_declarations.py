@@ -155,6 +155,10 @@ class DeclarationChecker(CallChecker):
                 self.reporter.error(node.at, f"{kind} cannot be instantiated", hint)
             self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
             return
+        abstract = [method.name for method in kind.symbol.declaration.methods if method.abstract]
+        if abstract and node.members is None:
+            what = f"{kind} has abstract methods, which each object defines: {', '.join(abstract)}"
+            self.reporter.error(node.at, what, f"write {node.name} = {{ ... }};")
         made = self.object_of(node, kind, self.full_name(node))
         self.declare(node.name, made, node.at)
 
@@ -235,7 +239,10 @@ class DeclarationChecker(CallChecker):
             self.reporter.error(node.at, what)
             return _told(kind, {}), (), None
         known = self.architecture.objects.get(declaration.name)
-        type_arguments = dict(zip(declaration.type_parameters, kind.arguments, strict=False))
+        type_arguments: dict[str, Type] = dict.fromkeys(
+            declaration.type_parameters, UNKNOWN
+        )  # where too few are given
+        type_arguments |= dict(zip(declaration.type_parameters, kind.arguments, strict=False))
         outer = self.scope
         self.scope = Scope(kind.symbol.scope)
         for name, argument_type in type_arguments.items():

@@ -9,6 +9,7 @@ from nicemu.pipeline import ir
 
 from .type_sizes import scalar_of
 from .types import (
+    TEXT,
     CompositeType,
     EnumType,
     NewType,
@@ -36,6 +37,8 @@ class TypeTable:
             return scalar
         if isinstance(kind, VarbitType):
             return ir.Varbit(kind.width)
+        if kind is TEXT:  # of an argument of a program's own extern
+            return ir.STRING
         if isinstance(kind, StackType):
             return ir.Stack(self._composite(kind.element).name, kind.size)
         assert isinstance(kind, CompositeType), kind

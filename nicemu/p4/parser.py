@@ -387,7 +387,7 @@ class Parser(TableParser):
         else:
             if self.sees_name() and self.peek().text in ("(", "<"):
                 types = [name for scope in self._scopes for name, is_type in scope.items() if is_type]
-                hint = include_of(token.text) or did_you_mean(token.text, types)
+                hint = include_of(token.text, self._scopes[0]) or did_you_mean(token.text, types)
                 self.no_type(token, hint)
             parts = ["state"] if block.kind == "parser" else ["action", "table", "apply"]
             hint = _SURPLUS if self._is_behind_surplus() else did_you_mean(token.text, parts)

@@ -122,10 +122,15 @@ class Interpreter(Evaluator):
         return PacketState(frame, places, outcome, trace, now_ns=now_ns)
 
     def parse(self, packet: PacketState) -> str | None:
-        """Run the parser; return the error that it ends in, None where it accepts."""
+        """Run the parser; return the error that it ends in, None where it accepts.
+
+        Raises: Stuck if an extern of the program's own fails.
+        """
         try:
             self._parse(packet)
-        except Stuck:
+        except Stuck as stuck:
+            if stuck.reason.startswith("extern."):  # which drops the packet wherever it is
+                raise
             error = "ParserTimeout"
         except Rejected as rejected:
             error = rejected.error

@@ -80,6 +80,8 @@ def extern(declaration: str) -> Callable[[_Marked], _Marked]:
     `declaration` is as in P4, types by the names that they have at last: `bit<8>`, not that of a typedef or
     enum of theirs. Raises: UsageError where it is none.
     """
+    if not isinstance(declaration, str):
+        raise UsageError("""@extern needs a declaration: @extern("bit<8> half(in bit<8> v)")""")
     signature = _parsed(declaration)
 
     def marked(thing: _Marked) -> _Marked:
@@ -179,6 +181,7 @@ def _object(
         for item in constructors
     )
     made_by: dict[int, Callable[..., Any]] = {}
+    kinds_by = {len(item.parameters): [part.type for part in item.parameters] for item in constructors}
     for item in constructors:
         thing = _found(item, own.marked)
         if thing is not None:
@@ -190,9 +193,9 @@ def _object(
             return None
         try:
             with own.guard():
-                return thing(*instance.arguments)
+                return thing(*map(_given, kinds_by[len(instance.arguments)], instance.arguments))
         except _FAULTS as error:
-            message = f"extern object {instance.name} cannot be made: {type(error).__name__}: {error}"
+            message = f"extern object {instance.name} cannot be made: {type(error).__name__}: {_said(error)}"
             raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, message) from error
 
     return ExternType(kinds, methods=methods, make=make)
@@ -252,7 +255,7 @@ def _body(
             found = _several(returned, len(kinds))
             taken = [values.taken(kind, value) for kind, value in zip(kinds, found, strict=True)]
         except _FAULTS as error:
-            call.note = f"{type(error).__name__}: {error}"
+            call.note = f"{type(error).__name__}: {_said(error)}"
             raise Stuck(f"extern.{type(error).__name__}") from error
         for (place, _), value in zip(comes_out, taken[len(declared.results) :], strict=True):
             call.arguments[place] = value
@@ -269,3 +272,16 @@ def _several(returned: Any, count: int) -> tuple[Any, ...]:  # noqa: ANN401
     if len(found) != count:
         raise TypeError(f"{len(found)} values were returned; {count} were expected")
     return found
+
+
+def _given(kind: ir.Type, value: int | str) -> int | str | bool:
+    """Return a constructor's argument as Python has it."""
+    return bool(value) if isinstance(kind, ir.Bool) else value
+
+
+def _said(error: BaseException) -> str:
+    """Return what an exception says, nothing where it fails at that, too."""
+    try:
+        return str(error)
+    except Exception:
+        return ""

@@ -28,6 +28,8 @@ from .verify_shown import check_shown
 Item = TypeVar("Item")
 
 MAX_TABLE_SIZE = 1 << 24
+_UNITS = {"counter": (1, 3), "direct_counter": (0, 3), "meter": (1, 2), "direct_meter": (0, 2)}
+"""Which argument of v1model's arrays says what they count in, and of how many ways."""
 MAX_STRUCT_DEPTH = 16
 """How deep structs may lie in a header."""
 
@@ -293,6 +295,11 @@ def _check_instance(
             for constructor in extern.constructors
         )
         faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
+    place = _UNITS.get(instance.extern)
+    if place is not None and not 0 <= int(instance.arguments[place[0]]) < place[1]:
+        faults.raise_(
+            instance.name, f"counts in unit {instance.arguments[place[0]]}; 0 to {place[1] - 1} are known"
+        )
     carries = extern.carried(len(instance.types))
     if carries is None:
         counts = " or ".join(str(len(item)) for item in extern.carries)

@@ -341,6 +341,11 @@ def test_a_direct_meter_colours_its_field_before_the_action_runs() -> None:
     assert [frames(send(engine, "07 ff 00 00"))[0][1][2:4] for _ in range(3)] == ["00", "01", "02"]
 
 
+def test_a_direct_meter_that_is_bound_to_no_table_of_its_name_is_refused() -> None:
+    with pytest.raises(Bmv2Error, match=r"\.direct_meters is no direct meter that is bound to this table"):
+        load(with_table(direct_meters="nothing"))
+
+
 def test_entries_may_time_out_where_the_table_says_so() -> None:
     engine = engine_of(with_table(support_timeout=True))
     engine.insert("t", TableEntry((Exact(7),), "set", (1,), idle_timeout_ns=5))

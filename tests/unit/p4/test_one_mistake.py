@@ -32,7 +32,7 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
 """
 
 
-def messages(top: str = "", states: str = "", parts: str = "", apply: str = "") -> list[str]:
+def messages(top: str = "", states: str = "", parts: str = "", apply: str = "") -> list[tuple[str, str]]:
     text = FRAME.replace("TOP", top).replace("STATES", states).replace("PARTS", parts)
     try:
         compile_text(text.replace("APPLY", apply), "a.p4")
@@ -215,3 +215,18 @@ def test_a_condition_that_the_compiler_asserts_is_no_value_that_is_missed() -> N
     text = FRAME.replace("APPLY", 'static_assert(8w1 == 1, "one");')
     text = text.replace("TOP", "").replace("STATES", "").replace("PARTS", "")
     assert not compile_text(text).diagnostics
+
+
+def test_a_type_parameter_is_no_block_of_the_same_name() -> None:
+    said = messages(
+        top="control T(inout bit<8> v) { apply { } } extern Box<S, T> { Box(); void f(in T x); }",
+        parts="Box<bit<8>>() b;",
+        apply="b.f(8w1);",
+    )
+    assert [told for _, told in said] == ["Box takes 2 type arguments; 1 is given"]
+
+
+def test_what_another_architecture_has_is_not_to_be_included_beside_this_one() -> None:
+    text = FRAME.replace("APPLY", "TriggerCounter() c;").replace("TOP", "").replace("STATES", "")
+    with pytest.raises(CompileError, match=r"hint: TriggerCounter is of nicemu.p4; v1model.p4 has none"):
+        compile_text(text.replace("PARTS", "TriggerCounter() t;"))

@@ -224,6 +224,51 @@ def test_a_packet_whose_extern_fails_is_dropped_and_others_go_on(
     assert engine.process(b"\x05\x08", 0).frame == b"\x05\x08"
 
 
+@pytest.mark.parametrize(
+    "parsed", ["h.h.a = f();", "packet.advance((bit<32>) f());", "verify(f() == 1, error.NoMatch);"]
+)
+def test_a_packet_whose_extern_fails_in_the_parser_is_dropped_too(parsed: str) -> None:
+    engine = Engine(externs=[extern("bit<8> f()")(lambda: 256)])
+    engine.load(program("extern bit<8> f();", "", parsed=parsed))
+    for trace in (False, True):
+        verdict = engine.process(b"\x04\x08", 0, trace=trace)
+        assert (verdict.disposition, verdict.drop_reason) == (Disposition.DROP, "extern.ValueError")
+
+
+def test_an_exception_that_cannot_say_what_it_is_is_one_all_the_same() -> None:
+    class Mute(Exception):  # noqa: N818
+        def __str__(self) -> str:
+            raise RuntimeError
+
+    def does() -> int:
+        raise Mute
+
+    assert after("bit<8> f()", "h.h.a = f();", does).drop_reason == "extern.Mute"
+
+
+def test_a_constructor_is_given_numbers_bools_and_strings() -> None:
+    given: list[object] = []
+
+    @extern("Box(bit<8> n, bool b, string s)")
+    class Box:
+        def __init__(self, *arguments: object) -> None:
+            given.extend(arguments)
+
+        @extern("void see()")
+        def see(self) -> None:
+            pass
+
+    outside = "extern Box { Box(bit<8> n, bool b, string s); void see(); }"
+    Engine(externs=[Box]).load(program(outside, "b.see();", 'Box(3, true, "x") b;'))
+    assert given == [3, True, "x"]
+    assert given[1] is True
+
+
+def test_a_decorator_without_its_declaration_says_what_it_needs() -> None:
+    with pytest.raises(UsageError, match="@extern needs a declaration"):
+        extern(lambda: 1)  # type: ignore[arg-type]
+
+
 def test_a_trace_tells_why_an_extern_failed() -> None:
     lines = "\n".join(trace_lines(after("bit<8> f()", "h.h.a = f();", lambda: 256).trace))
     assert "256 is no bit<8>: 0 to 255" in lines
@@ -336,6 +381,16 @@ def test_a_program_over_a_wire_cannot_declare_nonsense() -> None:
         (WINDOW, "", "Window<bit<8>>(h.h.a) w;", "argument size"),
         (WINDOW, "w.take();", "Window<bit<8>>(1) w;", "has no method take"),
         ("extern Box { Box(tuple<bit<8>> x); }", "", "Box({1}) b;", "not supported by nicemu yet: tuple"),
+        ("extern string f();", "f();", "", "not supported by nicemu yet: string as the result of f"),
+        ("extern int f();", "f();", "", "not supported by nicemu yet: int as the result of f"),
+        (
+            "extern list<bit<8>> f();",
+            "f();",
+            "",
+            "not supported by nicemu yet: list<bit<8>> as the result of f",
+        ),
+        ("extern void f(int n);", "f(3);", "", "not supported by nicemu yet: int as an argument of f"),
+        ("extern X { X(); abstract void f(); }", "", "X() x;", "extern X has abstract methods, which each"),
     ],
 )
 def test_a_call_that_does_not_fit_the_declaration_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -336,3 +337,15 @@ def test_what_is_held_and_how_much_room_is_left_is_known_after_any_changes(
         else:
             with pytest.raises(ControlError):
                 act()
+
+
+@pytest.mark.parametrize("kind", ["direct_counter", "direct_meter"])
+def test_what_an_array_counts_in_is_one_of_the_ways_that_there_are(kind: str) -> None:
+    carried = "<bit<2>>" if kind == "direct_meter" else ""
+    parts = f"{kind}{carried}({kind.removeprefix('direct_').capitalize()}Type.bytes) c;"
+    text = SOURCE.format(properties="", kind="exact", keys="", parts=parts, apply="")
+    program = compile_text(text).program
+    (held,) = program.externs
+    wrong = replace(program, externs=(replace(held, arguments=(9,)),))
+    with pytest.raises(ControlError, match="counts in unit 9"):
+        Engine().load(wrong)
