@@ -13,6 +13,7 @@ import os
 import pickle
 import re
 import tempfile
+import warnings
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
@@ -175,6 +176,13 @@ _DAMAGED = (
     ValueError,
 )
 """What reading a file that is not whole may raise. Source: Python, "pickle", UnpicklingError."""
+
+
+@cache
+def warn_of_no_cache() -> None:
+    """Say, once, that machine code is made anew by each process."""
+    what = f"{cache_base()} cannot be written, so machine code is made anew each time, for seconds to minutes"
+    warnings.warn(f"{what}; set XDG_CACHE_HOME to a folder that can be", RuntimeWarning, stacklevel=2)
 
 
 @cache

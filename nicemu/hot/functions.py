@@ -13,7 +13,7 @@ import types
 from collections.abc import Callable
 from typing import Any, TypeAlias, TypeVar
 
-from .compiled_code import CodeLocator, kept_code
+from .compiled_code import CodeLocator, kept_code, warn_of_no_cache
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -64,7 +64,10 @@ def _compiled(function: Function, **options: bool) -> Function:
         return function
     CodeLocator.hot.add(function.__code__)
     compiled = _compiler().njit(nogil=True, error_model="numpy", _nrt=False, **options)(function)
-    compiled._cache = kept_code()(function)  # noqa: SLF001 - cache=True chooses numba's own class
+    try:
+        compiled._cache = kept_code()(function)  # noqa: SLF001 - cache=True chooses numba's own class
+    except RuntimeError:  # there is nowhere to keep it
+        warn_of_no_cache()
     made: Function = compiled
     return made
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -215,3 +216,21 @@ def test_code_is_compiled_where_nothing_can_be_kept(kept: Path) -> None:
     index.unlink()
     index.mkdir()
     assert tripled_anew() == (15, 0)
+
+
+@needs_jit
+def test_where_no_folder_can_be_written_code_is_made_anew_and_that_is_said_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def nowhere() -> Callable[[object], object]:
+        def refuse(function: object) -> object:
+            raise RuntimeError("no locator available")
+
+        return refuse
+
+    monkeypatch.setattr(functions, "kept_code", nowhere)
+    compiled_code.warn_of_no_cache.cache_clear()
+    with pytest.warns(RuntimeWarning, match="set XDG_CACHE_HOME to a folder that can be") as told:
+        again, further = hot(_tripled.py_func), hot(_sum_of_tripled.py_func)  # type: ignore[attr-defined]
+    assert len(told) == 1
+    assert (again(np.uint64(2)), further(3)) == (6, 9)
