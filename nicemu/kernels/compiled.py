@@ -5,7 +5,11 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
+import signal
+import subprocess
+import sys
 from hashlib import blake2b
 from pathlib import Path
 
@@ -17,13 +21,17 @@ from nicemu.kept_files import keep, kept
 
 from . import machine_code
 from .kernel import Generated
-from .machine_code import is_much, object_apart, object_of, target_machine
+from .machine_code import object_of, target_machine
 from .not_compiled import NotCompiled
 from .parts import part_text
 
 LIBRARY = (b"__udivti3", b"__umodti3", b"__divti3", b"__modti3", b"__multi3", b"__udivmodti4")
 """Functions that compiled code may ask a compiler's library for, which is not there."""
 
+APART_FROM = 300
+"""Conditional branches from which a module is compiled apart; LLVM's passes give up at a thousand turns."""
+OF_LLVM = (-signal.SIGABRT, -signal.SIGSEGV, -signal.SIGILL)
+"""How a process ends in which LLVM fails: each time, for the same text."""
 MAX_KEPT = 256
 """Object files that are kept."""
 
@@ -45,9 +53,7 @@ class MachineCode:
             _keep(path, data)
         if not data:
             raise NotCompiled("LLVM cannot make machine code of it")
-        self._engine = llvm.create_mcjit_compiler(
-            llvm.parse_assembly(""), target_machine(level)
-        )  # which has the machine now
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target_machine(level))
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(data))
         self._engine.finalize_object()
         self.run_at = self._engine.get_function_address("run")
@@ -60,11 +66,28 @@ class MachineCode:
 
 
 def _compiled(generated: Generated, level: int) -> bytes:
-    """Return an object file, nothing where LLVM fails."""
+    """Return an object file, nothing where LLVM fails. Raises: NotCompiled."""
     parts = {part.name: part_text(part, llvm.get_host_cpu_name()) for part in generated.parts}
-    if is_much(generated.text):
-        return object_apart(generated.text, parts, level) or b""
+    if generated.text.count("br i1") >= APART_FROM:
+        return _object_apart(generated.text, parts, level)
     return object_of(generated.text, parts, level)
+
+
+def _object_apart(text: str, parts: dict[str, str], level: int) -> bytes:
+    """Return what `object_of` does, from a process of its own; nothing if LLVM ended that.
+
+    Raises: NotCompiled if something else did, such as a lack of memory.
+    """
+    given = json.dumps([text, parts, level]).encode()
+    command = [sys.executable, "-P", machine_code.__file__]
+    done = subprocess.run(
+        command, input=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
+    )
+    if done.returncode in OF_LLVM:
+        return b""
+    if done.returncode != 0:
+        raise NotCompiled(f"the process that compiles it has ended with status {done.returncode}")
+    return done.stdout
 
 
 def _path(generated: Generated, level: int) -> Path:

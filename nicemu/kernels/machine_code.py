@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """LLVM text to an object file, with LLVM alone.
 
-It runs in this process, or as a script in one of its own (`object_apart`), where LLVM may fail: it ends the
-process that asks too much of it, and no process that serves others may end so.
+It runs in the process that asks, or as a script in one of its own, where LLVM may fail: it ends the process
+that asks too much of it, and no process that serves others may end so.
 """
 
 from __future__ import annotations
@@ -10,14 +10,10 @@ from __future__ import annotations
 import json
 import re
 import resource
-import subprocess
 import sys
 from typing import Any
 
 import llvmlite.binding as llvm
-
-_APART_FROM = 300
-"""Conditional branches from which a module is compiled apart; LLVM's passes give up at a thousand turns."""
 
 
 def target_machine(level: int) -> Any:  # noqa: ANN401
@@ -62,21 +58,6 @@ def object_of(text: str, parts: dict[str, str], level: int) -> bytes:
     passes.run(module, builder)
     data: bytes = machine.emit_object(module)
     return data
-
-
-def is_much(text: str) -> bool:
-    """Return whether a module is so much that it is compiled apart."""
-    return text.count("br i1") >= _APART_FROM
-
-
-def object_apart(text: str, parts: dict[str, str], level: int) -> bytes | None:
-    """Return what `object_of` does, from a process of its own; None if that ended before."""
-    given = json.dumps([text, parts, level]).encode()
-    command = [sys.executable, "-I", __file__]
-    done = subprocess.run(
-        command, input=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False
-    )
-    return done.stdout if done.returncode == 0 else None
 
 
 def _without_loop_hints(text: str) -> str:

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from nicemu.hot import JIT
-from nicemu.kernels import CompiledEngine, compiled, machine_code
+from nicemu.kernels import CompiledEngine, compiled
 from nicemu.p4 import compile_text
 from nicemu.pipeline import Engine
 
@@ -42,7 +44,7 @@ def test_machine_code_that_was_damaged_is_made_anew(tmp_path: Path, monkeypatch:
 @pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
 def test_much_code_is_made_in_a_process_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "own_cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(machine_code, "_APART_FROM", 0)
+    monkeypatch.setattr(compiled, "APART_FROM", 0)
     monkeypatch.setattr(compiled, "object_of", None)
     engine = CompiledEngine(optimised=False)
     engine.load(compile_text(PROGRAM).program)
@@ -50,23 +52,39 @@ def test_much_code_is_made_in_a_process_of_its_own(tmp_path: Path, monkeypatch: 
     assert engine.process(b"\x01", ingress_port=0).frame == b"\x02"
 
 
+def ending(monkeypatch: pytest.MonkeyPatch, status: int) -> list[int]:
+    """Have each process that compiles end with a status; return the list of those that did."""
+    ended: list[int] = []
+
+    def run(command: list[str], **_: object) -> subprocess.CompletedProcess[bytes]:
+        ended.append(status)
+        return subprocess.CompletedProcess(command, status, b"half of a file")
+
+    monkeypatch.setattr(compiled, "APART_FROM", 0)
+    monkeypatch.setattr(subprocess, "run", run)
+    return ended
+
+
 @pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
-def test_what_ends_that_process_is_interpreted_now_and_the_next_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("status", "because", "tries"),
+    [
+        (-signal.SIGABRT, "LLVM cannot make machine code of it", 1),
+        (-signal.SIGKILL, "the process that compiles it has ended with status -9", 2),
+        (1, "the process that compiles it has ended with status 1", 2),
+    ],
+)
+def test_a_program_is_interpreted_where_that_process_ends_and_tried_again_unless_llvm_ended_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, because: str, tries: int
 ) -> None:
     monkeypatch.setattr(compiled, "own_cache_folder", lambda: tmp_path)
-    monkeypatch.setattr(machine_code, "_APART_FROM", 0)
-    monkeypatch.setattr(
-        compiled, "part_text", lambda *_: pytest.fail("this program has no table, and takes no part")
-    )
-    made = machine_code.object_apart
-    monkeypatch.setattr(compiled, "object_apart", lambda text, *rest: made(text[: len(text) // 2], *rest))
+    ended = ending(monkeypatch, status)
     for _ in range(2):
         engine = CompiledEngine(optimised=False)
         engine.load(compile_text(PROGRAM).program)
-        assert engine.interpreted_because == "LLVM cannot make machine code of it"
+        assert engine.interpreted_because == because
         assert engine.process(b"\x01", ingress_port=0).frame == b"\x02"
-        monkeypatch.setattr(compiled, "object_apart", lambda *_: pytest.fail("that is known already"))
+    assert ended == [status] * tries
 
 
 SELECT = """
