@@ -443,14 +443,16 @@ def _number_of(case: ir.SelectCase, values: Sequence[Number]) -> int | None:
     return number
 
 
+def states_behind(transition: ir.Transition) -> list[str]:
+    """Return the states to which a transition may go."""
+    if isinstance(transition, ir.Goto):
+        return [transition.state]
+    return [case.state for case in transition.cases]
+
+
 def _has_circle(parser: ir.Parser) -> bool:
     """Return whether a parser can come to a state again."""
-    following = {
-        state.name: [state.transition.state]
-        if isinstance(state.transition, ir.Goto)
-        else [case.state for case in state.transition.cases]
-        for state in parser.states
-    }
+    following = {state.name: states_behind(state.transition) for state in parser.states}
     finished: set[str] = set()
     for root in following:
         path, pending = [root], [iter(following[root])]

@@ -13,6 +13,7 @@ from itertools import pairwise
 from nicemu.pipeline import MAX_EMITTED_BYTES, Layouts, Program, ir, nodes_of
 
 from .growth import changes_headers, may_grow
+from .packets import states_behind
 from .writes import path_to
 
 _TAKES = (ir.Extract, ir.ExtractVarbit)
@@ -41,7 +42,7 @@ def stays_in_place(program: Program, most_bytes: int) -> bool:
 
 def _rises(parser: ir.Parser, taken: dict[str, list[int]]) -> bool:
     """Return whether the numbers that states take rise on each way through a parser."""
-    following = {state.name: _following(state.transition) for state in parser.states}
+    following = {state.name: states_behind(state.transition) for state in parser.states}
     latest: dict[str, int] = {}
     pending = [(parser.start, -1)]
     while pending:
@@ -54,12 +55,6 @@ def _rises(parser: ir.Parser, taken: dict[str, list[int]]) -> bool:
             return False
         pending += [(upcoming, numbers[-1]) for upcoming in following[state]]
     return True
-
-
-def _following(transition: ir.Transition) -> list[str]:
-    if isinstance(transition, ir.Goto):
-        return [transition.state]
-    return [case.state for case in transition.cases]
 
 
 def _emitted(program: Program) -> Iterator[str]:

@@ -248,7 +248,8 @@ class TypeChecker(TypeReferenceChecker):
                 named = node.kind.replace("_", " ")
                 self.reporter.error(part.at, f"a {named} field cannot be {kind}", hint)
                 kind = UNKNOWN
-            fields[part.name if part.name not in fields else f"{part.name} at {part.at}"] = kind
+            name = part.name if part.name not in fields else f"{part.name} at {part.at}"  # for lists to fit
+            fields[name] = kind
         return fields
 
     def _check_layout(self, node: syntax.StructDeclaration, made: CompositeType) -> None:

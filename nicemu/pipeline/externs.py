@@ -31,6 +31,10 @@ class Stuck(Exception):  # noqa: N818  control flow, never seen outside
         self.reason = reason
 
 
+class ExternFailed(Stuck):
+    """What Python does for an own extern of the program has failed: the packet is dropped, wherever it is."""
+
+
 def left(effects: list[Any], effect: Any) -> None:  # noqa: ANN401
     """Append to a packet's effects. Raises: Stuck if there are too many."""
     if len(effects) >= MAX_EFFECTS:

@@ -18,7 +18,7 @@ from .architecture import Architecture
 from .arithmetic import cast
 from .checksums import digest
 from .evaluator import Evaluator, PacketState, Rejected
-from .externs import Stuck
+from .externs import ExternFailed, Stuck
 from .matches import width_of
 from .objects import Objects
 from .profiles import ActionProfile, Member
@@ -124,13 +124,13 @@ class Interpreter(Evaluator):
     def parse(self, packet: PacketState) -> str | None:
         """Run the parser; return the error that it ends in, None where it accepts.
 
-        Raises: Stuck if an extern of the program's own fails.
+        Raises: ExternFailed.
         """
         try:
             self._parse(packet)
-        except Stuck as stuck:
-            if stuck.reason.startswith("extern."):  # which drops the packet wherever it is
-                raise
+        except ExternFailed:
+            raise
+        except Stuck:
             error = "ParserTimeout"
         except Rejected as rejected:
             error = rejected.error

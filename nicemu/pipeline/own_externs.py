@@ -25,7 +25,7 @@ from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.programs import load_module
 
 from . import ir
-from .externs import Argument, Body, ExternCall, ExternFunction, ExternType, Stuck
+from .externs import Argument, Body, ExternCall, ExternFailed, ExternFunction, ExternType
 from .python_values import PythonValues
 from .values import Value
 
@@ -246,7 +246,7 @@ def _body(
     def body(call: ExternCall) -> Value:
         if thing is None:
             call.note = "nothing in Python does it"
-            raise Stuck(MISSING)
+            raise ExternFailed(MISSING)
         target = (call.state,) if declared.owner else ()
         given = [values.shown(kind, call.arguments[place]) for place, kind in goes_in]
         try:
@@ -256,7 +256,7 @@ def _body(
             taken = [values.taken(kind, value) for kind, value in zip(kinds, found, strict=True)]
         except _FAULTS as error:
             call.note = f"{type(error).__name__}: {_said(error)}"
-            raise Stuck(f"extern.{type(error).__name__}") from error
+            raise ExternFailed(f"extern.{type(error).__name__}") from error
         for (place, _), value in zip(comes_out, taken[len(declared.results) :], strict=True):
             call.arguments[place] = value
         return taken[0] if declared.results else None

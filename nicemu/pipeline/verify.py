@@ -28,8 +28,13 @@ from .verify_shown import check_shown
 Item = TypeVar("Item")
 
 MAX_TABLE_SIZE = 1 << 24
-_UNITS = {"counter": (1, 3), "direct_counter": (0, 3), "meter": (1, 2), "direct_meter": (0, 2)}
-"""Which argument of v1model's arrays says what they count in, and of how many ways."""
+_UNITS = {
+    "counter": (1, "CounterType"),
+    "direct_counter": (0, "CounterType"),
+    "meter": (1, "MeterType"),
+    "direct_meter": (0, "MeterType"),
+}
+"""Which argument of v1model's arrays says what they count in, and the enum that it is of."""
 MAX_STRUCT_DEPTH = 16
 """How deep structs may lie in a header."""
 
@@ -295,11 +300,11 @@ def _check_instance(
             for constructor in extern.constructors
         )
         faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
-    place = _UNITS.get(instance.extern)
-    if place is not None and not 0 <= int(instance.arguments[place[0]]) < place[1]:
-        faults.raise_(
-            instance.name, f"counts in unit {instance.arguments[place[0]]}; 0 to {place[1] - 1} are known"
-        )
+    if instance.extern in _UNITS:
+        place, enum = _UNITS[instance.extern]
+        unit, most = int(instance.arguments[place]), len(architecture.enums[enum]) - 1
+        if not 0 <= unit <= most:
+            faults.raise_(instance.name, f"counts in unit {unit}; 0 to {most} are known")
     carries = extern.carried(len(instance.types))
     if carries is None:
         counts = " or ".join(str(len(item)) for item in extern.carries)
