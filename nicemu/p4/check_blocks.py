@@ -131,6 +131,7 @@ class BlockCallChecker(ArgumentChecker):
         self.known(node, given)
         block = self._with_objects(node, block)
         node.symbol = Meaning("block", block.name, block)
+        block.applied.append(node)
         if kind == "control":  # a parser's states become those of the one around it
             self.count_call(node.at, block.calls)
         return NOTHING

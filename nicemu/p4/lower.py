@@ -12,6 +12,7 @@ from . import syntax
 from .annotations import given_name, kept
 from .check import Checked
 from .check_tables import is_compared, key_name
+from .lower_parameters import shared_parameters
 from .lower_statements import StatementLowering
 from .priorities import has_priority, priorities_of
 from .symbols import (
@@ -51,6 +52,8 @@ class _Lowering(StatementLowering):
         for kind in checked.declared.composites:
             if kind.name not in checked.declared.ragged:
                 self._types.of(kind)
+        controlled = [inner for block in checked.controls for inner in _inner(block)]
+        self._shared = shared_parameters(controlled, checked.declared.reshaped)
         parser = self._parser(checked.parser)
         controls = []
         for role, block in zip(checked.architecture.roles, checked.controls, strict=False):
@@ -135,7 +138,16 @@ class _Lowering(StatementLowering):
         return tuple(ir.FieldList(index, tuple(lists[index])) for index in sorted(lists))
 
     def _block(self, block: BlockSymbol) -> tuple[ir.Statement, ...]:
-        return (*self._locals(block), *self._body(block.declaration.body))
+        return (*self._cleared(block), *self._locals(block), *self._body(block.declaration.body))
+
+    def _cleared(self, block: BlockSymbol) -> Iterator[ir.Statement]:
+        """Yield what gives the arguments that are `out` parameters of a control their first values."""
+        for parameter in block.parameters:
+            if parameter.direction == "out" and parameter.variable is not None:
+                argument = self._shared.get(parameter.variable.place)
+                if argument is not None:
+                    place = self._value(argument)
+                    yield ir.Assign(place, ir.Zero(place.type))
 
     # Declarations
 
@@ -149,7 +161,8 @@ class _Lowering(StatementLowering):
             yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
         for block in blocks:
             for variable in block.variables:
-                yield ir.Variable(variable.place, self._types.of(variable.type))
+                if variable.place not in self._shared:
+                    yield ir.Variable(variable.place, self._types.of(variable.type))
         yield from self._extras
         for routine in self._routines.values():
             for variable in routine.variables:
@@ -190,7 +203,7 @@ class _Lowering(StatementLowering):
     def _parameters(self, symbols: Sequence[ParameterSymbol]) -> tuple[ir.Parameter, ...]:
         parameters = []
         for item in symbols:
-            if item.variable is None or isinstance(item.type, ExternType):  # fixed, or a packet
+            if item.variable is None or not self._has_place(item):
                 continue
             kind = self._types.of(item.type)
             direction = ir.Direction(item.direction)

@@ -13,6 +13,7 @@ from .lower_types import TypeTable
 from .symbols import (
     ConstantSymbol,
     Meaning,
+    ParameterSymbol,
     Routine,
     Variable,
 )
@@ -32,6 +33,7 @@ class ExpressionLowering:
 
     def __init__(self, reshaped: Mapping[syntax.Expression, CompositeType]) -> None:
         self._reshaped = dict(reshaped)
+        self._shared: dict[str, syntax.Expression] = {}
         self._types = TypeTable()
         self._routines: dict[str, Routine] = {}
         self._extras: list[ir.Variable] = []
@@ -71,6 +73,8 @@ class ExpressionLowering:
             case syntax.NameRef():
                 assert isinstance(node.symbol, Variable)
                 name, place = node.symbol.name, node.symbol.place
+                if place in self._shared:
+                    return self._value(self._shared[place])
                 return ir.Name(place, kind, name if name != place and "." not in place else "")
             case syntax.MemberRef():
                 base = node.base
@@ -169,6 +173,15 @@ class ExpressionLowering:
         )
         return places, tuple(parameters)
 
+    def _has_place(self, parameter: ParameterSymbol) -> bool:
+        """Return whether a parameter is copied: it is no packet, not known before, and not its argument."""
+        variable = parameter.variable
+        return (
+            variable is not None
+            and not isinstance(parameter.type, ExternType)
+            and variable.place not in self._shared
+        )
+
     def _passed_to(
         self, node: syntax.Call
     ) -> tuple[dict[int, ir.Expression], dict[int, ir.Direction], list[int]]:
@@ -177,7 +190,7 @@ class ExpressionLowering:
         directions: dict[int, ir.Direction] = {}
         for place, argument in enumerate(node.arguments):
             parameter = node.symbol.subject.parameters[place]
-            if parameter.variable is not None and not isinstance(argument.type, ExternType):
+            if self._has_place(parameter):
                 given[place] = self._argument(argument)
                 directions[place] = ir.Direction(parameter.direction)
         return given, directions, [place for place in node.order or given if place in given]

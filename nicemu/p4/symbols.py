@@ -213,7 +213,7 @@ class BlockSymbol:
     is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
     block without parameters for types is checked as its first instance. `objects`
     are the parameters that are extern objects, by name; `others` is the same instance applied to other
-    objects, each made by `anew` under a name of its own.
+    objects, each made by `anew` under a name of its own. `applied` are the calls of an instance.
     """
 
     name: str
@@ -233,6 +233,7 @@ class BlockSymbol:
     others: list[BlockSymbol] = field(default_factory=list)
     anew: Callable[[str], BlockSymbol] | None = None
     calls: int = 0
+    applied: list[syntax.Call] = field(default_factory=list)
 
 
 @dataclass(slots=True, eq=False)

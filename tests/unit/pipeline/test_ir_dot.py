@@ -104,7 +104,7 @@ def test_a_table_shows_keys_and_actions_and_is_left_by_the_action_that_ran(graph
 
 
 def test_a_return_of_an_inner_control_goes_on_behind_it(graph: Graph) -> None:
-    condition, assignment = "C.inner.h.h.a == 9", "C.inner.h.h.b = 1"
+    condition, assignment = "h.h.a == 9", "h.h.b = 1"
     table = r"table C.t\lh.h.a: exact\l- C.one\l- NoAction\l"
     assert (condition, table, "true") in graph.edges
     assert (condition, assignment, "false") in graph.edges

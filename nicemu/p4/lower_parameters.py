@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which parameters of controls need no place of their own.
+
+A call copies its arguments in and out. Where a control is always given the same variable, and while it runs
+nothing else leads there, nobody can tell the copy from the variable: then the parameter is the variable.
+Programs give all their headers and metadata to each of their controls, so most copies would be of these.
+Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in/copy out".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Sequence
+from typing import TypeAlias
+
+from . import syntax
+from .symbols import BlockSymbol, ParameterSymbol, Variable
+from .types import CompositeType, ExternType
+
+_Path: TypeAlias = tuple[str, ...]
+"""The place of a variable, and the names of the structs' fields that lead from there."""
+
+_STORED = ("out", "inout")
+
+
+def shared_parameters(
+    blocks: Iterable[BlockSymbol], reshaped: Container[syntax.Expression]
+) -> dict[str, syntax.Expression]:
+    """Return the arguments that parameters of applied controls are, by the places of these.
+
+    An argument that is `reshaped` is of another type than the parameter.
+    """
+    shared: dict[str, syntax.Expression] = {}
+    for block in blocks:
+        calls = block.applied
+        if not calls or not all(_is_plain(call.arguments) for call in calls):
+            continue
+        paths = [
+            [() if argument in reshaped else _path(argument) for argument in call.arguments] for call in calls
+        ]
+        for place, parameter in enumerate(block.parameters):
+            if parameter.variable is None or isinstance(parameter.type, ExternType):
+                continue
+            ways = {each[place] for each in paths}
+            if ways != {()} and len(ways) == 1 and _is_alone(place, paths[0], block.parameters):
+                shared[parameter.variable.place] = calls[0].arguments[place]
+    return shared
+
+
+def _is_plain(arguments: Sequence[syntax.Expression]) -> bool:
+    """Return whether the arguments only read: none changes what another is."""
+    pending = list(arguments)
+    while pending:
+        node = pending.pop()
+        if node.value is not None or isinstance(node.type, ExternType):
+            continue
+        match node:
+            case syntax.NameRef() | syntax.AnySet() | syntax.DefaultValue() | syntax.InvalidHeader():
+                pass
+            case syntax.MemberRef() | syntax.SliceRef():
+                pending.append(node.base)
+            case syntax.IndexRef():
+                pending += (node.base, node.index)
+            case syntax.UnaryOp() | syntax.CastOp():
+                pending.append(node.operand)
+            case syntax.BinaryOp():
+                pending += (node.left, node.right)
+            case syntax.ConditionalOp():
+                pending += (node.condition, node.yes, node.no)
+            case syntax.ListValue():
+                pending += node.items
+            case _:
+                return False
+    return True
+
+
+def _path(node: syntax.Expression) -> _Path:
+    """Return the way to a place that is there whatever happens, () for what is none.
+
+    A field of a header is none, for the header may be invalid; and a header of a union is not, because
+    copying it back says which of them is valid.
+    """
+    fields: list[str] = []
+    while isinstance(node, syntax.MemberRef):
+        if not isinstance(node.base.type, CompositeType) or node.base.type.kind != "struct":
+            return ()
+        fields.append(node.name)
+        node = node.base
+    if not isinstance(node, syntax.NameRef) or not isinstance(node.symbol, Variable):
+        return ()
+    return (node.symbol.place, *reversed(fields))
+
+
+def _is_alone(place: int, paths: Sequence[_Path], parameters: Sequence[ParameterSymbol]) -> bool:
+    """Return whether no other argument leads to what one leads to, but where both are only read."""
+    path, is_stored = paths[place], parameters[place].direction in _STORED
+    return not any(
+        (is_stored or parameter.direction in _STORED) and path[: len(other)] == other[: len(path)]
+        for at, (other, parameter) in enumerate(zip(paths, parameters, strict=True))
+        if other and at != place
+    )
