@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nicemu.pipeline import MAX_EMITTED_BYTES, ir
+from nicemu.pipeline import MAX_EMITTED_BYTES, ir, nodes_of
 
 from .places import VALID, WORD, Composite, Number, Place, Value
 from .records import OVERSIZED
@@ -181,22 +181,20 @@ class Deparsing(Varbits):
             return min(emitted, MAX_EMITTED_BYTES)
         return min(self._most_emitted(body), MAX_EMITTED_BYTES)
 
-    def _most_emitted(self, node: object) -> int:
+    def _most_emitted(self, body: Sequence[ir.Statement]) -> int:
         """Return how many bytes statements can emit at most, or something above the limit."""
-        match node:
-            case ir.Emit(value):
-                return self.most_bytes(value.type)
-            case ir.Loop() | ir.ForRange():
-                once = self._most_emitted((node.body, node.update if isinstance(node, ir.Loop) else ()))
-                return MAX_EMITTED_BYTES + 1 if once else 0
-            case ir.CallRoutine(name, _) | ir.Call(name, _, _):
-                ran = next(item for item in self.program.functions if item.name == name)
-                return self._most_emitted(ran.body)
         total = 0
-        if isinstance(node, tuple):
-            total = sum(self._most_emitted(item) for item in node)
-        elif hasattr(node, "__dataclass_fields__"):
-            total = sum(self._most_emitted(getattr(node, name)) for name in node.__dataclass_fields__)
+        for node in nodes_of(tuple(body), ir.Emit, ir.Loop, ir.ForRange, ir.CallRoutine, ir.Call):
+            match node:
+                case ir.Emit(value):
+                    total += self.most_bytes(value.type)
+                case ir.CallRoutine(name, _) | ir.Call(name, _, _):
+                    ran = next(item for item in self.program.functions if item.name == name)
+                    total += self._most_emitted(ran.body)
+                case ir.Loop() | ir.ForRange():
+                    again = node.update if isinstance(node, ir.Loop) else ()
+                    if self._most_emitted((*node.body, *again)):
+                        return MAX_EMITTED_BYTES + 1
         return min(total, MAX_EMITTED_BYTES + 1)
 
 

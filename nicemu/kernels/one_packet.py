@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import Layouts, Program, ir
+from nicemu.pipeline import Layouts, Program, ir, nodes_of
 
 from .effects import Site
 from .externs import Externs
@@ -44,7 +44,7 @@ class OnePacket:
         self._cpu_port = cpu_port
         self._module, self._externs = module, externs
         self._take, self._parameters_at = take, parameters_at
-        self._has_loops = mentions(program, (ir.Loop, ir.ForRange))
+        self._has_loops = any(True for _ in nodes_of(program, ir.Loop, ir.ForRange))
         self._packet: Number = None
         self.sites: list[Site] = []
         self.headroom_bytes = 0
@@ -188,17 +188,3 @@ class OnePacket:
         self.effect_words = made.effect_words()
         grows = self.makes_copies or may_grow(self.program)
         self.headroom_bytes = made.headroom_bytes(deparser.body) if grows else 0
-
-
-def mentions(node: object, kinds: tuple[type, ...]) -> bool:
-    """Return whether a node of one of some kinds stands anywhere in a program."""
-    pending = [node]
-    while pending:
-        item = pending.pop()
-        if isinstance(item, kinds):
-            return True
-        if isinstance(item, tuple):
-            pending.extend(item)
-        elif hasattr(item, "__dataclass_fields__"):
-            pending.extend(getattr(item, name) for name in item.__dataclass_fields__)
-    return False

@@ -25,6 +25,15 @@ REQUESTS = (
 list.
 """
 ASKED, WITH_LIST = 1, 2
+_CALLS = (
+    ir.CallFunction,
+    ir.CallRoutine,
+    ir.Call,
+    ir.CallAction,
+    ir.ApplyTable,
+    ir.SwitchAction,
+    ir.TableApply,
+)
 _AGAIN = ("clone", "clone_preserving_field_list", "resubmit_preserving_field_list")
 RECIRCULATE = "recirculate_preserving_field_list"
 
@@ -134,22 +143,19 @@ def _calls(program: Program, start: object, names: tuple[str, ...]) -> bool:
     seen: set[str] = set()
     pending: list[object] = [start]
     while pending:
-        node = pending.pop()
-        further: object = ()
-        match node:
-            case ir.CallFunction(name, _) if name in names:
-                return True
-            case ir.CallRoutine(name, _) | ir.Call(name, _, _):
-                further = routines[name]
-            case ir.CallAction(name, _):
-                further = actions[name]
-            case ir.ApplyTable(name) | ir.SwitchAction(name, _) | ir.TableApply(name):
-                further = tuple(actions[ref.action] for ref in tables[name].actions)
-        if further and name not in seen:
-            seen.add(name)
-            pending.append(further)
-        if isinstance(node, tuple):
-            pending.extend(node)
-        elif hasattr(node, "__dataclass_fields__"):
-            pending.extend(getattr(node, field) for field in node.__dataclass_fields__)
+        for node in nodes_of(pending.pop(), *_CALLS):
+            match node:
+                case ir.CallFunction(name, _):
+                    if name in names:
+                        return True
+                    continue
+                case ir.CallRoutine(name, _) | ir.Call(name, _, _):
+                    further: object = routines[name]
+                case ir.CallAction(name, _):
+                    further = actions[name]
+                case ir.ApplyTable(name) | ir.SwitchAction(name, _) | ir.TableApply(name):
+                    further = tuple(actions[ref.action] for ref in tables[name].actions)
+            if name not in seen:
+                seen.add(name)
+                pending.append(further)
     return False

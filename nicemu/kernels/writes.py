@@ -5,10 +5,24 @@ from __future__ import annotations
 
 from typing import Final
 
-from nicemu.pipeline import ARCHITECTURES, Program, ir
+from nicemu.pipeline import ARCHITECTURES, Program, ir, nodes_of
 
 EVERYTHING: Final[frozenset[tuple[str, ...]]] = frozenset({("*",)})
 """All of a header."""
+
+_STORING = (
+    ir.Assign,
+    ir.Reset,
+    ir.ForRange,
+    ir.MoveStack,
+    ir.CallAction,
+    ir.CallRoutine,
+    ir.Call,
+    ir.ActionRef,
+    ir.CallFunction,
+    ir.CallMethod,
+    ir.ExternValue,
+)
 
 
 def written_in(program: Program) -> dict[str, frozenset[tuple[str, ...]]]:
@@ -51,9 +65,7 @@ def targets_in(program: Program, *, values_alone: bool = False) -> list[ir.Expre
         takes = functions[name].signature(len(arguments)) or ()
         found.extend(given for given, argument in zip(arguments, takes, strict=True) if argument.is_written)
 
-    pending: list[object] = [program]
-    while pending:
-        node = pending.pop()
+    for node in nodes_of(program, *_STORING):
         match node:
             case ir.Assign(target, _):
                 found.append(target)
@@ -73,10 +85,6 @@ def targets_in(program: Program, *, values_alone: bool = False) -> list[ir.Expre
                 extern_arguments("", name, arguments)
             case ir.CallMethod(instance, name, arguments) | ir.ExternValue(instance, name, arguments, _):
                 extern_arguments(instance, name, arguments)
-        if isinstance(node, tuple):
-            pending.extend(node)
-        elif hasattr(node, "__dataclass_fields__"):
-            pending.extend(getattr(node, name) for name in node.__dataclass_fields__)
     return found
 
 
