@@ -4,8 +4,8 @@
 The program parses Ethernet and IPv4, looks the destination up, rewrites MAC address and time to live and
 chooses a port. Files are ordinary ones, in the kernel's page cache, and once more in a file system in memory
 (/dev/shm, where there is one). Beside each stand the same bytes read and written without being looked at, and
-the kernel alone over packets that lie in memory already. CPU time of the process, medians over rounds; sides
-alternate. Prints `name value unit` lines.
+the kernel alone over packets that lie in memory already. The same packets go from pcapng to pcapng, too. CPU
+time of the process, medians over rounds; sides alternate. Prints `name value unit` lines.
 Run: python benchmarks/captures.py [--json]
 """
 
@@ -24,6 +24,7 @@ from typing import Final
 
 import numpy as np
 
+from nicemu.capture import PACKET_BLOCK, PcapngWriter
 from nicemu.kernels import CompiledEngine, Slots
 from nicemu.lookup import ExactTable
 from nicemu.p4 import compile_text
@@ -83,6 +84,11 @@ RECORD = np.dtype(
     [("seconds", "<u4"), ("ns", "<u4"), ("length", "<u4"), ("original", "<u4"), ("frame", "u1", FRAME_BYTES)]
 )
 
+BLOCK = np.dtype(
+    [(name, "<u4") for name in ("kind", "bytes", "interface", "high", "low", "length", "original")]
+    + [("frame", "u1", FRAME_BYTES), ("bytes_again", "<u4")]
+)
+
 
 def filled_engine(addresses: np.ndarray[tuple[int], np.dtype[np.uint64]]) -> CompiledEngine:
     """Return an engine whose table has an entry for each address."""
@@ -118,6 +124,18 @@ def write_capture(path: Path, made: np.ndarray[tuple[int], np.dtype[np.void]]) -
     with open(path, "wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B23C4D, 2, 4, 0, 0, 65535, 1))
         file.write(made.tobytes())
+
+
+def write_pcapng(path: Path, made: np.ndarray[tuple[int], np.dtype[np.void]]) -> None:
+    """Write records as the packet blocks of a pcapng file, times in nanoseconds."""
+    blocks = np.zeros(len(made), BLOCK)
+    blocks["kind"], blocks["bytes"], blocks["bytes_again"] = PACKET_BLOCK, BLOCK.itemsize, BLOCK.itemsize
+    for name in ("length", "original", "frame"):
+        blocks[name] = made[name]
+    blocks["low"] = made["ns"]
+    with open(path, "wb") as file:
+        PcapngWriter(file).add_interface("port 0")
+        file.write(blocks.tobytes())
 
 
 def switched(engine: CompiledEngine, source: Path, target: Path) -> None:
@@ -166,6 +184,11 @@ def main() -> None:
                 targets.append(target)
                 sides[name] = partial(switched, engine, source, target)
                 sides[f"{name}_copy"] = partial(copy, source, target)
+                if name == "pcap_to_pcap":
+                    source, target = folder / "in.pcapng", folder / "out.pcapng"
+                    write_pcapng(source, made)
+                    targets.append(target)
+                    sides["pcapng_to_pcapng"] = partial(switched, engine, source, target)
         os.sync()  # else the inputs go to disk while there is measured
         found = {name: [] for name in sides}
         for turn in range(ROUNDS + 1):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .captured_frame import CapturedFrame
 from .pcap import PcapWriter
-from .pcapng import PcapngWriter
+from .pcapng import OUTBOUND_OPTIONS, PACKET_BLOCK, PcapngWriter
 from .reading import CaptureFile, PcapFile, read_capture
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ _HOMES = {
 
 __all__ = [
     "NOT_WHOLE",
+    "OUTBOUND_OPTIONS",
+    "PACKET_BLOCK",
     "RECORD_HEADER_BYTES",
     "CaptureFile",
     "CapturedBatch",

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """Capture files read in batches: the frames of a piece of a file where they lie, without an object for each.
 
-They are what `read_capture` yields. pcap files are walked by compiled code; the frames of other files are
-gathered one by one.
+They are what `read_capture` yields. Records of pcap files and packets of pcapng files are walked by compiled
+code; what else is in the latter is read block by block.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 
-from nicemu.errors import ProtocolError
+from nicemu.errors import NicemuError
 
+from .blocks import units_of, walk_blocks
 from .captured_frame import CapturedFrame
-from .pieces import PcapPieces
-from .reading import CaptureFile, PcapFile
+from .pieces import PcapngPieces, PcapPieces
+from .reading import CaptureFile, PcapFile, PcapngFile
 from .records import walk_records
 
 BATCH_FRAMES: Final = 8192
@@ -51,13 +51,14 @@ def read_batches(path: Path) -> Iterator[CapturedBatch]:
 
 def batches_of(opened: CaptureFile) -> Iterator[CapturedBatch]:
     """Yield the Ethernet frames of a file that was opened, some at a time. Raises: as `read_capture`."""
-    if isinstance(opened, PcapFile):
-        return _walked(PcapPieces(opened, PIECE_BYTES))
-    return _gathered(opened.frames())
+    if isinstance(opened, PcapngFile):
+        return _walked_blocks(opened)
+    assert isinstance(opened, PcapFile)
+    return _walked(PcapPieces(opened, PIECE_BYTES))
 
 
 def _walked(pieces: PcapPieces) -> Iterator[CapturedBatch]:
-    offsets, lengths, originals, times_ns = (np.zeros(BATCH_FRAMES, np.uint64) for _ in range(4))
+    offsets, lengths, originals, times_ns = _room()
     while True:
         count, pieces.first = walk_records(
             pieces.memory,
@@ -77,20 +78,54 @@ def _walked(pieces: PcapPieces) -> Iterator[CapturedBatch]:
             return
 
 
-def _gathered(frames: Iterator[CapturedFrame]) -> Iterator[CapturedBatch]:
-    fault: ProtocolError | None = None
-    while fault is None:
-        taken: list[CapturedFrame] = []
-        try:
-            taken.extend(islice(frames, BATCH_FRAMES))
-        except ProtocolError as error:  # behind frames that are whole
-            fault = error
-        if taken:
-            lengths = np.array([len(frame.data) for frame in taken], np.uint64)
-            memory = np.frombuffer(b"".join(frame.data for frame in taken) or b"\0", np.uint8)
-            times_ns = np.array([frame.time_ns for frame in taken], np.uint64)
-            originals = np.array([frame.original_bytes for frame in taken], np.uint64)
-            yield CapturedBatch(memory, np.cumsum(lengths) - lengths, lengths, originals, times_ns)
-        elif fault is None:
+def _walked_blocks(opened: PcapngFile) -> Iterator[CapturedBatch]:
+    opened.source = pieces = PcapngPieces(opened.file, PIECE_BYTES)
+    room = _room()
+    gathered: list[CapturedFrame] = []
+    try:
+        for frame in opened.blocks():
+            gathered += [frame] if frame is not None else []
+            for batch in _walked_packets(opened, pieces, room):
+                if gathered:
+                    yield _of_frames(gathered)
+                    gathered = []
+                yield batch
+            if len(gathered) == BATCH_FRAMES:
+                yield _of_frames(gathered)
+                gathered = []
+    except NicemuError:
+        if gathered:  # which are whole
+            yield _of_frames(gathered)
+        raise
+    if gathered:
+        yield _of_frames(gathered)
+
+
+def _walked_packets(
+    opened: PcapngFile, pieces: PcapngPieces, room: tuple[Array, ...]
+) -> Iterator[CapturedBatch]:
+    """Yield the frames that come next, up to a block that is for `opened` to read."""
+    units = units_of(opened.interfaces)
+    while True:
+        count, end = walk_blocks(
+            pieces.memory, pieces.first, pieces.end, int(opened.is_big_endian), units, *room
+        )
+        if not count:
             return
-    raise fault
+        opened.read_bytes += int(end) - pieces.first
+        pieces.first = int(end)
+        yield CapturedBatch(pieces.memory, *(array[:count] for array in room))
+
+
+def _room() -> tuple[Array, ...]:
+    """Return room for offsets, lengths, original lengths and times of a batch's frames."""
+    return tuple(np.zeros(BATCH_FRAMES, np.uint64) for _ in range(4))
+
+
+def _of_frames(frames: list[CapturedFrame]) -> CapturedBatch:
+    """Return a batch of frames that were read one by one."""
+    lengths = np.array([len(frame.data) for frame in frames], np.uint64)
+    memory = np.frombuffer(b"".join(frame.data for frame in frames) or b"\0", np.uint8)
+    times_ns = np.array([frame.time_ns for frame in frames], np.uint64)
+    originals = np.array([frame.original_bytes for frame in frames], np.uint64)
+    return CapturedBatch(memory, np.cumsum(lengths) - lengths, lengths, originals, times_ns)

@@ -13,13 +13,15 @@ from typing import BinaryIO
 from nicemu import __version__
 
 LINKTYPE_ETHERNET = 1
-_SECTION_HEADER, _INTERFACE, _STATISTICS, _PACKET = 0x0A0D0D0A, 1, 5, 6
+_SECTION_HEADER, _INTERFACE, _STATISTICS, PACKET_BLOCK = 0x0A0D0D0A, 1, 5, 6
 _MAGIC = 0x1A2B3C4D
 _UNKNOWN_LENGTH = -1
 _APPLICATION, _NAME, _RESOLUTION, _FLAGS, _RECEIVED, _DROPPED = 4, 2, 9, 2, 4, 5
 """Codes of options; each belongs to one kind of block."""
 _NANOSECONDS = 9
 _INBOUND, _OUTBOUND = 1, 2
+OUTBOUND_OPTIONS = struct.pack("=HHIHH", _FLAGS, 4, _OUTBOUND, 0, 0)
+"""The options of a packet block whose frame left."""
 
 
 class PcapngWriter:
@@ -46,7 +48,7 @@ class PcapngWriter:
         """Write a frame; the time is since 1970, `original_bytes` its length before anything was cut."""
         body = struct.pack("=IIIII", interface, *_halves(time_ns), len(data), original_bytes) + _padded(data)
         flags = struct.pack("=I", _OUTBOUND if outbound else _INBOUND)
-        self._block(_PACKET, body, _option(_FLAGS, flags))
+        self._block(PACKET_BLOCK, body, _option(_FLAGS, flags))
 
     def write_statistics(self, interface: int, time_ns: int, received: int, dropped: int) -> None:
         """Write how many frames an interface has seen in all, and how many of them could not be kept."""

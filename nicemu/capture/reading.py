@@ -13,7 +13,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from io import BufferedReader
 from pathlib import Path
-from typing import Final, Self
+from typing import Final, Protocol, Self
 
 from nicemu.errors import ProtocolError, UsageError
 
@@ -22,7 +22,9 @@ from .gunzipped import GZIP_MAGIC, Gunzipped
 from .pcapng import LINKTYPE_ETHERNET
 
 _PCAP_RESOLUTIONS = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
-_SECTION_HEADER, _INTERFACE, _SIMPLE, _PACKET = 0x0A0D0D0A, 1, 3, 6
+SECTION_HEADER: Final = 0x0A0D0D0A
+ENHANCED_PACKET: Final = 6
+_INTERFACE, _SIMPLE = 1, 3
 _MAGIC = 0x1A2B3C4D
 _RESOLUTION, _OFFSET = 9, 14
 _NS_PER_S = 1_000_000_000
@@ -41,11 +43,20 @@ def read_capture(path: Path) -> Generator[CapturedFrame, None, None]:
         yield from opened.frames()
 
 
+class Source(Protocol):
+    """What bytes come from."""
+
+    def read(self, length: int, /) -> bytes:
+        """Return so many bytes, or fewer at the end."""
+
+
 class CaptureFile:
     """A capture file that is being read: `read_bytes` of it have been. It may be a pipe."""
 
     def __init__(self, path: Path, file: BufferedReader, read_bytes: int) -> None:
         self.path, self.file, self.read_bytes = path, file, read_bytes
+        self.source: Source = file
+        """What it is read from: `file`, or what reads ahead of it."""
         self._order = "<"
 
     @staticmethod
@@ -71,6 +82,11 @@ class CaptureFile:
     def __exit__(self, *failure: object) -> None:
         self.file.close()
 
+    @property
+    def is_big_endian(self) -> bool:
+        """Whether its numbers have their most significant byte first, as far as it was read."""
+        return self._order == ">"
+
     def frames(self) -> Iterator[CapturedFrame]:
         """Yield the frames."""
         raise NotImplementedError
@@ -80,7 +96,7 @@ class CaptureFile:
 
     def _some(self, length: int) -> bytes:
         """Return so many bytes, or fewer at the end."""
-        data = self.file.read(length)
+        data = self.source.read(length)
         self.read_bytes += len(data)
         return data
 
@@ -113,12 +129,12 @@ def _recognised(path: Path, file: BufferedReader) -> CaptureFile:
         (magic,) = struct.unpack(f"{order}I", start) if len(start) == 4 else (0,)
         if magic in _PCAP_RESOLUTIONS:
             return PcapFile(path, file, order, _PCAP_RESOLUTIONS[magic])
-    if start != struct.pack("<I", _SECTION_HEADER):
+    if start != struct.pack("<I", SECTION_HEADER):
         raise UsageError(
             f"{path} is no capture file; it begins with {start.hex(' ') or 'nothing'}, not as "
             "pcap or pcapng does"
         )
-    return _Pcapng(path, file, 4)
+    return PcapngFile(path, file, 4)
 
 
 class PcapFile(CaptureFile):
@@ -130,11 +146,6 @@ class PcapFile(CaptureFile):
         (linktype,) = self._unpack("16xI", self._read(20))
         self._require_ethernet(linktype & 0xFFFF)
 
-    @property
-    def is_big_endian(self) -> bool:
-        """Whether its numbers have their most significant byte first."""
-        return self._order == ">"
-
     def frames(self) -> Iterator[CapturedFrame]:
         """Yield the frames."""
         while first := self._some(1):
@@ -144,7 +155,9 @@ class PcapFile(CaptureFile):
 
 
 @dataclass(slots=True)
-class _Interface:
+class Interface:
+    """What a block says of an interface; times count from `offset_s`."""
+
     snap_bytes: int
     units_per_s: int = 1_000_000
     offset_s: int = 0
@@ -155,29 +168,42 @@ class _Interface:
         return min(max(found, 0), (1 << 64) - 1)
 
 
-class _Pcapng(CaptureFile):
+class PcapngFile(CaptureFile):
     """Sections of blocks; the type of the first block is read."""
+
+    def __init__(self, path: Path, file: BufferedReader, read_bytes: int) -> None:
+        super().__init__(path, file, read_bytes)
+        self.interfaces: list[Interface] = []
+        """Those of the section so far."""
 
     def frames(self) -> Iterator[CapturedFrame]:
         """Yield the frames."""
-        interfaces: list[_Interface] = []
-        kind = _SECTION_HEADER
+        return (frame for frame in self.blocks() if frame is not None)
+
+    def blocks(self) -> Iterator[CapturedFrame | None]:
+        """Yield for each block its frame, or None; all up to its end has been read then."""
+        kind = SECTION_HEADER
         while True:
-            if kind == _SECTION_HEADER:
-                interfaces = []
-                self._section()
-            else:
-                body = self._body(self._read(4))
-                if kind == _INTERFACE:
-                    interfaces.append(self._interface(body))
-                elif kind == _PACKET:
-                    yield self._packet(body, interfaces)
-                elif kind == _SIMPLE:
-                    yield self._simple(body, interfaces)
+            yield self._block(kind)
             first = self._some(1)
             if not first:
                 return
             (kind,) = self._unpack("I", first + self._read(3))
+
+    def _block(self, kind: int) -> CapturedFrame | None:
+        """Read what comes behind a block's type; return the frame, if it has one."""
+        if kind == SECTION_HEADER:
+            self.interfaces = []
+            self._section()
+            return None
+        body = self._body(self._read(4))
+        if kind == ENHANCED_PACKET:
+            return self._packet(body, self.interfaces)
+        if kind == _SIMPLE:
+            return self._simple(body, self.interfaces)
+        if kind == _INTERFACE:
+            self.interfaces.append(self._interface(body))
+        return None
 
     def _section(self) -> None:
         start = self._read(8)
@@ -198,11 +224,11 @@ class _Pcapng(CaptureFile):
             raise ProtocolError(f"{self.path}: the block that ends at byte {self.read_bytes} has two lengths")
         return body
 
-    def _interface(self, body: bytes) -> _Interface:
+    def _interface(self, body: bytes) -> Interface:
         self._fits(body, 8)
         linktype, _, snap_bytes = self._unpack("HHI", body)
         self._require_ethernet(linktype)
-        found = _Interface(snap_bytes)
+        found = Interface(snap_bytes)
         at = 8
         while at + 4 <= len(body):
             code, length = self._unpack("HH", body, at)
@@ -217,7 +243,7 @@ class _Pcapng(CaptureFile):
             at += 4 + (length + 3 & ~3)
         return found
 
-    def _packet(self, body: bytes, interfaces: list[_Interface]) -> CapturedFrame:
+    def _packet(self, body: bytes, interfaces: list[Interface]) -> CapturedFrame:
         self._fits(body, 20)
         number, high, low, length, original = self._unpack("IIIII", body)
         self._fits(body, 20 + length)
@@ -226,7 +252,7 @@ class _Pcapng(CaptureFile):
         time_ns = interfaces[number].time_ns(high << 32 | low)
         return CapturedFrame(time_ns, False, body[20 : 20 + length], original, number)
 
-    def _simple(self, body: bytes, interfaces: list[_Interface]) -> CapturedFrame:
+    def _simple(self, body: bytes, interfaces: list[Interface]) -> CapturedFrame:
         self._fits(body, 4)
         if not interfaces:
             raise ProtocolError(f"{self.path}: a frame comes before any interface")

@@ -24,7 +24,8 @@ NOT_WHOLE: Final = LARGEST_BYTES + 1
 
 
 @hot
-def _number(data: Records, at: Int, swapped: Int) -> Int:
+def read_number(data: Records, at: Int, swapped: Int) -> Int:
+    """Return 32 bits of a capture, big-endian if `swapped`. data: uint8[]."""
     number = u64(data[at])
     for place in (1, 2, 3):
         number |= u64(data[at + u64(place)]) << u64(8 * place)
@@ -45,13 +46,13 @@ def read_record(data: Records, at: Int, last: Int, swapped: Int, unit_ns: Int) -
     """
     if at + u64(RECORD_HEADER_BYTES) > last:
         return u64(NOT_WHOLE), u64(0), u64(0)
-    length = _number(data, at + u64(8), swapped)
+    length = read_number(data, at + u64(8), swapped)
     if length > u64(LARGEST_BYTES) or at + u64(RECORD_HEADER_BYTES) + length > last:
         return u64(NOT_WHOLE), u64(0), u64(0)
-    seconds, fraction = _number(data, at, swapped), _number(data, at + u64(4), swapped)
+    seconds, fraction = read_number(data, at, swapped), read_number(data, at + u64(4), swapped)
     return (
         length,
-        _number(data, at + u64(12), swapped),
+        read_number(data, at + u64(12), swapped),
         seconds * u64(1_000_000_000) + fraction * u64(unit_ns),
     )
 

@@ -170,7 +170,7 @@ class InPlace:
             wanted,
         )
         self._add()
-        output.write_records(pieces.memory.data[begin:end])
+        output.write_packed(pieces.memory.data[begin:end])
 
     def _add(self) -> None:
         """Add the sums to the summary."""

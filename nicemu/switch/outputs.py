@@ -43,22 +43,30 @@ class Output:
             if self._pcap is not None:
                 self._pcap.write(time_ns, frame)
             if self._pcapng is not None:
-                if to not in self._interfaces:
-                    name = f"port {to}" if isinstance(to, int) else to
-                    self._interfaces[to] = self._pcapng.add_interface(name)
-                self._pcapng.write(self._interfaces[to], time_ns, frame, len(frame), outbound=True)
+                self._pcapng.write(self.interface_of(to), time_ns, frame, len(frame), outbound=True)
         except OSError as error:
             raise self._fault(error) from error
 
     @property
     def takes_records(self) -> bool:
-        """Whether the file consists of records that may be made elsewhere, as `packing` does."""
+        """Whether the file consists of pcap's records; of pcapng's blocks, if not."""
         return self._pcap is not None
 
-    def write_records(self, records: memoryview) -> None:
-        """Write records of a pcap file, for whoever reads it meanwhile."""
+    def interface_of(self, to: int | str) -> int:
+        """Return the number that a pcapng file has for a port, where need be after writing what says so."""
+        assert self._pcapng is not None
+        if to not in self._interfaces:
+            name = f"port {to}" if isinstance(to, int) else to
+            try:
+                self._interfaces[to] = self._pcapng.add_interface(name)
+            except OSError as error:
+                raise self._fault(error) from error
+        return self._interfaces[to]
+
+    def write_packed(self, packed: memoryview) -> None:
+        """Write records or blocks that `packing` has made, for whoever reads them meanwhile."""
         try:
-            self._file.write(records)
+            self._file.write(packed)
             self._file.flush()
         except OSError as error:
             raise self._fault(error) from error

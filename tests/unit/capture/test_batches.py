@@ -15,26 +15,27 @@ import pytest
 from nicemu.capture import PcapngWriter, PcapWriter, batches, read_batches, read_capture
 from nicemu.errors import NicemuError
 
-Told = tuple[list[tuple[int, bytes]], str]
+Told = tuple[list[tuple[int, int, bytes]], str]
 
 
 def one_by_one(path: Path) -> Told:
-    found: list[tuple[int, bytes]] = []
+    found: list[tuple[int, int, bytes]] = []
     try:
-        found.extend((frame.time_ns, frame.data) for frame in read_capture(path))
+        found.extend((frame.time_ns, frame.original_bytes, frame.data) for frame in read_capture(path))
     except NicemuError as error:
         return found, str(error)
     return found, ""
 
 
-def _in_batches(path: Path) -> Iterator[tuple[int, bytes]]:
+def _in_batches(path: Path) -> Iterator[tuple[int, int, bytes]]:
     for batch in read_batches(path):
         for number, (offset, length) in enumerate(zip(batch.offsets, batch.lengths, strict=True)):
-            yield int(batch.times_ns[number]), batch.memory[offset : offset + length].tobytes()
+            data = batch.memory[offset : offset + length].tobytes()
+            yield int(batch.times_ns[number]), int(batch.originals[number]), data
 
 
 def in_batches(path: Path) -> Told:
-    found: list[tuple[int, bytes]] = []
+    found: list[tuple[int, int, bytes]] = []
     try:
         found.extend(_in_batches(path))
     except NicemuError as error:
@@ -60,6 +61,32 @@ def pcapng(lengths: list[int]) -> bytes:
     return file.getvalue()
 
 
+def block(order: str, kind: int, body: bytes) -> bytes:
+    length = struct.pack(f"{order}I", 12 + len(body))
+    return struct.pack(f"{order}I", kind) + length + body + length
+
+
+def every_kind(order: str) -> bytes:
+    """Return a section: four interfaces whose times differ, packets of each, and blocks of other kinds."""
+    data = block(order, 0x0A0D0D0A, struct.pack(f"{order}IHHq", 0x1A2B3C4D, 1, 0, -1))
+    options = [
+        b"",
+        struct.pack(f"{order}HHB3x", 9, 1, 9),
+        struct.pack(f"{order}HHB3x", 9, 1, 0x8A),
+        struct.pack(f"{order}HHq", 14, 8, 1000),
+    ]
+    for number, item in enumerate(options):
+        data += block(order, 1, struct.pack(f"{order}HHI", 1, 0, 40) + item)
+        for packets in range(3):
+            of = [packets % (number + 1), number, 0][packets]
+            head = struct.pack(f"{order}IIIII", of, packets, 7, 5 + packets, 90)
+            option = struct.pack(f"{order}HHIHH", 2, 4, 1, 0, 0) if packets == 1 else b""
+            data += block(order, 6, head + bytes([number, packets, 1, 2, 3, 4, 5, 0]) + option)
+    data += block(order, 3, struct.pack(f"{order}I", 6) + b"simple\0\0")
+    data += block(order, 5, struct.pack(f"{order}III", 0, 0, 0)) + block(order, 77, b"")
+    return data + block(order, 6, struct.pack(f"{order}IIIII", 1, 0, 9, 0, 0))
+
+
 @pytest.fixture(params=[(4, 64), (batches.BATCH_FRAMES, batches.PIECE_BYTES)], ids=["small", "whole"])
 def sizes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Read few frames and bytes at a time, and as many as ever."""
@@ -75,7 +102,9 @@ FILES = {
     "nanoseconds": pcap(">", 0xA1B23C4D, LENGTHS),
     "empty": pcap("<", 0xA1B2C3D4, []),
     "pcapng": pcapng(LENGTHS),
+    "sections": every_kind("<") + every_kind(">"),
 }
+COUNTS = {"empty": 0, "sections": 28}
 
 
 @pytest.mark.usefixtures("sizes")
@@ -84,7 +113,7 @@ def test_batches_hold_what_is_read_one_by_one(tmp_path: Path, name: str) -> None
     path = tmp_path / name
     path.write_bytes(FILES[name])
     assert in_batches(path) == one_by_one(path)
-    assert len(in_batches(path)[0]) == (len(LENGTHS) if name != "empty" else 0)
+    assert len(in_batches(path)[0]) == COUNTS.get(name, len(LENGTHS))
 
 
 @pytest.mark.usefixtures("sizes")
@@ -115,10 +144,10 @@ def test_a_time_that_no_64_bits_hold_is_cut_and_can_be_written(tmp_path: Path) -
     data = file.getvalue().replace(struct.pack("=HHB3x", 9, 1, 9), struct.pack("=HHB3x", 9, 1, 0))
     path = tmp_path / "late.pcapng"
     path.write_bytes(data)
-    assert in_batches(path) == one_by_one(path) == ([((1 << 64) - 1, b"late")], "")
+    assert in_batches(path) == one_by_one(path) == ([((1 << 64) - 1, 4, b"late")], "")
     with open(tmp_path / "late.pcap", "wb") as copy:
         PcapWriter(copy).write((1 << 64) - 1, b"late")
-    ((time_ns, _),), _ = one_by_one(tmp_path / "late.pcap")
+    ((time_ns, _, _),), _ = one_by_one(tmp_path / "late.pcap")
     assert time_ns == (1 << 64) - 1 - (((1 << 64) - 1) // 1_000_000_000 >> 32 << 32) * 1_000_000_000
 
 
