@@ -2,7 +2,8 @@
 """Entries of one tuple with the same masked key: a chain, larger priority first, then who came first.
 
 What a record has between key and parameters: priority, order of arrival, address of the next in the chain,
-and for every range two numbers as the limbs that it touches, its lower and its upper end.
+the entry's own value and mask in limbs, and for every range two numbers as the limbs that it touches, its
+lower and its upper end.
 """
 
 from __future__ import annotations
@@ -38,11 +39,13 @@ from .entries import (
 from .words import load_word
 
 u64 = np.uint64
-PRIORITY, ORDER, NEXT, BOUNDS = u64(0), u64(8), u64(16), u64(24)
-"""Offsets behind a record's key."""
-ADDED_AT, ARRIVED, BOUND_WORDS = KIND_STATE, KIND_STATE + u64(8), KIND_STATE + u64(16)
+PRIORITY, ORDER, NEXT, VALUE = u64(0), u64(8), u64(16), u64(24)
+"""Offsets behind a record's key; the mask and the bounds of ranges come behind the value."""
+ADDED_AT, ARRIVED, OWN_WORDS = KIND_STATE, KIND_STATE + u64(8), KIND_STATE + u64(16)
 RANGES, RANGE_COUNT = KIND_STATE + u64(24), KIND_STATE + u64(32)
-"""In a table's state: where the added words begin, entries that came, words of bounds, ranges of the key."""
+"""In a table's state: where the added words begin, entries that came, words from the value on, ranges of the
+key.
+"""
 _SPAN, _MASK, _WORDS = u64(8), u64(16), u64(3)
 
 
@@ -92,7 +95,8 @@ def link(state: Int, key: Int, added: Int, action: Int, parameters: Int, now_ns:
     """Insert an entry behind those of its chain that it does not beat, and return its number, or FULL or
     PRESENT.
 
-    `key` is the masked key and the tuple; at `added` lie priority, two words to be filled in, and bounds.
+    `key` is the masked key and the tuple; at `added` lie priority, two words to be filled in, value, mask and
+    bounds.
     """
     if load_word(state + COUNT) == load_word(state + SIZE):
         return FULL
@@ -102,9 +106,7 @@ def link(state: Int, key: Int, added: Int, action: Int, parameters: Int, now_ns:
     before, behind = MISS, first
     priority = load_word(added + PRIORITY)
     while behind != MISS and load_word(behind + at + PRIORITY) >= priority:
-        if load_word(behind + at + PRIORITY) == priority and same_words(
-            behind + at + BOUNDS, added + BOUNDS, load_word(state + BOUND_WORDS)
-        ):
+        if _is_equal(state, behind + at, added):
             return PRESENT
         before, behind = behind, load_word(behind + at + NEXT)
     store_u64(added + ORDER, load_word(state + ARRIVED))
@@ -112,7 +114,7 @@ def link(state: Int, key: Int, added: Int, action: Int, parameters: Int, now_ns:
     store_u64(added + NEXT, behind)
     number = take(state)
     entry = entry_at(state, number)
-    copy_words(entry + at, added, _WORDS + load_word(state + BOUND_WORDS))
+    copy_words(entry + at, added, _WORDS + load_word(state + OWN_WORDS))
     write_entry(state, entry, key, action, parameters, now_ns)
     if before != MISS:
         store_u64(before + at + NEXT, entry)
@@ -122,6 +124,45 @@ def link(state: Int, key: Int, added: Int, action: Int, parameters: Int, now_ns:
         put(index, digest, number)
     updated(state)
     return number
+
+
+@hot
+def _is_equal(state: Int, one: Int, other: Int) -> Flag:
+    """Return whether the words that two entries add to their keys are of equal ones of one priority."""
+    return load_word(one + PRIORITY) == load_word(other + PRIORITY) and same_words(
+        one + VALUE, other + VALUE, load_word(state + OWN_WORDS)
+    )
+
+
+@hot
+def first_in_chain(state: Int, key: Int) -> Int:
+    """Return the address of the first entry of a masked key and tuple, or MISS."""
+    words = load_word(state + LIMBS)
+    first, _ = find(index_of(state), key, words, hash_of(key, words))
+    return first
+
+
+@hot
+def is_chained(state: Int, key: Int, added: Int) -> Flag:
+    """Return whether the chain of `key` holds an entry equal to the one whose words are at `added`."""
+    at, entry = load_word(state + ADDED_AT), first_in_chain(state, key)
+    while entry != MISS:
+        if _is_equal(state, entry + at, added):
+            return True
+        entry = load_word(entry + at + NEXT)
+    return False
+
+
+@hot
+def is_long(state: Int, key: Int, limit: Int) -> Flag:
+    """Return whether the chain of `key` has `limit` entries or more."""
+    at, entry = load_word(state + ADDED_AT), first_in_chain(state, key)
+    while entry != MISS:
+        limit -= ONE
+        if limit == ZERO:
+            return True
+        entry = load_word(entry + at + NEXT)
+    return False
 
 
 @hot

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tuples of a table with priorities, in memory: what each masks, best priority first.
 
+A tuple is of the entries with one mask, or it is `SHARED` by entries of many masks, which all have its bits.
+
 Lookups are given one address: of the number of tuples, and behind it for every tuple its best priority, its
 number, and its mask in limbs. A change is written beside what is published and published by one store. What
 is published never promises less than there is: a tuple comes before its first entry and goes after its last.
@@ -14,6 +16,7 @@ import struct
 from bisect import bisect_left, insort
 from collections import Counter
 from dataclasses import dataclass, field
+from typing import Final
 
 import numpy as np
 
@@ -23,10 +26,13 @@ from .entries import KIND, UPDATES
 from .memory import Memory
 from .table import WORD_BYTES, limbs_of
 
+SHARED: Final = 1 << 63
+"""The bit of a tuple's number that says so."""
+
 
 @dataclass(slots=True, eq=False)
 class _Tuple:
-    """The entries with a mask: how many of each priority, and a heap of the priorities, negative."""
+    """The entries of a tuple: how many of each priority, and a heap of the priorities, negative."""
 
     mask: int
     number: int
@@ -54,7 +60,7 @@ class Tuples:
         buffer_bytes = WORD_BYTES + (size + 1) * self._tuple_bytes
         self._memory = Memory(2 * buffer_bytes)
         self._buffers = [self._memory.address, self._memory.address + buffer_bytes]
-        self._by_mask: dict[int, _Tuple] = {}
+        self._by_mask: dict[tuple[int, bool], _Tuple] = {}
         self._by_number: dict[int, _Tuple] = {}
         self._ordered: list[tuple[int, int]] = []
         self._packed = bytearray()
@@ -64,20 +70,29 @@ class Tuples:
     def __len__(self) -> int:
         return len(self._ordered)
 
-    def number_for(self, mask: int, priority: int) -> int:
-        """Return the number of the tuple of a mask, published for an entry of this priority to come."""
-        found = self._by_mask.get(mask)
+    def number_of(self, mask: int, shared: bool) -> int | None:
+        """Return the number of a tuple, None if there is none."""
+        found = self._by_mask.get((mask, shared))
+        return None if found is None else found.number
+
+    def mask_of(self, number: int) -> int:
+        """Return the mask of a tuple."""
+        return self._by_number[number].mask
+
+    def number_for(self, mask: int, shared: bool, priority: int) -> int:
+        """Return the number of a tuple, published for an entry of this priority to come."""
+        found = self._by_mask.get((mask, shared))
         if found is None:
-            found = _Tuple(mask, self._numbered)
-            self._by_mask[mask] = self._by_number[found.number] = found
+            found = _Tuple(mask, self._numbered | (SHARED if shared else 0))
+            self._by_mask[mask, shared] = self._by_number[found.number] = found
             self._numbered += 1
         if priority > found.listed:
             self._list(found, priority)
         return found.number
 
-    def add(self, mask: int, priority: int) -> None:
+    def add(self, number: int, priority: int) -> None:
         """Count an entry that has come."""
-        found = self._by_mask[mask]
+        found = self._by_number[number]
         if not found.counts[priority]:
             heapq.heappush(found.priorities, -priority)
         found.counts[priority] += 1
@@ -89,7 +104,7 @@ class Tuples:
         if found.best < found.listed:
             self._list(found, found.best)
         if not found.listed:
-            del self._by_mask[found.mask], self._by_number[number]
+            del self._by_mask[found.mask, bool(number & SHARED)], self._by_number[number]
 
     def close(self) -> None:
         """Give the memory back."""

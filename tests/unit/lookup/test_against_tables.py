@@ -24,6 +24,7 @@ from nicemu.lookup import (
     find_lpm_batch,
     find_ternary_batch,
     pack_keys,
+    ternary,
     trie,
 )
 from nicemu.pipeline import Exact, Lpm, Match, Optional, Range, TableEntry, Ternary, ir
@@ -310,6 +311,21 @@ def test_exact_tables_agree(fields: Fields, compiled: bool, data: st.DataObject)
 @given(data=st.data())
 def test_tables_with_priorities_agree(fields: Fields, compiled: bool, data: st.DataObject) -> None:
     told_the_same(BothTernary, fields, compiled, data)
+
+
+@pytest.mark.parametrize("compiled", FORMS)
+@pytest.mark.parametrize("groups", [(64, 2), (4, 1)], ids=str)
+@pytest.mark.parametrize("fields", PRIORITY_FIELDS, ids=str)
+@FEWER
+@given(data=st.data())
+def test_tables_whose_masks_share_tuples_agree(
+    fields: Fields, groups: tuple[int, ...], compiled: bool, data: st.DataObject
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ternary, "OWN_TUPLES", 1)
+        patch.setattr(ternary, "LONG_CHAIN", 2)
+        patch.setattr(ternary, "SHARED_GROUPS", groups)
+        told_the_same(BothTernary, fields, compiled, data)
 
 
 @pytest.mark.parametrize("compiled", FORMS)

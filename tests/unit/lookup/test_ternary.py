@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import pytest
 
 from nicemu.errors import ResourceError, UsageError
-from nicemu.lookup import TernaryTable
+from nicemu.lookup import TernaryTable, ternary
 from nicemu.lookup.entries import KIND
 from nicemu.pcie import load_u64
 
@@ -146,10 +146,44 @@ def test_a_full_table_refuses_before_it_lists_anything(table: TernaryTable) -> N
     assert published(table) == [(6, 1)]
 
 
+def test_many_masks_share_tuples_until_chains_are_long(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ternary, "OWN_TUPLES", 1)
+    monkeypatch.setattr(ternary, "LONG_CHAIN", 2)
+    table = TernaryTable(8, 16, compiled=compiled)
+    masks = [0xFF00, 0xF000, 0xFE00, 0xFF80, 0xC000, 0x8000, 0xFFF0]
+    numbers = [table.insert(0x1000 & mask, mask, place + 1, 0) for place, mask in enumerate(masks)]
+    own, whole_bytes, nothing = (1, 0xFF00), (7, 0xFF00), (3, 0x0000)
+    assert published(table) == [whole_bytes, (6, 0x8000), (5, 0xC000), nothing, own]
+    for number in reversed(numbers):
+        assert table.find(0x1000) == number
+        table.delete(number)
+    assert published(table) == []
+    table.close()
+
+
+def test_an_entry_is_refused_twice_wherever_the_first_one_is(
+    compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ternary, "OWN_TUPLES", 0)
+    monkeypatch.setattr(ternary, "LONG_CHAIN", 1)
+    table = TernaryTable(8, 16, compiled=compiled)
+    for priority in range(1, 5):
+        table.insert(0x1000, 0xF000, priority, 0)
+    before = published(table)
+    for priority in range(1, 5):
+        with pytest.raises(UsageError, match=f"priority {priority}; modify it"):
+            table.insert(0x1000, 0xF000, priority, 0)
+    assert published(table) == before
+    table.close()
+
+
 def test_every_entry_may_have_a_mask_of_its_own(compiled: bool) -> None:
     table = TernaryTable(64, 64, compiled=compiled)
     numbers = [table.insert(1 << place, 1 << place, place + 1, 0) for place in range(64)]
-    assert len(published(table)) == 64
+    own = ternary.OWN_TUPLES
+    assert len(published(table)) == own + 1 + (64 - own - ternary.LONG_CHAIN), "no group of bits is whole"
     for place in reversed(range(64)):
         assert table.find((1 << 64) - 1) == numbers[place]
         table.delete(numbers[place])
