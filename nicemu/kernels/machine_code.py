@@ -71,4 +71,5 @@ def _without_loop_hints(text: str) -> str:
 
 if __name__ == "__main__":
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    llvm.set_option("nicemu", "-enable-misched=false")  # of large functions it takes longer than all else
     sys.stdout.buffer.write(object_of(*json.load(sys.stdin)))
