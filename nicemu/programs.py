@@ -38,6 +38,8 @@ def find_program(path: str | Path) -> Path:
 def load_module(path: Path) -> types.ModuleType:
     """Run the Python file at `path` as a module of its own and return it.
 
+    It may import the modules that lie beside it, as it may where Python runs it, but for names that mean
+    something else already.
     Raises: UsageError if it is no Python file.
     """
     name = f"nicemu_program_{path.stem}_{blake2b(str(path).encode(), digest_size=4).hexdigest()}"
@@ -48,6 +50,9 @@ def load_module(path: Path) -> types.ModuleType:
         raise UsageError(f"{path} is no Python file")
     module = importlib.util.module_from_spec(specification)
     sys.modules[name] = module
+    beside = str(path.resolve().parent)
+    if beside not in sys.path:
+        sys.path.append(beside)
     try:
         specification.loader.exec_module(module)
     except BaseException:

@@ -43,8 +43,7 @@ _NOT_HEX = re.compile(r"0x|[\s:,.-]+")
 @click.option(
     "--index",
     type=click.IntRange(min=1),
-    default=1,
-    help="Which packet of the file; from 1, as in Wireshark.",
+    help="Which packet of the file; from 1, as in Wireshark.  [default: 1]",
 )
 @click.option("--port", type=click.IntRange(0, 0xFFFF), default=0, help="The port on which it comes in.")
 @CPU_PORT_OPTION
@@ -56,7 +55,7 @@ def packet(
     program: Path,
     text: str | None,
     pcap: Path | None,
-    index: int,
+    index: int | None,
     port: int,
     cpu_port: int | None,
     tables: Path | None,
@@ -94,10 +93,12 @@ def packet(
         click.echo(f"then {type(effect).__name__}({told})")
 
 
-def _frame(text: str | None, pcap: Path | None, index: int) -> tuple[bytes, int]:
+def _frame(text: str | None, pcap: Path | None, index: int | None) -> tuple[bytes, int]:
     """Return the packet and its time."""
     if (text is None) == (pcap is None):
         raise click.UsageError("one of --hex BYTES and --pcap FILE says which packet")
+    if text is not None and index is not None:
+        raise click.UsageError("--index says which packet of --pcap FILE; --hex is one packet")
     if text is not None:
         try:
             return bytes.fromhex(_NOT_HEX.sub("", text)), 0
@@ -106,6 +107,7 @@ def _frame(text: str | None, pcap: Path | None, index: int) -> tuple[bytes, int]
     from nicemu.capture import read_capture
 
     assert pcap is not None
+    index = index or 1
     found = next(islice(read_capture(pcap), index - 1, None), None)
     if found is None:
         count = sum(1 for _ in read_capture(pcap))

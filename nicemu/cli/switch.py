@@ -30,6 +30,7 @@ from .programs import (
     tell_missing,
 )
 from .progress import Progress
+from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ _STANDARD = {"--in": "/dev/stdin", "--out": _STDOUT}
     help="An interface of this machine as a port: NAME, xdp:NAME, tap:NAME. A number alone is the port of "
     "an --in without one.",
 )
-@click.option("--for", "seconds", type=click.FloatRange(min=0), help="How many seconds, between interfaces.")
+@click.option("--for", "seconds", type=Seconds(), help="How many seconds, between interfaces.")
 @click.option(
     "--p4runtime",
     metavar="ADDRESS",
@@ -80,9 +81,7 @@ _STANDARD = {"--in": "/dev/stdin", "--out": _STDOUT}
 @click.option(
     "--device-id",
     type=click.IntRange(0, (1 << 64) - 1),
-    default=1,
-    show_default=True,
-    help="The device that P4Runtime's controllers mean.",
+    help="The device that P4Runtime's controllers mean.  [default: 1]",
 )
 @click.option(
     "--allow-remote",
@@ -120,7 +119,7 @@ def switch(
     ports: tuple[str, ...],
     seconds: float | None,
     p4runtime: str | None,
-    device_id: int,
+    device_id: int | None,
     allow_remote: bool,
     cpu_port: int | None,
     capture: Path | None,
@@ -154,6 +153,8 @@ def switch(
         raise click.UsageError("--for and --p4runtime are for interfaces; captures end by themselves")
     if inputs and capture is not None:
         raise click.UsageError("--capture is for interfaces; --out writes what leaves")
+    if p4runtime is None and (device_id is not None or allow_remote):
+        raise click.UsageError("--device-id and --allow-remote say how P4Runtime is served; add --p4runtime")
     if outputs and not inputs:
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
@@ -188,7 +189,11 @@ def switch(
             if inputs:
                 told.is_interrupted = _captures(running, sources, files, summary, _print_log if log else None)
             else:
-                served = None if p4runtime is None else (p4runtime, device_id, allow_remote)
+                served = (
+                    None
+                    if p4runtime is None
+                    else (p4runtime, 1 if device_id is None else device_id, allow_remote)
+                )
                 summary = _live(running, sources, seconds, served, capture, _print_log if log else None)
         except (ProtocolError, UsageError):
             # a damaged capture, or a full disk, maybe behind packets that have passed

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from traceback import extract_tb
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -121,12 +122,21 @@ def read_externs(paths: Iterable[Path]) -> list[Callable[..., Any]]:
     for path in paths:
         try:
             marked = externs_in(vars(load_module(path.resolve())))
-        except Exception as error:
-            raise UsageError(f"{path}: {type(error).__name__}: {error}") from error
+        except _FAULTS as error:
+            raise UsageError(f"{path}{_line_of(error, path)}: {type(error).__name__}: {error}") from error
         if not marked:
             raise UsageError(f"{path} has no function or class with @extern")
         found += marked
     return found
+
+
+def _line_of(error: BaseException, path: Path) -> str:
+    """Return where in a file an error was raised, as ":12"; nothing for what was raised elsewhere alone."""
+    if isinstance(error, SyntaxError):
+        return f":{error.lineno}" if error.filename == str(path.resolve()) else ""
+    frames = extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if frame.filename == str(path.resolve())]
+    return f":{lines[-1]}" if lines else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,10 +228,12 @@ def _found(
     variables: frozenset[str] = frozenset(),
 ) -> Callable[..., Any] | None:
     """Return what does an extern, None where nothing does. Raises: ControlError where all are unlike it."""
-    named = [thing for thing in candidates if getattr(thing, _MARK).name == declared.declared]
-    for thing in named:
-        if getattr(thing, _MARK).fits(declared, variables):
-            return thing
+    named = [thing for thing in dict.fromkeys(candidates) if getattr(thing, _MARK).name == declared.declared]
+    fitting = [thing for thing in named if getattr(thing, _MARK).fits(declared, variables)]
+    if len(fitting) > 1:
+        raise _fault(declared, f"in Python there are {len(fitting)} that do it; one was expected")
+    if fitting:
+        return fitting[0]
     if named:
         raise _fault(declared, f"in Python it is {getattr(named[0], _MARK).text}")
     return None

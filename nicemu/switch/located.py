@@ -65,6 +65,12 @@ class Located:
             raise self.fault(f"is {_described(self.value)}; a name was expected")
         return self.value
 
+    def flag(self) -> bool:
+        """Return a boolean."""
+        if not isinstance(self.value, bool):
+            raise self.fault(f"is {_described(self.value)}; true or false was expected")
+        return self.value
+
     def number(self, last: int | None = None, first: int = 0) -> int:
         """Return a number from `first` up to `last`, if there is one."""
         number = self.value

@@ -98,7 +98,7 @@ class _TableFile:
     def _table(self, item: Located) -> None:
         given = item.members(("table",), (*_OF_TABLE, *_LOOKUPS))
         table = self._tables[_name(given["table"], self._tables, "the program: table")]
-        is_complete = "complete" in given and bool(given["complete"].value)
+        is_complete = "complete" in given and given["complete"].flag()
         if is_complete:
             self._empty(table.name)
         entries = given["entries"].items() if "entries" in given else []

@@ -128,6 +128,11 @@ def test_one_packet_has_to_be_named(nicemu: Cli, program: str, words: tuple[str,
     assert (result.exit_code, "one of --hex BYTES and --pcap FILE" in result.stderr) == (2, True)
 
 
+def test_an_index_is_of_a_capture(nicemu: Cli, program: str) -> None:
+    result = nicemu("packet", program, "--hex", "00", "--index", "2")
+    assert (result.exit_code, "--index says which packet of --pcap FILE" in result.stderr) == (2, True)
+
+
 def test_what_is_no_hexadecimal_is_refused(nicemu: Cli, program: str) -> None:
     result = nicemu("packet", program, "--hex", "0g")
     assert (result.exit_code, result.stderr) == (
@@ -152,7 +157,7 @@ def test_externs_of_the_program_are_done_by_a_python_file(nicemu: Cli, program: 
     wrong = tmp_path / "wrong.py"
     wrong.write_text("1 / 0")
     told = nicemu("packet", program, "--hex", "0101", "--externs", str(wrong))
-    assert (told.exit_code, "wrong.py: ZeroDivisionError: division by zero" in told.stderr) == (1, True)
+    assert (told.exit_code, "wrong.py:1: ZeroDivisionError: division by zero" in told.stderr) == (1, True)
 
 
 PUNTED = """#include <core.p4>

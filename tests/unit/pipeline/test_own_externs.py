@@ -341,6 +341,25 @@ def test_what_declares_no_extern_is_refused(text: str) -> None:
         extern(text)
 
 
+def test_a_file_may_import_modules_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_the_externs.py").write_text(
+        "from nicemu.pipeline import extern\n@extern('bit<8> f()')\ndef f(): return 7\n"
+    )
+    (tmp_path / "first.py").write_text("from beside_the_externs import f\ng = f\n")
+    (tmp_path / "second.py").write_text("from beside_the_externs import f\n")
+    engine = Engine(externs=read_externs([tmp_path / "first.py", tmp_path / "second.py"]))
+    engine.load(program("extern bit<8> f();", "h.h.a = f();"))
+    assert engine.process(bytes(8), 1).frame[0] == 7
+
+
+def test_two_that_do_the_same_are_refused() -> None:
+    declared = "bit<8> f()"
+    engine = Engine(externs=[extern(declared)(lambda: 1), extern(declared)(lambda: 2)])
+    with pytest.raises(ControlError, match="in Python there are 2 that do it; one was expected"):
+        engine.load(program("extern bit<8> f();", "h.h.a = f();"))
+
+
 def test_externs_of_a_file_are_found(tmp_path: Path) -> None:
     good, empty, wrong = tmp_path / "good.py", tmp_path / "empty.py", tmp_path / "wrong.py"
     good.write_text("from nicemu.pipeline import extern\n@extern('void f()')\ndef f(): pass\n")
@@ -349,8 +368,12 @@ def test_externs_of_a_file_are_found(tmp_path: Path) -> None:
     assert [thing.__name__ for thing in read_externs([good])] == ["f"]
     with pytest.raises(UsageError, match="has no function or class with @extern"):
         read_externs([good, empty])
-    with pytest.raises(UsageError, match="ZeroDivisionError"):
+    with pytest.raises(UsageError, match=r"wrong\.py:1: ZeroDivisionError"):
         read_externs([wrong])
+    for text, said in (("x = 1\nx =\n", "2: SyntaxError"), ("import sys\nsys.exit(3)\n", "2: SystemExit: 3")):
+        wrong.write_text(text)
+        with pytest.raises(UsageError, match=rf"wrong\.py:{said}"):
+            read_externs([wrong])
     assert externs_in({"x": 1, "Window": Window, "w": Window(1)}) == [Window]
 
 

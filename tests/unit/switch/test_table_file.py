@@ -160,6 +160,7 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
         ({"tables": {}}, "$.tables is an object; a list was expected"),
         ([{}], "$.tables[0] lacks table"),
         ([{"table": 1}], "$.tables[0].table is 1; a name was expected"),
+        ([{"table": "plain", "complete": 3}], "$.tables[0].complete is 3; true or false was expected"),
         ([{"table": "plane"}], "$.tables[0].table: the program: table plane is unknown; did you mean plain?"),
         (plain({}), "$.tables[0].entries[0] lacks keys"),
         (plain(entry({"c": 1})), "$.tables[0].entries[0].keys.c: key c is unknown; there is h.h.a"),
