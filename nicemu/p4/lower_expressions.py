@@ -34,6 +34,9 @@ class ExpressionLowering:
     def __init__(self, reshaped: Mapping[syntax.Expression, CompositeType]) -> None:
         self._reshaped = dict(reshaped)
         self._shared: dict[str, syntax.Expression] = {}
+        self._places: dict[Variable, ir.Expression] = {}
+        self._members: dict[int, tuple[ir.Expression, dict[str, ir.Member]]] = {}
+        """Members that were made, by the identity of what they are of."""
         self._types = TypeTable()
         self._routines: dict[str, Routine] = {}
         self._extras: list[ir.Variable] = []
@@ -72,10 +75,7 @@ class ExpressionLowering:
                 return self._value(made_by)
             case syntax.NameRef():
                 assert isinstance(node.symbol, Variable)
-                name, place = node.symbol.name, node.symbol.place
-                if place in self._shared:
-                    return self._value(self._shared[place])
-                return ir.Name(place, kind, name if name != place and "." not in place else "")
+                return self._place_of(node.symbol, kind)
             case syntax.MemberRef():
                 base = node.base
                 if isinstance(base, syntax.Call) and isinstance(base.type, ApplyResult):
@@ -84,7 +84,7 @@ class ExpressionLowering:
                     if node.name == "lastIndex":
                         return ir.LastIndex(self._value(base), kind)
                     return ir.StackPlace(self._value(base), node.name == "last", kind)
-                return ir.Member(self._value(base), node.name, kind)
+                return self._member(self._value(base), node.name, kind)
             case syntax.IndexRef():
                 if isinstance(node.base.type, CompositeType):
                     return ir.Member(self._value(node.base), f"f{node.index.value}", kind)
@@ -116,6 +116,31 @@ class ExpressionLowering:
             case syntax.Call():
                 return self._call(node, kind)
         raise AssertionError(f"{type(node).__name__} was not checked")
+
+    def _place_of(self, symbol: Variable, kind: ir.Type) -> ir.Expression:
+        """Return the place of a variable, the same each time."""
+        found = self._places.get(symbol)
+        if found is None:
+            name, place = symbol.name, symbol.place
+            if place in self._shared:
+                found = self._value(self._shared[place])
+            else:
+                found = ir.Name(place, kind, name if name != place and "." not in place else "")
+            self._places[symbol] = found
+        return found
+
+    def _member(self, base: ir.Expression, name: str, kind: ir.Type) -> ir.Member:
+        """Return a member, of a variable or a member of one the same each time."""
+        members = self._members.get(id(base))
+        if members is None:
+            made = ir.Member(base, name, kind)
+            if isinstance(base, ir.Name | ir.Member):
+                self._members[id(base)] = (base, {name: made})
+            return made
+        found = members[1].get(name)
+        if found is None:
+            found = members[1][name] = ir.Member(base, name, kind)
+        return found
 
     def _struct_of_tuple(self, node: syntax.Expression) -> ir.Expression:
         """Return a struct or header with the values of a tuple, which is evaluated once."""

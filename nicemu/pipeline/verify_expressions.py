@@ -69,6 +69,8 @@ class Expressions:
     place: str = "control"
     _depth: int = field(default=0)
     _fields: dict[str, dict[str, ir.Type]] = field(default_factory=dict)
+    _checked: dict[int, ir.Expression] = field(default_factory=dict)
+    """Names, and members of such, that were found right, by their identity: a compiler uses them again."""
 
     def scalar(self, node: ir.Expression) -> None:
         """Check an expression that must be a number, a bool or an error."""
@@ -216,6 +218,8 @@ class Expressions:
             self.faults.raise_("", f"stores into a {type(node).__name__}; a variable or field was expected")
 
     def _type(self, node: ir.Expression) -> ir.Type:
+        if id(node) in self._checked:
+            return node.type
         self._depth += 1
         if self._depth > MAX_NESTING:
             self.faults.raise_("", "is nested too deeply")
@@ -223,6 +227,8 @@ class Expressions:
         if found is not node.type and found != node.type:
             self.faults.raise_("type", f"of a {type(node).__name__} is given as {node.type}; it is {found}")
         self._depth -= 1
+        if isinstance(node, ir.Name) or (isinstance(node, ir.Member) and id(node.base) in self._checked):
+            self._checked[id(node)] = node
         return found
 
     def _computed(self, node: ir.Expression) -> ir.Type:
