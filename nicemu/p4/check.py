@@ -7,7 +7,7 @@ Everything is reported that can be; what was reported once has the type UNKNOWN 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
@@ -38,6 +38,7 @@ from .symbols import (
 from .syntax_copy import fresh
 from .type_sizes import scalar_of
 from .types import (
+    INTEGER,
     TEXT,
     UNKNOWN,
     BlockType,
@@ -230,17 +231,28 @@ class Checker(PackageChecker):
         self.declare(node.name, symbol, node.at)
 
     def _for_itself(self, symbol: BlockSymbol) -> None:
-        """Check a block of which there is no instance, or for any types."""
+        """Check a block of which there is no instance, or for any types.
+
+        What is wrong for one number that a constructor may be given need not be for another.
+        """
+        mark = self.reporter.mark()
+        self._for_number(symbol, 1)
+        if any(item.type is INTEGER or scalar_of(item.type) is not None for item in symbol.constructor):
+            self.unless_for_others(mark, lambda number: self._for_number(_like(symbol), number))
+        symbol.unchecked = False
+
+    def _for_number(self, symbol: BlockSymbol, number: int) -> None:
+        """Check a block whose constructor is given some number."""
         node, outer = symbol.declaration, self.scope
         self.scope = Scope(symbol.scope)
         self.declare_type_variables(node.type_parameters)
         for item, written in zip(symbol.constructor, node.constructor_parameters, strict=True):
-            self.declare(item.name, _stand_in(item, written.at), written.at)
+            self.declare(item.name, _stand_in(item, written.at, number), written.at)
         self.block = symbol
         self.reporter.runs = False  # its instances do, and are checked again
         self._block_body(symbol, not node.type_parameters)
         self.reporter.runs = True
-        self.scope, self.block, symbol.unchecked = outer, None, False
+        self.scope, self.block = outer, None
 
     def made_of(
         self,
@@ -350,7 +362,15 @@ class Checker(PackageChecker):
         self.block.value_sets.append(symbol)
 
 
-def _stand_in(parameter: ParameterSymbol, at: Location) -> Given:
+def _like(symbol: BlockSymbol) -> BlockSymbol:
+    """Return a block that nobody has checked yet, declared as another one."""
+    parameters = [replace(item, variable=None) for item in symbol.parameters]
+    made = BlockSymbol(symbol.name, fresh(symbol.declaration), parameters)
+    made.constructor, made.scope = symbol.constructor, symbol.scope
+    return made
+
+
+def _stand_in(parameter: ParameterSymbol, at: Location, number: int) -> Given:
     """Return what a constructor's parameter is while a block is checked for itself: some constant."""
     if isinstance(parameter.type, ExternType):
         return Instance(parameter.name, parameter.type)
@@ -361,5 +381,5 @@ def _stand_in(parameter: ParameterSymbol, at: Location) -> Given:
     if isinstance(parameter.type, CompositeType | StackType):
         made_by = some_constant(parameter.type, at)
         return ConstantSymbol(parameter.name, parameter.type, None, made_by, given=True)
-    value = "" if parameter.type is TEXT else some_number(parameter.type)
+    value = "" if parameter.type is TEXT else some_number(parameter.type, number)
     return ConstantSymbol(parameter.name, parameter.type, value, given=True)

@@ -49,6 +49,7 @@ Given: TypeAlias = ConstantSymbol | Instance | BlockInstance
 MAX_BLOCK_DEPTH = 64
 """Parsers or controls inside one another."""
 MAX_BLOCKS = 1 << 14
+MAX_STATES = 1 << 13
 """Parsers and controls of a program, each instance counted: two in each of the next double them."""
 
 
@@ -98,16 +99,21 @@ class BlockCallChecker(ArgumentChecker):
             what = f"{symbol.name} is applied by its name, and has parameters of a constructor"
             self.reporter.error(node.at, what, f"declare {symbol.name}(...) name; and apply that")
             return UNKNOWN
-        if name not in self.block.blocks:
+        made = self.block.by_type.get(name)
+        if made is None:
             empty = syntax.Call(at=node.at, callee=None, arguments=[])
-            made = self.block_of(empty, symbol, types, name)
+            is_taken = name in self.block.blocks
+            made = self.block_of(empty, symbol, types, f"{name}#type" if is_taken else name)
             if made is None:
                 return UNKNOWN
-            self.block.blocks[name] = made
-        elif has_controlled(self.block.blocks[name]):
+            self.block.by_type[name] = self.block.blocks[made.name] = made
+            if is_taken and has_controlled(made):
+                what = f"{symbol.name} is applied by its name, and an instance here is called so"
+                self.reporter.error(node.at, what, f"declare {symbol.name}() name; and apply that")
+        elif has_controlled(made):
             what = f"{symbol.name} is applied by its name twice; what is in both would have the same names"
             self.reporter.error(node.at, what, f"declare {symbol.name}() name; and apply that")
-        return self._apply_block(node, callee, self.block.blocks[name])
+        return self._apply_block(node, callee, made)
 
     def _apply_block(
         self,
@@ -132,8 +138,13 @@ class BlockCallChecker(ArgumentChecker):
         block = self._with_objects(node, block)
         node.symbol = Meaning("block", block.name, block)
         block.applied.append(node)
-        if kind == "control":  # a parser's states become those of the one around it
+        if kind == "control":
             self.count_call(node.at, block.calls)
+        elif self.block is not None:  # its states become those of the one around it
+            self.block.states += block.states
+            if self.block.states > MAX_STATES:
+                what = f"a parser that comes to more than {MAX_STATES} states, those of parsers in it as well"
+                self.reporter.unsupported(node.at, what)
         return NOTHING
 
     def _with_objects(self, node: syntax.Call, block: BlockSymbol) -> BlockSymbol:

@@ -212,6 +212,8 @@ class CallChecker(BlockCallChecker):
             return self._apply_block(node, callee, symbol.block, symbol.parameters)
         if isinstance(symbol, BlockSymbol):
             return self._apply_type(node, callee, symbol, [])
+        if isinstance(symbol, TypeSymbol) and isinstance(symbol.type, BlockType):
+            return self._apply_type(node, callee, symbol.type.symbol, list(symbol.type.arguments))
         if isinstance(callee.base, syntax.TypeName):
             kind = self.resolve(callee.base.ref)
             if isinstance(kind, BlockType):

@@ -54,7 +54,8 @@ class DeclarationChecker(CallChecker):
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
-        self._places: set[str] = set()
+        self._places: dict[str, int] = {}
+        """The places that variables have, and up to which number further ones of that name go."""
         self.instances: list[Instance] = []
 
     def value_parameters(
@@ -131,11 +132,11 @@ class DeclarationChecker(CallChecker):
         """Make a variable of the present block with a place that no other has."""
         owner = self.routine_body or self.block or self.outside
         start = prefix or (owner.name if owner else "program")
-        place, number = f"{start}.{name}", 1
+        first = place = f"{start}.{name}"
         while place in self._places:
-            number += 1
-            place = f"{start}.{name}_{number}"
-        self._places.add(place)
+            self._places[first] += 1
+            place = f"{first}_{self._places[first]}"
+        self._places[place] = 1
         variable = Variable(name, kind, place, writable, role)
         if owner is not None and not isinstance(kind, ExternType):
             owner.variables.append(variable)

@@ -6,14 +6,15 @@ Source: P4-16 Language Specification 1.2.5, "Statements", "Packet parsing", "Mat
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from math import prod
 
 from nicemu.pipeline import ir
 
 from . import syntax
 from .check_calls import is_object
 from .check_keysets import KeysetChecker, parts_of
-from .diagnostics import did_you_mean
+from .diagnostics import TooManyErrors, did_you_mean
 from .symbols import (
     NO_ACTION,
     WITHOUT_DIRECTION,
@@ -49,6 +50,12 @@ from .types import (
 )
 
 _LEAVING = (syntax.ExitStatement, syntax.ReturnStatement)
+MAX_ALTERNATIVES = 4096
+"""How many cases of a select one may be."""
+OTHER_NUMBERS = (2, 3, 0, 8)
+"""What a parameter may be given, beside 1, where it is checked that something can."""
+MAX_ROUTINES = 1 << 11
+"""How many functions may be made of those that take types, numbers or objects: each level may double them."""
 
 
 class StatementChecker(KeysetChecker):
@@ -58,6 +65,7 @@ class StatementChecker(KeysetChecker):
     """
 
     branches = 0
+    _routines_made = 0
 
     def body(self, statements: Sequence[syntax.Statement], place: str) -> None:
         """Check statements that stand in a parser, control, action or deparser."""
@@ -285,11 +293,37 @@ class StatementChecker(KeysetChecker):
             if any(len(item.declaration.parameters) == len(node.parameters) for item in known):
                 symbol.name += "." + ".".join(item.name for item in node.parameters)
         known.append(symbol)
+        if variables or any(item.direction == "" for item in node.parameters):  # looked at again where called
+            symbol.scope = self.scope.copy()
+        mark = self.reporter.mark()
         self._routine(symbol, variables, node)
+        kinds = [item.type for item in symbol.made[variables, ()].parameters]
+        if INTEGER in kinds:
+            self.unless_for_others(
+                mark,
+                lambda number: self._routine(symbol, variables, fresh(node), _fixed(kinds, number)),
+            )
+
+    def unless_for_others(self, mark: int, check: Callable[[int], None]) -> None:
+        """Forget what was reported since `mark` where `check` finds nothing wrong for another number."""
+        if not self.reporter.has_failed_since(mark):
+            return
+        found = self.reporter.taken_back(mark)
+        for number in OTHER_NUMBERS:
+            check(number)
+            if not self.reporter.has_failed_since(mark):
+                return
+            self.reporter.rewind(mark)
+        self.reporter.again(found)
 
     def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...], given: Fixed) -> Routine:
         """Return a function for some type arguments, numbers, texts and objects."""
         if (types, given) not in symbol.made:
+            self._routines_made += 1
+            if self._routines_made > MAX_ROUTINES:
+                what = f"more than {MAX_ROUTINES} functions, one for each type and number that they are given"
+                self.reporter.error(symbol.declaration.at, what)
+                raise TooManyErrors
             self._routine(symbol, types, fresh(symbol.declaration), given)
         return symbol.made[types, given]
 
@@ -346,6 +380,8 @@ class StatementChecker(KeysetChecker):
     def states(self, block: syntax.BlockDeclaration) -> None:
         """Check the states of a parser: bodies, transitions, and that all can be reached."""
         nodes = block.states or []
+        if isinstance(self.block, BlockSymbol):
+            self.block.states += len(nodes)
         names: dict[str, syntax.StateDeclaration] = {}
         for node in nodes:
             if node.name in (ir.ACCEPT, ir.REJECT):
@@ -412,6 +448,11 @@ class StatementChecker(KeysetChecker):
                     case.state_at, f"unknown state {case.state}", did_you_mean(case.state, targets)
                 )
             self.keysets(case, kinds)
+            several = prod(len(item.value) for item in case.keysets if isinstance(item.value, tuple))
+            if several > MAX_ALTERNATIVES:
+                what = f"a case that is {several} cases, two for each range of signed numbers around 0"
+                self.reporter.unsupported(case.at, what, f"{MAX_ALTERNATIVES} would be")
+                case.keysets = []
             if final is not None:
                 self.reporter.warning(case.at, "this case is never reached: the one before takes everything")
                 final = None
@@ -441,6 +482,18 @@ class StatementChecker(KeysetChecker):
             self.reporter.error(node.at, f"{what} is {found}; a number was expected")
             return UNKNOWN
         return found
+
+
+def _fixed(kinds: Sequence[Type], number: int) -> Fixed:
+    """Return what parameters of some types are given that are no values at run time, among them a number."""
+    given: list[int | str | Instance] = []
+    for kind in kinds:
+        if is_object(kind):
+            assert isinstance(kind, ExternType)
+            given.append(Instance("", kind))
+        elif kind in (INTEGER, TEXT):
+            given.append("" if kind is TEXT else number)
+    return tuple(given)
 
 
 def _targets(node: syntax.StateDeclaration | None) -> list[str]:

@@ -6,6 +6,8 @@ Source: P4-16 Language Specification 1.2.5, "Compile-time known and local compil
 
 from __future__ import annotations
 
+from nicemu.pipeline import ir
+
 from . import syntax
 from .diagnostics import Location
 from .symbols import WITHOUT_DIRECTION, ConstantSymbol
@@ -127,9 +129,14 @@ def some_constant(kind: Type, at: Location) -> syntax.Expression:
     return syntax.Number(at=at, type=kind, number=1, value=some_number(kind))
 
 
-def some_number(kind: Type) -> int:
-    """Return some number of a type, the least one of an enum's."""
-    return min(kind.members.values(), default=0) if isinstance(kind, EnumType) else 1
+def some_number(kind: Type, wanted: int = 1) -> int:
+    """Return some number of a type, that which is `wanted` if it has it; the least one of an enum's."""
+    if isinstance(kind, EnumType):
+        return min(kind.members.values(), default=0)
+    scalar = scalar_of(kind)
+    if not isinstance(scalar, ir.Bits):
+        return wanted if scalar is None else min(wanted, 1)
+    return min(wanted, (1 << scalar.width - scalar.signed) - 1)
 
 
 def _count(node: syntax.Expression) -> int:

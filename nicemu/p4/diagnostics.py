@@ -190,6 +190,17 @@ class Reporter:
             self._seen.discard(_key(item))
         del self.diagnostics[mark:]
 
+    def taken_back(self, mark: int) -> list[Diagnostic]:
+        """Forget what was reported since `mark`, and return it: it may be reported again."""
+        found = self.diagnostics[mark:]
+        self.rewind(mark)
+        return found
+
+    def again(self, found: Iterable[Diagnostic]) -> None:
+        """Report what was taken back."""
+        for item in found:
+            self._add(item)
+
     def sorted(self) -> list[Diagnostic]:
         """Return all messages, by file in order of appearance, then by place."""
         files: dict[str, int] = {}

@@ -73,6 +73,10 @@ class Token(NamedTuple):
         return (here.source, here.line, here.column + here.length) == (there.source, there.line, there.column)
 
 
+class Painted(Token):
+    """The name of a macro that came up while that macro was expanded: it is expanded no more."""
+
+
 class Piece(NamedTuple):
     """Code without strings of several lines, or what stands in one; a quote ends it, or the text does."""
 

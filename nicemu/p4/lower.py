@@ -47,8 +47,11 @@ class _Lowering(StatementLowering):
         self._checked = checked
         self._functions: list[ir.Function] = []
 
-    def program(self, name: str) -> Program:
+    def program(self, program_name: str) -> Program:
         checked = self._checked
+        inside = (inner for block in checked.controls for inner in (block, *_inner(block)))
+        named = (action.name for block in inside for action in block.actions)
+        self._action_names = frozenset((*named, *(action.name for action in checked.actions)))
         for kind in checked.declared.composites:
             if kind.name not in checked.declared.ragged:
                 self._types.of(kind)
@@ -60,7 +63,8 @@ class _Lowering(StatementLowering):
             controls.append(ir.Control(role.name, block.name, self._block(block)))
             for inner in _inner(block):
                 given = self._parameters(inner.parameters)
-                self._functions.append(ir.Function(inner.name, given, self._block(inner), is_control=True))
+                name = self._function_name(inner.name)
+                self._functions.append(ir.Function(name, given, self._block(inner), is_control=True))
         tops = (checked.parser, *checked.controls)
         blocks = [inner for block in tops for inner in (block, *_inner(block))]
         tables = tuple(self._table(table) for block in blocks for table in block.tables)
@@ -82,7 +86,7 @@ class _Lowering(StatementLowering):
         )
         layouts = self._types.layouts
         return Program(
-            name=name,
+            name=program_name,
             architecture=checked.architecture.name,
             headers=tuple(item for item in layouts if isinstance(item, ir.HeaderType)),
             structs=tuple(item for item in layouts if isinstance(item, ir.StructType)),
@@ -231,7 +235,8 @@ class _Lowering(StatementLowering):
                 body = self._body(routine.declaration.body)
                 result = routine.result.place if routine.result is not None else ""
                 given = self._parameters(routine.parameters)
-                self._functions.append(ir.Function(routine.name, given, body, result))
+                name = self._function_name(routine.name)
+                self._functions.append(ir.Function(name, given, body, result))
         self._returned = None
 
     def _parser(self, block: BlockSymbol) -> ir.Parser:

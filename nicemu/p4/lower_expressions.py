@@ -41,11 +41,16 @@ class ExpressionLowering:
         self._routines: dict[str, Routine] = {}
         self._extras: list[ir.Variable] = []
         self._made: list[ir.Function] = []
+        self._action_names: frozenset[str] = frozenset()
         self._signatures: list[ir.ExternSignature] = []
 
     def _routine(self, routine: Routine) -> str:
         self._routines.setdefault(routine.name, routine)
-        return routine.name
+        return self._function_name(routine.name)
+
+    def _function_name(self, name: str) -> str:
+        """Return the name of a function or inner control in the IR, where no action has it."""
+        return f"{name}#" if name in self._action_names else name
 
     def _extra(self, kind: ir.Type, what: str) -> ir.Name:
         """Return a variable that the program does not name."""

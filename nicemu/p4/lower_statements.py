@@ -352,7 +352,7 @@ class StatementLowering(ExpressionLowering):
     def _routine_call(self, node: syntax.Call, given: tuple[ir.Expression, ...]) -> ir.Statement:
         match node.symbol.kind:
             case "block":
-                return ir.CallRoutine(node.symbol.name, given)
+                return ir.CallRoutine(self._function_name(node.symbol.name), given)
             case "routine":
                 return ir.CallRoutine(self._routine(node.symbol.subject), given)
             case _:

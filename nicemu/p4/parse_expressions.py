@@ -317,7 +317,8 @@ class ExpressionParser(TokenReader):
         behind, after = self.peek(2 + dotted), self.peek(3 + dotted)
         if not (self.is_outermost_type(1) if dotted else self.is_type(following.text)):
             return self.sees_name(1 + dotted) and behind.text == ")" and after.text == "{"
-        starts = after.kind in ("name", "number", "string") or after.text in _CAST_OPERANDS
+        is_value = after.kind in ("number", "string") or self.sees_name(3 + dotted)
+        starts = is_value or after.text in _CAST_OPERANDS
         return behind.text in ("<", "[") or (behind.text == ")" and starts)
 
     def _postfix(self, node: syntax.Expression) -> syntax.Expression:

@@ -17,7 +17,7 @@ from nicemu.programs import read_source
 
 from .condition import Condition
 from .diagnostics import Location, Reporter, did_you_mean
-from .lexer import Piece, SourceText, Token, included_text, tokens_of
+from .lexer import Painted, Piece, SourceText, Token, included_text, tokens_of
 
 MAX_INCLUDE_DEPTH = 16
 MAX_TOKENS = 500_000
@@ -321,43 +321,56 @@ class Preprocessor:
                 continue
             result += tokens[at:place]
             at = place + 1
-            macro = macros[token.text]
-            if token.text in hidden or token.kind not in ("name", "keyword"):
+            if token.kind not in ("name", "keyword") or isinstance(token, Painted):
                 result.append(token)
                 continue
-            if token.text in (_LINE, _FILE):
-                result.append(_place_of(token))
+            if token.text in hidden:
+                result.append(Painted(*token))
                 continue
-            body: Sequence[Token] = macro.body
-            if macro.parameters is not None:
-                if at >= len(tokens) or tokens[at].text != "(":
-                    result.append(token)
-                    continue
-                arguments, at, is_closed = _arguments(tokens, at)
-                if not is_closed:
-                    what = f"the arguments of macro {token.text} are never closed"
-                    self._reporter.error(token.location, what, "write ')' behind them")
-                    continue
-                arguments = _with_rest(arguments, macro.parameters)
-                if len(arguments) != len(macro.parameters):
-                    wanted, given = len(macro.parameters), len(arguments)
-                    self._reporter.miscounted(
-                        token.location, f"macro {token.text}", "argument", wanted, given
-                    )
-                    continue
-                body = self._substituted(
-                    macro.body, dict(zip(macro.parameters, arguments, strict=True)), hidden
-                )
-            body = self._pasted(body)
-            placed = [
-                Token(item.kind, item.text, token.location, close)
-                for item, close in zip(body, _closeness(body), strict=True)
-            ]
-            result.extend(self._expand(placed, hidden | {token.text}))
+            made, at = self._made_of(token, tokens, at, hidden)
+            # what a macro became may be the name of one that takes arguments: they stand behind it
+            while made and made[-1].text in macros and not isinstance(made[-1], Painted):
+                last = made[-1]
+                if last.text in hidden or macros[last.text].parameters is None or not _opens(tokens, at):
+                    break
+                further, at = self._made_of(last, tokens, at, hidden)
+                made = [*made[:-1], *further]
+            result += made
             if len(result) + len(self._output) > MAX_TOKENS:
                 raise TooMany(token.location)
         result += tokens[at:]
         return result
+
+    def _made_of(
+        self, token: Token, tokens: Sequence[Token], at: int, hidden: frozenset[str]
+    ) -> tuple[list[Token], int]:
+        """Return what the name of a macro becomes, `tokens` from `at` on being behind it, and what is behind
+        that.
+        """
+        macro = self._macros[token.text]
+        if token.text in (_LINE, _FILE):
+            return [_place_of(token)], at
+        body: Sequence[Token] = macro.body
+        if macro.parameters is not None:
+            if not _opens(tokens, at):
+                return [token], at
+            arguments, at, is_closed = _arguments(tokens, at)
+            if not is_closed:
+                what = f"the arguments of macro {token.text} are never closed"
+                self._reporter.error(token.location, what, "write ')' behind them")
+                return [], at
+            arguments = _with_rest(arguments, macro.parameters)
+            if len(arguments) != len(macro.parameters):
+                wanted, given = len(macro.parameters), len(arguments)
+                self._reporter.miscounted(token.location, f"macro {token.text}", "argument", wanted, given)
+                return [], at
+            body = self._substituted(macro.body, dict(zip(macro.parameters, arguments, strict=True)), hidden)
+        body = self._pasted(body)
+        placed = [
+            type(item)(item.kind, item.text, token.location, close)
+            for item, close in zip(body, _closeness(body), strict=True)
+        ]
+        return self._expand(placed, hidden | {token.text}), at
 
     def _substituted(
         self, body: Sequence[Token], given: dict[str, list[Token]], hidden: frozenset[str]
@@ -406,6 +419,11 @@ class Preprocessor:
             else:
                 result.append(item)
         return [item for item in result if item.text]
+
+
+def _opens(tokens: Sequence[Token], at: int) -> bool:
+    """Return whether arguments begin at a place."""
+    return at < len(tokens) and tokens[at].text == "("
 
 
 def _parameters(tokens: Sequence[Token]) -> tuple[tuple[str, ...], str | None]:

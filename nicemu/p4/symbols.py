@@ -199,6 +199,10 @@ class FunctionSymbol:
     externs: list[syntax.MethodDeclaration] = field(default_factory=list)
     routines: list[RoutineSymbol] = field(default_factory=list)
 
+    def copy(self) -> FunctionSymbol:
+        """Return the functions that there are now."""
+        return FunctionSymbol(self.name, self.scope, list(self.externs), list(self.routines))
+
     @property
     def declarations(self) -> list[syntax.MethodDeclaration | syntax.FunctionDeclaration]:
         """All of them."""
@@ -213,7 +217,8 @@ class BlockSymbol:
     is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
     block without parameters for types is checked as its first instance. `objects`
     are the parameters that are extern objects, by name; `others` is the same instance applied to other
-    objects, each made by `anew` under a name of its own. `applied` are the calls of an instance.
+    objects, each made by `anew` under a name of its own. `applied` are the calls of an instance, `by_type`
+    the instances inside that stand where their types are applied, `states` how many a parser comes to.
     """
 
     name: str
@@ -234,6 +239,8 @@ class BlockSymbol:
     anew: Callable[[str], BlockSymbol] | None = None
     calls: int = 0
     applied: list[syntax.Call] = field(default_factory=list)
+    by_type: dict[str, BlockSymbol] = field(default_factory=dict)
+    states: int = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -305,7 +312,10 @@ class Scope:
     def copy(self) -> Scope:
         """Return a scope with the names that this one has now; what is declared later is not in it."""
         made = Scope(self.parent)
-        made.names = dict(self.names)
+        made.names = {
+            name: symbol.copy() if isinstance(symbol, FunctionSymbol) else symbol
+            for name, symbol in self.names.items()
+        }
         return made
 
     def find(self, name: str) -> Symbol | None:

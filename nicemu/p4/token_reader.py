@@ -249,7 +249,7 @@ class TokenReader:
         if token.kind != "keyword" or token.text not in _PARTS:
             return False
         behind = _PARTS[token.text]
-        return not behind or self.peek(behind).text == "{"
+        return not behind or (self.peek(behind).text == "{" and (behind == 1 or self.sees_name(1)))
 
     def recover(self, start: int, *, outside: bool = False) -> None:
         """Step over what is left of the statement or declaration that begins at `start`.

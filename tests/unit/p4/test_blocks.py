@@ -56,6 +56,39 @@ def number_after(p4: SimpleNamespace, apply: str, **parts: str) -> int:
             9,
         ),
         (
+            "control T(inout bit<16> x) { apply { x = x + 1; } }"
+            "control U(inout bit<16> x) { apply { x = 7; } }",
+            "U() T;",
+            "T.apply(headers.tag.number); .T.apply(headers.tag.number);",
+            8,
+        ),
+        (
+            "control T(inout bit<16> x) { apply { x = x + 1; } }"
+            "control U(inout bit<16> x) { apply { x = 7; } }",
+            '@name("T") U() u;',
+            "u.apply(headers.tag.number); T.apply(headers.tag.number);",
+            8,
+        ),
+        (
+            "control T(inout bit<16> x) { apply { x = 7; } } typedef T U;",
+            "",
+            "U.apply(headers.tag.number);",
+            7,
+        ),
+        (
+            "bit<16> g(in bit<16> a) { return 1; } control T(inout bit<16> x) { apply { x = g(1); } }"
+            "bit<16> g(in bit<16> b) { return 2; }",
+            "T() t;",
+            "t.apply(headers.tag.number);",
+            1,
+        ),
+        (
+            "control T(inout bit<16> x) { apply { x = x + 1; } }",
+            'T() t; @name("t") action a() { headers.tag.number = 3; }',
+            "a(); t.apply(headers.tag.number);",
+            4,
+        ),
+        (
             "control Set(inout bit<16> x) { apply { x = 1; return; } }",
             "",
             "Set.apply(headers.tag.number);",
@@ -93,6 +126,31 @@ def test_a_control_is_applied_inside_another(
     p4: SimpleNamespace, top: str, parts: str, apply: str, expected: int
 ) -> None:
     assert number_after(p4, apply, top=top, parts=parts) == expected
+
+
+def test_what_a_block_applied_by_its_name_holds_cannot_be_called_as_another(p4: SimpleNamespace) -> None:
+    top = COUNT + "control Other(inout bit<16> x) { apply { } }"
+    message = "Count is applied by its name, and an instance here is called so"
+    said = p4.refusal("Count.apply(headers.tag.number);", top=top, parts='@name("Count") Other() o;')
+    assert message in said
+
+
+@pytest.mark.parametrize(
+    ("top", "right", "wrong"),
+    [
+        ("control S(inout bit<8> v)(int n) { apply { v = v << (#); } }", "n - 2", "-n - 2"),
+        ("control S(inout bit<8> v)(bit<8> n) { apply { switch (v) { #: { } 1: { } } } }", "n", "1"),
+        ("control S(inout bit<8> v)(int n) { apply { static_assert(#); } }", "n > 2", "n > n"),
+        ("control S<T>(inout bit<8> v)(bit<8> n) { apply { v = v / (#); } }", "n - 1", "n - n"),
+        ("bit<8> f(int n, in bit<8> x) { return x + 10 / (#); }", "n - 1", "n - n"),
+        ("bit<8> f(int n, string s, in bit<8> x) { static_assert(#, s); return x; }", "n > 2", "n > n"),
+    ],
+)
+def test_what_some_number_makes_wrong_is_legal_where_another_may_be_given(
+    p4: SimpleNamespace, top: str, right: str, wrong: str
+) -> None:
+    p4.compile("", top=top.replace("#", right))
+    assert p4.refusal("", top=top.replace("#", wrong))
 
 
 def test_each_instance_has_tables_and_objects_of_its_own(p4: SimpleNamespace) -> None:

@@ -29,6 +29,24 @@ def number_after(p4: SimpleNamespace, apply: str, **parts: str) -> int:
         ),
         ("bit<16> f(in bit<16> x) { if (x > 2) return 1; else return 2; }", "f(1)", 2),
         ("T same<T>(in T x) { return x; }", "same(16w9)", 9),
+        (
+            "bit<16> g(in bit<16> a) { return 1; } bit<16> f<T>(in T x) { return g(1); }"
+            "bit<16> g(in bit<16> b) { return 2; }",
+            "f(16w9)",
+            1,
+        ),
+        ("typedef bit<16> t; t f(in bit<16> state) { return (t) state; }", "f(9)", 9),
+        (
+            "bit<16> f(in bit<16> type) { switch (type) { 1: { return 4; } } return (bit<16>) type; }",
+            "f(9)",
+            9,
+        ),
+        (
+            "const bit<16> state = 1;"
+            "bit<16> f(in bit<16> x) { switch (x) { state: { return 4; } } return 2; }",
+            "f(1)",
+            4,
+        ),
         ("T same<T>(in T x) { T y = x; return y; }", "(same<bit<16>>(2)) + (bit<16>) same(8w3)", 5),
         ("bit<16> f(in bit<16> a, in bit<16> b = 4) { return a - b; }", "f(5)", 1),
         ("bit<16> f(in bit<16> a, in bit<16> b = 4) { return a - b; }", "f(b = 2, a = 9)", 7),

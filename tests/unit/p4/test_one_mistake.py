@@ -211,6 +211,30 @@ def test_macros_without_end_are_told_of_where_they_are_used() -> None:
     assert at == "27:14"
 
 
+def test_functions_without_end_are_told_of() -> None:
+    first = "bit<8> f0(int n, in bit<8> v) { return v + (bit<8>) n; }"
+    both = "return f{0}(n * 2, v) + f{0}(n * 2 + 1, v);"
+    more = (f"bit<8> f{n}(int n, in bit<8> v) {{ {both.format(n - 1)} }}" for n in range(1, 40))
+    ((_, told),) = messages(top=first + "".join(more), apply="h.h.a = f39(1, h.h.a);")
+    assert told.startswith("more than 2048 functions, one for each type and number")
+
+
+def test_parsers_that_double_at_each_level_are_told_of() -> None:
+    first = "parser P0(packet_in p, inout bit<8> v) { state start { v = v + 1; transition accept; } }"
+    twice = "P{0}() q; state start {{ q.apply(p, v); q.apply(p, v); transition accept; }}"
+    more = [f"parser P{n}(packet_in p, inout bit<8> v) {{ {twice.format(n - 1)} }}" for n in range(1, 40)]
+    use = "state more { P39.apply(b, h.h.a); transition accept; }"
+    told = [told for _, told in messages(top=first + "".join(more), states=use)]
+    assert any("a parser that comes to more than 8192 states" in each for each in told)
+
+
+def test_a_case_of_ranges_around_0_does_not_double_without_end() -> None:
+    keys, ranges = ", ".join(["(int<8>) h.h.a"] * 21), ", ".join(["-1 .. 1"] * 21)
+    state = f"state more {{ transition select({keys}) {{ ({ranges}): accept; }} }}"
+    ((_, told),) = messages(states=state)
+    assert "a case that is 2097152 cases, two for each range of signed numbers around 0" in told
+
+
 def test_a_condition_that_the_compiler_asserts_is_no_value_that_is_missed() -> None:
     text = FRAME.replace("APPLY", 'static_assert(8w1 == 1, "one");')
     text = text.replace("TOP", "").replace("STATES", "").replace("PARTS", "")
