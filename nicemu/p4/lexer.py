@@ -217,7 +217,9 @@ def _crowded_line(text: str) -> int:
     line, looked_at = 1, 0
     for joined in _JOINED_LINES.finditer(text):
         part = joined[0]
-        looked_at += len(part) * (part.count('"') + part.count("/*"))
+        quotes, comments = part.count('"'), part.count("/*")
+        if quotes % 2 or comments or "\\" in part:  # else each string ends, and is looked at once
+            looked_at += len(part) * (quotes + comments)
         if looked_at > _MOST_LOOKED_AT:
             return line
         line += part.count("\n")

@@ -202,7 +202,7 @@ def test_what_looks_like_an_open_comment_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "many", ['"\\' * 20_000, "#" + "/*" * 20_000, '"\\\n' * 20_000, '"a' * 20_000 + "\n"]
+    "many", ['"\\' * 20_000, "#" + "/*" * 20_000, '"\\\n' * 20_000, '"a' * 20_001 + "\n"]
 )
 def test_more_beginnings_of_strings_and_comments_than_can_be_looked_at_are_refused(many: str) -> None:
     tokens, (message,) = expand("a\n" + many)
@@ -213,6 +213,8 @@ def test_more_beginnings_of_strings_and_comments_than_can_be_looked_at_are_refus
 def test_many_strings_in_a_line_are_taken() -> None:
     tokens, messages = expand('"a" ' * 3_000 + "\n" + '// "\n' * 20_000)
     assert (len(tokens), messages) == (3_000, [])
+    tokens, messages = expand('@name("a") ' * 20_000)
+    assert (len(tokens), messages) == (100_000, [])
 
 
 @pytest.mark.parametrize(
