@@ -25,6 +25,7 @@ from nicemu.lookup import (
     hash_of,
     index_of,
     pack_keys,
+    ternary,
     unchanged,
 )
 from nicemu.pcie import load_u64, store_u64
@@ -175,8 +176,12 @@ def test_an_exact_entry_is_seen_whole_or_not_at_all() -> None:
     table.close()
 
 
-def test_a_key_that_some_entry_always_matches_is_never_missed() -> None:
+@pytest.mark.parametrize("own_tuples", [ternary.OWN_TUPLES, 0], ids=["tuples of their own", "shared tuples"])
+def test_a_key_that_some_entry_always_matches_is_never_missed(
+    own_tuples: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two entries a key, under different masks and of either priority, come and go, never both at once."""
+    monkeypatch.setattr(ternary, "OWN_TUPLES", own_tuples)
     table = TernaryTable(2 * KEYS, 64, 9, [(8, 8)])
     rng = random.Random(4)
     numbers: dict[tuple[int, int], int] = {}
