@@ -178,6 +178,11 @@ class StatementChecker(KeysetChecker):
             symbol = self.find(syntax.NameRef(at=node.name_at, name=node.name), "variable")
             wanted = symbol.type if isinstance(symbol, Variable) else UNKNOWN
             node.symbol = symbol
+            if isinstance(symbol, Variable) and not symbol.writable:
+                what = f"this stores into {node.name}, which is read-only ({symbol.role})"
+                self.reporter.error(node.name_at, what)
+            elif symbol is not None and not isinstance(symbol, Variable):
+                self.reporter.error(node.name_at, f"{node.name} is no variable; for stores into it")
         if isinstance(collection, syntax.RangeSet):
             if not isinstance(wanted, ir.Bits) and wanted is not UNKNOWN:
                 self.reporter.error(node.name_at, f"{node.name} is {wanted}; bit<N> or int<N> was expected")

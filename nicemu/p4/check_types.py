@@ -161,17 +161,7 @@ class TypeChecker(TypeReferenceChecker):
 
     def _struct(self, node: syntax.StructDeclaration) -> None:
         if not node.type_parameters:
-            made = CompositeType(
-                node.name,
-                node.kind,
-                self._fields(node),
-                field_lists=self._field_lists(node),
-                match_kinds=self._match_kinds(node),
-                controller=self._controller(node),
-                field_ids=self._field_ids(node),
-                field_notes={part.name: kept(part.annotations, (MATCH,)) for part in node.fields},
-                notes=kept(node.annotations),
-            )
+            made = self._composite(node, node.name)
             if self._small_enough(made, node.at) is UNKNOWN:
                 self.declare(node.name, TypeSymbol(node.name, UNKNOWN), node.at)
                 return
@@ -185,7 +175,7 @@ class TypeChecker(TypeReferenceChecker):
             inside, self.scope = self.scope, Scope(outside)
             for name, kind in zip(node.type_parameters, arguments, strict=True):
                 self.scope.names[name] = TypeSymbol(name, kind)
-            made = CompositeType(specialised_name(node.name, arguments), node.kind, self._fields(node))
+            made = self._composite(node, specialised_name(node.name, arguments))
             if made.size <= ir.MAX_VALUES:
                 self._check_layout(node, made)
             self.scope = inside
@@ -196,6 +186,20 @@ class TypeChecker(TypeReferenceChecker):
         family = Family(node.name, len(node.type_parameters), specialised)
         family.of(tuple(TypeVariable(name) for name in node.type_parameters))
         self.declare(node.name, FamilySymbol(node.name, family), node.at)
+
+    def _composite(self, node: syntax.StructDeclaration, name: str) -> CompositeType:
+        """Return the type that is declared, by its name, with what stands before it and its fields."""
+        return CompositeType(
+            name,
+            node.kind,
+            self._fields(node),
+            field_lists=self._field_lists(node),
+            match_kinds=self._match_kinds(node),
+            controller=self._controller(node),
+            field_ids=self._field_ids(node),
+            field_notes={part.name: kept(part.annotations, (MATCH,)) for part in node.fields},
+            notes=kept(node.annotations),
+        )
 
     def _field_lists(self, node: syntax.StructDeclaration) -> dict[str, tuple[int, ...]]:
         found: dict[str, tuple[int, ...]] = {}

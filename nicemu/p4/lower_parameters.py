@@ -37,11 +37,12 @@ def shared_parameters(
         paths = [
             [() if argument in reshaped else _path(argument) for argument in call.arguments] for call in calls
         ]
+        roots = [{_root(call.arguments[place]) for call in calls} for place in range(len(block.parameters))]
         for place, parameter in enumerate(block.parameters):
             if parameter.variable is None or isinstance(parameter.type, ExternType):
                 continue
             ways = {each[place] for each in paths}
-            if ways != {()} and len(ways) == 1 and _is_alone(place, paths[0], block.parameters):
+            if ways != {()} and len(ways) == 1 and _is_alone(place, paths[0], roots, block.parameters):
                 shared[parameter.variable.place] = calls[0].arguments[place]
     return shared
 
@@ -90,11 +91,28 @@ def _path(node: syntax.Expression) -> _Path:
     return (node.symbol.place, *reversed(fields))
 
 
-def _is_alone(place: int, paths: Sequence[_Path], parameters: Sequence[ParameterSymbol]) -> bool:
-    """Return whether no other argument leads to what one leads to, but where both are only read."""
+def _root(node: syntax.Expression) -> str:
+    """Return the place of the variable that an argument is a part of, "" for what is none."""
+    while isinstance(node, syntax.MemberRef | syntax.SliceRef | syntax.IndexRef):
+        node = node.base
+    symbol = node.symbol if isinstance(node, syntax.NameRef) else None
+    return symbol.place if isinstance(symbol, Variable) else ""
+
+
+def _is_alone(
+    place: int, paths: Sequence[_Path], roots: Sequence[set[str]], parameters: Sequence[ParameterSymbol]
+) -> bool:
+    """Return whether no other argument leads to what one leads to, but where both are only read.
+
+    What is no path is copied: it is in the way where it is stored into a part of the same variable.
+    """
     path, is_stored = paths[place], parameters[place].direction in _STORED
-    return not any(
-        (is_stored or parameter.direction in _STORED) and path[: len(other)] == other[: len(path)]
-        for at, (other, parameter) in enumerate(zip(paths, parameters, strict=True))
-        if other and at != place
-    )
+    for at, (other, parameter) in enumerate(zip(paths, parameters, strict=True)):
+        if at == place:
+            continue
+        stored = parameter.direction in _STORED
+        if not other and stored and path[0] in roots[at]:
+            return False
+        if other and (is_stored or stored) and path[: len(other)] == other[: len(path)]:
+            return False
+    return True

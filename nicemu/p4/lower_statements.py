@@ -204,7 +204,11 @@ class StatementLowering(ExpressionLowering):
         body = tuple(self._statement(node.body))
         if isinstance(node.collection, syntax.RangeSet):
             low, high = self._value(node.collection.low), self._value(node.collection.high)
-            yield ir.ForRange(variable.place, low, high, body)
+            place = self._place_of(variable, self._types.of(variable.type))
+            counter = place if isinstance(place, ir.Name) else self._extra(place.type, "for.number")
+            if counter is not place:
+                body = (ir.Assign(place, counter), *body)
+            yield ir.ForRange(counter.name, low, high, body)
             return
         if isinstance(node.collection.type, P4ListType):
             yield from self._for_list(node, body)
@@ -213,7 +217,7 @@ class StatementLowering(ExpressionLowering):
         assert isinstance(stack.type, ir.Stack)
         elements, index = self._extra(stack.type, "for.stack"), self._extra(ir.Bits(32), "for.index")
         element = ir.Element(elements, index, ir.Named(stack.type.element))
-        first = ir.Assign(ir.Name(variable.place, element.type), element)
+        first = ir.Assign(self._place_of(variable, element.type), element)
         low, high = ir.Constant(0, index.type), ir.Constant(stack.type.size - 1, index.type)
         yield ir.Assign(elements, stack)
         yield ir.ForRange(index.name, low, high, (first, *body))
@@ -234,7 +238,7 @@ class StatementLowering(ExpressionLowering):
             return
         index = self._extra(ir.Bits(32), "for.index")
         variable: Variable = node.symbol
-        first = ir.Assign(ir.Name(variable.place, elements[0].type), _chosen(elements, index, 0))
+        first = ir.Assign(self._place_of(variable, elements[0].type), _chosen(elements, index, 0))
         low, high = ir.Constant(0, index.type), ir.Constant(len(elements) - 1, index.type)
         yield ir.ForRange(index.name, low, high, (first, *body))
 

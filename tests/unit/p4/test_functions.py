@@ -283,6 +283,9 @@ def test_default_is_for_the_values_that_no_case_names_wherever_it_stands(
         ("", "break;", "there is no loop around this"),
         ("", "for (bit<8> i in 1 .. 3) { } m.mark = (bit<16>) i;", "unknown name i"),
         ("", "for (bool i in false .. true) { }", "i is bool; bit<N> or int<N> was expected"),
+        ("const bit<8> K = 1;", "for (K in 1 .. 3) { }", "K is no variable; for stores into it"),
+        ("bit<8> f(int n) { for (n in 1 .. 3) { } return 1; }", "", "n is no variable; for stores into it"),
+        ("bit<8> f(in bit<8> n) { for (n in 1 .. 3) { } return 1; }", "", "n, which is read-only"),
         (
             "",
             "for (bit<8> i in m.mark) { }",

@@ -90,6 +90,10 @@ def test_keys_and_bound_arguments_of_its_tables_are_the_variables_too(p4: Simple
         ("in event_t a", "inner.apply({ 1, 2 });", ["a"]),
         ("in metadata_t a", "tuple<bit<16>, bool> t = { 1, true }; inner.apply(t);", ["a"]),
         ("out bit<16> a, in bit<16> b", "inner.apply(_, m.mark);", ["a"]),
+        ("inout bit<16> a, inout tag_t b", "inner.apply(headers.tag.number, headers.tag);", ["a", "b"]),
+        ("inout tag_t a, inout headers_t b", "inner.apply(headers.many[0], headers);", ["a", "b"]),
+        ("inout bit<4> a, inout bit<16> b", "inner.apply(m.mark[3:0], m.mark);", ["a", "b"]),
+        ("in bit<16> a, inout tag_t b", "inner.apply(headers.tag.number, headers.tag);", ["a"]),
         (
             "inout tag_t a, in bit<16> b",
             "inner.apply(headers.tag, m.flag ? 16w1 : ~m.mark[7:0] ++ 8w0);",
@@ -155,6 +159,22 @@ def test_what_a_control_does_is_as_if_all_were_copied(
     )
     before = "m.mark = 7;"
     assert number_after(p4, f"{before} inner.apply{calls};", parts="Inner() inner;", top=top) == expected
+
+
+def test_what_is_copied_out_behind_a_part_of_it_replaces_that(p4: SimpleNamespace) -> None:
+    top = control("inout bit<16> a, inout tag_t b", "a = 0x55; b.kind = 1;")
+    apply = "inner.apply(headers.tag.number, headers.tag);"
+    assert number_after(p4, apply, parts="Inner() inner;", top=top) == 0x1234
+
+
+@pytest.mark.parametrize("collection", ["1 .. 3", "(list<bit<16>>) { 7, 3 }"])
+@pytest.mark.parametrize("place", ["m.mark", "x"])
+def test_a_parameter_that_a_loop_runs_through_is_its_argument_too(
+    p4: SimpleNamespace, collection: str, place: str
+) -> None:
+    top = control("inout bit<16> a", f"for (a in {collection}) {{ }}")
+    apply = f"bit<16> x = 0; inner.apply({place}); headers.tag.number = {place};"
+    assert number_after(p4, apply, parts="Inner() inner;", top=top) == 3
 
 
 def test_a_header_of_a_union_comes_back_as_it_went(p4: SimpleNamespace) -> None:
