@@ -14,8 +14,9 @@ from nicemu.firmware import Event, FirmwareTimeout, LandingSlot, Nic, NicCounter
 from nicemu.kv import FetchChunk, Manifest, read_manifest
 
 MAX_IN_FLIGHT = 8
-RETRY_NS = 20_000_000
-ATTEMPTS = 50
+FIRST_RETRY_NS = 20_000_000
+LAST_RETRY_NS = 1_280_000_000
+"""Twice as long each time: a storage NIC that is late must not get more questions than it can answer."""
 DRAIN_NS = 100_000_000
 
 
@@ -50,17 +51,23 @@ def next_serial(nic: Nic) -> int:
 
 
 async def answers(nic: Nic, fetch: Fetch, count: int) -> None:
-    """Wait until `count` chunks are answered, asking again when nothing comes.
+    """Wait until `count` chunks are answered, asking again, ever later, while no answer comes.
 
-    Raises: FirmwareTimeout if that does not help.
+    Raises: FirmwareTimeout if none came after the last of these waits, 2.54 s after the answer before.
     """
-    for _ in range(ATTEMPTS):
+    wait_ns, answered = FIRST_RETRY_NS, fetch.answered.value
+    while True:
         try:
-            await fetch.answered.reaches(count, timeout_ns=RETRY_NS)
+            await fetch.answered.reaches(count, timeout_ns=wait_ns)
             return
         except FirmwareTimeout:
-            fetch.ask_again(nic)
-    raise FirmwareTimeout(f"{count} chunks were not answered in {ATTEMPTS * RETRY_NS // 1_000_000} ms")
+            if fetch.answered.value > answered:
+                wait_ns, answered = FIRST_RETRY_NS, fetch.answered.value
+            elif wait_ns < LAST_RETRY_NS:
+                fetch.ask_again(nic)
+                wait_ns *= 2
+            else:
+                raise
 
 
 @on_event("kv_follow_up")

@@ -6,10 +6,14 @@ from __future__ import annotations
 import dataclasses
 import random
 from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from itertools import count
 
 import numpy as np
 import pytest
 
+from nicemu.errors import NvmeStatus
 from nicemu.fabric import FaultRates
 from nicemu.host import Nic
 from nicemu.kv import Answer, ChunkKey, Manifest, Request, chunks_of, decode
@@ -32,6 +36,10 @@ TRANSPORTS = pytest.mark.parametrize("transport", ["direct", "port"])
 MODEL = {"layers": 2, "hidden": 32, "heads": 2, "kv_heads": 1, "head_dim": 16, "mlp": 32, "blocks": 8}
 PROMPTS = (b"A NIC moves my KV cache, and the host sleeps.", b" And if I come back?")
 USER, OTHER = b"1" * 16, b"2" * 16
+
+
+Done = list[tuple[int, NvmeStatus]]
+"""Tags of block I/O that is done, and how it ended."""
 
 
 def session_name(number: int) -> bytes:
@@ -374,6 +382,33 @@ def test_a_silent_storage_nic_costs_a_miss_and_its_late_answers_harm_nothing(tra
     assert world.fetch(whole) == offered
     assert world.bytes_of(offered) == world.kv[whole].data
     assert world.counted_on_storage("completion.errors") == 0
+
+
+def test_storage_nics_that_are_late_are_not_silent_while_answers_come() -> None:
+    """Every chunk is read 900 ms after the one before it: the last comes later than silence is borne."""
+    world = World("port")
+    session = session_name(1)
+    world.leave(session)
+    offered = world.resume.offer()
+    begin_ns = world.simulation.clock.now_ns()
+    reads = count(1)
+
+    def later(tell: Callable[[int, int, NvmeStatus], None], take: Callable[[], Done]) -> Done:
+        for tag, status in take():
+            at_ns = begin_ns + 900_000_000 * next(reads)
+            world.simulation.schedule(at_ns, partial(tell, tag, at_ns, status))
+        return []
+
+    for name in STORAGE:
+        disk, nic = world.simulation.disks[name], world.simulation.nics[name]
+
+        disk.take_completions = partial(later, nic.on_dma_complete, disk.take_completions)  # type: ignore[method-assign]
+    assert world.fetch(session) == offered
+    assert world.simulation.clock.now_ns() - begin_ns >= 3_600_000_000
+    assert world.bytes_of(offered) == world.kv[session].data
+    assert world.counted("compute0", "kv.storage_silent") == 0
+    asked = world.counted("compute0", "kv.asked_again")
+    assert 0 < asked <= 4 * 6, "after 20, 40, 80, 160 and 320 ms, and once more before an answer is seen"
 
 
 def test_a_manifest_that_was_overwritten_is_a_counted_miss() -> None:
