@@ -20,8 +20,8 @@ class IdleRows:
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, Row]] = []
-        self._due_ns: dict[int, int] = {}
-        """The deadline of each row that counts, by the row's number."""
+        self._serials: dict[int, int] = {}
+        """Which item of the heap counts for a row, by the row's number: a row may come back as a copy of it."""
         self._serial = 0
 
     def watch(self, row: Row) -> None:
@@ -33,7 +33,7 @@ class IdleRows:
 
     def forget(self, row: Row) -> None:
         """Watch a row no more."""
-        self._due_ns.pop(row.number, None)
+        self._serials.pop(row.number, None)
 
     def passed(self, now_ns: int, gather: Callable[[Row], None]) -> list[Row]:
         """Return the rows whose timeout has passed, each again when it has passed once more.
@@ -42,8 +42,8 @@ class IdleRows:
         """
         found = []
         while self._heap and self._heap[0][0] <= now_ns:
-            due_ns, number, _, row = heapq.heappop(self._heap)
-            if self._due_ns.get(number) != due_ns:
+            _, number, serial, row = heapq.heappop(self._heap)
+            if self._serials.get(number) != serial:
                 continue
             gather(row)
             if now_ns >= _deadline_ns(row):
@@ -53,11 +53,11 @@ class IdleRows:
         return sorted(found, key=lambda row: row.number)
 
     def _push(self, row: Row) -> None:
-        self._due_ns[row.number] = due_ns = _deadline_ns(row)
         self._serial += 1
-        heapq.heappush(self._heap, (due_ns, row.number, self._serial, row))
-        if len(self._heap) > 2 * len(self._due_ns) + _SPARE:
-            self._heap = [item for item in self._heap if self._due_ns.get(item[1]) == item[0]]
+        self._serials[row.number] = self._serial
+        heapq.heappush(self._heap, (_deadline_ns(row), row.number, self._serial, row))
+        if len(self._heap) > 2 * len(self._serials) + _SPARE:
+            self._heap = [item for item in self._heap if self._serials.get(item[1]) == item[2]]
             heapq.heapify(self._heap)
 
 

@@ -11,7 +11,9 @@ from nicemu.pipeline.idle_rows import IdleRows
 
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(("add", "change", "remove", "hit", "look")), st.integers(0, 4), st.integers(0, 9)
+        st.sampled_from(("add", "change", "remove", "put back", "hit", "look")),
+        st.integers(0, 4),
+        st.integers(0, 9),
     ),
     max_size=60,
 )
@@ -39,6 +41,7 @@ def test_a_row_is_idle_when_its_timeout_has_passed_since_it_came_was_hit_or_told
 
             def gather(row: Row, asked: list[Row] = asked) -> None:
                 asked.append(row)
+                assert any(row is present for present in rows.values())
                 row.last_hit_ns = hits[row.number]
 
             expected = [
@@ -59,6 +62,10 @@ def test_a_row_is_idle_when_its_timeout_has_passed_since_it_came_was_hit_or_told
             watched.watch(row)
         elif step == "remove":
             watched.forget(rows.pop(key))
+        elif step == "put back":
+            watched.forget(row)
+            rows[key] = row.copy()
+            watched.watch(rows[key])
 
 
 def test_rows_that_cannot_be_idle_yet_are_not_asked() -> None:

@@ -309,6 +309,15 @@ def test_an_entry_is_idle_once_its_timeout_has_passed_since_it_came_or_was_hit(h
     assert [table.idle(now_ns) for now_ns in (250, 299, 300)] == [[], [], [entry]]
 
 
+def test_an_entry_that_was_put_back_is_idle_by_its_own_packets(hand: SimpleNamespace) -> None:
+    table = made(hand, ("number", EXACT), idle_timeout=True)
+    entry = TableEntry((Exact(7),), "C.drop", idle_timeout_ns=100)
+    table.insert(entry, 0)
+    table.remember((Exact(7),))()
+    table.lookup((7,), 60, 80)
+    assert [table.idle(now_ns) for now_ns in (100, 179, 180)] == [[], [], [entry]]
+
+
 def test_an_idle_entry_is_told_of_again_each_time_that_its_timeout_has_passed(hand: SimpleNamespace) -> None:
     table = made(hand, ("number", EXACT), idle_timeout=True)
     entry = TableEntry((Exact(7),), "C.drop", idle_timeout_ns=100)
