@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from nicemu.pipeline import ActionSet, Choice, Program, TableEntry, ir
+from nicemu.pipeline import ActionSet, Choice, Program, Row, Table, TableEntry, ir
 
 from .changes import illegal
 
@@ -25,11 +25,21 @@ class Correspondence:
 
     def entry(self, table: ir.Table, taken: ir.Table, entry: TableEntry) -> TableEntry:
         """Return an entry of a table as the other program's table has it. Raises: ControlError."""
-        keys, others = ([key.name for key in one.keys] for one in (table, taken))
+        keys, others = _keys(table), _keys(taken)
         matches = _arranged(f"an entry of table {table.name}, whose keys", keys, others, entry.matches)
         parameters = self.data(entry.action, entry.parameters)
         choice = None if entry.choice is None else self._choice(entry.choice)
         return entry._replace(matches=matches, parameters=parameters, choice=choice)
+
+    def const_row(self, table: ir.Table, taken: Table, entry: TableEntry) -> Row | None:
+        """Return the const entry that the other program's table has for the keys of one of a table."""
+        keys, others = _keys(table), _keys(taken.spec)
+        if sorted(keys) != sorted(others):
+            return None
+        matches = _arranged(table.name, keys, others, entry.matches)
+        if not taken.is_const(entry._replace(matches=matches)):
+            return None
+        return taken.row(matches, entry.priority)
 
     def data(self, action: str, parameters: tuple[int, ...]) -> tuple[int, ...]:
         """Return the data of an action as the other program's action has them. Raises: ControlError."""
@@ -46,6 +56,10 @@ class Correspondence:
         if not isinstance(choice, ActionSet):
             return choice
         return replace(choice, actions=tuple((self.call(call), weight) for call, weight in choice.actions))
+
+
+def _keys(table: ir.Table) -> list[str]:
+    return [key.name for key in table.keys]
 
 
 def _data_of(program: Program) -> dict[str, list[str]]:

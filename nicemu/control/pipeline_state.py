@@ -31,7 +31,8 @@ def take_over(source: Engine, destination: Engine) -> None:
     members and groups, counters, meters, registers, value sets, replication, which digests are sent, and the
     objects of externs of the program's own. Keys, action data and fields go by their names.
 
-    Const entries are the program's own and stay. What `destination` lacks may go if it holds nothing.
+    Const entries are the program's own and stay; one with the keys of one before goes on with its counts and
+    its meter. What `destination` lacks may go if it holds nothing.
     Raises: ControlError if something does not fit; `destination` may then have some of it.
     """
     old, new = source.program, destination.program
@@ -79,12 +80,16 @@ def _take_table(table: Table, taken: Table, names: Correspondence, now_ns: int, 
         action, note = default.entry.action, default.entry.note
         taken.set_default(action, names.data(action, default.entry.parameters), note)
     taken.default.resume(default, has_meter)
-    rows = [row for row in table.rows() if not table.is_const(row.entry)]
     for row in taken.rows():
         if not taken.is_const(row.entry):
             taken.delete(row.entry.matches, row.entry.priority)
-    for row in rows:
-        taken.insert(names.entry(table.spec, taken.spec, row.entry), now_ns).resume(row, has_meter)
+    for row in table.rows():
+        if not table.is_const(row.entry):
+            taken.insert(names.entry(table.spec, taken.spec, row.entry), now_ns).resume(row, has_meter)
+        elif (same := names.const_row(table.spec, taken, row.entry)) is not None:
+            same.resume(row, has_meter)
+        elif row.meter_config is not None:
+            raise _lost(f"the direct meter of a const entry of table {table.spec.name}, which is configured,")
 
 
 def _take_objects(source: Engine, destination: Engine, names: Correspondence) -> None:
@@ -127,23 +132,29 @@ def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object)
     same = getattr(taken, "size", None) == array.size
     match array, taken:
         case CounterArray(), CounterArray() if same:
-            taken.others = Count(array.others.packets, array.others.bytes)
-            _take_places(array.counts, taken.counts, replace)
+            others = Count(array.others.packets, array.others.bytes)
+            _take_places(taken, others, taken.counts, array.counts, replace)
         case MeterArray(), MeterArray() if same and array.in_bytes == taken.in_bytes:
-            taken.others = array.others
-            _take_places(array.meters, taken.meters, replace)
+            _take_places(taken, array.others, taken.meters, array.meters, replace)
         case RegisterArray(), RegisterArray() if same and array.type == taken.type:
-            taken.others = array.others
-            _take_places(array.values, taken.values, lambda value: value)
+            _take_places(taken, array.others, taken.values, array.values, lambda value: value)
         case MeterArray(), _ if array.others or any(meter.config for meter in array.meters.values()):
             raise _lost(f"meter {array.name}, which is configured,")
         case _:
             pass
 
 
-def _take_places(places: dict[int, Any], taken: dict[int, Any], copy: Callable[[Any], Any]) -> None:
-    taken.clear()
-    taken.update({place: copy(held) for place, held in places.items()})
+def _take_places(
+    taken: CounterArray | MeterArray | RegisterArray,
+    others: Any,  # noqa: ANN401
+    places: dict[int, Any],
+    held: dict[int, Any],
+    copy: Callable[[Any], Any],
+) -> None:
+    """Have an array hold at its `places` what another holds, and `others` at all others."""
+    places.clear()
+    taken.others = others  # before the places, as memory has no others: it puts them everywhere
+    places.update({place: copy(item) for place, item in held.items()})
 
 
 def _fields_of(engine: Engine, value_set: str) -> list[str]:

@@ -21,7 +21,7 @@ class IdleRows:
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, int, Row]] = []
         self._serials: dict[int, int] = {}
-        """Which item of the heap counts for a row, by the row's number: a row may come back as a copy of it."""
+        """Which item of the heap counts for a row, by its number: a row may come back as a copy of itself."""
         self._serial = 0
 
     def watch(self, row: Row) -> None:

@@ -128,6 +128,22 @@ def test_a_register_that_is_gone_may_go_but_a_meter_that_is_configured_may_not(
     assert "I.rates" in filled.engine.objects.states
 
 
+def test_zeros_that_were_written_after_everything_else_stay_zeros(
+    controller: Controller, switch: Program
+) -> None:
+    register, counter = controller.id("register", "last"), controller.id("counter", "flows")
+    for place in ({}, {"index": {"index": 1}}):
+        value = 0 if place else 7
+        data = {"data": {"bitstring": bytes([value])}}
+        assert controller.write(2, "register_entry", {"register_id": register, **data, **place}) is None
+        data = {"data": {"packet_count": value}}
+        assert controller.write(2, "counter_entry", {"counter_id": counter, **data, **place}) is None
+    before = controller.state()
+    assert [item.data.packet_count for item in controller.read("counter_entry", {})][:3] == [7, 0, 7]
+    set_config(controller, RECONCILE, replace(switch, name="again"))
+    assert controller.state() == before
+
+
 RATES = {"cir": 1, "cburst": 1, "pir": 1, "pburst": 1}
 
 
