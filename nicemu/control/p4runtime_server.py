@@ -38,6 +38,7 @@ from .messages import (
     parse,
     serialize,
 )
+from .open_reads import OpenReads
 from .pipeline_config import ProgramReader, ir_reader
 from .status_details import DEFAULT_MAX_DETAILS_BYTES, MAX_DETAILS_BYTES, MAX_DETAILS_KEY, batch_status
 from .stream import Session, serve_requests
@@ -45,8 +46,13 @@ from .target import PipelineTarget
 
 MAX_STREAMS = 16
 """StreamChannels at a time, over all devices; each holds two threads."""
+MAX_READS = 16
+"""Reads at a time; each holds a thread until its client has taken all that it asked for."""
+READ_PATIENCE_S = 30.0
+"""How long a client may leave a response untaken."""
 MAX_CALLS = 8
 """Other calls under way at a time."""
+_MAX_RPCS = MAX_STREAMS + MAX_READS + MAX_CALLS
 ENTITIES_PER_RESPONSE = 500
 """Entities in one ReadResponse."""
 
@@ -59,7 +65,8 @@ class P4RuntimeServer:
 
     Whoever can connect controls the NIC: a socket file is for its owner alone, and an address that is not
     of the loopback interface is refused unless `allow_remote`. `also` is a second address. `reader` says what
-    a p4_device_config may hold, given the P4Info that came with it, or None.
+    a p4_device_config may hold, given the P4Info that came with it, or None. A Read whose client takes
+    nothing for `read_patience_s` is cancelled.
     """
 
     def __init__(
@@ -70,6 +77,7 @@ class P4RuntimeServer:
         also: str | None = None,
         allow_remote: bool = False,
         reader: ProgramReader = ir_reader,
+        read_patience_s: float = READ_PATIENCE_S,
     ) -> None:
         if not targets:
             raise UsageError("no target given; a P4Runtime server needs at least one device")
@@ -79,6 +87,7 @@ class P4RuntimeServer:
             device_id: Device(device_id, target, reader) for device_id, target in targets.items()
         }
         self._readers: set[threading.Thread] = set()
+        self._reads = OpenReads(MAX_READS, read_patience_s)
         self._streams = threading.BoundedSemaphore(MAX_STREAMS)
         self._workers: ThreadPoolExecutor | None = None
         self._server: grpc.Server | None = None
@@ -93,7 +102,7 @@ class P4RuntimeServer:
         """
         if self._server is not None:
             raise UsageError(f"the P4Runtime server at {self._address} runs already")
-        workers = ThreadPoolExecutor(MAX_STREAMS + MAX_CALLS, thread_name_prefix="p4runtime")
+        workers = ThreadPoolExecutor(_MAX_RPCS, thread_name_prefix="p4runtime")
         server = grpc.server(
             workers,
             handlers=[grpc.method_handlers_generic_handler(SERVICE, self._handlers())],
@@ -101,9 +110,9 @@ class P4RuntimeServer:
                 ("grpc.so_reuseport", 0),
                 ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
                 ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-                ("grpc.max_concurrent_streams", MAX_STREAMS + MAX_CALLS),
+                ("grpc.max_concurrent_streams", _MAX_RPCS),
             ],
-            maximum_concurrent_rpcs=MAX_STREAMS + MAX_CALLS,
+            maximum_concurrent_rpcs=_MAX_RPCS,
         )
         try:
             bound = self._bind(server, self._address)
@@ -116,6 +125,7 @@ class P4RuntimeServer:
             self._remove_socket()
             raise
         self._server, self._workers, self._stopping = server, workers, False
+        self._reads.start()
         for device in self._devices.values():
             teller = threading.Thread(
                 target=self._report, args=(device,), name="p4runtime-reports", daemon=True
@@ -134,6 +144,7 @@ class P4RuntimeServer:
         self._stopping = True
         self._server.stop(None).wait()
         self._workers.shutdown(wait=True)
+        self._reads.stop()
         for reader in list(self._readers):
             reader.join()
         for device in self._devices.values():
@@ -215,14 +226,18 @@ class P4RuntimeServer:
         return serialize(messages().WriteResponse())
 
     def _read(self, data: bytes, context: grpc.ServicerContext) -> Iterator[bytes]:
-        with _refusals(context):
-            request = parse("ReadRequest", data)
-            entities, outcomes = self._device(request.device_id).read(request)
-        while some := list(islice(entities, ENTITIES_PER_RESPONSE)):
-            response = messages().ReadResponse()
-            response.entities.extend(some)
-            yield serialize(response)
-        _report(outcomes, "entity", context)
+        with self._reads.one() as may_be:
+            if not may_be:
+                _abort(context, _exhausted(f"{MAX_READS} Reads are under way"))
+            with _refusals(context):
+                request = parse("ReadRequest", data)
+                entities, outcomes = self._device(request.device_id).read(request)
+            while some := list(islice(entities, ENTITIES_PER_RESPONSE)):
+                response = messages().ReadResponse()
+                response.entities.extend(some)
+                with self._reads.offer(context):
+                    yield serialize(response)
+            _report(outcomes, "entity", context)
 
     def _set_config(self, data: bytes, context: grpc.ServicerContext) -> bytes:
         with _refusals(context):
@@ -243,10 +258,7 @@ class P4RuntimeServer:
 
     def _stream_channel(self, requests: Iterator[bytes], context: grpc.ServicerContext) -> Iterator[bytes]:
         if not self._streams.acquire(blocking=False):
-            error = ControlError(
-                P4RuntimeCode.RESOURCE_EXHAUSTED, f"{MAX_STREAMS} streams are open, the most there may be"
-            )
-            _abort(context, error)
+            _abort(context, _exhausted(f"{MAX_STREAMS} streams are open"))
         session = Session()
         reader = threading.Thread(
             target=self._serve_stream,
@@ -335,6 +347,10 @@ def _max_details_bytes(context: grpc.ServicerContext) -> int:
         if key == MAX_DETAILS_KEY and str(value).isdecimal() and len(value) < 12:
             return min(int(value), MAX_DETAILS_BYTES)
     return DEFAULT_MAX_DETAILS_BYTES
+
+
+def _exhausted(what: str) -> ControlError:
+    return ControlError(P4RuntimeCode.RESOURCE_EXHAUSTED, f"{what}, the most there may be")
 
 
 def _abort(context: grpc.ServicerContext, error: ControlError) -> Any:  # noqa: ANN401 - it never returns

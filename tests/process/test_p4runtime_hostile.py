@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ import pytest
 
 from nicemu.control import P4RuntimeClient, P4RuntimeServer, Update
 from nicemu.control.messages import MAX_MESSAGE_BYTES, SERVICE, messages, serialize
-from nicemu.control.p4runtime_server import MAX_CALLS, MAX_STREAMS
+from nicemu.control.p4runtime_server import MAX_CALLS, MAX_READS, MAX_STREAMS
 from nicemu.control.stream import uint128
 from nicemu.errors import ControlError
 from nicemu.pipeline import Engine, Lpm
@@ -112,7 +112,7 @@ def test_thousands_of_streams_are_refused_but_for_a_few(address: str) -> None:
                 call = channel.stream_stream(f"/{SERVICE}/StreamChannel")(_waiting(), timeout=TIMEOUT_S)
                 open_streams.append(call)
         served = [thread for thread in threading.enumerate() if thread.name.startswith("p4runtime")]
-        assert len(served) <= 2 * MAX_STREAMS + MAX_CALLS + 1
+        assert len(served) <= 2 * MAX_STREAMS + MAX_READS + MAX_CALLS + 2
         for call in open_streams:
             call.cancel()
     assert eventually_works(address)
@@ -125,12 +125,52 @@ def _waiting() -> Iterator[bytes]:
 
 def eventually_works(address: str) -> bool:
     """Return whether the server takes a client again, once it has noticed that others have left."""
+    return eventually(lambda: works(address))
+
+
+def eventually(works: Callable[[], bool]) -> bool:
+    """Return whether something works when it is no longer refused."""
     deadline = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline:
         with contextlib.suppress(ControlError):
-            return works(address)
+            return works()
         time.sleep(0.05)
     return False
+
+
+def test_reads_that_nobody_takes_keep_no_writer_out_and_are_cut_off(engine: Engine, tmp_path: Path) -> None:
+    """As many as there may be, each of more than lies ready for a client that does not look."""
+    read = messages().ReadRequest(device_id=1)
+    for _ in range(60):
+        read.entities.add().table_entry.SetInParent()
+    address = f"unix:{tmp_path}/slow.sock"
+    with P4RuntimeServer({1: engine}, address, read_patience_s=3.0), contextlib.ExitStack() as stack:
+        client = stack.enter_context(P4RuntimeClient(address))
+        updates = [
+            Update("insert", "route", {"dst": f"10.{number}.0.0/16"}, "send", {"port": 3})
+            for number in range(90)
+        ]
+        client.write(updates)
+        window = [("grpc.http2.bdp_probe", 0)]  # 64 KiB, and no more as it goes on
+        channel = stack.enter_context(grpc.insecure_channel(address, options=window))
+        untaken = [
+            channel.unary_stream(f"/{SERVICE}/Read")(serialize(read), timeout=TIMEOUT_S)
+            for _ in range(MAX_READS)
+        ]
+        for call in untaken:
+            next(call)  # it is under way
+        with pytest.raises(ControlError, match="16 Reads are under way, the most there may be"):
+            client.read("route")
+        client.delete("route", {"dst": "10.7.0.0/16"})
+        assert eventually(lambda: len(client.read("route")) == 89)
+        ends = []
+        for call in untaken:  # some may go on, as this one makes room
+            with contextlib.suppress(grpc.RpcError):
+                for _ in call:
+                    pass
+            ends.append(call.code())
+        assert grpc.StatusCode.CANCELLED in ends
+        assert set(ends) <= {grpc.StatusCode.CANCELLED, grpc.StatusCode.OK}
 
 
 def test_a_message_longer_than_allowed_is_refused_before_it_is_read(address: str) -> None:
