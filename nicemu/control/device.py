@@ -25,6 +25,8 @@ from .entry_shapes import Shape
 from .messages import DELETE, INSERT, Message
 from .pipeline_config import PipelineConfig, ProgramReader, ir_reader
 from .reports import Reports
+from .schema import Schema
+from .setting_entity import digest_config
 from .stream import Session, arbitration_message, election_id_of, role_of
 from .target import PipelineTarget
 from .texts import Texts
@@ -154,8 +156,8 @@ class Device:
                 with garbage_waits(len(request.updates) >= _LARGE_BATCH):
                     changes = list(self._understood(request.updates, Shape.changes))
                     outcomes = target.run(lambda engine: apply_all(engine, changes))
-            if schema.digests:
-                self._stop_digests(request, outcomes)
+            if schema.digests and target is self._target:  # those of a saved program begin with it
+                self._tell_of_digests(request, outcomes, schema)
             return outcomes
 
     def _in_turns(self, updates: Message, target: PipelineTarget) -> Iterator[Outcomes]:
@@ -186,10 +188,13 @@ class Device:
                 yield refusal(error)
             place += 1
 
-    def _stop_digests(self, request: Message, outcomes: Outcomes) -> None:
+    def _tell_of_digests(self, request: Message, outcomes: Outcomes, schema: Schema) -> None:
+        names = {info.id: name for name, info in schema.digests.items()}
         for update, error in zip(request.updates, outcomes, strict=True):
-            if update.type == DELETE and error is None and update.entity.HasField("digest_entry"):
-                self.reports.stop_digest(update.entity.digest_entry.digest_id)
+            if error is None and update.entity.HasField("digest_entry"):
+                entry = update.entity.digest_entry
+                config = None if update.type == DELETE else digest_config(entry.config)
+                self.reports.digest_is(names[entry.digest_id], config)
 
     # Read
 

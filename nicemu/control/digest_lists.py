@@ -9,6 +9,7 @@ Source: P4Runtime Specification 1.4, "DigestEntry".
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 from nicemu.pipeline import DigestConfig, DigestPosted, DigestReport
 
@@ -37,6 +38,16 @@ class _Waiting:
     sent: dict[int, tuple[int, frozenset[DigestPosted]]] = field(default_factory=dict)
     unacknowledged: dict[DigestPosted, int] = field(default_factory=dict)
 
+    @property
+    def limit(self) -> int:
+        """How many digests a list has at most."""
+        return min(self.config.max_list_size or MAX_LIST, MAX_LIST)
+
+    @property
+    def deadline_ns(self) -> int:
+        """When the digests that wait are to be sent, whatever comes: at once if they fill a list."""
+        return self.since_ns + (0 if len(self.gathered) >= self.limit else self.config.max_timeout_ns)
+
 
 class DigestLists:
     """The lists of every name. Callers serialise the calls."""
@@ -56,29 +67,20 @@ class DigestLists:
         if not waiting.gathered:
             waiting.since_ns = now_ns
         waiting.gathered[digest] = None
-        limit = min(waiting.config.max_list_size or MAX_LIST, MAX_LIST)
-        if len(waiting.gathered) >= limit or waiting.config.max_timeout_ns == 0:
-            return [self._send(digest.name, waiting, now_ns)]
-        return []
+        return self._due(digest.name, waiting, now_ns)
 
     def due(self, now_ns: int) -> list[DigestList]:
         """Return the lists whose time has come, and forget what was sent long enough ago."""
         lists = []
         for name, waiting in self._names.items():
             self._expire(waiting, now_ns)
-            if waiting.gathered and now_ns - waiting.since_ns >= waiting.config.max_timeout_ns:
-                lists.append(self._send(name, waiting, now_ns))
+            lists += self._due(name, waiting, now_ns)
         return lists
 
     def next_deadline_ns(self) -> int | None:
         """Return when `due` has something to send; None if nothing waits."""
         return min(
-            (
-                waiting.since_ns + waiting.config.max_timeout_ns
-                for waiting in self._names.values()
-                if waiting.gathered
-            ),
-            default=None,
+            (waiting.deadline_ns for waiting in self._names.values() if waiting.gathered), default=None
         )
 
     def acknowledge(self, name: str, list_id: int) -> bool:
@@ -89,6 +91,11 @@ class DigestLists:
         self._forget(waiting, list_id)
         return True
 
+    def configure(self, name: str, config: DigestConfig) -> None:
+        """Send what waits of a name in another way; `due` says what is to be sent now."""
+        if name in self._names:
+            self._names[name].config = config
+
     def stop(self, name: str) -> None:
         """Send no more of a name until it is posted anew."""
         self._names.pop(name, None)
@@ -97,10 +104,17 @@ class DigestLists:
         """Forget everything but the number of the last list."""
         self._names.clear()
 
+    def _due(self, name: str, waiting: _Waiting, now_ns: int) -> list[DigestList]:
+        lists = []
+        while waiting.gathered and now_ns >= waiting.deadline_ns:
+            lists.append(self._send(name, waiting, now_ns))
+        return lists
+
     def _send(self, name: str, waiting: _Waiting, now_ns: int) -> DigestList:
         self._last_id += 1
-        digests = tuple(waiting.gathered)
-        waiting.gathered.clear()
+        digests = tuple(islice(waiting.gathered, waiting.limit))
+        for digest in digests:
+            del waiting.gathered[digest]
         if waiting.config.ack_timeout_ns:
             waiting.sent[self._last_id] = (now_ns, frozenset(digests))
             waiting.unacknowledged.update(dict.fromkeys(digests, self._last_id))

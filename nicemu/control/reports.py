@@ -12,9 +12,11 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import (
+    DigestConfig,
     DigestReport,
     Engine,
     Layouts,
@@ -54,6 +56,8 @@ class Reports:
         self._lock = threading.RLock()
         self._sessions: list[Session] = []
         self._lists = DigestLists()
+        self._configs: dict[str, DigestConfig | None] = {}
+        """How digests are sent that were written of, whatever reports say that were on their way then."""
         self._known: tuple[Program, Schema, Layouts] | None = None
         self._lost: Counter[str] = Counter()
         self._next_idle_ns = 0
@@ -92,7 +96,10 @@ class Reports:
             if self._program() is None:
                 return
             if isinstance(report, DigestReport):
-                self._send_digests(self._lists.post(report, now_ns), now_ns)
+                config = self._configs.get(report.digest.name, report.config)
+                if config is not None:
+                    report = replace(report, config=config)
+                    self._send_digests(self._lists.post(report, now_ns), now_ns)
             else:
                 self._send_packet(report)
 
@@ -118,7 +125,8 @@ class Reports:
         with self._lock:
             deadline_ns = self._lists.next_deadline_ns()
             if self._lost or self._watches_idle():
-                deadline_ns = min(deadline_ns or now_ns + IDLE_POLL_NS, now_ns + IDLE_POLL_NS)
+                look_ns = now_ns + IDLE_POLL_NS
+                deadline_ns = look_ns if deadline_ns is None else min(deadline_ns, look_ns)
             return deadline_ns
 
     # What clients do
@@ -144,12 +152,17 @@ class Reports:
                 raise illegal(str(error)) from None
             self._lists.acknowledge(digest.name, acknowledgement.list_id)
 
-    def stop_digest(self, digest_id: int) -> None:
-        """Send no more of a digest's lists, not even what waits."""
+    def digest_is(self, name: str, config: DigestConfig | None) -> None:
+        """Send a digest in this way from now on, what waits too; with None neither that nor what comes."""
         with self._lock:
-            for name, info in self._schema().digests.items():
-                if info.id == digest_id:
-                    self._lists.stop(name)
+            if self._program() is None:
+                return
+            self._configs[name] = config
+            if config is None:
+                self._lists.stop(name)
+            else:
+                self._lists.configure(name, config)
+        self.wake()
 
     # Messages
 
@@ -158,6 +171,7 @@ class Reports:
         if program is not None and (self._known is None or self._known[0] is not program):
             self._known = (program, Schema(p4info_of(program), self._texts), Layouts(program))
             self._lists.clear()
+            self._configs.clear()
         return program
 
     def _schema(self) -> Schema:

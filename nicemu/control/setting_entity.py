@@ -106,11 +106,16 @@ def value_set_query(message: Message, schema: Schema) -> Query:
 def digest_change(update_type: int, message: Message, schema: Schema) -> Change:
     """Return the change that an update of a DigestEntry means. Raises: ControlError."""
     info: DigestInfo = schema.item("digest", message.digest_id)
-    config = message.config
+    config = digest_config(message.config)
     numbers = (config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns)
     if update_type != DELETE and min(numbers) < 0:
         raise illegal(f"digest {info.name}: {numbers} found; times and sizes are not negative")
-    return ChangeDigest(update_type, info.name, DigestConfig(*numbers))
+    return ChangeDigest(update_type, info.name, config)
+
+
+def digest_config(config: Message) -> DigestConfig:
+    """Return what a DigestEntry.Config says."""
+    return DigestConfig(config.max_timeout_ns, config.max_list_size, config.ack_timeout_ns)
 
 
 def digest_query(message: Message, schema: Schema) -> Query:

@@ -81,6 +81,18 @@ def test_lists_without_a_limit_are_bounded_all_the_same() -> None:
     assert [len(one.digests) for one in sent] == [digest_lists.MAX_LIST] * 2
 
 
+def test_what_waits_is_sent_by_its_newest_configuration() -> None:
+    lists = DigestLists()
+    for number in range(5):
+        lists.post(report(number, DigestConfig(10_000, 9)), 100)
+    lists.configure("learn", DigestConfig(500, 2))
+    lists.configure("other", DigestConfig())
+    assert lists.next_deadline_ns() == 100
+    assert numbers(lists.due(101)) == [[0, 1], [2, 3]]
+    assert lists.next_deadline_ns() == 600
+    assert numbers(lists.due(600)) == [[4]]
+
+
 def test_nothing_waits_of_a_digest_that_was_stopped() -> None:
     lists, config = DigestLists(), DigestConfig(max_timeout_ns=1_000)
     lists.post(report(1, config), 0)

@@ -8,11 +8,14 @@ from typing import Any, TypeAlias
 import pytest
 
 from nicemu.control.messages import messages
+from nicemu.control.stream import uint128
 from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import Program
 
 Controller: TypeAlias = Any
 """The class of that name in conftest.py."""
 INSERT, MODIFY, DELETE = 1, 2, 3
+SAVE = 2
 INVALID = P4RuntimeCode.INVALID_ARGUMENT
 
 
@@ -103,9 +106,55 @@ def test_nothing_of_a_deleted_digest_is_sent(controller: Controller) -> None:
     controller.write(INSERT, "table_entry", controller.port(5, "learn"))
     controller.frame(5)
     controller.report(0)
+    controller.frame(5, port=3)  # its report is on its way
     controller.write(DELETE, "digest_entry", learn(controller))
     controller.report(5_000)
     assert controller.received() == []
+
+
+def ports_told(controller: Controller) -> list[list[int]]:
+    """Return the ports of the digests in each list that the controller got."""
+    return [
+        [data.struct.members[1].bitstring[-1] for data in message.digest.data]
+        for message in controller.received()
+    ]
+
+
+def test_digests_that_wait_go_as_a_modified_entry_says(controller: Controller) -> None:
+    controller.write(INSERT, "digest_entry", learn(controller, max_list_size=9, max_timeout_ns=10**12))
+    controller.write(INSERT, "table_entry", controller.port(5, "learn"))
+    for port in (1, 2, 3):
+        controller.frame(5, port=port)
+    controller.report(0)
+    controller.frame(5, port=4)  # reported as the entry was before
+    config = {"max_list_size": 2, "max_timeout_ns": 10_000}
+    assert controller.write(MODIFY, "digest_entry", learn(controller, **config)) is None
+    assert controller.device.reports.next_deadline_ns(5) == 0
+    controller.report(6)
+    assert ports_told(controller) == [[1, 2], [3, 4]]
+    controller.frame(5, port=6)
+    controller.report(7)
+    controller.report(10_006)
+    assert ports_told(controller) == []
+    controller.report(10_007)
+    assert ports_told(controller) == [[6]]
+
+
+def test_a_digest_of_a_saved_program_is_deleted_as_it_was_inserted(
+    controller: Controller, switch: Program
+) -> None:
+    request = messages().SetForwardingPipelineConfigRequest(action=SAVE, election_id=uint128(9))
+    request.config.p4_device_config = switch.to_json().encode()
+    controller.write(INSERT, "digest_entry", learn(controller, max_list_size=9, max_timeout_ns=1_000))
+    controller.write(INSERT, "table_entry", controller.port(5, "learn"))
+    controller.frame(5)
+    controller.report(0)
+    controller.device.set_config(request)
+    for kind in (INSERT, MODIFY, DELETE):
+        assert controller.write(kind, "digest_entry", learn(controller, max_list_size=1)) is None
+    assert controller.read("digest_entry", {}) == []
+    controller.report(1_000)
+    assert ports_told(controller) == [[1]], "the program that runs goes on"
 
 
 def test_unknown_ids_are_not_found(controller: Controller) -> None:
