@@ -54,11 +54,11 @@ class Device:
     def __init__(self, device_id: int, target: PipelineTarget, reader: ProgramReader = ir_reader) -> None:
         self.device_id = device_id
         self._target = target
-        texts = Texts()
-        self._config = PipelineConfig(target, reader, texts)
+        self._texts = Texts()
+        self._config = PipelineConfig(target, reader, self._texts)
         self._arbitration = Arbitration(device_id)
         self._lock = threading.RLock()
-        self.reports = Reports(target, texts)
+        self.reports = Reports(target, self._texts)
         """What the pipeline tells the primaries by itself."""
 
     # Arbitration
@@ -148,28 +148,49 @@ class Device:
                     f"atomicity {request.atomicity} found; 0 to {_DATAPLANE_ATOMIC} was expected",
                 )
             _refuse_more(len(request.updates), MAX_UPDATES, "updates in one WriteRequest")
-            if request.atomicity == _CONTINUE_ON_ERROR:
-                with garbage_waits(len(request.updates) >= _LARGE_BATCH):
-                    outcomes = list(chain.from_iterable(self._in_turns(request.updates, target)))
-            else:
+            if request.atomicity != _CONTINUE_ON_ERROR:
                 _refuse_more(len(request.updates), MAX_ATOMIC_UPDATES, "updates to be done as a whole")
-                with garbage_waits(len(request.updates) >= _LARGE_BATCH):
-                    changes = list(self._understood(request.updates, Shape.changes))
-                    outcomes = target.run(lambda engine: apply_all(engine, changes))
+            with garbage_waits(len(request.updates) >= _LARGE_BATCH):
+                outcomes = self._done(request, target)
             if schema.digests and target is self._target:  # those of a saved program begin with it
                 self._tell_of_digests(request, outcomes, schema)
             return outcomes
 
+    def _done(self, request: Message, target: PipelineTarget) -> Outcomes:
+        """Apply the updates; texts that only refused ones brought are unknown as before."""
+        outcomes: Outcomes = []
+        self._texts.begin()
+        try:
+            if request.atomicity == _CONTINUE_ON_ERROR:
+                for some in self._in_turns(request.updates, target):
+                    outcomes += some
+            else:
+                changes = list(self._understood(request.updates, Shape.changes))
+                outcomes = target.run(lambda engine: apply_all(engine, changes))
+            for place, error in enumerate(outcomes):
+                if error is not None:
+                    self._texts.refuse(place)
+        finally:
+            self._texts.end()
+        return outcomes
+
     def _in_turns(self, updates: Message, target: PipelineTarget) -> Iterator[Outcomes]:
         """Apply updates a turn at a time, each for itself."""
         for start in range(0, len(updates), UPDATES_PER_TURN):
-            changes = list(self._understood(updates[start : start + UPDATES_PER_TURN], _together))
+            some = updates[start : start + UPDATES_PER_TURN]
+            changes = list(self._understood(some, _together, start))
             yield target.run(_each(changes))
 
     def _understood(
-        self, updates: Message, meant: Callable[[Shape, list[bytes]], Iterable[Understood]]
+        self,
+        updates: Message,
+        meant: Callable[[Shape, list[bytes]], Iterable[Understood]],
+        start: int = 0,
     ) -> Iterator[Understood | Change | ControlError]:
-        """Yield the change that each update means, or why it means none. `meant` are those of a shape."""
+        """Yield the change that each update means, or why it means none. `meant` are those of a shape.
+
+        The first update has the place `start` in the batch.
+        """
         schema, shapes = self._config.schema(), self._config.shapes()
         encoded = [update.SerializeToString() for update in updates]
         place = 0
@@ -180,11 +201,13 @@ class Device:
                 yield from meant(shape, encoded[place:end])
                 place = end
                 continue
+            self._texts.look_at(start + place)
             try:
                 change = change_of(updates[place], schema)
                 shapes.learn(updates[place], encoded[place], change)
                 yield change
             except Exception as error:
+                self._texts.refuse(start + place)
                 yield refusal(error)
             place += 1
 

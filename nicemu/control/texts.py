@@ -10,6 +10,7 @@ Source: P4Runtime Specification 1.4, "User-defined types", "PSA Metadata Transla
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from nicemu.errors import ControlError, P4RuntimeCode
@@ -40,6 +41,31 @@ class _Texts:
             self.numbers[text], self.texts[number] = number, text
 
 
+class _Batch:
+    """Texts that the updates of a batch bring: how many updates name each, and which each update names."""
+
+    def __init__(self) -> None:
+        self.place = 0
+        """Of the update that is looked at."""
+        self._uses: dict[tuple[str, bytes], int] = {}
+        self._named: dict[int, list[tuple[str, bytes]]] = {}
+
+    def name(self, translation: str, text: bytes, *, is_new: bool) -> None:
+        """Note that the update names a text; those that were known before do not matter."""
+        key = translation, text
+        if is_new or key in self._uses:
+            self._uses[key] = self._uses.get(key, 0) + 1
+            self._named.setdefault(self.place, []).append(key)
+
+    def refuse(self, place: int) -> Iterator[tuple[str, bytes]]:
+        """Yield the texts that nobody names any more when an update is refused."""
+        for key in self._named.pop(place, ()):
+            self._uses[key] -= 1
+            if not self._uses[key]:
+                del self._uses[key]
+                yield key
+
+
 class Texts:
     """Which text stands for which number, for each translation by its URI, or by its type where that is
     empty.
@@ -48,6 +74,30 @@ class Texts:
     def __init__(self) -> None:
         self._known: dict[str, _Texts] = {}
         self._lock = threading.Lock()
+        self._batch: _Batch | None = None
+
+    def begin(self) -> None:
+        """Note from now on which update of a batch brings which text."""
+        self._batch = _Batch()
+
+    def look_at(self, place: int) -> None:
+        """Take texts for those of the update at this place."""
+        assert self._batch is not None
+        self._batch.place = place
+
+    def refuse(self, place: int) -> None:
+        """Forget the texts that an update brought, but for those that others name."""
+        assert self._batch is not None
+        with self._lock:
+            for translation, text in self._batch.refuse(place):
+                known = self._known[translation]
+                number = known.numbers.pop(text)
+                del known.texts[number]
+                known.next_free = min(known.next_free, number)
+
+    def end(self) -> None:
+        """Keep what texts there are."""
+        self._batch = None
 
     def number(self, new: ir.NewType, text: bytes, what: str, *, allot: bool) -> int:
         """Return the number that a text stands for; one that is new gets one if they are to `allot` one.
@@ -59,8 +109,10 @@ class Texts:
         assert isinstance(new.type, ir.Bits)
         width = new.type.width
         with self._lock:
-            known = self._known.setdefault(new.uri or new.name, _Texts())
+            translation = new.uri or new.name
+            known = self._known.setdefault(translation, _Texts())
             number = known.numbers.get(text)
+            is_new = number is None
             if number is None:
                 number = _meant(text, width)
                 if number is None or number in known.texts:
@@ -69,6 +121,8 @@ class Texts:
                     number = self._allotted(known, width, what)
                 if allot:
                     known.keep(text, number)
+            if self._batch is not None and text in known.numbers:
+                self._batch.name(translation, text, is_new=is_new)
             if number >> width:
                 raise ControlError(
                     P4RuntimeCode.OUT_OF_RANGE, f"{what} is bit<{width}>; {text!r} stands for {number}"

@@ -112,8 +112,8 @@ RATES = {"cir": 1, "cburst": 1, "pir": 1, "pburst": 1}
 
 
 def test_an_entry_that_is_const_goes_on_counting_and_marking(preset: Controller, program: Program) -> None:
-    changes = {"counter_data": {"packet_count": 40}, "meter_config": RATES}
-    assert preset.write(MODIFY, "table_entry", entry(preset, 1, **changes)) is None
+    changed = entry(preset, 1, counter_data={"packet_count": 40}, meter_config=RATES)
+    assert preset.write(MODIFY, "table_entry", changed) is None
     for _ in range(3):
         preset.engine.process(b"\1", 0)
     reconcile(preset, program)

@@ -134,10 +134,11 @@ def test_zeros_that_were_written_after_everything_else_stay_zeros(
     register, counter = controller.id("register", "last"), controller.id("counter", "flows")
     for place in ({}, {"index": {"index": 1}}):
         value = 0 if place else 7
-        data = {"data": {"bitstring": bytes([value])}}
-        assert controller.write(2, "register_entry", {"register_id": register, **data, **place}) is None
-        data = {"data": {"packet_count": value}}
-        assert controller.write(2, "counter_entry", {"counter_id": counter, **data, **place}) is None
+        stored, counted = {"bitstring": bytes([value])}, {"packet_count": value}
+        update = {"register_id": register, "data": stored, **place}
+        assert controller.write(2, "register_entry", update) is None
+        update = {"counter_id": counter, "data": counted, **place}
+        assert controller.write(2, "counter_entry", update) is None
     before = controller.state()
     assert [item.data.packet_count for item in controller.read("counter_entry", {})][:3] == [7, 0, 7]
     set_config(controller, RECONCILE, replace(switch, name="again"))

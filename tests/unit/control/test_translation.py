@@ -124,6 +124,20 @@ def test_what_stands_for_nothing_is_not_found_and_gets_no_number(controller: Con
     assert controller.engine.read("named")[0].matches == (Exact(0),)
 
 
+@pytest.mark.parametrize("atomicity", [0, 1])
+def test_texts_of_updates_that_are_refused_get_no_numbers(controller: Controller, atomicity: int) -> None:
+    eth0, eth1 = (entry(controller, "named", exact(name)) for name in (b"eth0", b"eth1"))
+    bad = entry(controller, "named", exact(b"eth5"), action=send(controller, b"eth6", b""))
+    again = entry(controller, "named", exact(b"eth0"), action=send(controller, b"eth7", b"\7"))
+    updates = [(INSERT, "table_entry", message) for message in (eth0, bad, again, eth1)]
+    outcomes = controller.write_all(*updates, atomicity=atomicity)
+    assert [error is None for error in outcomes] == [[True, False, False, True], [False] * 4][atomicity]
+    assert len(controller.engine.read("named")) == [2, 0][atomicity]
+    more = [insert(controller, entry(controller, "named", exact(b"new%d" % n))) for n in range(5)]
+    room = [2, 4][atomicity]
+    assert more == [None] * room + [P4RuntimeCode.RESOURCE_EXHAUSTED] * (5 - room)
+
+
 def test_no_more_texts_than_the_type_has_values_are_taken(controller: Controller) -> None:
     found = [insert(controller, entry(controller, "named", exact(f"eth{n}".encode()))) for n in range(5)]
     assert found == [None, None, None, None, P4RuntimeCode.RESOURCE_EXHAUSTED]
