@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What P4Info says of a program and its BMv2 JSON does not.
 
-Ids that @id chose, `optional` keys, @defaultonly and @tableonly, the headers of packets to and from a
-controller, types that are translated, and how large value sets are: all this stands in the P4Info that p4c
-writes beside the JSON.
+Ids that @id chose, `optional` keys, @defaultonly, @tableonly and @hidden, the headers of packets to and
+from a controller, types that are translated, and how large value sets are: all this stands in the P4Info that
+p4c writes beside the JSON.
 Source: P4Runtime Specification 1.4, "P4Info Objects".
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import replace
 from typing import TypeVar
 
@@ -34,6 +34,7 @@ _HASHED = (1 << 16) - 1
 """Bits of an id that @id can choose, and those that p4c has always made of a name."""
 
 _Item = TypeVar("_Item", bound=Described)
+_Hideable = TypeVar("_Hideable", ir.Table, ir.Action)
 _Typed = KeyInfo | ParameterInfo
 
 
@@ -53,6 +54,7 @@ def as_described(program: ir.Program, p4info: P4Info) -> ir.Program:
         headers=_headers(program.headers, p4info.packet_metadata),
     )
     described = _with_called(replace(described, new_types=types.used), p4info)
+    described = _with_hidden(described, tables.keys(), actions.keys())
     return program if p4info_of(described) == p4info_of(program) else described
 
 
@@ -102,6 +104,23 @@ def _with_called(program: ir.Program, p4info: P4Info) -> ir.Program:
     ):
         return program
     return replace(program, actions=(*program.actions, *added), variables=(*program.variables, *variables))
+
+
+def _with_hidden(program: ir.Program, tables: Set[str], actions: Set[str]) -> ir.Program:
+    """Return a program whose tables and actions are @hidden that a P4Info of it, which has those of these
+    names, leaves out.
+    """
+    if not tables | actions or not tables <= {item.name for item in program.tables}:
+        return program
+    return replace(
+        program,
+        tables=tuple(item if item.name in tables else _hidden(item) for item in program.tables),
+        actions=tuple(item if item.name in actions else _hidden(item) for item in program.actions),
+    )
+
+
+def _hidden(item: _Hideable) -> _Hideable:
+    return replace(item, annotations=(*item.annotations, ir.Annotation("hidden")))
 
 
 def _table(table: ir.Table, given: TableDescription | None, types: _Types) -> ir.Table:

@@ -196,6 +196,38 @@ def test_a_p4info_that_says_nothing_more_changes_nothing() -> None:
     assert as_described(given, p4info_of(given)) is given
 
 
+def hiding_json() -> Node:
+    """Return SWITCH's file with one more table, which runs an action of its own."""
+    document = switch_json()
+    mark = action(9, "I.mark", assign(field("h", "kind"), hexstr(7)))
+    document["actions"].append(mark)
+    (seen,) = document["pipelines"][0]["tables"]
+    seen["base_default_next"] = "I.marks"
+    seen["next_tables"] = dict.fromkeys(seen["next_tables"], "I.marks")
+    keys = [key("exact", "h", "kind", "h.h.kind")]
+    document["pipelines"][0]["tables"].append(table(9, "I.marks", keys, [mark], None, entry_of(mark)))
+    return document
+
+
+def test_tables_and_actions_that_the_p4info_leaves_out_are_hidden() -> None:
+    engine = Engine()
+    config = PipelineConfig(engine, program_of)
+    config.set(config_of(hiding_json(), info_message(p4info_of(compile_text(SWITCH).program))))
+    assert [item.name for item in config.schema().tables] == ["I.t"]
+    program_ = engine.program
+    assert program_ is not None
+    notes = {item.name: [note.name for note in item.annotations] for item in program_.tables}
+    assert notes == {"I.t": [], "I.marks": ["hidden"]}
+    assert "I.mark" not in {item.name for item in p4info_of(program_).actions}
+
+
+def test_a_p4info_of_nothing_hides_nothing() -> None:
+    with pytest.raises(ControlError, match=r"I\.t is in the program only"):
+        PipelineConfig(Engine(), program_of).set(
+            config_of(switch_json(), info_message(P4Info("", "v1model")))
+        )
+
+
 def test_a_key_of_entries_that_no_optional_one_has_stays_ternary() -> None:
     document = switch_json()
     matches = [{"match_type": "ternary", "key": "0x10", "mask": mask} for mask in ("0xf0", "0xff")]
