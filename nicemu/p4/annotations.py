@@ -75,7 +75,7 @@ def check_annotation(
         reporter.error(added.at, "@match needs a match kind", "write @match(ternary)")
     if added.name in _WITH_NUMBER and number_of("".join(added.tokens)) is None:
         reporter.error(added.at, f"@{added.name} needs a number, 32 bits at most", f"write @{added.name}(8)")
-    if added.name == "selector_size_semantics" and "".join(added.tokens).strip('"') not in SEMANTICS:
+    if added.name == "selector_size_semantics" and unquoted("".join(added.tokens)) not in SEMANTICS:
         wanted = " or ".join(f'"{semantics}"' for semantics in SEMANTICS)
         reporter.error(added.at, f"@{added.name} needs {wanted}")
     if added.name in _WITH_TEXT and not _is_text(added):
@@ -88,7 +88,7 @@ def given_name(annotations: Sequence[syntax.Annotation]) -> str:
 
     Source: P4-16 Language Specification 1.2.5, "Control-plane API annotations".
     """
-    found = (item.tokens[0].strip('"') for item in annotations if item.name == "name" and item.tokens)
+    found = (unquoted(item.tokens[0]) for item in annotations if item.name == "name" and item.tokens)
     return next(found, "")
 
 
@@ -98,7 +98,16 @@ def deprecation(annotations: Sequence[syntax.Annotation]) -> str:
     Source: P4-16 Language Specification 1.2.5, "Deprecated annotation".
     """
     found = next((item.tokens for item in annotations if item.name == "deprecated"), ())
-    return "".join(token.strip('"') for token in found if token[0] == '"')
+    return "".join(unquoted(token) for token in found if token[0] == '"')
+
+
+def unquoted(token: str) -> str:
+    """Return what stands between a string's quotes, and other tokens as they are.
+
+    A backslash stays: strings go "unchanged" to whoever reads them.
+    Source: P4-16 Language Specification 1.2.5, "String literals".
+    """
+    return token[1:-1] if token[:1] == '"' else token
 
 
 @cache

@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
 from nicemu.pipeline import ir
@@ -22,7 +22,7 @@ from .symbols import (
     Scope,
 )
 from .syntax_copy import fresh
-from .type_variables import substituted, unify
+from .type_variables import substituted, unify, variables_in
 from .types import (
     INTEGER,
     TEXT,
@@ -107,29 +107,31 @@ class ArgumentChecker(ExpressionChecker):
             self.reporter.warning(node.at, f"this {method.name} is deprecated: {said}")
         given_types = [None if ref.name == "_" else self.resolve(ref) for ref in node.type_arguments]
         declared, result = self._signature(method, scope, bound)
+        names = _apart(method.type_parameters, bound)
+        bound = bound | {name: TypeVariable(names[name]) for name in names if names[name] != name}
         if method in self._open_signatures:
             self.reporter.error(node.at, f"what {method.name} returns is not known here")
         parameters = [item.of_type(substituted(item.type, bound)) for item in declared]
         returns = substituted(result, bound)
         parameters = self.arrange(node, parameters, method.name)
         bindings: dict[str, Type] = {}
-        names: Sequence[str] = method.type_parameters
+        wanted = list(names.values())
         if given_types:
-            if len(given_types) != len(names):
-                self.reporter.miscounted(node.at, method.name, "type argument", len(names), len(given_types))
-                names = ()
-            pairs = zip(method.type_parameters, given_types, strict=False)
+            pairs = zip(wanted, given_types, strict=False)
             bindings = {name: kind for name, kind in pairs if kind is not None}
-        self.infer(node, method.name, names, parameters, bindings, returns)
+            if len(given_types) != len(wanted):
+                self.reporter.miscounted(node.at, method.name, "type argument", len(wanted), len(given_types))
+                wanted = []
+        self.infer(node, method.name, wanted, parameters, bindings, returns)
         self.arguments(node.arguments, parameters, method.name, node)
         returned = substituted(returns, bindings) if len(node.arguments) == len(parameters) else UNKNOWN
-        own = set(method.type_parameters).difference(bindings)
+        own = set(names.values()).difference(bindings)
         if isinstance(returns, TypeVariable) and returns.name in own:
             if len(node.arguments) == len(parameters):
                 hint = f"write {method.name}<type>(...)"
                 self.reporter.error(node.at, f"cannot tell what type {method.name} returns", hint)
             returned = UNKNOWN
-        types = tuple(bindings.get(name, UNKNOWN) for name in method.type_parameters)
+        types = tuple(bindings.get(name, UNKNOWN) for name in names.values())
         return Invocation(returned, types, parameters)
 
     def infer(
@@ -339,6 +341,12 @@ def _are_named_alone(parameters: Sequence[ParameterSymbol]) -> bool:
     Source: P4-16 Language Specification 1.2.5, "Optional parameters".
     """
     return any(item.is_optional for item in parameters) and any(item.default for item in parameters)
+
+
+def _apart(type_parameters: Iterable[str], bound: Mapping[str, Type]) -> dict[str, str]:
+    """Return type parameters of a method by their names, told apart from those in its object's arguments."""
+    taken = set().union(*map(variables_in, bound.values()))
+    return {name: f"{name} of the method" if name in taken else name for name in type_parameters}
 
 
 def _fits(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
-from .annotations import MATCH, TRANSLATION, kept, translation_of
+from .annotations import MATCH, TRANSLATION, kept, translation_of, unquoted
 from .check_type_references import TypeReferenceChecker, specialised_name
 from .diagnostics import Location
 from .symbols import FamilySymbol, PackageSymbol, ParameterSymbol, Scope, TypeSymbol
@@ -332,7 +332,7 @@ class TypeChecker(TypeReferenceChecker):
         for annotation in node.annotations:
             if annotation.name != "controller_header":
                 continue
-            name = "".join(annotation.tokens).strip('"')
+            name = unquoted("".join(annotation.tokens))
             if name not in ir.CONTROLLER_HEADERS or node.kind != "header":
                 allowed = " or ".join(f'"{item}"' for item in ir.CONTROLLER_HEADERS)
                 self.reporter.error(annotation.at, f"@controller_header needs a header, and {allowed}")

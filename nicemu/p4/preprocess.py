@@ -459,8 +459,11 @@ def _closeness(tokens: Sequence[Token]) -> list[bool]:
 def _spelt(tokens: Sequence[Token]) -> str:
     """Return what # makes of a macro's argument: its text, with one blank where there were any."""
     blanks = ["" if close else " " for close in _closeness(tokens)]
-    words = "".join(blank + token.text for blank, token in zip(blanks, tokens, strict=True))
-    return '"' + words.lstrip().replace('"', "'") + '"'
+    texts = [
+        re.sub(r'["\\]', r"\\\g<0>", token.text) if token.kind == "string" else token.text for token in tokens
+    ]
+    words = "".join(blank + text for blank, text in zip(blanks, texts, strict=True))
+    return '"' + words.lstrip() + '"'
 
 
 def _with_rest(arguments: list[list[Token]], parameters: tuple[str, ...]) -> list[list[Token]]:

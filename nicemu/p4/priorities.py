@@ -11,6 +11,7 @@ from itertools import pairwise
 from nicemu.pipeline import ir
 
 from . import syntax
+from .annotations import unquoted
 from .diagnostics import Reporter
 from .symbols import TableSymbol
 
@@ -51,7 +52,7 @@ def check_priorities(table: TableSymbol, reporter: Reporter) -> None:
             reporter.error(entry.at, what, "write priority = ...: before it, or another priority_delta")
             return
     silent = {
-        text.strip('"')
+        unquoted(text)
         for note in table.declaration.entry_annotations
         if note.name == "noWarn"
         for text in note.tokens

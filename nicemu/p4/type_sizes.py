@@ -48,7 +48,12 @@ def fixed_bits(kind: Type) -> int | None:
 
 
 def is_flat(kind: Type) -> bool:
-    """Return whether a type is a fixed number of bits without headers: a scalar, or a struct of such."""
+    """Return whether a type is a fixed number of bits without headers: a scalar, or a struct of such.
+
+    A type variable may be one: generic types are checked again for each type that they are for.
+    """
+    if isinstance(kind, TypeVariable):
+        return True
     if isinstance(kind, CompositeType):
         return kind.kind == "struct" and all(map(is_flat, kind.fields.values()))
     return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)

@@ -41,6 +41,18 @@ def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
     return kind
 
 
+def variables_in(kind: Type) -> set[str]:
+    """Return the names of the type variables in a type."""
+    match kind:
+        case TypeVariable(name):
+            return {name}
+        case ExternType() | CompositeType() | BlockType():
+            return set().union(*map(variables_in, kind.arguments))
+        case StackType() | P4ListType():
+            return variables_in(kind.element)
+    return set()
+
+
 def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
     """Bind the type variables of `pattern` so that it equals `actual`; return whether it can."""
     if isinstance(pattern, TypeVariable):

@@ -329,6 +329,28 @@ def test_a_static_assertion_that_does_not_hold_is_an_error(
     assert f": error: {message}" in p4.refusal(**parts)
 
 
+def test_a_header_may_have_a_generic_struct_of_its_type_parameter(p4: SimpleNamespace) -> None:
+    top = """struct pair_t<T> { T left; bit<8> right; }
+        header wide_t<T> { pair_t<T> pair; }"""
+    apply = """wide_t<bit<24>> wide = { { 0x010203, 4 } };
+        headers.tag.number = wide.pair.left[15:0] + (bit<16>) wide.minSizeInBits();"""
+    assert p4.run(bytes([1, 0, 0, 0]), apply, top=top).frame[1:3] == (0x0203 + 32).to_bytes(2, "big")
+    apply = "wide_t<tag_t> wide;"
+    assert "error: in wide_t<tag_t> a header field cannot be struct pair_t<tag_t>" in p4.refusal(
+        apply=apply, top=top
+    )
+
+
+def test_a_type_parameter_of_a_function_is_not_its_namesake_of_a_method(p4: SimpleNamespace) -> None:
+    """An object's type argument is the function's U, and the method has a U of its own."""
+    top = """extern Cell<T> { Cell(); U pick<U>(in T mine, in U other); }
+        bit<8> of<U>(Cell<U> cell, in U mine) { return cell.pick(mine, 8w1); }"""
+    parts = {"parts": "Cell<bit<16>>() cell;", "apply": "headers.tag.kind = of(cell, 16w3);"}
+    assert p4.compile_text(p4.source(top=top, **parts)).program
+    wrong = top.replace("8w1", "mine")
+    assert "the value that is returned is bit<16>; bit<8> was expected" in p4.refusal(top=wrong, **parts)
+
+
 def test_generic_code_knows_the_sizes_of_what_it_is_called_with(p4: SimpleNamespace) -> None:
     top = """struct pair_t<T> { T left; bit<8> right; }
         bit<16> bits<T>(in T x) { return (bit<16>) x.minSizeInBits(); }

@@ -49,6 +49,8 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(a, b) a ## b\nF(1, +)", "1 +"),
         ("#define F(a) (x) ## a ##_y\nF(z)", "( x ) z_y"),
         ("#define F(a) #a\n#define x 5\nF(x + 1)", '"x + 1"'),
+        ('#define F(a) #a\nF("x" y)', '"\\"x\\" y"'),
+        ('#define F(a) #a\nF("\\"")', r'"\"\\\"\""'),
         ("#define F(a) #a\nF(x.y) F( x  .y )", '"x.y" "x .y"'),
         ("#define F(a) #a\n#define G(i) F(acl.stage ## i)\nG(1)", '"acl.stage1"'),
         ("#define F(a, b) a ## b\nF(1, +) F(, x) F(x, ) F(, )", "1 + x x"),
