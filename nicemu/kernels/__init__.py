@@ -14,14 +14,12 @@ from .not_compiled import NotCompiled
 from .records import AFTER_EGRESS, AFTER_INGRESS, DROPPED, HELD, PACKET, SPLIT, STUCK, TO_HOST, TO_PORT, TOLD
 
 if TYPE_CHECKING:
-    from .groups import GROUP
     from .hot_run import run_kernel
     from .kernel import generate
     from .loaded import Kernel, kernel_text
     from .slots import Slots
 
 _HOMES = {
-    "GROUP": "groups",
     "Kernel": "loaded",
     "Slots": "slots",
     "generate": "kernel",
@@ -33,7 +31,6 @@ __all__ = [
     "AFTER_EGRESS",
     "AFTER_INGRESS",
     "DROPPED",
-    "GROUP",
     "HELD",
     "PACKET",
     "SPLIT",

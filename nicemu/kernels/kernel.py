@@ -12,7 +12,7 @@ from nicemu.pipeline import HOST_PORT, Program, ir
 
 from .effects import Site
 from .externs import Externs
-from .groups import make_run
+from .many_packets import make_run
 from .nic_externs import NicExterns
 from .nic_packet import NicPacket
 from .not_compiled import NotCompiled
@@ -68,8 +68,8 @@ def generate(
 
     flow, externs = _ARCHITECTURES[program.architecture]
     one = flow(program, module, externs, take, parameters_at, cpu_port)
-    ahead, steps = one.ahead()
-    make_run(module, one.process(), ahead, steps, one.makes_copies)
+    ahead = one.ahead()
+    make_run(module, one.process(), ahead, one.makes_copies)
     one.stages()
     return Generated(
         str(module),
@@ -78,5 +78,5 @@ def generate(
         one.headroom_bytes,
         one.effect_words,
         one.makes_copies,
-        bool(steps),
+        bool(ahead.steps),
     )

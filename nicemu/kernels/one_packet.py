@@ -14,7 +14,8 @@ from nicemu.pipeline import Layouts, Program, ir, nodes_of
 from .effects import Site
 from .externs import Externs
 from .growth import may_grow
-from .parts import WITH_NOTES, Part, find_part
+from .many_packets import Ahead
+from .parts import WITH_NOTES, Part, find_part, steps_of
 from .places import INDEX, WORD, Number, Place, Places, number_type
 from .records import DROPPED, offset_of
 from .statements import Ends
@@ -126,17 +127,15 @@ class OnePacket:
             word = builder.or_(word, builder.shl(number, WORD(shift)))
         builder.store(word, self._field(builder, next(iter(numbers)), WORD))
 
-    def ahead(self) -> tuple[llvm.Function, dict[int, llvm.Function]]:
-        """Make the function that begins to look a packet up in the first table that it comes to.
-
-        It returns the number of that table + 1, or 0. Beside it come the functions that take lookups on, by
-        that number.
-        """
+    def ahead(self) -> Ahead:
+        """Make what begins to look a packet up in the first table that it comes to."""
         made = self.begin("ahead", WORD)
         builder = made.builder
         steps: dict[int, llvm.Function] = {}
+        depth = 0
 
         def begin(table: ir.Table, key: list[Number]) -> None:
+            nonlocal depth
             part, number = find_part(table), 0
             if table.keys and part.kind in WITH_NOTES:
                 number = self.program.tables.index(table) + 1
@@ -144,12 +143,13 @@ class OnePacket:
                 made.look_up(self._take(replace(part, what="begin")), state, made.kept(key), made.note)
                 steps[number] = self._take(replace(part, what="step"))
                 self._begun.add(table.name)
+                depth = max(depth, steps_of(table))
             builder.ret(WORD(number))
             builder.position_at_end(made.block("unreached"))
 
         made.first_table = begin
         self.before_table(made)
-        return builder.function, steps
+        return Ahead(builder.function, steps, depth)
 
     makes_copies = False
     """Whether a packet may become several."""

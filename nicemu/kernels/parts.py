@@ -26,6 +26,7 @@ from nicemu.lookup import (
     index_of,
     step_exact,
     step_lpm,
+    strides_of,
 )
 from nicemu.pipeline import ir
 
@@ -65,6 +66,11 @@ def find_part(table: ir.Table) -> Part:
     if kinds == [ir.MatchKind.LPM] and key_bits(table) <= MAX_PREFIX_BITS:
         kind = "lpm"
     return Part("find", kind, -(-key_bits(table) // 64))
+
+
+def steps_of(table: ir.Table) -> int:
+    """Return how many steps a lookup in a table takes at most that has been begun."""
+    return len(strides_of(key_bits(table))) if find_part(table).kind == "lpm" else 1
 
 
 def part_text(part: Part, processor: str) -> str:

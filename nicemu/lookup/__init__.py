@@ -11,17 +11,31 @@ Format".
 
 from .ahead import NOTE_WORDS, begin_exact, begin_lpm, end_exact, end_lpm, step_exact, step_lpm
 from .buckets import MAX_SIZE, Index, find, index_of, prefetch_bucket, prefetch_entry
-from .entries import BYTES, HIT_NS, KEY, MISS, PACKETS, action_of, count_packet, hash_of, unchanged
+from .entries import (
+    BYTES,
+    COUNT,
+    HIT_NS,
+    KEY,
+    MISS,
+    PACKETS,
+    STRIDE,
+    action_of,
+    count_packet,
+    hash_of,
+    unchanged,
+)
 from .exact import BATCH, ExactTable, find_batch
 from .lpm import LpmTable, find_lpm, find_lpm_batch
 from .memory import LINE_BYTES, Memory
 from .table import Entry, Table, limbs_of, pack_keys
 from .ternary import Bounds, TernaryTable, find_ternary, find_ternary_batch
+from .trie import strides_of
 from .words import prefetch
 
 __all__ = [
     "BATCH",
     "BYTES",
+    "COUNT",
     "HIT_NS",
     "KEY",
     "LINE_BYTES",
@@ -29,6 +43,7 @@ __all__ = [
     "MISS",
     "NOTE_WORDS",
     "PACKETS",
+    "STRIDE",
     "Bounds",
     "Entry",
     "ExactTable",
@@ -58,5 +73,6 @@ __all__ = [
     "prefetch_entry",
     "step_exact",
     "step_lpm",
+    "strides_of",
     "unchanged",
 ]

@@ -38,7 +38,7 @@ from .words import fence_loads, load_word, prefetch
 u64 = np.uint64
 
 NOTE_WORDS: Final = 8
-"""Words of a note: two that are the caller's, then these."""
+"""Words of a note: two that are the caller's, then these, and a last one that is the caller's, too."""
 _AT, _BEST, _UPDATES = u64(16), u64(24), u64(32)
 _KEY = u64(40)
 """The key of a prefix lookup, of up to two limbs."""
