@@ -73,14 +73,14 @@ class ExpressionChecker(OperatorChecker):
             case syntax.MemberRef():
                 return self._member(node)
             case syntax.Number():
-                kind = ir.Bits(node.width, node.signed) if node.width is not None else INTEGER
                 node.value = node.number
-                if isinstance(kind, ir.Bits):
-                    if node.number >> kind.width:
-                        self.reporter.warning(
-                            node.at, f"{self.shown(node.number)} does not fit {kind}: it is cut"
-                        )
-                    node.value = arithmetic.wrap(node.number, kind)
+                if node.width is None:
+                    return INTEGER
+                kind = ir.Bits(node.width, node.signed)
+                if node.number >> kind.width:
+                    what = f"{self.shown(node.number)} does not fit {kind}: it is cut"
+                    self.reporter.warning(node.at, what)
+                node.value = arithmetic.wrap(node.number, kind)
                 return kind
             case syntax.BoolLiteral():
                 node.value = int(node.truth)

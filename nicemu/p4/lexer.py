@@ -151,6 +151,9 @@ class SourceText:
 
     def _unclosed_comment(self, text: str) -> Location | None:
         """Return where a comment begins that goes on to the end of the file; None if there is none."""
+        begins = text.rfind("/*")
+        if begins < 0 or text.find("*/", begins + 2) >= 0:  # so every comment ends
+            return None
         last = next((found for found in _OPEN_COMMENT.finditer(text) if found[1] is not None), None)
         if last is None:
             return None
@@ -228,7 +231,7 @@ def _crowded_line(text: str) -> int:
 
 def without_comments(text: str) -> str:
     """Return `text` with comments blanked, so that every other character keeps its place."""
-    pattern = _COMMENT_OR_DIRECTIVE if _OPEN_IN_DIRECTIVE.search(text) else _COMMENT
+    pattern = _COMMENT_OR_DIRECTIVE if _has_open_directive(text) else _COMMENT
     return pattern.sub(_without_comment, text)
 
 
@@ -251,11 +254,15 @@ def _joined(text: str) -> str:
 
     A directive goes on behind a comment of several lines.
     """
-    if not _OPEN_IN_DIRECTIVE.search(text):
+    if not _has_open_directive(text):
         return text
     return _COMMENT_OR_DIRECTIVE.sub(
         lambda found: found[0] if found[0][0] in '"/' else _COMMENT.sub(_with_joints, found[0]), text
     )
+
+
+def _has_open_directive(text: str) -> bool:
+    return "/*" in text and _OPEN_IN_DIRECTIVE.search(text) is not None
 
 
 def _with_joints(match: re.Match[str]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -444,20 +445,27 @@ class ExpressionParser(TokenReader):
         return self.deepened(node, *items) if items else node
 
     def _number(self, token: Token) -> syntax.Expression:
-        match = _NUMBER.fullmatch(token.text)
-        assert match is not None
-        width, sign, base, digits = match.groups()
-        try:
-            number = int(digits.replace("_", "") or "0", _BASES[base.lower()] if base else 10)
-            bits = int(width) if width else None
-        except ValueError:
-            self.reporter.error(token.location, "this number has too many digits")
-            number, bits = 0, None
-        least = int(sign == "s")
-        if bits is not None and not least <= bits <= 4096:
-            self.reporter.error(token.location, f"a number of {width} bits; {least} to 4096 were expected")
-            bits = 1
-        return syntax.Number(at=token.location, number=number, width=bits, signed=sign == "s")
+        number, bits, signed, fault = _number_of(token.text)
+        if fault:
+            self.reporter.error(token.location, fault)
+        return syntax.Number(at=token.location, number=number, width=bits, signed=signed)
+
+
+@lru_cache(maxsize=1024)
+def _number_of(text: str) -> tuple[int, int | None, bool, str]:
+    """Return a number, its width in bits, whether it has a sign, and what is wrong with it."""
+    match = _NUMBER.fullmatch(text)
+    assert match is not None
+    width, sign, base, digits = match.groups()
+    signed = sign == "s"
+    try:
+        number = int(digits.replace("_", "") or "0", _BASES[base.lower()] if base else 10)
+        bits = int(width) if width else None
+    except ValueError:
+        return 0, None, signed, "this number has too many digits"
+    if bits is not None and not int(signed) <= bits <= 4096:
+        return number, 1, signed, f"a number of {width} bits; {int(signed)} to 4096 were expected"
+    return number, bits, signed, ""
 
 
 def _touch(one: Location, other: Location) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 
 from nicemu.programs import read_source
@@ -32,6 +33,7 @@ _TARGET = "__TARGET_BMV2__"
 
 _WORD = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\b[A-Za-z_]\w*", re.DOTALL)
 """A word, or a comment, which has none."""
+_TEXT = itemgetter(Token._fields.index("text"))
 _LINE_NUMBER = re.compile(r"[0-9]{1,10}")
 _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
 """A line with a directive, and those that a backslash joins to it."""
@@ -313,8 +315,10 @@ class Preprocessor:
         return result
 
     def _expanded(self, tokens: Sequence[Token], hidden: frozenset[str]) -> list[Token]:
-        result: list[Token] = []
         at, macros = 0, self._macros
+        if macros.keys().isdisjoint(map(_TEXT, tokens)):
+            return list(tokens)
+        result: list[Token] = []
         for place in [place for place, token in enumerate(tokens) if token.text in macros]:
             token = tokens[place]
             if place < at:  # taken as an argument already

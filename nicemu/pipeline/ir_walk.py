@@ -11,7 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 _WITHOUT_NODES = (str, int, bool, tuple[str, ...], tuple[int, ...], tuple[int | str, ...])
-_Getters: typing.TypeAlias = "tuple[attrgetter[Any], ...]"
+_Getters: typing.TypeAlias = "dict[type, attrgetter[Any] | None]"
 
 
 def nodes_of(root: object, *wanted: type) -> Iterator[Any]:
@@ -31,23 +31,27 @@ def nodes_of(root: object, *wanted: type) -> Iterator[Any]:
             yield item
         if kind not in getters:
             getters[kind] = _parts(kind, wanted)
-        for get in getters[kind]:
+        get = getters[kind]
+        if get is not None:
             pending.append(get(item))
 
 
 @functools.cache
-def _getters_for(wanted: tuple[type, ...]) -> dict[type, _Getters]:
+def _getters_for(wanted: tuple[type, ...]) -> _Getters:
     """Return where it is remembered what gets the fields of a node, for one choice of classes."""
     return {}
 
 
-def _parts(node_class: type, wanted: tuple[type, ...]) -> _Getters:
-    """Return what gets the fields of a class of node that may hold nodes, or nodes that are wanted."""
-    return tuple(
-        attrgetter(name)
+def _parts(node_class: type, wanted: tuple[type, ...]) -> attrgetter[Any] | None:
+    """Return what gets the fields of a class of node that may hold nodes, or nodes that are wanted; several
+    as a tuple, None if there are none.
+    """
+    names = [
+        name
         for name, held in _held(node_class).items()
         if not wanted or any(not _below(kind).isdisjoint(wanted) for kind in held)
-    )
+    ]
+    return attrgetter(*names) if names else None
 
 
 @functools.cache

@@ -75,12 +75,11 @@ def one_at_a_time(data: bytes) -> int:
     """Return Bob Jenkins's one-at-a-time hash, 32 bits. Source: Dr. Dobb's Journal, September 1997."""
     value = 0
     for byte in data:
-        value = value + byte & 0xFFFFFFFF
-        value = value + (value << 10) & 0xFFFFFFFF
+        value = (value + byte) * 1025 & 0xFFFFFFFF  # itself, and itself shifted left by 10
         value ^= value >> 6
-    value = value + (value << 3) & 0xFFFFFFFF
+    value = value * 9 & 0xFFFFFFFF  # by 3
     value ^= value >> 11
-    return value + (value << 15) & 0xFFFFFFFF
+    return value * 32769 & 0xFFFFFFFF  # by 15
 
 
 def aliases_of(names: Iterable[str]) -> dict[str, str]:
