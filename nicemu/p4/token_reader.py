@@ -12,10 +12,10 @@ from typing import NoReturn, TypeVar
 from .diagnostics import Location, Reporter
 from .lexer import SOFT_KEYWORDS, Token
 
-MAX_NESTING = 64
+MAX_NESTING = 110
 """How deep blocks, and how deep parentheses, may be nested."""
 
-MAX_EXPRESSION_DEPTH = 48
+MAX_EXPRESSION_DEPTH = 90
 """How many operators may stand above one another in an expression."""
 
 _CLOSING = {"(": ")", "[": "]", "{": "}"}

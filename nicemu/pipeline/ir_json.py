@@ -20,7 +20,7 @@ from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
 
-MAX_DEPTH = 200
+MAX_DEPTH = 220
 """Deepest nesting of nodes that a program may have; it bounds every recursion over the IR."""
 
 _KIND = re.compile(r"(?<!^)(?=[A-Z])")

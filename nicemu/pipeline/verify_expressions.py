@@ -17,7 +17,7 @@ from .externs import Argument, ExternFunction, Kind
 from .ir_json import fault
 from .matches import width_of
 
-MAX_NESTING = 120
+MAX_NESTING = 150
 """Statements and expressions that may stand inside one another; it bounds the interpreter's recursion."""
 
 

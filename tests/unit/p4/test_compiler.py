@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nicemu.errors import UsageError
+from nicemu.hot import JIT
+from nicemu.kernels import CompiledEngine
 from nicemu.p4 import CompileError, compile_program, compile_text
 from nicemu.pipeline import Engine, Program
 from nicemu.programs import programs_root
@@ -101,19 +103,22 @@ def test_nesting_without_end_is_a_compile_error(opening: str) -> None:
             compile_text(before + opening * 5000)
 
 
-def test_the_deepest_program_that_parses_also_reaches_the_nic() -> None:
+@pytest.mark.parametrize(
+    ("around", "end"), [("if (mm.b) { } else " * 106, ""), ("if (mm.b == mm.b) { " * 53, "}" * 53)]
+)
+def test_the_deepest_program_that_parses_also_reaches_the_nic(around: str, end: str) -> None:
     top = "#include <core.p4>\n#include <nicemu.p4>\nstruct h {} struct m { bool b; }\n"
     blocks = """parser P(packet_in p, out h hh, inout m mm, inout nic_metadata_t n) {
             state start { transition accept; } }
         control D(packet_out p, in h hh, in m mm, in nic_metadata_t n) { apply { } }
         control C(inout h hh, inout m mm, inout nic_metadata_t n) { apply { %s } }
         SmartNic(P(), C(), D()) main;"""
-    chain = "if (mm.b) { } else " * 60 + "mm.b = " + " == ".join(["mm.b"] * 47) + ";"
-    compiled = compile_text(top + blocks % chain)
+    chain = "mm.b = " + " == ".join(["mm.b"] * 89) + ";"
+    compiled = compile_text(top + blocks % (around + chain + end))
     assert Program.from_json(compiled.program.to_json()) == compiled.program
-    engine = Engine()
-    engine.load(compiled.program)
-    engine.process(b"", 0)
+    for engine in (Engine(), CompiledEngine(optimised=False)) if JIT else (Engine(),):
+        engine.load(compiled.program)
+        engine.process(b"", 0)
 
 
 def test_a_program_is_called_after_its_file_and_includes_what_lies_beside_it(tmp_path: Path) -> None:
