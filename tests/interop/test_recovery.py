@@ -71,6 +71,12 @@ def test_our_send_ends_with_13_when_rxe_stays_unready(connect: Connect) -> None:
     assert one.world.engine.state(one.qp) is QpState.ERR
 
 
+TICKS_NS = 10_000_000
+"""By how much rxe's wait may be short: it counts in ticks of 4 ms, and a guest that was held up makes up for
+them. The next shorter timer there is, of 61.44 ms, is shorter by twice as much.
+"""
+
+
 @pytest.mark.parametrize("op", ["SEND", "SEND_WITH_IMM", "RDMA_WRITE_WITH_IMM"])
 def test_rxe_waits_as_long_as_our_rnr_nak_says(connect: Connect, op: str) -> None:
     wait_ns = 81_920_000
@@ -80,7 +86,7 @@ def test_rxe_waits_as_long_as_our_rnr_nak_says(connect: Connect, op: str) -> Non
     one.world.run_until(lambda: one.syndromes(ours=True).count(RNR_NAK | 26) == 2, "two RNR NAKs")
     first = next(p for p in one.packets(ours=True) if p.syndrome == RNR_NAK | 26)
     again = next(p for p in one.packets(ours=False) if p.time_ns > first.time_ns and p.psn == first.psn)
-    assert again.time_ns - first.time_ns >= wait_ns
+    assert again.time_ns - first.time_ns >= wait_ns - TICKS_NS
     one.receive(3000)
     assert one.peer_completed()[0]["status"] == 0
     one.arrived()
