@@ -99,7 +99,9 @@ class _Run:
         """Make the loop. Its place is that of the lookups that begin; all others are earlier."""
         builder, count = self.builder, self._count
         steps = min(self._ahead.depth, _MOST_STEPS)
-        wanted = builder.icmp_unsigned("!=", self._fetches, WORD(0))
+        wanted: Number = llvm.IntType(1)(0)
+        if self._ahead.steps:
+            wanted = builder.icmp_unsigned("!=", self._fetches, WORD(0))
         together, early, spacing = self._pace(steps)
         early = builder.select(wanted, early, WORD(0))
         begun = builder.select(wanted, count, WORD(0))
@@ -119,12 +121,19 @@ class _Run:
             with builder.if_then(builder.icmp_unsigned("<", first, end), likely=True):  # and not below 0
                 self._each(first, together, self._note(builder.and_(first, mask)), make)
 
-        some(place, begun, self._begin)
+        if self._ahead.steps:
+            some(place, begun, self._begin)
+        else:
+            some(place, count, lambda packet, _: self._fetch(packet))
         earlier: Number = place
         for _ in range(steps):
             earlier = builder.sub(earlier, spacing)
             some(earlier, begun, self._step)
-        some(builder.sub(place, early), count, lambda *one: self._process(process, one, makes_copies))
+        some(
+            builder.sub(place, early),
+            count,
+            lambda packet, note: self._process(process, packet, note, makes_copies),
+        )
         further = builder.add(place, together)
         place.add_incoming(further, builder.block)
         builder.cbranch(builder.icmp_unsigned("<", further, end), turn, over)
@@ -178,8 +187,8 @@ class _Run:
     def _note(self, number: Number) -> Number:
         return self.builder.add(self._notes, self.builder.mul(number, WORD(8 * NOTE_WORDS)))
 
-    def _process(self, process: llvm.Function, one: tuple[Number, ...], makes_copies: bool) -> None:
-        builder, (packet, note) = self.builder, one
+    def _process(self, process: llvm.Function, packet: Number, note: Number, makes_copies: bool) -> None:
+        builder = self.builder
         if self._ahead.depth > 1:
             self._finish(note)
         builder.call(process, [self._context, packet, note])
