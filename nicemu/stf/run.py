@@ -20,16 +20,19 @@ from nicemu.pipeline import (
     Count,
     Disposition,
     Engine,
+    Layouts,
     MeterConfig,
     OwnExterns,
     PacketIn,
     Program,
     TableEntry,
+    Value,
     Verdict,
     arithmetic,
     ir,
     last_port,
     trace_lines,
+    value_text,
 )
 
 from .commands import (
@@ -277,13 +280,16 @@ class _Run:
     def register_read(self, command: RegisterRead) -> None:
         array = self.engine.objects.register(self._object(command))
         if command.index is None:
-            values = {place: array.values[place] for place in sorted(array.values)}
-            self._note(command, f"{array.name}: {values or 'nothing was written'}")
+            places = (f"{place}: {_held(array.values[place])}" for place in sorted(array.values))
+            values = ", ".join(places)
+            self._note(command, f"{array.name}: {f'{{{values}}}' if values else 'nothing was written'}")
             return
-        value = array.values.get(array.checked(command.index), 0)
+        assert self.engine.program is not None
+        zero = Layouts(self.engine.program).zero(array.type)
+        value = array.read(array.checked(command.index), zero)
         condition = command.condition
         if condition is None:
-            self._note(command, f"{array.name}[{command.index}]: {value}")
+            self._note(command, f"{array.name}[{command.index}]: {_held(value)}")
         elif not isinstance(value, int):
             raise fault(command.location, f"register {array.name} holds no numbers; nothing can be compared")
         elif not replace(condition, number=_meant(condition.number, array.type)).holds(value):
@@ -325,6 +331,12 @@ class _Run:
     def meter_write(self, command: MeterWrite) -> None:
         array = self.engine.objects.meter(self._object(command))
         (committed, committed_burst), (peak, peak_burst) = command.rates
+        if peak < committed:
+            raise fault(
+                command.location,
+                f"the peak rate, {peak:g}, is less than the committed rate, {committed:g}",
+                "the committed rate comes first",
+            )
         config = MeterConfig(committed * _RATE_UNITS, committed_burst, peak * _RATE_UNITS, peak_burst)
         if command.index is not None:
             array.configure(array.checked(command.index), config, self.now_ns)
@@ -377,6 +389,11 @@ _PERFORMERS: dict[type, Callable[[_Run, Any], None]] = {
     NodeAssociate: _Run.replicate,
     NodeUpdate: _Run.replicate,
 }
+
+
+def _held(value: Value) -> str:
+    """Return what a register holds as people read it."""
+    return str(value) if isinstance(value, int) else value_text(value)
 
 
 def _meant(number: int, kind: ir.Type) -> int:

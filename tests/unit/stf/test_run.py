@@ -430,6 +430,18 @@ def test_what_a_register_holds_is_noted_place_by_place(stf: SimpleNamespace, ker
     assert [note.text for note in report.notes] == ["I.r: {1: 6, 3: 5}"]
 
 
+@pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
+def test_a_register_of_structs_is_noted_with_its_fields_and_compared_with_no_number(
+    stf: SimpleNamespace, kernel: bool
+) -> None:
+    parts = {"parts": "register<metadata_t>(4) r;", "ingress": "r.write(2, { -2, 0xab });"}
+    script = "packet 0 0102\nexpect 0\nregister_read r 2\nregister_read r 1\nregister_read r"
+    notes = [note.text for note in stf.run(script, kernel=kernel, **parts).notes]
+    held, zero = "{i=-2, ip=0xab}", "{i=0x0, ip=0x0}"
+    assert notes == [f"I.r[2]: {held}", f"I.r[1]: {zero}", f"I.r: {{2: {held}}}"]
+    assert "holds no numbers" in stf.failures("register_read r 1 == 0", **parts)[0]
+
+
 @pytest.mark.parametrize("written", ["-3", "65533", "0xfffd"])
 @pytest.mark.parametrize("check", ["== -3", "== 0xfffd", "== 65533", "< 0", "< 0x7fff", "< 70000"])
 def test_a_signed_register_takes_numbers_with_their_sign_or_as_bits(
@@ -465,6 +477,11 @@ METER = {
     "parts": "meter(2, MeterType.packets) rates;",
     "ingress": "bit<8> colour; rates.execute_meter((bit<32>) h.h.a, colour); h.h.b = colour;",
 }
+
+
+def test_a_peak_rate_is_not_less_than_the_committed_one(stf: SimpleNamespace) -> None:
+    (message,) = stf.failures("meter_set_rates rates 1 2:1 1.5:2", **METER)
+    assert message == "the peak rate, 1.5, is less than the committed rate, 2"
 
 
 def test_meters_have_rates_for_each_microsecond_and_wait_lets_time_pass(stf: SimpleNamespace) -> None:
