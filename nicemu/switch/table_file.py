@@ -7,7 +7,7 @@ values are written as on the command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,15 @@ from nicemu.pipeline import (
     ActionSet,
     CloneSession,
     Count,
+    CounterArray,
     Engine,
     Group,
     KeyInfo,
     Match,
     Member,
     Meter,
+    MeterArray,
+    RegisterArray,
     Replica,
     Row,
     TableEntry,
@@ -268,9 +271,8 @@ class _TableFile:
         given = item.members(("register", "values"))
         with given["register"]:
             register = self._engine.objects.register(given["register"].word())
-        for word, value in given["values"].members((), None).items():
+        for index, value in _places(register, given["values"]):
             with value:
-                index = register.checked(parse_value(word, 32, "index"))
                 register.write(index, self._stored(register.type, value))
 
     def _stored(self, kind: ir.Type, item: Located) -> Any:  # noqa: ANN401 - what a register holds
@@ -294,10 +296,8 @@ class _TableFile:
         given = item.members(("counter", "values"))
         with given["counter"]:
             counter = self._engine.objects.counter(given["counter"].word())
-        for word, value in given["values"].members((), None).items():
+        for index, value in _places(counter, given["values"]):
             parts = value.members((), ("packets", "bytes"))
-            with value:
-                index = counter.checked(parse_value(word, 32, "index"))
             counter.counts[index] = Count(
                 *(parts[name].number(_MAX_64_BITS) if name in parts else 0 for name in ("packets", "bytes"))
             )
@@ -306,9 +306,7 @@ class _TableFile:
         given = item.members(("meter", "values"))
         with given["meter"]:
             array = self._engine.objects.meter(given["meter"].word())
-        for word, value in given["values"].members((), None).items():
-            with value:
-                index = array.checked(parse_value(word, 32, "index"))
+        for index, value in _places(array, given["values"]):
             give_meter(array.meters.setdefault(index, Meter()), value)
 
     def _group(self, item: Located) -> None:
@@ -320,6 +318,20 @@ class _TableFile:
         given = item.members(("session", "replicas"), ("truncate_bytes",))
         session = CloneSession(_replicas(given["replicas"]), _number(given, "truncate_bytes"))
         self._engine.objects.clone_sessions[given["session"].number()] = session
+
+
+def _places(
+    array: CounterArray | MeterArray | RegisterArray, values: Located
+) -> Iterator[tuple[int, Located]]:
+    """Yield the values of an array that a file gives, each with its index, which stands there once."""
+    seen: dict[int, str] = {}
+    for word, value in values.members((), None).items():
+        with value:
+            index = array.checked(parse_value(word, 32, "index"))
+        if index in seen:
+            raise value.fault(f"is the same place as {seen[index]}; one value was expected")
+        seen[index] = word
+        yield index, value
 
 
 def _replicas(item: Located) -> tuple[Replica, ...]:

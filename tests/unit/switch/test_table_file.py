@@ -187,6 +187,10 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
         ),
         (plain(entry({"a": 1}, priority=-1)), "entries[0].priority is -1; a number from 0 up was expected"),
         ({"registers": [{"register": "seen", "values": {"16": 1}}]}, "values.16: I.seen has 16 places"),
+        (
+            {"registers": [{"register": "seen", "values": {"1": 1, "2": 1, "0x1": 2}}]},
+            "values.0x1 is the same place as 1; one value was expected",
+        ),
         ({"registers": [{"register": "offset", "values": {"1": 128}}]}, "values.1 is no value of int<8>"),
         ({"value_sets": [{"value_set": "known", "members": [300]}]}, "members[0]"),
         (
