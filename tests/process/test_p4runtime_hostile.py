@@ -141,10 +141,10 @@ def eventually(works: Callable[[], bool]) -> bool:
 def test_reads_that_nobody_takes_keep_no_writer_out_and_are_cut_off(engine: Engine, tmp_path: Path) -> None:
     """As many as there may be, each of more than lies ready for a client that does not look."""
     read = messages().ReadRequest(device_id=1)
-    for _ in range(60):
+    for _ in range(40):
         read.entities.add().table_entry.SetInParent()
     address = f"unix:{tmp_path}/slow.sock"
-    with P4RuntimeServer({1: engine}, address, read_patience_s=3.0), contextlib.ExitStack() as stack:
+    with P4RuntimeServer({1: engine}, address, read_patience_s=8.0), contextlib.ExitStack() as stack:
         client = stack.enter_context(P4RuntimeClient(address))
         updates = [
             Update("insert", "route", {"dst": f"10.{number}.0.0/16"}, "send", {"port": 3})
