@@ -19,6 +19,7 @@ from .programs import (
     TABLES_OPTION,
     compiled_program,
     cpu_port_of,
+    own_output_apart,
     put_given,
     require_port,
     source_options,
@@ -77,12 +78,13 @@ def packet(
     require_port(compiled.program, "--port", port)
     from nicemu.pipeline import Engine, read_externs, trace_lines, value_text
 
-    engine = Engine(externs=read_externs(externs), cpu_port=cpu_port_of(cpu_port, compiled.program))
-    engine.load(compiled.program)
-    tell_missing(engine.missing_externs)
-    if tables is not None:
-        put_given(engine, tables)
-    verdict = engine.process(frame, port, trace=True, now_ns=now_ns)
+    with own_output_apart():
+        engine = Engine(externs=read_externs(externs), cpu_port=cpu_port_of(cpu_port, compiled.program))
+        engine.load(compiled.program)
+        tell_missing(engine.missing_externs)
+        if tables is not None:
+            put_given(engine, tables)
+        verdict = engine.process(frame, port, trace=True, now_ns=now_ns)
     if as_json:
         print_json(_described(compiled.program.name, frame, port, verdict))
         return

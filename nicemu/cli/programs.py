@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -170,6 +170,11 @@ def flash(script: Path, nic: str | None) -> None:
     running = find_nic(nic)
     handlers = ask(running, "flash", path=str(path))["handlers"]
     click.echo(f"{running.name} runs {path.name}: {', '.join(handlers) or 'no handlers'}")
+
+
+def own_output_apart() -> AbstractContextManager[object]:
+    """Have what externs of a program's own print go to stderr: on stdout stands what the command says."""
+    return redirect_stdout(sys.stderr)
 
 
 def tell_missing(missing: Sequence[str]) -> None:

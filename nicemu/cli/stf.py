@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import click
 
-from .programs import EXTERNS_OPTION, missing_text, source_options
+from .programs import EXTERNS_OPTION, missing_text, own_output_apart, source_options
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -116,7 +116,8 @@ def _run(job: _Job) -> tuple[Outcome, int]:
     clock = WallClock()
     began_ns = clock.now_ns()
     program, script, includes, defines, trace, compiled, externs = job
-    outcome = run_test(program, script, includes, defines, trace, compiled, read_externs(externs))
+    with own_output_apart():
+        outcome = run_test(program, script, includes, defines, trace, compiled, read_externs(externs))
     return outcome, clock.now_ns() - began_ns
 
 

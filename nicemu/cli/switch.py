@@ -24,6 +24,7 @@ from .programs import (
     TABLES_OPTION,
     compiled_program,
     cpu_port_of,
+    own_output_apart,
     put_given,
     require_port,
     source_options,
@@ -166,7 +167,8 @@ def switch(
         for number in sources:
             require_port(loaded, "--in" if inputs else "--port", int(number))
     is_large = not inputs or _are_large(sources.values())
-    running = _engine_of(loaded, engine, is_large, externs, cpu_port_of(cpu_port, loaded))
+    with own_output_apart():
+        running = _engine_of(loaded, engine, is_large, externs, cpu_port_of(cpu_port, loaded))
     tell_missing(running.missing_externs)
     if state == Path("-") and _STDOUT in files.values():
         raise click.UsageError("--out - and --state - are both stdout; give one a file")
@@ -184,17 +186,18 @@ def switch(
     summary, told = Summary(), _Told(as_json, is_apart=_STDOUT in files.values() or state == Path("-"))
     with ExitStack() as stack:
         write_state = stack.enter_context(writing_state(state)) if state is not None else lambda _: None
-        begun = time.monotonic()
+        begun, say = time.monotonic(), _print_log if log else None
         try:
-            if inputs:
-                told.is_interrupted = _captures(running, sources, files, summary, _print_log if log else None)
-            else:
-                served = (
-                    None
-                    if p4runtime is None
-                    else (p4runtime, 1 if device_id is None else device_id, allow_remote)
-                )
-                summary = _live(running, sources, seconds, served, capture, _print_log if log else None)
+            with own_output_apart():
+                if inputs:
+                    told.is_interrupted = _captures(running, sources, files, summary, say)
+                else:
+                    served = (
+                        None
+                        if p4runtime is None
+                        else (p4runtime, 1 if device_id is None else device_id, allow_remote)
+                    )
+                    summary = _live(running, sources, seconds, served, capture, say)
         except (ProtocolError, UsageError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:

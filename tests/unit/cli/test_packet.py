@@ -151,6 +151,10 @@ def test_externs_of_the_program_are_done_by_a_python_file(nicemu: Cli, program: 
     told = nicemu("packet", program, "--hex", "01ff", "--externs", str(does))
     assert "ValueError: 256 is no bit<8>: 0 to 255" in told.stdout
     assert "dropped: extern.ValueError" in told.stdout
+    says = tmp_path / "says.py"
+    says.write_text(does.read_text().replace("return", "print('seen'); return"))
+    told = nicemu("packet", program, "--hex", "0101", "--externs", str(says), "--json")
+    assert (json.loads(told.stdout)["program"], told.stderr) == (Path(program).stem, "seen\n")
     told = nicemu("packet", program, "--hex", "0101")
     assert "nothing does what extern more does: packets that call it are dropped" in told.stderr
     assert "more(0x1), nothing in Python does it" in told.stdout.replace(": nothing", ", nothing")

@@ -133,6 +133,9 @@ def test_externs_of_a_program_are_done_by_python_files(nicemu: Cli, tmp_path: Pa
     given = ("stf", str(tmp_path), "--externs", str(tmp_path / "more.py"))
     assert nicemu(*given).exit_code == 0
     assert nicemu(*given, "--jobs", "2").exit_code == 0
+    (tmp_path / "says.py").write_text(DOES.replace("return", "print('seen'); return"))
+    told = nicemu("stf", str(tmp_path), "--externs", str(tmp_path / "says.py"), "--json")
+    assert ("seen" in told.stderr, [test["status"] for test in json.loads(told.stdout)]) == (True, ["passed"])
     alone = nicemu("stf", str(tmp_path))
     assert (alone.exit_code, "dropped (extern.missing)" in alone.stdout) == (1, True)
     assert "nothing does what extern more does: packets that call it are dropped (--externs" in alone.stdout

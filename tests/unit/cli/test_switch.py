@@ -283,10 +283,15 @@ def test_externs_of_the_program_are_done_by_a_python_file(nicemu: Cli, folder: P
     text = SWITCH.replace("header ", "extern void look(in bit<9> port);\nheader ", 1)
     (folder / "own.p4").write_text(text.replace("apply {", "apply { look(1);", 1))
     (folder / "look.py").write_text(
-        "from nicemu.pipeline import extern\n@extern('void look(in bit<9> port)')\ndef look(port): pass\n"
+        "from nicemu.pipeline import extern\n"
+        "@extern('void look(in bit<9> port)')\ndef look(port): print(port)\n"
     )
-    told = nicemu("switch", "own.p4", "--in", "in.pcap", "--out", "out.pcap", "--externs", "look.py")
+    told = nicemu(
+        "switch", "own.p4", "--in", "in.pcap", "--out", "out.pcap", "--externs", "look.py", "--json"
+    )
     assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)
+    assert told.stderr.splitlines().count("1") > 1
     assert frames(folder / "out.pcap") == ["01aa", "0abb", "02cc", "", "fd"]
     told = nicemu("switch", "own.p4", "--in", "in.pcap", "--out", "out.pcap")
     assert "nothing does what extern look does" in told.stderr
