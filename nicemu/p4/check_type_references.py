@@ -32,6 +32,8 @@ from .types import (
     Type,
     TypeVariable,
     VarbitType,
+    depth_of,
+    size_of,
 )
 
 MAX_NAME_CHARACTERS = 200
@@ -148,16 +150,17 @@ class TypeReferenceChecker(NameChecker):
             return self._small_enough(self._specialised(ref, symbol.family, arguments), ref.at)
         if isinstance(symbol, ExternSymbol):
             self._count(ref, len(symbol.declaration.type_parameters))
-            return ExternType(symbol, arguments)
+            return self._small_enough(ExternType(symbol, arguments), ref.at)
         if isinstance(symbol, BlockSymbol):
             if arguments or symbol.declaration.is_type:  # an instance may leave them out
                 self._count(ref, len(symbol.declaration.type_parameters))
-            return BlockType(symbol, arguments)
+            return self._small_enough(BlockType(symbol, arguments), ref.at)
         if isinstance(symbol, PackageSymbol) and self.signature_of == "a package":
             self._count(ref, len(symbol.declaration.type_parameters))
             return UNKNOWN
         if isinstance(symbol, TypeSymbol):
-            self.reporter.error(ref.at, f"{ref.name} takes no type arguments", "remove <...>")
+            if symbol.type is not UNKNOWN:
+                self.reporter.error(ref.at, f"{ref.name} takes no type arguments", "remove <...>")
             return symbol.type
         self.reporter.error(ref.at, f"{ref.name} is no type")
         return UNKNOWN
@@ -192,11 +195,15 @@ class TypeReferenceChecker(NameChecker):
             return UNKNOWN
         return _bits_of(width, ref.name == "int")
 
-    def _small_enough(self, kind: CompositeType, at: Location) -> Type:
+    def _small_enough(self, kind: Type, at: Location) -> Type:
         """Return a type; UNKNOWN where it is larger than the engine takes, before it is walked through."""
-        if kind.size <= ir.MAX_VALUES:
+        if size_of(kind) > ir.MAX_VALUES:
+            what = f"{kind} holds {self.shown(size_of(kind))} values; {ir.MAX_VALUES} are allowed"
+        elif depth_of(kind) > ir.MAX_TYPE_DEPTH:
+            what = f"{kind} is {depth_of(kind)} types deep; {ir.MAX_TYPE_DEPTH} are allowed"
+        else:
             return kind
-        self.reporter.error(at, f"{kind} holds {self.shown(kind.size)} values; {ir.MAX_VALUES} are allowed")
+        self.reporter.error(at, what)
         return UNKNOWN
 
     def _list(self, ref: syntax.TypeRef) -> Type:
@@ -211,7 +218,7 @@ class TypeReferenceChecker(NameChecker):
         ):
             self.reporter.error(ref.at, f"a list cannot hold {element}")
             return UNKNOWN
-        return P4ListType(element)
+        return self._small_enough(P4ListType(element), ref.at)
 
     def _varbit(self, ref: syntax.TypeRef) -> Type:
         if ref.width is None:

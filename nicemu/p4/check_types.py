@@ -184,8 +184,11 @@ class TypeChecker(TypeReferenceChecker):
         with self.inner_scope():
             self.declare_type_variables(node.type_parameters, node.at)
         family = Family(node.name, len(node.type_parameters), specialised)
+        mark = self.reporter.mark()
         family.of(tuple(TypeVariable(name) for name in node.type_parameters))
-        self.declare(node.name, FamilySymbol(node.name, family), node.at)
+        failed = self.reporter.has_failed_since(mark)  # it may name itself
+        symbol = TypeSymbol(node.name, UNKNOWN) if failed else FamilySymbol(node.name, family)
+        self.declare(node.name, symbol, node.at)
 
     def _composite(self, node: syntax.StructDeclaration, name: str) -> CompositeType:
         """Return the type that is declared, by its name, with what stands before it and its fields."""

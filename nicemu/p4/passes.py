@@ -112,4 +112,5 @@ def _settled(statements: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
 def _mentioned(program: Program) -> Iterator[ir.Type]:
     """Return the types of extern objects, and of values made in expressions, anywhere in the program."""
     blocks = (program.parser, program.controls, program.actions, program.functions, program.tables)
-    yield from nodes_of((*blocks, program.externs, program.field_lists, program.value_sets), *_COMPOSITE)
+    declared = (program.externs, program.extern_signatures, program.field_lists, program.value_sets)
+    yield from nodes_of((*blocks, *declared), *_COMPOSITE)

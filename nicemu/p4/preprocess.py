@@ -74,6 +74,8 @@ class Preprocessor:
         self._string: Token | None = None
         """The string that the lines taken last are in, as far as it is known."""
         self._depth = 0
+        self._asks = False
+        """Whether what is expanded is a condition."""
         self._within: list[Path] = []
         """The included files that are being read, each included by the one before."""
         self._once: set[Path] = set()
@@ -183,8 +185,9 @@ class Preprocessor:
             self._include(word, rest, folder, depth)
         elif word.text == "define":
             self._define(word, rest)
-        elif word.text == "undef" and rest:
-            self._macros.pop(rest[0].text, None)
+        elif word.text == "undef":
+            if self._is_macro_name(word, rest):
+                self._macros.pop(rest[0].text, None)
         elif word.text == "error":
             self._reporter.error(word.location, f"#error {' '.join(token.text for token in rest)}")
         elif word.text == "warning":
@@ -193,7 +196,7 @@ class Preprocessor:
             self._mark(word, rest if word.text == "line" else tokens[1:], last + 1)
         elif word.text == "pragma" and _texts(rest) == ["once"]:
             self._once.update(self._within[-1:])
-        elif word.text not in ("pragma", "undef"):
+        elif word.text != "pragma":
             known = ("include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "error")
             self._reporter.error(
                 word.location, f"unknown directive #{word.text}", did_you_mean(word.text, known)
@@ -233,18 +236,34 @@ class Preprocessor:
             return rest[0].text in self._macros
         if word.text == "ifndef":
             return rest[0].text not in self._macros
-        prepared: list[Token] = []
+        self._asks = True
+        tokens = self._expand(rest, frozenset())
+        self._asks = False
+        return bool(Condition(tokens, word, self._reporter).value())
+
+    def _answered(self, tokens: Sequence[Token]) -> list[Token]:
+        """Return the tokens of a condition with 1 or 0 for each `defined`, whose name stays as it is."""
+        result: list[Token] = []
         at = 0
-        while at < len(rest):
-            token = rest[at]
+        while at < len(tokens):
+            token = tokens[at]
             at += 1
             if token.text == "defined":
-                opened = at < len(rest) and rest[at].text == "("
-                asked = rest[at + opened].text if at + opened < len(rest) else ""
-                at += 3 if opened else 1
-                token = Token("number", str(int(asked in self._macros)), token.location)
-            prepared.append(token)
-        return bool(Condition(self._expand(prepared, frozenset()), word, self._reporter).value())
+                opened = _opens(tokens, at)
+                asked = tokens[at + opened : at + opened + 1]
+                at += 1 + opened
+                if not asked or asked[0].kind not in ("name", "keyword"):
+                    self._reporter.error(
+                        token.location, "defined needs the name of a macro", "write defined(NAME)"
+                    )
+                elif opened and _texts(tokens[at : at + 1]) != [")"]:
+                    self._reporter.error(token.location, "the name behind defined( is never closed", "add )")
+                at += opened
+                token = Token(
+                    "number", str(int(bool(asked) and asked[0].text in self._macros)), token.location
+                )
+            result.append(token)
+        return result
 
     def _include(self, word: Token, rest: list[Token], folder: Path | None, depth: int) -> None:
         where = rest[0].location if rest else word.location
@@ -282,8 +301,7 @@ class Preprocessor:
             self._within.pop()
 
     def _define(self, word: Token, rest: list[Token]) -> None:
-        if not rest or rest[0].kind not in ("name", "keyword"):
-            self._reporter.error(word.location, "#define needs a name")
+        if not self._is_macro_name(word, rest):
             return
         name, body = rest[0], rest[1:]
         parameters = None
@@ -292,12 +310,60 @@ class Preprocessor:
             if closing is None:
                 self._reporter.error(body[0].location, "the parameters of this macro are not closed", "add )")
                 return
-            parameters, rest_name = _parameters(body[1:closing])
+            found = self._parameters(body[1:closing], body[0])
+            if found is None:
+                return
+            parameters, rest_name = found
             body = [
                 token._replace(text=_REST) if token.text == rest_name else token
                 for token in body[closing + 1 :]
             ]
+        if body and "##" in (body[0].text, body[-1].text):
+            at = (body[0] if body[0].text == "##" else body[-1]).location
+            self._reporter.error(at, "## joins two tokens; it cannot stand at an end of a macro")
+            return
         self._macros[name.text] = _Macro(parameters, tuple(body))
+
+    def _is_macro_name(self, word: Token, rest: list[Token]) -> bool:
+        """Return whether #define or #undef is followed by a name that a macro may have, or report."""
+        if not rest or rest[0].kind not in ("name", "keyword"):
+            self._reporter.error(word.location, f"#{word.text} needs a name")
+        elif rest[0].text == "defined":
+            self._reporter.error(rest[0].location, "defined cannot be the name of a macro")
+        else:
+            return True
+        return False
+
+    def _parameters(
+        self, tokens: Sequence[Token], opening: Token
+    ) -> tuple[tuple[str, ...], str | None] | None:
+        """Return the parameters of a macro, and what it calls all further arguments where it says `name...`;
+        None if they were reported.
+        """
+        names, rest_name = list[str](), None
+        parts: list[list[Token]] = [[]]
+        for token in tokens:
+            if token.text == ",":
+                parts.append([])
+            else:
+                parts[-1].append(token)
+        for place, part in enumerate(parts if tokens else ()):
+            takes_rest = bool(part) and part[-1].text == "..." and place == len(parts) - 1
+            named = part[:-1] if takes_rest else part
+            if len(named) > 1 or not part or any(item.kind not in ("name", "keyword") for item in named):
+                where = part[0] if part else opening
+                self._reporter.error(
+                    where.location, "a parameter of a macro is a name", "write commas between"
+                )
+                return None
+            if named and named[0].text in names:
+                what = f"two parameters of this macro are called {named[0].text}"
+                self._reporter.error(named[0].location, what)
+                return None
+            if takes_rest and named:
+                rest_name = named[0].text
+            names.append(_REST if takes_rest else named[0].text)
+        return tuple(names), rest_name
 
     # Expansion
 
@@ -316,6 +382,8 @@ class Preprocessor:
 
     def _expanded(self, tokens: Sequence[Token], hidden: frozenset[str]) -> list[Token]:
         at, macros = 0, self._macros
+        if self._asks:
+            tokens = self._answered(tokens)
         if macros.keys().isdisjoint(map(_TEXT, tokens)):
             return list(tokens)
         result: list[Token] = []
@@ -428,19 +496,6 @@ class Preprocessor:
 def _opens(tokens: Sequence[Token], at: int) -> bool:
     """Return whether arguments begin at a place."""
     return at < len(tokens) and tokens[at].text == "("
-
-
-def _parameters(tokens: Sequence[Token]) -> tuple[tuple[str, ...], str | None]:
-    """Return the parameters of a macro, and what it calls all further arguments where it says `name...`."""
-    names, rest_name = list[str](), None
-    for at, token in enumerate(tokens):
-        if token.text != "...":
-            names += [token.text] if token.text != "," else []
-            continue
-        if at and tokens[at - 1].text != ",":
-            rest_name = names.pop()
-        names.append(_REST)
-    return tuple(names), rest_name
 
 
 def _place_of(token: Token) -> Token:

@@ -19,7 +19,7 @@ def scalar_of(kind: Type) -> ir.Type | None:
         return kind
     if isinstance(kind, EnumType):
         return kind.underlying or ir.Bits(32)
-    return scalar_of(kind.underlying) if isinstance(kind, NewType) else None
+    return kind.scalar if isinstance(kind, NewType) else None
 
 
 def width_of(kind: Type) -> int:
@@ -38,7 +38,7 @@ def fixed_bits(kind: Type) -> int | None:
         case EnumType():
             return kind.underlying.width if kind.underlying else None
         case NewType():
-            return fixed_bits(kind.underlying)
+            return fixed_bits(kind.scalar)
         case VarbitType():
             return 0
         case CompositeType(kind="struct" | "header"):

@@ -91,9 +91,12 @@ class CompositeType:
     """What stands before the type."""
     size: int = field(init=False)
     """Numbers that a value holds; types whose fields double at each level are refused by it."""
+    depth: int = field(init=False)
+    """Levels of types, one for a type of scalars alone."""
 
     def __post_init__(self) -> None:
         self.size = 1 + sum(map(size_of, self.fields.values()))
+        self.depth = 1 + max(map(depth_of, self.fields.values()), default=0)
 
     @property
     def header(self) -> bool:
@@ -163,6 +166,13 @@ class NewType:
     underlying: Type
     translation: tuple[str, int] | None = None
     notes: tuple[ir.Annotation, ...] = ()
+    scalar: ir.Type = field(init=False)
+    """What the values are, below all new types."""
+
+    def __post_init__(self) -> None:
+        kind = self.underlying.scalar if isinstance(self.underlying, NewType) else self.underlying
+        assert isinstance(kind, ir.Bits | ir.Bool)
+        self.scalar = kind
 
     def __str__(self) -> str:
         return self.name
@@ -299,3 +309,17 @@ def size_of(kind: Type) -> int:
     if isinstance(kind, StackType):
         return kind.size * kind.element.size
     return kind.size if isinstance(kind, CompositeType) else 1
+
+
+def depth_of(kind: Type) -> int:
+    """Return how many types deep a type is, 0 for a scalar."""
+    match kind:
+        case CompositeType():
+            return kind.depth
+        case StackType(element, _):
+            return element.depth
+        case P4ListType(element):
+            return 1 + depth_of(element)
+        case ExternType(_, arguments) | BlockType(_, arguments):
+            return 1 + max(map(depth_of, arguments), default=0)
+    return 0

@@ -8,7 +8,7 @@ ids). The IR interpreter is the definition; whatever is faster must agree with i
 from . import arithmetic, chance, ir
 from .architecture import HOST_PORT, Architecture, Arrival
 from .architectures import ARCHITECTURES, last_port
-from .arrays import Count, CounterArray, MeterArray, RegisterArray
+from .arrays import MAX_COUNT, Count, CounterArray, MeterArray, RegisterArray
 from .describe import p4info_of
 from .dissection import FieldPlace
 from .engine import Engine, Listener, TableInfo
@@ -90,6 +90,7 @@ __all__ = [
     "HOST_PORT",
     "LETS_PASS",
     "MAX_COPIES",
+    "MAX_COUNT",
     "MAX_DEPTH",
     "MAX_EFFECTS",
     "MAX_EMITTED_BYTES",

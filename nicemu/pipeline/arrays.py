@@ -12,20 +12,21 @@ from .meters import GREEN, Meter, MeterConfig
 from .values import Value
 
 MAX_PLACES = 1 << 28
+MAX_COUNT = (1 << 64) - 1
 """Largest array that the engine takes; only what is used takes memory."""
 
 
 @dataclass(slots=True, eq=False)
 class Count:
-    """What a counter has counted."""
+    """What a counter has counted, modulo 2**64."""
 
     packets: int = 0
     bytes: int = 0
 
     def add(self, length_bytes: int) -> None:
         """Count one packet."""
-        self.packets += 1
-        self.bytes += length_bytes
+        self.packets = self.packets + 1 & MAX_COUNT
+        self.bytes = self.bytes + length_bytes & MAX_COUNT
 
 
 @dataclass(slots=True, eq=False)

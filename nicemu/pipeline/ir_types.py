@@ -24,6 +24,9 @@ MAX_CALLS = 24
 MAX_VALUES = 1 << 18
 """Numbers that one type, and all variables of a program together, may hold."""
 
+MAX_TYPE_DEPTH = 64
+"""How many types may hold one another in a row."""
+
 
 @dataclass(frozen=True, slots=True)
 class Bits:

@@ -16,6 +16,9 @@ from . import ir
 from .matches import MATCH_CLASS, Exact, Match, check_match, width_of
 from .table_entry import TableEntry
 
+MAX_PRIORITY = (1 << 64) - 1
+"""The largest priority of an entry."""
+
 
 class TableRules:
     """What the entries and the default action of one table may be.
@@ -74,6 +77,8 @@ class TableRules:
             raise self._illegal(
                 f"priority {priority} given; ternary, range and optional keys need one above 0, larger wins"
             )
+        if priority > MAX_PRIORITY:
+            raise self._illegal(f"a priority of {priority:#x} given; {MAX_PRIORITY:#x} is the largest")
         if not self._has_priority and priority != 0:
             raise self._illegal(f"priority {priority} given; exact and lpm keys take none (0)")
 

@@ -164,6 +164,9 @@ def _check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> 
         if size > ir.MAX_VALUES:  # before anything walks through it
             faults.raise_(name, f"holds more than {ir.MAX_VALUES} values")
     layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
+    for name, depth in _depths(program).items():
+        if depth > ir.MAX_TYPE_DEPTH:
+            faults.raise_(name, f"is more than {ir.MAX_TYPE_DEPTH} types deep")
     _unique([layout.name for layout in layouts], str, faults)
     for layout in layouts:
         _unique(layout.fields, lambda item: item.name, faults)
@@ -230,17 +233,29 @@ def _check_named(program: ir.Program, faults: Faults) -> None:
 def _sizes(program: ir.Program) -> dict[str, int]:
     """Return how many values each type holds. Structs name those before them; headers, structs of numbers."""
     sizes: dict[str, int] = {}
-    layouts: tuple[ir.Layout, ...] = (
-        *program.structs,
-        *program.headers,
-        *program.unions,
-        *program.structs,
-    )
-    for layout in layouts:
+    for layout in _with_parts_before(program):
         parts = [_size(part.type, sizes) for part in layout.fields]
         if all(parts):
             sizes[layout.name] = 1 + sum(parts)
     return sizes
+
+
+def _depths(program: ir.Program) -> dict[str, int]:
+    """Return how many types deep each type is, 1 for one of numbers alone."""
+    depths: dict[str, int] = {}
+    for layout in _with_parts_before(program):
+        depths[layout.name] = 1 + max((_depth(part.type, depths) for part in layout.fields), default=0)
+    return depths
+
+
+def _depth(kind: ir.Type, depths: dict[str, int]) -> int:
+    name = kind.element if isinstance(kind, ir.Stack) else kind.name if isinstance(kind, ir.Named) else ""
+    return depths.get(name, 0)
+
+
+def _with_parts_before(program: ir.Program) -> tuple[ir.Layout, ...]:
+    """Return all layouts so that each stands once behind those that it may name."""
+    return *program.structs, *program.headers, *program.unions, *program.structs
 
 
 def _size(kind: ir.Type, sizes: dict[str, int]) -> int:

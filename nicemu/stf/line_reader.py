@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from typing import NoReturn
@@ -23,6 +24,9 @@ _WORD = re.compile(
     re.VERBOSE,
 )
 COMPARISONS = ("==", "!=", "<=", ">=", "<", ">")
+MAX_RATE = 1e12
+"""Largest rate of a meter, in packets or bytes a microsecond."""
+MAX_BURST = (1 << 63) - 1
 MAX_NUMBER_DIGITS = 1200
 """Longest number; 4096 bits, the widest field there is, are 1024 hexadecimal digits."""
 
@@ -167,9 +171,17 @@ class LineReader:
             self.expected("a rate and a burst, such as 0.5:100")
         word = self._words[self._at][1]
         self._at += 1
-        rate = float(word.text) if "." in word.text else float(self._plain(word))
+        try:
+            rate = float(word.text if "." in word.text else self._plain(word))
+        except OverflowError:
+            rate = math.inf
+        if rate > MAX_RATE:
+            raise fault(word.location, f"a rate of {word.text[:40]}; {MAX_RATE:.0f} is the largest")
         self.take(":")
-        return rate, self.take_number("a burst")
+        burst = self._take_kind("number", "a burst")
+        if self._plain(burst) > MAX_BURST:
+            raise fault(burst.location, f"a burst of {burst.text[:40]}; {MAX_BURST} is the largest")
+        return rate, self._plain(burst)
 
     def take_condition(self) -> Condition | None:
         """Return a comparison with a number, None where the line ends."""

@@ -16,6 +16,7 @@ from typing import Any
 from nicemu.errors import ControlError, NicemuError, ProtocolError, UsageError
 from nicemu.p4 import CompileError, Diagnostic, Location, Severity, SourceFile, compile_program
 from nicemu.pipeline import Program
+from nicemu.programs import read_source
 
 from .line_reader import ScriptError
 from .report import Report
@@ -56,27 +57,31 @@ def run_test(
 ) -> Outcome:
     """Compile a program, read a script and run it, as machine code if `compiled`.
 
-    `externs` are functions and classes with `@extern`.
-
-    Raises: UsageError if a file cannot be read.
+    `externs` are functions and classes with `@extern`. Whatever goes wrong is an outcome, so that it does not
+    hide the tests behind this one.
     """
+
+    def ended(status: Status, *messages: Diagnostic) -> Outcome:
+        return Outcome(program, script, status, messages=messages)
+
     try:
         commands = parse_script(_text(script), script.name)
     except ScriptError as error:
-        return Outcome(program, script, Status.FAILED, messages=error.diagnostics)
+        return ended(Status.FAILED, *error.diagnostics)
+    except UsageError as error:
+        return ended(Status.FAILED, _at_the_start(script, str(error)))
     try:
         report = run_script(_read(program, include_paths, defines), commands, trace, compiled, externs)
     except CompileError as error:
-        wrong = tuple(item for item in error.diagnostics if item.severity is Severity.ERROR)
-        return Outcome(program, script, Status.REFUSED, messages=wrong)
+        return ended(Status.REFUSED, *(item for item in error.diagnostics if item.severity is Severity.ERROR))
     except ControlError as error:  # the engine does not take the program, or `externs` are unlike its own
-        return Outcome(program, script, Status.FAILED, messages=(_at_the_start(program, str(error)),))
+        return ended(Status.FAILED, _at_the_start(program, str(error)))
     except ProtocolError as error:  # BMv2 JSON
-        return Outcome(program, script, Status.REFUSED, messages=(_at_the_start(program, str(error)),))
-    except NicemuError:
-        raise
+        return ended(Status.REFUSED, _at_the_start(program, str(error)))
+    except NicemuError as error:  # the program cannot be read, or something has no room
+        return ended(Status.FAILED, _at_the_start(program, str(error)))
     except Exception as error:  # a fault of compiler or engine must not hide the tests behind it
-        return Outcome(program, script, Status.BROKEN, messages=(_broken(program, error),))
+        return ended(Status.BROKEN, _broken(program, error))
     return Outcome(program, script, Status.PASSED if report.passed else Status.FAILED, report)
 
 
@@ -110,14 +115,14 @@ def _broken(program: Path, error: Exception) -> Diagnostic:
     return _at_the_start(program, message, f"{Path(last.filename).name}:{last.lineno}, in {last.name}")
 
 
-def _at_the_start(program: Path, message: str, hint: str = "") -> Diagnostic:
-    return Diagnostic(Severity.ERROR, Location(SourceFile(program.name, ()), 1, 1), message, hint)
+def _at_the_start(file: Path, message: str, hint: str = "") -> Diagnostic:
+    return Diagnostic(Severity.ERROR, Location(SourceFile(file.name, ()), 1, 1), message, hint)
 
 
 def _text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_SCRIPT_BYTES:
             raise UsageError(f"{path} is larger than {MAX_SCRIPT_BYTES} bytes; a script was expected")
-        return path.read_text(encoding="utf-8")
+        return read_source(path).removeprefix("\N{ZERO WIDTH NO-BREAK SPACE}")
     except (OSError, ValueError) as error:
         raise UsageError(f"cannot read {path}: {error}; give the path of an STF script") from None

@@ -17,6 +17,7 @@ from nicemu.errors import ControlError
 from nicemu.p4 import Location
 from nicemu.pipeline import (
     HOST_PORT,
+    MAX_COUNT,
     Count,
     Disposition,
     Engine,
@@ -271,10 +272,14 @@ class _Run:
     def counter_read(self, command: CounterRead) -> None:
         array = self.engine.objects.counter(self._object(command))
         count = array.counts.get(array.checked(command.index), Count())
-        self._note(command, f"{array.name}[{command.index}]: {count.packets} packets, {count.bytes} bytes")
+        told = f"{counted(count.packets, 'packet')}, {counted(count.bytes, 'byte')}"
+        self._note(command, f"{array.name}[{command.index}]: {told}")
 
     def counter_write(self, command: CounterWrite) -> None:
         array = self.engine.objects.counter(self._object(command))
+        for number in (command.packets, command.bytes):
+            if number > MAX_COUNT:
+                raise fault(command.location, f"a count of {number:#x}; {MAX_COUNT:#x} is the largest")
         array.counts[array.checked(command.index)] = Count(command.packets, command.bytes)
 
     def register_read(self, command: RegisterRead) -> None:

@@ -342,3 +342,37 @@ def test_the_default_value_of_a_number_is_0_where_a_constant_must_be(
 ) -> None:
     changed = {**parts, "apply": parts["apply"] + " headers.tag.number = m.mark;"}
     assert out(p4, "07123480", **changed)[2:6] == "0007"
+
+
+CHAINS = {
+    "struct": ("", "struct t{n} {{ t{m} x; }}", "t{m} x;"),
+    "tuple": ("", "typedef tuple<t{m}> t{n};", "t{m} x;"),
+    "generic": ("struct s_t<T> { T x; }", "typedef s_t<t{m}> t{n};", "t{m} x;"),
+    "list": ("", "typedef list<t{m}> t{n};", ""),
+    "extern": ("extern e_t<T> { e_t(); void f(in T x); }", "typedef e_t<t{m}> t{n};", ""),
+}
+
+
+@pytest.mark.parametrize("kind", CHAINS)
+def test_types_hold_one_another_64_deep_at_most(p4: SimpleNamespace, kind: str) -> None:
+    first, further, local = CHAINS[kind]
+
+    def chain(depth: int) -> dict[str, str]:
+        levels = [further.format(m=at, n=at + 1) for at in range(depth)]
+        return {"types": "\n".join([first, "typedef bit<8> t0;", *levels]), "parts": local.format(m=depth)}
+
+    p4.compile(**chain(64))
+    assert "is 65 types deep; 64 are allowed" in p4.refusal(**chain(65))
+
+
+def test_a_chain_of_a_thousand_new_types_is_a_type(p4: SimpleNamespace) -> None:
+    chain = "type bit<8> t0; " + " ".join(f"type t{at} t{at + 1};" for at in range(1000))
+    p4.compile(types=chain, parts="t1000 x;")
+
+
+@pytest.mark.parametrize("kind", ["struct", "header", "header_union"])
+@pytest.mark.parametrize("field", ["s_t<T> x;", "tuple<s_t<T>> x;", "s_t<bit<8>>[2] x;"])
+def test_a_generic_type_cannot_hold_itself(p4: SimpleNamespace, kind: str, field: str) -> None:
+    told = p4.refusal(types=f"{kind} s_t<T> {{ {field} }}", parts="s_t<bit<8>> y;")
+    assert "unknown type s_t" in told
+    assert told.endswith("1 error")

@@ -177,3 +177,9 @@ def test_two_functions_whose_parameters_have_the_same_names_are_refused(
     p4: SimpleNamespace, top: str
 ) -> None:
     assert "scaled is declared twice in the same scope" in p4.refusal(top=top)
+
+
+def test_a_struct_that_an_extern_returns_and_nothing_else_has_may_be_left_alone(p4: SimpleNamespace) -> None:
+    p4.compile(
+        "made(headers.tag.number);", top="struct pair_t { bit<8> a; } extern pair_t made(in bit<16> n);"
+    )

@@ -107,12 +107,20 @@ def test_a_test_may_define_macros(tmp_path: Path) -> None:
     assert run_test(*paths, defines={"WIDTH": "8"}).status is Status.PASSED
 
 
-def test_a_file_that_is_not_there_is_said_at_once(tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_read_fails_its_own_test_and_no_other(tmp_path: Path) -> None:
     program, script = files(tmp_path)
-    with pytest.raises(UsageError, match="give the path of an STF script"):
-        run_test(program, tmp_path / "two.stf")
-    with pytest.raises(UsageError, match="give the path of a P4 program"):
-        run_test(tmp_path / "two.p4", script)
+    without_script = run_test(program, tmp_path / "two.stf")
+    without_program = run_test(tmp_path / "two.p4", script)
+    assert without_script.status is without_program.status is Status.FAILED
+    assert "give the path of an STF script" in without_script.messages[0].message
+    assert "give the path of a P4 program" in without_program.messages[0].message
+
+
+@pytest.mark.parametrize("before", [b"\xef\xbb\xbf", b"# caf\xe9\n"])
+def test_a_script_may_begin_with_a_byte_order_mark_and_be_no_utf_8(tmp_path: Path, before: bytes) -> None:
+    program, script = files(tmp_path)
+    script.write_bytes(before + script.read_bytes())
+    assert run_test(program, script).status is Status.PASSED
 
 
 def test_the_tests_of_a_folder_are_the_programs_with_a_script_beside_them(tmp_path: Path) -> None:

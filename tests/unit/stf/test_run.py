@@ -473,6 +473,16 @@ def test_an_object_that_is_not_there_is_pointed_at(stf: SimpleNamespace, line: s
     assert stf.failures(line, **COUNTER) == [message]
 
 
+@pytest.mark.parametrize("kernel", [False, pytest.param(True, marks=KERNELS)])
+def test_a_count_goes_on_from_0_behind_its_largest(stf: SimpleNamespace, kernel: bool) -> None:
+    most = (1 << 64) - 1
+    script = f"counter_write c 0 {most} {most}\npacket 0 0002\nexpect 0\ncounter_read c 0"
+    parts = {"parts": "counter(2, CounterType.packets_and_bytes) c;", "ingress": "c.count(0);"}
+    report = stf.run(script, kernel=kernel, **parts)
+    assert [note.text for note in report.notes] == ["I.c[0]: 0 packets, 1 byte"]
+    assert "0xffffffffffffffff is the largest" in stf.failures(f"counter_write c 0 {most + 1} 0", **parts)[0]
+
+
 METER = {
     "parts": "meter(2, MeterType.packets) rates;",
     "ingress": "bit<8> colour; rates.execute_meter((bit<32>) h.h.a, colour); h.h.b = colour;",

@@ -213,3 +213,16 @@ def test_any_text_is_commands_or_is_pointed_at(text: str, before: str) -> None:
 
 def test_no_more_than_twenty_wrong_lines_are_told(stf: SimpleNamespace) -> None:
     assert len(stf.refusal("nonsense\n" * 100).diagnostics) == 20
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (f"meter_set_rates m 0 {'9' * 400}:1 1:1", "1000000000000 is the largest"),
+        (f"meter_set_rates m 0 {'9' * 400}.0:1 1:1", "1000000000000 is the largest"),
+        (f"meter_set_rates m 0 1:{'9' * 400} 1:1", "9223372036854775807 is the largest"),
+    ],
+)
+def test_a_rate_and_a_burst_have_a_largest(line: str, message: str) -> None:
+    with pytest.raises(ScriptError, match=message):
+        parse_script(line)
