@@ -166,7 +166,7 @@ class NewType:
     underlying: Type
     translation: tuple[str, int] | None = None
     notes: tuple[ir.Annotation, ...] = ()
-    scalar: ir.Type = field(init=False)
+    scalar: ir.Bits | ir.Bool = field(init=False)
     """What the values are, below all new types."""
 
     def __post_init__(self) -> None:
