@@ -18,7 +18,7 @@ from .check_calls import PACKET_PLACES
 from .check_names import Declared
 from .check_packages import PackageChecker
 from .constants import some_constant, some_number
-from .control_names import check_control_names
+from .control_names import check_attached, check_control_names
 from .diagnostics import Location
 from .symbols import (
     WITHOUT_DIRECTION,
@@ -104,6 +104,7 @@ class Checker(PackageChecker):
         self.check_core(end)
         if not self.reporter.failed:
             check_control_names(self._main, self._actions, self.instances, self.reporter)
+            check_attached(self._main, self.instances, self.reporter)
         return Checked(
             self.architecture,
             self.declared,
@@ -123,7 +124,7 @@ class Checker(PackageChecker):
             if not isinstance(kind, EnumType) or tuple(kind.members) != members:
                 hint = f"#include <{self.architecture.include}>"
                 self.reporter.error(end, f"enum {name} is not the architecture's", hint)
-        if tuple(self.declared.errors[: len(ir.CORE_ERRORS)]) != ir.CORE_ERRORS:
+        if tuple(self.declared.errors)[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
             self.reporter.error(end, "the errors of core.p4 must come first", "#include <core.p4> at the top")
 
     def _declaration(self, node: syntax.Declaration) -> None:

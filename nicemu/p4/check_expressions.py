@@ -119,7 +119,7 @@ class ExpressionChecker(OperatorChecker):
 
     def _name(self, node: syntax.NameRef) -> Type:
         if node.name in self.declared.match_kinds and self.scope.meant(node) is None:
-            node.value = self.declared.match_kinds.index(node.name)
+            node.value = self.declared.match_kinds[node.name]
             return MATCH_KIND
         symbol = self.find(node)
         node.symbol = symbol
@@ -233,7 +233,7 @@ class ExpressionChecker(OperatorChecker):
         if node.name not in errors:
             self.reporter.error(node.name_at, f"unknown error {node.name}", did_you_mean(node.name, errors))
             return UNKNOWN
-        node.value = errors.index(node.name)
+        node.value = errors[node.name]
         return ir.ERROR
 
     def _enum_member(self, node: syntax.MemberRef, enum: EnumType) -> Type:

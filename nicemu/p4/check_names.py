@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from nicemu.pipeline import ARCHITECTURES, Architecture
+from nicemu.pipeline import ARCHITECTURES, Architecture, number_of
 
 from . import syntax
 from .diagnostics import Location, Reporter, did_you_mean
@@ -24,14 +24,15 @@ _FORMER = {
 @dataclass(slots=True)
 class Declared:
     """What the whole program declares, in order. `ragged` are headers that are no whole bytes, each with what
-    is to be said of it if something has it; `reshaped` are tuples that become structs or headers.
+    is to be said of it if something has it; `reshaped` are tuples that become structs or headers; errors and
+    match kinds have numbers from 0.
     """
 
     composites: list[CompositeType] = field(default_factory=list)
     ragged: dict[str, tuple[Location, str, str]] = field(default_factory=dict)
     reshaped: dict[syntax.Expression, CompositeType] = field(default_factory=dict)
-    errors: list[str] = field(default_factory=list)
-    match_kinds: list[str] = field(default_factory=list)
+    errors: dict[str, int] = field(default_factory=dict)
+    match_kinds: dict[str, int] = field(default_factory=dict)
 
 
 class NameChecker:
@@ -94,11 +95,8 @@ class NameChecker:
         for annotation in node.annotations:
             if annotation.name != "id":
                 continue
-            try:
-                number = int("".join(annotation.tokens), 0)
-            except ValueError:
-                number = 0
-            if not 0 < number < 1 << 32:
+            number = number_of("".join(annotation.tokens), 32)
+            if not number:
                 self.reporter.error(annotation.at, "@id needs a number above 0, 32 bits at most")
                 return 0
             if prefix and (number >> 24 not in (0, prefix) or not number & 0xFFFFFF):

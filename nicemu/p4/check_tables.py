@@ -135,8 +135,12 @@ class TableChecker(StatementChecker):
             if kind is UNKNOWN:
                 return
             if isinstance(kind, ExternType) and kind.symbol.name in externs:
-                is_first = all(other.name != table.name for other in table.objects.values())
-                found = self.object_of(node, kind, table.name if is_first else f"{table.name}.{item.name}")
+                name = table.name
+                if given_name(item.annotations):
+                    name = self.full_name(item)
+                elif any(other.name == name for other in table.objects.values()):
+                    name += f".{item.name}"
+                found = self.object_of(node, kind, name)
         if not isinstance(found, Instance) or found.type.symbol.name not in externs:
             self.reporter.error(node.at, f"{item.name} must be an object: {' or '.join(externs)}")
             return

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from nicemu.pipeline import ir
 
 from . import syntax
-from .annotations import MATCH, TRANSLATION, kept, translation_of, unquoted
+from .annotations import MATCH, TRANSLATION, given_name, kept, translation_of, unquoted
 from .check_type_references import TypeReferenceChecker, specialised_name
 from .diagnostics import Location
 from .symbols import FamilySymbol, PackageSymbol, ParameterSymbol, Scope, TypeSymbol
@@ -200,6 +200,7 @@ class TypeChecker(TypeReferenceChecker):
             match_kinds=self._match_kinds(node),
             controller=self._controller(node),
             field_ids=self._field_ids(node),
+            field_names=self._field_names(node),
             field_notes={part.name: kept(part.annotations, (MATCH,)) for part in node.fields},
             notes=kept(node.annotations),
         )
@@ -223,6 +224,18 @@ class TypeChecker(TypeReferenceChecker):
             f"fields of {node.kind} {node.name}", ((part.at, numbers[part.name]) for part in node.fields)
         )
         return numbers
+
+    def _field_names(self, node: syntax.StructDeclaration) -> dict[str, str]:
+        """Return what @name says of fields; together with the names of the others they are distinct."""
+        names = {part.name: given_name(part.annotations).removeprefix(".") for part in node.fields}
+        seen: set[str] = set()
+        for part in node.fields:
+            shown = names[part.name] or part.name
+            if shown in seen and any(names.values()):
+                what = f"two fields of {node.kind} {node.name} are called {shown}"
+                self.reporter.error(part.at, what, "give one another @name")
+            seen.add(shown)
+        return {name: shown for name, shown in names.items() if shown not in ("", name)}
 
     def _match_kinds(self, node: syntax.StructDeclaration) -> dict[str, str]:
         found: dict[str, str] = {}
@@ -286,7 +299,7 @@ class TypeChecker(TypeReferenceChecker):
                 if member.name in listed:
                     self.reporter.error(member.at, f"{node.kind} {member.name} is declared twice")
                 else:
-                    listed.append(member.name)
+                    listed[member.name] = len(listed)
             return
         underlying = self.resolve(node.underlying) if node.underlying else None
         if underlying is not None and not isinstance(underlying, ir.Bits):

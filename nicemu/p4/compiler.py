@@ -85,6 +85,9 @@ def _compile(
             program = None if reporter.failed else _translate(tokens, name, reporter)
         except TooManyErrors:
             program = None
+        except RecursionError:
+            program = None
+            reporter.error(Location(SourceFile(name, ()), 1, 1), "this program is nested too deeply")
     if program is None or reporter.failed:
         raise CompileError(reporter.sorted())
     return Compiled(program, p4info_of(program), tuple(reporter.sorted()), preprocessor.sought)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the control plane can tell all that it sees apart, by name and by number.
+"""Checks that the control plane can tell all that it sees apart, by name and by number, and that it sees all.
 
 Source: P4-16 Language Specification 1.2.5, "Control plane names", "Control-plane API annotations"; P4Runtime
 Specification 1.4, "ID Allocation for P4Info Objects".
@@ -37,6 +37,20 @@ def check_control_names(
             reporter.error(at, f"two {kind}s have the number {symbol.id}", "give one another @id")
         names.add((noun, symbol.name))
         numbers.add((kind, symbol.id))
+
+
+def check_attached(tops: Sequence[BlockSymbol], instances: Sequence[Instance], reporter: Reporter) -> None:
+    """Warn of direct counters and meters that are no table's: they have no entries to count or to mark."""
+    inside = list(_inside(tops))
+    tables = [symbol for symbol in inside if isinstance(symbol, TableSymbol)]
+    attached = {item.full_name for table in tables for item in table.objects.values()}
+    for symbol in (*instances, *inside):
+        if not isinstance(symbol, Instance) or symbol.at is None or symbol.name in attached:
+            continue
+        direct, _, noun = symbol.type.symbol.name.partition("_")
+        if direct == "direct":
+            what = f"{symbol.name} is the {noun} of no table, and without effect"
+            reporter.warning(symbol.at, what, f"write {noun}s = {symbol.name.rpartition('.')[2]}; in a table")
 
 
 def has_controlled(block: BlockSymbol) -> bool:

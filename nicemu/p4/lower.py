@@ -112,7 +112,7 @@ class _Lowering(StatementLowering):
         made = symbol.type if isinstance(symbol.type, CompositeType) else None
         fields = tuple(
             ir.ValueSetField(
-                name,
+                made.field_names.get(name, name) if made is not None else name,
                 self._types.of(kind),
                 match_kind,
                 self._types.name_of(kind),

@@ -80,8 +80,9 @@ class TypeTable:
         return self._named[kind]
 
 
-def _told(kind: CompositeType, field: str) -> tuple[int, tuple[ir.Annotation, ...]]:
-    """Return what controllers are told of a field: its number, 0 for none, and annotations."""
+def _told(kind: CompositeType, field: str) -> tuple[int, tuple[ir.Annotation, ...], str]:
+    """Return what controllers are told of a field: its number, 0 for none, annotations, another name."""
+    shown_name = kind.field_names.get(field, "")
     if not kind.controller:
-        return 0, ()
-    return kind.field_ids.get(field, 0), kind.field_notes.get(field, ())
+        return 0, (), shown_name
+    return kind.field_ids.get(field, 0), kind.field_notes.get(field, ()), shown_name

@@ -66,7 +66,13 @@ class TableParser(StatementParser):
             value = self.expression()
             self.expect(";", f"after {token.text}")
             table.properties.append(
-                syntax.PropertyElement(at=token.location, name=token.text, value=value, constant=constant)
+                syntax.PropertyElement(
+                    at=token.location,
+                    name=token.text,
+                    annotations=annotations,
+                    value=value,
+                    constant=constant,
+                )
             )
             return
         self.expect("=", f"after {token.text}")

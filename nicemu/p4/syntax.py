@@ -260,11 +260,9 @@ class EntryElement:
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
-class PropertyElement:
+class PropertyElement(Declaration):
     """A property of a table that the language leaves to the architecture, such as `implementation`."""
 
-    at: Location
-    name: str
     value: Expression
     constant: bool
 

@@ -85,6 +85,8 @@ class CompositeType:
     """What @controller_header says of a header."""
     field_ids: Mapping[str, int] = field(default_factory=dict)
     """The numbers of fields, by @id."""
+    field_names: Mapping[str, str] = field(default_factory=dict)
+    """What controllers call fields, by @name."""
     field_notes: Mapping[str, tuple[ir.Annotation, ...]] = field(default_factory=dict)
     """What else stands before fields."""
     notes: tuple[ir.Annotation, ...] = ()

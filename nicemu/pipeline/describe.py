@@ -310,7 +310,7 @@ class _Description:
             self._ids[Prefix.CONTROLLER_HEADER][header.name],
             tuple(
                 ParameterInfo(
-                    part.name,
+                    part.shown_name or part.name,
                     number,
                     width_of(part.type),
                     *self._typed(part.type_name),
@@ -337,11 +337,16 @@ class _Description:
         return tuple(self._data_layout(known[name]) for name in sorted(done))
 
     def _data_layout(self, layout: ir.Layout) -> ir.Layout:
-        """Return a layout as its data have it; headers are bits."""
-        if not isinstance(layout, ir.StructType):
-            return layout
-        fields = (ir.Field(part.name, *self._data_type(part.type, part.type_name)) for part in layout.fields)
-        return replace(layout, fields=tuple(fields))
+        """Return a layout as its data have it, its fields as controllers know them; headers are bits."""
+        is_struct = isinstance(layout, ir.StructType)
+        kinds = (
+            self._data_type(part.type, part.type_name) if is_struct else (part.type, part.type_name)
+            for part in layout.fields
+        )
+        named = zip(layout.fields, kinds, strict=True)
+        return replace(
+            layout, fields=tuple(ir.Field(part.shown_name or part.name, *kind) for part, kind in named)
+        )
 
 
 def _meter_type_of(instance: ir.ExternInstance) -> str:

@@ -125,6 +125,7 @@ class Annotation:
 @dataclass(frozen=True, slots=True)
 class Field:
     """One field of a header or struct; `type_name` is that of a `NewType` or `EnumType`, "" for none.
+    `shown_name` is what controllers are told that it is called, "" for its name.
 
     `id`, 0 for none, and `annotations` are for controllers, of which packets begin with the header.
     """
@@ -134,6 +135,7 @@ class Field:
     type_name: str = ""
     id: int = 0
     annotations: tuple[Annotation, ...] = ()
+    shown_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,11 +41,11 @@ def limits_of(annotations: Iterable[Annotation]) -> SelectorLimits:
     return SelectorLimits(max_group_size, by_members, max_weight if by_members else 0)
 
 
-def number_of(literal: str) -> int | None:
-    """Return the number that a literal of P4 is, with or without a width; None if it is none of 32 bits."""
-    digits = literal.rpartition("w")[2].replace("_", "")
+def number_of(literal: str, bits: int = 31) -> int | None:
+    """Return the number that a literal of P4 is, with or without a width; None if it is none of `bits`."""
+    digits = literal.rpartition("w")[2].replace("_", "").lower().removeprefix("0d")
     try:
-        number = int(digits, 0)
+        number = int(digits, 10 if digits.isdecimal() else 0)
     except ValueError:
         return None
-    return number if 0 <= number < 1 << 31 else None
+    return number if 0 <= number < 1 << bits else None

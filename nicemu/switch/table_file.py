@@ -47,6 +47,7 @@ _OF_TABLE = ("entries", "default", "default_entry", "size", "complete")
 """What `state_file` says of an entry and of a table beside what a controller gives."""
 _MAX_16_BITS = 0xFFFF
 """The last multicast group, and the last egress_rid."""
+_MAX_32_BITS = (1 << 32) - 1
 _MAX_64_BITS = (1 << 64) - 1
 _AT_ONCE = 4096
 """Entries that a table is given at once."""
@@ -317,7 +318,7 @@ class _TableFile:
     def _session(self, item: Located) -> None:
         given = item.members(("session", "replicas"), ("truncate_bytes",))
         session = CloneSession(_replicas(given["replicas"]), _number(given, "truncate_bytes"))
-        self._engine.objects.clone_sessions[given["session"].number()] = session
+        self._engine.objects.clone_sessions[given["session"].number(_MAX_32_BITS)] = session
 
 
 def _places(

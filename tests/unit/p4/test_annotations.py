@@ -191,3 +191,9 @@ def test_a_translation_of_a_typedef_is_told_to_have_no_effect(p4: SimpleNamespac
     compiled = p4.compile(top='@p4runtime_translation("u", 32) typedef bit<9> n_t;')
     (warning,) = compiled.diagnostics
     assert "@p4runtime_translation has no effect on a typedef" in warning.render()
+
+
+@pytest.mark.parametrize("number", ["7", "0x7", "32w7", "0d7", "007", "0b1_11"])
+def test_an_id_is_a_number_however_it_is_written(p4: SimpleNamespace, number: str) -> None:
+    compiled = p4.compile("t.apply();", parts=f"@id({number}) table t {{ actions = {{ NoAction; }} }}")
+    assert compiled.p4info.tables[0].id & 0xFFFFFF == 7

@@ -176,3 +176,31 @@ def test_what_is_hidden_is_not_shown_to_the_controller() -> None:
     assert [item.alias for item in shown.direct_meters] == ["marks"]
     everything = p4info_of(compile_text(source).program, with_hidden=True)
     assert "secret" in [table.alias for table in everything.tables]
+
+
+def test_the_names_that_fields_and_properties_are_given_are_shown() -> None:
+    source = SWITCH.replace("bit<9> ingress_port", '@name("port") bit<9> ingress_port')
+    source = source.replace("bit<48> mac", '@name("address") bit<48> mac')
+    source = source.replace("counters = hits", '@name("seen") counters = direct_counter(CounterType.bytes)')
+    info = compile_text(
+        source.replace("implementation = profile", '@name(".p") implementation = action_profile(4)')
+    ).p4info
+    assert [part.name for part in info.packet_metadata[0].metadata] == ["port", "unused"]
+    (learnt,) = [layout for layout in info.types if layout.name == "mac_learn_digest_t"]
+    assert [part.name for part in learnt.fields] == ["address", "port"]
+    assert [item.name for item in info.direct_counters] == ["I.seen"]
+    assert "p" in [item.name for item in info.profiles]
+
+
+def test_two_fields_cannot_be_shown_by_one_name() -> None:
+    source = SWITCH.replace("bit<48> mac", '@name("port") bit<48> mac')
+    with pytest.raises(CompileError, match="two fields of struct mac_learn_digest_t are called port"):
+        compile_text(source)
+
+
+def test_a_direct_counter_or_meter_of_no_table_is_told() -> None:
+    compiled = compile_text(SWITCH.replace("counters = hits;", "").replace("meters = marks;", ""))
+    assert [item.message for item in compiled.diagnostics] == [
+        "I.hits is the counter of no table, and without effect",
+        "I.marks is the meter of no table, and without effect",
+    ]

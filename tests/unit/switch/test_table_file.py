@@ -211,6 +211,7 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
             "tables[0].default_entry.meter is for a table with a direct meter; I.plain has none",
         ),
         ({"clone_sessions": [{"session": 1, "replicas": [{"rid": 1}]}]}, "replicas[0] lacks port"),
+        ({"clone_sessions": [{"session": 1 << 32, "replicas": []}]}, "a number from 0 to 4294967295 was"),
         (
             {"clone_sessions": [{"session": 1, "replicas": [{"port": 511}]}]},
             "replicas[0].port is 511; a number from 0 to 510 was expected",
