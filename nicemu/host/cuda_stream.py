@@ -5,20 +5,24 @@ No CPU takes part after the call: `cuStreamWriteValue64` is carried out when the
 done. The NIC's BAR is host memory that the driver maps for the GPU. `libcuda.so.1` comes with NVIDIA's driver
 and is loaded when the first stream is made; no toolkit is needed.
 Sources: CUDA Driver API, "Stream Memory Operations" (cuStreamWriteValue64, cuStreamWaitValue64, GEQ), "Memory
-Management" (cuMemHostRegister, cuMemHostGetDevicePointer).
+Management" (cuMemHostRegister, cuMemHostGetDevicePointer), "Data types used by CUDA driver"
+(CUdevice_attribute).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from nicemu.abi import SharedMemory, Span
 from nicemu.errors import NicemuError, UsageError
 from nicemu.programs import find_program, load_module
 
+from .memory import Memory
 from .recording import tell_submitted, tell_synchronized
 
 _FUNCTIONS = """
@@ -48,8 +52,22 @@ CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, unsigned l
 """
 _REGISTER_DEVICEMAP = 2
 _WAIT_GEQ = 0
-_CAN_USE_64_BIT_STREAM_MEM_OPS = 93
+_CAN_USE_64_BIT_STREAM_MEM_OPS = 122
+"""Of the functions that end in _v2; 93 asks for those before CUDA 11.7, which drivers have switched off."""
 _NON_BLOCKING = 1
+
+
+class _Mapping:
+    """Memory that the driver maps for the GPU, for all streams of this process that use it."""
+
+    def __init__(self, memory: SharedMemory, pointer: int) -> None:
+        self.memory, self.pointer = memory, pointer
+        self.users: set[CudaStream] = set()
+
+
+_mappings: dict[tuple[int, int], _Mapping] = {}
+"""By library and address: the driver takes no memory twice."""
+_mapping = Lock()
 
 
 @cache
@@ -80,12 +98,35 @@ def _check(ffi: Any, library: Any, result: int, what: str) -> None:  # noqa: ANN
         raise NicemuError(f"{what}: {said}")
 
 
+@dataclass(frozen=True, eq=False)
+class DeviceArray:
+    """Memory of the NIC at the address where the GPU sees it.
+
+    Source: Numba, "CUDA Array Interface (Version 3)".
+    """
+
+    memory: Memory
+    address: int
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, object]:
+        array = self.memory.array
+        return {
+            "shape": array.shape,
+            "typestr": array.dtype.str,
+            "data": (self.address, False),
+            "strides": None,
+            "version": 3,
+        }
+
+
 class CudaStream:
     """Implements `Stream` on a CUDA stream.
 
-    `stream` is a raw handle, anything with a `cuda_stream` (such as `torch.cuda.Stream`), or None for one of
-    its own on `device`. What runs on the GPU is put there by whoever owns the stream (`submit` calls a
-    function with the handle, which may launch kernels); this class adds the stores and waits in between.
+    `stream` is a raw handle, anything with a `cuda_stream` (such as `torch.cuda.Stream`) or with a
+    `__cuda_stream__()` (such as `cupy.cuda.Stream`), or None for one of its own on `device`. What runs on the
+    GPU is put there by whoever owns the stream (`submit` calls a function with the handle, which may launch
+    kernels); this class adds the stores and waits in between.
     Raises: NicemuError without a driver or a GPU that carries out stream memory operations.
     """
 
@@ -108,6 +149,8 @@ class CudaStream:
             raise NicemuError("this GPU carries out no 64-bit stream memory operations; use HostStream")
         self._is_own = stream is None
         handle = getattr(stream, "cuda_stream", stream)
+        if hasattr(handle, "__cuda_stream__"):
+            _, handle = handle.__cuda_stream__()
         if handle is None:
             made = self._ffi.new("CUstream *")
             self._call("cuStreamCreate", made, _NON_BLOCKING)
@@ -116,9 +159,8 @@ class CudaStream:
             self._stream = self._ffi.cast("CUstream", handle)
         else:
             raise UsageError(
-                f"{stream!r} is no CUDA stream: neither a handle nor something with a cuda_stream"
+                f"{stream!r} is no CUDA stream: no handle, and nothing with a cuda_stream or __cuda_stream__"
             )
-        self._pointers: dict[int, int] = {}
         self._kernels: Any = None
         self._results: list[Any] = []
 
@@ -130,15 +172,40 @@ class CudaStream:
         """The raw handle, for whoever launches kernels."""
         return int(self._ffi.cast("uintptr_t", self._stream))
 
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Return the protocol's version and the raw handle, for libraries that take another's stream."""
+        return 0, self.handle
+
+    def device_array(self, memory: Memory) -> DeviceArray:
+        """Return memory of `nic.allocate` as kernels see it, until this stream is closed.
+
+        `cupy.asarray`, `torch.as_tensor(..., device="cuda")` and `numba.cuda.as_cuda_array` take it without a
+        copy.
+        Raises: NicemuError if the driver does not map it.
+        """
+        address = self._pointer(memory.shared) + memory.array.ctypes.data - memory.shared.address
+        return DeviceArray(memory, address)
+
     def _pointer(self, memory: SharedMemory) -> int:
-        """Return where the GPU sees shared memory; it is registered once."""
-        if memory.address not in self._pointers:
-            place = self._ffi.cast("void *", memory.address)
-            self._call("cuMemHostRegister_v2", place, memory.length_bytes, _REGISTER_DEVICEMAP)
-            pointer = self._ffi.new("CUdeviceptr *")
-            self._call("cuMemHostGetDevicePointer_v2", pointer, place, 0)
-            self._pointers[memory.address] = int(pointer[0])
-        return self._pointers[memory.address]
+        """Return where the GPU sees shared memory; the driver maps it once for all streams."""
+        key = id(self._cuda), memory.address
+        with _mapping:
+            known = _mappings.get(key)
+            if known is not None and known.memory is not memory:  # what was there before is gone
+                self._unmap(key)
+                known = None
+            if known is None:
+                place = self._ffi.cast("void *", memory.address)
+                self._call("cuMemHostRegister_v2", place, memory.length_bytes, _REGISTER_DEVICEMAP)
+                pointer = self._ffi.new("CUdeviceptr *")
+                self._call("cuMemHostGetDevicePointer_v2", pointer, place, 0)
+                known = _mappings[key] = _Mapping(memory, int(pointer[0]))
+            known.users.add(self)
+            return known.pointer
+
+    def _unmap(self, key: tuple[int, int]) -> None:
+        del _mappings[key]
+        self._call("cuMemHostUnregister", self._ffi.cast("void *", key[1]))
 
     def load(self, path: str | Path, memory: dict[str, Any], **settings: Any) -> None:  # noqa: ANN401
         """Load a kernel module: `kernels(memory, stream=handle, **settings)`; its methods launch kernels."""
@@ -185,8 +252,11 @@ class CudaStream:
     def close(self) -> None:
         """Wait for the stream, and take back what the driver mapped."""
         self._call("cuStreamSynchronize", self._stream)
-        for address in self._pointers:
-            self._call("cuMemHostUnregister", self._ffi.cast("void *", address))
-        self._pointers.clear()
+        with _mapping:
+            for key, known in list(_mappings.items()):
+                if self in known.users:
+                    known.users.remove(self)
+                    if not known.users:
+                        self._unmap(key)
         if self._is_own:
             self._call("cuStreamDestroy_v2", self._stream)

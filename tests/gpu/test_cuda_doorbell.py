@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A CUDA stream rings doorbells and waits for counters of a stepped NIC, on a real GPU."""
+"""A CUDA stream rings doorbells and waits for counters of a NIC, stepped and live, on a real GPU."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from nicemu.errors import NicemuError
-from nicemu.host import CudaStream, Nic
+from nicemu.host import CudaStream, Nic, open_nic
 from nicemu.nic import NicConfig
 from nicemu.run import Simulation
+from tests.process.live_nics import live_nics
 
 pytestmark = pytest.mark.gpu
 
@@ -25,11 +28,16 @@ def stream() -> Iterator[CudaStream]:
     stream.close()
 
 
-@pytest.fixture
-def nic() -> Iterator[Nic]:
-    simulation = Simulation([NicConfig("compute0", "127.0.1.1")])
-    with Nic(simulation.open_nic("compute0")) as nic:
-        yield nic
+@pytest.fixture(params=["stepped", "live"])
+def nic(request: pytest.FixtureRequest, stream: CudaStream, tmp_path: Path) -> Iterator[Nic]:
+    """A NIC; its stream is closed behind it, so one that waits for it lets go."""
+    with ExitStack() as stack:
+        if request.param == "live":
+            instance = stack.enter_context(live_nics("gpu", tmp_path))
+            yield stack.enter_context(open_nic(instance.nics[0].socket))
+        else:
+            simulation = Simulation([NicConfig("compute0", "127.0.1.1")])
+            yield stack.enter_context(Nic(simulation.open_nic("compute0")))
 
 
 def test_totals_stored_by_the_gpu_count_and_fire(nic: Nic, stream: CudaStream) -> None:
@@ -41,6 +49,7 @@ def test_totals_stored_by_the_gpu_count_and_fire(nic: Nic, stream: CudaStream) -
     produced.trigger_after(stream, by=2)
     stream.synchronize()
     nic.connection.notify()
+    done.wait(1)
     assert (produced.success, done.success) == (3, 1)
 
 
@@ -54,4 +63,31 @@ def test_the_gpu_goes_on_when_the_counter_gets_there(nic: Nic, stream: CudaStrea
     landed.add(1)
     stream.synchronize()
     nic.connection.notify()
+    after.wait(1)
     assert after.success == 1
+
+
+def test_a_gpu_that_waits_goes_on_when_the_counter_has_an_error(nic: Nic, stream: CudaStream) -> None:
+    """cuStreamWaitValue64 compares as numbers with a sign: (int64_t)(*addr - value) >= 0."""
+    landed, after = nic.counters("landed", "after")
+    landed.wait_on(stream, 1)
+    after.trigger_after(stream)
+    assert after.success == 0
+    landed.add(0, errors=1)
+    stream.synchronize()
+    nic.connection.notify()
+    after.wait(1)
+    assert (landed.success, landed.errors) == (0, 1)
+
+
+def test_streams_of_one_process_ring_one_nic(nic: Nic, stream: CudaStream) -> None:
+    (produced,) = nic.counters("produced")
+    other = CudaStream()
+    for one in (stream, other, stream):
+        produced.trigger_after(one)
+    other.synchronize()
+    other.close()
+    stream.synchronize()
+    nic.connection.notify()
+    produced.wait(3)
+    assert produced.success == 3

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import cffi
@@ -50,7 +52,7 @@ class Driver:
         context[0] = self.ffi.cast("CUcontext", 0x77)
 
     def do_cuDeviceGetAttribute(self, value: Any, attribute: int, device: int) -> None:  # noqa: ANN401, N802
-        value[0] = self.able
+        value[0] = self.able if attribute == 122 else 0
 
     def do_cuGetErrorString(self, result: int, text: Any) -> None:  # noqa: ANN401, N802
         self.text = self.ffi.new("char[]", b"operation not supported")
@@ -115,6 +117,54 @@ def test_a_wait_compares_the_write_back_word_and_its_valid_bit(driver: Driver) -
         assert load_u64(address) >= value
 
 
+def test_two_streams_share_what_the_driver_maps_until_the_last_is_closed(driver: Driver) -> None:
+    simulation = Simulation([NicConfig("compute0", "127.0.1.1")])
+    with Nic(simulation.open_nic("compute0")) as nic:
+        (produced,) = nic.counters("produced")
+        one, other = stream_on(driver), stream_on(driver)
+        produced.trigger_after(one)
+        produced.trigger_after(other)
+        assert len(driver.named("cuMemHostRegister_v2")) == 1
+        one.close()
+        assert not driver.named("cuMemHostUnregister")
+        produced.trigger_after(other)
+        simulation.run_until_idle()
+        assert produced.success == 3
+        other.close()
+        assert len(driver.named("cuMemHostUnregister")) == 1
+
+
+def test_kernels_see_memory_of_the_nic_where_the_driver_maps_it(driver: Driver) -> None:
+    simulation = Simulation([NicConfig("compute0", "127.0.1.1")])
+    with Nic(simulation.open_nic("compute0")) as nic:
+        memory, stream = nic.allocate((4, 256)), stream_on(driver)
+        for _ in range(2):
+            assert stream.device_array(memory).__cuda_array_interface__ == {
+                "shape": (4, 256),
+                "typestr": "|u1",
+                "data": (memory.array.ctypes.data + GPU_VIEW, False),
+                "strides": None,
+                "version": 3,
+            }
+        assert driver.named("cuMemHostRegister_v2") == [(memory.shared.length_bytes, 2)]
+
+
+def test_other_memory_at_an_address_is_mapped_anew(driver: Driver) -> None:
+    simulation = Simulation([NicConfig("compute0", "127.0.1.1")])
+    with Nic(simulation.open_nic("compute0")) as nic:
+        memory, stream = nic.allocate(4096), stream_on(driver)
+        stream.device_array(memory)
+        again = replace(
+            memory,
+            shared=SimpleNamespace(
+                **{name: getattr(memory.shared, name) for name in ("view", "address", "length_bytes")}
+            ),
+        )
+        stream.device_array(again)
+        assert len(driver.named("cuMemHostUnregister")) == 1
+        assert len(driver.named("cuMemHostRegister_v2")) == 2
+
+
 def test_a_stream_of_its_own_is_made_and_destroyed(driver: Driver) -> None:
     stream = stream_on(driver, None)
     stream.close()
@@ -132,7 +182,12 @@ def test_a_stream_object_is_taken_by_its_handle(driver: Driver) -> None:
     class Torch:
         cuda_stream = 0x1234
 
+    class Cupy:
+        def __cuda_stream__(self) -> tuple[int, int]:
+            return 0, 0x4321
+
     assert stream_on(driver, Torch()).handle == 0x1234
+    assert stream_on(driver, Cupy()).__cuda_stream__() == (0, 0x4321)
     with pytest.raises(UsageError, match="is no CUDA stream"):
         stream_on(driver, "default")
 
