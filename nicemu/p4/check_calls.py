@@ -17,6 +17,7 @@ from .check_expressions import HEADER_METHODS
 from .constants import is_constant, items_of
 from .diagnostics import did_you_mean
 from .symbols import (
+    THIS,
     ActionSymbol,
     BlockInstance,
     BlockSymbol,
@@ -202,6 +203,8 @@ class CallChecker(BlockCallChecker):
 
     def _call_member(self, node: syntax.Call, callee: syntax.MemberRef) -> Type:
         symbol = self.scope.meant(callee.base) if isinstance(callee.base, syntax.NameRef) else None
+        if isinstance(callee.base, syntax.ThisRef):
+            symbol = self.scope.find(THIS)
         if isinstance(symbol, TableSymbol):
             return self._apply(node, callee, symbol)
         if isinstance(symbol, Instance):
@@ -313,6 +316,9 @@ class CallChecker(BlockCallChecker):
             self.reporter.error(callee.name_at, f"{extern} has no method {callee.name}", hint)
             return UNKNOWN
         method = self.overload(methods, node)
+        body = instance.methods.get(callee.name) if instance is not None else None
+        if body is not None:
+            return self._call_routine(node, body)
         bound: dict[str, Type] = dict.fromkeys(symbol.declaration.type_parameters, UNKNOWN)
         bound |= dict(zip(symbol.declaration.type_parameters, extern.arguments, strict=False))
         returned, types, parameters = self._invoke(node, method, symbol.scope, bound)
@@ -328,7 +334,11 @@ class CallChecker(BlockCallChecker):
             known = self.architecture.objects.get(symbol.name)
             directions = _directions(parameters)
             node.symbol = Meaning("method", callee.name, instance, types, directions, is_own=known is None)
-            if known is None:
+            if method.abstract and instance.full_name:
+                node.symbol = None  # that it is not there was told
+            elif method.abstract:
+                self.reporter.unsupported(node.at, f"abstract method {callee.name} of a parameter")
+            elif known is None:
                 self._own_call(node, callee.name, parameters, returned)
             elif callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")

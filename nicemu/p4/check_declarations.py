@@ -42,6 +42,7 @@ from .types import (
     StackType,
     Type,
     TypeVariable,
+    UnknownType,
 )
 
 
@@ -51,6 +52,8 @@ class DeclarationChecker(CallChecker):
     routine_body: Routine | None = None
     outside: ActionSymbol | None = None
     """The action outside all blocks that is being checked."""
+    owner = ""
+    """The object whose own methods and objects are being checked."""
 
     def __init__(self, *arguments: object) -> None:
         super().__init__(*arguments)  # type: ignore[arg-type]
@@ -145,8 +148,8 @@ class DeclarationChecker(CallChecker):
     def instance(self, node: syntax.Instantiation) -> None:
         """Check an extern object, parser or control, and declare it."""
         kind = self.instantiated(node.type_ref)
-        if node.members is not None:
-            self._check_members(node, kind)
+        if node.members is not None and not isinstance(kind, ExternType | UnknownType):
+            self.reporter.error(node.at, f"{kind} has no abstract methods", "remove what is in braces")
         if isinstance(kind, BlockType):
             self._block_instance(node, kind)
             return
@@ -156,20 +159,13 @@ class DeclarationChecker(CallChecker):
                 self.reporter.error(node.at, f"{kind} cannot be instantiated", hint)
             self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
             return
-        abstract = [method.name for method in kind.symbol.declaration.methods if method.abstract]
-        if abstract and node.members is None:
-            what = f"{kind} has abstract methods, which each object defines: {', '.join(abstract)}"
-            self.reporter.error(node.at, what, f"write {node.name} = {{ ... }};")
         made = self.object_of(node, kind, self.full_name(node))
+        self.members(node, made)
         self.declare(node.name, made, node.at)
 
-    def _check_members(self, node: syntax.Instantiation, kind: Type) -> None:
-        """Refuse what stands in braces behind an instance: the bodies of an extern's abstract methods."""
-        methods = kind.symbol.declaration.methods if isinstance(kind, ExternType) else ()
-        if any(method.abstract for method in methods):
-            self.reporter.unsupported(node.at, "abstract methods")
-        elif kind is not UNKNOWN:
-            self.reporter.error(node.at, f"{kind} has no abstract methods", "remove what is in braces")
+    def members(self, node: syntax.Instantiation, made: Instance) -> None:
+        """Check the methods that an object defines itself; the subclass that knows functions does it."""
+        raise NotImplementedError
 
     def named(self, annotations: Sequence[syntax.Annotation]) -> None:
         """Compute what stands in a @name, where that is no string in quotes, and in square brackets."""
@@ -197,7 +193,7 @@ class DeclarationChecker(CallChecker):
     def full_name(self, node: syntax.Declaration) -> str:
         """Return the control plane's name of what is declared in the present block, or outside of all."""
         self.named(node.annotations)
-        return control_name(node, self.block.name if self.block else "")
+        return control_name(node, self.owner or (self.block.name if self.block else ""))
 
     def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:
         """Return the extern object that a declaration or constructor makes, known by its full name."""

@@ -110,7 +110,8 @@ class ExpressionChecker(OperatorChecker):
             case syntax.InvalidHeader():
                 return INVALID
             case syntax.ThisRef():
-                self.reporter.unsupported(node.at, "'this'")
+                what = "'this' stands for an object in its own abstract methods, before the name of a method"
+                self.reporter.error(node.at, what)
             case syntax.TypeName():
                 self.reporter.error(node.at, f"{node.ref.name} is no value")
             case _:

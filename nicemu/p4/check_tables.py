@@ -15,7 +15,7 @@ from nicemu.pipeline import ir
 from . import syntax
 from .annotations import given_name
 from .check_blocks import constructed
-from .check_statements import StatementChecker
+from .check_members import MemberChecker
 from .diagnostics import Reporter, did_you_mean
 from .parse_tables import PROPERTIES
 from .priorities import MAX_PRIORITY, check_priorities, has_priority
@@ -47,7 +47,7 @@ MAX_SPELT_OUT = 4096
 """How wide an exact key may be where `_` is an entry for each of its values, and how many one may be."""
 
 
-class TableChecker(StatementChecker):
+class TableChecker(MemberChecker):
     """Tables of a control."""
 
     def __init__(self, reporter: Reporter) -> None:

@@ -25,6 +25,9 @@ from .types import (
 NO_ACTION = "NoAction"
 """What a table runs that matches nothing and has no default action of its own."""
 
+THIS = "this"
+"""What an object is called in its own methods; no other name is a keyword."""
+
 WITHOUT_DIRECTION = "a parameter without direction"
 """The role of a parameter that is known at compile time wherever its block or function is called."""
 
@@ -170,6 +173,8 @@ class Instance:
     at: Location | None = None
     annotations: Sequence[syntax.Annotation] = ()
     constructor: tuple[Type, ...] | None = None
+    methods: dict[str, RoutineSymbol] = field(default_factory=dict)
+    """Abstract methods, which it defines itself."""
 
     @property
     def full_name(self) -> str:
