@@ -52,8 +52,8 @@ def generate(
     """
     if program.architecture not in _ARCHITECTURES:
         raise NotCompiled(f"it is for {program.architecture}")
-    if program.extern_signatures:
-        own = program.extern_signatures[0]
+    own = next((item for item in program.extern_signatures if not item.is_constructor), None)
+    if own is not None:
         raise NotCompiled(f"{own.owner or own.declared} is an extern of its own, which Python does")
     module = llvm.Module(name=program.name)
     taken: dict[str, tuple[Part, llvm.Function]] = {}

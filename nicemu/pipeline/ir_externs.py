@@ -58,7 +58,12 @@ class ExternSignature:
     parameters: tuple[ExternParameter, ...] = ()
     results: tuple[Type, ...] = ()
 
+    @property
+    def is_constructor(self) -> bool:
+        """Whether it makes an object."""
+        return self.owner == self.declared
+
     def __str__(self) -> str:
         takes = ", ".join(f"{item.direction.value or 'in'} {item.type}" for item in self.parameters)
-        result = "" if self.owner == self.declared else f"{(*self.results, 'void')[0]} "
+        result = "" if self.is_constructor else f"{(*self.results, 'void')[0]} "
         return f"{result}{self.declared}({takes})"

@@ -66,7 +66,7 @@ class _Signature:
             *(map(str, declared.results) if declared.results else ["void"]),
             *(kind for _, kind in found),
         ]
-        if declared.owner == declared.declared:
+        if declared.is_constructor:
             mine[0] = theirs[0] = ""
         bound: dict[str, str] = {}
         return all(
@@ -167,20 +167,25 @@ def with_own_externs(
         owner = declared.owner
         if owner in architecture.objects or (not owner and declared.name in architecture.functions):
             raise _fault(declared, f"{architecture.name} has it already")
-        if owner == declared.declared:
+        if declared.is_constructor:
             continue
         made = _function(declared, own, values)
         (methods.setdefault(owner, {}) if owner else functions)[declared.name] = made
     for owner in dict.fromkeys(item.owner for item in program.extern_signatures if item.owner):
-        constructors = [item for item in program.extern_signatures if item.owner == item.declared == owner]
+        constructors = [
+            item for item in program.extern_signatures if item.is_constructor and item.owner == owner
+        ]
         objects[owner] = _object(constructors, methods.get(owner, {}), own)
     return replace(architecture, functions=functions, objects=objects)
 
 
 def missing(program: ir.Program, own: OwnExterns) -> list[str]:
-    """Return what a program declares itself and nothing in Python does, by the names in the program."""
+    """Return what a program declares itself, and calls, and nothing in Python does, by the names in the
+    program.
+    """
     known = {getattr(thing, _MARK).name for thing in own.marked}
-    return sorted({item.owner or item.declared for item in program.extern_signatures} - known)
+    called = [item for item in program.extern_signatures if not item.is_constructor]
+    return sorted({item.owner or item.declared for item in called} - known)
 
 
 def _object(

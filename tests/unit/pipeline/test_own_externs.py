@@ -276,12 +276,19 @@ def test_a_trace_tells_why_an_extern_failed() -> None:
 
 def test_packets_that_call_what_nothing_does_are_dropped_and_the_engine_says_so() -> None:
     engine = Engine()
-    engine.load(
-        program(f"extern bit<8> f(); {WINDOW}", "if (h.h.a == 4) { h.h.a = f(); }", "Window<bit<8>>(1) w;")
-    )
+    apply = "if (h.h.a == 4) { h.h.a = f(); } else if (h.h.a == 3) { w.put(0, 1); }"
+    engine.load(program(f"extern bit<8> f(); {WINDOW}", apply, "Window<bit<8>>(1) w;"))
     assert engine.missing_externs == ["Window", "f"]
     assert engine.process(b"\x05\x08", 0).frame == b"\x05\x08"
+    assert engine.process(b"\x03\x08", 0).drop_reason == "extern.missing"
     assert engine.process(b"\x04\x08", 0).drop_reason == "extern.missing"
+
+
+def test_what_is_made_and_never_called_is_missed_by_nobody() -> None:
+    engine = Engine()
+    engine.load(program(WINDOW, "h.h.a = 7;", "Window<bit<8>>(1) w;"))
+    assert engine.missing_externs == []
+    assert engine.process(b"\x05\x08", 0).frame == b"\x07\x08"
 
 
 @pytest.mark.parametrize(
@@ -413,7 +420,7 @@ def test_a_program_over_a_wire_cannot_declare_nonsense() -> None:
             "not supported by nicemu yet: list<bit<8>> as the result of f",
         ),
         ("extern void f(int n);", "f(3);", "", "not supported by nicemu yet: int as an argument of f"),
-        ("extern X { X(); abstract void f(); }", "", "X() x;", "extern X has abstract methods, which each"),
+        ("extern X { X(); abstract void f(); }", "", "X() x;", "x lacks what its abstract methods do: f"),
     ],
 )
 def test_a_call_that_does_not_fit_the_declaration_is_refused(

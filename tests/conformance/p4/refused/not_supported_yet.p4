@@ -4,7 +4,7 @@
 #include <nicemu.p4>
 
 header h_t { bit<8> a; }
-extern Own { Own(); abstract void f(); }
+extern Own { Own(); abstract void f<T>(in T x); }
 struct headers_t { h_t h; }
 struct m_t { bit<8> a; }
 parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadata_t nic) {
@@ -12,7 +12,7 @@ parser P(packet_in packet, out headers_t headers, inout m_t m, inout nic_metadat
     state start { transition accept; }
 }
 control C(inout headers_t headers, inout m_t m, inout nic_metadata_t nic) {
-    Own() own = { void f() { } };
+    Own() own = { void f<T>(in T x) { } };
     table t { key = { m.a: exact; } actions = { NoAction; } idle_timeout = true; }
     apply {
     }
