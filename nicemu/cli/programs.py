@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from nicemu.pipeline import Engine, Program
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+MAX_WARNINGS = 100
+"""How many warnings of one program are shown."""
 
 
 def _as_macros(context: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> dict[str, str]:
@@ -197,8 +199,10 @@ def compiled_program(
 
     with _compile_errors():
         compiled = read_program(find_program(program), includes, defines)
-    for diagnostic in compiled.diagnostics:
+    for diagnostic in compiled.diagnostics[:MAX_WARNINGS]:
         click.echo(diagnostic.render(), err=True)
+    if len(compiled.diagnostics) > MAX_WARNINGS:
+        click.echo(f"and {len(compiled.diagnostics) - MAX_WARNINGS} more warnings", err=True)
     return compiled
 
 

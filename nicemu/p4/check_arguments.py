@@ -66,6 +66,7 @@ class ArgumentChecker(ExpressionChecker):
         """Return the functions of a name, of which a declaration is to be one; report it if one is alike."""
         known = self.scope.names.get(node.name)
         if isinstance(known, FunctionSymbol) and names_of(node) not in map(names_of, known.declarations):
+            self.scope.grown.add(node.name)
             return known
         made = FunctionSymbol(node.name, self.scope)
         self.declare(node.name, made, node.at)

@@ -68,7 +68,7 @@ class NameChecker:
         symbol = self.scope.meant(node)
         if symbol is None:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
-            hint = _FORMER.get(node.name) or include_of(node.name, self.scope.outermost.names)
+            hint = _FORMER.get(node.name) or include_of(node.name, self.scope.outermost.visible())
             hint = hint or self._owner_hint(node.name, scope)
             hint = hint or did_you_mean(node.name, scope.visible())
             self.reporter.error(node.at, f"unknown {what} {dot}{node.name}", hint)

@@ -261,7 +261,7 @@ class StatementChecker(KeysetChecker):
         name = label.name if isinstance(label, syntax.NameRef) else ""
         actions = table.actions
         if name == NO_ACTION and table.declaration.default_action is None:
-            implied = self.scope.outermost.names.get(name)
+            implied = self.scope.outermost.find(name)
             actions = {name: implied, **actions} if isinstance(implied, ActionSymbol) else actions
         listed = table.declaration.actions or []
         if any(item.symbol is None and item.name == name for item in listed):

@@ -144,20 +144,21 @@ class Reporter:
     runs: bool = True
     """Whether what is checked may run; what does not is legal though it is not supported."""
     _seen: set[tuple[SourceFile, int, int, str]] = field(default_factory=set)
+    _errors: list[Diagnostic] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:
         """Whether any error was reported."""
-        return any(item.severity is Severity.ERROR for item in self.diagnostics)
+        return bool(self._errors)
 
     def has_error_at(self, location: Location) -> bool:
         """Return whether an error was reported at a place."""
-        return any(item.severity is Severity.ERROR and item.location == location for item in self.diagnostics)
+        return any(item.location == location for item in self._errors)
 
     def error(self, location: Location, message: str, hint: str = "") -> None:
         """Report what makes the program illegal."""
         self._add(Diagnostic(Severity.ERROR, location, message, hint))
-        if sum(item.severity is Severity.ERROR for item in self.diagnostics) >= MAX_ERRORS:
+        if len(self._errors) >= MAX_ERRORS:
             raise TooManyErrors
 
     def miscounted(
@@ -188,6 +189,8 @@ class Reporter:
         """Forget what was reported since `mark`: the parser only tried something."""
         for item in self.diagnostics[mark:]:
             self._seen.discard(_key(item))
+            if item.severity is Severity.ERROR:
+                self._errors.remove(item)
         del self.diagnostics[mark:]
 
     def taken_back(self, mark: int) -> list[Diagnostic]:
@@ -217,6 +220,8 @@ class Reporter:
         if key not in self._seen:
             self._seen.add(key)
             self.diagnostics.append(diagnostic)
+            if diagnostic.severity is Severity.ERROR:
+                self._errors.append(diagnostic)
 
 
 def _key(diagnostic: Diagnostic) -> tuple[SourceFile, int, int, str]:

@@ -6,8 +6,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, TypeAlias
 
 from nicemu.pipeline import ir
@@ -307,20 +308,32 @@ class Meaning:
     is_own: bool = False
 
 
+RECENT_NAMES = 256
+"""Names that each copy of a scope has for itself, at most; those before are shared by many copies."""
+
+
 class Scope:
     """Names, and the scope around them."""
 
     def __init__(self, parent: Scope | None = None) -> None:
         self.parent = parent
         self.names: dict[str, Symbol] = {}
+        self.is_settled = False
+        """Whether these are the names that another scope had some time before, which its copies share."""
+        self._settled: Scope | None = None
+        self.grown: set[str] = set()
+        """Functions that got further overloads since then."""
 
     def copy(self) -> Scope:
         """Return a scope with the names that this one has now; what is declared later is not in it."""
-        made = Scope(self.parent)
-        made.names = {
-            name: symbol.copy() if isinstance(symbol, FunctionSymbol) else symbol
-            for name, symbol in self.names.items()
-        }
+        before = len(self._settled.names) if self._settled is not None else 0
+        if len(self.names) - before + len(self.grown) > RECENT_NAMES:
+            self._settled, before = Scope(self.parent), len(self.names)
+            self._settled.is_settled, self._settled.names = True, _as_now(self.names.items())
+            self.grown.clear()
+        made = Scope(self._settled or self.parent)
+        made.names = _as_now(islice(reversed(self.names.items()), len(self.names) - before))
+        made.names |= _as_now((name, self.names[name]) for name in self.grown)
         return made
 
     def find(self, name: str) -> Symbol | None:
@@ -335,10 +348,10 @@ class Scope:
     @property
     def outermost(self) -> Scope:
         """The scope of what is declared outside all blocks."""
-        scope = self
+        scope = inner = self
         while scope.parent is not None:
-            scope = scope.parent
-        return scope
+            inner, scope = scope, scope.parent
+        return inner if scope.is_settled else scope
 
     def meant(self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement) -> Symbol | None:
         """Return what a name in the program means here, or None; a leading dot passes over inner scopes.
@@ -356,6 +369,10 @@ class Scope:
             names.update(scope.names)
             scope = scope.parent
         return names
+
+
+def _as_now(names: Iterable[tuple[str, Symbol]]) -> dict[str, Symbol]:
+    return {name: symbol.copy() if isinstance(symbol, FunctionSymbol) else symbol for name, symbol in names}
 
 
 def control_name(node: syntax.Declaration, block: str) -> str:
