@@ -7,6 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Annotations", "Bodies of Structured
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import cache
 
@@ -252,8 +253,8 @@ def _check_body(annotation: syntax.Annotation, reporter: Reporter) -> None:
     if keys and len(keys) != len(parts):
         what = f"@{annotation.name} has values with a key and values without"
         reporter.error(annotation.at, what, "give all of them keys, or none")
-    for key in dict.fromkeys(keys):
-        if keys.count(key) > 1:
+    for key, count in Counter(keys).items():
+        if count > 1:
             reporter.error(annotation.at, f"@{annotation.name} has the key {key} twice")
 
 

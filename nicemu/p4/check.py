@@ -87,7 +87,10 @@ class Checker(PackageChecker):
         mains = [
             node for node in declarations if isinstance(node, syntax.Instantiation) and node.name == "main"
         ]
-        if not mains:
+        other = next((node for node in declarations if node.name == "main"), None)
+        if not mains and other is not None:
+            self.reporter.error(other.at, "main is no instance of a package", "call this otherwise")
+        elif not mains:
             packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
             self.reporter.error(end, "the program has no main", f"end it with {packages}")
         notes = [note for node in mains for note in node.annotations]

@@ -230,7 +230,9 @@ class ArgumentChecker(ExpressionChecker):
             if node.names is None and fitting[0].parameters:
                 hint = f"write the names of the arguments: {name}({fitting[0].parameters[0].name} = ...)"
             self.reporter.error(node.at, f"there are {len(fitting)} {name} that this call could mean", hint)
-        return fitting[0] if fitting else declarations[0]
+        given = len(node.arguments)
+        nearest = min(declarations, key=lambda item: abs(len(item.parameters) - given))
+        return fitting[0] if fitting else nearest
 
     def arrange(
         self,

@@ -231,7 +231,7 @@ class BlockCallChecker(ArgumentChecker):
                 continue
             value = self.constant(argument, expected, f"argument {parameter.name}")
             known = same(argument.type, expected) and is_constant(argument)
-            if value is None and not known:
+            if (value is None and not known) or argument.type is UNKNOWN:
                 return None
             made_by = argument if value is None else None
             arguments.append(ConstantSymbol(parameter.name, expected, value, made_by, given=True))

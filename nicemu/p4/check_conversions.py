@@ -20,9 +20,11 @@ from .types import (
     DEFAULT,
     INTEGER,
     INVALID,
+    MATCH_KIND,
     NOTHING,
     TEXT,
     UNKNOWN,
+    BlockType,
     CompositeType,
     DefaultType,
     EnumType,
@@ -97,6 +99,10 @@ class ConversionChecker(TypeChecker):
             return self._convert_stack(node, wanted, what)
         if isinstance(found, ListType) and isinstance(wanted, P4ListType):
             return self._convert_p4_list(node, wanted, what)
+        if found is DEFAULT and (isinstance(wanted, ExternType | BlockType) or wanted is MATCH_KIND):
+            self.reporter.error(node.at, f"{what} is '...', and {wanted} has no default value")
+            node.type = UNKNOWN
+            return False
         if found is DEFAULT or (found is INVALID and _can_be_invalid(wanted)):
             node.type = wanted
             number = wanted is INTEGER or scalar_of(wanted) is not None

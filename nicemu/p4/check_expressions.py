@@ -77,7 +77,7 @@ class ExpressionChecker(OperatorChecker):
                 if node.width is None:
                     return INTEGER
                 kind = ir.Bits(node.width, node.signed)
-                if node.number >> kind.width:
+                if node.number >> kind.width - kind.signed:
                     what = f"{self.shown(node.number)} does not fit {kind}: it is cut"
                     self.reporter.warning(node.at, what)
                 node.value = arithmetic.wrap(node.number, kind)

@@ -19,9 +19,11 @@ from .types import (
     TEXT,
     UNKNOWN,
     ActionRun,
+    BlockType,
     CompositeType,
     DefaultType,
     EnumType,
+    ExternType,
     InvalidType,
     ListType,
     NewType,
@@ -263,6 +265,9 @@ class OperatorChecker(ConversionChecker):
         found = self.expression(node.operand)
         if UNKNOWN in (wanted, found):
             return wanted
+        if isinstance(wanted, ExternType | BlockType):
+            self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
+            return UNKNOWN
         inner = scalar_of(wanted)
         named = isinstance(wanted, EnumType) and wanted.underlying is None  # an enum without numbers
         if found is INTEGER and isinstance(inner, ir.Bits) and not named:

@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Statements", "Packet parsing", "Mat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 
 from nicemu.pipeline import ir
@@ -101,7 +101,9 @@ class StatementChecker(KeysetChecker):
                 self.variable(node)
             case syntax.Instantiation():
                 self.reporter.error(
-                    node.at, "an object cannot be declared inside a body", "declare it in the control"
+                    node.at,
+                    "an object cannot be declared inside a body",
+                    "declare it beside the bodies, in its parser or control",
                 )
                 self.declare_unknown(node)
             case syntax.Assignment():
@@ -402,7 +404,7 @@ class StatementChecker(KeysetChecker):
         for local in block.locals:
             if local.name in names:
                 self.reporter.error(names[local.name].at, f"{local.name} is declared twice in the same scope")
-        targets = [*names, ir.ACCEPT, ir.REJECT]
+        targets = dict.fromkeys((*names, ir.ACCEPT, ir.REJECT))
         around, self.branches = self.branches, 0
         for node in nodes:
             outer, self.place = self.place, "parser"
@@ -432,7 +434,7 @@ class StatementChecker(KeysetChecker):
             what = f"parser {block.name} never reaches {ir.ACCEPT} or {ir.REJECT}"
             self.reporter.error(block.at, what, "add a transition that does")
 
-    def _transition(self, node: syntax.StateDeclaration, targets: Sequence[str]) -> None:
+    def _transition(self, node: syntax.StateDeclaration, targets: Collection[str]) -> None:
         if node.keys is None:
             if not node.goto:
                 node.goto = ir.REJECT

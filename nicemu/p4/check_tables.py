@@ -6,6 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Match-action units".
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
@@ -176,8 +177,9 @@ class TableChecker(MemberChecker):
         self.distinct(f"keys of table {node.name}", ((key.at, key.id) for key in node.keys))
         compared = [key for key in node.keys if is_compared(key)]
         names = [key_name(key) for key in compared]
+        counts = Counter(names)
         for key, name in zip(compared, names, strict=True):
-            if name and names.count(name) > 1:
+            if name and counts[name] > 1:
                 self.reporter.error(key.at, f"two keys are called {name}", 'write @name("...") behind one')
 
     def _action_element(self, element: syntax.ActionElement, table: TableSymbol, bound: bool) -> None:

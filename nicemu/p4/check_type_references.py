@@ -13,7 +13,7 @@ from nicemu.pipeline import ir
 
 from . import syntax
 from .check_names import NameChecker
-from .diagnostics import Location, Reporter
+from .diagnostics import Location, Reporter, TooManyErrors
 from .symbols import BlockSymbol, FamilySymbol, PackageSymbol, TypeSymbol
 from .type_sizes import is_storable
 from .types import (
@@ -38,7 +38,8 @@ from .types import (
 
 MAX_NAME_CHARACTERS = 200
 """Longest list of type arguments that a type's name shows in messages."""
-
+MAX_SPECIALISATIONS = 4096
+"""How many structs and headers may be made of generic ones; each of a chain may make two of the next."""
 
 UNTOLD = TypeVariable("_")
 """Stands for a type argument of an extern object that its constructor has to tell."""
@@ -57,6 +58,7 @@ class TypeReferenceChecker(NameChecker):
         super().__init__(reporter)
         self.tuples = Family("tuple", 0, _tuple_of)
         self._records: dict[tuple[str, ...], Family] = {}
+        self._specialisations = 0
 
     def constant_integer(self, node: syntax.Expression, what: str) -> int | None:
         """Return the value of a compile-time integer, or report; the subclass that knows expressions does
@@ -168,6 +170,12 @@ class TypeReferenceChecker(NameChecker):
     def _specialised(self, ref: syntax.TypeRef, family: Family, arguments: tuple[Type, ...]) -> CompositeType:
         """Return a generic type with type arguments; what is wrong with it is told where it is used."""
         mark = self.reporter.mark()
+        if arguments not in family.made:
+            self._specialisations += 1
+            if self._specialisations > MAX_SPECIALISATIONS:
+                what = f"more than {MAX_SPECIALISATIONS} types that are made of generic ones"
+                self.reporter.error(ref.at, what)
+                raise TooManyErrors
         kind = family.of(arguments)
         if len(self.reporter.diagnostics) > mark:
             told = self.reporter.diagnostics[mark]

@@ -366,9 +366,11 @@ class TypeChecker(TypeReferenceChecker):
     def parameters_of(self, nodes: Sequence[syntax.ParameterDeclaration]) -> list[ParameterSymbol]:
         """Return the parameters of an action, method or block, their types resolved."""
         found: list[ParameterSymbol] = []
+        names: set[str] = set()
         for node in nodes:
-            if any(other.name == node.name for other in found):
+            if node.name in names:
                 self.reporter.error(node.at, f"two parameters are called {node.name}")
+            names.add(node.name)
             kind = self.resolve(node.type_ref)
             if isinstance(kind, BlockType) and not kind.symbol.declaration.is_type:
                 hint = "write the type of such a block"
@@ -389,9 +391,11 @@ class TypeChecker(TypeReferenceChecker):
 
     def declare_type_variables(self, names: Sequence[str], at: Location | None = None) -> None:
         """Declare type parameters in the present scope; what is declared at `at` has each of them once."""
-        for place, name in enumerate(names):
-            if at is not None and name in names[:place]:
+        seen: set[str] = set()
+        for name in names:
+            if at is not None and name in seen:
                 self.reporter.error(at, f"two type parameters are called {name}")
+            seen.add(name)
             self.scope.names[name] = TypeSymbol(name, TypeVariable(name))
 
 

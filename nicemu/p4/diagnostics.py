@@ -7,7 +7,7 @@ import bisect
 import difflib
 import enum
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -16,6 +16,10 @@ from nicemu.errors import ProtocolError
 
 WIDEST_LINE = 160
 """Characters of a source line that are shown, those around the place; generated ones may have megabytes."""
+LONGEST_MESSAGE = 2000
+"""Characters; names of a program may be of any length."""
+MOST_COMPARED = 2000
+"""Known words of which the nearest to a wrong one is sought."""
 MAX_ERRORS = 50
 """Errors after which the compiler stops looking for more."""
 
@@ -216,6 +220,8 @@ class Reporter:
         return sorted(self.diagnostics, key=place)
 
     def _add(self, diagnostic: Diagnostic) -> None:
+        if len(diagnostic.message) > LONGEST_MESSAGE:
+            diagnostic = replace(diagnostic, message=f"{diagnostic.message[:LONGEST_MESSAGE]}...")
         key = _key(diagnostic)
         if key not in self._seen:
             self._seen.add(key)
@@ -238,6 +244,8 @@ def did_you_mean(wrong: str, known: Iterable[str], near: float = 0.6) -> str:
     for word in words:
         if word.lower() == wrong.lower():
             return f"did you mean {word}?"
+    if len(words) > MOST_COMPARED:
+        return ""
     nearest = difflib.get_close_matches(wrong, words, 1, near)
     if nearest:
         return f"did you mean {nearest[0]}?"

@@ -46,6 +46,7 @@ class Macros:
         """Whether what is expanded is a condition."""
         self._room = MAX_TOKENS
         """How many tokens an expansion may come to."""
+        self._uses = 0
 
     def __contains__(self, name: str) -> bool:
         return name in self._macros
@@ -215,6 +216,9 @@ class Macros:
         """Return what the name of a macro becomes, `tokens` from `at` on being behind it, and what is behind
         that.
         """
+        self._uses += 1
+        if self._uses > MAX_TOKENS:  # they may leave nothing
+            raise TooMany(token.location)
         macro = self._macros[token.text]
         if token.text in (_LINE, _FILE):
             return [_place_of(token)], at

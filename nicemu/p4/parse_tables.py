@@ -54,7 +54,7 @@ class TableParser(StatementParser):
         token = self.name(f"a property of table {table.name}")
         if token.text in table.property_names:
             self.reporter.error(token.location, f"table {table.name} has two properties {token.text}")
-        table.property_names.append(token.text)
+        table.property_names.add(token.text)
         if constant_at is not None and token.text in ("key", "actions"):
             self.reporter.error(constant_at, f"const cannot stand before {token.text}", "remove const")
         if token.text not in PROPERTIES:

@@ -36,6 +36,7 @@ _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
 class _Condition:
     location: Location
     active: bool
+    """Whether it holds, and all around it do."""
     taken: bool
     parent_active: bool
     seen_else: bool = False
@@ -56,6 +57,7 @@ class Preprocessor:
         """The included files that are being read, each included by the one before."""
         self._once: set[Path] = set()
         """Included files that are not to be read again."""
+        self._is_too_deep = False
         self.sought: dict[Path, str | None] = {}
         """Files that includes were sought in: their text, None where there was none to be read."""
 
@@ -109,14 +111,15 @@ class Preprocessor:
 
     def _lines(self, file: SourceText, line: int, start: int, end: int, conditions: list[_Condition]) -> None:
         """Take in the lines between two directives, if the conditions around them hold."""
-        if start < end and all(condition.active for condition in conditions):
+        if start < end and (not conditions or conditions[-1].active):
             limit = MAX_TOKENS + 1 + file.text.count("\n", start, end)
             if file.has_long_strings or self._string is not None:
                 self._pieces(file.pieces(line, start, end, limit, self._string is not None))
             else:
                 self._pending += file.tokens(line, start, end, limit)
-            if len(self._pending) + len(self._output) > MAX_TOKENS:
-                raise TooMany
+            room = MAX_TOKENS - len(self._output)
+            if len(self._pending) > room:
+                raise TooMany(self._pending[room].location)
 
     def _pieces(self, pieces: Iterator[Piece]) -> None:
         """Take in lines between or in strings of several lines, in which directives and macros hold, too."""
@@ -147,7 +150,7 @@ class Preprocessor:
         if len(tokens) < 2:
             return
         word, rest = tokens[1], tokens[2:]
-        active = all(condition.active for condition in conditions)
+        active = not conditions or conditions[-1].active
         if word.text in ("if", "ifdef", "ifndef"):
             holds = active and self._condition(word, rest)
             conditions.append(_Condition(word.location, holds, holds, active))
@@ -212,6 +215,8 @@ class Preprocessor:
         return bool(Condition(self._macros.answered(rest), word, self._reporter).value())
 
     def _include(self, word: Token, rest: list[Token], folder: Path | None, depth: int) -> None:
+        if self._is_too_deep:
+            return
         where = rest[0].location if rest else word.location
         if rest and rest[0].kind == "name":
             rest = self._macros.expanded(rest)
@@ -223,6 +228,7 @@ class Preprocessor:
         if depth >= MAX_INCLUDE_DEPTH:
             deep = f"includes are nested deeper than {MAX_INCLUDE_DEPTH}"
             self._reporter.error(where, deep, "does a file include itself?")
+            self._is_too_deep = True  # a file that includes itself twice would be told of 65,536 times
             return
         folders = ([folder] if quoted and folder else []) + self._include_paths
         for candidate in (place / name for place in folders):

@@ -280,7 +280,7 @@ class TableDeclaration(Declaration):
     const_entries: bool = False
     entry_annotations: list[Annotation] = field(default_factory=list)
     properties: list[PropertyElement] = field(default_factory=list)
-    property_names: list[str] = field(default_factory=list)
+    property_names: set[str] = field(default_factory=set)
     symbol: Any = None
 
 

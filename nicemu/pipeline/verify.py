@@ -35,8 +35,6 @@ _UNITS = {
     "direct_meter": (0, "MeterType"),
 }
 """Which argument of v1model's arrays says what they count in, and the enum that it is of."""
-MAX_STRUCT_DEPTH = 16
-"""How deep structs may lie in a header."""
 
 
 def verify(program: ir.Program) -> None:
@@ -267,15 +265,15 @@ def _size(kind: ir.Type, sizes: dict[str, int]) -> int:
 
 def _check_header(header: ir.HeaderType, structs: dict[str, ir.StructType], faults: Faults) -> None:
     width_bits, varbits = 0, 0
-    pending: list[tuple[ir.Field, int]] = [(part, 0) for part in header.fields]
+    pending = list(header.fields)
     while pending:
-        part, depth = pending.pop()
+        part = pending.pop()
         if isinstance(part.type, ir.Varbit):
             varbits += 1
         elif isinstance(part.type, ir.Bits | ir.Bool):
             width_bits += width_of(part.type)
-        elif isinstance(part.type, ir.Named) and part.type.name in structs and depth < MAX_STRUCT_DEPTH:
-            pending += [(inner, depth + 1) for inner in structs[part.type.name].fields]
+        elif isinstance(part.type, ir.Named) and part.type.name in structs:
+            pending += structs[part.type.name].fields
         else:
             faults.raise_(header.name, f"has a field of type {part.type}")
         if len(pending) > 8 * ir.MAX_HEADER_BYTES:

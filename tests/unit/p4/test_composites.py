@@ -376,3 +376,18 @@ def test_a_generic_type_cannot_hold_itself(p4: SimpleNamespace, kind: str, field
     told = p4.refusal(types=f"{kind} s_t<T> {{ {field} }}", parts="s_t<bit<8>> y;")
     assert "unknown type s_t" in told
     assert told.endswith("1 error")
+
+
+def test_a_header_may_have_structs_deeper_than_16_in_it(p4: SimpleNamespace) -> None:
+    chain = "struct s0 { bit<8> x; } " + " ".join(f"struct s{at + 1} {{ s{at} x; }}" for at in range(40))
+    source = p4.source(types=f"{chain} header deep_t {{ s40 x; }}", members="deep_t deep;")
+    p4.compile_text(source)
+
+
+def test_generic_types_are_made_4096_times_at_most(p4: SimpleNamespace) -> None:
+    kinds = [f"{sign}<{width}>" for sign in ("bit", "int") for width in range(1, 2050)]
+    made = [f"typedef s_t<{kind}> t{at};" for at, kind in enumerate(kinds)]
+    generic = "struct s_t<T> { T x; }"
+    p4.compile(types="\n".join([generic, *made[:4096]]))
+    told = p4.refusal(types="\n".join([generic, *made[:4097]]))
+    assert "more than 4096 types that are made of generic ones" in told

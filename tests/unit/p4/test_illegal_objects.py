@@ -288,6 +288,19 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "TriggerCounter() t = { };"}, "extern TriggerCounter has no abstract methods"),
     ({"top": "control Q() { apply { } }", "parts": "Q() q = { };"}, "control Q has no abstract methods"),
+    (
+        {"parts": "TriggerCounter t = ...;"},
+        "extern TriggerCounter",
+    ),
+    (
+        {"top": "const TriggerCounter k = ...;"},
+        "constant k is '...', and extern TriggerCounter has no default value",
+    ),
+    ({"top": "const match_kind k = ...;"}, "constant k is '...', and match_kind has no default value"),
+    (
+        {"top": "control Z()(TriggerCounter c) { apply { c.add(1, 1); } }", "parts": "Z(...) z;"},
+        "argument c is '...', and extern TriggerCounter has no default value",
+    ),
     ({"parts": "TriggerCounter() t; TriggerCounter() t;"}, "t is declared twice in the same scope"),
     (
         {"top": "bit<8> f() { return 1; }", "parts": "f() t;"},

@@ -161,6 +161,23 @@ def test_a_missing_include_names_where_it_was_sought(tmp_path: Path) -> None:
     assert f"looked in {tmp_path}" in message
 
 
+def test_a_file_that_includes_itself_twice_is_reported_once(tmp_path: Path) -> None:
+    (tmp_path / "loop.p4").write_text('#include "loop.p4"\n#include "loop.p4"\n')
+    _, messages = expand("#include <loop.p4>", tmp_path)
+    assert len(messages) == 1
+
+
+def test_macros_that_leave_nothing_are_counted_too() -> None:
+    text = "#define A0\n" + "".join(f"#define A{at + 1} A{at} A{at}\n" for at in range(40))
+    _, messages = expand(text + "A40")
+    assert "more than 500000" in messages[0]
+
+
+def test_tokens_that_are_too_many_are_told_at_the_first_of_them() -> None:
+    _, messages = expand("a\n" * 500_002)
+    assert messages[0].startswith("t.p4:500001:1: error: ")
+
+
 def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
     (tmp_path / "loop.p4").write_text('#include "loop.p4"\n')
     _, messages = expand("#include <loop.p4>", tmp_path)
