@@ -290,8 +290,10 @@ _IN_STRING = re.compile(r'(?:[^"\\]|\\.)*+', re.DOTALL)
 _COMMENT_OR_DIRECTIVE = re.compile(
     rf"{_STRING_OR_COMMENT}|^[^\S\n]*#(?:{_STRING_OR_COMMENT}|\\\n|[^\n])*", re.DOTALL | re.MULTILINE
 )
-_OPEN_IN_DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*/\*(?:(?!\*/)[^\n])*\n", re.MULTILINE)
-"""A line with a directive that ends in a comment, or looks so."""
+_OPEN_IN_DIRECTIVE = re.compile(
+    r"(?<!\\\n)^[^\S\n]*#(?:[^\n]*\\\n)*[^\n]*/\*(?:(?!\*/)[^\n])*\n", re.MULTILINE
+)
+"""A directive, maybe of several lines, of which one ends in a comment, or looks so."""
 _DIVIDED = re.compile(
     rf"{_STRING_OR_COMMENT}|\w+(?:\\\n\w+)+|[-+*/%&|^~!<>=.#]+(?:\\\n[-+*/%&|^~!<>=.#]+)+", re.DOTALL
 )

@@ -167,6 +167,19 @@ def test_a_file_that_includes_itself_twice_is_reported_once(tmp_path: Path) -> N
     assert len(messages) == 1
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#define A \\\n1 + /* a\n b*/ 2\nA",
+        "#define A \\\n1 \\\n + /* a\n\n b*/ \\\n2\nA",
+        "#define A 1 + /* a\n b*/ 2\nA",
+        "#define A 1 /* a\n b*/\n#undef A\n#define A \\\n 1 + /*\n*/2\nA",
+    ],
+)
+def test_a_comment_in_a_later_line_of_a_directive_joins_the_next(text: str) -> None:
+    assert expand(text) == (["1", "+", "2"], [])
+
+
 def test_macros_that_leave_nothing_are_counted_too() -> None:
     text = "#define A0\n" + "".join(f"#define A{at + 1} A{at} A{at}\n" for at in range(40))
     _, messages = expand(text + "A40")
