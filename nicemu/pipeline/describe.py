@@ -66,7 +66,7 @@ class _Description:
             (item for item in program.actions if item.name in named or not _is_hidden(item)),
             key=lambda item: item.name,
         )
-        self._digests = dict(sorted((digest_name(kind), kind) for kind in _digested(program)))
+        self._digests = dict(sorted({digest_name(kind): kind for kind in _digested(program)}.items()))
         self._controllers = {header.name: header for header in program.headers if header.controller}
         self._new_types = {item.name: item for item in program.new_types}
         self._enums = {item.name: item for item in program.enums}
@@ -340,7 +340,9 @@ class _Description:
         """Return a layout as its data have it, its fields as controllers know them; headers are bits."""
         is_struct = isinstance(layout, ir.StructType)
         kinds = (
-            self._data_type(part.type, part.type_name) if is_struct else (part.type, part.type_name)
+            self._data_type(part.type, part.type_name)
+            if is_struct
+            else (part.type, part.type_name if part.type_name in self._new_types else "")
             for part in layout.fields
         )
         named = zip(layout.fields, kinds, strict=True)

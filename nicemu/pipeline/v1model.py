@@ -6,6 +6,7 @@ Source: p4lang/behavioral-model, "The BMv2 Simple Switch target".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -58,6 +59,7 @@ ENUMS: Mapping[str, tuple[str, ...]] = {
 }
 INGRESS_CLONE, EGRESS_CLONE = range(2)
 _METER_BYTES = 1
+_NO_WORD = re.compile(r"\W+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +104,10 @@ def _random(call: ExternCall) -> None:
 
 
 def digest_name(kind: ir.Type) -> str:
-    """Return the name under which data of a type goes to the controller."""
-    return kind.name if isinstance(kind, ir.Named) else "digest"
+    """Return the name under which data of a type goes to the controller; a dot keeps those of types without
+    one apart from all names of the program.
+    """
+    return kind.name if isinstance(kind, ir.Named) else f"digest.{_NO_WORD.sub('_', str(kind)).strip('_')}"
 
 
 def digest_of(kind: ir.Type, receiver: int, length_bits: int, number: int) -> DigestPosted:

@@ -204,3 +204,23 @@ def test_a_direct_counter_or_meter_of_no_table_is_told() -> None:
         "I.hits is the counter of no table, and without effect",
         "I.marks is the meter of no table, and without effect",
     ]
+
+
+def test_digests_of_types_without_a_name_are_told_apart() -> None:
+    call = "digest(1, hdr.h.a); digest(1, 16w1); digest(1, hdr.h.a == 1);"
+    info = compile_text(SWITCH.replace("t.apply();", f"{call} t.apply();")).p4info
+    assert {item.name: item.type for item in info.digests} == {
+        "digest.bit_16": ir.Bits(16),
+        "digest.bit_8": ir.Bits(8),
+        "digest.bool": ir.BOOL,
+        "mac_learn_digest_t": ir.Named("mac_learn_digest_t"),
+    }
+
+
+def test_a_digest_may_hold_a_header_with_a_field_of_an_enum() -> None:
+    source = SWITCH.replace(
+        "header h_t {",
+        "enum bit<8> Op { NOP = 0 } header op_t { Op op; } struct dig_t { op_t h; } header h_t {",
+    )
+    info = compile_text(source.replace("t.apply();", "dig_t d; digest(1, d); t.apply();")).p4info
+    assert "dig_t" in [item.name for item in info.digests]
