@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every P4-16 program may rely on. Source: P4-16 Language Specification 1.2.5, "P4 core library".
-#ifndef CORE_P4
-#define CORE_P4
+#ifndef __NICEMU_CORE_P4
+#define __NICEMU_CORE_P4
 
 error {
     NoError,               // never signalled

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The nicemu SmartNIC architecture: one pipeline of parser, control and deparser. Its shape follows the Portable NIC
 // Architecture, its size does not.
-#ifndef NICEMU_P4
-#define NICEMU_P4
+#ifndef __NICEMU_NICEMU_P4
+#define __NICEMU_NICEMU_P4
 
 #include <core.p4>
 
