@@ -7,14 +7,14 @@ Source: P4-16 Language Specification 1.2.5, "Abstract methods", "Instantiating o
 from __future__ import annotations
 
 from . import syntax
-from .check_statements import StatementChecker
+from .check_states import StateChecker
 from .diagnostics import did_you_mean
 from .symbols import THIS, Instance, ParameterSymbol, RoutineSymbol, Scope, TypeSymbol
 from .type_variables import same
 from .types import UNKNOWN, ExternType, Type
 
 
-class MemberChecker(StatementChecker):
+class MemberChecker(StateChecker):
     """The members of an instance, between braces.
 
     They see each other's objects, what is declared outside all blocks, and with `this` their own object.

@@ -6,9 +6,8 @@ A program that passes runs on any packet without an error, so nothing is checked
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
-from typing import TypeVar
 
 from nicemu.abi import counted
 from nicemu.errors import ControlError, P4RuntimeCode
@@ -24,8 +23,7 @@ from .tables import Table
 from .verify_body import Bodies
 from .verify_expressions import Faults, is_scalar
 from .verify_shown import check_shown
-
-Item = TypeVar("Item")
+from .verify_types import check_named, check_types, size_of, sizes_of, unique
 
 MAX_TABLE_SIZE = 1 << 24
 _UNITS = {
@@ -46,13 +44,13 @@ def verify(program: ir.Program) -> None:
     architecture = ARCHITECTURES.get(program.architecture)
     if architecture is None:
         faults.raise_("architecture", f"is {program.architecture}; there is {', '.join(ARCHITECTURES)}")
-    sizes = _sizes(program)
+    sizes = sizes_of(program)
     with faults.at("headers"):
-        _check_types(program, sizes, faults)
+        check_types(program, sizes, faults)
     with faults.at("new_types"):
-        _check_named(program, faults)
+        check_named(program, faults)
     with faults.at("variables"):
-        variables = _unique(program.variables, lambda item: item.name, faults)
+        variables = unique(program.variables, lambda item: item.name, faults)
         place, metadata = architecture.place, architecture.metadata
         for name in (ir.HEADERS, ir.METADATA, place):
             if name not in variables:
@@ -60,22 +58,22 @@ def verify(program: ir.Program) -> None:
         if variables[place].type != ir.Named(metadata.name) or metadata not in map(_unnamed, program.structs):
             faults.raise_(place, f"must be the architecture's struct {metadata.name}")
     with faults.at("errors"):
-        _unique(program.errors, str, faults)
+        unique(program.errors, str, faults)
         if program.errors[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
             faults.raise_("", f"must begin with {', '.join(ir.CORE_ERRORS)}")
     with faults.at("extern_signatures"):
-        _unique(program.extern_signatures, lambda item: f"{item.owner}.{item.name}", faults)
+        unique(program.extern_signatures, lambda item: f"{item.owner}.{item.name}", faults)
         if any(len(item.results) > 1 for item in program.extern_signatures):
             faults.raise_("", "return more than one value")
         architecture = with_own_externs(architecture, program)
     with faults.at("externs"):
-        instances = _unique(program.externs, lambda item: item.name, faults)
+        instances = unique(program.externs, lambda item: item.name, faults)
         for instance in program.externs:
             _check_instance(instance, program, architecture, faults)
-    actions = _unique(program.actions, lambda item: item.name, faults)
-    tables = _unique(program.tables, lambda item: item.name, faults)
-    functions = _unique(program.functions, lambda item: item.name, faults)
-    _unique([*actions, *functions], str, faults)
+    actions = unique(program.actions, lambda item: item.name, faults)
+    tables = unique(program.tables, lambda item: item.name, faults)
+    functions = unique(program.functions, lambda item: item.name, faults)
+    unique([*actions, *functions], str, faults)
     bodies = Bodies(
         faults,
         architecture,
@@ -93,7 +91,7 @@ def verify(program: ir.Program) -> None:
     for variable in program.variables:
         with faults.at(f"variables.{variable.name}"):
             bodies.known(variable.type)
-        held += _size(variable.type, sizes)
+        held += size_of(variable.type, sizes)
     for signature in program.extern_signatures:
         with faults.at(f"extern_signatures.{signature.name}"):
             for kind in (*signature.results, *(item.type for item in signature.parameters)):
@@ -109,15 +107,15 @@ def verify(program: ir.Program) -> None:
             bodies.body(function.body, _place_of(function))
     bodies.refuse_recursion()
     with faults.at("field_lists"):
-        _unique(program.field_lists, lambda item: str(item.index), faults)
+        unique(program.field_lists, lambda item: str(item.index), faults)
         bodies.place = "control"
         for field_list in program.field_lists:
             for kept in field_list.fields:
                 bodies.kept(kept)
     with faults.at("value_sets"):
-        value_sets = _unique(program.value_sets, lambda item: item.name, faults)
+        value_sets = unique(program.value_sets, lambda item: item.name, faults)
         for value_set in program.value_sets:
-            _unique(value_set.fields, lambda item: item.name, faults)
+            unique(value_set.fields, lambda item: item.name, faults)
             if not 0 < value_set.size <= MAX_TABLE_SIZE or not all(
                 is_scalar(part.type) for part in value_set.fields
             ):
@@ -142,159 +140,9 @@ def verify(program: ir.Program) -> None:
             _check_table(table, bodies)
 
 
-def _unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Faults) -> dict[str, Item]:
-    named: dict[str, Item] = {}
-    for item in items:
-        name = name_of(item)
-        if name in named:
-            faults.raise_(name, "stands there twice")
-        named[name] = item
-    return named
-
-
 def _unnamed(struct: ir.StructType) -> ir.StructType:
     """Return a struct without the names of new types and enums that its fields have."""
     return replace(struct, fields=tuple(replace(field, type_name="") for field in struct.fields))
-
-
-def _check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> None:
-    for name, size in sizes.items():
-        if size > ir.MAX_VALUES:  # before anything walks through it
-            faults.raise_(name, f"holds more than {ir.MAX_VALUES} values")
-    layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
-    for name, depth in _depths(program).items():
-        if depth > ir.MAX_TYPE_DEPTH:
-            faults.raise_(name, f"is more than {ir.MAX_TYPE_DEPTH} types deep")
-    _unique([layout.name for layout in layouts], str, faults)
-    for layout in layouts:
-        _unique(layout.fields, lambda item: item.name, faults)
-    structs = {struct.name: struct for struct in program.structs if struct.name in sizes}
-    for header in program.headers:
-        _check_header(header, structs, faults)
-    for name in ir.CONTROLLER_HEADERS:
-        if sum(header.controller == name for header in program.headers) > 1:
-            faults.raise_(name, "is the controller's name of two headers")
-    headers = {header.name for header in program.headers}
-    for union in program.unions:
-        for part in union.fields:
-            if not isinstance(part.type, ir.Named) or part.type.name not in headers:
-                faults.raise_(f"{union.name}.{part.name}", f"is a {part.type}; a header was expected")
-    elements = headers | {union.name for union in program.unions}
-    known = set(elements)
-    for struct in program.structs:
-        for part in struct.fields:
-            place = f"{struct.name}.{part.name}"
-            if isinstance(part.type, ir.Named) and part.type.name not in known:
-                faults.raise_(place, f"is a {part.type}; a struct may name only types before it")
-            if isinstance(part.type, ir.Stack) and (
-                part.type.element not in elements or part.type.size > ir.MAX_STACK_SIZE
-            ):
-                faults.raise_(place, f"is {part.type}; a stack of headers was expected")
-        known.add(struct.name)
-
-
-def _check_named(program: ir.Program, faults: Faults) -> None:
-    """Check new types and enums, and that what has the name of one has its values."""
-    named_types: list[ir.NewType | ir.EnumType] = [*program.new_types, *program.enums]
-    known = _unique(named_types, lambda item: item.name, faults)
-    for listed in program.enums:
-        _unique(listed.members, lambda item: item.name, faults)
-        kind = listed.type
-        if not isinstance(kind, ir.Bits):
-            faults.raise_(listed.name, f"is of {kind}; bit<N> or int<N> was expected")
-        lowest = -(1 << kind.width - 1) if kind.signed else 0
-        for member in listed.members:
-            if not lowest <= member.value < lowest + (1 << kind.width):
-                faults.raise_(f"{listed.name}.{member.name}", f"is {member.value}, which is no {kind}")
-    for new in program.new_types:
-        fits = isinstance(new.type, ir.Bits) and not new.type.signed
-        if not is_scalar(new.type) or (new.translated and not fits):
-            faults.raise_(
-                new.name, f"is of {new.type}; a number, where it is translated bit<N>, was expected"
-            )
-        if not 0 <= new.controller_bits <= ir.MAX_WIDTH_BITS:
-            faults.raise_(new.name, f"has {new.controller_bits} bits; up to {ir.MAX_WIDTH_BITS} are allowed")
-    layouts: tuple[ir.Layout, ...] = (*program.headers, *program.structs)
-    named = [(part.type_name, part.type) for layout in layouts for part in layout.fields]
-    named += [(item.type_name, item.type) for action in program.actions for item in action.parameters]
-    named += [(key.type_name, key.expression.type) for table in program.tables for key in table.keys]
-    named += [(part.type_name, part.type) for item in program.value_sets for part in item.fields]
-    for instance in program.externs:
-        if len(instance.type_names) not in (0, len(instance.types)):
-            faults.raise_(instance.name, f"names {len(instance.type_names)} types of {len(instance.types)}")
-        named += zip(instance.type_names, instance.types, strict=False)
-    for name, kind in named:
-        if name and (name not in known or known[name].type != kind):
-            faults.raise_(name, f"is the name of a {kind}, which the program does not have")
-
-
-def _sizes(program: ir.Program) -> dict[str, int]:
-    """Return how many values each type holds. Structs name those before them; headers, structs of numbers."""
-    sizes: dict[str, int] = {}
-    for layout in _with_parts_before(program):
-        parts = [_size(part.type, sizes) for part in layout.fields]
-        if all(parts):
-            sizes[layout.name] = 1 + sum(parts)
-    return sizes
-
-
-def _depths(program: ir.Program) -> dict[str, int]:
-    """Return how many types deep each type is, 1 for one of numbers alone."""
-    depths: dict[str, int] = {}
-    for layout in _with_parts_before(program):
-        depths[layout.name] = 1 + max((_depth(part.type, depths) for part in layout.fields), default=0)
-    return depths
-
-
-def _depth(kind: ir.Type, depths: dict[str, int]) -> int:
-    name = kind.element if isinstance(kind, ir.Stack) else kind.name if isinstance(kind, ir.Named) else ""
-    return depths.get(name, 0)
-
-
-def _with_parts_before(program: ir.Program) -> tuple[ir.Layout, ...]:
-    """Return all layouts so that each stands once behind those that it may name."""
-    return *program.structs, *program.headers, *program.unions, *program.structs
-
-
-def _size(kind: ir.Type, sizes: dict[str, int]) -> int:
-    """Return how many values a type holds, 0 where that is not known yet."""
-    if isinstance(kind, ir.Stack):
-        return kind.size * sizes.get(kind.element, 0)
-    return sizes.get(kind.name, 0) if isinstance(kind, ir.Named) else 1
-
-
-def _check_header(header: ir.HeaderType, structs: dict[str, ir.StructType], faults: Faults) -> None:
-    width_bits, varbits = 0, 0
-    pending = list(header.fields)
-    while pending:
-        part = pending.pop()
-        if isinstance(part.type, ir.Varbit):
-            varbits += 1
-        elif isinstance(part.type, ir.Bits | ir.Bool):
-            width_bits += width_of(part.type)
-        elif isinstance(part.type, ir.Named) and part.type.name in structs:
-            pending += structs[part.type.name].fields
-        else:
-            faults.raise_(header.name, f"has a field of type {part.type}")
-        if len(pending) > 8 * ir.MAX_HEADER_BYTES:
-            faults.raise_(header.name, "has too many fields")
-    if varbits > 1:
-        faults.raise_(header.name, "has more than one varbit")
-    if (width_bits % 8 and not varbits) or width_bits > 8 * ir.MAX_HEADER_BYTES:
-        faults.raise_(
-            header.name, f"is {width_bits} bits; whole bytes were expected, {ir.MAX_HEADER_BYTES} at most"
-        )
-    if header.controller:
-        _check_controller(header, faults)
-
-
-def _check_controller(header: ir.HeaderType, faults: Faults) -> None:
-    if header.controller not in ir.CONTROLLER_HEADERS:
-        expected = " or ".join(ir.CONTROLLER_HEADERS)
-        faults.raise_(header.name, f"is the controller's {header.controller}; {expected} was expected")
-    for part in header.fields:
-        if not isinstance(part.type, ir.Bits | ir.Bool):
-            faults.raise_(header.name, f"is a controller's and has a field of type {part.type}")
 
 
 def _check_instance(
@@ -345,7 +193,7 @@ def _can_carry(kind: ir.Type, carried: Kind, structs: dict[str, ir.StructType]) 
 
 def _check_parser(parser: ir.Parser, value_sets: dict[str, ir.ValueSet], bodies: Bodies) -> None:
     faults = bodies.faults
-    states = _unique(parser.states, lambda item: item.name, faults)
+    states = unique(parser.states, lambda item: item.name, faults)
     targets = {*states, ir.ACCEPT, ir.REJECT}
     for reserved in (ir.ACCEPT, ir.REJECT):
         if reserved in states:
@@ -412,7 +260,7 @@ def _check_actions(program: ir.Program, bodies: Bodies) -> None:
 
 
 def _check_parameters(parameters: tuple[ir.Parameter, ...], bodies: Bodies) -> None:
-    _unique(parameters, lambda item: item.name, bodies.faults)
+    unique(parameters, lambda item: item.name, bodies.faults)
     for parameter in parameters:
         if bodies.variables.get(parameter.variable) != parameter.type:
             bodies.faults.raise_(
@@ -431,7 +279,7 @@ def _check_owners(tables: Iterable[ir.Table], faults: Faults) -> None:
 def _check_table(table: ir.Table, bodies: Bodies) -> None:
     faults = bodies.faults
     bodies.place = "control"
-    _unique(table.keys, lambda item: item.name, faults)
+    unique(table.keys, lambda item: item.name, faults)
     for key in table.keys:
         bodies.scalar(key.expression)
     if sum(key.match_kind is ir.MatchKind.LPM for key in table.keys) > ir.MAX_LPM_KEYS:
@@ -439,7 +287,7 @@ def _check_table(table: ir.Table, bodies: Bodies) -> None:
     bodies.place = "action"
     if not 0 < table.size <= MAX_TABLE_SIZE:
         faults.raise_("size", f"is {table.size}; 1 to {MAX_TABLE_SIZE} was expected")
-    refs = _unique(table.actions, lambda item: item.action, faults)
+    refs = unique(table.actions, lambda item: item.action, faults)
     for ref in table.actions:
         action = bodies.actions.get(ref.action)
         if action is None:
