@@ -194,6 +194,7 @@ def compiled_program(
     program: Path, includes: tuple[Path, ...], defines: Mapping[str, str]
 ) -> Compiled | Loaded:
     """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error."""
+    from nicemu.abi import counted
     from nicemu.programs import find_program
     from nicemu.run import read_program
 
@@ -202,7 +203,8 @@ def compiled_program(
     for diagnostic in compiled.diagnostics[:MAX_WARNINGS]:
         click.echo(diagnostic.render(), err=True)
     if len(compiled.diagnostics) > MAX_WARNINGS:
-        click.echo(f"and {len(compiled.diagnostics) - MAX_WARNINGS} more warnings", err=True)
+        more = counted(len(compiled.diagnostics) - MAX_WARNINGS, "more warning")
+        click.echo(f"and {more}", err=True)
     return compiled
 
 

@@ -53,7 +53,7 @@ CUresult cuStreamWaitValue64_v2(CUstream stream, CUdeviceptr address, unsigned l
 _REGISTER_DEVICEMAP = 2
 _WAIT_GEQ = 0
 _CAN_USE_64_BIT_STREAM_MEM_OPS = 122
-"""Of the functions that end in _v2; 93 asks for those before CUDA 11.7, which drivers have switched off."""
+"""Of the functions that end in _v2; 93 asks for the deprecated ones before, which an H200's driver denies."""
 _NON_BLOCKING = 1
 
 
@@ -67,7 +67,7 @@ class _Mapping:
 
 _mappings: dict[tuple[int, int], _Mapping] = {}
 """By library and address: the driver takes no memory twice."""
-_mapping = Lock()
+_mappings_lock = Lock()
 
 
 @cache
@@ -179,8 +179,8 @@ class CudaStream:
     def device_array(self, memory: Memory) -> DeviceArray:
         """Return memory of `nic.allocate` as kernels see it, until this stream is closed.
 
-        `cupy.asarray`, `torch.as_tensor(..., device="cuda")` and `numba.cuda.as_cuda_array` take it without a
-        copy.
+        `cupy.asarray` and `torch.as_tensor(..., device="cuda")` take it without a copy, as does what knows
+        the CUDA Array Interface.
         Raises: NicemuError if the driver does not map it.
         """
         address = self._pointer(memory.shared) + memory.array.ctypes.data - memory.shared.address
@@ -189,7 +189,7 @@ class CudaStream:
     def _pointer(self, memory: SharedMemory) -> int:
         """Return where the GPU sees shared memory; the driver maps it once for all streams."""
         key = id(self._cuda), memory.address
-        with _mapping:
+        with _mappings_lock:
             known = _mappings.get(key)
             if known is not None and known.memory is not memory:  # what was there before is gone
                 self._unmap(key)
@@ -252,7 +252,7 @@ class CudaStream:
     def close(self) -> None:
         """Wait for the stream, and take back what the driver mapped."""
         self._call("cuStreamSynchronize", self._stream)
-        with _mapping:
+        with _mappings_lock:
             for key, known in list(_mappings.items()):
                 if self in known.users:
                     known.users.remove(self)

@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nicemu.errors import NicemuError
 from nicemu.host import CudaStream, Memory, Nic, open_nic
 from nicemu.kv import Lease
 from nicemu.testing import PeerMemory
@@ -21,16 +19,6 @@ cupy = pytest.importorskip("cupy", reason="the kernels of these tests are CuPy's
 pytestmark = pytest.mark.gpu
 
 ROUNDS, CHUNK = 64, 4096
-
-
-@pytest.fixture
-def gpu() -> Iterator[CudaStream]:
-    try:
-        stream = CudaStream()
-    except NicemuError as error:
-        pytest.skip(f"needs a CUDA device: {error}")
-    yield stream
-    stream.close()
 
 
 def on_gpu(gpu: CudaStream, memory: Memory) -> Any:  # noqa: ANN401 - cupy has no types

@@ -138,3 +138,18 @@ def test_a_file_that_is_nowhere_is_named_with_the_places(world: World, nicemu: C
     result = nicemu("flash", "firmware/nowhere.py")
     assert result.exit_code == 1
     assert "no file firmware/nowhere.py here" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("count", "rest"), [(100, []), (101, ["and 1 more warning"]), (250, ["and 150 more warnings"])]
+)
+def test_of_very_many_warnings_the_first_are_shown_and_the_rest_counted(
+    nicemu: Cli, tmp_path: Path, count: int, rest: list[str]
+) -> None:
+    source = (programs_root() / "p4" / "kvmatch.p4").read_text()
+    unused = "\n".join(f"control Unused{number}() {{ apply {{ }} }}" for number in range(count))
+    place = tmp_path / "many.p4"
+    place.write_text(source.replace("control ", f"{unused}\ncontrol ", 1))
+    told = nicemu("compile", str(place)).stderr
+    assert told.count("is not used") == 100
+    assert told.splitlines()[100 * 3 :] == rest

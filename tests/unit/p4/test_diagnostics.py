@@ -11,7 +11,15 @@ import pytest
 
 from nicemu.errors import ProtocolError
 from nicemu.p4 import CompileError, Severity, compile_text
-from nicemu.p4.diagnostics import MAX_ERRORS, Diagnostic, Location, SourceFile, did_you_mean
+from nicemu.p4.diagnostics import (
+    MAX_ERRORS,
+    MOST_COMPARED,
+    Diagnostic,
+    Location,
+    Reporter,
+    SourceFile,
+    did_you_mean,
+)
 
 
 def test_a_message_shows_the_place_with_a_caret_below() -> None:
@@ -382,3 +390,29 @@ def test_a_wrong_value_is_one_error_with_what_mends_it(
     told = p4.refusal(apply, types=types)
     assert f": error: {root}" in told
     assert told.endswith(f"    hint: {hint}\n1 error")
+
+
+def test_a_message_with_a_long_name_is_cut(p4: SimpleNamespace) -> None:
+    name = "a" * 100_000
+    assert len(p4.refusal(f"{name} = 1;")) < 10_000
+
+
+def test_no_like_name_is_sought_among_thousands() -> None:
+    known = [f"name{number}" for number in range(MOST_COMPARED + 1)]
+    assert did_you_mean("nane7", known) == ""
+    assert did_you_mean("NAME7", known) == "did you mean name7?"
+    assert did_you_mean("nane7", known[:100]) == "did you mean name7?"
+
+
+def test_errors_that_are_taken_back_are_none() -> None:
+    reporter, at = Reporter(), Location(SourceFile("t.p4", ()), 1, 1)
+    reporter.warning(at, "odd")
+    mark = reporter.mark()
+    reporter.error(at, "wrong")
+    assert reporter.failed
+    assert reporter.has_error_at(at)
+    found = reporter.taken_back(mark)
+    assert not reporter.failed
+    assert not reporter.has_error_at(at)
+    reporter.again(found)
+    assert reporter.failed

@@ -69,3 +69,13 @@ def test_what_a_block_names_is_what_was_declared_before_it(p4: SimpleNamespace) 
         assert told in p4.refusal(
             "q.apply(headers.tag.number);", top=top.replace("f(x) + .K0", wrong), parts="Q() q;"
         )
+
+
+def test_a_block_names_a_function_that_got_an_overload_long_after_it_was_declared(
+    p4: SimpleNamespace,
+) -> None:
+    many = "\n".join(f"const bit<16> K{number} = {number};" for number in range(MANY))
+    top = f"bit<16> f(in bit<16> x) {{ return 1; }} {many} control R() {{ apply {{ }} }}"
+    top += "bit<16> f(in bit<16> x, in bit<16> y) { return 2; }"
+    top += "control Q(inout bit<16> x) { apply { x = f(x) + f(x, x); } }"
+    p4.compile("q.apply(headers.tag.number);", top=top, parts="Q() q;")

@@ -180,6 +180,12 @@ def test_a_full_table_refuses_and_a_deletion_makes_room(hand: SimpleNamespace) -
         (OPTIONAL, send(1, Optional(1 << 16), priority=1), P4RuntimeCode.OUT_OF_RANGE, "does not fit"),
         (OPTIONAL, send(1, Exact(1), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "a Exact match was given"),
         (TERNARY, send(1, Ternary(1, 1)), P4RuntimeCode.INVALID_ARGUMENT, "need one above 0, larger wins"),
+        (
+            TERNARY,
+            send(1, Ternary(1, 1), priority=1 << 64),
+            P4RuntimeCode.INVALID_ARGUMENT,
+            "a priority of 0x10000000000000000 given; 0xffffffffffffffff is the largest",
+        ),
         (RANGE, send(1, Range(5, 4), priority=1), P4RuntimeCode.INVALID_ARGUMENT, "0x5..0x4 is empty"),
     ],
 )

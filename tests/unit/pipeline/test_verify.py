@@ -167,3 +167,17 @@ def test_what_no_controller_can_be_told_is_refused(
 ) -> None:
     with pytest.raises(ControlError, match=words):
         verify(replace(hand.program(), **changed))
+
+
+def test_types_hold_one_another_64_deep_at_most(hand: SimpleNamespace) -> None:
+    def chain(depth: int) -> ir.Program:
+        program: ir.Program = hand.program()
+        first = ir.StructType("s1", (ir.Field("x", U8),))
+        more = (
+            ir.StructType(f"s{at}", (ir.Field("x", ir.Named(f"s{at - 1}")),)) for at in range(2, depth + 1)
+        )
+        return replace(program, structs=(*program.structs, first, *more))
+
+    verify(chain(ir.MAX_TYPE_DEPTH))
+    with pytest.raises(ControlError, match="s65 is more than 64 types deep"):
+        verify(chain(ir.MAX_TYPE_DEPTH + 1))
