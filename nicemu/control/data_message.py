@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from nicemu.pipeline import HeaderValue, P4Info, Value, Varbits, ir
+from nicemu.pipeline import HeaderValue, P4Info, StackValue, UnionValue, Value, Varbits, ir
 
 from .byte_string import decode_bytes, decode_signed, encode_bytes, encode_signed
 from .changes import illegal, unimplemented
@@ -48,10 +48,15 @@ def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Layouts) -
             message.varbit.bitwidth = value.length_bits
             message.varbit.bitstring = encode_bytes(value.number)
         case ir.Named(name) if isinstance(layouts.get(name), ir.HeaderType):
-            fields = value.fields if isinstance(value, HeaderValue) else value
-            message.header.is_valid = value.valid if isinstance(value, HeaderValue) else True
-            if message.header.is_valid:
-                message.header.bitstrings.extend(_numbers(fields, kind, layouts))
+            _fill_header(message.header, value, kind, layouts)
+        case ir.Named(name) if isinstance(layouts.get(name), ir.UnionType):
+            _fill_union(message.header_union, value, kind, layouts)
+        case ir.Stack(element):
+            of, form = ir.Named(element), _form_of(kind, layouts, "")
+            fill = _fill_header if form == "header_stack" else _fill_union
+            held = getattr(message, form)
+            for item in value.elements:
+                fill(held.entries.add(), item, of, layouts)
         case ir.Named(name) if isinstance(layouts.get(name), ir.StructType):
             held = message.tuple if is_tuple(kind) else message.struct
             held.SetInParent()
@@ -87,19 +92,20 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Layouts, what: str) 
             if not 0 <= length_bits <= width:
                 raise illegal(f"{what} is {kind}; {length_bits} bits were given")
             return Varbits(length_bits, decode_bytes(message.varbit.bitstring, length_bits, what))
+        case ir.Stack(element, size):
+            given = getattr(message, expected).entries
+            if len(given) != size:
+                raise illegal(f"{what} has {size} elements; {len(given)} were given")
+            read = _header_of if expected == "header_stack" else _union_of
+            of = ir.Named(element)
+            return StackValue([read(one, of, layouts, f"{what}[{at}]") for at, one in enumerate(given)])
         case _:
             assert isinstance(kind, ir.Named)
-    fields = _fields_of(kind, layouts)
     if form == "header":
-        given = list(message.header.bitstrings)
-        if not message.header.is_valid:
-            given = given or [b"\0"] * len(fields)
-        _check_count(given, fields, what)
-        parts = {
-            part.name: _number_of(data, part.type, f"{what}.{part.name}")
-            for part, data in zip(fields, given, strict=True)
-        }
-        return HeaderValue(parts, bool(message.header.is_valid))
+        return _header_of(message.header, kind, layouts, what)
+    if form == "header_union":
+        return _union_of(message.header_union, kind, layouts, what)
+    fields = _fields_of(kind, layouts)
     members = getattr(message, expected).members
     _check_count(members, fields, what)
     return {
@@ -117,22 +123,6 @@ def member_value(name: str, listed: ir.EnumType, what: str) -> int:
     raise illegal(f"{what}: {listed.name} has no member {name!r}; it has {have}")
 
 
-def has_form(kind: ir.Type, layouts: Layouts) -> bool:
-    """Return whether the bits of a type alone say what its parts are: no stack, union or varbit in it."""
-    if _listed(kind, layouts) is not None:
-        return True
-    if not isinstance(kind, ir.Named):
-        return isinstance(kind, ir.Bits | ir.Bool)
-    layout = layouts.get(kind.name)
-    if not isinstance(layout, ir.StructType | ir.HeaderType):
-        return False
-    nested = isinstance(layout, ir.StructType)
-    return all(
-        has_form(part.type, layouts) if nested else isinstance(part.type, ir.Bits | ir.Bool)
-        for part in layout.fields
-    )
-
-
 def zero_of(kind: ir.Type, layouts: Layouts) -> Value:
     """Return the value that a place of a type starts with."""
     if isinstance(kind, ir.Varbit):
@@ -145,9 +135,15 @@ def zero_of(kind: ir.Type, layouts: Layouts) -> Value:
 
 
 def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
-    """Return a value as JSON has it: a number, or an object of such; a header that is not there is None."""
+    """Return a value as JSON has it: a number, an object of such, or a list of objects; a header that is not
+    there is None, a union an object of the header that it holds.
+    """
     if isinstance(value, HeaderValue):
         return plain(value.fields) if value.valid else None
+    if isinstance(value, UnionValue):
+        return {name: plain(header) for name, header in value.headers.items() if header.valid} or None
+    if isinstance(value, StackValue):
+        return [plain(element) for element in value.elements]
     if isinstance(value, dict):
         return {name: plain(part) for name, part in value.items()}
     return value.number if isinstance(value, Varbits) else value
@@ -180,16 +176,75 @@ def _form_of(kind: ir.Type, layouts: Layouts, what: str) -> str:
         case ir.Named(name) if isinstance(layouts.get(name), ir.StructType | ir.HeaderType):
             struct = "tuple" if is_tuple(kind) else "struct"
             return struct if isinstance(layouts[name], ir.StructType) else "header"
+        case ir.Named(name) if isinstance(layouts.get(name), ir.UnionType):
+            return "header_union"
+        case ir.Stack(element) if element in layouts:
+            is_union = isinstance(layouts[element], ir.UnionType)
+            return "header_union_stack" if is_union else "header_stack"
         case _:
             raise unimplemented(f"{what}: values of type {kind} have no P4Data here")
 
 
+def _fill_header(message: Message, value: Value, kind: ir.Named, layouts: Layouts) -> None:
+    fields = value.fields if isinstance(value, HeaderValue) else value
+    message.is_valid = value.valid if isinstance(value, HeaderValue) else True
+    if message.is_valid:
+        message.bitstrings.extend(_numbers(fields, kind, layouts))
+
+
+def _fill_union(message: Message, value: UnionValue, kind: ir.Named, layouts: Layouts) -> None:
+    message.SetInParent()
+    for part in _fields_of(kind, layouts):
+        if value.headers[part.name].valid:
+            assert isinstance(part.type, ir.Named)
+            message.valid_header_name = part.name
+            _fill_header(message.valid_header, value.headers[part.name], part.type, layouts)
+
+
+def _header_of(message: Message, kind: ir.Named, layouts: Layouts, what: str) -> HeaderValue:
+    fields = _fields_of(kind, layouts)
+    if not message.is_valid:
+        return HeaderValue({part.name: zero_of(part.type, layouts) for part in fields})
+    _check_count(message.bitstrings, fields, what)
+    parts: dict[str, Value] = {}
+    for part, data in zip(fields, message.bitstrings, strict=True):
+        if isinstance(part.type, ir.Varbit):
+            length_bits = min(8 * len(data), part.type.width)
+            number = decode_bytes(data, length_bits, f"{what}.{part.name}") if data else 0
+            parts[part.name] = Varbits(length_bits, number)
+        else:
+            parts[part.name] = _number_of(data, part.type, f"{what}.{part.name}")
+    return HeaderValue(parts, True)
+
+
+def _union_of(message: Message, kind: ir.Named, layouts: Layouts, what: str) -> UnionValue:
+    headers = {part.name: zero_of(part.type, layouts) for part in _fields_of(kind, layouts)}
+    name = message.valid_header_name
+    if name and name not in headers:
+        raise illegal(f"{what} is {kind}, which has no header {name!r}; it has {', '.join(headers)}")
+    for part in _fields_of(kind, layouts):
+        if part.name == name:
+            assert isinstance(part.type, ir.Named)
+            headers[name] = _header_of(message.valid_header, part.type, layouts, f"{what}.{name}")
+    return UnionValue(headers)
+
+
 def _numbers(fields: Mapping[str, Value], kind: ir.Named, layouts: Layouts) -> list[bytes]:
+    """Return the byte strings of a header, whose inner structs P4Info has as so many fields; those of a
+    varbit are as many as it has.
+    """
     found = []
     for part in _fields_of(kind, layouts):
-        if not isinstance(part.type, ir.Bits | ir.Bool):
-            raise unimplemented(f"a field of type {part.type} of header {kind} has no P4Data here")
-        found.append(_bytes_of(fields[part.name], part.type))
+        value = fields[part.name]
+        listed = _listed(part.type, layouts)
+        if isinstance(part.type, ir.Varbit):
+            found.append(value.number.to_bytes(-(-value.length_bits // 8), "big"))
+        elif listed is not None:
+            found.append(_bytes_of(value, listed.type))
+        elif isinstance(part.type, ir.Named):
+            found += _numbers(value, part.type, layouts)
+        else:
+            found.append(_bytes_of(value, part.type))
     return found
 
 

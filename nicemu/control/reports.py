@@ -24,12 +24,13 @@ from nicemu.pipeline import (
     Program,
     Report,
     TableEntry,
-    ir,
+    Varbits,
     p4info_of,
+    shaped,
 )
 
 from .changes import illegal
-from .data_message import fill_data, has_form
+from .data_message import fill_data
 from .digest_lists import DigestList, DigestLists
 from .entry_message import add_matches
 from .messages import Message, messages
@@ -198,13 +199,9 @@ class Reports:
             response.digest.digest_id, response.digest.list_id = info.id, one.id
             response.digest.timestamp = now_ns
             for digest in one.digests:
-                kind: ir.Type = info.type
-                value = digest.number
-                if has_form(kind, schema.layouts):
-                    value = layouts.unpacked(kind, digest.number, digest.length_bits)
-                else:
-                    kind = ir.Bits(digest.length_bits)
-                fill_data(response.digest.data.add(), value, kind, schema.layouts)
+                bits = Varbits(digest.length_bits, digest.number)
+                value = shaped(layouts, info.type, bits, digest.shape)
+                fill_data(response.digest.data.add(), value, info.type, schema.layouts)
             self._send(response)
 
     def _send_idle(self, idle: Sequence[tuple[str, TableEntry]], now_ns: int) -> None:

@@ -45,9 +45,7 @@ def effect_of(program: Program, layouts: Layouts, site: Site, words: Iterator[in
         case "add":
             return CounterAdd(*values)
         case "digest":
-            receiver, data = values
-            length_bits, number = layouts.packed(site.types[1], data)
-            return digest_of(site.types[1], receiver, length_bits, number)
+            return digest_of(layouts, site.types[1], *values)
         case "log_msg":
             return message_of(site.text, *values)
     declared = next(item for item in program.externs if item.name == site.instance)

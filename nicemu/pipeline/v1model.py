@@ -18,7 +18,8 @@ from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind, lef
 from .matches import width_of
 from .profiles import ActionProfile
 from .selector_limits import limits_of
-from .values import Value, Varbits
+from .shapes import shape_of
+from .values import Layouts, Value, Varbits
 from .verdict import DigestPosted, Effect, LogMessage
 
 DROP_PORT = 511
@@ -110,13 +111,16 @@ def digest_name(kind: ir.Type) -> str:
     return kind.name if isinstance(kind, ir.Named) else f"digest.{_NO_WORD.sub('_', str(kind)).strip('_')}"
 
 
-def digest_of(kind: ir.Type, receiver: int, length_bits: int, number: int) -> DigestPosted:
-    """Return the digest of data of a type, which are so many bits."""
-    return DigestPosted(digest_name(kind), receiver, length_bits, number)
+def digest_of(layouts: Layouts, kind: ir.Type, receiver: int, data: Value) -> DigestPosted:
+    """Return the digest of data of a type."""
+    length_bits, number = layouts.packed(kind, data)
+    shape = tuple(shape_of(layouts, kind, data))
+    return DigestPosted(digest_name(kind), receiver, length_bits, number, shape)
 
 
 def _digest(call: ExternCall) -> None:
-    left(_outcome(call).effects, digest_of(call.types[1], call.arguments[0], *call.bits(1)))
+    receiver, data = call.arguments
+    left(_outcome(call).effects, digest_of(call.layouts, call.types[1], receiver, data))
 
 
 def _hash(call: ExternCall) -> None:

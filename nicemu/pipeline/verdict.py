@@ -53,12 +53,16 @@ class WorkArmed:
 
 @dataclass(frozen=True, slots=True)
 class DigestPosted:
-    """Send `length_bits` bits of data to the control plane as digest `name` (extern function digest)."""
+    """Send `length_bits` bits of data to the control plane as digest `name` (extern function digest).
+
+    `shape` is what the bits do not say, as `shape_of` has it.
+    """
 
     name: str
     receiver: int
     length_bits: int
     number: int
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

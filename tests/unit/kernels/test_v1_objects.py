@@ -43,7 +43,7 @@ def test_messages_and_digests_come_in_the_order_of_the_calls() -> None:
     )
     agree(engines)
     verdict = engines[1].process(bytes(12), 0)
-    assert verdict.effects[:2] == (LogMessage("a 0 and -5 {}"), DigestPosted("head_t", 1, 96, 0))
+    assert verdict.effects[:2] == (LogMessage("a 0 and -5 {}"), DigestPosted("head_t", 1, 96, 0, (1,)))
     assert verdict.effects[-2:] == (LogMessage("egress"), LogMessage("0"))
 
 
