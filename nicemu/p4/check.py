@@ -127,8 +127,9 @@ class Checker(PackageChecker):
             if not isinstance(kind, EnumType) or tuple(kind.members) != members:
                 hint = f"#include <{self.architecture.include}>"
                 self.reporter.error(end, f"enum {name} is not the architecture's", hint)
-        if tuple(self.declared.errors)[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
-            self.reporter.error(end, "the errors of core.p4 must come first", "#include <core.p4> at the top")
+        missing = [name for name in ir.CORE_ERRORS if name not in self.declared.errors]
+        if missing:
+            self.reporter.error(end, f"error {missing[0]} of core.p4 is not declared", "#include <core.p4>")
 
     def _declaration(self, node: syntax.Declaration) -> None:
         if self.type_declaration(node):

@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Derived types".
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nicemu.pipeline import ir
 
@@ -299,7 +299,8 @@ class TypeChecker(TypeReferenceChecker):
                 if member.name in listed:
                     self.reporter.error(member.at, f"{node.kind} {member.name} is declared twice")
                 else:
-                    listed[member.name] = len(listed)
+                    first = ir.CORE_ERRORS if node.kind == "error" else ()
+                    listed[member.name] = _number_in(listed, member.name, first)
             return
         underlying = self.resolve(node.underlying) if node.underlying else None
         if underlying is not None and not isinstance(underlying, ir.Bits):
@@ -351,7 +352,8 @@ class TypeChecker(TypeReferenceChecker):
             name = unquoted("".join(annotation.tokens))
             if name not in ir.CONTROLLER_HEADERS or node.kind != "header":
                 allowed = " or ".join(f'"{item}"' for item in ir.CONTROLLER_HEADERS)
-                self.reporter.error(annotation.at, f"@controller_header needs a header, and {allowed}")
+                what = f"@controller_header means nothing here: it makes a header {allowed}"
+                self.reporter.warning(annotation.at, what)
                 return ""
             flat = all(scalar_of(kind) is not None for kind in self._fields(node).values())
             if not flat:
@@ -406,3 +408,10 @@ def _notes_of_type(node: syntax.TypeAliasDeclaration) -> tuple[ir.Annotation, ..
 def _fits(value: int, kind: ir.Bits) -> bool:
     low = -(1 << (kind.width - 1)) if kind.signed else 0
     return low <= value < low + (1 << kind.width)
+
+
+def _number_in(listed: Mapping[str, int], name: str, first: Sequence[str]) -> int:
+    """Return the number of one more name: those that are `first` have their places, wherever they stand."""
+    if name in first:
+        return first.index(name)
+    return len(first) + len(listed) - sum(other in listed for other in first)

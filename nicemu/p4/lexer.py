@@ -139,6 +139,7 @@ class SourceText:
     def __init__(self, name: str, text: str) -> None:
         text = text.removeprefix(_BYTE_ORDER_MARK).replace("\r\n", "\n")
         self.source = SourceFile(name, lines_of(text))
+        text = _BLANK_JOINT.sub(r"\1\\\n", text)
         crowded = _crowded_line(text)
         self.crowded = Location(self.source, crowded, 1) if crowded else None
         """Where so much begins that strings and comments are not told apart in time: no tokens then."""
@@ -302,6 +303,8 @@ _OPEN_COMMENT = re.compile(r'"(?:[^"\\\n]|\\.)*"|//[^\n]*(?:(?<=\\)\n[^\n]*)*|/\
 _JOINED_LINES = re.compile(r"(?:[^\\\n]|\\.)*\n?", re.DOTALL)
 _MOST_LOOKED_AT = 100_000_000
 """Characters, a second's work."""
+_BLANK_JOINT = re.compile(r"\\([^\S\n]+)\n")
+"""A backslash that joins two lines though blanks stand behind it, as for GNU's preprocessor."""
 _BLANK = re.compile(r"[^\n]")
 _BLANK_BUT_JOINTS = re.compile(r"[^\n\\]|\\(?!\n)")
 _UNJOINED = re.compile(r"(?<!\\)\n")

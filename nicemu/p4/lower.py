@@ -91,7 +91,7 @@ class _Lowering(StatementLowering):
             headers=tuple(item for item in layouts if isinstance(item, ir.HeaderType)),
             structs=tuple(item for item in layouts if isinstance(item, ir.StructType)),
             unions=tuple(item for item in layouts if isinstance(item, ir.UnionType)),
-            errors=tuple(checked.declared.errors),
+            errors=tuple(sorted(checked.declared.errors, key=checked.declared.errors.__getitem__)),
             variables=variables,
             externs=externs,
             parser=parser,

@@ -234,6 +234,14 @@ def test_the_blocks_must_agree_on_headers_and_metadata(p4: SimpleNamespace) -> N
         ),
         ({"top": "control X(inout headers_t h) { apply { } }"}, "control X is not used"),
         (
+            {"types": '@controller_header("other") header o_t { bit<8> a; }'},
+            "@controller_header means nothing",
+        ),
+        (
+            {"types": '@controller_header("packet_in") struct o_t { bit<8> a; }'},
+            "@controller_header means noth",
+        ),
+        (
             {
                 "parts": "table t { key = { m.mark: exact; } actions = { NoAction; } size = 1; entries = "
                 "{ 1: NoAction(); 2: NoAction(); } }",

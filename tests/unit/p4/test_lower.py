@@ -248,3 +248,9 @@ def test_arguments_by_name_in_a_list_of_actions_stand_in_the_order_of_parameters
     assert "not supported by nicemu yet: arguments by name in an order that matters" in told
     for given in ("x = next(n), y = next(n)", "y = n, x = n"):
         p4.compile("t.apply();", parts=LIST % f"a({given})", types=NAMED)
+
+
+def test_errors_may_be_declared_before_those_of_core_p4(p4: SimpleNamespace) -> None:
+    text = p4.source("headers.tag.number = (bit<16>) (bit<1>) (MINE == error.Mine);", top="error { Third }")
+    program = p4.compile_text(f"error {{ Mine, Other }}\nconst error MINE = error.Mine;\n{text}").program
+    assert program.errors[len(ir.CORE_ERRORS) :] == ("Mine", "Other", "Third")

@@ -155,6 +155,11 @@ def test_lines_may_end_as_on_other_systems() -> None:
     assert expand("#define A 1 + \\\r\n 2\r\nA\r\n") == (["1", "+", "2"], [])
 
 
+def test_blanks_may_stand_between_a_backslash_and_the_end_of_its_line() -> None:
+    """As for GNU's preprocessor, which p4c uses."""
+    assert expand("#define A 1 + \\ \t\n 2\nA /* b \\ \n c */ d") == (["1", "+", "2", "d"], [])
+
+
 def test_a_missing_include_names_where_it_was_sought(tmp_path: Path) -> None:
     _, (message,) = expand("#include <core.p4>", tmp_path)
     assert "t.p4:1:10: error: cannot read core.p4" in message

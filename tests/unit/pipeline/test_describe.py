@@ -138,8 +138,6 @@ def test_tables_of_the_nics_architecture_count_without_a_declaration(hand: Simpl
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ('@controller_header("packets") header x_t { bit<8> a; }', '"packet_in" or "packet_out"'),
-        ('@controller_header("packet_in") struct x_t { bit<8> a; }', "needs a header"),
         ('@controller_header("packet_in") header x_t { bit<8> a; }', "two headers"),
         ('@controller_header("packet_in") header x_t { varbit<8> a; }', "holds numbers only"),
     ],
