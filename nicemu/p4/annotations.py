@@ -56,17 +56,14 @@ _KNOWN = (
 """What the specification, P4Runtime, v1model.p4 and p4c name so."""
 
 
-def check_annotation(
-    added: syntax.Annotation, before: Sequence[syntax.Annotation], reporter: Reporter
-) -> None:
-    """Report an annotation that cannot stand behind those `before` it, or whose body is wrong."""
+def check_annotation(added: syntax.Annotation, earlier: syntax.Annotation | None, reporter: Reporter) -> None:
+    """Report an annotation that cannot stand behind an `earlier` one of its name, or whose body is wrong."""
     if added.name not in _KNOWN and (hint := _known_like(added.name)):
         reporter.warning(added.at, f"@{added.name} is not known, and ignored", hint)
-    of_name = [item for item in before if item.name == added.name]
-    if any(item.structured != added.structured for item in of_name):
+    if earlier is not None and earlier.structured != added.structured:
         what = f"@{added.name} stands here with square brackets and without"
         reporter.error(added.at, what, "call one of them otherwise")
-    elif of_name and (added.structured or added.name in _ONCE):
+    elif earlier is not None and (added.structured or added.name in _ONCE):
         reporter.error(added.at, f"@{added.name} stands here twice", "remove one")
     if added.name in _BARE and (added.tokens or added.structured):
         reporter.error(added.at, f"@{added.name} has no body", "remove the brackets")

@@ -273,6 +273,7 @@ class StatementParser(ExpressionParser):
     def annotations(self) -> list[syntax.Annotation]:
         """Parse all annotations that are next; their bodies may hold anything."""
         found: list[syntax.Annotation] = []
+        first: dict[str, syntax.Annotation] = {}
         while self._tokens[self._at].text == "@":
             at = self.take().location
             if self.next.kind not in ("name", "keyword"):
@@ -296,7 +297,8 @@ class StatementParser(ExpressionParser):
             made.values = [value for _, value in values]
             if name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
                 made.value = self._computed(opened, self._at) if body else None
-            check_annotation(made, found, self.reporter)
+            check_annotation(made, first.get(made.name), self.reporter)
+            first.setdefault(made.name, made)
             found.append(made)
         return found
 
