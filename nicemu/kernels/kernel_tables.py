@@ -243,6 +243,8 @@ class KernelTable:
         for width, values in zip(
             widths, zip(*[row.entry.parameters for row in rows], strict=True), strict=True
         ):
+            if not width:
+                continue
             for value in _rows_of(values, -(-width // 64)).T if width > 64 else [np.array(values, np.uint64)]:
                 word, shift = divmod(first, 64)
                 words[:, word] |= value << np.uint64(shift)

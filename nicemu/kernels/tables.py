@@ -211,7 +211,7 @@ class Tables(Choosing):
         for parameter in parameters_of(action):
             width, kind = width_of(parameter.type), number_type(parameter.type)
             number: Number = kind(0)
-            for word in range(first // WORD_BITS, -(-(first + width) // WORD_BITS)):
+            for word in range(first // WORD_BITS, -(-(first + width) // WORD_BITS)) if width else ():
                 shift = word * WORD_BITS - first
                 piece = words[word]
                 if shift < 0:

@@ -25,6 +25,7 @@ REQUESTS = (
 list.
 """
 ASKED, WITH_LIST = 1, 2
+_STANDARD = ir.Named("standard_metadata_t")
 _CALLS = (
     ir.CallFunction,
     ir.CallRoutine,
@@ -125,7 +126,11 @@ def digests_at_first(program: Program) -> bool:
 
 
 def sets_multicast_group(program: Program) -> bool:
-    """Return whether a program sets the multicast group itself."""
+    """Return whether a program sets the multicast group itself, alone or with all that stands beside it."""
+    made = nodes_of(program, ir.StructValue, ir.Lookahead, ir.ExternValue)
+    given = (argument for call in nodes_of(program, ir.CallMethod) for argument in call.arguments)
+    if any(node.type == _STANDARD for node in (*made, *given)):
+        return True
     for target in targets_in(program):
         node = target
         while isinstance(node, ir.Member | ir.Slice):

@@ -352,6 +352,24 @@ def test_a_number_without_bits_is_0_in_a_kernel_too() -> None:
     assert same(engine, bytes.fromhex("0102030405")).frame.hex() == "1200030405"
 
 
+def test_action_data_without_bits_move_none_of_the_others() -> None:
+    engine = loaded(
+        "t.apply();",
+        parts="""action put(bit<8> kind, bit<0> none, bit<64> wide, bit<0> last, bit<16> value) {
+                     h.tag.kind = kind + (bit<8>) none;
+                     h.tag.value = value ^ (bit<16>) (wide + (bit<64>) last);
+                 }
+                 table t {
+                     key = { h.tag.kind: exact; }
+                     actions = { put; NoAction; }
+                     const entries = { 1: put(0xff, 0, 0x1122, 0, 0x3344); 2: put(7, 0, 1, 0, 1); }
+                 }""",
+    )
+    assert engine.interpreted_because == ""
+    assert same(engine, bytes.fromhex("0102030405")).frame.hex() == "ff22660405"
+    assert same(engine, bytes.fromhex("0202030405")).frame.hex() == "0700000405"
+
+
 def test_a_table_whose_key_has_no_bits_is_interpreted() -> None:
     table = 'table t { key = { (bit<0>) h.tag.kind: exact @name("k"); } actions = { NoAction; } }'
     text = SOURCE.format(apply="t.apply();", parts=table, parse="", emit="packet.emit(h);")

@@ -348,3 +348,29 @@ def test_any_packets_and_groups_do_the_same_to_both(seed: int) -> None:
     for engine in _ENGINES[0]:
         replicate(engine, random.Random(seed))
     agree(_ENGINES[0], seed, 10)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "s = (standard_metadata_t) { 0, 1, 0, 0, 4, 0, 0, 0, 0, 0, 0, 1, 0, 0, error.NoError, 0 };",
+        "standard_metadata_t t = s; t.mcast_grp = 1; s = t;",
+        "whole(s);",
+        "wholes.read(s, 0);",
+    ],
+)
+def test_a_group_may_be_set_with_all_of_the_standard_metadata(statement: str) -> None:
+    engines = replicated(
+        objects="register<standard_metadata_t>(1) wholes;",
+        types="""void whole(out standard_metadata_t s) {
+                     s = { 0, 1, 0, 0, 4, 0, 0, 0, 0, 0, 0, 1, 0, 0, error.NoError, 0 };
+                 }""",
+        ingress=statement,
+    )
+    for engine in engines:
+        assert engine.program is not None
+        (whole,) = [struct for struct in engine.program.structs if struct.name == "standard_metadata_t"]
+        fields = {part.name: int(part.name == "mcast_grp") for part in whole.fields}
+        engine.objects.register("wholes").write(0, fields)
+    agree(engines)
+    assert engines[1].process(bytes(12), 0).copies
