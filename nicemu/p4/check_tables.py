@@ -53,7 +53,7 @@ class TableChecker(MemberChecker):
 
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
-        self._owners: dict[Instance, str] = {}
+        self._owners: dict[Instance, TableSymbol] = {}
 
     def table_body(self, table: TableSymbol) -> None:
         """Check keys, actions, default action, size and entries of a table."""
@@ -145,9 +145,12 @@ class TableChecker(MemberChecker):
         if not isinstance(found, Instance) or found.type.symbol.name not in externs:
             self.reporter.error(node.at, f"{item.name} must be an object: {' or '.join(externs)}")
             return
-        owner = self._owners.setdefault(found, table.name)
-        if owner != table.name and item.name != "implementation":
+        owner = self._owners.setdefault(found, table)
+        if owner.name != table.name and item.name != "implementation":
             self.reporter.error(node.at, f"{found.name} is the counter or meter of two tables")
+        elif _action_names(owner) != _action_names(table):
+            what = f"tables {owner.name} and {table.name} share {found.name}, and have not the same actions"
+            self.reporter.warning(node.at, what, "its members may have those alone that both have")
         table.objects[item.name] = found
 
     def _check_selector(self, node: syntax.TableDeclaration, table: TableSymbol) -> None:
@@ -426,3 +429,7 @@ def _written(node: syntax.Expression) -> str:
             base = _written(node.callee.base)
             return f"{base}.$valid$" if base and node.symbol.kind == "valid" else ""
     return ""
+
+
+def _action_names(table: TableSymbol) -> set[str]:
+    return {action.name for action in table.actions.values()}

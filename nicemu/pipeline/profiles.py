@@ -52,7 +52,7 @@ class ActionProfile:
     """The members of a profile and the groups of a selector; a profile has no `algorithm` and no groups.
 
     `size` is how many members there may be, and how large all groups together, as `limits` counts; `actions`
-    are those of the tables that use the profile, with the widths of their data in bits.
+    are those that all tables that use the profile have, with the widths of their data in bits.
     """
 
     name: str
@@ -66,6 +66,8 @@ class ActionProfile:
     """What the controller keeps with a group."""
     actions: dict[str, tuple[int, ...]] = field(default_factory=dict)
     limits: SelectorLimits = NO_LIMITS
+    _is_used: bool = False
+    """Whether a table uses the profile."""
     _uses: Counter[Choice] = field(default_factory=Counter)
     _choices: int = 0
     """Entries that have chosen, some of them in one shot; `_shot_size` is how large the sets of these are."""
@@ -75,6 +77,15 @@ class ActionProfile:
     """How large all groups are together."""
     _holders: Counter[int] = field(default_factory=Counter)
     """How many groups hold each member."""
+
+    def serve(self, actions: dict[str, tuple[int, ...]]) -> None:
+        """Be used by a table that has these actions, before there is any member.
+
+        Source: P4Runtime Specification 1.4, "ActionProfileMember & ActionProfileGroup".
+        """
+        kept = self.actions if self._is_used else actions
+        self.actions = {name: widths for name, widths in kept.items() if name in actions}
+        self._is_used = True
 
     def insert_member(self, member: int, call: ir.ActionCall) -> None:
         """Add a member. Raises: ControlError."""

@@ -45,7 +45,7 @@ class Table:
         self.spec = spec
         self.profile = profile
         if profile is not None:
-            profile.actions |= actions
+            profile.serve(actions)
         self.actions = actions
         self.default_actions = default_actions
         self.widths = tuple(width_of(key.expression.type) for key in spec.keys)

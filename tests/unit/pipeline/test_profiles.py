@@ -97,6 +97,24 @@ def test_a_profile_may_have_a_name_of_its_own() -> None:
     assert profile_of(engine, "I.ap").size == 4
 
 
+def test_members_of_a_profile_of_several_tables_have_actions_that_all_of_them_have() -> None:
+    parts = "action_profile(4) ap; action mark(bit<8> value) { h.h.flow = value; }"
+    other = """implementation = ap; }
+               table u { key = { h.h.flow: exact; } actions = { mark; go; } implementation = ap;"""
+    text = SOURCE.format(properties=other, kind="exact", keys="", parts=parts, apply="u.apply();")
+    compiled = compile_text(text)
+    assert "I.ap, and have not the same actions" in "".join(one.render() for one in compiled.diagnostics)
+    engine = Engine()
+    engine.load(compiled.program)
+    profile = profile_of(engine, "I.ap")
+    with pytest.raises(ControlError, match=r"has no action I\.mark"):
+        profile.insert_member(1, ir.ActionCall("I.mark", (5,)))
+    profile.insert_member(2, go(3))
+    engine.insert("t", TableEntry((Exact(1),), "", choice=Member(2)))
+    engine.insert("u", TableEntry((Exact(0),), "", choice=Member(2)))
+    assert port(engine, 1) == 3
+
+
 def test_a_group_spreads_flows_over_its_members_by_weight_and_keeps_a_flow_where_it_is() -> None:
     engine = loaded(SELECTOR, keys="h.h.flow: selector;")
     profile = profile_of(engine, "I.t")
