@@ -108,7 +108,7 @@ class Externs(Tables):
     def effect_words(self) -> int:
         """Return how many words the effects of one packet take at most."""
         words = [site.words for site in self.sites]
-        if self.has_loops or len(words) > MAX_EFFECTS:
+        if self.repeats or len(words) > MAX_EFFECTS:
             return PASSES * MAX_EFFECTS * max(words, default=0)
         return sum(words)
 
@@ -116,7 +116,7 @@ class Externs(Tables):
         self, instance: str, name: str, values: list[tuple[ir.Type, Value]], text: str = ""
     ) -> None:
         """Append an effect; the packet is dropped where there are too many."""
-        if self.has_loops or len(self.sites) >= MAX_EFFECTS:
+        if self.repeats or len(self.sites) >= MAX_EFFECTS:
             (_, _), (present, kept) = self._kept_effects()
             count = self.builder.sub(self.builder.load(present), self.builder.load(kept))
             count = self.builder.add(count, self.builder.load(self.effects_before))

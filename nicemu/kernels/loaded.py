@@ -38,6 +38,8 @@ from .v1_requests import digests_at_first
 from .v1_state import StateLayout
 
 Packets = np.ndarray[Any, Any]
+MAX_EFFECT_BYTES = 256 << 20
+"""Memory for the effects of packets that run at once; there are so few of them, where each may have many."""
 
 
 @dataclass(slots=True)
@@ -67,6 +69,8 @@ class Kernel:
         self._context_at = int(self.context.ctypes.data)
         self._effects_at = word_of_effects(program)
         self._effect_words = generated.effect_words
+        if 8 * self._effect_words > MAX_EFFECT_BYTES:
+            raise NotCompiled("what one packet may tell takes too much memory")
         self._batch = _Batch(np.zeros(0, np.uint64), 0)
         self.makes_copies = generated.makes_copies
         """Whether what becomes of a packet may be left to the traffic manager; see `stage`."""
@@ -95,16 +99,24 @@ class Kernel:
 
         packets: PACKET[n], each with `headroom_bytes` before its frame. What becomes of each stands in its
         record, and its effects where `effects` finds them until the next run. One that is left to the traffic
-        manager is the last that is taken, and its state, too, is good until then. `fetch_ahead` says whether
-        the lookups of a group of packets begin before they are needed; None: where there is more than one
-        packet, and the first table's lookups can begin.
+        manager is the last that is taken, and its state, too, is good until then; so is one behind which
+        there is no more room for effects. `fetch_ahead` says whether the lookups of a group of packets begin
+        before they are needed; None: where there is more than one packet, and the first table's lookups can
+        begin.
         """
-        count = len(packets)
+        count = self._most_at_once(len(packets))
         ahead = self._begins and count > 1 if fetch_ahead is None else fetch_ahead
         self._make_room(count)
         if self.makes_copies:
             self.context[word_of_states(self.program)] = self._state.ctypes.data
         return int(self._code.run(self._context_at, packets.ctypes.data, count, int(ahead)))
+
+    def has_room_for(self, count: int) -> bool:
+        """Return whether so many packets can run at once."""
+        return self._most_at_once(count) == count
+
+    def _most_at_once(self, count: int) -> int:
+        return min(count, MAX_EFFECT_BYTES // (8 * self._effect_words)) if self._effect_words else count
 
     def _make_room(self, count: int) -> None:
         """Have the effects of so many packets be written from the first place on."""
@@ -116,9 +128,10 @@ class Kernel:
     def call_for(self, count: int) -> np.ndarray[Any, Any]:
         """Return what `run_kernel` needs to take so many packets at once, uint64[CALL_WORDS].
 
-        It is good as long as the kernel, which runs no more packets at once meanwhile.
+        It is good as long as the kernel, which runs no more packets at once meanwhile. There must be room.
         """
         assert not self.makes_copies
+        assert self.has_room_for(count)
         self._make_room(count)
         effects = self._batch.effects.ctypes.data
         next_effect = self._context_at + 8 * self._effects_at
@@ -150,14 +163,15 @@ class Kernel:
     def forward(self, desk: Desk, packets: Packets, first: int) -> int:
         """Take packets from number `first` on through the program and the traffic manager.
 
-        Returns the number behind the last that was taken: all, or one that the traffic manager has had no
-        room for, or those before whose copies are to leave first. The records of what leaves of those that
-        have become others are the desk's `copies`.
+        Returns the number behind the last that was taken: all, or as many as there is room for, or one that
+        the traffic manager has had no room for, or those before whose copies are to leave first. The records
+        of what leaves of those that have become others are the desk's `copies`.
         """
-        self._make_room(len(packets))
+        end = first + self._most_at_once(len(packets) - first)
+        self._make_room(end - first)
         desk.expect(int(packets["length"].max()))
-        ahead = self._begins and len(packets) - first > 1
-        given = desk.address, packets.ctypes.data, first, len(packets), ahead
+        ahead = self._begins and end - first > 1
+        given = desk.address, packets.ctypes.data, first, end, ahead
         return int(forward(*[np.uint64(word) for word in given]))
 
     def stage(self, effects_at: int, packet: int, state: int, block: int) -> None:

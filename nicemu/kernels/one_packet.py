@@ -15,6 +15,7 @@ from .effects import Site
 from .externs import Externs
 from .growth import may_grow
 from .many_packets import Ahead
+from .packets import can_repeat
 from .parts import WITH_NOTES, Part, find_part, steps_of
 from .places import INDEX, WORD, Number, Place, Places, number_type
 from .records import DROPPED, offset_of
@@ -45,7 +46,11 @@ class OnePacket:
         self._cpu_port = cpu_port
         self._module, self._externs = module, externs
         self._take, self._parameters_at = take, parameters_at
-        self._has_loops = any(True for _ in nodes_of(program, ir.Loop, ir.ForRange))
+        loops = any(True for _ in nodes_of(program, ir.Loop, ir.ForRange))
+        has_circle = can_repeat(program.parser)
+        called = nodes_of(program.parser, ir.Call, ir.CallRoutine) if has_circle else ()
+        self._has_turns = loops or any(True for _ in called)
+        self._repeats = loops or has_circle
         self._packet: Number = None
         self.sites: list[Site] = []
         self.headroom_bytes = 0
@@ -72,7 +77,7 @@ class OnePacket:
         made = self._externs(self.program, Places(Layouts(self.program), slots), builder)
         made.sites = self.sites
         made.context, self._packet, made.note = function.args
-        made.has_loops = self._has_loops
+        made.has_turns, made.repeats = self._has_turns, self._repeats
         made.take = self._take
         made.find = lambda table: self._take(find_part(table))
         made.find_apart = lambda table: self._apart(find_part(table))

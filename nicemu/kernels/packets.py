@@ -215,7 +215,7 @@ class Packets(Statements):
         blocks = {state.name: self.block(f"state.{state.name}") for state in parser.states}
         blocks[ir.ACCEPT] = accepted
         blocks[ir.REJECT] = self.block("reject")
-        counted = len(parser.states) >= MAX_STATES or _has_circle(parser)
+        counted = len(parser.states) >= MAX_STATES or can_repeat(parser)
         if counted:
             builder.store(INDEX(0), self._passed)
         builder.branch(blocks[parser.start])
@@ -450,7 +450,7 @@ def states_behind(transition: ir.Transition) -> list[str]:
     return [case.state for case in transition.cases]
 
 
-def _has_circle(parser: ir.Parser) -> bool:
+def can_repeat(parser: ir.Parser) -> bool:
     """Return whether a parser can come to a state again."""
     following = {state.name: states_behind(state.transition) for state in parser.states}
     finished: set[str] = set()

@@ -155,7 +155,7 @@ class Statements(Expressions):
 
     def _count_turn(self) -> None:
         """Count a turn of a loop, or a call; at the last one the packet is stuck."""
-        if not self.has_loops:
+        if not self.has_turns:
             return
         slot = self.turns
         turns = self.builder.add(self.builder.load(slot), INDEX(1))
@@ -176,11 +176,14 @@ class Statements(Expressions):
         """The address of the reason of a packet that has passed a limit (i32)."""
         return self.places.slot(Place("$given_up", ir.Bits(32)), self.builder)
 
-    has_loops = False
+    has_turns = False
+    """Whether a packet may take more turns, of loops and calls, than stand in the program."""
+    repeats = False
+    """Whether a packet may come to a statement again."""
 
     def forget_turns(self) -> None:
         """Say that no turns were taken yet."""
-        if self.has_loops:
+        if self.has_turns:
             self.builder.store(INDEX(0), self.turns)
 
     @property

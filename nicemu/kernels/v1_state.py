@@ -79,7 +79,7 @@ class V1State(OnePacket):
         """Store the packet's state."""
         builder = made.builder
         builder.store(builder.load(made.cursor), made.at(address, 8 * CURSOR))
-        if made.has_loops:
+        if made.has_turns:
             builder.store(builder.zext(builder.load(made.turns), WORD), made.at(address, 8 * TURNS))
         builder.store(builder.zext(builder.load(made.failed), WORD), made.at(address, 8 * FAILED))
         for slot, word in self._counts(made):
@@ -92,7 +92,7 @@ class V1State(OnePacket):
         """Have the packet be in a state."""
         builder = made.builder
         builder.store(builder.load(made.at(address, 8 * CURSOR)), made.cursor)
-        if made.has_loops:
+        if made.has_turns:
             builder.store(self._word(made, address, TURNS), made.turns)
         failed = builder.trunc(builder.load(made.at(address, 8 * FAILED)), BIT)
         builder.store(failed, made.failed)

@@ -128,6 +128,7 @@ def fits(engine: CompiledEngine) -> bool:
         kernel is not None
         and kernel.headroom_bytes == 0
         and not kernel.makes_copies
+        and kernel.has_room_for(GROUP_FRAMES)
         and not engine.objects.digests
     )
 

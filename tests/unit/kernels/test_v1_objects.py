@@ -6,6 +6,7 @@ from __future__ import annotations
 import pytest
 
 from nicemu.hot import JIT
+from nicemu.kernels import loaded as loaded_kernels
 from nicemu.pipeline import (
     MAX_EFFECTS,
     Count,
@@ -17,7 +18,7 @@ from nicemu.pipeline import (
     TableEntry,
 )
 
-from .v1_programs import Engines, agree, both, loaded, same_state
+from .v1_programs import Engines, agree, agree_in_batches, both, loaded, same_state
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
 
@@ -57,6 +58,47 @@ def test_effects_of_each_pass_have_a_limit_of_their_own() -> None:
     agree(engines)
     verdict = engines[1].process(bytes((0, 4, *bytes(10))), 0)
     assert (verdict.drop_reason, len(verdict.effects)) == ("pipeline.too_many_effects", 1)
+
+
+@pytest.mark.parametrize(("logs", "effects"), [(1, 255), (2, MAX_EFFECTS)])
+def test_a_parser_that_goes_round_leaves_no_more_effects_than_there_is_room_for(
+    logs: int, effects: int
+) -> None:
+    parser = f"""transition select(h.h.kind) {{ 9: round; default: known; }} }}
+                 state round {{
+                     {'log_msg("{}", { m.x });' * logs} m.x = m.x + 1;
+                     transition select(h.h.value) {{ 9: known; default: round; }} }}
+                 state last {{"""
+    engines = both(parser=parser)
+    agree(engines)
+    for value in (9, 1):
+        expected, found = (engine.process(bytes((9, value, *bytes(10))), 0) for engine in engines)
+        assert found == expected
+    assert len(found.effects) == effects
+
+
+def test_calls_in_a_parser_that_goes_round_are_turns() -> None:
+    parser = f"""transition round; }}
+                 state round {{
+                     {"f(m.x);" * 300} m.wide = m.wide + 1;
+                     transition select(m.wide, h.h.value) {{
+                         (250, _): known; (217, 0): known; (219, 1): known; default: round;
+                     }} }}
+                 state last {{"""
+    agree(both(parser=parser, types="void f(inout bit<8> x) { x = x + 1; }", ingress="h.h.kind = m.x;"))
+
+
+def test_packets_that_may_leave_many_effects_go_some_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = 'for (bit<16> i = 0; i < (bit<16>) h.h.value; i += 1) { log_msg("{}", { i }); }'
+    for ingress in (loop, loop + "if (h.h.kind == 1) { clone(CloneType.I2E, 1); }"):
+        engines = both(ingress=ingress)
+        kernel = engines[1].kernel
+        assert kernel is not None
+        assert kernel.has_room_for(1024)
+        monkeypatch.setattr(loaded_kernels, "MAX_EFFECT_BYTES", 100_000)
+        assert not kernel.has_room_for(1024)
+        agree_in_batches(engines)
+        monkeypatch.undo()
 
 
 @pytest.mark.parametrize("kind", ["bit<8>", "int<7>", "bit<32>", "bit<63>", "bit<64>", "int<64>", "bit<100>"])
