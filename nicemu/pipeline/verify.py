@@ -129,15 +129,15 @@ def verify(program: ir.Program) -> None:
     for role, control in zip(roles, program.controls, strict=True):
         with faults.at(f"{role.name}.body"):
             bodies.body(control.body, role.place)
-            if role.place == "deparser":
-                for function in bodies.controls_in(control.body):
-                    bodies.body(function.body, "deparser")
     check_shown(program, faults)
     _check_actions(program, bodies)
     _check_owners(program.tables, faults)
     for table in program.tables:
         with faults.at(f"tables.{table.name}"):
             _check_table(table, bodies)
+    for role, control in zip(roles, program.controls, strict=True):
+        with faults.at(f"{role.name}.body"):
+            _check_controls(control.body, role.place, bodies)
 
 
 def _unnamed(struct: ir.StructType) -> ir.StructType:
@@ -247,6 +247,15 @@ def _place_of(function: ir.Function) -> str:
     if not function.is_control:
         return "function"
     return "deparser" if any(True for _ in nodes_of(function.body, ir.Emit)) else "control"
+
+
+def _check_controls(body: tuple[ir.Statement, ...], place: str, bodies: Bodies) -> None:
+    """Check the controls that a block applies: only a deparser's emit, and these do nothing else."""
+    for function in bodies.controls_in(body):
+        if place == "deparser":
+            bodies.body(function.body, place)
+        elif _place_of(function) == "deparser":
+            bodies.faults.raise_("", f"applies {function.name}, which emits; only a deparser may")
 
 
 def _check_actions(program: ir.Program, bodies: Bodies) -> None:

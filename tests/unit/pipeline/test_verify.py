@@ -59,6 +59,21 @@ def test_an_action_cannot_call_itself_through_another(hand: SimpleNamespace) -> 
         verify(hand.program(actions=loop))
 
 
+@pytest.mark.parametrize("is_nested", [False, True])
+def test_only_a_deparser_applies_a_control_that_emits(hand: SimpleNamespace, is_nested: bool) -> None:
+    """A kernel would write to memory that only a deparser has."""
+    emit = ir.Emit(ir.Name("headers", ir.Named("headers_t")))
+    functions = (
+        ir.Function("D.outer", (), (ir.CallRoutine("D.inner", ()),), is_control=True),
+        ir.Function("D.inner", (), (emit,), is_control=True),
+    )
+    call = ir.CallRoutine("D.outer" if is_nested else "D.inner", ())
+    whole = replace(hand.program(), functions=functions)
+    verify(replace(whole, controls=(whole.controls[0], replace(whole.controls[1], body=(call,)))))
+    with pytest.raises(ControlError, match=r"control\.body applies D\.inner, which emits"):
+        verify(replace(hand.program(call), functions=functions))
+
+
 def _doubling(levels: int, times: int) -> tuple[ir.StructType, ...]:
     """Return structs of which each holds the one before `times` times."""
     structs = [ir.StructType("s0", (ir.Field("a", ir.Bits(1)),))]
