@@ -24,7 +24,8 @@ from .pcapng import LINKTYPE_ETHERNET
 _PCAP_RESOLUTIONS = {0xA1B2C3D4: 1000, 0xA1B23C4D: 1}
 SECTION_HEADER: Final = 0x0A0D0D0A
 ENHANCED_PACKET: Final = 6
-_INTERFACE, _SIMPLE = 1, 3
+_INTERFACE, _PACKET, _SIMPLE = 1, 2, 3
+"""`_PACKET` is obsolete: as an enhanced one, but that drops are counted in half of the interface's number."""
 _MAGIC = 0x1A2B3C4D
 _RESOLUTION, _OFFSET = 9, 14
 _NS_PER_S = 1_000_000_000
@@ -199,6 +200,8 @@ class PcapngFile(CaptureFile):
         body = self._body(self._read(4))
         if kind == ENHANCED_PACKET:
             return self._packet(body, self.interfaces)
+        if kind == _PACKET:
+            return self._packet(body, self.interfaces, "HH")
         if kind == _SIMPLE:
             return self._simple(body, self.interfaces)
         if kind == _INTERFACE:
@@ -243,9 +246,9 @@ class PcapngFile(CaptureFile):
             at += 4 + (length + 3 & ~3)
         return found
 
-    def _packet(self, body: bytes, interfaces: list[Interface]) -> CapturedFrame:
+    def _packet(self, body: bytes, interfaces: list[Interface], first: str = "I") -> CapturedFrame:
         self._fits(body, 20)
-        number, high, low, length, original = self._unpack("IIIII", body)
+        number, *_, high, low, length, original = self._unpack(f"{first}IIII", body)
         self._fits(body, 20 + length)
         if number >= len(interfaces):
             raise ProtocolError(f"{self.path}: a frame names interface {number}; there are {len(interfaces)}")

@@ -176,9 +176,12 @@ def switch(
         raise click.UsageError(
             "--out - writes a capture to stdout, which is a terminal; send it to a file or pipe"
         )
+    programs = [path for path in (program, *externs) if path is not None]
+    for written in files.values():
+        _require_other("--out", Path(written), [*programs, *([] if tables is None else [tables])])
     if state is not None:
         files_besides = (*files.values(), *(sources.values() if inputs else ()))
-        _require_other(state, [*map(Path, files_besides), *([] if program is None else [program])])
+        _require_other("--state", state, [*map(Path, files_besides), *programs])
     from nicemu.switch import Summary, writing_state
 
     if tables is not None:
@@ -223,14 +226,14 @@ def _is_compiled(engine: Engine) -> bool:
     return getattr(engine, "kernel", None) is not None
 
 
-def _require_other(state: Path, others: list[Path]) -> None:
-    """Refuse to write the state over what is read or written besides. Raises: UsageError."""
+def _require_other(option: str, path: Path, others: list[Path]) -> None:
+    """Refuse to write over what is read or written besides. Raises: UsageError."""
     for other in others:
         is_one = (
-            state.samefile(other) if state.exists() and other.exists() else state.resolve() == other.resolve()
+            path.samefile(other) if path.exists() and other.exists() else path.resolve() == other.resolve()
         )
-        if is_one and (state.is_file() or not state.exists()):
-            raise UsageError(f"--state {state}: {other} is read or written besides; write another file")
+        if is_one and (path.is_file() or not path.exists()):
+            raise UsageError(f"{option} {path}: {other} is read or written besides; write another file")
 
 
 def _split(ports: tuple[str, ...], has_inputs: bool) -> tuple[str, tuple[str, ...]]:

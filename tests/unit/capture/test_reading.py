@@ -92,6 +92,17 @@ def test_a_simple_packet_has_no_time_and_may_be_cut_at_the_snap_length(read: Rea
     assert read(section("<") + interface("<", snap=20) + simple) == [CapturedFrame(0, False, FRAME[:20], 60)]
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+def test_an_obsolete_packet_block_is_read(read: Read, order: str) -> None:
+    """Source: draft-ietf-opsawg-pcapng, "Packet Block (obsolete!)"."""
+    body = struct.pack(f"{order}HHIIII", 1, 7, 0, 5, 3, 60) + FRAME[:3] + b"\0"
+    data = section(order) + interface(order) * 2 + block(order, 2, body) + packet(order, 0, 9)
+    assert [(frame.time_ns, frame.data[:3], frame.interface) for frame in read(data)] == [
+        (5000, FRAME[:3], 1),
+        (9000, FRAME[:3], 0),
+    ]
+
+
 def test_what_scapy_and_our_writers_write_is_read(tmp_path: Path) -> None:
     frames = [bytes(Ether() / bytes([number] * 50)) for number in range(3)]
     wrpcap(str(tmp_path / "scapy.pcap"), [Ether(frame) for frame in frames])

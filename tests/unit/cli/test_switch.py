@@ -99,6 +99,17 @@ def test_a_call_that_means_nothing_is_refused(
     assert (result.exit_code, message in result.stderr) == (2, True), result.stderr
 
 
+@pytest.mark.parametrize("name", ["switch.p4", "link.p4", "tables.json"])
+def test_what_is_read_is_not_written_over(nicemu: Cli, folder: Path, name: str) -> None:
+    (folder / "tables.json").write_text("{}")
+    (folder / "link.p4").symlink_to("switch.p4")
+    before = (folder / name).read_text()
+    given = ("switch", "switch.p4", "--tables", "tables.json", "--in", "in.pcap")
+    result = nicemu(*given, "--out", f"1={name}")
+    assert (result.exit_code, "is read or written besides" in result.stderr) == (1, True), result.stderr
+    assert (folder / name).read_text() == before
+
+
 @pytest.mark.parametrize("engine", ["interpreter", "kernel"])
 def test_standard_input_and_output_are_captures_too(folder: Path, engine: str) -> None:
     command = [sys.executable, "-m", "nicemu", "switch", "switch.p4", "--in", "-", "--out", "-", "--json"]
