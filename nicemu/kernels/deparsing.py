@@ -15,6 +15,7 @@ from typing import Any
 
 from nicemu.pipeline import MAX_EMITTED_BYTES, ir, nodes_of
 
+from .paths import own_path, part_path
 from .places import VALID, WORD, Composite, Number, Place, Value
 from .records import OVERSIZED
 from .statements import Ends
@@ -23,7 +24,7 @@ from .writes import EVERYTHING, written_in
 
 
 class Deparsing(Varbits):
-    """What is emitted; `$emitted` is the address behind it (i64)."""
+    """What is emitted; the number `emitted` is the address behind it (i64)."""
 
     stays = False
     """Whether all headers that leave surely lie where they came."""
@@ -44,7 +45,7 @@ class Deparsing(Varbits):
                 if self.places.is_header(kind):
                     self.builder.store(WORD(0), self.taken_from(path))
                 elif isinstance(kind, ir.Named) and not self.places.is_union(kind):
-                    pending += [(f"{path}.{part.name}", part.type) for part in self.places.fields(kind)]
+                    pending += [(part_path(path, part.name), part.type) for part in self.places.fields(kind)]
 
     def _emit_at(self, header: Composite, at: Number) -> int:
         """Store the bytes of a header; where it came from there, only those that the program may change."""
@@ -111,7 +112,7 @@ class Deparsing(Varbits):
 
     @property
     def _emitted(self) -> Any:  # noqa: ANN401
-        return self.places.slot(Place("$emitted", ir.Bits(64)), self.builder)
+        return self.places.slot(Place(own_path("emitted"), ir.Bits(64)), self.builder)
 
     def emit(self, value: Value) -> None:
         """Append the valid headers in a value to what is emitted; the packet is dropped where it is too much.

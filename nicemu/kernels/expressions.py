@@ -13,6 +13,7 @@ from nicemu.pipeline import Program, arithmetic, ir, width_of
 
 from .division import divided
 from .not_compiled import NotCompiled
+from .paths import own_path
 from .places import BIT, INDEX, NEXT, NO_BITS, VALID, Composite, Number, Place, Places, Value, number_type
 
 STACK_OUT_OF_BOUNDS = ir.CORE_ERRORS.index("StackOutOfBounds")
@@ -70,7 +71,7 @@ class Expressions:
         self, condition: Number, yes: Callable[[], Value], no: Callable[[], Value], kind: ir.Type
     ) -> Value:
         """Return one of two values, only one of which is computed."""
-        temporary = Place(f"$choice{self._temporary()}", kind)
+        temporary = Place(own_path(f"choice{self._temporary()}"), kind)
         then, otherwise, after = self.block("yes"), self.block("no"), self.block("after")
         self.builder.cbranch(condition, then, otherwise)
         for block, make in ((then, yes), (otherwise, no)):
@@ -176,7 +177,7 @@ class Expressions:
     def _element_of(self, stack: Value, node: ir.Element) -> Value:
         """Return an element of a stack that lies nowhere."""
         assert isinstance(stack, Composite)
-        temporary = Place(f"$stack{self._temporary()}", stack.type)
+        temporary = Place(own_path(f"stack{self._temporary()}"), stack.type)
         self.places.store(temporary, stack, self.builder)
         return self.value(replace(node, base=ir.Name(temporary.path, stack.type)))
 
@@ -268,13 +269,13 @@ class Expressions:
                 return replace(target, base=self.located(base))
             case ir.Element(base, index, _):
                 located = self.located(base)
-                kept = Place(f"$index{self._temporary()}", index.type)
+                kept = Place(own_path(f"index{self._temporary()}"), index.type)
                 self.places.store(kept, self.value(index), self.builder)
                 return replace(target, base=located, index=ir.Name(kept.path, kept.type))
             case ir.StackPlace(stack, last, kind):
                 self.place(target)  # ends the parser where there is no such element
                 number = ir.Bits(32, True)
-                kept = Place(f"$index{self._temporary()}", number)
+                kept = Place(own_path(f"index{self._temporary()}"), number)
                 upcoming = self._next_index(stack)
                 self.places.store(kept, self.builder.sub(upcoming, INDEX(int(last))), self.builder)
                 return ir.Element(self.located(stack), ir.Name(kept.path, number), kind)

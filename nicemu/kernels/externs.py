@@ -14,6 +14,7 @@ from nicemu.pipeline import MAX_EFFECTS, ir
 
 from .effects import PASSES, Site
 from .not_compiled import NotCompiled
+from .paths import own_path
 from .places import INDEX, WORD, Number, Place, Value
 from .records import TOO_MANY_EFFECTS, word_of_effects, word_of_object
 from .tables import Tables
@@ -33,22 +34,22 @@ class Externs(Tables):
     @property
     def effects(self) -> Any:  # noqa: ANN401
         """The address of the address of the next effect (i64)."""
-        return self.places.slot(Place("$effects", ir.Bits(64)), self.builder)
+        return self.places.slot(Place(own_path("effects"), ir.Bits(64)), self.builder)
 
     @property
     def effect_count(self) -> Any:  # noqa: ANN401
         """The address of the number of effects so far (i32)."""
-        return self.places.slot(Place("$effect_count", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("effect_count"), ir.Bits(32)), self.builder)
 
     @property
     def verdict(self) -> Any:  # noqa: ANN401
         """The address of the verdict (i32)."""
-        return self.places.slot(Place("$verdict", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("verdict"), ir.Bits(32)), self.builder)
 
     @property
     def out_port(self) -> Any:  # noqa: ANN401
         """The address of the port by which the frame leaves (i32)."""
-        return self.places.slot(Place("$port", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("port"), ir.Bits(32)), self.builder)
 
     def calls(self) -> dict[str, Call]:
         """Return what each extern's call makes, by its name, with its object's type before a method's."""
@@ -78,7 +79,7 @@ class Externs(Tables):
     @property
     def effects_before(self) -> Any:  # noqa: ANN401
         """The address of the number of effects that this pass has left elsewhere (i32)."""
-        return self.places.slot(Place("$effects_before", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("effects_before"), ir.Bits(32)), self.builder)
 
     def keep_effects(self) -> None:
         """Say that what the packet has left so far stays, whatever becomes of it."""
@@ -91,8 +92,8 @@ class Externs(Tables):
             self.builder.store(self.builder.load(kept), present)
 
     def _kept_effects(self) -> tuple[tuple[Any, Any], tuple[Any, Any]]:
-        address = self.places.slot(Place("$kept_effects", ir.Bits(64)), self.builder)
-        count = self.places.slot(Place("$kept_effect_count", ir.Bits(32)), self.builder)
+        address = self.places.slot(Place(own_path("kept_effects"), ir.Bits(64)), self.builder)
+        count = self.places.slot(Place(own_path("kept_effect_count"), ir.Bits(32)), self.builder)
         return (self.effects, address), (self.effect_count, count)
 
     @property

@@ -13,6 +13,7 @@ from nicemu.pipeline import ir, width_of
 
 from .expressions import path_of
 from .not_compiled import NotCompiled
+from .paths import own_path
 from .places import BIT, INDEX, NEXT, NO_BITS, VALID, WORD, Composite, Number, Place, Value
 from .statements import Ends, Statements
 
@@ -44,12 +45,12 @@ class Packets(Statements):
     @property
     def cursor(self) -> Any:  # noqa: ANN401
         """The address of the parser's cursor, in bytes (i64)."""
-        return self.places.slot(Place("$cursor", ir.Bits(64)), self.builder)
+        return self.places.slot(Place(own_path("cursor"), ir.Bits(64)), self.builder)
 
     @property
     def error(self) -> Any:  # noqa: ANN401
         """The address of the error that the parser has ended in (i32)."""
-        return self.places.slot(Place("$error", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("error"), ir.Bits(32)), self.builder)
 
     def packet_length(self) -> Number:
         """Return the bytes of the packet, i32."""
@@ -235,7 +236,7 @@ class Packets(Statements):
 
     @property
     def _passed(self) -> Any:  # noqa: ANN401
-        return self.places.slot(Place("$states", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("states"), ir.Bits(32)), self.builder)
 
     def _count_state(self) -> None:
         slot, going = self._passed, self.block("state")
@@ -395,7 +396,7 @@ class Packets(Statements):
 
     def taken_from(self, path: str) -> Any:  # noqa: ANN401
         """The address of the address at which the parser took a header, 0 if it did not (i64)."""
-        return self.places.slot(Place(f"$taken.{path}", ir.Bits(64)), self.builder)
+        return self.places.slot(Place(own_path(f"taken.{path}"), ir.Bits(64)), self.builder)
 
     def forget_origin(self, header: ir.Expression) -> None:
         """Say that the parser has not taken a header."""

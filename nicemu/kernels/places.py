@@ -15,11 +15,13 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import Layouts, ir, width_of
 
+from .paths import elements_path, part_path, stack_elements
+
 BIT, WORD, INDEX = llvm.IntType(1), llvm.IntType(64), llvm.IntType(32)
 NO_BITS = ir.Bits(0)
-VALID, NEXT = "$valid", "$next"
+VALID, NEXT = "/valid", "/next"
 """Names of what a header and a header stack hold beside their fields and elements."""
-LENGTH, NUMBER = "$length", "$number"
+LENGTH, NUMBER = "/length", "/number"
 """Names of what a varbit holds: how many bits it has, and those as a number."""
 
 Number: TypeAlias = Any
@@ -51,7 +53,7 @@ class Place:
 
     def part(self, name: str, kind: ir.Type) -> Place:
         """Return the place of a field or flag."""
-        return replace(self, path=f"{self.path}.{name}", type=kind)
+        return replace(self, path=part_path(self.path, name), type=kind)
 
 
 def number_type(kind: ir.Type) -> llvm.IntType:
@@ -112,12 +114,12 @@ class Places:
     def element(self, stack: Place, index: Number) -> Place:
         """Return the place of an element; `index` must be inside."""
         assert isinstance(stack.type, ir.Stack)
-        path = f"{stack.path}[]"
+        path = elements_path(stack.path)
         self._sizes[path] = stack.type.size
         return Place(path, ir.Named(stack.type.element), index)
 
     def _stack_size(self, path: str) -> int:
-        return self._sizes[path[: path.index("[]") + 2]]
+        return self._sizes[stack_elements(path)]
 
     # Values
 

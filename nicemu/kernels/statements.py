@@ -15,6 +15,7 @@ from nicemu.pipeline import ir, width_of
 
 from .expressions import Expressions, path_of
 from .not_compiled import NotCompiled
+from .paths import own_path
 from .places import BIT, INDEX, NEXT, VALID, Composite, Number, Place
 from .records import STUCK
 
@@ -129,7 +130,7 @@ class Statements(Expressions):
 
     def ran(self, table: str) -> Any:  # noqa: ANN401
         """Return the address of the number of the action that a table has run last."""
-        return self.places.slot(Place(f"$ran.{table}", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path(f"ran.{table}"), ir.Bits(32)), self.builder)
 
     def action_number(self, name: str) -> int:
         """Return the number of an action."""
@@ -174,7 +175,7 @@ class Statements(Expressions):
     @property
     def given_up(self) -> Any:  # noqa: ANN401
         """The address of the reason of a packet that has passed a limit (i32)."""
-        return self.places.slot(Place("$given_up", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("given_up"), ir.Bits(32)), self.builder)
 
     has_turns = False
     """Whether a packet may take more turns, of loops and calls, than stand in the program."""
@@ -189,7 +190,7 @@ class Statements(Expressions):
     @property
     def turns(self) -> Any:  # noqa: ANN401
         """The address of the number of turns that the packet has taken (i32)."""
-        return self.places.slot(Place("$turns", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path("turns"), ir.Bits(32)), self.builder)
 
     def _turn(self, body: Sequence[ir.Statement], breaking: Any, continuing: Any) -> None:  # noqa: ANN401
         outer = self.ends
@@ -217,7 +218,7 @@ class Statements(Expressions):
         kind = self.types[node.variable]
         assert isinstance(kind, ir.Bits)
         low, high = self.value(node.low), self.value(node.high)
-        counter = Place(f"$for{self._temporary()}", kind)
+        counter = Place(own_path(f"for{self._temporary()}"), kind)
         variable = Place(node.variable, kind)
         self.places.store(counter, low, self.builder)
         turn, updating, after = self.block("turn"), self.block("update"), self.block("end")

@@ -14,6 +14,7 @@ from nicemu.pipeline import MAX_EMITTED_BYTES, Layouts, Program, ir, nodes_of
 
 from .growth import changes_headers, may_grow
 from .packets import states_behind
+from .paths import part_path
 from .writes import path_to
 
 _TAKES = (ir.Extract, ir.ExtractVarbit)
@@ -70,4 +71,5 @@ def _emitted(program: Program) -> Iterator[str]:
             if kind.name in layouts.headers:
                 yield path
             else:
-                pending += [(f"{path}.{part.name}", part.type) for part in reversed(layouts.parts(kind))]
+                parts = reversed(layouts.parts(kind))
+                pending += [(part_path(path, part.name), part.type) for part in parts]

@@ -18,6 +18,7 @@ from nicemu.pipeline import ir, width_of
 from .choices import Choosing, Ways
 from .metering import mark_function
 from .packets import BYTE
+from .paths import own_path
 from .places import BIT, INDEX, WORD, Number, Place, number_type
 from .records import (
     TABLE_DEFAULT,
@@ -248,7 +249,7 @@ class Tables(Choosing):
 
     def colour(self, meter: str) -> Any:  # noqa: ANN401
         """Return the address of what a direct meter has said of the packet (i32)."""
-        return self.places.slot(Place(f"$colour.{meter}", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path(f"colour.{meter}"), ir.Bits(32)), self.builder)
 
     def _add(self, pointer: Any, number: Number) -> None:  # noqa: ANN401
         self.builder.store(self.builder.add(self.builder.load(pointer), number), pointer)

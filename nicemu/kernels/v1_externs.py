@@ -15,6 +15,7 @@ from .externs import Call
 from .metering import draw_function
 from .not_compiled import NotCompiled
 from .parts import Part
+from .paths import own_path
 from .places import BIT, WORD, Number, Place
 from .records import DROP_PORT, word_of_chance
 from .v1_requests import V1Requests
@@ -54,7 +55,7 @@ class V1Externs(V1Requests):
     @property
     def failed(self) -> Any:  # noqa: ANN401
         """The address of whether an assertion has failed (i1)."""
-        return self.places.slot(Place("$failed", ir.BOOL), self.builder)
+        return self.places.slot(Place(own_path("failed"), ir.BOOL), self.builder)
 
     def _mark_to_drop(self, instance: str, arguments: tuple[ir.Expression, ...]) -> None:
         base = arguments[0] if arguments else ir.Name(STANDARD, self.types[STANDARD])

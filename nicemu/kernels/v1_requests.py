@@ -12,6 +12,7 @@ from typing import Any
 from nicemu.pipeline import Program, ir, nodes_of
 
 from .externs import Call
+from .paths import own_path
 from .places import INDEX, Number, Place
 from .v1_arrays import V1Arrays
 from .writes import targets_in
@@ -54,7 +55,7 @@ class V1Requests(V1Arrays):
 
     def request(self, name: str) -> Any:  # noqa: ANN401
         """Return the address of one of `REQUESTS` (i32)."""
-        return self.places.slot(Place(f"$request.{name}", ir.Bits(32)), self.builder)
+        return self.places.slot(Place(own_path(f"request.{name}"), ir.Bits(32)), self.builder)
 
     def asks(self, name: str) -> Number:
         """Return whether there is a request, as i1."""

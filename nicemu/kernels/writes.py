@@ -3,9 +3,12 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Final
 
 from nicemu.pipeline import ARCHITECTURES, Program, ir, nodes_of
+
+from .paths import part_path
 
 EVERYTHING: Final[frozenset[tuple[str, ...]]] = frozenset({("*",)})
 """All of a header."""
@@ -113,14 +116,14 @@ def _note(
             found[path] = EVERYTHING
         return
     structs = {struct.name: struct for struct in program.structs}
-    full = path + "".join(f".{name}" for name in inside)
+    full = reduce(part_path, inside, path)
     pending = [(full, target.type)]
     while pending:
         place, kind = pending.pop()
         if isinstance(kind, ir.Named) and kind.name in headers:
             found[place] = EVERYTHING
         elif isinstance(kind, ir.Named) and kind.name in structs:
-            pending += [(f"{place}.{part.name}", part.type) for part in structs[kind.name].fields]
+            pending += [(part_path(place, part.name), part.type) for part in structs[kind.name].fields]
 
 
 def path_to(node: ir.Expression) -> str:
@@ -129,4 +132,4 @@ def path_to(node: ir.Expression) -> str:
     while isinstance(node, ir.Member):
         names.insert(0, node.field)
         node = node.base
-    return ".".join([node.name, *names]) if isinstance(node, ir.Name) else ""
+    return reduce(part_path, names, node.name) if isinstance(node, ir.Name) else ""

@@ -23,7 +23,7 @@ from .tables import Table
 from .verify_body import Bodies
 from .verify_expressions import Faults, is_scalar
 from .verify_shown import check_shown
-from .verify_types import check_named, check_types, size_of, sizes_of, unique
+from .verify_types import check_named, check_names, check_types, size_of, sizes_of, unique
 
 MAX_TABLE_SIZE = 1 << 24
 _UNITS = {
@@ -51,6 +51,7 @@ def verify(program: ir.Program) -> None:
         check_named(program, faults)
     with faults.at("variables"):
         variables = unique(program.variables, lambda item: item.name, faults)
+        check_names(variables, faults)
         place, metadata = architecture.place, architecture.metadata
         for name in (ir.HEADERS, ir.METADATA, place):
             if name not in variables:

@@ -5,6 +5,7 @@ takes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -13,6 +14,7 @@ from .matches import width_of
 from .verify_expressions import Faults, is_scalar
 
 Item = TypeVar("Item")
+_NOT_IN_NAMES = re.compile(r"[/\[\]]")
 
 
 def unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Faults) -> dict[str, Item]:
@@ -26,6 +28,13 @@ def unique(items: Iterable[Item], name_of: Callable[[Item], str], faults: Faults
     return named
 
 
+def check_names(names: Iterable[str], faults: Faults) -> None:
+    """Check the names of variables or fields: engines put others together with what these lack."""
+    for name in names:
+        if _NOT_IN_NAMES.search(name):
+            faults.raise_("", f"has {name!r}, which is no name")
+
+
 def check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> None:
     """Check headers, unions and structs, of which `sizes` are known."""
     for name, size in sizes.items():
@@ -37,7 +46,7 @@ def check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> N
             faults.raise_(name, f"is more than {ir.MAX_TYPE_DEPTH} types deep")
     unique([layout.name for layout in layouts], str, faults)
     for layout in layouts:
-        unique(layout.fields, lambda item: item.name, faults)
+        check_names(unique(layout.fields, lambda item: item.name, faults), faults)
     structs = {struct.name: struct for struct in program.structs if struct.name in sizes}
     for header in program.headers:
         _check_header(header, structs, faults)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine
+from nicemu.pipeline import Engine, Exact, TableEntry
 
 from .v1_programs import agree, both, text_of
 
@@ -158,3 +158,35 @@ def _engines() -> None:
                 compute=f"update_checksum(true, {DATA}, h.h.sum, HashAlgorithm.csum16);",
             )
         )
+
+
+@pytest.mark.parametrize(
+    ("name", "parts", "ingress"),
+    [
+        ("metadata", "bit<32> x;", "m.x = 5; x = 77; h.h.value = m.x; h.h.long = (bit<64>) x;"),
+        ("headers", "more_t extra;", "extra.setValid(); extra.a = 7; m.x = (bit<8>) extra.a;"),
+        (
+            "standard_metadata",
+            "bit<9> egress_spec;",
+            "s.egress_spec = 1; egress_spec = 9; h.h.sum = (bit<16>) egress_spec;",
+        ),
+        (
+            "I",
+            "action put(in bit<9> port) { h.h.sum = (bit<16>) port; }",
+            "{ port_t put; put.port = 66; s.egress_spec = put.port; } put(9);",
+        ),
+        ("I", "", "{ port_t go; go.port = 66; t.apply(); h.h.sum = (bit<16>) go.port; }"),
+    ],
+)
+def test_a_name_with_a_dot_is_no_variable_with_a_field(name: str, parts: str, ingress: str) -> None:
+    """Such as the x of a control called metadata, beside the x of the metadata."""
+    text = text_of(
+        parts=parts, ingress=ingress, headers="more_t extra;", types="struct port_t { bit<9> port; }"
+    )
+    text = text.replace("control I(", f"control {name}(").replace(" I(), E()", f" {name}(), E()")
+    program = compile_text(text).program
+    engines = Engine(), CompiledEngine(optimised=False)
+    for engine in engines:
+        engine.load(program)
+        engine.insert("t", TableEntry((Exact(3),), "go", (9,)))
+    agree(engines)

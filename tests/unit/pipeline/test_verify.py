@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -57,6 +58,16 @@ def test_an_action_cannot_call_itself_through_another(hand: SimpleNamespace) -> 
     )
     with pytest.raises(ControlError, match="calls itself; P4 has no recursion"):
         verify(hand.program(actions=loop))
+
+
+@pytest.mark.parametrize("name", ["/cursor", "headers/tag", "s[]", "a]"])
+def test_names_are_such_that_engines_can_make_others_of_their_own(hand: SimpleNamespace, name: str) -> None:
+    with pytest.raises(ControlError, match=f"variables has {re.escape(repr(name))}, which is no name"):
+        verify(hand.program(variables=(ir.Variable(name, U16),)))
+    whole = hand.program()
+    other = ir.StructType("other_t", (ir.Field(name, U16),))
+    with pytest.raises(ControlError, match="which is no name"):
+        verify(replace(whole, structs=(*whole.structs, other)))
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
