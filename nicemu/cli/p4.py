@@ -231,7 +231,7 @@ def group(
 def _objects(nic: str | None) -> Iterator[ObjectClient]:
     from nicemu.control import P4RuntimeClient
 
-    with P4RuntimeClient(pipeline_of(nic)[1]) as client:
+    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False) as client:
         yield client.objects
 
 

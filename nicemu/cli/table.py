@@ -100,7 +100,7 @@ def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str 
 def _client(nic: str | None) -> Iterator[P4RuntimeClient]:
     from nicemu.control import P4RuntimeClient
 
-    with P4RuntimeClient(pipeline_of(nic)[1]) as client:
+    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False) as client:
         yield client
 
 

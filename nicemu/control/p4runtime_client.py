@@ -71,12 +71,20 @@ class ReadEntry:
 class P4RuntimeClient:
     """A client of one device, primary from `__enter__` on; use it in a `with` statement.
 
-    The default election id is the wall time in nanoseconds: the newest tool becomes primary. The names it
-    knows are those of the program at their first use; after another client's `load`, connect anew.
+    The default election id is the wall time in nanoseconds: the newest tool becomes primary. Unless that is
+    to be `at_once`, it is with the first change, packet or report that is asked for; until then it reads
+    beside whoever is primary. The names it knows are those of the program at their first use; after another
+    client's `load`, connect anew.
     """
 
     def __init__(
-        self, address: str, device_id: int = 1, election_id: int | None = None, timeout_s: float = 10.0
+        self,
+        address: str,
+        device_id: int = 1,
+        election_id: int | None = None,
+        timeout_s: float = 10.0,
+        *,
+        at_once: bool = True,
     ) -> None:
         self._address = address
         self._device_id = device_id
@@ -84,13 +92,15 @@ class P4RuntimeClient:
         if not 0 <= self._election_id < 1 << 128:
             raise UsageError(f"election id {election_id} found; 0 to 2**128 - 1 was expected")
         self._timeout_s = timeout_s
+        self._at_once, self._is_primary = at_once, False
         self._connection: Connection | None = None
         self._schema: Schema | None = None
 
     def __enter__(self) -> P4RuntimeClient:
         self._connection = Connection(self._address, self._timeout_s)
         try:
-            self._connection.arbitrate(self._device_id, self._election_id)
+            if self._at_once:
+                self._primary()
         except BaseException:
             self.close()
             raise
@@ -103,7 +113,7 @@ class P4RuntimeClient:
         """End the stream and the connection; the NIC then has no primary until the next client comes."""
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
+            self._connection, self._is_primary = None, False
 
     # Pipeline
 
@@ -126,12 +136,12 @@ class P4RuntimeClient:
         request.config.p4info.CopyFrom(info_message(p4info or p4info_of(Program.from_json(text))))
         if cookie is not None:
             request.config.cookie.cookie = cookie
-        self._connected().call("SetForwardingPipelineConfig", request)
+        self._primary().call("SetForwardingPipelineConfig", request)
         self._schema = None
 
     def commit_saved(self) -> None:
         """Have the NIC run the program that `load(how="save")` brought. Raises: ControlError."""
-        self._connected().call("SetForwardingPipelineConfig", self._config_request("commit_saved"))
+        self._primary().call("SetForwardingPipelineConfig", self._config_request("commit_saved"))
         self._schema = None
 
     def p4info(self) -> P4Info:
@@ -228,7 +238,7 @@ class P4RuntimeClient:
             request.election_id.CopyFrom(uint128(self._election_id))
             request.updates.extend(part)
             try:
-                self._connected().call("Write", request)
+                self._primary().call("Write", request)
                 outcomes.extend([None] * len(part))
             except BatchError as error:
                 if len(error.outcomes) != len(part):
@@ -290,7 +300,7 @@ class P4RuntimeClient:
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-            message = self._connected().receive(left_s)
+            message = self._primary().receive(left_s)
             if message is None:
                 return None
             found = received(message, self._schema_now())
@@ -299,18 +309,18 @@ class P4RuntimeClient:
 
     def send_packet(self, payload: bytes, metadata: Mapping[str, int | str] | None = None) -> None:
         """Send a packet into the program, with the fields of its packet_out header."""
-        self._connected().send(packet_out_message(payload, metadata or {}, self._schema_now()))
+        self._primary().send(packet_out_message(payload, metadata or {}, self._schema_now()))
 
     def acknowledge(self, digests: ReceivedDigests) -> None:
         """Say that a list of digests has been taken."""
-        self._connected().send(acknowledgement(digests, self._schema_now()))
+        self._primary().send(acknowledgement(digests, self._schema_now()))
 
     # Requests
 
     def _write_one(self, update: Message) -> None:
         request = messages().WriteRequest(device_id=self._device_id, updates=[update])
         request.election_id.CopyFrom(uint128(self._election_id))
-        self._connected().call("Write", request)
+        self._primary().call("Write", request)
 
     def _read_all(self, entity: Message) -> Iterator[Message]:
         request = messages().ReadRequest(device_id=self._device_id, entities=[entity])
@@ -362,6 +372,13 @@ class P4RuntimeClient:
         if self._schema is None:
             self._schema = Schema(p4info_of_message(self._get_config(2).p4info))
         return self._schema
+
+    def _primary(self) -> Connection:
+        connection = self._connected()
+        if not self._is_primary:
+            connection.arbitrate(self._device_id, self._election_id)
+            self._is_primary = True
+        return connection
 
     def _connected(self) -> Connection:
         if self._connection is None:

@@ -212,6 +212,17 @@ def test_a_client_of_default_limits_learns_the_outcome_of_any_batch(
     assert codes == ([P4RuntimeCode.NOT_FOUND] * count if count <= 110 else [])
 
 
+def test_who_only_reads_leaves_the_primary_alone(server: str) -> None:
+    with P4RuntimeClient(server) as primary, P4RuntimeClient(server, at_once=False) as reader:
+        primary.insert("route", {"dst": 1}, "drop")
+        assert len(reader.read("route")) == 1
+        primary.insert("route", {"dst": 2}, "drop")
+        reader.insert("route", {"dst": 3}, "drop")
+        with pytest.raises(ControlError, match="is not the primary"):
+            primary.insert("route", {"dst": 4}, "drop")
+        assert len(primary.read("route")) == 3
+
+
 def test_the_newest_client_becomes_primary_and_the_old_one_may_not_write(server: str) -> None:
     with P4RuntimeClient(server) as old, P4RuntimeClient(server) as new:
         new.insert("route", {"dst": 1}, "drop")
