@@ -69,7 +69,7 @@ class _Sources:
         if path not in self._imports:
             self._imports[path] = [
                 (place, name, alias or name)
-                for origin, listed, single in _IMPORT.findall(path.read_text())
+                for origin, listed, single in _IMPORT.findall(path.read_text(encoding="utf-8"))
                 if (place := self._place(origin, path))
                 for name, alias in _NAMES.findall(_COMMENT.sub("", listed or single))
             ]
@@ -130,14 +130,18 @@ class CodeLocator:
 
     @classmethod
     def from_function(cls, function: FunctionType, file: str) -> CodeLocator | None:
-        """Return the locator of a function; None if it is not hot, or nothing can be written."""
+        """Return the locator of a function; None if it is not hot.
+
+        Raises: RuntimeError if nothing can be written: numba would keep the code beside the source, and run
+        it when what it inlines has changed.
+        """
         if function.__code__ not in cls.hot:
             return None
         try:
             locator = cls(function, Path(file).resolve())
             locator.ensure_cache_path()
-        except OSError:
-            return None
+        except OSError as error:
+            raise RuntimeError(f"nothing can be kept: {error}") from error
         return locator
 
     def ensure_cache_path(self) -> None:

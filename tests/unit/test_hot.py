@@ -234,3 +234,17 @@ def test_where_no_folder_can_be_written_code_is_made_anew_and_that_is_said_once(
         again, further = hot(_tripled.py_func), hot(_sum_of_tripled.py_func)  # type: ignore[attr-defined]
     assert len(told) == 1
     assert (again(np.uint64(2)), further(3)) == (6, 9)
+
+
+@needs_jit
+def test_where_no_folder_can_be_written_nothing_is_kept_beside_the_sources(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It would be run when what it inlines has changed: numba knows one file of a function."""
+    monkeypatch.setattr(compiled_code, "own_cache_folder", lambda: Path("/dev/null/nowhere"))
+    compiled_code.warn_of_no_cache.cache_clear()
+    before = set(Path(__file__).parent.rglob("*.nb[ic]"))
+    with pytest.warns(RuntimeWarning, match="made anew each time"):
+        again = hot(_tripled.py_func)  # type: ignore[attr-defined]
+    assert again(np.uint64(2)) == 6
+    assert set(Path(__file__).parent.rglob("*.nb[ic]")) == before
