@@ -122,13 +122,16 @@ class User:
 def cpu_ns(pid: int) -> int:
     """CPU time of a process over all its threads, from the scheduler's own count."""
     threads = Path(f"/proc/{pid}/task").iterdir()
-    return sum(int((thread / "schedstat").read_text().split()[0]) for thread in threads)
+    return sum(int((thread / "schedstat").read_text(encoding="utf-8").split()[0]) for thread in threads)
 
 
 def is_stopped(pid: int) -> bool:
     """Whether every thread of a process is stopped."""
     threads = Path(f"/proc/{pid}/task").iterdir()
-    return all((thread / "stat").read_text().rpartition(")")[2].split()[0] == "T" for thread in threads)
+    return all(
+        (thread / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "T"
+        for thread in threads
+    )
 
 
 def run_user(nic_name: str, ip: str) -> None:

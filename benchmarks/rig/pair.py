@@ -71,7 +71,7 @@ class Pair:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
             topology = folder / "pair.toml"
-            topology.write_text(_TOPOLOGY.format(**self._settings))
+            topology.write_text(_TOPOLOGY.format(**self._settings), encoding="utf-8")
             name = f"benchmark-{os.getpid()}"
             self.instance = stack.enter_context(Instance.start(topology, data=folder, name=name))
             near, far = self.instance.nics

@@ -168,7 +168,11 @@ def main(device: str, gid: str, chunk_count: int, chunk_bytes: int) -> None:
     counters = Path(f"/sys/class/infiniband/{device}/ports/{PHYSICAL_PORT}/hw_counters")
     say(
         phase="stored",
-        kernel={name: int((counters / name).read_text()) for name in COUNTED if (counters / name).exists()},
+        kernel={
+            name: int((counters / name).read_text(encoding="utf-8"))
+            for name in COUNTED
+            if (counters / name).exists()
+        },
     )
 
 

@@ -106,7 +106,7 @@ def _file_system_of(descriptor: int) -> str:
     """
     device = os.fstat(descriptor).st_dev
     wanted = f"{os.major(device)}:{os.minor(device)}"
-    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+    for line in Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines():
         mount, _, system = line.partition(" - ")
         if mount.split()[2] == wanted:
             return system.split()[0]

@@ -43,7 +43,7 @@ def links_here() -> list[str]:
 @contextmanager
 def _two_nics(fabric: str, folder: Path, most_bytes: int) -> Iterator[tuple[Nic, Span, RemoteSpan]]:
     path = folder / "calibrate.toml"
-    path.write_text(_TOPOLOGY.format(memory=max(2 * most_bytes, 8 << 20)))
+    path.write_text(_TOPOLOGY.format(memory=max(2 * most_bytes, 8 << 20)), encoding="utf-8")
     name = f"calibrate-{os.getpid()}"
     with ExitStack() as stack:
         started = Instance.start(path, fabric=fabric, data=folder, name=name)

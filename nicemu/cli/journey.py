@@ -85,14 +85,18 @@ class Helper:
             self.process.stdin.write(json.dumps({"do": do, **operands}) + "\n")
             self.process.stdin.flush()
         except OSError as error:
-            raise NicemuError(f"{self._script} has ended: {self._log.read_text()[-2000:]}") from error
+            raise NicemuError(
+                f"{self._script} has ended: {self._log.read_text(encoding='utf-8', errors='replace')[-2000:]}"
+            ) from error
 
     def hear(self) -> dict[str, Any]:
         """Return what the process answers. Raises: NicemuError if it failed or ended."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
-            raise NicemuError(f"{self._script} has ended: {self._log.read_text()[-2000:]}")
+            raise NicemuError(
+                f"{self._script} has ended: {self._log.read_text(encoding='utf-8', errors='replace')[-2000:]}"
+            )
         answer: dict[str, Any] = json.loads(line)
         if "error" in answer:
             raise NicemuError(f"{self._script}: {answer['error']}")
@@ -131,7 +135,7 @@ def cpu_time_ns(pid: int) -> int:
 def is_stopped(pid: int) -> bool:
     """Whether every thread of a process is stopped."""
     states = [
-        (entry / "stat").read_text().rpartition(")")[2].split()[0]
+        (entry / "stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0]
         for entry in Path(f"/proc/{pid}/task").iterdir()
     ]
     return all(state == "T" for state in states)

@@ -215,7 +215,7 @@ def spare_cores() -> Finding:
 
 def file_system_of(path: Path, mountinfo: str | None = None) -> str:
     """Return the type of the file system that `path` is on, as mountinfo names it."""
-    text = Path("/proc/self/mountinfo").read_text() if mountinfo is None else mountinfo
+    text = Path("/proc/self/mountinfo").read_text(encoding="utf-8") if mountinfo is None else mountinfo
     best, system = -1, "unknown"
     for line in text.splitlines():
         left, _, right = line.partition(" - ")

@@ -28,7 +28,7 @@ from .programs import (
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
-    from nicemu.pipeline import Departed, Verdict
+    from nicemu.pipeline import Departed, Effect, Program, Verdict
 
 _NOT_HEX = re.compile(r"0x|[\s:,.-]+")
 
@@ -91,7 +91,9 @@ def packet(
     click.echo(f"{compiled.program.name}: {len(frame)} bytes on port {port}")
     click.echo("\n".join(trace_lines(verdict.trace, lambda event: _difference(frame, event))))
     for effect in verdict.effects:
-        told = ", ".join(f"{name}={value_text(value)}" for name, value in _effect(effect).items())
+        told = ", ".join(
+            f"{name}={value_text(value)}" for name, value in _effect(effect, compiled.program).items()
+        )
         click.echo(f"then {type(effect).__name__}({told})")
 
 
@@ -127,8 +129,16 @@ def _difference(frame: bytes, departed: Departed) -> list[str]:
     return change_lines(byte_changes(frame, departed.frame)) or ["as it came"]
 
 
-def _effect(effect: object) -> dict[str, Any]:
-    return {item.name: getattr(effect, item.name) for item in dataclasses.fields(effect)}  # type: ignore[arg-type]
+def _effect(effect: Effect, program: Program) -> dict[str, Any]:
+    """Return what an effect says, of a digest its data as they are."""
+    from nicemu.pipeline import DigestPosted, Layouts, Varbits, p4info_of, plain, shaped
+
+    if isinstance(effect, DigestPosted):
+        kind = next(item.type for item in p4info_of(program).digests if item.name == effect.name)
+        bits = Varbits(effect.length_bits, effect.number)
+        data = plain(shaped(Layouts(program), kind, bits, effect.shape))
+        return {"name": effect.name, "receiver": effect.receiver, "data": data}
+    return {item.name: getattr(effect, item.name) for item in dataclasses.fields(effect)}
 
 
 def _described(program: str, frame: bytes, port: int, verdict: Verdict) -> dict[str, Any]:

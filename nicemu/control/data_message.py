@@ -134,21 +134,6 @@ def zero_of(kind: ir.Type, layouts: Layouts) -> Value:
     return HeaderValue(parts) if isinstance(layout, ir.HeaderType) else parts
 
 
-def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
-    """Return a value as JSON has it: a number, an object of such, or a list of objects; a header that is not
-    there is None, a union an object of the header that it holds.
-    """
-    if isinstance(value, HeaderValue):
-        return plain(value.fields) if value.valid else None
-    if isinstance(value, UnionValue):
-        return {name: plain(header) for name, header in value.headers.items() if header.valid} or None
-    if isinstance(value, StackValue):
-        return [plain(element) for element in value.elements]
-    if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
-    return value.number if isinstance(value, Varbits) else value
-
-
 def _listed(kind: ir.Type, layouts: Layouts) -> ir.EnumType | None:
     """Return the enum, or the errors, that a type is."""
     name = "error" if kind == ir.ERROR else getattr(kind, "name", "")

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import CloneSession, Match, MeterConfig, Replica, ir
+from nicemu.pipeline import CloneSession, Match, MeterConfig, Replica, ir, plain
 
 from .byte_string import encode_bytes
 from .count_message import fill_count, fill_meter
-from .data_message import fill_data, member_value, plain, value_of_data, zero_of
+from .data_message import fill_data, member_value, value_of_data, zero_of
 from .entry_message import add_matches, fill_call, matches_of_fields, parameters_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
 from .schema import Schema, parameter_of

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Match
+from nicemu.pipeline import Match, plain
 
 from .byte_string import encode_bytes
-from .data_message import plain, value_of_data
+from .data_message import value_of_data
 from .entry_message import matches_of_message
 from .messages import Message, messages
 from .schema import Schema

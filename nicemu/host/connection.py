@@ -225,6 +225,6 @@ def _find_socket(name: str, topology: str | None) -> Path:
 def _topology_of(folder: Path) -> str:
     """Return what `nicemu status` calls the topology whose NICs run in a folder."""
     try:
-        return str(json.loads((folder / "state").read_text())["topology"])
+        return str(json.loads((folder / "state").read_text(encoding="utf-8"))["topology"])
     except (OSError, ValueError, KeyError, TypeError):
         return folder.name

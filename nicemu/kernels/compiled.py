@@ -93,7 +93,7 @@ def _object_apart(text: str, parts: dict[str, str], level: int) -> bytes:
 def _path(generated: Generated, level: int) -> Path:
     digest = blake2b(digest_size=16)
     parts = [llvmlite.__version__, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()]
-    parts += [str(level), Path(machine_code.__file__).read_text(), generated.text]
+    parts += [str(level), Path(machine_code.__file__).read_text(encoding="utf-8"), generated.text]
     for part in parts:
         digest.update(f"{len(part)} {part}".encode())
     return own_cache_folder() / "kernels" / f"{digest.hexdigest()}.o"

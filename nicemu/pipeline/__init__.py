@@ -61,7 +61,7 @@ from .p4info import (
 from .p4info_ids import PREFIXES, Prefix, allocate_ids, numbers_of
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
 from .selector_limits import SEMANTICS, SelectorLimits, number_of
-from .shapes import shaped
+from .shapes import plain, shaped
 from .table_entry import Row, TableEntry
 from .tables import Table
 from .trace import Departed, Event
@@ -204,6 +204,7 @@ __all__ = [
     "number_of",
     "numbers_of",
     "p4info_of",
+    "plain",
     "read_externs",
     "reason_of",
     "shaped",

@@ -225,7 +225,7 @@ class ControlSocket:
         (_, writer), self._tracer = self._tracer, None
         self._device.observe = None
         events = writer.finish(self._device.statistics(), self._now())
-        with open(os.memfd_create("trace", os.MFD_CLOEXEC), "w") as file:
+        with open(os.memfd_create("trace", os.MFD_CLOEXEC), "w", encoding="utf-8") as file:
             json.dump(events, file)
             file.flush()
             self._reply(link, {"events": len(events)}, (file.fileno(),))

@@ -69,7 +69,7 @@ def _end(link: socket.socket) -> list[dict[str, Any]]:
         return []
     if answer is None or not answer[1]:
         return []
-    with open(answer[1][0]) as file:
+    with open(answer[1][0], encoding="utf-8") as file:
         os.lseek(file.fileno(), 0, os.SEEK_SET)
         events: list[dict[str, Any]] = json.load(file)
     return events

@@ -406,12 +406,12 @@ def run_nic_process(path: Path) -> None:
     The settings name a status file; it is written as JSON when the NIC serves, or with the error when it
     cannot. Does not return: the process ends with the NIC, which by then has given everything back.
     """
-    settings = json.loads(path.read_text())
+    settings = json.loads(path.read_text(encoding="utf-8"))
     status = Path(settings["status"])
 
     def tell(message: dict[str, Any]) -> None:
         scratch = status.with_suffix(".new")
-        scratch.write_text(json.dumps(message))
+        scratch.write_text(json.dumps(message), encoding="utf-8")
         scratch.rename(status)
 
     try:

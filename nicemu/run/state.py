@@ -35,14 +35,14 @@ class TopologyState:
     def write(self, folder: Path) -> None:
         """Put it into the topology's folder, all at once."""
         scratch = folder / f"{STATE}.new"
-        scratch.write_text(json.dumps(asdict(self)))
+        scratch.write_text(json.dumps(asdict(self)), encoding="utf-8")
         scratch.rename(folder / STATE)
 
     @classmethod
     def read(cls, folder: Path) -> TopologyState | None:
         """Return what a folder says; None if nothing has come up there."""
         try:
-            told = json.loads((folder / STATE).read_text())
+            told = json.loads((folder / STATE).read_text(encoding="utf-8"))
             return cls(**{**told, "nics": tuple(NicState(**nic) for nic in told["nics"])})
         except (OSError, ValueError, KeyError, TypeError):
             return None

@@ -205,7 +205,7 @@ class Instance:
                 f"topology {self.folder.name} is up over {state.fabric}; what is started again joins it as"
                 " it is: leave out --fabric, --pcap and --trace, or stop it first with `nicemu down`"
             )
-        settings = json.loads((self.folder / f"{min(held)}.json").read_text())
+        settings = json.loads((self.folder / f"{min(held)}.json").read_text(encoding="utf-8"))
         ips: dict[str, str] = settings["places"]
         self._check_races = bool(settings.get("check_races"))
         self._profile = settings.get("profile")
@@ -309,7 +309,7 @@ class Instance:
     def _spawn(self, name: str, settings: dict[str, Any], lifeline: int) -> None:
         path = self.folder / f"{name}.json"
         path.touch(mode=0o600)
-        path.write_text(json.dumps(settings))
+        path.write_text(json.dumps(settings), encoding="utf-8")
         for left in ("status", "sock", "p4rt"):  # of the process before
             path.with_suffix(f".{left}").unlink(missing_ok=True)
         held = hold_settings(path)
@@ -339,12 +339,12 @@ class Instance:
             if time.monotonic() > deadline:
                 raise NicemuError(f"{name} did not serve within {START_TIMEOUT_S:.0f} s")
             time.sleep(0.005)
-        if status.exists() and not (told := json.loads(status.read_text()))["ready"]:
+        if status.exists() and not (told := json.loads(status.read_text(encoding="utf-8")))["ready"]:
             raise NicemuError(f"{name} cannot start: {told['error']}")
 
     def _await(self, name: str) -> int:
         self._await_file(name, "status")
-        return int(json.loads((self.folder / f"{name}.status").read_text())["pid"])
+        return int(json.loads((self.folder / f"{name}.status").read_text(encoding="utf-8"))["pid"])
 
     def detach(self) -> list[RunningNic]:
         """Leave the NICs running without this process."""

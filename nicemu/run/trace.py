@@ -110,12 +110,12 @@ def check_recordings(pcap: Path | None, trace: Path | None) -> None:
 
 def write_part(path: Path, name: str, events: list[dict[str, Any]]) -> None:
     """Write what one NIC saw beside `path`, for `merge_traces`."""
-    path.with_name(f"{path.name}.{name}.part").write_text(json.dumps(events))
+    path.with_name(f"{path.name}.{name}.part").write_text(json.dumps(events), encoding="utf-8")
 
 
 def write_trace(path: Path, events: list[dict[str, Any]]) -> None:
     """Write a whole trace. Raises: OSError."""
-    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}))
+    path.write_text(json.dumps({"traceEvents": events, "displayTimeUnit": "ns"}), encoding="utf-8")
 
 
 def merge_traces(path: Path) -> int:
@@ -127,7 +127,7 @@ def merge_traces(path: Path) -> int:
     faults: list[str] = []
     for part in sorted(path.parent.glob(f"{path.name}.*.part")):
         try:
-            events.extend(json.loads(part.read_text()))
+            events.extend(json.loads(part.read_text(encoding="utf-8")))
             part.unlink()
         except (OSError, ValueError) as error:
             faults.append(f"{part.name}: {_reason(error)}")

@@ -81,7 +81,7 @@ def shell() -> Iterator[Shell]:
 def is_running(pid: int) -> bool:
     """Whether a process runs; one that has ended does not, though nobody may have waited for it yet."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
 

@@ -87,12 +87,14 @@ def _name(path: Path) -> str:
 @pytest.mark.parametrize("path", _files("nicemu", "firmware", "host", "examples", "benchmarks"), ids=_name)
 def test_rooms_are_entered_by_their_doors(path: Path) -> None:
     parts = path.relative_to(ROOT).parts
-    assert past_the_door(path.read_text(), home=parts[1] if parts[0] == "nicemu" else "") == []
+    assert (
+        past_the_door(path.read_text(encoding="utf-8"), home=parts[1] if parts[0] == "nicemu" else "") == []
+    )
 
 
 @pytest.mark.parametrize("path", _files(*PROGRAMS_MAY_IMPORT), ids=_name)
 def test_a_program_imports_its_own_toolkit_alone(path: Path) -> None:
-    assert outside_the_toolkit(path.read_text(), path.relative_to(ROOT).parts[0]) == []
+    assert outside_the_toolkit(path.read_text(encoding="utf-8"), path.relative_to(ROOT).parts[0]) == []
 
 
 @pytest.mark.parametrize(
@@ -153,7 +155,7 @@ def test_a_door_says_what_the_room_is_for_and_names_what_it_shows(room: str) -> 
     "path", _files("nicemu", "firmware", "host", "examples", "benchmarks", "tests"), ids=_name
 )
 def test_a_file_names_its_licence(path: Path) -> None:
-    assert path.read_text().startswith(LICENCE)
+    assert path.read_text(encoding="utf-8").startswith(LICENCE)
 
 
 def test_every_room_has_a_floor() -> None:

@@ -239,6 +239,6 @@ def wait_for_guest(pid: int) -> set[int]:
 def is_alive(pid: int) -> bool:
     """Return whether a process runs."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False

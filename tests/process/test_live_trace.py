@@ -55,7 +55,7 @@ def nics(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[RunningNic]]
 
 
 def events_in(path: Path) -> list[dict[str, Any]]:
-    events: list[dict[str, Any]] = json.loads(path.read_text())["traceEvents"]
+    events: list[dict[str, Any]] = json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
     return events
 
 

@@ -48,7 +48,9 @@ def topology(folder: Path, text: str = TOPOLOGY) -> Path:
 
 
 def children(pid: int) -> list[int]:
-    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    return [
+        int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="utf-8").split()
+    ]
 
 
 @pytest.mark.slow

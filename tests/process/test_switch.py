@@ -315,7 +315,7 @@ def until_asleep(process: subprocess.Popen[str], where: str) -> None:
     end, seen = time.monotonic() + TIMEOUT_S, {"0"}
     while time.monotonic() < end:
         assert process.poll() is None, process.communicate()
-        channel = Path(f"/proc/{process.pid}/wchan").read_text()
+        channel = Path(f"/proc/{process.pid}/wchan").read_text(encoding="utf-8")
         if where in channel:
             return
         seen.add(channel)

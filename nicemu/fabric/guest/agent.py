@@ -192,7 +192,7 @@ def _port_fd() -> int:
     """Open the port that the host has given our name. Source: Linux drivers/char/virtio_console.c, "name"."""
     ports = "/sys/class/virtio-ports"
     for port in os.listdir(ports):
-        with open(f"{ports}/{port}/name") as file:
+        with open(f"{ports}/{port}/name", encoding="utf-8") as file:
             if file.read().strip() == PORT:
                 return os.open(f"/dev/{port}", os.O_RDWR | os.O_CLOEXEC)
     raise FileNotFoundError(f"no port {PORT} below {ports}")

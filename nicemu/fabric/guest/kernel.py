@@ -157,7 +157,7 @@ def _plain(place: str) -> str:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text().splitlines() if path.exists() else []
+    return path.read_text(encoding="utf-8").splitlines() if path.exists() else []
 
 
 def _dependencies(modules: Path) -> tuple[dict[str, list[str]], dict[str, str]]:

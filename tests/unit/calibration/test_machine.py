@@ -107,7 +107,7 @@ def test_a_drive_s_file_is_read_and_written_and_gone_afterwards(tmp_path: Path) 
 
 
 def test_memory_is_no_drive() -> None:
-    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     if not any(line.split()[1:3] == ["/dev/shm", "tmpfs"] for line in mounts):
         pytest.skip("there is no tmpfs at /dev/shm")
     with pytest.raises(UsageError, match=r"tmpfs is memory; give a folder on a drive|Invalid argument; give"):

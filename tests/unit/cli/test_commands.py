@@ -56,7 +56,7 @@ def test_ctrl_c_while_the_command_line_is_loaded_ends_it_with_status_130_and_not
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 def test_a_full_disk_behind_stdout_is_a_sentence_and_status_1() -> None:
     command = [sys.executable, "-m", "nicemu", "--help"]
-    with open("/dev/full", "w") as full:
+    with open("/dev/full", "w", encoding="utf-8") as full:
         finished = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     told = "Error: nothing more can be written: No space left on device\n"
     assert (finished.returncode, finished.stderr) == (1, told)

@@ -37,6 +37,26 @@ control D(packet_out b, in headers_t headers, in metadata_t m, in nic_metadata_t
 SmartNic(P(), C(), D()) main;
 """
 
+DIGEST = """
+#include <core.p4>
+#include <v1model.p4>
+header byte_t { bit<8> kind; bit<8> value; }
+struct headers_t { byte_t h; }
+struct metadata_t { }
+struct seen_t { byte_t h; bit<8> x; }
+parser P(packet_in b, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    state start { b.extract(h.h); transition accept; }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    apply { digest<seen_t>(7, { h.h, h.h.value }); }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out b, in headers_t h) { apply { b.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
 
 @pytest.fixture
 def program(tmp_path: Path) -> str:
@@ -82,6 +102,13 @@ def test_a_packet_of_a_capture_is_chosen_as_wireshark_numbers_them(
         1,
         f"Error: {capture} has 2 packets; --index 3 is none of them\n",
     )
+
+
+def test_a_digest_is_told_as_its_data(nicemu: Cli, tmp_path: Path) -> None:
+    program = tmp_path / "digest.p4"
+    program.write_text(DIGEST, encoding="utf-8")
+    lines = nicemu("packet", str(program), "--hex", "0105").stdout.splitlines()
+    assert lines[-1] == "then DigestPosted(name=seen_t, receiver=0x7, data={h={kind=0x1, value=0x5}, x=0x5})"
 
 
 def test_entries_of_a_file_are_met_and_effects_are_told(nicemu: Cli, program: str, tmp_path: Path) -> None:
@@ -143,7 +170,9 @@ def test_what_is_no_hexadecimal_is_refused(nicemu: Cli, program: str) -> None:
 
 def test_externs_of_the_program_are_done_by_a_python_file(nicemu: Cli, program: str, tmp_path: Path) -> None:
     own = PROGRAM.replace("header byte_t", "extern bit<8> more(in bit<8> v);\nheader byte_t")
-    Path(program).write_text(own.replace("headers.h.value = 7;", "headers.h.value = more(headers.h.value);"))
+    Path(program).write_text(
+        own.replace("headers.h.value = 7;", "headers.h.value = more(headers.h.value);"), encoding="utf-8"
+    )
     does = tmp_path / "more.py"
     does.write_text(
         "from nicemu.pipeline import extern\n@extern('bit<8> more(in bit<8> v)')\ndef more(v): return v + 1\n"

@@ -59,7 +59,7 @@ def test_a_trace_is_made_and_told(nicemu: Cli, tmp_path: Path) -> None:
     path = tmp_path / "trace.jsonl"
     words = ("study", "trace", "--requests", "300", "--seed", "1")
     assert nicemu(*words, "--out", str(path)).exit_code == 0
-    assert path.read_text() == nicemu(*words).stdout == Path(SAMPLE).read_text()
+    assert path.read_text() == nicemu(*words).stdout == Path(SAMPLE).read_text(encoding="utf-8")
     told = nicemu("study", "trace", str(path)).stdout
     assert f"{path}: 300 requests" in told
     found = json.loads(nicemu("study", "trace", str(path), "--json").stdout)

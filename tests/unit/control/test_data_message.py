@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from nicemu.control.data_message import fill_data, plain, value_of_data, zero_of
+from nicemu.control.data_message import fill_data, value_of_data, zero_of
 from nicemu.control.messages import messages
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import HeaderValue, StackValue, UnionValue, Value, Varbits, ir
+from nicemu.pipeline import HeaderValue, StackValue, UnionValue, Value, Varbits, ir, plain
 
 HEADER = ir.HeaderType("h_t", (ir.Field("a", ir.Bits(12)), ir.Field("b", ir.Bits(4, signed=True))))
 STRUCT = ir.StructType("s_t", (ir.Field("h", ir.Named("h_t")), ir.Field("ok", ir.BOOL)))

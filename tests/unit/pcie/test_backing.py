@@ -205,10 +205,10 @@ def test_closing_gives_the_mapping_back(shared: Backing) -> None:
     start = f"{shared.address:x}-"
     view = shared.view[0:1]
     shared.close()
-    assert start in Path("/proc/self/maps").read_text()
+    assert start in Path("/proc/self/maps").read_text(encoding="utf-8")
     del view
     gc.collect()
-    assert start not in Path("/proc/self/maps").read_text()
+    assert start not in Path("/proc/self/maps").read_text(encoding="utf-8")
 
 
 def test_a_backing_that_cannot_be_made_leaves_no_descriptor(monkeypatch: pytest.MonkeyPatch) -> None:

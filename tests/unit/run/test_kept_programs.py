@@ -67,7 +67,7 @@ def test_a_change_of_the_program_or_of_a_file_that_it_includes_is_seen(load: Loa
     changed, compiled = load(program)
     assert compiled
     assert changed.config != first
-    program.write_text(WITH_INCLUDE + "// the end\n")
+    program.write_text(WITH_INCLUDE + "// the end\n", encoding="utf-8")
     assert load(program)[1]
     assert not load(program)[1]
 
@@ -113,14 +113,14 @@ def test_a_damaged_file_is_compiled_anew(load: Load, program: Path, tmp_path: Pa
 
 
 def test_a_program_that_does_not_compile_is_not_kept(load: Load, program: Path) -> None:
-    program.write_text("control C() { apply { x = 1; } }")
+    program.write_text("control C() { apply { x = 1; } }", encoding="utf-8")
     for _ in range(2):
         with pytest.raises(CompileError, match="unknown name x"):
             load(program)
 
 
 def test_warnings_are_told_each_time(load: Load, program: Path) -> None:
-    program.write_text(source("m.mark = 70000;"))
+    program.write_text(source("m.mark = 70000;"), encoding="utf-8")
     assert "does not fit bit<16>" in load(program)[0].messages[0]
     again, compiled = load(program)
     assert "does not fit bit<16>" in again.messages[0]
