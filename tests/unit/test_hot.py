@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -248,3 +250,12 @@ def test_where_no_folder_can_be_written_nothing_is_kept_beside_the_sources(
         again = hot(_tripled.py_func)  # type: ignore[attr-defined]
     assert again(np.uint64(2)) == 6
     assert set(Path(__file__).parent.rglob("*.nb[ic]")) == before
+
+
+def test_sources_are_utf_8_whatever_the_locale_says() -> None:
+    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    code = "from nicemu.hot import cache_folder; print(cache_folder().name)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=os.environ | locale, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == compiled_code.cache_folder().name

@@ -2,9 +2,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +14,7 @@ from google.protobuf import json_format, text_format
 from nicemu.control.messages import messages
 from nicemu.errors import NicemuError
 from nicemu.pipeline import Program
-from nicemu.programs import find_program, programs_root
+from nicemu.programs import programs_root
 from tests.unit.bmv2.router_json import router_json
 from tests.unit.p4.conftest import source
 
@@ -156,15 +153,3 @@ def test_of_very_many_warnings_the_first_are_shown_and_the_rest_counted(
     told = nicemu("compile", str(place)).stderr
     assert told.count("is not used") == 100
     assert told.splitlines()[100 * 3 :] == rest
-
-
-def test_files_are_utf_8_whatever_the_locale_says(tmp_path: Path) -> None:
-    program = tmp_path / "words.p4"
-    shipped = find_program("p4/kvmatch.p4").read_text(encoding="utf-8")
-    program.write_text(f"// \N{GREEK SMALL LETTER ALPHA}\n{shipped}", encoding="utf-8")
-    locale = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    command = [sys.executable, "-m", "nicemu", "packet", str(program), "--hex", "00"]
-    done = subprocess.run(
-        command, env=os.environ | locale, capture_output=True, text=True, check=False, timeout=60
-    )
-    assert (done.returncode, done.stderr) == (0, "")
