@@ -45,15 +45,27 @@ _NAMES = {
 
 @functools.cache
 def messages() -> SimpleNamespace:
-    """Return the message classes by name."""
+    """Return the message classes by name.
+
+    Those of messages inside others are held too: protobuf makes a class when it is first met, lets it go with
+    its last message, and does not stand that while other threads have some (upb, seen with 7.36).
+    """
     from google.protobuf import any_pb2, descriptor_pb2, descriptor_pool, message_factory
 
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(any_pb2.DESCRIPTOR.serialized_pb)
     data = resources.files(__package__).joinpath("protos", "p4runtime.binpb").read_bytes()
+    files = [pool.FindFileByName(any_pb2.DESCRIPTOR.name)]
     for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
         pool.AddSerializedFile(file.SerializeToString())
-    classes = SimpleNamespace()
+        files.append(pool.FindFileByName(file.name))
+    pending = [one for file in files for one in file.message_types_by_name.values()]
+    held = []
+    while pending:
+        descriptor = pending.pop()
+        held.append(message_factory.GetMessageClass(descriptor))
+        pending += descriptor.nested_types
+    classes = SimpleNamespace(held=held)
     for package, names in _NAMES.items():
         for name in names.split():
             descriptor = pool.FindMessageTypeByName(f"{package}.{name}")

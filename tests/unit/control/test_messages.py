@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import gc
+import weakref
+
 import pytest
 from google.protobuf import descriptor_pool
 from google.protobuf.message import DecodeError
@@ -15,6 +18,16 @@ def test_the_classes_live_in_a_pool_of_their_own() -> None:
     assert messages().WriteRequest.DESCRIPTOR.file.pool is not descriptor_pool.Default()
     with pytest.raises(KeyError):
         descriptor_pool.Default().FindFileByName("p4/v1/p4runtime.proto")
+
+
+def test_the_classes_of_messages_inside_others_stay() -> None:
+    """A class that went with its last message was made anew beside threads that used it, which ended them."""
+    messages.cache_clear()
+    request = messages().StreamMessageRequest(arbitration={"election_id": {"low": 1}})
+    kinds = [weakref.ref(type(request.arbitration)), weakref.ref(type(request.arbitration.election_id))]
+    del request
+    gc.collect()
+    assert all(kind() is not None for kind in kinds)
 
 
 def test_field_numbers_are_those_of_p4runtime() -> None:
