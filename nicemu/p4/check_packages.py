@@ -6,7 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Instantiations", "Architecture desc
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from nicemu.pipeline import ARCHITECTURES
 
@@ -14,10 +14,11 @@ from . import syntax
 from .check_blocks import constructed
 from .check_tables import TableChecker
 from .diagnostics import Location
-from .symbols import BlockSymbol, ConstantSymbol, PackageSymbol, ParameterSymbol
+from .symbols import BlockSymbol, PackageInstance, PackageSymbol, ParameterSymbol
 from .type_sizes import scalar_of
 from .type_variables import same, substituted, unify
 from .types import (
+    INTEGER,
     UNKNOWN,
     BlockType,
     CompositeType,
@@ -55,22 +56,51 @@ class PackageChecker(TableChecker):
             return
         if node.members is not None:
             self.reporter.error(node.at, f"{symbol.name} has no abstract methods", "remove what is in braces")
-        self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
+        self.declare(node.name, PackageInstance(node.name, symbol), node.at)
+        is_known = symbol.name == self.architecture.package
         if node.name != "main":
             what = f"package {node.name} is not used: main is the program"
             self.reporter.warning(node.at, what, f"call {node.name} main, if it is the program")
-            return
-        if symbol.name != self.architecture.package:
+        elif not is_known:
             packages = ", ".join(item.package for item in ARCHITECTURES.values())
             self.reporter.unsupported(node.at, f"package {symbol.name}", f"there is {packages}")
-            return
         parameters = self.arrange(node, symbol.parameters, symbol.name)
         needed = sum(not parameter.is_optional for parameter in symbol.parameters)
         if not needed <= len(node.arguments) <= len(symbol.parameters):
             given = len(node.arguments)
             wanted = needed if given < needed else len(symbol.parameters)
-            self.reporter.miscounted(node.at, symbol.name, "block", wanted, given)
-            return
+            noun = "block" if is_known else "argument"
+            self.reporter.miscounted(node.at, symbol.name, noun, wanted, given)
+        elif node.name == "main" and is_known:
+            self._program(node, symbol, parameters)
+        else:
+            for argument, parameter in zip(node.arguments, parameters, strict=False):
+                self._unused_argument(argument, parameter)
+
+    def _unused_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> None:
+        """Check an argument of a package that is not the program as far as it says what it is."""
+        kind, what = parameter.type, f"argument {parameter.name}"
+        ref = constructed(node) if isinstance(node, syntax.Call) else None
+        if scalar_of(kind) is not None or kind is INTEGER:
+            self.constant(node, kind, what)
+        elif ref is not None:
+            found = self.find(ref, "parser, control or extern")
+            if isinstance(kind, BlockType) and found is not None:
+                wanted = kind.symbol.declaration.kind
+                has = found.declaration.kind if isinstance(found, BlockSymbol) else "not a block"
+                if has != wanted:
+                    self.reporter.error(node.at, f"{what} is {has}; a {wanted} was expected")
+        elif isinstance(node, syntax.NameRef):
+            found = self.find(node, "object")
+            if isinstance(kind, BlockType) and isinstance(found, BlockSymbol):
+                self.reporter.error(
+                    node.at, f"{node.name} is a type, and no object of it", f"write {node.name}()"
+                )
+
+    def _program(
+        self, node: syntax.Instantiation, symbol: PackageSymbol, parameters: Sequence[ParameterSymbol]
+    ) -> None:
+        """Check the blocks of main."""
         given_types = self._type_arguments(node, symbol)
         bindings: dict[str, Type] = {}
         self._main = []

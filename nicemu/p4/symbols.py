@@ -273,6 +273,14 @@ class PackageSymbol:
     arguments: Sequence[syntax.TypeRef] = ()
 
 
+@dataclass(slots=True, eq=False)
+class PackageInstance:
+    """An object of a package, such as main."""
+
+    name: str
+    package: PackageSymbol
+
+
 Symbol: TypeAlias = (
     Variable
     | ConstantSymbol
@@ -288,6 +296,7 @@ Symbol: TypeAlias = (
     | BlockSymbol
     | BlockInstance
     | PackageSymbol
+    | PackageInstance
 )
 
 
