@@ -14,7 +14,6 @@ import ctypes
 import heapq
 import struct
 from bisect import bisect_left, insort
-from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,16 +27,22 @@ from .table import WORD_BYTES, limbs_of
 
 SHARED: Final = 1 << 63
 """The bit of a tuple's number that says so."""
+_MOST_UNUSED: Final = 64
 
 
 @dataclass(slots=True, eq=False)
 class _Tuple:
-    """The entries of a tuple: how many of each priority, and a heap of the priorities, negative."""
+    """The entries of a tuple: how many of each priority, and a heap of the priorities, negative.
+
+    Both keep priorities that no entry has any more, until they are the best or as many as the others.
+    """
 
     mask: int
     number: int
-    counts: Counter[int] = field(default_factory=Counter)
+    counts: dict[int, int] = field(default_factory=dict)
     priorities: list[int] = field(default_factory=list)
+    unused: int = 0
+    """How many of the priorities no entry has."""
     listed: int = 0
     """The best priority that is published; 0: the tuple is not."""
 
@@ -46,7 +51,28 @@ class _Tuple:
         """The largest priority of an entry; 0 if there is none."""
         while self.priorities and not self.counts[-self.priorities[0]]:
             del self.counts[-heapq.heappop(self.priorities)]
+            self.unused -= 1
         return -self.priorities[0] if self.priorities else 0
+
+    def add(self, priority: int) -> None:
+        """Count an entry that has come."""
+        count = self.counts.get(priority)
+        if count is None:
+            heapq.heappush(self.priorities, -priority)
+        elif not count:
+            self.unused -= 1
+        self.counts[priority] = (count or 0) + 1
+
+    def drop(self, priority: int) -> None:
+        """Count an entry that has gone."""
+        self.counts[priority] -= 1
+        if self.counts[priority]:
+            return
+        self.unused += 1
+        if self.unused > _MOST_UNUSED and 2 * self.unused > len(self.priorities):
+            self.counts = {priority: count for priority, count in self.counts.items() if count}
+            self.priorities = sorted(-priority for priority in self.counts)
+            self.unused = 0
 
 
 class Tuples:
@@ -92,15 +118,12 @@ class Tuples:
 
     def add(self, number: int, priority: int) -> None:
         """Count an entry that has come."""
-        found = self._by_number[number]
-        if not found.counts[priority]:
-            heapq.heappush(found.priorities, -priority)
-        found.counts[priority] += 1
+        self._by_number[number].add(priority)
 
     def drop(self, number: int, priority: int) -> None:
         """Count an entry that has gone, and publish what is less now."""
         found = self._by_number[number]
-        found.counts[priority] -= 1
+        found.drop(priority)
         if found.best < found.listed:
             self._list(found, found.best)
         if not found.listed:
