@@ -13,8 +13,12 @@ from dataclasses import dataclass, field
 from nicemu.errors import ControlError, P4RuntimeCode
 
 DEFAULT_ROLE = ""
-MAX_ROLES = 16
-"""Roles that one device remembers; a role is never forgotten, because its highest election id must not be."""
+MAX_ROLES = 64
+"""Roles beside the default one that a device remembers, each with its highest election id. With one more,
+that is forgotten which nobody has had for longest.
+"""
+MAX_ROLE_NAME = 256
+"""Characters of a role's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,7 @@ class Arbitration:
             )
         state = self._roles.get(role)
         if state is None:
-            if len(self._roles) >= MAX_ROLES:
-                raise ControlError(
-                    P4RuntimeCode.RESOURCE_EXHAUSTED,
-                    f"device {self.device_id} has {MAX_ROLES} roles already: {self._known_roles()}; "
-                    "use one of them",
-                )
+            self._make_room(role)
             state = self._roles[role] = _RoleState()
         for other, other_id in state.sessions.items():
             if election_id is not None and other_id == election_id and other != session:
@@ -90,12 +89,31 @@ class Arbitration:
         role = self._role_of.pop(session, None)
         if role is None:
             return []
-        state = self._roles[role]
+        state = self._roles[role] = self._roles.pop(role)  # the last that was left stands last
         del state.sessions[session]
         if state.primary != session:
             return []
         state.primary = None
         return self._tell(role, list(state.sessions))
+
+    def _make_room(self, role: str) -> None:
+        """Have room for a role. Raises: ControlError if sessions have all that there may be."""
+        if len(role) > MAX_ROLE_NAME:
+            raise ControlError(
+                P4RuntimeCode.INVALID_ARGUMENT,
+                f"a role's name of {len(role)} characters found; {MAX_ROLE_NAME} are allowed",
+            )
+        others = [name for name in self._roles if name != DEFAULT_ROLE]
+        if role == DEFAULT_ROLE or len(others) < MAX_ROLES:
+            return
+        free = next((name for name in others if not self._roles[name].sessions), None)
+        if free is None:
+            raise ControlError(
+                P4RuntimeCode.RESOURCE_EXHAUSTED,
+                f"device {self.device_id} has {MAX_ROLES} roles already: {self._known_roles()}; "
+                "use one of them",
+            )
+        del self._roles[free]
 
     def primaries(self) -> list[Hashable]:
         """Return the primary session of every role that has one."""

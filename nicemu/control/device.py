@@ -234,6 +234,9 @@ class Device:
 
             def read_part(wanted: Message) -> None:
                 nonlocal taken
+                _refuse_more(
+                    taken, MAX_TAKEN, "entries asked for in one ReadRequest"
+                )  # before more are taken
                 query = query_of(wanted, schema)
                 seen = target.run(query.take)
                 taken += query.weigh(seen)

@@ -80,7 +80,7 @@ class NameChecker:
         """Return how to write an error or the member of an enum that stands without its owner, else ""."""
         if name in self.declared.errors:
             return f"write error.{name}"
-        for word in scope.visible():
+        for word in sorted(scope.visible()):
             symbol = scope.find(word)
             kind = symbol.type if isinstance(symbol, TypeSymbol) else None
             if isinstance(kind, EnumType) and name in kind.members:

@@ -164,7 +164,10 @@ class TypeReferenceChecker(NameChecker):
             if symbol.type is not UNKNOWN:
                 self.reporter.error(ref.at, f"{ref.name} takes no type arguments", "remove <...>")
             return symbol.type
-        self.reporter.error(ref.at, f"{ref.name} is no type")
+        if isinstance(symbol, PackageSymbol):
+            self.reporter.error(ref.at, f"{ref.name} is a package: its objects stand outside all blocks")
+        else:
+            self.reporter.error(ref.at, f"{ref.name} is no type")
         return UNKNOWN
 
     def _specialised(self, ref: syntax.TypeRef, family: Family, arguments: tuple[Type, ...]) -> CompositeType:

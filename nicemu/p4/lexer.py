@@ -45,7 +45,8 @@ _TOKEN = re.compile(
     rf"|{'|'.join(map(re.escape, _LONG_SYMBOLS))}|[-+*/%&|^~!?:;,.(){{}}\[\]<>=@#]"
     rf"|{_NUMBERS}"
     r'|"(?:[^"\\\n]|\\.)*"'
-    r"|\n|\S)"
+    r"|\n|\S)",
+    re.ASCII,
 )
 _SYMBOLS = frozenset({*_LONG_SYMBOLS, *"-+*/%&|^~!?:;,.(){}[]<>=@#"})
 _LONG_TEXT = 1 << 20

@@ -143,6 +143,8 @@ class ExpressionParser(TokenReader):
         start, mark = self._at, self.reporter.mark()
         following = self.peek()
         starts = following.text in BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)
+        if not starts and [self.peek(further).text for further in (2, 3, 4)] == [">", "(", ")"]:
+            starts = following.kind == "name"  # compared with nothing it would be no value
         if not starts and not self.is_outermost_type(1):
             return False
         try:

@@ -462,6 +462,8 @@ class StatementParser(ExpressionParser):
     def _case(self) -> syntax.SwitchLabel:
         at = self.next.location
         label = None if self.takes("default") else self.expression()
+        if self.next.text in _ASSIGNMENTS or self.next.text == ";":
+            self.fail("expected ':' after the label of a case", "the statements of a case stand in braces")
         self.expect(":", "after the label of a case")
         body = self.block("the case", before="default") if self.sees("{", "@") else None
         return syntax.SwitchLabel(at=at, label=label, body=body)

@@ -359,6 +359,10 @@ class Parser(TableParser):
         if block.states is not None and token.text == "state" and self.sees_name(1):
             block.states.append(self._state(annotations))
             return
+        is_unnamed = self.peek().text == "{" or self.peek().kind in ("number", "keyword")
+        if block.states is not None and token.text == "state" and is_unnamed:
+            self.take()
+            self.fail("expected the name of a state")
         if block.states:
             if token.text not in ("const", "value_set") and not self.starts_declaration():
                 hint = _SURPLUS if self._is_behind_surplus() else did_you_mean(token.text, ["state"])

@@ -123,7 +123,10 @@ class TokenReader:
 
     def fail(self, message: str, hint: str = "", at: Location | None = None) -> NoReturn:
         """Report a syntax error at the next token. Raises: SyntaxFault."""
-        found = "the end of the file" if self.next.kind == "end" else f"'{self.next.text}'"
+        found = "the end of the file" if self.next.kind == "end" else _shown(self.next.text)
+        before = self._tokens[self._at - 1] if self._at else self.next
+        if before.kind == "number" and self.next.kind == "name" and before.touches(self.next):
+            at, message, found = before.location, "expected a number", f"'{before.text}{self.next.text}'"
         is_swallowed = self.next.kind == "end" and self._swallowed
         at = at or self.next.location
         # A missing '}' may have been missed for what is inside; all may be in a bracket that is not closed.
@@ -296,3 +299,9 @@ class TokenReader:
             if stack:
                 texts.append(token.text)
         return texts
+
+
+def _shown(text: str) -> str:
+    """Return a token as messages show it: a character that nobody sees by its number."""
+    is_seen = len(text) > 1 or text.isprintable()
+    return f"'{text}'" if is_seen and not text.isspace() else f"the character U+{ord(text):04X}"

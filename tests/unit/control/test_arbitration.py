@@ -116,3 +116,19 @@ def test_the_number_of_roles_is_bounded() -> None:
         arbitration.announce("one more", "another", 1)
     assert refused.value.code is P4RuntimeCode.RESOURCE_EXHAUSTED
     assert arbitration.leave("one more") == []
+    assert arbitration.announce("anybody", "", 1)[0].status is P4RuntimeCode.OK
+    with pytest.raises(ControlError, match="a role's name of 257 characters"):
+        arbitration.announce("long", "x" * 257, 1)
+
+
+def test_the_role_that_nobody_has_had_for_longest_makes_room_for_another() -> None:
+    arbitration = Arbitration(1)
+    for number in range(MAX_ROLES):
+        arbitration.announce(number, f"role{number}", 5)
+    for number in (3, 2):
+        arbitration.leave(number)
+    arbitration.announce("new", "another", 1)
+    with pytest.raises(ControlError, match="no role 'role3'"):
+        arbitration.require_primary("role3", 5)
+    with pytest.raises(ControlError, match="arbitrate with an id of at least 5"):
+        arbitration.require_primary("role2", 5)

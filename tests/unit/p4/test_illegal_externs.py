@@ -30,7 +30,7 @@ ILLEGAL = [
     ("control S(); extern S f();", "f cannot return control S"),
     ("control S(); extern void f(S x);", "a parameter of f cannot be control S"),
     ("parser S(packet_in p); extern X { X(S x); }", "a parameter of X cannot be parser S"),
-    ("package S(); extern X { X(S x); }", "S is no type"),
+    ("package S(); extern X { X(S x); }", "S is a package"),
     ("extern X { X(in bit<8> x); }", "a parameter of a constructor cannot be in"),
     ("extern X { bit<8> X(); }", "the constructor of X returns nothing"),
     ("extern X { X(); abstract void f(); void f(in bit<8> x); }", "abstract method f cannot be overloaded"),
@@ -100,7 +100,7 @@ def test_what_the_architecture_declares_may_leave_types_open(p4: SimpleNamespace
     [
         ("extern Crc<T> { Crc(T x); } control S(Crc<_> x) { apply { } }", "'_' stands only for a type"),
         ("package Pipe<T>(); package Chip(Pipe<_, _> x);", "Pipe takes 1 type argument; 2 are given"),
-        ("package Pipe(); control S(Pipe x);", "Pipe is no type"),
+        ("package Pipe(); control S(Pipe x);", "Pipe is a package"),
     ],
 )
 def test_a_type_is_left_open_only_there(p4: SimpleNamespace, top: str, message: str) -> None:

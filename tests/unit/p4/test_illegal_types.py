@@ -210,7 +210,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "bit<8> f<x>(in x x) { return 1; }"}, "x is declared twice in the same scope"),
     ({"parts": "TriggerCounter<bit<8>>() t;"}, "TriggerCounter takes 0 type arguments; 1 is given"),
     ({"parts": 'FirmwareEvent("x") t;'}, "cannot tell what type T of FirmwareEvent is"),
-    ({"parts": "SmartNic(P(), C(), D()) x;"}, "SmartNic is no type"),
+    ({"parts": "SmartNic(P(), C(), D()) x;"}, "SmartNic is a package"),
     (
         {"top": "control Q(inout bit<8> x) { apply {} }", "parts": "Q() q;", "apply": "q.apply(m.mark);"},
         "argument x is bit<16>; bit<8> was expected",
