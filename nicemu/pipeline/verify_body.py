@@ -137,6 +137,8 @@ class Bodies(Expressions):
                 self._expect(condition, ir.BOOL)
                 self._turns(body)
                 self._statements(update)
+                if any(True for _ in nodes_of(update, ir.Return, ir.Exit, ir.Break, ir.Continue)):
+                    self.faults.raise_("update", "leaves the loop; only its condition and body may")
             case ir.ForRange(variable, low, high, body):
                 kind = self.variables.get(variable)
                 if not isinstance(kind, ir.Bits):

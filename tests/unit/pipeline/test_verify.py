@@ -37,6 +37,7 @@ NUMBER = ir.Member(TAG, "number", U16)
         (ir.Reset("lost"), "lost is unknown"),
         (ir.Extract(TAG), "is Extract, which cannot stand in a control"),
         (ir.Emit(TAG), "is Emit, which cannot stand in a control"),
+        (ir.Loop(ir.Constant(1, ir.BOOL), (), (ir.Return(),)), "leaves the loop"),
         (ir.CallAction("C.lost"), "C.lost is unknown"),
         (ir.CallAction("C.send"), "takes 1 argument; 0 are given"),
         (ir.CallFunction("send_to_port"), "takes 1; 0 are given"),
