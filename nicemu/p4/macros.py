@@ -160,6 +160,7 @@ class Macros:
         if macros.keys().isdisjoint(map(_TEXT, tokens)):
             return list(tokens)
         result: list[Token] = []
+        tokens = list(tokens)
         for place in [place for place, token in enumerate(tokens) if token.text in macros]:
             token = tokens[place]
             if place < at:  # taken as an argument already
@@ -180,6 +181,13 @@ class Macros:
                     break
                 further, at = self._made_of(last, tokens, at, hidden)
                 made = [*made[:-1], *further]
+            if at < len(tokens):
+                follows = tokens[at - 1].touches(tokens[at])
+                if not made and result and not (follows and result[-1].touches(token)):
+                    tokens[at] = tokens[at]._replace(close=False)
+                elif follows and (made or result):
+                    nearest = made or result
+                    nearest[-1] = _up_to(nearest[-1], tokens[at])
             result += made
             if len(result) > self._room:
                 raise TooMany(token.location)
@@ -226,44 +234,58 @@ class Macros:
         if macro.parameters is not None:
             if not _opens(tokens, at):
                 return [token], at
-            arguments, at, is_closed = _arguments(tokens, at)
+            arguments, commas, at, is_closed = _arguments(tokens, at)
             if not is_closed:
                 what = f"the arguments of macro {token.text} are never closed"
                 self._reporter.error(token.location, what, "write ')' behind them")
                 return [], at
-            arguments = _with_rest(arguments, macro.parameters)
+            arguments = _with_rest(arguments, commas, macro.parameters)
             if len(arguments) != len(macro.parameters):
                 wanted, given = len(macro.parameters), len(arguments)
                 self._reporter.miscounted(token.location, f"macro {token.text}", "argument", wanted, given)
                 return [], at
             body = self._substituted(macro.body, dict(zip(macro.parameters, arguments, strict=True)), hidden)
         body = self._pasted(body)
+        is_close = [token.close, *_closeness(body)[1:]]
         placed = [
             type(item)(item.kind, item.text, token.location, close)
-            for item, close in zip(body, _closeness(body), strict=True)
+            for item, close in zip(body, is_close, strict=False)
         ]
         return self._expand(placed, hidden | {token.text}), at
 
     def _substituted(
         self, body: Sequence[Token], given: dict[str, list[Token]], hidden: frozenset[str]
     ) -> list[Token]:
-        """Return a macro's body with its arguments: text behind #, as they are beside ##, else expanded."""
+        """Return a macro's body with its arguments: text behind #, as they are beside ##, else expanded.
+
+        All stand in one place, close to what is before them where the macro has no blank there.
+        """
         expanded = {name: self._expand(argument, hidden) for name, argument in given.items()}
+        is_close = _closeness(body)
         result: list[Token] = []
+        has_gap = False
+
+        def put(tokens: Sequence[Token]) -> None:
+            nonlocal has_gap
+            for at, (item, close) in enumerate(zip(tokens, _closeness(tokens), strict=True)):
+                result.append(item._replace(location=body[0].location, close=close if at else not has_gap))
+            has_gap = has_gap and not tokens
+
         for at, item in enumerate(body):
             before, after = body[at - 1].text if at else "", body[at + 1].text if at + 1 < len(body) else ""
+            has_gap = has_gap or not is_close[at]
             if item.text == "#" and after in given:
                 continue
             if item.text == "," and given.get(_REST) == [] and _texts(body[at + 1 : at + 3]) == ["##", _REST]:
                 continue  # goes with the arguments that are not there, as in C
             if item.text not in given:
-                result.append(item)
+                put([item])
             elif before == "#":
-                result.append(Token("string", _spelt(given[item.text]), item.location))
+                put([Token("string", _spelt(given[item.text]), item.location)])
             elif "##" in (before, after):
-                result += given[item.text] or [Token("nothing", "", item.location)]
+                put(given[item.text] or [Token("nothing", "", item.location)])
             else:
-                result += expanded[item.text]
+                put(expanded[item.text])
         return result
 
     def _pasted(self, body: Sequence[Token]) -> Sequence[Token]:
@@ -291,6 +313,14 @@ class Macros:
             else:
                 result.append(item)
         return [item for item in result if item.text]
+
+
+def _up_to(token: Token, following: Token) -> Token:
+    """Return a token that ends where the following begins, if that stands behind it in a line."""
+    here, there = token.location, following.location
+    if (here.source, here.line) != (there.source, there.line) or here.column >= there.column:
+        return token
+    return token._replace(location=here._replace(length=there.column - here.column))
 
 
 def _opens(tokens: Sequence[Token], at: int) -> bool:
@@ -325,24 +355,27 @@ def _spelt(tokens: Sequence[Token]) -> str:
     return '"' + words.lstrip() + '"'
 
 
-def _with_rest(arguments: list[list[Token]], parameters: tuple[str, ...]) -> list[list[Token]]:
-    """Return the arguments of a macro, all that its `...` takes as one, commas between."""
+def _with_rest(
+    arguments: list[list[Token]], commas: Sequence[Token], parameters: tuple[str, ...]
+) -> list[list[Token]]:
+    """Return the arguments of a macro, all that its `...` takes as one, with the commas between."""
     if not parameters or parameters[-1] != _REST or len(arguments) < len(parameters) - 1:
         return [[]] if not arguments and len(parameters) == 1 else arguments
     named, rest = arguments[: len(parameters) - 1], arguments[len(parameters) - 1 :]
     joined: list[Token] = []
-    for argument in rest:
-        if joined:
-            joined.append(Token("symbol", ",", joined[-1].location))
+    for place, argument in enumerate(rest, len(named)):
+        if place > len(named):
+            joined.append(commas[place - 1])
         joined += argument
     return [*named, joined]
 
 
-def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], int, bool]:
-    """Return the arguments of the macro call whose "(" stands at `at`, the place behind its ")", and whether
-    there is one.
+def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], list[Token], int, bool]:
+    """Return the arguments of the macro call whose "(" stands at `at`, the commas between them, the place
+    behind its ")", and whether there is one.
     """
     arguments: list[list[Token]] = [[]]
+    commas: list[Token] = []
     depth = 0
     while at < len(tokens):
         token = tokens[at]
@@ -357,6 +390,7 @@ def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], int
                 break
         if token.text == "," and depth == 1:
             arguments.append([])
+            commas.append(token)
         else:
             arguments[-1].append(token)
-    return ([] if arguments == [[]] else arguments), at, depth == 0
+    return ([] if arguments == [[]] else arguments), commas, at, depth == 0

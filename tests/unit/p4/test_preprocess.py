@@ -155,6 +155,43 @@ def test_lines_may_end_as_on_other_systems() -> None:
     assert expand("#define A 1 + \\\r\n 2\r\nA\r\n") == (["1", "+", "2"], [])
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("XSTR(pre.x.post)", '"pre.x.post"'),
+        ("NAME(abc)", '"pre.abc.post"'),
+        ("NAME(abc.d )", '"pre.abc.d.post"'),
+        ("XSTR(x[0]) ", '"x[0]"'),
+        ("XSTR(a foo[0].foo . foo)", '"a bar[0].bar . bar"'),
+        ("XSTR(-E- .E.) XSTR(E a) XSTR(a E)", '"-- .." "a" "a"'),
+        ("AROUND(1, 2) AROUND(,)", '"1 . 2. c" ". . c"'),
+        ("XSTR(cat(a,b).c) XSTR(x.cat(1,2))", '"ab.c" "x.12"'),
+        ("XSTR(N.z) XSTR(a.N)", '"hdr.x.y.z" "a.hdr.x.y"'),
+        ("REST(1, 2,3 , 4)", '"2,3 , 4"'),
+    ],
+)
+def test_a_text_has_blanks_where_there_were_some(text: str, expected: str) -> None:
+    """As GNU's preprocessor makes them: names of tables are made so. Source: ISO C, "The # operator"."""
+    macros = """
+        #define STR(x) #x
+        #define XSTR(x) STR(x)
+        #define NAME(x) XSTR(pre.x.post)
+        #define foo bar
+        #define E
+        #define AROUND(a, b) XSTR(a E.E b.E c)
+        #define cat(a, b) a##b
+        #define N hdr.N2
+        #define N2 x.y
+        #define REST(a, ...) #__VA_ARGS__
+    """
+    tokens, messages = expand(f"{macros}\n{text}")
+    assert (" ".join(tokens), messages) == (expected, [])
+
+
+def test_arguments_of_the_rest_may_be_empty() -> None:
+    assert expand("#define F(...) [__VA_ARGS__]\nF(, x) F(,) F()")[0] == [*"[,x]", *"[,]", *"[]"]
+
+
 def test_blanks_may_stand_between_a_backslash_and_the_end_of_its_line() -> None:
     """As for GNU's preprocessor, which p4c uses."""
     assert expand("#define A 1 + \\ \t\n 2\nA /* b \\ \n c */ d") == (["1", "+", "2", "d"], [])
