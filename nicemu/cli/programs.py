@@ -19,7 +19,7 @@ from .show import JSON_OPTION, NIC_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
-    from nicemu.p4 import Compiled
+    from nicemu.p4 import Compiled, Diagnostic
     from nicemu.pipeline import Engine, Program
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -130,7 +130,7 @@ def compile_(
     """
     if as_json and emit in ("kernel", "dot"):
         raise click.UsageError(f"{emit} is no JSON; --json goes with p4info")
-    compiled = compiled_program(program, includes, defines)
+    compiled = compiled_program(program, includes, defines, as_json=as_json)
     if emit == "ir":
         click.echo(compiled.program.to_json(indent=2))
     elif emit == "kernel":
@@ -150,7 +150,8 @@ def compile_(
             len(compiled.p4info.actions),
         )
         if as_json:
-            print_json({"program": name, "tables": tables, "actions": actions})
+            told = _diagnostics_json(compiled.diagnostics)
+            print_json({"program": name, "tables": tables, "actions": actions, "diagnostics": told})
         else:
             click.echo(f"{name}: {_contents(tables, actions)}")
 
@@ -191,14 +192,17 @@ def missing_text(name: str) -> str:
 
 
 def compiled_program(
-    program: Path, includes: tuple[Path, ...], defines: Mapping[str, str]
+    program: Path, includes: tuple[Path, ...], defines: Mapping[str, str], *, as_json: bool = False
 ) -> Compiled | Loaded:
-    """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error."""
+    """Compile, with every diagnostic on stderr; ends the command with status 1 if one is an error.
+
+    `as_json`: then they are printed as JSON, too.
+    """
     from nicemu.abi import counted
     from nicemu.programs import find_program
     from nicemu.run import read_program
 
-    with _compile_errors():
+    with _compile_errors(as_json):
         compiled = read_program(find_program(program), includes, defines)
     for diagnostic in compiled.diagnostics[:MAX_WARNINGS]:
         click.echo(diagnostic.render(), err=True)
@@ -252,7 +256,7 @@ def _kernel(compiled: Compiled | Loaded) -> str:
 
 
 @contextmanager
-def _compile_errors() -> Iterator[None]:
+def _compile_errors(as_json: bool = False) -> Iterator[None]:
     """End the command with status 1 where a program does not compile, with every diagnostic on stderr."""
     try:
         yield
@@ -262,7 +266,24 @@ def _compile_errors() -> Iterator[None]:
         if not isinstance(error, CompileError):
             raise
         click.echo(str(error), err=True)
+        if as_json:
+            print_json({"diagnostics": _diagnostics_json(error.diagnostics)})
         raise click.exceptions.Exit(1) from error
+
+
+def _diagnostics_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
+    return [
+        {
+            "severity": item.severity.value,
+            "file": item.file,
+            "line": item.line,
+            "column": item.column,
+            "length": item.location.length,
+            "message": item.message,
+            "hint": item.hint or None,
+        }
+        for item in diagnostics
+    ]
 
 
 def _progress(what: str) -> None:

@@ -155,6 +155,8 @@ def _packets(report: Report) -> str:
 def _print_details(outcome: Outcome, all_messages: bool) -> None:
     shown = outcome.messages if all_messages else outcome.messages[:1]
     blocks = [item.render() for item in shown]
+    if hidden := len(outcome.messages) - len(shown):
+        blocks.append(f"and {hidden} more, which are told where the test is run alone")
     if outcome.report is not None:
         blocks += [f"line {note.location.line}: {_below(note.text)}" for note in outcome.report.notes]
         blocks += [missing_text(name) for name in outcome.report.missing_externs]

@@ -7,7 +7,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -160,12 +160,22 @@ def switch(
         raise click.UsageError("--out is for captures; `nicemu wire capture` looks at interfaces")
     sources = _by_port(inputs, "--in", alone) if inputs else _by_port(interfaces, "--port", None)
     files = _by_port(outputs, "--out", "")
+    if any(name.endswith("/") for name in files.values()):
+        raise click.UsageError("--out: a file was expected, and a folder is named")
     loaded = None if program is None else compiled_program(program, includes, defines).program
     if loaded is None and (p4runtime is None or tables is not None):
         raise click.UsageError("PROGRAM is missing; a controller may bring one, and entries: --p4runtime")
     if loaded is not None:
         for number in sources:
             require_port(loaded, "--in" if inputs else "--port", int(number))
+        for number in filter(str.isdecimal, files):
+            require_port(loaded, "--out", int(number))
+        _call_host(files, cpu_port_of(cpu_port, loaded), loaded)
+    if inputs:
+        from nicemu.switch import require_readable
+
+        for name in sources.values():
+            require_readable(Path(name))
     is_large = not inputs or _are_large(sources.values())
     with own_output_apart():
         running = _engine_of(loaded, engine, is_large, externs, cpu_port_of(cpu_port, loaded))
@@ -187,6 +197,11 @@ def switch(
     if tables is not None:
         put_given(running, tables)
     summary, told = Summary(), _Told(as_json, is_apart=_STDOUT in files.values() or state == Path("-"))
+    marker = _first_run(running)
+    if marker is not None:
+        told.is_first = True
+        if not told.is_apart:  # else JSON may be all that stands on stderr
+            click.echo("compiling what moves packets (the first time only, up to a minute)", err=True)
     with ExitStack() as stack:
         write_state = stack.enter_context(writing_state(state)) if state is not None else lambda _: None
         begun, say = time.monotonic(), _print_log if log else None
@@ -209,6 +224,9 @@ def switch(
             raise
         _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
         write_state(running)
+    if marker is not None and summary.packets:
+        with suppress(OSError):
+            marker.touch()
     if told.is_interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
 
@@ -220,6 +238,16 @@ class _Told:
     as_json: bool
     is_apart: bool
     is_interrupted: bool = False
+    is_first: bool = False
+    """Whether functions were compiled while packets passed."""
+
+
+def _first_run(engine: Engine) -> Path | None:
+    """Return the file that says that what moves packets is compiled, where there is none yet."""
+    from nicemu.hot import JIT, own_cache_folder
+
+    marker = own_cache_folder() / "switch-has-run"
+    return marker if JIT and _is_compiled(engine) and not marker.exists() else None
 
 
 def _is_compiled(engine: Engine) -> bool:
@@ -234,6 +262,21 @@ def _require_other(option: str, path: Path, others: list[Path]) -> None:
         )
         if is_one and (path.is_file() or not path.exists()):
             raise UsageError(f"{option} {path}: {other} is read or written besides; write another file")
+
+
+def _call_host(files: dict[str, str], cpu_port: int, program: Program) -> None:
+    """Have what is given for the port of a v1model program's host be given for the host.
+
+    Raises: UsageError if the host has another file.
+    """
+    from nicemu.pipeline import HOST_PORT
+
+    if program.architecture != "v1model":
+        return
+    for number in {str(cpu_port), str(HOST_PORT)} & files.keys():
+        if "host" in files:
+            raise UsageError(f"--out {number}={files[number]}: that is the host, which has {files['host']}")
+        files["host"] = files.pop(number)
 
 
 def _split(ports: tuple[str, ...], has_inputs: bool) -> tuple[str, tuple[str, ...]]:
@@ -422,6 +465,7 @@ def _tell(summary: Summary, seconds: float, is_compiled: bool, told: _Told) -> N
         )
         return
     how = "" if is_compiled else ", interpreted"
+    how += ", compiling meanwhile" if told.is_first else ""
     lines = [f"{summary.packets:,} packets in, {summary.bytes:,} bytes; {rate:,.0f} a second{how}"]
     if told.is_interrupted:
         lines.append("  interrupted: there may be more to come in")

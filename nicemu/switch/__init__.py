@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from .byte_changes import ByteChange, byte_changes, change_lines
-from .captures import switch_captures
+from .captures import require_readable, switch_captures
 from .forwarding import HOST, Forwarder, Hear, Summary
 from .shared_engine import SharedEngine
 from .state_file import state_of, writing_state
@@ -29,6 +29,7 @@ __all__ = [
     "change_lines",
     "open_port",
     "put_tables",
+    "require_readable",
     "state_of",
     "switch_captures",
     "writing_state",

@@ -48,7 +48,7 @@ def switch_captures(
     Raises: UsageError, ProtocolError for a file that is no capture.
     """
     for path in inputs.values():
-        _require_readable(path)
+        require_readable(path)
         for output in outputs.values():
             if _is_one_file(path, output):
                 raise UsageError(f"{output} is read and written; write another file")
@@ -64,7 +64,7 @@ def switch_captures(
         return _compiled(engine, inputs, to, until, tell, summary)  # type: ignore[arg-type]
 
 
-def _require_readable(path: Path) -> None:
+def require_readable(path: Path) -> None:
     """Read as far as the first frame, so that nothing is overwritten for a file that is no capture."""
     if not path.is_fifo():  # which can be read once
         with closing(read_capture(path)) as frames:

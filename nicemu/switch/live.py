@@ -8,7 +8,7 @@ import queue
 import select
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -174,6 +174,7 @@ class _Path:
     ) -> None:
         self._engine, self._ports, self._lock, self._now_ns = engine, ports, lock, now_ns
         self.summary = Summary()
+        self._not_taken: Counter[int] = Counter()
         self._forwarder = Forwarder(
             engine, self.summary, None if hear is None else _by_the_wall(hear, now_ns)
         )
@@ -207,13 +208,13 @@ class _Path:
             if not isinstance(to, int):
                 self._engine.send_to_controller(frame)
             elif to not in self._ports:
-                self._drop("switch.no_such_port", 1)
+                self._drop("switch.no_such_port", 1, to)
             elif not ETHERNET_HEADER_BYTES <= len(frame) <= MAX_FRAME_BYTES:
-                self._drop("switch.no_frame", 1)
+                self._drop("switch.no_frame", 1, to)
             else:
                 leaving[to].append(frame)
         for to, queued in leaving.items():
-            self._drop("switch.port_full", len(queued) - self._ports[to].send(queued))
+            self._drop("switch.port_full", len(queued) - self._ports[to].send(queued), to)
 
     def _forward_batch(self, number: int, now_ns: int) -> None:
         from nicemu.kernels import SPLIT
@@ -248,18 +249,20 @@ class _Path:
         for to in np.unique(leaving["out_port"]).tolist():
             chosen = leaving[leaving["out_port"] == to]
             if to not in self._ports:
-                self._drop("switch.no_such_port", len(chosen))
+                self._drop("switch.no_such_port", len(chosen), to)
                 continue
             lengths = chosen["out_length"]
             fits = chosen[(lengths >= ETHERNET_HEADER_BYTES) & (lengths <= MAX_FRAME_BYTES)]
-            self._drop("switch.no_frame", len(chosen) - len(fits))
+            self._drop("switch.no_frame", len(chosen) - len(fits), to)
             start = fits["address"].astype(np.int64) - memory.ctypes.data + fits["out_offset"]
             batch = FrameBatch.over(memory, start, fits["out_length"].astype(np.int64))
-            self._drop("switch.port_full", len(fits) - self._ports[to].send_batch(batch))
+            self._drop("switch.port_full", len(fits) - self._ports[to].send_batch(batch), to)
 
-    def _drop(self, reason: str, count: int) -> None:
+    def _drop(self, reason: str, count: int, to: int) -> None:
+        """Count frames that the program has sent and no interface has taken."""
         if count:
             self.summary.dropped[reason] += count
+            self._not_taken[to] += count
 
     def end(self) -> Summary:
         """Return the summary, whole, and give memory back."""
@@ -267,4 +270,9 @@ class _Path:
             self._compiled.close()
         for port in self._ports.values():
             self.summary.dropped.update(port.drops)
+        for to, count in self._not_taken.items():
+            self.summary.out[to] -= count
+            if not self.summary.out[to]:
+                del self.summary.out[to]
+        self._not_taken.clear()
         return self.summary

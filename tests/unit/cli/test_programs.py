@@ -32,6 +32,25 @@ def broken(tmp_path: Path) -> Path:
     return path
 
 
+def test_diagnostics_are_data_for_editors(nicemu: Cli, broken: Path, tmp_path: Path) -> None:
+    result = nicemu("compile", str(broken), "--json")
+    first, *_ = json.loads(result.stdout)["diagnostics"]
+    assert result.exit_code == 1
+    assert first == {
+        "severity": "error",
+        "file": "broken.p4",
+        "line": 3,
+        "column": 13,
+        "length": 1,
+        "message": "unknown name x",
+        "hint": "there is NoAction, error, packet_in, packet_out, static_assert, verify",
+    }
+    warned = tmp_path / "warned.p4"
+    warned.write_text(source(top="control X(inout headers_t h) { apply { } }"))
+    told = json.loads(nicemu("compile", str(warned), "--json").stdout)["diagnostics"]
+    assert [(item["severity"], item["message"]) for item in told] == [("warning", "control X is not used")]
+
+
 def test_every_diagnostic_is_printed_with_its_place_and_the_status_is_1(nicemu: Cli, broken: Path) -> None:
     result = nicemu("compile", str(broken))
     assert result.exit_code == 1
@@ -85,7 +104,7 @@ def test_the_emitted_p4info_is_the_message_of_that_name(nicemu: Cli) -> None:
 
 def test_what_a_program_has_is_told_as_json_too(nicemu: Cli) -> None:
     told = json.loads(nicemu("compile", "p4/kvmatch.p4", "--json").stdout)
-    assert told == {"program": "kvmatch", "tables": 1, "actions": 2}
+    assert told == {"program": "kvmatch", "tables": 1, "actions": 2, "diagnostics": []}
     refused = nicemu("compile", "p4/kvmatch.p4", "--emit", "dot", "--json")
     assert (refused.exit_code, "dot is no JSON" in refused.stderr) == (2, True)
 

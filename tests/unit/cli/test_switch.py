@@ -110,6 +110,31 @@ def test_what_is_read_is_not_written_over(nicemu: Cli, folder: Path, name: str) 
     assert (folder / name).read_text() == before
 
 
+def test_the_port_of_the_host_is_the_host(nicemu: Cli, folder: Path) -> None:
+    given = ("switch", "switch.p4", "--in", "in.pcap", "--cpu-port", "2")
+    assert nicemu(*given, "--out", "2=cpu.pcap", "--out", "rest.pcap").exit_code == 0
+    assert nicemu(*given, "--out", "host=host.pcap").exit_code == 0
+    assert frames(folder / "cpu.pcap") == frames(folder / "host.pcap") != []
+    refused = nicemu(*given, "--out", "2=cpu.pcap", "--out", "host=host.pcap")
+    assert (refused.exit_code, "that is the host, which has host.pcap" in refused.stderr) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--in", "in.pcap", "--out", "600=x.pcap"), "--out: standard_metadata_t has ports 0 to 511"),
+        (("--in", "in.pcap", "--out", "new/"), "--out: a file was expected, and a folder is named"),
+        (("--in", "missing.pcap", "--engine", "kernel"), "missing.pcap"),
+    ],
+)
+def test_what_cannot_be_is_told_before_anything_is_compiled(
+    nicemu: Cli, folder: Path, words: tuple[str, ...], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nicemu.kernels.CompiledEngine.load", None)
+    result = nicemu("switch", "switch.p4", *words)
+    assert (result.exit_code in (1, 2), message in result.stderr) == (True, True), result.stderr
+
+
 @pytest.mark.parametrize("engine", ["interpreter", "kernel"])
 def test_standard_input_and_output_are_captures_too(folder: Path, engine: str) -> None:
     command = [sys.executable, "-m", "nicemu", "switch", "switch.p4", "--in", "-", "--out", "-", "--json"]
