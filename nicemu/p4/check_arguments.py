@@ -64,11 +64,12 @@ class ArgumentChecker(ExpressionChecker):
 
     def functions_of(self, node: syntax.MethodDeclaration | syntax.FunctionDeclaration) -> FunctionSymbol:
         """Return the functions of a name, of which a declaration is to be one; report it if one is alike."""
-        known = self.scope.names.get(node.name)
-        if isinstance(known, FunctionSymbol) and names_of(node) not in map(names_of, known.declarations):
+        known, shape = self.scope.names.get(node.name), names_of(node)
+        if isinstance(known, FunctionSymbol) and shape not in known.shapes:
             self.scope.grown.add(node.name)
+            known.shapes.add(shape)
             return known
-        made = FunctionSymbol(node.name, self.scope)
+        made = FunctionSymbol(node.name, self.scope, shapes={shape})
         self.declare(node.name, made, node.at)
         return made
 
@@ -363,6 +364,6 @@ def _fits(
     return needed <= set(node.names) <= names_of(declaration)
 
 
-def names_of(declaration: syntax.MethodDeclaration | syntax.FunctionDeclaration) -> set[str]:
+def names_of(declaration: syntax.MethodDeclaration | syntax.FunctionDeclaration) -> frozenset[str]:
     """Return the names of the parameters, by which functions and methods of one name are told apart."""
-    return {parameter.name for parameter in declaration.parameters}
+    return frozenset(parameter.name for parameter in declaration.parameters)

@@ -288,12 +288,13 @@ class StatementChecker(KeysetChecker):
         self.required(node.parameters, f"function {node.name}")
         symbol = RoutineSymbol(node.name, node, self.scope)
         variables = tuple(TypeVariable(name) for name in node.type_parameters)
-        known = self.functions_of(node).routines
-        if known:
-            symbol.name = f"{node.name}.of{len(node.parameters)}"
-            if any(len(item.declaration.parameters) == len(node.parameters) for item in known):
+        known, count = self.functions_of(node), len(node.parameters)
+        if known.routines:
+            symbol.name = f"{node.name}.of{count}"
+            if count in known.lengths:
                 symbol.name += "." + ".".join(item.name for item in node.parameters)
-        known.append(symbol)
+        known.routines.append(symbol)
+        known.lengths.add(count)
         if variables or any(item.direction == "" for item in node.parameters):  # looked at again where called
             symbol.scope = self.scope.copy()
         mark = self.reporter.mark()

@@ -198,16 +198,22 @@ class ValueSetSymbol:
 
 @dataclass(slots=True, eq=False)
 class FunctionSymbol:
-    """The functions of a name, which differ in the names of their parameters: without bodies, and with."""
+    """The functions of a name, which differ in the names of their parameters: without bodies, and with.
+
+    `shapes` are these names, of each; `lengths` how many the routines have.
+    """
 
     name: str
     scope: Scope
     externs: list[syntax.MethodDeclaration] = field(default_factory=list)
     routines: list[RoutineSymbol] = field(default_factory=list)
+    shapes: set[frozenset[str]] = field(default_factory=set)
+    lengths: set[int] = field(default_factory=set)
 
     def copy(self) -> FunctionSymbol:
         """Return the functions that there are now."""
-        return FunctionSymbol(self.name, self.scope, list(self.externs), list(self.routines))
+        parts = list(self.externs), list(self.routines), set(self.shapes), set(self.lengths)
+        return FunctionSymbol(self.name, self.scope, *parts)
 
     @property
     def declarations(self) -> list[syntax.MethodDeclaration | syntax.FunctionDeclaration]:
