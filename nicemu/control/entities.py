@@ -37,6 +37,18 @@ from .texts import UnknownTextError
 _Changer: TypeAlias = Callable[[int, Message, Schema], Change]
 _Asker: TypeAlias = Callable[[Message, Schema], Query]
 
+
+def _extern_change(update_type: int, message: Message, schema: Schema) -> Change:
+    raise unimplemented("extern_entry is not implemented: no extern has entities of its own here")
+
+
+def _extern_query(message: Message, schema: Schema) -> Query:
+    """Return the query for entities of externs that the specification does not know: there are none."""
+    if message.extern_type_id or message.extern_id:
+        _extern_change(0, message, schema)
+    return Query(lambda engine: [], iter)
+
+
 _ENTITIES: dict[str, tuple[_Changer, _Asker]] = {
     "table_entry": (entry_change, entry_query),
     "direct_counter_entry": (direct_counter_change, direct_counter_query),
@@ -49,6 +61,7 @@ _ENTITIES: dict[str, tuple[_Changer, _Asker]] = {
     "packet_replication_engine_entry": (replication_change, replication_query),
     "value_set_entry": (value_set_change, value_set_query),
     "digest_entry": (digest_change, digest_query),
+    "extern_entry": (_extern_change, _extern_query),
 }
 
 

@@ -148,7 +148,7 @@ class DeclarationChecker(CallChecker):
     def instance(self, node: syntax.Instantiation) -> None:
         """Check an extern object, parser or control, and declare it."""
         kind = self.instantiated(node.type_ref)
-        if node.members is not None and not isinstance(kind, ExternType | UnknownType):
+        if node.members and not isinstance(kind, ExternType | UnknownType):
             self.reporter.error(node.at, f"{kind} has no abstract methods", "remove what is in braces")
         if isinstance(kind, BlockType):
             self._block_instance(node, kind)

@@ -24,7 +24,7 @@ class MemberChecker(StateChecker):
         """Check what stands in braces behind an extern object, and give it its methods."""
         extern = made.type
         declared = {item.name: item for item in extern.symbol.declaration.methods if item.abstract}
-        if node.members is not None and not declared:
+        if node.members and not declared:
             self.reporter.error(node.at, f"{extern} has no abstract methods", "remove what is in braces")
             return
         members, mark = node.members or [], self.reporter.mark()

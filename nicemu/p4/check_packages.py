@@ -54,7 +54,7 @@ class PackageChecker(TableChecker):
         if not isinstance(symbol, PackageSymbol):
             self.reporter.error(node.at, f"{node.type_ref.name} cannot be instantiated")
             return
-        if node.members is not None:
+        if node.members:
             self.reporter.error(node.at, f"{symbol.name} has no abstract methods", "remove what is in braces")
         self.declare(node.name, PackageInstance(node.name, symbol), node.at)
         is_known = symbol.name == self.architecture.package

@@ -158,9 +158,9 @@ class TableChecker(MemberChecker):
         profile = table.objects.get("implementation")
         has_selector = profile is not None and profile.type.symbol.name == "action_selector"
         if selectors and not has_selector:
-            self.reporter.error(
+            self.reporter.warning(
                 selectors[0].match_kind_at,
-                "a selector key stands in a table without an action selector",
+                "a selector key means nothing in a table without an action selector",
                 "write implementation = action_selector(...);",
             )
         if profile is not None and node.entries:

@@ -260,7 +260,7 @@ class Macros:
 
         All stand in one place, close to what is before them where the macro has no blank there.
         """
-        expanded = {name: self._expand(argument, hidden) for name, argument in given.items()}
+        expanded: dict[str, list[Token]] = {}
         is_close = _closeness(body)
         result: list[Token] = []
         has_gap = False
@@ -285,6 +285,8 @@ class Macros:
             elif "##" in (before, after):
                 put(given[item.text] or [Token("nothing", "", item.location)])
             else:
+                if item.text not in expanded:
+                    expanded[item.text] = self._expand(given[item.text], hidden)
                 put(expanded[item.text])
         return result
 

@@ -162,3 +162,8 @@ def test_unknown_ids_are_not_found(controller: Controller) -> None:
         assert code(controller.write(MODIFY, form, {field: 5})) is P4RuntimeCode.NOT_FOUND
         with pytest.raises(ControlError, match="of id 5"):
             controller.read(form, {field: 5})
+
+
+def test_who_reads_everything_reads_no_externs(controller: Controller) -> None:
+    """The specification's "Wildcard Reads" names extern_entry {} among all else."""
+    assert controller.read("extern_entry", {}) == []

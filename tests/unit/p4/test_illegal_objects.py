@@ -286,8 +286,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"top": "control Q(inout bit<8> x)(bit<8> n) { apply {} }", "parts": "Q(n = 3, n = 4) q;"},
         "argument n is given twice",
     ),
-    ({"parts": "TriggerCounter() t = { };"}, "extern TriggerCounter has no abstract methods"),
-    ({"top": "control Q() { apply { } }", "parts": "Q() q = { };"}, "control Q has no abstract methods"),
+    ({"parts": "TriggerCounter() t = { void f() { } };"}, "extern TriggerCounter has no abstract methods"),
+    (
+        {"top": "control Q() { apply { } }", "parts": "Q() q = { void f() { } };"},
+        "control Q has no abstract methods",
+    ),
     (
         {"parts": "TriggerCounter t = ...;"},
         "extern TriggerCounter",

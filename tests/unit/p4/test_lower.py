@@ -254,3 +254,8 @@ def test_errors_may_be_declared_before_those_of_core_p4(p4: SimpleNamespace) -> 
     text = p4.source("headers.tag.number = (bit<16>) (bit<1>) (MINE == error.Mine);", top="error { Third }")
     program = p4.compile_text(f"error {{ Mine, Other }}\nconst error MINE = error.Mine;\n{text}").program
     assert program.errors[len(ir.CORE_ERRORS) :] == ("Mine", "Other", "Third")
+
+
+def test_the_braces_behind_an_object_may_be_empty(p4: SimpleNamespace) -> None:
+    parts = "TriggerCounter() hits = { };"
+    assert p4.run(FRAME, "hits.add(5, 1);", parts=parts).effects == (CounterAdd(5, 1),)

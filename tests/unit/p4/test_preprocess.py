@@ -188,6 +188,11 @@ def test_a_text_has_blanks_where_there_were_some(text: str, expected: str) -> No
     assert (" ".join(tokens), messages) == (expected, [])
 
 
+def test_an_argument_that_is_not_used_is_not_expanded() -> None:
+    """Source: ISO C, "Argument substitution"."""
+    assert expand("#define ONE(x) x\n#define IGNORE(x) 3\nIGNORE(ONE(1, 2))") == (["3"], [])
+
+
 def test_arguments_of_the_rest_may_be_empty() -> None:
     assert expand("#define F(...) [__VA_ARGS__]\nF(, x) F(,) F()")[0] == [*"[,x]", *"[,]", *"[]"]
 

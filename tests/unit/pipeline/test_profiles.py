@@ -278,7 +278,6 @@ def test_entries_of_the_program_have_the_priorities_of_the_specification(
          "implementation must be an object: action_profile or action_selector"),
         ({"properties": "counters = rate;", "parts": "direct_meter<bit<2>>(MeterType.packets) rate;"},
          "counters must be an object: direct_counter"),
-        ({"properties": "", "keys": "h.h.flow: selector;"}, "without an action selector"),
         ({"properties": "priority_delta = 0;"}, "priority_delta is 0; above 0 was expected"),
         ({"properties": "implementation = action_profile(4); const entries = { 1: none(); }"},
          "a table with an action profile cannot have entries here"),
@@ -287,6 +286,16 @@ def test_entries_of_the_program_have_the_priorities_of_the_specification(
 def test_a_property_that_cannot_be_is_refused(arguments: dict[str, str], words: str) -> None:
     with pytest.raises(CompileError, match=words):
         loaded(**arguments)
+
+
+@pytest.mark.parametrize("properties", ["", "implementation = action_profile(4);"])
+def test_a_selector_key_without_a_selector_means_nothing(properties: str) -> None:
+    """As in what p4c writes for BMv2."""
+    text = SOURCE.format(properties=properties, kind="exact", keys="h.h.flow: selector;", parts="", apply="")
+    compiled = compile_text(text)
+    (warning,) = compiled.diagnostics
+    assert "a selector key means nothing" in warning.render()
+    assert [key.name for key in compiled.program.tables[0].keys] == ["h.h.kind"]
 
 
 def test_a_property_that_nobody_knows_is_said_to_be_ignored() -> None:
