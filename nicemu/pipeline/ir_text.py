@@ -129,4 +129,6 @@ def _index(node: ir.Expression) -> str:
 def _constant(value: int, kind: ir.Type) -> str:
     if isinstance(kind, ir.Bool):
         return "true" if value else "false"
+    if kind == ir.ERROR and value < len(ir.CORE_ERRORS):  # a program's own are known by number alone
+        return f"error.{ir.CORE_ERRORS[value]}"
     return f"{value:#x}" if value > 9 else str(value)
