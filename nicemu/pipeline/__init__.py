@@ -61,7 +61,7 @@ from .p4info import (
 from .p4info_ids import PREFIXES, Prefix, allocate_ids, numbers_of
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
 from .selector_limits import SEMANTICS, SelectorLimits, number_of
-from .shapes import plain, shaped
+from .shapes import shaped
 from .table_entry import Row, TableEntry
 from .tables import Table
 from .trace import Departed, Event
@@ -69,7 +69,7 @@ from .trace_text import trace_json, trace_lines, value_text
 from .v1model import Clone, V1Outcome, digest_of, message_of
 from .v1switch import MAX_COPIES, MAX_ROUNDS, Journey
 from .value_sets import ValueSet
-from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits
+from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits, plain
 from .verdict import (
     CounterAdd,
     DigestConfig,

@@ -8,7 +8,6 @@ a union from 1 on or 0 for none, the bits of a varbit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from . import ir
 from .arithmetic import cast
@@ -46,21 +45,6 @@ def _parts_of(layouts: Layouts, kind: ir.Type, held: dict[str, Value]) -> Iterat
 def shaped(layouts: Layouts, kind: ir.Type, bits: Varbits, shape: Sequence[int]) -> Value:
     """Return the value of a type that has these bits, as `Layouts.packed` makes them, and this shape."""
     return _Reader(layouts, bits, iter(shape)).value(kind)
-
-
-def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
-    """Return a value as JSON has it: a number, an object of such, or a list of objects; a header that is not
-    there is None, a union an object of the header that it holds.
-    """
-    if isinstance(value, HeaderValue):
-        return plain(value.fields) if value.valid else None
-    if isinstance(value, UnionValue):
-        return {name: plain(header) for name, header in value.headers.items() if header.valid} or None
-    if isinstance(value, StackValue):
-        return [plain(element) for element in value.elements]
-    if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
-    return value.number if isinstance(value, Varbits) else value
 
 
 class _Reader:

@@ -113,6 +113,21 @@ def equal(left: Value, right: Value) -> bool:
     return bool(left == right)
 
 
+def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
+    """Return a value as JSON has it: a number, an object of such, or a list of objects; a header that is not
+    there is None, a union an object of the header that it holds.
+    """
+    if isinstance(value, HeaderValue):
+        return plain(value.fields) if value.valid else None
+    if isinstance(value, UnionValue):
+        return {name: plain(header) for name, header in value.headers.items() if header.valid} or None
+    if isinstance(value, StackValue):
+        return [plain(element) for element in value.elements]
+    if isinstance(value, dict):
+        return {name: plain(part) for name, part in value.items()}
+    return value.number if isinstance(value, Varbits) else value
+
+
 def as_unsigned(value: int, kind: ir.Type) -> int:
     """Return the bits of a scalar as a number from 0 up."""
     return value & ((1 << kind.width) - 1) if isinstance(kind, ir.Bits) and kind.signed else value

@@ -31,6 +31,7 @@ def there_and_back(value: Value, kind: ir.Type) -> Value:
         (127, ir.Bits(8, signed=True)),
         (1, ir.BOOL),
         (Varbits(5, 17), ir.Varbit(8)),
+        (Varbits(), ir.Varbit(8)),
     ],
 )
 def test_numbers_survive_their_data(value: Value, kind: ir.Type) -> None:
@@ -49,6 +50,18 @@ def test_headers_in_structs_survive_their_data_valid_or_not() -> None:
         value: Value = {"h": HeaderValue({"a": 5, "b": -2} if valid else {"a": 0, "b": 0}, valid), "ok": 1}
         found = there_and_back(value, ir.Named("s_t"))
         assert (found["ok"], found["h"].valid, found["h"].fields) == (1, valid, value["h"].fields)
+
+
+@pytest.mark.parametrize("text", [Varbits(), Varbits(8, 0), Varbits(16, 7)])
+def test_a_varbit_in_a_header_is_as_long_as_it_was(text: Varbits) -> None:
+    header = ir.HeaderType("v_t", (ir.Field("v", ir.Varbit(16)),))
+    layouts, data = {**LAYOUTS, "v_t": header}, messages().P4Data()
+    fill_data(data, HeaderValue({"v": text}, True), ir.Named("v_t"), layouts)
+    assert value_of_data(data, ir.Named("v_t"), layouts, "x").fields == {"v": text}
+    data.header.bitstrings[0] = b"\1\0\0"
+    with pytest.raises(ControlError) as refused:
+        value_of_data(data, ir.Named("v_t"), layouts, "x")
+    assert refused.value.code is P4RuntimeCode.OUT_OF_RANGE
 
 
 def test_a_place_of_a_type_starts_with_zeros() -> None:
