@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from .programs import (
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
-    from nicemu.pipeline import Departed, Effect, Program, Verdict
+    from nicemu.pipeline import Departed, DigestPosted, Effect, Program, Verdict
 
 _NOT_HEX = re.compile(r"0x|[\s:,.-]+")
 
@@ -86,7 +87,7 @@ def packet(
             put_given(engine, tables)
         verdict = engine.process(frame, port, trace=True, now_ns=now_ns)
     if as_json:
-        print_json(_described(compiled.program.name, frame, port, verdict))
+        print_json(_described(compiled.program, frame, port, verdict))
         return
     click.echo(f"{compiled.program.name}: {len(frame)} bytes on port {port}")
     click.echo("\n".join(trace_lines(verdict.trace, lambda event: _difference(frame, event))))
@@ -131,23 +132,39 @@ def _difference(frame: bytes, departed: Departed) -> list[str]:
 
 def _effect(effect: Effect, program: Program) -> dict[str, Any]:
     """Return what an effect says, of a digest its data as they are."""
-    from nicemu.pipeline import DigestPosted, Layouts, Varbits, p4info_of, plain, shaped
+    from nicemu.pipeline import DigestPosted
 
     if isinstance(effect, DigestPosted):
-        kind = next(item.type for item in p4info_of(program).digests if item.name == effect.name)
-        bits = Varbits(effect.length_bits, effect.number)
-        data = plain(shaped(Layouts(program), kind, bits, effect.shape))
-        return {"name": effect.name, "receiver": effect.receiver, "data": data}
+        return {"name": effect.name, "receiver": effect.receiver, "data": _data(effect, program)}
     return {item.name: getattr(effect, item.name) for item in dataclasses.fields(effect)}
 
 
-def _described(program: str, frame: bytes, port: int, verdict: Verdict) -> dict[str, Any]:
+def _data(digest: DigestPosted, program: Program) -> object:
+    """Return the data of a digest as JSON has them."""
+    from nicemu.pipeline import Layouts, Varbits, p4info_of, plain, shaped
+
+    kind = next(item.type for item in p4info_of(program).digests if item.name == digest.name)
+    bits = Varbits(digest.length_bits, digest.number)
+    return plain(shaped(Layouts(program), kind, bits, digest.shape))
+
+
+def _effects_json(effects: Sequence[Effect], program: Program) -> list[dict[str, Any]]:
+    from nicemu.pipeline import DigestPosted, trace_json
+
+    told = trace_json(effects)
+    for item, effect in zip(told, effects, strict=True):
+        if isinstance(effect, DigestPosted):
+            item["data"] = _data(effect, program)
+    return told
+
+
+def _described(program: Program, frame: bytes, port: int, verdict: Verdict) -> dict[str, Any]:
     from nicemu.pipeline import Departed, trace_json
     from nicemu.switch import byte_changes
 
     departed = [event for event in verdict.trace if isinstance(event, Departed)]
     return {
-        "program": program,
+        "program": program.name,
         "port": port,
         "frame": frame.hex(),
         "disposition": verdict.disposition.value,
@@ -169,6 +186,6 @@ def _described(program: str, frame: bytes, port: int, verdict: Verdict) -> dict[
             }
             for event in departed
         ],
-        "effects": trace_json(verdict.effects),
+        "effects": _effects_json(verdict.effects, program),
         "trace": trace_json(verdict.trace),
     }

@@ -234,13 +234,12 @@ class Device:
 
             def read_part(wanted: Message) -> None:
                 nonlocal taken
-                _refuse_more(
-                    taken, MAX_TAKEN, "entries asked for in one ReadRequest"
-                )  # before more are taken
+                what = "entries asked for in one ReadRequest"
+                _refuse_more(taken, MAX_TAKEN, what)  # a part before had too many: take no more
                 query = query_of(wanted, schema)
                 seen = target.run(query.take)
                 taken += query.weigh(seen)
-                _refuse_more(taken, MAX_TAKEN, "entries asked for in one ReadRequest")
+                _refuse_more(taken, MAX_TAKEN, what)
                 found.append(query.render(seen))
 
             outcomes = [guarded(read_part, wanted) for wanted in request.entities]

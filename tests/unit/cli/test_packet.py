@@ -109,6 +109,8 @@ def test_a_digest_is_told_as_its_data(nicemu: Cli, tmp_path: Path) -> None:
     program.write_text(DIGEST, encoding="utf-8")
     lines = nicemu("packet", str(program), "--hex", "0105").stdout.splitlines()
     assert lines[-1] == "then DigestPosted(name=seen_t, receiver=0x7, data={h={kind=0x1, value=0x5}, x=0x5})"
+    (told,) = json.loads(nicemu("packet", str(program), "--hex", "0105", "--json").stdout)["effects"]
+    assert (told["event"], told["data"]) == ("digest_posted", {"h": {"kind": 1, "value": 5}, "x": 5})
 
 
 def test_entries_of_a_file_are_met_and_effects_are_told(nicemu: Cli, program: str, tmp_path: Path) -> None:

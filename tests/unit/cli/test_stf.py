@@ -74,6 +74,14 @@ def test_a_folder_is_a_line_a_test_and_the_sums(nicemu: Cli, folder: Path, jobs:
     assert "worse.p4:9:" in result.stdout
 
 
+def test_a_folder_says_how_much_it_leaves_out(nicemu: Cli, folder: Path) -> None:
+    (folder / "good.stf").write_text("nothing\nnor this\nnor that\n")
+    told = nicemu("stf", str(folder)).stdout
+    assert "  and 2 more, which are told where the test is run alone" in told
+    alone = nicemu("stf", str(folder / "good.p4")).stdout
+    assert (alone.count("error:"), "more" in alone) == (3, False)
+
+
 def test_json_says_the_same(nicemu: Cli, folder: Path) -> None:
     result = nicemu("stf", str(folder), "--json")
     assert result.exit_code == 1

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from typing import Any, TypeAlias
+from unittest.mock import Mock
 
 import pytest
 
 from nicemu.control import device as device_module
+from nicemu.control.entities import query_of
 from nicemu.control.messages import messages
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -96,6 +98,10 @@ def test_what_a_query_looks_at_is_bounded_not_what_it_finds(
     entities, errors = prepared.device.read(request)
     assert [item.table_entry.priority for item in entities] == [1, 1]
     assert codes(errors) == [None, None, *["RESOURCE_EXHAUSTED"] * 3]
+    look = Mock(wraps=query_of)
+    monkeypatch.setattr(device_module, "query_of", look)
+    prepared.device.read(request)
+    assert look.call_count == 3  # behind the part that was too much nothing is looked at
 
 
 def test_a_long_batch_that_is_taken_back_leaves_what_was_there(prepared: Controller) -> None:
