@@ -22,6 +22,19 @@ from .statements import Ends
 from .varbits import Varbits
 from .writes import EVERYTHING, written_in
 
+_EMITTING = (
+    ir.Emit,
+    ir.Loop,
+    ir.ForRange,
+    ir.CallRoutine,
+    ir.Call,
+    ir.CallAction,
+    ir.ApplyTable,
+    ir.TableApply,
+    ir.SwitchAction,
+)
+"""What may emit, or hold or call what does."""
+
 
 class Deparsing(Varbits):
     """What is emitted; the number `emitted` is the address behind it (i64)."""
@@ -34,6 +47,7 @@ class Deparsing(Varbits):
         self.paths: dict[int, str] = {}
         self.written = written_in(self.program)
         self._room = 0
+        self._most: dict[str, int] = {}
         self._is_limited = False
 
     def forget_origins(self) -> None:
@@ -185,18 +199,28 @@ class Deparsing(Varbits):
     def _most_emitted(self, body: Sequence[ir.Statement]) -> int:
         """Return how many bytes statements can emit at most, or something above the limit."""
         total = 0
-        for node in nodes_of(tuple(body), ir.Emit, ir.Loop, ir.ForRange, ir.CallRoutine, ir.Call):
+        for node in nodes_of(tuple(body), *_EMITTING):
             match node:
                 case ir.Emit(value):
                     total += self.most_bytes(value.type)
-                case ir.CallRoutine(name, _) | ir.Call(name, _, _):
-                    ran = next(item for item in self.program.functions if item.name == name)
-                    total += self._most_emitted(ran.body)
+                case ir.CallRoutine(name, _) | ir.Call(name, _, _) | ir.CallAction(name, _):
+                    total += self._most_emitted_by(name)
+                case ir.ApplyTable(name) | ir.TableApply(name, _, _) | ir.SwitchAction(name, _):
+                    table = next(item for item in self.program.tables if item.name == name)
+                    total += max(self._most_emitted_by(ref.action) for ref in table.actions)
                 case ir.Loop() | ir.ForRange():
                     again = node.update if isinstance(node, ir.Loop) else ()
                     if self._most_emitted((*node.body, *again)):
                         return MAX_EMITTED_BYTES + 1
         return min(total, MAX_EMITTED_BYTES + 1)
+
+    def _most_emitted_by(self, name: str) -> int:
+        """As `_most_emitted`, of an action or function."""
+        if name not in self._most:
+            bodies = {item.name: item.body for item in self.program.functions}
+            bodies |= {item.name: item.body for item in self.program.actions}
+            self._most[name] = self._most_emitted(bodies[name])
+        return self._most[name]
 
 
 def emits_alone(body: Sequence[ir.Statement]) -> bool:

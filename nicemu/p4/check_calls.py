@@ -372,9 +372,8 @@ class CallChecker(BlockCallChecker):
     # Places
 
     def _only_in(self, node: syntax.Call, name: str, place: str) -> None:
-        if name == "emit" and self.place == "action":  # of a deparser, which has a packet_out
-            self.reporter.unsupported(node.at, "emit in an action", "emit in the apply block")
-        elif self.place != place:
+        given = name != "verify" and self.place in ("function", "action")  # the packet, by what calls it
+        if self.place != place and not given:
             self.reporter.error(
                 node.at, f"{name} can be called only in {article(place)}; this is {article(self.place)}"
             )

@@ -359,11 +359,15 @@ class Interpreter(Evaluator):
                 copies_in.append((parameter.variable, copied(self._value(packet, argument))))
         for variable, value in copies_in:
             packet.places[variable] = value
+        exited = None
         try:
             self._run_called(packet, called)
-        finally:
-            for target, variable in copies_out:
-                self._store(packet, target, copied(packet.places[variable]))
+        except _Exited as passing:  # the parser's errors leave at once
+            exited = passing
+        for target, variable in copies_out:
+            self._store(packet, target, copied(packet.places[variable]))
+        if exited is not None:
+            raise exited
 
     def _run_called(self, packet: PacketState, called: ir.Action | ir.Function) -> None:
         """Run the body of an action or function, whose parameters have their values."""

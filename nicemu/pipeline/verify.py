@@ -21,7 +21,7 @@ from .matches import width_of
 from .own_externs import with_own_externs
 from .tables import Table
 from .verify_body import Bodies
-from .verify_expressions import Faults, is_scalar
+from .verify_expressions import EMITS, TAKES, Faults, is_scalar
 from .verify_shown import check_shown
 from .verify_types import check_named, check_names, check_types, size_of, sizes_of, unique
 
@@ -105,7 +105,7 @@ def verify(program: ir.Program) -> None:
             _check_parameters(function.parameters, bodies)
             if function.result and function.result not in bodies.variables:
                 faults.raise_("result", f"has no variable {function.result}")
-            bodies.body(function.body, _place_of(function))
+            bodies.body(function.body, _place_of(function), function.name)
     bodies.refuse_recursion()
     with faults.at("field_lists"):
         unique(program.field_lists, lambda item: str(item.index), faults)
@@ -136,9 +136,11 @@ def verify(program: ir.Program) -> None:
     for table in program.tables:
         with faults.at(f"tables.{table.name}"):
             _check_table(table, bodies)
+    with faults.at("parser"):
+        _check_called((program.parser,), "parser", bodies)
     for role, control in zip(roles, program.controls, strict=True):
         with faults.at(f"{role.name}.body"):
-            _check_controls(control.body, role.place, bodies)
+            _check_called(control.body, role.place, bodies)
 
 
 def _unnamed(struct: ir.StructType) -> ir.StructType:
@@ -250,13 +252,19 @@ def _place_of(function: ir.Function) -> str:
     return "deparser" if any(True for _ in nodes_of(function.body, ir.Emit)) else "control"
 
 
-def _check_controls(body: tuple[ir.Statement, ...], place: str, bodies: Bodies) -> None:
-    """Check the controls that a block applies: only a deparser's emit, and these do nothing else."""
-    for function in bodies.controls_in(body):
-        if place == "deparser":
-            bodies.body(function.body, place)
-        elif _place_of(function) == "deparser":
-            bodies.faults.raise_("", f"applies {function.name}, which emits; only a deparser may")
+def _check_called(body: tuple[object, ...], place: str, bodies: Bodies) -> None:
+    """Check the actions, functions and controls that a block calls: only a parser's take from packets, only a
+    deparser's emit, and the controls of a deparser do nothing else that it does not.
+    """
+    allowed = {"parser": TAKES, "deparser": EMITS}.get(place)
+    if place != "deparser" and not bodies.with_packets:
+        return
+    for called in bodies.called_in(body):
+        for what in bodies.with_packets.get(called.name, ()):
+            if what != allowed:
+                bodies.faults.raise_("", f"calls {called.name}, which {what}; this is a {place}")
+        if place == "deparser" and isinstance(called, ir.Function) and called.is_control:
+            bodies.body(called.body, place)
 
 
 def _check_actions(program: ir.Program, bodies: Bodies) -> None:
@@ -266,7 +274,7 @@ def _check_actions(program: ir.Program, bodies: Bodies) -> None:
             for parameter in action.parameters:
                 if parameter.direction is ir.Direction.NONE and not is_scalar(parameter.type):
                     bodies.faults.raise_(parameter.name, "is action data; bit, int or bool was expected")
-            bodies.body(action.body, "action")
+            bodies.body(action.body, "action", action.name)
 
 
 def _check_parameters(parameters: tuple[ir.Parameter, ...], bodies: Bodies) -> None:

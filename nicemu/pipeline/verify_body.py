@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from . import ir
 from .ir_walk import nodes_of
-from .verify_expressions import MAX_NESTING, Expressions
+from .verify_expressions import EMITS, MAX_NESTING, TAKES, Expressions
 
 _CALLS = (ir.CallAction, ir.CallRoutine, ir.Call, ir.ApplyTable, ir.TableApply, ir.SwitchAction)
 _ANYWHERE = (
@@ -30,11 +30,12 @@ _ANYWHERE = (
 )
 _ACTION = (*_ANYWHERE, ir.CallAction, ir.Exit, ir.Return)
 _CONTROL = (*_ACTION, ir.ApplyTable, ir.SwitchAction)
+_TAKING = (ir.Extract, ir.ExtractVarbit, ir.Advance)
 _ALLOWED = {
-    "function": (*_ANYWHERE, ir.Return),
-    "parser": (*_ANYWHERE, ir.Extract, ir.ExtractVarbit, ir.Advance, ir.Verify),
+    "function": (*_ANYWHERE, *_TAKING, ir.Emit, ir.Return),
+    "parser": (*_ANYWHERE, *_TAKING, ir.Verify),
     "control": _CONTROL,
-    "action": _ACTION,
+    "action": (*_ACTION, ir.Emit),
     "deparser": (*_CONTROL, ir.Emit),
 }
 
@@ -45,11 +46,17 @@ class Bodies(Expressions):
 
     _loops: int = field(default=0)
 
-    def body(self, statements: Sequence[ir.Statement], place: str) -> None:
-        """Check statements that stand in a "parser", "control", "action", "function" or "deparser"."""
+    def body(self, statements: Sequence[ir.Statement], place: str, name: str = "") -> None:
+        """Check statements that stand in a "parser", "control", "action", "function" or "deparser".
+
+        What those of an action or function that has a `name` do with packets is remembered.
+        """
         self.place = place
         self._loops = 0
+        self._with_packets = set()
         self._statements(statements)
+        if self._with_packets and name:
+            self.with_packets[name] = frozenset(self._with_packets)
 
     def refuse_recursion(self) -> None:
         """Raise if an action, function or table can come to run while it runs."""
@@ -81,17 +88,22 @@ class Bodies(Expressions):
                     if len(path) > ir.MAX_CALLS:
                         self.faults.raise_("actions", f"{root} calls deeper than {ir.MAX_CALLS} levels")
 
-    def controls_in(self, body: Sequence[ir.Statement]) -> Iterator[ir.Function]:
-        """Yield the controls that a body applies, and those that these apply."""
+    def called_in(self, body: Sequence[object]) -> Iterator[ir.Action | ir.Function]:
+        """Yield what a body calls, the actions of its tables too, and what those call."""
         pending: list[object] = [tuple(body)]
         seen: set[str] = set()
         while pending:
             for name in _called(pending.pop()):
-                function = self.functions.get(name)
-                if function is not None and function.is_control and name not in seen:
-                    seen.add(name)
-                    pending.append(function.body)
-                    yield function
+                if name in seen:
+                    continue
+                seen.add(name)
+                table = self.tables.get(name.removeprefix("table ")) if name.startswith("table ") else None
+                if table is not None:
+                    calls = tuple(ir.CallAction(ref.action) for ref in table.actions)
+                    pending.append((table.keys, table.actions, table.selector_keys, calls))
+                elif (found := self.actions.get(name) or self.functions.get(name)) is not None:
+                    pending.append(found.body)
+                    yield found
 
     # Statements
 
@@ -169,16 +181,20 @@ class Bodies(Expressions):
                     self.faults.raise_("count", f"is {count}")
             case ir.Extract(header):
                 self._extracted(header, False)
+                self._with_packets.add(TAKES)
             case ir.ExtractVarbit(header, bits):
                 self._extracted(header, True)
                 self._expect(bits, ir.Bits(32))
+                self._with_packets.add(TAKES)
             case ir.Advance(bits):
                 self._expect(bits, ir.Bits(32))
+                self._with_packets.add(TAKES)
             case ir.Verify(condition, error):
                 self._expect(condition, ir.BOOL)
                 self._expect(error, ir.ERROR)
             case ir.Emit(value):
                 self._emitted(self._type(value))
+                self._with_packets.add(EMITS)
 
     def _turns(self, body: Sequence[ir.Statement]) -> None:
         self._loops += 1

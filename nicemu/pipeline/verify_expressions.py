@@ -17,6 +17,7 @@ from .externs import Argument, ExternFunction, Kind
 from .ir_json import fault
 from .matches import width_of
 
+TAKES, EMITS = "takes from packets", "emits"
 MAX_NESTING = 150
 """Statements and expressions that may stand inside one another; it bounds the interpreter's recursion."""
 
@@ -67,6 +68,9 @@ class Expressions:
     tables: Mapping[str, ir.Table]
     functions: Mapping[str, ir.Function] = field(default_factory=dict)
     place: str = "control"
+    with_packets: dict[str, frozenset[str]] = field(default_factory=dict)
+    """What actions and functions do with packets, by their names: TAKES, EMITS."""
+    _with_packets: set[str] = field(default_factory=set)
     _depth: int = field(default=0)
     _fields: dict[str, dict[str, ir.Type]] = field(default_factory=dict)
     _checked: dict[int, ir.Expression] = field(default_factory=dict)
@@ -113,8 +117,9 @@ class Expressions:
         self._lvalue(node)
 
     def _only_in_parser(self, node: ir.Expression) -> None:
-        if self.place != "parser":
+        if self.place not in ("parser", "function"):
             self.faults.raise_("", f"has a {type(node).__name__} in a {self.place}")
+        self._with_packets.add(TAKES)
 
     def arguments(
         self, action: str, parameters: Sequence[ir.Parameter], given: Sequence[ir.Expression]

@@ -72,18 +72,48 @@ def test_names_are_such_that_engines_can_make_others_of_their_own(hand: SimpleNa
 
 
 @pytest.mark.parametrize("is_nested", [False, True])
-def test_only_a_deparser_applies_a_control_that_emits(hand: SimpleNamespace, is_nested: bool) -> None:
+@pytest.mark.parametrize("is_control", [False, True])
+def test_only_a_deparser_calls_what_emits(hand: SimpleNamespace, is_control: bool, is_nested: bool) -> None:
     """A kernel would write to memory that only a deparser has."""
     emit = ir.Emit(ir.Name("headers", ir.Named("headers_t")))
     functions = (
-        ir.Function("D.outer", (), (ir.CallRoutine("D.inner", ()),), is_control=True),
-        ir.Function("D.inner", (), (emit,), is_control=True),
+        ir.Function("D.outer", (), (ir.CallRoutine("D.inner", ()),), is_control=is_control),
+        ir.Function("D.inner", (), (emit,), is_control=is_control),
     )
     call = ir.CallRoutine("D.outer" if is_nested else "D.inner", ())
     whole = replace(hand.program(), functions=functions)
     verify(replace(whole, controls=(whole.controls[0], replace(whole.controls[1], body=(call,)))))
-    with pytest.raises(ControlError, match=r"control\.body applies D\.inner, which emits"):
+    with pytest.raises(ControlError, match=r"control\.body calls D\.inner, which emits; this is a control"):
         verify(replace(hand.program(call), functions=functions))
+
+
+@pytest.mark.parametrize("way", ["called", "in a table", "its default"])
+def test_an_action_that_emits_is_a_deparsers_alone(hand: SimpleNamespace, way: str) -> None:
+    action = ir.Action("D.f", (), (ir.Emit(ir.Name("headers", ir.Named("headers_t"))),))
+    key = ir.Key("a", ir.Constant(0, U16), ir.MatchKind.EXACT)
+    refs = (ir.ActionRef("D.f"), ir.ActionRef("D.g"))
+    default = ir.ActionCall("D.f" if way == "its default" else "D.g")
+    table = ir.Table("D.t", (key,), refs, default, 8)
+    body = (ir.CallAction("D.f") if way == "called" else ir.ApplyTable("D.t"),)
+    whole = hand.program()
+    others = (action, ir.Action("D.g", (), ()))
+    whole = replace(whole, actions=(*whole.actions, *others), tables=(*whole.tables, table))
+    verify(replace(whole, controls=(whole.controls[0], replace(whole.controls[1], body=body))))
+    with pytest.raises(ControlError, match=r"control\.body calls D\.f, which emits; this is a control"):
+        verify(replace(whole, controls=(replace(whole.controls[0], body=body), whole.controls[1])))
+
+
+def test_only_a_parser_calls_what_takes_from_packets(hand: SimpleNamespace) -> None:
+    ahead = ir.Function("ahead", (), (ir.Assign(ir.Name("n", U16), ir.Lookahead(U16)),))
+    call = (ir.CallRoutine("ahead", ()),)
+    whole = hand.program(variables=(ir.Variable("n", U16),))
+    whole = replace(whole, functions=(ahead,))
+    verify(replace(whole, parser=ir.Parser("P", (ir.State("start", call, ir.Goto("accept")),))))
+    for place in (0, 1):
+        controls = list(whole.controls)
+        controls[place] = replace(controls[place], body=call)
+        with pytest.raises(ControlError, match=r"body calls ahead, which takes from packets; this is a "):
+            verify(replace(whole, controls=tuple(controls)))
 
 
 def _doubling(levels: int, times: int) -> tuple[ir.StructType, ...]:
