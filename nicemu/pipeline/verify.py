@@ -26,6 +26,7 @@ from .verify_shown import check_shown
 from .verify_types import check_named, check_names, check_types, size_of, sizes_of, unique
 
 MAX_TABLE_SIZE = 1 << 24
+_PARSER = "the parser"
 _UNITS = {
     "counter": (1, "CounterType"),
     "direct_counter": (0, "CounterType"),
@@ -106,10 +107,10 @@ def verify(program: ir.Program) -> None:
             if function.result and function.result not in bodies.variables:
                 faults.raise_("result", f"has no variable {function.result}")
             bodies.body(function.body, _place_of(function), function.name)
-    bodies.refuse_recursion()
     with faults.at("field_lists"):
         unique(program.field_lists, lambda item: str(item.index), faults)
         bodies.place = "control"
+        bodies.begin("field lists")
         for field_list in program.field_lists:
             for kept in field_list.fields:
                 bodies.kept(kept)
@@ -129,18 +130,19 @@ def verify(program: ir.Program) -> None:
         faults.raise_("controls", f"must be {', '.join(role.name for role in roles)}, in this order")
     for role, control in zip(roles, program.controls, strict=True):
         with faults.at(f"{role.name}.body"):
-            bodies.body(control.body, role.place)
+            bodies.body(control.body, role.place, f"control {role.name}")
     check_shown(program, faults)
     _check_actions(program, bodies)
     _check_owners(program.tables, faults)
     for table in program.tables:
         with faults.at(f"tables.{table.name}"):
             _check_table(table, bodies)
+    bodies.refuse_recursion()
     with faults.at("parser"):
-        _check_called((program.parser,), "parser", bodies)
-    for role, control in zip(roles, program.controls, strict=True):
+        _check_called(_PARSER, "parser", bodies)
+    for role in roles:
         with faults.at(f"{role.name}.body"):
-            _check_called(control.body, role.place, bodies)
+            _check_called(f"control {role.name}", role.place, bodies)
 
 
 def _unnamed(struct: ir.StructType) -> ir.StructType:
@@ -204,10 +206,10 @@ def _check_parser(parser: ir.Parser, value_sets: dict[str, ir.ValueSet], bodies:
     if parser.start not in targets:
         faults.raise_("start", f"is {parser.start}, which is no state")
     with faults.at("prologue"):
-        bodies.body(parser.prologue, "parser")
+        bodies.body(parser.prologue, "parser", _PARSER)
     for state in parser.states:
         with faults.at(f"states.{state.name}"):
-            bodies.body(state.body, "parser")
+            bodies.body(state.body, "parser", _PARSER)
             transition = state.transition
             if isinstance(transition, ir.Goto):
                 if transition.state not in targets:
@@ -252,19 +254,17 @@ def _place_of(function: ir.Function) -> str:
     return "deparser" if any(True for _ in nodes_of(function.body, ir.Emit)) else "control"
 
 
-def _check_called(body: tuple[object, ...], place: str, bodies: Bodies) -> None:
-    """Check the actions, functions and controls that a block calls: only a parser's take from packets, only a
-    deparser's emit, and the controls of a deparser do nothing else that it does not.
+def _check_called(name: str, place: str, bodies: Bodies) -> None:
+    """Check what a block calls: only a parser's takes from packets, only a deparser's emits, and the controls
+    of a deparser do nothing else that it does not.
     """
     allowed = {"parser": TAKES, "deparser": EMITS}.get(place)
-    if place != "deparser" and not bodies.with_packets:
-        return
-    for called in bodies.called_in(body):
-        for what in bodies.with_packets.get(called.name, ()):
-            if what != allowed:
-                bodies.faults.raise_("", f"calls {called.name}, which {what}; this is a {place}")
-        if place == "deparser" and isinstance(called, ir.Function) and called.is_control:
-            bodies.body(called.body, place)
+    for called in bodies.called_by(name):
+        for what in bodies.uses[called].packets - {allowed}:
+            bodies.faults.raise_("", f"calls {called}, which {what}; this is a {place}")
+        function = bodies.functions.get(called)
+        if place == "deparser" and function is not None and function.is_control:
+            bodies.body(function.body, place, called)
 
 
 def _check_actions(program: ir.Program, bodies: Bodies) -> None:
@@ -297,6 +297,7 @@ def _check_owners(tables: Iterable[ir.Table], faults: Faults) -> None:
 def _check_table(table: ir.Table, bodies: Bodies) -> None:
     faults = bodies.faults
     bodies.place = "control"
+    uses = bodies.begin(f"table {table.name}")
     unique(table.keys, lambda item: item.name, faults)
     for key in table.keys:
         bodies.scalar(key.expression)
@@ -310,6 +311,7 @@ def _check_table(table: ir.Table, bodies: Bodies) -> None:
         action = bodies.actions.get(ref.action)
         if action is None:
             faults.raise_("actions", f"names {ref.action}, which is no action")
+        uses.calls.add(ref.action)
         directed = [item for item in action.parameters if item.direction is not ir.Direction.NONE]
         if action.parameters[: len(directed)] != tuple(directed):
             faults.raise_("actions", f"{ref.action} has action data before a parameter with a direction")

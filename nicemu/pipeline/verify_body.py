@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 
 from . import ir
 from .ir_walk import nodes_of
-from .verify_expressions import EMITS, MAX_NESTING, TAKES, Expressions
+from .verify_expressions import EMITS, MAX_NESTING, TAKES, Expressions, Uses
 
-_CALLS = (ir.CallAction, ir.CallRoutine, ir.Call, ir.ApplyTable, ir.TableApply, ir.SwitchAction)
 _ANYWHERE = (
     ir.Assign,
     ir.Reset,
@@ -46,32 +45,26 @@ class Bodies(Expressions):
 
     _loops: int = field(default=0)
 
-    def body(self, statements: Sequence[ir.Statement], place: str, name: str = "") -> None:
+    def body(self, statements: Sequence[ir.Statement], place: str, name: str) -> None:
         """Check statements that stand in a "parser", "control", "action", "function" or "deparser".
 
-        What those of an action or function that has a `name` do with packets is remembered.
+        What they use is noted under a `name`.
         """
+        self.begin(name)
         self.place = place
         self._loops = 0
-        self._with_packets = set()
         self._statements(statements)
-        if self._with_packets and name:
-            self.with_packets[name] = frozenset(self._with_packets)
+
+    def begin(self, name: str) -> Uses:
+        """Note what is found from now on under a name, beside what is there."""
+        self._uses = self.uses.setdefault(name, Uses())
+        return self._uses
 
     def refuse_recursion(self) -> None:
-        """Raise if an action, function or table can come to run while it runs."""
-        calls: dict[str, set[str]] = {}
-        routines: list[ir.Action | ir.Function] = [*self.actions.values(), *self.functions.values()]
-        for routine in routines:
-            calls[routine.name] = set(_called(routine.body))
-        for table in self.tables.values():
-            refs = {ref.action for ref in table.actions}
-            calls[f"table {table.name}"] = refs | set(
-                _called((table.keys, table.actions, table.selector_keys))
-            )
+        """Raise if an action, function or table, all of which were checked, can come to run while it runs."""
         done: set[str] = set()
-        for root in calls:
-            path: list[tuple[str, Iterator[str]]] = [(root, iter(sorted(calls[root])))]
+        for root in self.uses:
+            path: list[tuple[str, Iterator[str]]] = [(root, iter(sorted(self.uses[root].calls)))]
             on_path = {root}
             while path:
                 name, pending = path[-1]
@@ -82,28 +75,20 @@ class Bodies(Expressions):
                     done.add(name)
                 elif callee in on_path:
                     self.faults.raise_("actions", f"{callee} calls itself; P4 has no recursion")
-                elif callee not in done and callee in calls:
-                    path.append((callee, iter(sorted(calls[callee]))))
+                elif callee not in done:
+                    path.append((callee, iter(sorted(self.uses[callee].calls))))
                     on_path.add(callee)
                     if len(path) > ir.MAX_CALLS:
                         self.faults.raise_("actions", f"{root} calls deeper than {ir.MAX_CALLS} levels")
 
-    def called_in(self, body: Sequence[object]) -> Iterator[ir.Action | ir.Function]:
-        """Yield what a body calls, the actions of its tables too, and what those call."""
-        pending: list[object] = [tuple(body)]
-        seen: set[str] = set()
+    def called_by(self, name: str) -> Iterator[str]:
+        """Yield the names of what something calls, and those of what that calls, each once."""
+        pending, seen = [name], {name}
         while pending:
-            for name in _called(pending.pop()):
-                if name in seen:
-                    continue
-                seen.add(name)
-                table = self.tables.get(name.removeprefix("table ")) if name.startswith("table ") else None
-                if table is not None:
-                    calls = tuple(ir.CallAction(ref.action) for ref in table.actions)
-                    pending.append((table.keys, table.actions, table.selector_keys, calls))
-                elif (found := self.actions.get(name) or self.functions.get(name)) is not None:
-                    pending.append(found.body)
-                    yield found
+            new = self.uses[pending.pop()].calls - seen
+            seen |= new
+            pending += new
+            yield from new
 
     # Statements
 
@@ -166,6 +151,7 @@ class Bodies(Expressions):
             case ir.CallAction(action, arguments):
                 if action not in self.actions:
                     self.faults.raise_("action", f"{action} is unknown")
+                self._uses.calls.add(action)
                 self.arguments(action, self.actions[action].parameters, arguments)
             case ir.CallFunction(function, arguments):
                 self._extern("", function, arguments)
@@ -181,20 +167,20 @@ class Bodies(Expressions):
                     self.faults.raise_("count", f"is {count}")
             case ir.Extract(header):
                 self._extracted(header, False)
-                self._with_packets.add(TAKES)
+                self._uses.packets.add(TAKES)
             case ir.ExtractVarbit(header, bits):
                 self._extracted(header, True)
                 self._expect(bits, ir.Bits(32))
-                self._with_packets.add(TAKES)
+                self._uses.packets.add(TAKES)
             case ir.Advance(bits):
                 self._expect(bits, ir.Bits(32))
-                self._with_packets.add(TAKES)
+                self._uses.packets.add(TAKES)
             case ir.Verify(condition, error):
                 self._expect(condition, ir.BOOL)
                 self._expect(error, ir.ERROR)
             case ir.Emit(value):
                 self._emitted(self._type(value))
-                self._with_packets.add(EMITS)
+                self._uses.packets.add(EMITS)
 
     def _turns(self, body: Sequence[ir.Statement]) -> None:
         self._loops += 1
@@ -208,14 +194,3 @@ class Bodies(Expressions):
             self.faults.raise_("value", f"is {kind}; only headers and structs of headers can be emitted")
         for part in self.structs[kind.name].fields if kind.name in self.structs else ():
             self._emitted(part.type)
-
-
-def _called(root: object) -> Iterator[str]:
-    """Return the names of the actions and functions that a piece of the program calls, and "table NAME"."""
-    for node in nodes_of(root, *_CALLS):
-        if isinstance(node, ir.CallAction):
-            yield node.action
-        elif isinstance(node, ir.CallRoutine | ir.Call):
-            yield node.function
-        elif isinstance(node, ir.ApplyTable | ir.TableApply | ir.SwitchAction):
-            yield f"table {node.table}"

@@ -18,6 +18,7 @@ from .ir_json import fault
 from .matches import width_of
 
 TAKES, EMITS = "takes from packets", "emits"
+"""What is done with packets."""
 MAX_NESTING = 150
 """Statements and expressions that may stand inside one another; it bounds the interpreter's recursion."""
 
@@ -53,6 +54,14 @@ class Faults:
 
 
 @dataclass(slots=True)
+class Uses:
+    """What a body calls, by name, tables as "table NAME", and what it does with packets: TAKES, EMITS."""
+
+    calls: set[str] = field(default_factory=set)
+    packets: set[str] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Expressions:
     """Expressions, and the arguments of calls."""
 
@@ -68,9 +77,9 @@ class Expressions:
     tables: Mapping[str, ir.Table]
     functions: Mapping[str, ir.Function] = field(default_factory=dict)
     place: str = "control"
-    with_packets: dict[str, frozenset[str]] = field(default_factory=dict)
-    """What actions and functions do with packets, by their names: TAKES, EMITS."""
-    _with_packets: set[str] = field(default_factory=set)
+    uses: dict[str, Uses] = field(default_factory=dict)
+    """What has been found in actions, functions and blocks, by their names, and "table NAME"."""
+    _uses: Uses = field(default_factory=Uses)
     _depth: int = field(default=0)
     _fields: dict[str, dict[str, ir.Type]] = field(default_factory=dict)
     _checked: dict[int, ir.Expression] = field(default_factory=dict)
@@ -119,7 +128,7 @@ class Expressions:
     def _only_in_parser(self, node: ir.Expression) -> None:
         if self.place not in ("parser", "function"):
             self.faults.raise_("", f"has a {type(node).__name__} in a {self.place}")
-        self._with_packets.add(TAKES)
+        self._uses.packets.add(TAKES)
 
     def arguments(
         self, action: str, parameters: Sequence[ir.Parameter], given: Sequence[ir.Expression]
@@ -139,6 +148,7 @@ class Expressions:
             self.faults.raise_("function", f"{name} is unknown")
         if self.functions[name].is_control and self.place not in ("control", "deparser"):
             self.faults.raise_("function", f"{name} is a control, which cannot be applied here")
+        self._uses.calls.add(name)
         self.arguments(name, self.functions[name].parameters, arguments)
         return self.functions[name]
 
@@ -188,6 +198,7 @@ class Expressions:
     def _table(self, name: str) -> ir.Table:
         if name not in self.tables or self.place not in ("control", "deparser"):
             self.faults.raise_("table", f"{name} cannot be applied here")
+        self._uses.calls.add(f"table {name}")
         return self.tables[name]
 
     def _expect(self, node: ir.Expression, wanted: ir.Type) -> None:
