@@ -42,10 +42,11 @@ _LONG_SYMBOLS = (
 _TOKEN = re.compile(
     r"([^\S\n]*(?:\\(?=\n))?)"
     r"([A-Za-z_][A-Za-z0-9_]*"
-    rf"|{'|'.join(map(re.escape, _LONG_SYMBOLS))}|[-+*/%&|^~!?:;,.(){{}}\[\]<>=@#]"
+    r"|[;(){}:,\[\]?~@\n]"  # with which no longer symbol begins: most end here
+    rf"|{'|'.join(map(re.escape, _LONG_SYMBOLS))}|[-+*/%&|^!.<>=#]"
     rf"|{_NUMBERS}"
     r'|"(?:[^"\\\n]|\\.)*"'
-    r"|\n|\S)",
+    r"|\S)",
     re.ASCII,
 )
 _SYMBOLS = frozenset({*_LONG_SYMBOLS, *"-+*/%&|^~!?:;,.(){}[]<>=@#"})

@@ -52,9 +52,10 @@ class _Lowering(StatementLowering):
         inside = (inner for block in checked.controls for inner in (block, *_inner(block)))
         named = (action.name for block in inside for action in block.actions)
         self._action_names = frozenset((*named, *(action.name for action in checked.actions)))
+        ragged = checked.declared.ragged
         for kind in checked.declared.composites:
-            if kind.name not in checked.declared.ragged:
-                self._types.of(kind)
+            if (kind.controller or ragged) and kind.name not in ragged:
+                self._types.of(kind)  # controllers have it, or it may have what none can
         controlled = [inner for block in checked.controls for inner in _inner(block)]
         self._shared = shared_parameters(controlled, checked.declared.reshaped)
         parser = self._parser(checked.parser)

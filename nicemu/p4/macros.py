@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import compress, count
 from operator import itemgetter
 
 from .diagnostics import Location, Reporter
@@ -157,11 +158,12 @@ class Macros:
         at, macros = 0, self._macros
         if self._asks:
             tokens = self._asked(tokens)
-        if macros.keys().isdisjoint(map(_TEXT, tokens)):
+        places = list(compress(count(), map(macros.__contains__, map(_TEXT, tokens))))
+        if not places:
             return list(tokens)
         result: list[Token] = []
         tokens = list(tokens)
-        for place in [place for place, token in enumerate(tokens) if token.text in macros]:
+        for place in places:
             token = tokens[place]
             if place < at:  # taken as an argument already
                 continue

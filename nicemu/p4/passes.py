@@ -6,11 +6,10 @@ A pass maps a Program to a Program; what tables and P4Info show to the control p
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from nicemu.pipeline import Program, ir, nodes_of
+from nicemu.pipeline import Program, ir
 
 Pass = Callable[[Program], Program]
 
@@ -55,35 +54,7 @@ def drop_unreachable_states(program: Program) -> Program:
     return replace(program, parser=replace(program.parser, states=kept))
 
 
-def drop_unused_types(program: Program) -> Program:
-    """Leave out headers and structs that no variable and no extern holds, and that are no controller's."""
-    layouts: tuple[ir.Layout, ...] = (*program.headers, *program.unions, *program.structs)
-    by_name = {item.name: item for item in layouts}
-    used: set[str] = set()
-    pending = [*(variable.type for variable in program.variables), *_mentioned(program)]
-    pending += [ir.Named(header.name) for header in program.headers if header.controller]
-    while pending:
-        kind = pending.pop()
-        name = kind.element if isinstance(kind, ir.Stack) else kind.name if isinstance(kind, ir.Named) else ""
-        if name and name not in used:
-            used.add(name)
-            pending.extend(part.type for part in by_name[name].fields)
-    return replace(
-        program,
-        headers=_kept(program.headers, used),
-        unions=_kept(program.unions, used),
-        structs=_kept(program.structs, used),
-    )
-
-
-PASSES: tuple[Pass, ...] = (settle_branches, drop_unreachable_states, drop_unused_types)
-
-_COMPOSITE = (ir.Named, ir.Stack)
-_Named = TypeVar("_Named", ir.HeaderType, ir.UnionType, ir.StructType)
-
-
-def _kept(items: tuple[_Named, ...], names: set[str]) -> tuple[_Named, ...]:
-    return tuple(item for item in items if item.name in names)
+PASSES: tuple[Pass, ...] = (settle_branches, drop_unreachable_states)
 
 
 def _settled(statements: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
@@ -107,10 +78,3 @@ def _settled(statements: Sequence[ir.Statement]) -> tuple[ir.Statement, ...]:
             case _:
                 result.append(statement)
     return tuple(result)
-
-
-def _mentioned(program: Program) -> Iterator[ir.Type]:
-    """Return the types of extern objects, and of values made in expressions, anywhere in the program."""
-    blocks = (program.parser, program.controls, program.actions, program.functions, program.tables)
-    declared = (program.externs, program.extern_signatures, program.field_lists, program.value_sets)
-    yield from nodes_of((*blocks, *declared), *_COMPOSITE)
