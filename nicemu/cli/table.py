@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nicemu table list`, `add`, `modify`, `delete`: table entries over P4Runtime, in the program's words."""
+"""`nicemu table list`, `add`, `modify`, `delete`, `apply`: table entries over P4Runtime, in the program's
+words.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,6 +16,7 @@ import click
 from nicemu.errors import UsageError
 
 from .controlled import PIPELINE_OPTION, pipeline_of
+from .progress import Progress
 from .show import JSON_OPTION, print_json, print_table
 
 if TYPE_CHECKING:
@@ -94,6 +99,31 @@ def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str 
     keys = _settings(settings)
     with _client(nic) as client:
         client.delete(name, keys, priority or 0)
+
+
+@table.command("apply")
+@click.argument("file", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@PIPELINE_OPTION
+@JSON_OPTION
+def apply(file: Path, nic: str | None, as_json: bool) -> None:
+    """Have the program hold what FILE says, a JSON file as nicemu switch --tables reads it.
+
+    What nicemu table list --json prints is one, too. Entries that FILE does not name stay, but for those of
+    tables that it calls complete, and so do counts of entries. A fault in FILE changes nothing.
+    """
+    from nicemu.switch import apply_tables
+
+    progress = Progress("entries")
+    try:
+        with _client(nic) as client:
+            applied = apply_tables(client, file, progress.tell)
+    finally:
+        progress.end()
+    if as_json:
+        print_json(asdict(applied))
+        return
+    counts = f"{applied.inserted} added, {applied.modified} changed, {applied.deleted} deleted"
+    click.echo(f"entries: {counts}" + (f"; other writes: {applied.others}" if applied.others else ""))
 
 
 @contextmanager

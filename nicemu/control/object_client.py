@@ -192,20 +192,28 @@ class ObjectClient:
 
     def groups(self, profile: str) -> dict[int, tuple[tuple[int, int], ...]]:
         """Return the groups of a selector, each as (member, weight)."""
-        query = messages().Entity()
-        query.action_profile_group.action_profile_id = self._schema().named("action profile", profile).id
-        entries = [entity.action_profile_group for entity in self._read_entities(query)]
         return {
             entry.group_id: tuple((item.member_id, item.weight) for item in entry.members)
-            for entry in entries
+            for entry in self._groups(profile)
         }
 
-    def set_group(self, profile: str, number: int, members: Sequence[tuple[int, int]]) -> None:
-        """Make a group of (member, weight), or replace what it holds."""
+    def max_sizes(self, profile: str) -> dict[int, int]:
+        """Return how large the groups of a selector may be, 0 where no limit was set."""
+        return {entry.group_id: entry.max_size for entry in self._groups(profile)}
+
+    def _groups(self, profile: str) -> list[Message]:
+        query = messages().Entity()
+        query.action_profile_group.action_profile_id = self._schema().named("action profile", profile).id
+        return [entity.action_profile_group for entity in self._read_entities(query)]
+
+    def set_group(
+        self, profile: str, number: int, members: Sequence[tuple[int, int]], max_size: int = 0
+    ) -> None:
+        """Make a group of (member, weight), or replace what it holds; `max_size` 0 sets no limit."""
         update = messages().Update()
         group = update.entity.action_profile_group
         group.action_profile_id = self._schema().named("action profile", profile).id
-        group.group_id = number
+        group.group_id, group.max_size = number, max_size
         for member, weight in members:
             group.members.add(member_id=member, weight=weight)
         self._put(update)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Choice, DigestConfig, Match, P4Info, Program, TableEntry, p4info_of
+from nicemu.pipeline import Choice, DigestConfig, Match, MeterConfig, P4Info, Program, TableEntry, p4info_of
 
 from .byte_string import encode_bytes
 from .connection import BatchError, Connection
+from .count_message import fill_meter, meter_of_message
 from .entry_message import add_matches, call_of_message, fill_action, matches_of_message
 from .info_message import info_message, p4info_of_message
 from .messages import Message, messages
@@ -52,13 +53,15 @@ class Update:
     default: bool = False
     choice: Choice | None = None
     idle_timeout_ns: int = 0
+    meter: MeterConfig | None = None
+    """The rates of the entry's direct meter; without any it says green."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadEntry:
     """One entry as the server has it; a table's default entry has no matches.
 
-    `hits` is None if not asked for.
+    `hits` is None if not asked for, and `meter`, the rates of its direct meter, also where it has none.
     """
 
     table: str
@@ -66,6 +69,7 @@ class ReadEntry:
     default: bool = False
     const: bool = False
     hits: int | None = None
+    meter: MeterConfig | None = None
 
 
 class P4RuntimeClient:
@@ -246,15 +250,15 @@ class P4RuntimeClient:
                 outcomes.extend(error.outcomes)
         return outcomes
 
-    def read(self, table: str | None = None, *, hits: bool = False) -> list[ReadEntry]:
+    def read(self, table: str | None = None, *, hits: bool = False, meters: bool = False) -> list[ReadEntry]:
         """Return the entries of one table, or of all, without the default entries. Raises: ControlError."""
-        return self._read_entries(table, hits=hits, default=False)
+        return self._read_entries(table, hits=hits, meters=meters, default=False)
 
-    def read_default(self, table: str, *, hits: bool = False) -> ReadEntry:
+    def read_default(self, table: str, *, hits: bool = False, meters: bool = False) -> ReadEntry:
         """Return what a miss in `table` runs; its `hits` are the misses. Raises: ControlError."""
-        return self._read_entries(table, hits=hits, default=True)[0]
+        return self._read_entries(table, hits=hits, meters=meters, default=True)[0]
 
-    def _read_entries(self, table: str | None, *, hits: bool, default: bool) -> list[ReadEntry]:
+    def _read_entries(self, table: str | None, *, hits: bool, meters: bool, default: bool) -> list[ReadEntry]:
         schema = self._schema_now()
         request = messages().ReadRequest(device_id=self._device_id)
         query = request.entities.add().table_entry
@@ -262,6 +266,8 @@ class P4RuntimeClient:
         query.is_default_action = default
         if hits:
             query.counter_data.SetInParent()
+        if meters:
+            query.meter_config.SetInParent()
         found = []
         for response in self._connected().call_for_stream("Read", request):
             found += [_read_entry(entity.table_entry, schema) for entity in response.entities]
@@ -337,6 +343,8 @@ class P4RuntimeClient:
         if not update.default:
             add_matches(entry.match, _matches(update.keys, table), table.keys)
         entry.idle_timeout_ns = update.idle_timeout_ns
+        if update.meter is not None:
+            fill_meter(entry.meter_config, update.meter)
         if update.choice is not None:
             fill_action(entry.action, TableEntry((), "", choice=update.choice), table)
         elif update.action is not None:
@@ -405,5 +413,8 @@ def _read_entry(message: Message, schema: Schema) -> ReadEntry:
     matches = () if default else matches_of_message(message, table)
     action, parameters, choice = call_of_message(message.action, table, default=default)
     hits = int(message.counter_data.packet_count) if message.HasField("counter_data") else None
+    meter = None
+    if message.HasField("meter_config"):
+        meter = meter_of_message(message.meter_config, table.owner, table.meter_type)
     entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns)
-    return ReadEntry(table.name, entry, default, bool(message.is_const), hits)
+    return ReadEntry(table.name, entry, default, bool(message.is_const), hits, meter)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from .byte_changes import ByteChange, byte_changes, change_lines
 from .captures import require_readable, switch_captures
 from .forwarding import HOST, Forwarder, Hear, Summary
+from .remote_tables import Applied, apply_tables
 from .shared_engine import SharedEngine
 from .state_file import state_of, writing_state
 from .table_file import put_tables
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HOST",
+    "Applied",
     "ByteChange",
     "Forwarder",
     "Hear",
     "LiveSwitch",
     "SharedEngine",
     "Summary",
+    "apply_tables",
     "byte_changes",
     "change_lines",
     "open_port",

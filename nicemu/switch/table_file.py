@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nicemu.control import parse_match, parse_value
-from nicemu.errors import ControlError
+from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.garbage import garbage_waits
 from nicemu.pipeline import (
     HOST_PORT,
@@ -53,24 +54,44 @@ _AT_ONCE = 4096
 """Entries that a table is given at once."""
 
 
+@dataclass(slots=True)
+class Put:
+    """How many entries a file held, and what else it names: arrays with an index each, the others alone."""
+
+    entries: int = 0
+    places: list[tuple[str, int]] = field(default_factory=list)
+    value_sets: list[str] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    sessions: list[int] = field(default_factory=list)
+
+
 def put_tables(engine: Engine, path: Path, tell: Callable[[int], None] = lambda entries: None) -> int:
     """Put what a file holds into the running program, in its order; return how many entries there were.
 
     `tell` hears from time to time how many entries are in.
     Raises: UsageError with the file and the place in it; some of what stands before that has been put.
     """
+    return put_file(engine, path, tell).entries
+
+
+def put_file(
+    engine: Engine, path: Path, tell: Callable[[int], None] = lambda entries: None, *, replacing: bool = False
+) -> Put:
+    """As `put_tables`, and return what was put; entries, members and groups that are there are an error
+    unless the file's are `replacing` them.
+    """
     with garbage_waits():
         document = read_document(path)
         if isinstance(document.value, list):
             document = Located({"tables": document.value}, document.file)
-        return _TableFile(engine, tell).put(document)
+        return _TableFile(engine, tell, replacing).put(document)
 
 
 class _TableFile:
     """What is put where; the parts take effect in the order in which they need each other."""
 
-    def __init__(self, engine: Engine, tell: Callable[[int], None]) -> None:
-        self._engine, self._tell = engine, tell
+    def __init__(self, engine: Engine, tell: Callable[[int], None], replacing: bool) -> None:
+        self._engine, self._tell, self._replacing = engine, tell, replacing
         self._tables = {table.name: table for table in engine.tables()}
         self._structs = {struct.name: struct for struct in engine.program.structs} if engine.program else {}
         self._errors = engine.program.errors if engine.program else ()
@@ -78,7 +99,7 @@ class _TableFile:
         """The actions of tables and profiles, by their owner and by what they are called in the file."""
         self._names: dict[tuple[str, str], str] = {}
         """The whole names of keys, likewise."""
-        self._put = 0
+        self._put = Put()
         self._parts: Mapping[str, Callable[[Located], None]] = {
             "action_profiles": self._profile,
             "tables": self._table,
@@ -90,7 +111,7 @@ class _TableFile:
             "clone_sessions": self._session,
         }
 
-    def put(self, document: Located) -> int:
+    def put(self, document: Located) -> Put:
         given = document.members((), tuple(self._parts))
         for part, put in self._parts.items():
             for item in given[part].items() if part in given else ():
@@ -104,11 +125,11 @@ class _TableFile:
         table = self._tables[_name(given["table"], self._tables, "the program: table")]
         is_complete = "complete" in given and given["complete"].flag()
         if is_complete:
-            self._empty(table.name)
+            empty(self._engine, table.name)
         entries = given["entries"].items() if "entries" in given else []
         for first in range(0, len(entries), _AT_ONCE):
             self._insert(table, entries[first : first + _AT_ONCE], counted=is_complete)
-            self._tell(self._put)
+            self._tell(self._put.entries)
         if is_complete:
             held = self._engine.table(table.name)
             held.hits, held.misses = (_number(given, name) for name in _LOOKUPS)
@@ -122,13 +143,6 @@ class _TableFile:
             self._check_meter(table, state)
             self._give(self._engine.table(table.name).default_row(), state, is_complete)
 
-    def _empty(self, table: str) -> None:
-        """Delete the entries that a table begins with, as a list that follows has all, but for const ones."""
-        held = self._engine.table(table)
-        for entry in held.read():
-            if not held.is_const(entry):
-                self._engine.delete(table, entry.matches, entry.priority)
-
     def _insert(self, table: TableInfo, items: Sequence[Located], *, counted: bool) -> None:
         """Put entries; a table takes many at once sooner than one by one."""
         made = [(item, *self._entry(table, item, counted=counted)) for item in items]
@@ -136,12 +150,15 @@ class _TableFile:
         held = self._engine.table(table.name)
         refused = held.insert_many([entry for _, _, entry in new], self._engine.now_ns)
         for (item, given, entry), error in zip(new, refused, strict=True):
-            if error is not None:
+            if error is not None and self._replacing and error.code is P4RuntimeCode.ALREADY_EXISTS:
+                with item:
+                    held.modify(entry)
+            elif error is not None:
                 with item:
                     raise error
             if counted or "meter" in given:
                 self._give(held.row(entry.matches, entry.priority), given, counted)
-        self._put += len(new)
+        self._put.entries += len(new)
 
     def _entry(
         self, table: TableInfo, item: Located, *, counted: bool
@@ -243,14 +260,22 @@ class _TableFile:
         for member in given["members"].items() if "members" in given else ():
             parts = member.members(("member", "action"))
             call = self._call(tuple(actions.values()), profile.name, parts["action"])
+            number = parts["member"].number()
+            put_member = profile.insert_member
+            if self._replacing and number in profile.members:
+                put_member = profile.modify_member
             with member:
-                profile.insert_member(parts["member"].number(), call)
+                put_member(number, call)
         for group in given["groups"].items() if "groups" in given else ():
             parts = group.members(("group", "members"), ("max_size",))
             held = [one.members(("member",), ("weight",)) for one in parts["members"].items()]
             weighted = tuple((one["member"].number(), _number(one, "weight", 1)) for one in held)
+            number = parts["group"].number()
+            put_group = profile.insert_group
+            if self._replacing and number in profile.groups:
+                put_group = profile.modify_group
             with group:
-                profile.insert_group(parts["group"].number(), weighted, _number(parts, "max_size"))
+                put_group(number, weighted, _number(parts, "max_size"))
 
     def _value_set(self, item: Located) -> None:
         given = item.members(("value_set", "members"))
@@ -261,6 +286,7 @@ class _TableFile:
         ]
         with item:
             found.replace(members)
+        self._put.value_sets.append(found.spec.name)
 
     def _member_of(self, keys: Sequence[KeyInfo], owner: str, item: Located) -> tuple[Match, ...]:
         """Return a member of a value set; one of a single field may be written without its name."""
@@ -272,7 +298,7 @@ class _TableFile:
         given = item.members(("register", "values"))
         with given["register"]:
             register = self._engine.objects.register(given["register"].word())
-        for index, value in _places(register, given["values"]):
+        for index, value in self._places(register, given["values"]):
             with value:
                 register.write(index, self._stored(register.type, value))
 
@@ -297,7 +323,7 @@ class _TableFile:
         given = item.members(("counter", "values"))
         with given["counter"]:
             counter = self._engine.objects.counter(given["counter"].word())
-        for index, value in _places(counter, given["values"]):
+        for index, value in self._places(counter, given["values"]):
             parts = value.members((), ("packets", "bytes"))
             counter.counts[index] = Count(
                 *(parts[name].number(_MAX_64_BITS) if name in parts else 0 for name in ("packets", "bytes"))
@@ -307,32 +333,43 @@ class _TableFile:
         given = item.members(("meter", "values"))
         with given["meter"]:
             array = self._engine.objects.meter(given["meter"].word())
-        for index, value in _places(array, given["values"]):
+        for index, value in self._places(array, given["values"]):
             give_meter(array.meters.setdefault(index, Meter()), value)
 
     def _group(self, item: Located) -> None:
         given = item.members(("group", "replicas"))
         group = given["group"].number(_MAX_16_BITS, first=1)
         self._engine.objects.multicast_groups[group] = _replicas(given["replicas"])
+        self._put.groups.append(group)
 
     def _session(self, item: Located) -> None:
         given = item.members(("session", "replicas"), ("truncate_bytes",))
         session = CloneSession(_replicas(given["replicas"]), _number(given, "truncate_bytes"))
-        self._engine.objects.clone_sessions[given["session"].number(_MAX_32_BITS)] = session
+        number = given["session"].number(_MAX_32_BITS)
+        self._engine.objects.clone_sessions[number] = session
+        self._put.sessions.append(number)
+
+    def _places(
+        self, array: CounterArray | MeterArray | RegisterArray, values: Located
+    ) -> Iterator[tuple[int, Located]]:
+        """Yield the values of an array that a file gives, each with its index, which stands there once."""
+        seen: dict[int, str] = {}
+        for word, value in values.members((), None).items():
+            with value:
+                index = array.checked(parse_value(word, 32, "index"))
+            if index in seen:
+                raise value.fault(f"is the same place as {seen[index]}; one value was expected")
+            seen[index] = word
+            self._put.places.append((array.name, index))
+            yield index, value
 
 
-def _places(
-    array: CounterArray | MeterArray | RegisterArray, values: Located
-) -> Iterator[tuple[int, Located]]:
-    """Yield the values of an array that a file gives, each with its index, which stands there once."""
-    seen: dict[int, str] = {}
-    for word, value in values.members((), None).items():
-        with value:
-            index = array.checked(parse_value(word, 32, "index"))
-        if index in seen:
-            raise value.fault(f"is the same place as {seen[index]}; one value was expected")
-        seen[index] = word
-        yield index, value
+def empty(engine: Engine, table: str) -> None:
+    """Delete the entries of a table but for const ones."""
+    held = engine.table(table)
+    for entry in held.read():
+        if not held.is_const(entry):
+            engine.delete(table, entry.matches, entry.priority)
 
 
 def _replicas(item: Located) -> tuple[Replica, ...]:

@@ -132,6 +132,22 @@ def test_entries_name_members_and_groups(nicemu: Cli, engine: Engine) -> None:
     assert (code, "uses member 1" in output) == (1, True)
 
 
+def test_a_table_that_was_listed_is_applied_again(nicemu: Cli, engine: Engine, tmp_path: Path) -> None:
+    nicemu("p4", "member", "ways", "1", "send", "port=5")
+    nicemu("table", "add", "way", "member=1", "flow=8")
+    kept = tmp_path / "kept.json"
+    kept.write_text(nicemu("table", "list", "way", "--json").stdout)
+    nicemu("table", "delete", "way", "flow=8")
+    assert nicemu("table", "apply", str(kept)).stdout == "entries: 1 added, 0 changed, 0 deleted\n"
+    assert engine.process(bytes([8, 0]), 1).port == 5
+    same = json.loads(nicemu("table", "apply", str(kept), "--json").stdout)
+    assert same == {"inserted": 0, "modified": 0, "deleted": 0, "others": 0}
+    kept.write_text('[{"table": "way", "entries": [{"keys": {"lost": 1}, "member": 1}]}]')
+    code, output = refused("table", "apply", str(kept))
+    assert code == 1
+    assert f"{kept}: $.tables[0].entries[0].keys.lost" in output
+
+
 def test_a_value_set_is_filled_and_emptied(nicemu: Cli, engine: Engine) -> None:
     nicemu("p4", "value-set", "ignored", "9", "0x0a")
     assert json.loads(nicemu("p4", "read", "ignored", "--json").stdout) == [["0x9"], ["0xa"]]

@@ -1,0 +1,201 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A file of tables put into a program that runs somewhere else: what differs is written by P4Runtime.
+
+The file is put into an engine here first, which runs the same program and holds the same entries. So a fault
+in it is told with its place, before anything is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from nicemu.control import ObjectClient, P4RuntimeClient, Update
+from nicemu.pipeline import (
+    ActionProfile,
+    CounterArray,
+    Engine,
+    MeterArray,
+    MeterConfig,
+    Program,
+    TableEntry,
+    TableInfo,
+    plain,
+)
+
+from .table_file import Put, empty, put_file
+
+_Held: TypeAlias = dict[object, tuple[TableEntry, MeterConfig | None]]
+"""Entries of a table with their meters, by matches and priority."""
+_Default: TypeAlias = tuple[str, tuple[int, ...], MeterConfig | None]
+_Profiles: TypeAlias = dict[str, tuple[dict[int, Any], dict[int, Any]]]
+"""The members and groups of action profiles, by their names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """How many entries were added, changed and deleted, and how much else was written."""
+
+    inserted: int = 0
+    modified: int = 0
+    deleted: int = 0
+    others: int = 0
+
+
+def apply_tables(
+    client: P4RuntimeClient, path: Path, tell: Callable[[int], None] = lambda entries: None
+) -> Applied:
+    """Have the program that a client controls hold what a file says; return what that changed.
+
+    Entries that the file does not name stay, but for those of tables that it calls complete; so do counts.
+    Raises: UsageError with the place of a fault, ControlError for what the program refuses: in between what
+    was written before stays.
+    """
+    engine = Engine()
+    engine.load(Program.from_json(client.program_json()))
+    tables = engine.tables()
+    _take_over(client, engine)
+    before = {table.name: _entries(engine, table) for table in tables}
+    defaults = {table.name: _default(engine, table) for table in tables}
+    profiles = _profiles(engine)
+    put = put_file(engine, path, tell, replacing=True)
+    others = _write_profiles(client.objects, engine, profiles)
+    updates = [
+        update
+        for table in engine.tables()
+        for update in (
+            *_changes(table, before[table.name], _entries(engine, table)),
+            *_default_change(table, defaults[table.name], _default(engine, table)),
+        )
+    ]
+    updates.sort(key=lambda update: update.kind != "delete")  # which makes room
+    if updates:
+        client.write(updates)
+    others += _write_objects(client.objects, engine, put)
+    kinds = [update.kind for update in updates]
+    return Applied(kinds.count("insert"), kinds.count("modify"), kinds.count("delete"), others)
+
+
+def _take_over(client: P4RuntimeClient, engine: Engine) -> None:
+    """Have an engine hold the members, groups and entries that the client reads."""
+    for profile in _action_profiles(engine):
+        for number, call in client.objects.members(profile.name).items():
+            profile.insert_member(number, call)
+        if profile.algorithm is None:
+            continue
+        most = client.objects.max_sizes(profile.name)
+        for number, members in client.objects.groups(profile.name).items():
+            profile.insert_group(number, members, most.get(number, 0))
+    for table in engine.tables():
+        empty(engine, table.name)
+        held = engine.table(table.name)
+        found = [item for item in client.read(table.name, meters=True) if not item.const]
+        for error in held.insert_many([item.entry for item in found], engine.now_ns):
+            if error is not None:  # what was read does not fit together: others write meanwhile
+                raise error
+        default = client.read_default(table.name, meters=True)
+        if default.entry.action and default.entry != held.default_row().entry:
+            held.set_default(default.entry.action, default.entry.parameters)
+        if held.spec.meter:
+            for item in found:
+                held.row(item.entry.matches, item.entry.priority).meter.configure(item.meter, now_ns=0)
+            held.default_row().meter.configure(default.meter, now_ns=0)
+
+
+def _entries(engine: Engine, table: TableInfo) -> _Held:
+    rows = engine.table(table.name).rows()
+    return {(row.entry.matches, row.entry.priority): (row.entry, row.meter_config) for row in rows}
+
+
+def _default(engine: Engine, table: TableInfo) -> _Default:
+    row = engine.table(table.name).default_row()
+    return row.entry.action, row.entry.parameters, row.meter_config
+
+
+def _action_profiles(engine: Engine) -> list[ActionProfile]:
+    return [state for state in engine.objects.states.values() if isinstance(state, ActionProfile)]
+
+
+def _profiles(engine: Engine) -> _Profiles:
+    return {item.name: (dict(item.members), _groups(item)) for item in _action_profiles(engine)}
+
+
+def _groups(profile: ActionProfile) -> dict[int, Any]:
+    return {group: (members, profile.max_sizes.get(group, 0)) for group, members in profile.groups.items()}
+
+
+def _changes(table: TableInfo, before: _Held, after: _Held) -> Iterator[Update]:
+    """Yield what makes the entries of a table others."""
+    names = [key.name for key in table.keys]
+    parameters = {action.name: [item.name for item in action.params] for action in table.actions}
+
+    def update(kind: str, entry: TableEntry, meter: MeterConfig | None) -> Update:
+        keys = dict(zip(names, entry.matches, strict=True))
+        given = dict(zip(parameters.get(entry.action, ()), entry.parameters, strict=True))
+        return Update(
+            kind,
+            table.name,
+            keys,
+            entry.action or None,
+            given,
+            entry.priority,
+            choice=entry.choice,
+            idle_timeout_ns=entry.idle_timeout_ns,
+            meter=meter,
+        )
+
+    for place, (entry, _) in before.items():
+        if place not in after:
+            yield update("delete", entry, None)
+    for place, (entry, meter) in after.items():
+        if before.get(place) != (entry, meter):
+            yield update("modify" if place in before else "insert", entry, meter)
+
+
+def _default_change(table: TableInfo, before: _Default, after: _Default) -> Iterator[Update]:
+    if before != after:
+        action, values, meter = after
+        parameters = next(item.params for item in table.actions if item.name == action)
+        given = {item.name: value for item, value in zip(parameters, values, strict=True)}
+        yield Update("modify", table.name, {}, action, given, default=True, meter=meter)
+
+
+def _write_profiles(objects: ObjectClient, engine: Engine, before: _Profiles) -> int:
+    """Write the members and groups that are others than before; return how many those are."""
+    actions = {action.name: action for table in engine.tables() for action in table.actions}
+    written = 0
+    for profile in _action_profiles(engine):
+        members, groups = before[profile.name]
+        for number, call in profile.members.items():
+            if members.get(number) != call:
+                parameters = [item.name for item in actions[call.action].params]
+                given = dict(zip(parameters, call.parameters, strict=True))
+                objects.set_member(profile.name, number, call.action, given)
+                written += 1
+        for group, held in _groups(profile).items():
+            if groups.get(group) != held:
+                objects.set_group(profile.name, group, *held)
+                written += 1
+    return written
+
+
+def _write_objects(objects: ObjectClient, engine: Engine, put: Put) -> int:
+    """Write what is neither a table's nor a profile's; return how many writes that took."""
+    known = engine.objects
+    for name, index in put.places:
+        match known.states[name]:
+            case CounterArray() as counter:
+                objects.write_counter(name, index, counter.counts[index].packets, counter.counts[index].bytes)
+            case MeterArray() as meter:
+                objects.write_meter(name, index, meter.meters[index].config)
+            case register:
+                objects.write_register(name, index, plain(register.values[index]))
+    for name in put.value_sets:
+        objects.set_value_set(name, known.value_set(name).members)
+    for group in put.groups:
+        objects.set_multicast_group(group, known.multicast_groups[group])
+    for session in put.sessions:
+        objects.set_clone_session(session, known.clone_sessions[session])
+    return len(put.places) + len(put.value_sets) + len(put.groups) + len(put.sessions)

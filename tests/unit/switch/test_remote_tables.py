@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a file of tables says comes to hold in a program behind P4Runtime, and nothing else changes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nicemu.control import P4RuntimeClient, P4RuntimeServer
+from nicemu.errors import ControlError, UsageError
+from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.switch import Applied, apply_tables, put_tables, state_of
+from tests.unit.switch.every_kind import PROGRAM
+from tests.unit.switch.test_state_file import GIVEN, NOTHING, SEND_4
+
+Apply = Callable[[object], Applied]
+HIGH = {"name": "I.send", "parameters": {"port": "9"}}
+
+
+@pytest.fixture
+def engine() -> Engine:
+    engine = Engine()
+    engine.load(PROGRAM)
+    return engine
+
+
+@pytest.fixture
+def client(engine: Engine, tmp_path: Path) -> Iterator[P4RuntimeClient]:
+    address = f"unix:{tmp_path}/p4.sock"
+    with P4RuntimeServer({1: engine}, address), P4RuntimeClient(address) as client:
+        yield client
+
+
+@pytest.fixture
+def apply(client: P4RuntimeClient, tmp_path: Path) -> Apply:
+    def apply(document: object) -> Applied:
+        path = tmp_path / "tables.json"
+        path.write_text(json.dumps(document))
+        return apply_tables(client, path)
+
+    return apply
+
+
+def without_counts(state: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a state without what only a switch that begins again goes on from."""
+    if isinstance(state, list):
+        return [without_counts(item) for item in state]
+    if not isinstance(state, dict):
+        return state
+    left_out = ("hits", "misses", "bytes", "green", "yellow", "red")
+    return {name: without_counts(item) for name, item in state.items() if name not in left_out}
+
+
+def test_everything_in_a_file_is_there_and_a_second_time_changes_no_entry(
+    engine: Engine, apply: Apply, tmp_path: Path
+) -> None:
+    here = Engine()
+    here.load(PROGRAM)
+    path = tmp_path / "given.json"
+    path.write_text(json.dumps(GIVEN))
+    put_tables(here, path)
+    first = apply(GIVEN)
+    assert without_counts(state_of(engine)) == without_counts(state_of(here))
+    assert first.inserted
+    assert first.others
+    assert not first.deleted
+    again = apply(GIVEN)
+    assert (again.inserted, again.modified, again.deleted) == (0, 0, 0)
+    assert without_counts(state_of(engine)) == without_counts(state_of(here))
+
+
+def test_what_a_program_holds_can_be_written_down_and_comes_back(
+    engine: Engine, client: P4RuntimeClient, apply: Apply
+) -> None:
+    apply(GIVEN)
+    kept = state_of(engine)
+    for table in engine.tables():
+        for entry in engine.read(table.name):
+            if not engine.table(table.name).is_const(entry):
+                client.delete(
+                    table.name,
+                    dict(zip([key.name for key in table.keys], entry.matches, strict=True)),
+                    entry.priority,
+                )
+    engine.insert("I.plain", TableEntry((Exact(77),), "NoAction", ()))
+    assert apply(kept).deleted == 1  # I.plain is complete without it
+    assert without_counts(state_of(engine)) == without_counts(kept)
+
+
+def test_entries_that_a_file_does_not_name_stay(apply: Apply, client: P4RuntimeClient) -> None:
+    apply([{"table": "I.plain", "entries": [{"keys": {"h.h.a": "1"}, "action": SEND_4}]}])
+    other = [
+        {"keys": {"h.h.a": "2"}, "action": SEND_4},
+        {"keys": {"h.h.a": "1"}, "action": HIGH},
+    ]
+    assert apply([{"table": "I.plain", "entries": other}]) == Applied(inserted=1, modified=1)
+    held = {item.entry.matches: item.entry.parameters for item in client.read("I.plain")}
+    assert held == {(Exact(1),): (9,), (Exact(2),): (4,)}
+
+
+def test_a_complete_table_holds_what_the_file_says_alone(apply: Apply, client: P4RuntimeClient) -> None:
+    entries = [{"keys": {"h.h.a": str(key)}, "action": SEND_4} for key in (1, 2, 3)]
+    apply([{"table": "I.plain", "entries": entries}])
+    assert apply([{"table": "I.plain", "complete": True, "entries": entries[:1]}]) == Applied(deleted=2)
+    assert len(client.read("I.plain")) == 1
+
+
+def test_an_entry_keeps_its_meter_and_its_counts_unless_the_file_says_another(
+    engine: Engine, apply: Apply
+) -> None:
+    rates = {"cir": 10, "cburst": 20, "pir": 30, "pburst": 40}
+    mark = {"name": "I.mark", "parameters": {"port": "1"}}
+    entry = {"keys": {"h.h.a": "1"}, "action": mark}
+    apply([{"table": "I.limited", "entries": [{**entry, "meter": rates}]}])
+    engine.process(bytes([1, 0, 0, 0, 0, 0]), 0, now_ns=0)
+    apply([{"table": "I.limited", "entries": [{**entry, "action": NOTHING}]}])
+    row = engine.row("I.limited", (Exact(1),))
+    assert (row.entry.action, row.hits) == ("NoAction", 1)
+    assert row.meter_config is not None
+    assert row.meter_config.peak_rate == 30
+    apply([{"table": "I.limited", "entries": [{**entry, "meter": {}}]}])
+    assert engine.row("I.limited", (Exact(1),)).meter_config is None
+
+
+def test_a_default_action_is_written_where_it_is_another(engine: Engine, apply: Apply) -> None:
+    assert apply([{"table": "I.plain", "default": HIGH}]) == Applied(modified=1)
+    assert engine.table("I.plain").default_row().entry.parameters == (9,)
+    assert apply([{"table": "I.plain", "default": HIGH}]) == Applied()
+
+
+@pytest.mark.parametrize(
+    ("document", "words"),
+    [
+        ([{"table": "I.plain", "entries": [{"keys": {"h.h.a": "1"}, "action": "I.lost"}]}], "I.lost"),
+        ([{"table": "I.acl", "entries": [{"keys": {}, "action": NOTHING, "priority": 1}]}], "entries[0]"),
+        ({"registers": [{"register": "seen", "values": {"99": 1}}]}, "registers[0].values.99"),
+    ],
+)
+def test_a_fault_at_the_end_of_a_file_changes_nothing(
+    engine: Engine, apply: Apply, document: object, words: str
+) -> None:
+    before = state_of(engine)
+    good = {"table": "I.plain", "entries": [{"keys": {"h.h.a": "8"}, "action": SEND_4}]}
+    parts: Any = {"tables": document} if isinstance(document, list) else document
+    parts = {**parts, "tables": [good, *parts.get("tables", [])]}
+    with pytest.raises(UsageError) as caught:
+        apply(parts)
+    assert words in str(caught.value)
+    assert state_of(engine) == before
+
+
+def test_what_comes_in_between_is_told(engine: Engine, client: P4RuntimeClient, tmp_path: Path) -> None:
+    """Somebody else fills the table while the file is read."""
+    path = tmp_path / "tables.json"
+    path.write_text(
+        json.dumps([{"table": "I.plain", "entries": [{"keys": {"h.h.a": "1"}, "action": SEND_4}]}])
+    )
+    with pytest.raises(ControlError, match="plain"):
+        apply_tables(
+            client, path, lambda _: engine.insert("I.plain", TableEntry((Exact(1),), "NoAction", ()))
+        )
