@@ -4,9 +4,9 @@
 A slot is 32 bits: a mark that it is taken, some bits of the key's hash, the number of the record; a lookup
 compares all of a bucket at once, so it seldom looks at a record in vain, and seldom guesses wrong how far to
 search. A key whose bucket is full goes into the next one with a free slot, and every bucket that it had to
-pass counts it; where that count is 0 no search goes on. So nothing is left behind by what was removed,
-nothing moves, and a change is published by one 32-bit store: a reader finds a key or does not. Buckets are
-at most 8/15 full.
+pass counts it; where that count is 0 no search goes on, nor behind the last bucket. So nothing is left behind
+by what was removed, nothing moves, and a change is published by one 32-bit store: a reader finds a key or
+does not. Buckets are at most 8/15 full. A key stays where it was put when room comes nearer to its home.
 Source of the arrangement: N. Bronson and X. Shi, "Open-sourcing F14 for faster, more memory-efficient hash
 tables" (Facebook Engineering, 2019).
 """
@@ -110,7 +110,7 @@ def find(index: Index, key: Int, limbs: Int, digest: Int) -> tuple[Int, Int]:
     """
     _, _, mask, entries, stride = index
     wanted = _tag(digest, mask)
-    line = _home(index, digest)
+    home = line = _home(index, digest)
     while True:
         matching = matching_slots(line, wanted, mask)
         while matching != ZERO:
@@ -124,6 +124,8 @@ def find(index: Index, key: Int, limbs: Int, digest: Int) -> tuple[Int, Int]:
         if u64(load_u32(line + _OVERFLOWED)) == ZERO:
             return MISS, ZERO
         line = _next(index, line)
+        if line == home:  # every bucket was passed by some key
+            return MISS, ZERO
 
 
 @hot
@@ -131,7 +133,7 @@ def find_masked(index: Index, key: Int, mask: Int, limbs: Int, last: Int, digest
     """As `find`, for the words at `key` under those at `mask`, and the word `last` behind them."""
     _, _, tag_bits, entries, stride = index
     wanted = _tag(digest, tag_bits)
-    line = _home(index, digest)
+    home = line = _home(index, digest)
     while True:
         matching = matching_slots(line, wanted, tag_bits)
         while matching != ZERO:
@@ -146,6 +148,8 @@ def find_masked(index: Index, key: Int, mask: Int, limbs: Int, last: Int, digest
         if u64(load_u32(line + _OVERFLOWED)) == ZERO:
             return MISS, ZERO
         line = _next(index, line)
+        if line == home:  # every bucket was passed by some key
+            return MISS, ZERO
 
 
 @hot
