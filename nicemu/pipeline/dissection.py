@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from . import ir
 from .interpreter import Interpreter
@@ -21,26 +22,36 @@ class FieldPlace:
     number: int
 
 
-def dissect(interpreter: Interpreter, program: ir.Program, frame: bytes) -> tuple[FieldPlace, ...]:
-    """Parse `frame` with the program's parser; return the fields of the headers that its deparser would emit.
+class Dissector(Interpreter):
+    """An interpreter whose externs do nothing: it may parse a packet once more, and nothing has happened."""
 
-    It ends where the frame no longer begins with them: what a program emits, its parser need not understand.
-    """
-    packet = interpreter.packet(frame, None, None)
-    interpreter.parse(packet)
-    layouts = Layouts(program)
-    fields: list[FieldPlace] = []
-    at_bits = 0
-    for name, kind, header in _emitted(layouts, program.control("deparser").body, packet.places):
-        data = layouts.emitted(kind, header)
-        if frame[at_bits // 8 : at_bits // 8 + len(data)] != data:
-            break
-        offset_bits = at_bits
-        for path, width_bits, number in _fields(layouts, name, kind, header.fields):
-            fields.append(FieldPlace(path, offset_bits, width_bits, number))
-            offset_bits += width_bits
-        at_bits += 8 * len(data)
-    return tuple(fields)
+    def __init__(self, program: ir.Program, *parts: Any) -> None:  # noqa: ANN401 - as Interpreter takes them
+        super().__init__(program, *parts)
+        self._evaluators[ir.ExternValue] = lambda packet, node: self._layouts.zero(node.type)
+        self._executors[ir.CallFunction] = self._executors[ir.CallMethod] = lambda packet, node: None
+
+    def dissect(self, frame: bytes) -> tuple[FieldPlace, ...]:
+        """Parse `frame` with the program's parser; return the fields of the headers that its deparser would
+        emit.
+
+        It ends where the frame no longer begins with them: what a program emits, its parser need not
+        understand.
+        """
+        packet = self.packet(frame, None, None)
+        self.parse(packet)
+        layouts = self._layouts
+        fields: list[FieldPlace] = []
+        at_bits = 0
+        for name, kind, header in _emitted(layouts, self._program.control("deparser").body, packet.places):
+            data = layouts.emitted(kind, header)
+            if frame[at_bits // 8 : at_bits // 8 + len(data)] != data:
+                break
+            offset_bits = at_bits
+            for path, width_bits, number in _fields(layouts, name, kind, header.fields):
+                fields.append(FieldPlace(path, offset_bits, width_bits, number))
+                offset_bits += width_bits
+            at_bits += 8 * len(data)
+        return tuple(fields)
 
 
 def _emitted(

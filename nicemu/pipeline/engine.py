@@ -15,7 +15,7 @@ from . import ir
 from .architecture import HOST_PORT, Arrival
 from .architectures import ARCHITECTURES
 from .describe import p4info_of
-from .dissection import FieldPlace, dissect
+from .dissection import Dissector, FieldPlace
 from .interpreter import MAX_FRAME_BYTES, Interpreter
 from .matches import Match, width_of
 from .names import full_name
@@ -57,6 +57,7 @@ class _Loaded:
     objects: Objects
     interpreter: Interpreter
     tracer: Tracer
+    dissector: Dissector
     packet_in_bytes: int
     """Bytes of the header that frames for the controller begin with; 0 if the program has none."""
 
@@ -195,6 +196,7 @@ class Engine:
             objects,
             Interpreter(*given),
             Tracer(*given),
+            Dissector(*given),
             width_bits // 8,
         )
 
@@ -307,8 +309,7 @@ class Engine:
 
     def dissect(self, frame: bytes) -> tuple[FieldPlace, ...]:
         """Return the fields of a frame that has left, as far as the program's own parser understands it."""
-        loaded = self._running()
-        return dissect(loaded.interpreter, loaded.program, frame)
+        return self._running().dissector.dissect(frame)
 
     def tables(self) -> list[TableInfo]:
         """Return every table of the running program."""

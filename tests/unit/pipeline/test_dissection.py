@@ -75,3 +75,15 @@ def test_a_deparser_that_emits_parts_under_conditions_is_followed() -> None:
 
 def test_a_frame_that_begins_otherwise_than_it_is_emitted_has_no_fields() -> None:
     assert fields("012f 0735 0846", "b.emit(h.stack[1]); b.emit(h.first);") == []
+
+
+def test_nothing_happens_when_a_frame_is_taken_apart() -> None:
+    text = PROGRAM.format(emit="b.emit(h);").replace(
+        "open_t o;", "open_t o; counter(4, CounterType.packets) seen;"
+    )
+    engine = Engine()
+    engine.load(
+        compile_text(text.replace("b.extract(h.first);", "b.extract(h.first); seen.count(1);")).program
+    )
+    assert engine.dissect(bytes.fromhex("012f"))[0].number == 1
+    assert engine.objects.counter("seen").counts == {}
