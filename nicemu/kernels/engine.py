@@ -104,6 +104,8 @@ class CompiledEngine(Engine):
             self.use(Kernel(program, self._optimised, self._cpu_port))
         except (NotCompiled, ResourceError) as reason:
             self.interpreted_because = str(reason)
+        except RuntimeError as error:  # of LLVM: the program is interpreted rather than half there
+            self.interpreted_because = f"LLVM does not take it: {str(error).partition(chr(10))[0]}"
 
     def use(self, kernel: Kernel) -> None:
         """Run on a kernel of the program that runs. Raises: NotCompiled, ResourceError."""

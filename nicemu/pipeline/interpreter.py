@@ -189,15 +189,14 @@ class Interpreter(Evaluator):
     def _parse(self, packet: PacketState) -> None:
         parser = self._program.parser
         self._run(packet, parser.prologue)
-        name = parser.start
-        for _ in range(MAX_STATES):
-            if name == ir.ACCEPT:
-                return
-            if name == ir.REJECT:
-                raise Rejected("NoError")
+        name, passed = parser.start, 0
+        while name not in (ir.ACCEPT, ir.REJECT):
+            if passed == MAX_STATES:
+                raise Rejected("ParserTimeout")
+            passed += 1
             name = self._run_state(packet, self._states[name])
-        if name != ir.ACCEPT:
-            raise Rejected("ParserTimeout")
+        if name == ir.REJECT:
+            raise Rejected("NoError")
 
     def _run_state(self, packet: PacketState, state: ir.State) -> str:
         """Run a state; return the name of the next one."""

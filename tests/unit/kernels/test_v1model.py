@@ -190,3 +190,33 @@ def test_a_name_with_a_dot_is_no_variable_with_a_field(name: str, parts: str, in
         engine.load(program)
         engine.insert("t", TableEntry((Exact(3),), "go", (9,)))
     agree(engines)
+
+
+@pytest.mark.parametrize(("states", "port"), [(255, 3), (256, 3), (257, 2)])
+def test_a_parser_that_rejects_at_its_last_state_is_not_stuck(states: int, port: int) -> None:
+    """256 states may be passed; behind them a parser is stuck."""
+    turning = "state known { b.extract(h.h); transition select(h.h.kind) { 1: known; _: reject; } }"
+    text = text_of(
+        parser="",
+        ingress="""s.egress_spec = 1;
+            if (s.parser_error == error.ParserTimeout) { s.egress_spec = 2; }
+            if (s.parser_error == error.NoError) { s.egress_spec = 3; }""",
+    )
+    start, behind = text.index("state known"), text.index("state more")
+    program = compile_text(text[:start] + turning + text[behind:]).program
+    heads = bytes((1, *bytes(11))) * (states - 1) + bytes(12)
+    for engine in (Engine(), CompiledEngine(optimised=False)):
+        engine.load(program)
+        assert engine.process(heads, 0).port == port, type(engine)
+
+
+def test_a_program_that_llvm_refuses_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("expected type\n%1 = ")
+
+    program = compile_text(text_of(ingress="s.egress_spec = 3;")).program
+    monkeypatch.setattr("nicemu.kernels.loaded.Kernel", refuse)
+    engine = CompiledEngine()
+    engine.load(program)
+    assert engine.interpreted_because == "LLVM does not take it: expected type"
+    assert engine.process(bytes(12), 0).port == 3
