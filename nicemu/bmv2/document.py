@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nicemu.errors import ProtocolError
-from nicemu.pipeline import ir
+from nicemu.pipeline import ir, json_of
 
 MAX_FILE_BYTES = 64 << 20
 """Largest file that is taken."""
@@ -136,7 +136,7 @@ def document_of(text: str | bytes, name: str) -> Json:
     if len(text) > MAX_FILE_BYTES:
         raise Bmv2Error(name, "$", f"is larger than {MAX_FILE_BYTES} bytes")
     try:
-        value = json.loads(text)
+        value = json_of(text)
     except RecursionError:
         raise Bmv2Error(name, "$", "is nested too deeply") from None
     except ValueError as error:

@@ -17,7 +17,7 @@ from .externs import MAX_EFFECTS, ExternFunction, Kind, Stuck
 from .interpreter import MAX_EMITTED_BYTES, MAX_FRAME_BYTES, Interpreter, reason_of
 from .ir import Program
 from .ir_dot import dot_of
-from .ir_json import MAX_DEPTH
+from .ir_json import MAX_DEPTH, json_of
 from .ir_walk import nodes_of
 from .matches import Exact, Lpm, Match, Optional, Range, Ternary, shown, width_of
 from .meters import (
@@ -34,7 +34,7 @@ from .meters import (
 )
 from .names import full_name
 from .nic_externs import NIC_METADATA
-from .objects import CloneSession, Objects, Replica
+from .objects import MAX_ALL_REPLICAS, CloneSession, Objects, Replica
 from .own_externs import OwnExterns, extern, externs_in, read_externs
 from .p4info import (
     PACKAGE_FACTS,
@@ -90,6 +90,7 @@ __all__ = [
     "ARCHITECTURES",
     "HOST_PORT",
     "LETS_PASS",
+    "MAX_ALL_REPLICAS",
     "MAX_COPIES",
     "MAX_COUNT",
     "MAX_DEPTH",
@@ -198,6 +199,7 @@ __all__ = [
     "externs_in",
     "full_name",
     "ir",
+    "json_of",
     "last_port",
     "message_of",
     "nodes_of",

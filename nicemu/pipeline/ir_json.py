@@ -40,7 +40,7 @@ def decode_text(text: str | bytes) -> ir.Program:
     Raises: ControlError(INVALID_ARGUMENT).
     """
     try:
-        document = json.loads(text)
+        document = json_of(text)
     except RecursionError:
         raise fault("$", "is nested too deeply") from None
     except ValueError as error:
@@ -48,6 +48,16 @@ def decode_text(text: str | bytes) -> ir.Program:
     program = _decode(document, ir.Program, "$", 0)
     assert isinstance(program, ir.Program)
     return program
+
+
+def json_of(text: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON has
+    """Return what JSON says. Raises: ValueError, also for half characters, which nothing can write again;
+    RecursionError.
+    """
+    value = json.loads(text)
+    if b"\\u" in (text.encode() if isinstance(text, str) else text):
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
 
 
 def fault(path: str, sentence: str) -> ControlError:

@@ -101,11 +101,12 @@ def verify(program: ir.Program) -> None:
                     bodies.known(kind)
     if held > ir.MAX_VALUES:
         faults.raise_("variables", f"hold {held} values; {ir.MAX_VALUES} are allowed")
+    for function in program.functions:  # before any is called
+        if function.result and function.result not in bodies.variables:
+            faults.raise_(f"functions.{function.name}.result", f"has no variable {function.result}")
     for function in program.functions:
         with faults.at(f"functions.{function.name}"):
             _check_parameters(function.parameters, bodies)
-            if function.result and function.result not in bodies.variables:
-                faults.raise_("result", f"has no variable {function.result}")
             bodies.body(function.body, _place_of(function), function.name)
     with faults.at("field_lists"):
         unique(program.field_lists, lambda item: str(item.index), faults)
@@ -245,6 +246,15 @@ def _check_case(
             fields = value_sets[keyset.value_set].fields
             if [part.type for part in fields] != [key.type for key in compared]:
                 faults.raise_("transition", f"compares {keyset.value_set} with keys of other types")
+        elif not isinstance(keyset, ir.KeyAny):
+            last = (1 << width_of(compared[0].type)) - 1
+            numbers = (
+                (keyset.value, keyset.mask) if isinstance(keyset, ir.KeyMask) else (keyset.low, keyset.high)
+            )
+            if not all(0 <= number <= last for number in numbers):
+                faults.raise_(
+                    "transition", f"compares {numbers[0]:#x} and {numbers[1]:#x} with a {compared[0].type}"
+                )
 
 
 def _place_of(function: ir.Function) -> str:

@@ -50,7 +50,19 @@ ODD = st.one_of(
     st.booleans(),
     st.sampled_from((-1, 0, 1, 7, 255, 1 << 31, 1 << 64, 1.5, float("inf"))),
     st.sampled_from(
-        ("", "h", "eth", "expression", "field", "0x", "-0x1", "0x" + "f" * 3000, "$valid$", "NoAction")
+        (
+            "",
+            "h",
+            "eth",
+            "expression",
+            "field",
+            "0x",
+            "-0x1",
+            "0x" + "f" * 3000,
+            "$valid$",
+            "NoAction",
+            "\ud800",
+        )
     ),
     st.sampled_from(([], {}, [[]], ["eth", "dst"], ["standard_metadata", "parser_error"], {"type": "field"})),
 )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from nicemu.errors import ControlError
-from nicemu.pipeline import ir, verify
+from nicemu.pipeline import Program, ir, verify
 
 U16, U8 = ir.Bits(16), ir.Bits(8)
 TAG = ir.Member(ir.Name("headers", ir.Named("headers_t")), "tag", ir.Named("tag_t"))
@@ -238,3 +238,27 @@ def test_types_hold_one_another_64_deep_at_most(hand: SimpleNamespace) -> None:
     verify(chain(ir.MAX_TYPE_DEPTH))
     with pytest.raises(ControlError, match="s65 is more than 64 types deep"):
         verify(chain(ir.MAX_TYPE_DEPTH + 1))
+
+
+@pytest.mark.parametrize("keyset", [ir.KeyRange(0, 300), ir.KeyMask(-1, 1), ir.KeyMask(0, 256)])
+def test_a_select_compares_with_what_its_key_can_be(hand: SimpleNamespace, keyset: ir.Keyset) -> None:
+    whole = hand.program(variables=(ir.Variable("n", U8),))
+    select = ir.Select((ir.Name("n", U8),), (ir.SelectCase((keyset,), "accept"),))
+    with pytest.raises(ControlError, match=r"states\.start\.transition compares .* with a bit<8>"):
+        verify(replace(whole, parser=ir.Parser("P", (ir.State("start", (), select),))))
+
+
+def test_a_result_that_there_is_not_is_told_also_where_its_function_is_called_before(
+    hand: SimpleNamespace,
+) -> None:
+    call = ir.Assign(ir.Name("n", U8), ir.Call("later", (), U8))
+    functions = (ir.Function("first", (), (call,)), ir.Function("later", (), (), "lost"))
+    whole = replace(hand.program(variables=(ir.Variable("n", U8),)), functions=functions)
+    with pytest.raises(ControlError, match=r"functions\.later\.result has no variable lost"):
+        verify(whole)
+
+
+@pytest.mark.parametrize("text", ['{"name": "\\ud800"}', b'{"name": "\\ud800"}', '{"name": "\ud800"}'])
+def test_text_that_nothing_can_write_is_refused(text: str | bytes) -> None:
+    with pytest.raises(ControlError, match="is not JSON"):
+        Program.from_json(text)
