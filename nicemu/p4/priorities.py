@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import ir, number_of
 
 from . import syntax
 from .annotations import unquoted
@@ -39,9 +39,13 @@ def priorities_of(table: TableSymbol) -> list[int]:
 def check_priorities(table: TableSymbol, reporter: Reporter) -> None:
     """Report entries that would come by a priority out of range; warn of equal ones, and of others' order.
 
-    What is written with an entry is in range already.
+    What is written as `priority =` with an entry is in range already.
     """
     entries = table.declaration.entries or []
+    for note in (note for entry in entries for note in entry.annotations if note.name == "priority"):
+        if _number(note) is None:
+            reporter.error(note.at, f"@priority takes a number from 1 to {MAX_PRIORITY}")
+            return
     if any(_annotated(table)) or table.declaration.const_entries:
         return
     numbers = _numbers(table)
@@ -85,13 +89,11 @@ def _numbers(table: TableSymbol) -> list[int]:
 def _annotated(table: TableSymbol) -> list[int]:
     """Return the number in each entry's @priority, 0 where there is none."""
     return [
-        next(
-            (
-                int(note.tokens[0])
-                for note in entry.annotations
-                if note.name == "priority" and note.tokens and note.tokens[0].isdecimal()
-            ),
-            0,
-        )
+        next((_number(note) or 0 for note in entry.annotations if note.name == "priority"), 0)
         for entry in table.declaration.entries or []
     ]
+
+
+def _number(note: syntax.Annotation) -> int | None:
+    """Return the number in a @priority, None for what is no priority."""
+    return number_of("".join(note.tokens)) or None

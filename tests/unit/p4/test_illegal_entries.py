@@ -37,6 +37,14 @@ TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
             "this entry comes by a priority of -1; 1 to 2147483647 was expected",
         ),
         (
+            TABLE % ("entries = { @priority(2147483648) 1: NoAction(); }"),
+            "@priority takes a number from 1 to 2147483647",
+        ),
+        (
+            TABLE % f"const entries = {{ @priority({'9' * 5000}) 1: NoAction(); }}",
+            "@priority takes a number from 1 to 2147483647",
+        ),
+        (
             TABLE % "priority_delta = 2147483647; entries = { 1: NoAction(); 2: NoAction(); }",
             "this entry comes by a priority of 2147483648; 1 to 2147483647 was expected",
         ),
