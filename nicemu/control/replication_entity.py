@@ -8,10 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import HOST_PORT, CloneSession, Engine, Replica
+from nicemu.pipeline import HOST_PORT, MAX_ALL_REPLICAS, CloneSession, Engine, Replica
 
 from .byte_string import decode_bytes, encode_bytes
 from .changes import Change, Query, Undo, illegal
@@ -23,8 +22,6 @@ MAX_GROUP = MAX_INSTANCE = 0xFFFF
 """Largest multicast group and egress_rid: bit<16> in v1model."""
 MAX_REPLICAS = 4096
 """Copies that one packet may become."""
-MAX_ALL_REPLICAS = 1 << 20
-"""Copies that all groups and sessions may name; each of these counts as one, too."""
 
 PLATFORM_LIMITS = {
     "multicast_group_table_size": MAX_GROUP,
@@ -32,8 +29,6 @@ PLATFORM_LIMITS = {
     "multicast_group_table_max_replicas_per_entry": MAX_REPLICAS,
 }
 """What a program may need of multicast groups."""
-
-Held = TypeVar("Held", tuple[Replica, ...], CloneSession)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +39,11 @@ class WrittenReplica(Replica):
 
     numbered: bool = False
     backups: tuple[Replica, ...] = ()
+
+    @property
+    def places(self) -> int:
+        """Backups take places, too."""
+        return 1 + len(self.backups)
 
 
 @dataclass(slots=True)
@@ -59,7 +59,7 @@ class ChangeGroup:
         """Make the change. Raises: ControlError."""
         groups, notes = engine.objects.multicast_groups, engine.objects.group_notes
         _check_presence(self.update_type, self.group in groups, f"multicast group {self.group}")
-        _hold(engine, groups, self.group, None if self.update_type == DELETE else self.replicas)
+        engine.objects.hold_group(self.group, None if self.update_type == DELETE else self.replicas)
         notes.pop(self.group, None)
         if self.note:
             notes[self.group] = self.note
@@ -70,7 +70,7 @@ class ChangeGroup:
         present, note = groups.get(self.group), notes.get(self.group)
 
         def put_back() -> None:
-            _hold(engine, groups, self.group, present)
+            engine.objects.hold_group(self.group, present)
             notes.pop(self.group, None)
             if note is not None:
                 notes[self.group] = note
@@ -90,14 +90,12 @@ class ChangeSession:
         """Make the change. Raises: ControlError."""
         sessions = engine.objects.clone_sessions
         _check_presence(self.update_type, self.number in sessions, f"clone session {self.number}")
-        _hold(engine, sessions, self.number, None if self.update_type == DELETE else self.session)
+        engine.objects.hold_session(self.number, None if self.update_type == DELETE else self.session)
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
-        sessions = engine.objects.clone_sessions
-        present = sessions.get(self.number)
-
-        return lambda: _hold(engine, sessions, self.number, present)
+        present = engine.objects.clone_sessions.get(self.number)
+        return lambda: engine.objects.hold_session(self.number, present)
 
 
 def replication_change(update_type: int, message: Message, schema: Schema) -> Change:
@@ -207,35 +205,6 @@ def _check_distinct(replicas: Sequence[Replica], what: str) -> None:
         pairs += [(backup.port, backup.rid) for backup in backups]
     if len(set(pairs)) != len(pairs):
         raise illegal(f"{what} names a port and instance twice")
-
-
-def _hold(engine: Engine, places: dict[int, Held], number: int, item: Held | None) -> None:
-    """Have a group or session in its place, or none.
-
-    Raises: ControlError(RESOURCE_EXHAUSTED), and nothing has changed.
-    """
-    objects = engine.objects
-    added = _size(item) - _size(places.get(number))
-    if added > 0 and objects.replica_count + added > MAX_ALL_REPLICAS:
-        raise ControlError(
-            P4RuntimeCode.RESOURCE_EXHAUSTED,
-            f"multicast groups and clone sessions hold {objects.replica_count} replicas already; "
-            f"{MAX_ALL_REPLICAS} are allowed",
-        )
-    objects.replica_count += added
-    if item is None:
-        places.pop(number, None)
-    else:
-        places[number] = item
-
-
-def _size(item: CloneSession | tuple[Replica, ...] | None) -> int:
-    """Return how many replicas a group or session holds, with one for itself and those that are backups."""
-    if item is None:
-        return 0
-    replicas = item.replicas if isinstance(item, CloneSession) else item
-    backups = sum(len(replica.backups) for replica in replicas if isinstance(replica, WrittenReplica))
-    return 1 + len(replicas) + backups
 
 
 def _checked(replica: Replica, what: str) -> Replica:

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nicemu.errors import ControlError, P4RuntimeCode
+
 from . import ir
 from .arrays import CounterArray, MeterArray, RegisterArray
 from .chance import Chance
@@ -16,7 +18,11 @@ from .profiles import ActionProfile
 from .value_sets import ValueSet
 from .verdict import DigestConfig
 
+MAX_ALL_REPLICAS = 1 << 20
+"""Copies that all multicast groups and clone sessions may name; each of these counts as one, too."""
+
 _State = TypeVar("_State", CounterArray, MeterArray, RegisterArray, ActionProfile)
+_Held = TypeVar("_Held")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +31,11 @@ class Replica:
 
     port: int
     rid: int = 0
+
+    @property
+    def places(self) -> int:
+        """How many of `MAX_ALL_REPLICAS` it takes."""
+        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +64,7 @@ class Objects:
         """What the controller keeps with a multicast group."""
         self.clone_sessions: dict[int, CloneSession] = {}
         self.replica_count = 0
-        """How many replicas the controller has made."""
+        """How many replicas these hold, with one for each of them."""
         self.digests: dict[str, DigestConfig] = {}
         """The digests that the controller wants."""
         self.random = Chance(seed)
@@ -78,6 +89,44 @@ class Objects:
         """Return a value set likewise."""
         return self.value_sets[full_name(name, self.value_sets, "value set")]
 
+    def hold_group(self, number: int, replicas: tuple[Replica, ...] | None) -> None:
+        """Have a multicast group in its place, or none.
+
+        Raises: ControlError(RESOURCE_EXHAUSTED), and nothing has changed.
+        """
+        self._count(_size(replicas) - _size(self.multicast_groups.get(number)))
+        _put(self.multicast_groups, number, replicas)
+
+    def hold_session(self, number: int, session: CloneSession | None) -> None:
+        """As `hold_group`, a clone session."""
+        before, after = (
+            _size(item.replicas if item is not None else None)
+            for item in (self.clone_sessions.get(number), session)
+        )
+        self._count(after - before)
+        _put(self.clone_sessions, number, session)
+
+    def _count(self, added: int) -> None:
+        if added > 0 and self.replica_count + added > MAX_ALL_REPLICAS:
+            raise ControlError(
+                P4RuntimeCode.RESOURCE_EXHAUSTED,
+                f"multicast groups and clone sessions hold {self.replica_count} replicas already; "
+                f"{MAX_ALL_REPLICAS} are allowed",
+            )
+        self.replica_count += added
+
     def _state(self, name: str, kind: type[_State], noun: str) -> _State:
         known = {key: state for key, state in self.states.items() if isinstance(state, kind)}
         return known[full_name(name, known, noun)]
+
+
+def _size(replicas: tuple[Replica, ...] | None) -> int:
+    """Return how many replicas a group or session holds, with one for itself."""
+    return 0 if replicas is None else 1 + sum(replica.places for replica in replicas)
+
+
+def _put(places: dict[int, _Held], number: int, item: _Held | None) -> None:
+    if item is None:
+        places.pop(number, None)
+    else:
+        places[number] = item

@@ -48,7 +48,9 @@ _OF_TABLE = ("entries", "default", "default_entry", "size", "complete")
 """What `state_file` says of an entry and of a table beside what a controller gives."""
 _MAX_16_BITS = 0xFFFF
 """The last multicast group, and the last egress_rid."""
+_MAX_31_BITS = (1 << 31) - 1
 _MAX_32_BITS = (1 << 32) - 1
+_MAX_63_BITS = (1 << 63) - 1
 _MAX_64_BITS = (1 << 64) - 1
 _AT_ONCE = 4096
 """Entries that a table is given at once."""
@@ -132,7 +134,7 @@ class _TableFile:
             self._tell(self._put.entries)
         if is_complete:
             held = self._engine.table(table.name)
-            held.hits, held.misses = (_number(given, name) for name in _LOOKUPS)
+            held.hits, held.misses = (_number(given, name, last=_MAX_64_BITS) for name in _LOOKUPS)
         if "default" in given:
             call = self._call(table.actions, table.name, given["default"])
             with given["default"]:
@@ -170,7 +172,7 @@ class _TableFile:
         if "const" in given and given["const"].value:  # the program has it by itself, if it still has it
             matches = self._matches(table.keys, table.name, given["keys"])
             with suppress(ControlError):
-                row = self._engine.row(table.name, matches, _number(given, "priority"))
+                row = self._engine.row(table.name, matches, _number(given, "priority", last=_MAX_31_BITS))
                 self._give(row, given, counted)
             return given, None
         names = [name for name in chosen if name in given]
@@ -191,9 +193,9 @@ class _TableFile:
             self._matches(table.keys, table.name, given["keys"]),
             call.action,
             call.parameters,
-            _number(given, "priority"),
+            _number(given, "priority", last=_MAX_31_BITS),
             choice,
-            _number(given, "idle_timeout_ns"),
+            _number(given, "idle_timeout_ns", last=_MAX_63_BITS),
         )
 
     def _check_meter(self, table: TableInfo, given: Mapping[str, Located]) -> None:
@@ -205,7 +207,7 @@ class _TableFile:
         if "meter" in given:
             give_meter(row.meter, given["meter"])
         if counted:
-            row.hits, row.bytes = (_number(given, name) for name in _COUNTED)
+            row.hits, row.bytes = (_number(given, name, last=_MAX_64_BITS) for name in _COUNTED)
 
     def _matches(self, keys: Sequence[KeyInfo], owner: str, item: Located) -> tuple[Match, ...]:
         given = {}
@@ -269,13 +271,15 @@ class _TableFile:
         for group in given["groups"].items() if "groups" in given else ():
             parts = group.members(("group", "members"), ("max_size",))
             held = [one.members(("member",), ("weight",)) for one in parts["members"].items()]
-            weighted = tuple((one["member"].number(), _number(one, "weight", 1)) for one in held)
+            weighted = tuple(
+                (one["member"].number(), _number(one, "weight", 1, _MAX_31_BITS)) for one in held
+            )
             number = parts["group"].number()
             put_group = profile.insert_group
             if self._replacing and number in profile.groups:
                 put_group = profile.modify_group
             with group:
-                put_group(number, weighted, _number(parts, "max_size"))
+                put_group(number, weighted, _number(parts, "max_size", last=_MAX_31_BITS))
 
     def _value_set(self, item: Located) -> None:
         given = item.members(("value_set", "members"))
@@ -339,14 +343,18 @@ class _TableFile:
     def _group(self, item: Located) -> None:
         given = item.members(("group", "replicas"))
         group = given["group"].number(_MAX_16_BITS, first=1)
-        self._engine.objects.multicast_groups[group] = _replicas(given["replicas"])
+        with item:
+            self._engine.objects.hold_group(group, _replicas(given["replicas"]))
         self._put.groups.append(group)
 
     def _session(self, item: Located) -> None:
         given = item.members(("session", "replicas"), ("truncate_bytes",))
-        session = CloneSession(_replicas(given["replicas"]), _number(given, "truncate_bytes"))
+        session = CloneSession(
+            _replicas(given["replicas"]), _number(given, "truncate_bytes", last=_MAX_31_BITS)
+        )
         number = given["session"].number(_MAX_32_BITS)
-        self._engine.objects.clone_sessions[number] = session
+        with item:
+            self._engine.objects.hold_session(number, session)
         self._put.sessions.append(number)
 
     def _places(
@@ -396,8 +404,8 @@ def _name(item: Located, known: Iterable[str], subject: str, word: str | None = 
 
 
 def _weight(item: Located) -> int:
-    return _number(item.members((), None), "weight", 1) if isinstance(item.value, dict) else 1
+    return _number(item.members((), None), "weight", 1, _MAX_31_BITS) if isinstance(item.value, dict) else 1
 
 
-def _number(given: Mapping[str, Located], name: str, default: int = 0) -> int:
-    return given[name].number() if name in given else default
+def _number(given: Mapping[str, Located], name: str, default: int = 0, last: int | None = None) -> int:
+    return given[name].number(last) if name in given else default

@@ -8,9 +8,9 @@ from typing import Any, TypeAlias
 
 import pytest
 
-from nicemu.control import replication_entity
 from nicemu.control.messages import messages
 from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.pipeline import objects
 
 Controller: TypeAlias = Any
 """The class of that name in conftest.py."""
@@ -121,7 +121,7 @@ def test_backups_of_a_replica_are_kept_for_their_writer_alone(controller: Contro
 def test_all_groups_and_sessions_together_are_bounded(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replication_entity, "MAX_ALL_REPLICAS", 9)
+    monkeypatch.setattr(objects, "MAX_ALL_REPLICAS", 9)
     assert controller.write(INSERT, FORM, group(1, replica(1), replica(2))) is None
     assert controller.write(INSERT, FORM, session(1, replicas=[replica(1), replica(2)])) is None
     full = group(2, replica(1), replica(2), replica(3))

@@ -185,7 +185,10 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
             plain(entry({"a": 1}), entry({"a": 1})),
             "$.tables[0].entries[1]: table I.plain has an entry for 0x1 already",
         ),
-        (plain(entry({"a": 1}, priority=-1)), "entries[0].priority is -1; a number from 0 up was expected"),
+        (
+            plain(entry({"a": 1}, priority=-1)),
+            "entries[0].priority is -1; a number from 0 to 2147483647 was expected",
+        ),
         ({"registers": [{"register": "seen", "values": {"16": 1}}]}, "values.16: I.seen has 16 places"),
         (
             {"registers": [{"register": "seen", "values": {"1": 1, "2": 1, "0x1": 2}}]},
@@ -245,6 +248,33 @@ def test_every_fault_names_the_file_and_the_place(
         put(engine, tmp_path, document)
     assert str(refused.value).startswith(str(tmp_path / "tables.json"))
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"clone_sessions": [{"session": 1, "replicas": [], "truncate_bytes": 1 << 31}]},
+        {"tables": [{"table": "plain", "complete": True, "entries": [], "hits": 1 << 64}]},
+        {"tables": [{"table": "aging", "entries": [entry({"a": 1}, idle_timeout_ns=1 << 63)]}]},
+        {"tables": [{"table": "filter", "entries": [entry({}, priority=1 << 31)]}]},
+    ],
+)
+def test_numbers_are_no_larger_than_what_holds_them(engine: Engine, tmp_path: Path, document: Any) -> None:  # noqa: ANN401
+    with pytest.raises(UsageError, match="a number from 0 to "):
+        put(engine, tmp_path, document)
+
+
+def test_groups_and_sessions_of_a_file_count_among_those_that_may_be(engine: Engine, tmp_path: Path) -> None:
+    ways = [{"port": 1}, {"port": 2}]
+    document = {
+        "multicast_groups": [{"group": 1, "replicas": ways}, {"group": 1, "replicas": ways[:1]}],
+        "clone_sessions": [{"session": 1, "replicas": ways}],
+    }
+    put(engine, tmp_path, document)
+    assert engine.objects.replica_count == 2 + 3
+    engine.objects.hold_group(1, None)
+    engine.objects.hold_session(1, None)
+    assert engine.objects.replica_count == 0
 
 
 def test_a_member_that_stands_twice_in_an_object_is_refused(engine: Engine, tmp_path: Path) -> None:
