@@ -158,7 +158,7 @@ class CheckCounter:
 
     location: Location
     name: Word
-    place: Word
+    place: int | Word
     unit: str = "packets"
     condition: Condition | None = None
 

@@ -60,6 +60,7 @@ from .commands import (
     RemoveAll,
     SetDefault,
     Wait,
+    Word,
 )
 from .difference import difference, hex_bytes, meets
 from .line_reader import ScriptError, fault
@@ -244,28 +245,29 @@ class _Run:
 
     def check_counter(self, command: CheckCounter) -> None:
         place = command.place
-        if place.text[0].isdigit():
+        if isinstance(place, int):
             array = self.engine.objects.counter(self._object(command))
-            count = array.counts.get(array.checked(place.number()), Count())
+            count, shown = array.counts.get(array.checked(place), Count()), str(place)
         else:
-            count = self._hits(command)
+            count, shown = self._hits(command.name, place), place.text
         value = count.packets if command.unit == "packets" else count.bytes
         condition = command.condition
         if condition is not None and not condition.holds(value):
             self.fail(
                 command.location,
-                f"counter {command.name.text}({place.text}) has {counted(value, command.unit[:-1])}; "
+                f"counter {command.name.text}({shown}) has {counted(value, command.unit[:-1])}; "
                 f"{condition.operator} {condition.number} was expected",
             )
 
-    def _hits(self, command: CheckCounter) -> Count:
-        known = self.handles.get(command.place.text)
+    def _hits(self, name: Word, place: Word) -> Count:
+        """Return what an entry's table, or its direct counter, has counted for it."""
+        known = self.handles.get(place.text)
         if known is None:
             hint = f"there is {', '.join(self.handles)}" if self.handles else "`add … = name` gives one"
-            raise fault(command.place.location, f"no entry is called {command.place.text}", hint)
+            raise fault(place.location, f"no entry is called {place.text}", hint)
         table, entry = known
-        counting = [name for name, state in self.engine.objects.states.items() if state is None]
-        whole_name(command.name, [table, *counting], "table or direct counter")
+        counter = self.engine.table(table).spec.counter
+        whole_name(name, [table, counter] if counter else [table], "table or direct counter of this entry")
         row = self.engine.row(table, entry.matches, entry.priority)
         return Count(row.hits, row.bytes)
 

@@ -47,6 +47,7 @@ _PORT = re.compile(r"[ \t]*([0-9]+)(?![^ \t\r])")
 _DATA = {"packet": re.compile(r"[^0-9a-fA-F \t\r]"), "expect": re.compile(r"[^0-9a-fA-F* \t\r]")}
 _MAX_ERRORS = 20
 MAX_PORT = 0xFFFF
+_PORT_DIGITS = 5
 
 
 def parse_script(text: str, name: str = "script.stf") -> tuple[Command, ...]:
@@ -92,10 +93,11 @@ def _command(source: SourceFile, line: int) -> Command | None:
 
 def _data_line(keyword: str, location: Location, text: str, at: int) -> Packet | Expect:
     found = _PORT.match(text, at)
-    if found is None or int(found[1][:9]) > MAX_PORT:
+    digits = found[1].lstrip("0") if found is not None else ""
+    if found is None or len(digits) > _PORT_DIGITS or int(digits or "0") > MAX_PORT:
         place = Location(location.source, location.line, len(text[:at].rstrip()) + 2)
         raise fault(place, f"a port was expected behind {keyword}: a decimal number up to {MAX_PORT}")
-    port, data = int(found[1]), text[found.end() :].rstrip()
+    port, data = int(digits or "0"), text[found.end() :].rstrip()
     exact = keyword == "expect" and data.endswith("$")
     data = data.removesuffix("$") if exact else data
     wrong = _DATA[keyword].search(data)
@@ -170,8 +172,11 @@ def _index(reader: LineReader) -> int:
 def _check_counter(location: Location, reader: LineReader) -> CheckCounter:
     name = reader.take_name("the name of a counter")
     reader.take("(")
-    is_name = reader.sees_kind("name")
-    place = reader.take_name("") if is_name else reader.take_word("an index, or the name of an entry")
+    place: int | Word
+    if reader.sees_kind("number"):
+        place = reader.take_number("an index")
+    else:
+        place = reader.take_name("an index, or the name of an entry")
     reader.take(")")
     if reader.is_done:
         return CheckCounter(location, name, place)

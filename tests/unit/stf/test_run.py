@@ -405,9 +405,13 @@ def test_an_entry_with_a_name_counts_its_packets_and_bytes(stf: SimpleNamespace)
         "counter t($E) has 1 packet; == 2 was expected"
     ]
     assert run(script + "check_counter t($F)") == ["no entry is called $F"]
-    assert run(script + "check_counter u($E)") == ["there is no table or direct counter u"]
+    assert run(script + "check_counter u($E)") == ["there is no table or direct counter of this entry u"]
     assert run(script + "check_counter t($E) bytes == 2") == []
     assert run(script + "check_counter t($E) bytes > 2") == ["counter t($E) has 2 bytes; > 2 was expected"]
+
+
+def test_the_name_of_an_entry_may_look_like_a_number(stf: SimpleNamespace) -> None:
+    assert stf.failures('check_counter c("1st")', **COUNTER) == ["no entry is called 1st"]
 
 
 def test_counters_are_written_and_noted(stf: SimpleNamespace) -> None:
