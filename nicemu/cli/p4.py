@@ -229,9 +229,9 @@ def group(
 
 @contextmanager
 def _objects(nic: str | None) -> Iterator[ObjectClient]:
-    from nicemu.control import P4RuntimeClient
+    from nicemu.control import TOOLS_ROLE, P4RuntimeClient
 
-    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False) as client:
+    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False, role=TOOLS_ROLE) as client:
         yield client.objects
 
 

@@ -128,9 +128,9 @@ def apply(file: Path, nic: str | None, as_json: bool) -> None:
 
 @contextmanager
 def _client(nic: str | None) -> Iterator[P4RuntimeClient]:
-    from nicemu.control import P4RuntimeClient
+    from nicemu.control import TOOLS_ROLE, P4RuntimeClient
 
-    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False) as client:
+    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False, role=TOOLS_ROLE) as client:
         yield client
 
 

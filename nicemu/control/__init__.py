@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
     from .p4runtime_server import P4RuntimeServer
-    from .pipeline_loader import load_pipeline
+    from .pipeline_loader import TOOLS_ROLE, load_pipeline
     from .schema import TableSchema
     from .stream_client import IdleEntry, Received, ReceivedDigests, ReceivedIdle, ReceivedPacket
     from .target import PipelineTarget
@@ -42,6 +42,7 @@ _HOMES = {
     "choice_json": "entry_text",
     "config_message": "info_message",
     "entry_json": "entry_text",
+    "TOOLS_ROLE": "pipeline_loader",
     "load_pipeline": "pipeline_loader",
     "match_text": "entry_text",
     "matches_json": "entry_text",
@@ -54,6 +55,7 @@ _HOMES = {
 }
 
 __all__ = [
+    "TOOLS_ROLE",
     "IdleEntry",
     "ObjectClient",
     "ObjectInfo",

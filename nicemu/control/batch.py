@@ -62,7 +62,11 @@ def apply_all(engine: Engine, changes: Sequence[Change | ControlError]) -> Outco
     if not any(outcomes):
         for place, change in enumerate(changes):
             assert not isinstance(change, ControlError)
-            undo = change.remember(engine)
+            try:
+                undo = change.remember(engine)
+            except Exception as error:
+                outcomes[place] = refusal(error)
+                break
             outcomes[place] = guarded(change.apply, engine)
             if outcomes[place] is not None:
                 break

@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, NicemuError, P4RuntimeCode
 
 from .messages import MAX_MESSAGE_BYTES, SERVICE, STATUS_DETAILS, Message, messages, parse, serialize
 from .status_details import MAX_DETAILS_BYTES, MAX_DETAILS_KEY, code_of, errors_of_status
@@ -49,47 +49,54 @@ class Connection:
             ],
         )
         self._requests: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._replies: queue.SimpleQueue[Message | grpc.RpcError] = queue.SimpleQueue()
+        self._replies: queue.SimpleQueue[Message | Exception] = queue.SimpleQueue()
         open_stream = self._channel.stream_stream(f"/{SERVICE}/StreamChannel")
         self._stream: Any = open_stream(iter(self._requests.get, None))
         self._reader = threading.Thread(target=self._read_stream, name="p4runtime-client", daemon=True)
         self._reader.start()
 
-    def arbitrate(self, device_id: int, election_id: int) -> None:
-        """Become the primary. Raises: ControlError if another's election id is higher, or nobody answers."""
+    def arbitrate(self, device_id: int, election_id: int, role: str = "") -> None:
+        """Become the primary of a role, "" for the default one.
+
+        Raises: ControlError if another's election id is higher, or nobody answers.
+        """
         request = messages().StreamMessageRequest()
         request.arbitration.device_id = device_id
+        if role:
+            request.arbitration.role.name = role
         request.arbitration.election_id.CopyFrom(uint128(election_id))
         self._requests.put(serialize(request))
-        try:
-            reply = self._replies.get(timeout=self._timeout_s)
-        except queue.Empty:
-            raise ControlError(
-                P4RuntimeCode.DEADLINE_EXCEEDED, f"{self._address} did not answer within {self._timeout_s} s"
-            ) from None
-        if isinstance(reply, grpc.RpcError):
-            raise self._control_error(reply)
-        if reply.arbitration.status.code != int(P4RuntimeCode.OK):
-            highest = reply.arbitration.election_id
-            raise ControlError(
-                P4RuntimeCode.PERMISSION_DENIED,
-                f"election id {election_id} is not the primary of device {device_id}: "
-                f"{highest.high << 64 | highest.low} is the highest that the server has seen",
-            )
+        while (reply := self.receive(self._timeout_s)) is not None:
+            if reply.WhichOneof("update") != "arbitration":
+                continue
+            told = reply.arbitration
+            if told.status.code == int(P4RuntimeCode.OK):
+                return
+            if _number_of(told) > election_id:  # else it was said before this one came
+                raise not_primary(told, election_id)
+        raise ControlError(
+            P4RuntimeCode.DEADLINE_EXCEEDED, f"{self._address} did not answer within {self._timeout_s} s"
+        )
 
     def send(self, message: Message) -> None:
         """Send a message on the stream."""
         self._requests.put(serialize(message))
 
     def receive(self, timeout_s: float | None) -> Message | None:
-        """Return the next message of the stream; None if none comes in time. Raises: ControlError."""
+        """Return the next message of the stream; None if none comes in time.
+
+        Raises: ControlError, now and from now on, where the stream has ended.
+        """
         try:
             reply = self._replies.get(timeout=timeout_s)
         except queue.Empty:
             return None
+        if not isinstance(reply, Exception):
+            return reply
+        self._replies.put(reply)
         if isinstance(reply, grpc.RpcError):
             raise self._control_error(reply)
-        return reply
+        raise reply
 
     def call(self, method: str, request: Message) -> Message:
         """Return the response of a method. Raises: ControlError."""
@@ -117,11 +124,15 @@ class Connection:
         self._channel.close()
 
     def _read_stream(self) -> None:
+        """Hand on what comes; behind it, why nothing comes any more."""
+        end: Exception = ControlError(P4RuntimeCode.ABORTED, f"{self._address} has ended the stream")
         try:
             for data in self._stream:
                 self._replies.put(parse("StreamMessageResponse", data))
-        except grpc.RpcError as error:
-            self._replies.put(error)
+        except (grpc.RpcError, NicemuError) as error:
+            end = error
+        finally:
+            self._replies.put(end)
 
     def _control_error(self, error: Any) -> ControlError:  # noqa: ANN401 - gRPC's calls are its errors
         code = code_of(error.code().value[0])
@@ -138,3 +149,16 @@ class Connection:
                     else BatchError(code, sentence, outcomes)
                 )
         return ControlError(code, sentence)
+
+
+def not_primary(told: Message, election_id: int) -> ControlError:
+    """Return the error of a client that a MasterArbitrationUpdate says is not primary."""
+    return ControlError(
+        P4RuntimeCode.PERMISSION_DENIED,
+        f"election id {election_id} is not the primary of device {told.device_id}: {_number_of(told)} is the "
+        "highest that the server has seen",
+    )
+
+
+def _number_of(told: Message) -> int:
+    return int(told.election_id.high << 64 | told.election_id.low)

@@ -17,7 +17,7 @@ from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.pipeline import Choice, DigestConfig, Match, MeterConfig, P4Info, Program, TableEntry, p4info_of
 
 from .byte_string import encode_bytes
-from .connection import BatchError, Connection
+from .connection import BatchError, Connection, not_primary
 from .count_message import fill_meter, meter_of_message
 from .entry_message import add_matches, call_of_message, fill_action, matches_of_message
 from .info_message import info_message, p4info_of_message
@@ -77,7 +77,9 @@ class P4RuntimeClient:
 
     The default election id is the wall time in nanoseconds: the newest tool becomes primary. Unless that is
     to be `at_once`, it is with the first change, packet or report that is asked for; until then it reads
-    beside whoever is primary. The names it knows are those of the program at their first use; after another
+    beside whoever is primary. With a `role` of its own, the name of one that has access to all, it takes
+    nobody's place: each role has its primary, and packets, digests and idle entries go to all of them.
+    The names it knows are those of the program at their first use; after another
     client's `load`, connect anew.
     """
 
@@ -89,6 +91,7 @@ class P4RuntimeClient:
         timeout_s: float = 10.0,
         *,
         at_once: bool = True,
+        role: str = "",
     ) -> None:
         self._address = address
         self._device_id = device_id
@@ -97,6 +100,7 @@ class P4RuntimeClient:
             raise UsageError(f"election id {election_id} found; 0 to 2**128 - 1 was expected")
         self._timeout_s = timeout_s
         self._at_once, self._is_primary = at_once, False
+        self._role = role
         self._connection: Connection | None = None
         self._schema: Schema | None = None
 
@@ -112,6 +116,11 @@ class P4RuntimeClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def arbitrate(self, election_id: int | None = None) -> None:
+        """Become the primary again, by default with the wall time as election id. Raises: ControlError."""
+        self._election_id, self._is_primary = time.time_ns() if election_id is None else election_id, False
+        self._primary()
 
     def close(self) -> None:
         """End the stream and the connection; the NIC then has no primary until the next client comes."""
@@ -238,7 +247,7 @@ class P4RuntimeClient:
         outcomes: list[ControlError | None] = []
         for start in range(0, len(encoded), UPDATES_PER_REQUEST):
             part = encoded[start : start + UPDATES_PER_REQUEST]
-            request = messages().WriteRequest(device_id=self._device_id)
+            request = messages().WriteRequest(device_id=self._device_id, role=self._role)
             request.election_id.CopyFrom(uint128(self._election_id))
             request.updates.extend(part)
             try:
@@ -301,7 +310,9 @@ class P4RuntimeClient:
     def receive(self, timeout_s: float | None = None) -> Received | None:
         """Return the next packet, list of digests or list of idle entries; None if none comes in time.
 
-        Raises: ControlError if the stream has ended, or for a packet that was sent and dropped.
+        Raises: ControlError if the stream has ended, for a packet that was sent and dropped, and with
+        PERMISSION_DENIED where another client has become the primary: nothing comes any more until
+        `arbitrate`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -309,6 +320,9 @@ class P4RuntimeClient:
             message = self._primary().receive(left_s)
             if message is None:
                 return None
+            if message.WhichOneof("update") == "arbitration" and message.arbitration.status.code:
+                self._is_primary = False
+                raise not_primary(message.arbitration, self._election_id)
             found = received(message, self._schema_now())
             if found is not None:
                 return found
@@ -324,7 +338,7 @@ class P4RuntimeClient:
     # Requests
 
     def _write_one(self, update: Message) -> None:
-        request = messages().WriteRequest(device_id=self._device_id, updates=[update])
+        request = messages().WriteRequest(device_id=self._device_id, role=self._role, updates=[update])
         request.election_id.CopyFrom(uint128(self._election_id))
         self._primary().call("Write", request)
 
@@ -360,7 +374,7 @@ class P4RuntimeClient:
 
     def _config_request(self, how: str) -> Message:
         request = messages().SetForwardingPipelineConfigRequest(
-            device_id=self._device_id, action=_CONFIG_ACTIONS[how]
+            device_id=self._device_id, role=self._role, action=_CONFIG_ACTIONS[how]
         )
         request.election_id.CopyFrom(uint128(self._election_id))
         return request
@@ -384,7 +398,7 @@ class P4RuntimeClient:
     def _primary(self) -> Connection:
         connection = self._connected()
         if not self._is_primary:
-            connection.arbitrate(self._device_id, self._election_id)
+            connection.arbitrate(self._device_id, self._election_id, self._role)
             self._is_primary = True
         return connection
 

@@ -170,10 +170,10 @@ class P4RuntimeServer:
         """Tell a device's primaries what its pipeline says, until the server stops."""
         reports = device.reports
         while not self._stopping:
-            now_ns = time.time_ns()
-            deadline_ns = reports.next_deadline_ns(now_ns)
-            report = reports.wait(None if deadline_ns is None else max(0, deadline_ns - now_ns) / 1e9)
             try:
+                now_ns = time.time_ns()
+                deadline_ns = reports.next_deadline_ns(now_ns)
+                report = reports.wait(None if deadline_ns is None else max(0, deadline_ns - now_ns) / 1e9)
                 if report is not None:
                     reports.on_report(report, time.time_ns())
                 reports.on_timer(time.time_ns())

@@ -15,11 +15,13 @@ from .stream import uint128
 VERIFY_AND_COMMIT = 3
 RECONCILE_AND_COMMIT = 5
 TIMEOUT_S = 10.0
+TOOLS_ROLE = "nicemu"
+"""The role of commands: it has access to all, and takes the default one from no controller."""
 
 
 def load_pipeline(address: str, config: bytes, device_id: int = 1, *, keep: bool = False) -> None:
-    """Have the device run the pipeline of a serialized ForwardingPipelineConfig, as its newest primary, with
-    what it holds if it is to `keep` that.
+    """Have the device run the pipeline of a serialized ForwardingPipelineConfig, as the newest primary of
+    `TOOLS_ROLE`, with what it holds if it is to `keep` that.
 
     Raises: ControlError, and the old program goes on.
     """
@@ -27,10 +29,11 @@ def load_pipeline(address: str, config: bytes, device_id: int = 1, *, keep: bool
     action = RECONCILE_AND_COMMIT if keep else VERIFY_AND_COMMIT
     request = messages().SetForwardingPipelineConfigRequest(device_id=device_id, action=action)
     request.election_id.CopyFrom(uint128(election_id))
+    request.role = TOOLS_ROLE
     request.config.MergeFromString(config)
     connection = Connection(address, TIMEOUT_S)
     try:
-        connection.arbitrate(device_id, election_id)
+        connection.arbitrate(device_id, election_id, TOOLS_ROLE)
         connection.call("SetForwardingPipelineConfig", request)
     finally:
         connection.close()

@@ -24,6 +24,8 @@ from .device import Nic
 from .recording import open_process_log
 from .wakeups import Wakeups
 
+_ROLE = "nicemu.host"
+"""The P4Runtime role of host programs: they take no controller's place."""
 SPIN_S = 20e-6
 REQUEST_TIMEOUT_S = 30.0
 RECHECK_S = 1.0
@@ -163,7 +165,7 @@ class LiveConnection:
 
         The channel is closed again: an open one keeps threads busy in a process that should be able to sleep.
         """
-        with P4RuntimeClient(self._p4runtime) as client:
+        with P4RuntimeClient(self._p4runtime, role=_ROLE) as client:
             try:
                 client.insert(table, keys, action, parameters)
             except ControlError as error:
@@ -173,7 +175,7 @@ class LiveConnection:
 
     def delete(self, table: str, keys: dict[str, int]) -> None:
         """Delete an entry if it is there, over P4Runtime."""
-        with P4RuntimeClient(self._p4runtime) as client:
+        with P4RuntimeClient(self._p4runtime, role=_ROLE) as client:
             try:
                 client.delete(table, keys)
             except ControlError as error:

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import grpc
 import pytest
 
 from nicemu.control import (
@@ -17,6 +19,8 @@ from nicemu.control import (
     ReceivedPacket,
     Update,
 )
+from nicemu.control.connection import Connection
+from nicemu.control.messages import SERVICE, messages, serialize
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.p4 import compile_program
 from nicemu.pipeline import DigestConfig, Engine, Optional, Program
@@ -93,3 +97,52 @@ def test_idle_entries_are_told_of(client: P4RuntimeClient, engine: Engine) -> No
     client.write([update])
     engine.tick(1_000)
     assert client.receive(TIMEOUT_S) == ReceivedIdle((IdleEntry("I.port", (Optional(5),), 1),))
+
+
+def test_who_is_primary_no_longer_is_told_and_may_be_again(engine: Engine, tmp_path: Path) -> None:
+    with (
+        P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock"),
+        P4RuntimeClient(f"unix:{tmp_path}/nic.sock", election_id=5) as client,
+    ):
+        with (
+            P4RuntimeClient(f"unix:{tmp_path}/nic.sock", election_id=6),
+            pytest.raises(ControlError, match="election id 5 is not the primary of device 1: 6 is"),
+        ):
+            client.receive(TIMEOUT_S)
+        with pytest.raises(ControlError, match="6 is the highest that the server has seen"):
+            client.receive(0)
+        client.arbitrate(7)
+        client.insert("port", {"flow": 5}, "punt", priority=1)
+        engine.process(b"\5\0rest", 7)
+        assert isinstance(client.receive(TIMEOUT_S), ReceivedPacket)
+
+
+def test_a_client_with_a_role_of_its_own_takes_nobodys_place(engine: Engine, tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/nic.sock"
+    with P4RuntimeServer({1: engine}, address), P4RuntimeClient(address, election_id=5) as client:
+        with P4RuntimeClient(address, role="tools") as other:
+            other.insert("port", {"flow": 5}, "punt", priority=1)
+        engine.process(b"\5\0rest", 7)
+        assert isinstance(client.receive(TIMEOUT_S), ReceivedPacket)
+        client.delete("port", {"flow": 5}, priority=1)
+
+
+def test_a_stream_that_the_server_ends_is_told_of_from_then_on() -> None:
+    def stream(requests: Iterator[bytes], _: grpc.ServicerContext) -> Iterator[bytes]:
+        next(requests)
+        yield serialize(messages().StreamMessageResponse(arbitration={"device_id": 1}))
+
+    handler = grpc.stream_stream_rpc_method_handler(stream)
+    server = grpc.server(
+        ThreadPoolExecutor(1),
+        handlers=[grpc.method_handlers_generic_handler(SERVICE, {"StreamChannel": handler})],
+    )
+    port = server.add_insecure_port("127.0.0.1:0")
+    server.start()
+    connection = Connection(f"127.0.0.1:{port}", TIMEOUT_S)
+    connection.arbitrate(1, 5)
+    for _ in range(2):
+        with pytest.raises(ControlError, match="has ended the stream"):
+            connection.receive(None)
+    connection.close()
+    server.stop(None).wait()
