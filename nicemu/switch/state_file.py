@@ -68,6 +68,7 @@ def writing_state(path: Path) -> Iterator[Callable[[Engine], None]]:
         return
     if path.is_dir():
         raise UsageError(f"{path} cannot be written: it is a folder; name a file in it")
+    path = path.resolve()  # a link goes on to lead to it
     is_plain = not path.exists() or path.is_file()
     scratch = path.with_name(f".{path.name}.{os.getpid()}") if is_plain else path
 

@@ -273,6 +273,16 @@ def test_a_run_that_fails_leaves_the_file_as_it_was(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_link_goes_on_to_lead_to_the_file(tmp_path: Path) -> None:
+    file, link = tmp_path / "held.json", tmp_path / "link.json"
+    file.touch()
+    link.symlink_to(file)
+    with writing_state(link) as write:
+        write(engine_with(Engine, tmp_path, GIVEN))
+    assert link.is_symlink()
+    assert json.loads(file.read_text())["tables"]
+
+
 def test_a_pipe_is_written_too(tmp_path: Path) -> None:
     engine, path, read = engine_with(Engine, tmp_path, GIVEN), tmp_path / "pipe", []
     os.mkfifo(path)
