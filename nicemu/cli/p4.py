@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -109,9 +109,14 @@ def write(name: str, index: str, values: tuple[str, ...], nic: str | None) -> No
 @p4.command("value-set")
 @click.argument("name")
 @click.argument("members", nargs=-1, metavar="[VALUE[,VALUE]...]")
+@click.option("--empty", is_flag=True, help="Leave it without members.")
 @PIPELINE_OPTION
-def value_set(name: str, members: tuple[str, ...], nic: str | None) -> None:
-    """Give value set NAME these members, with a comma between the values of one; none empties it."""
+def value_set(name: str, members: tuple[str, ...], empty: bool, nic: str | None) -> None:
+    """Give value set NAME these members, with a comma between the values of one."""
+    if empty == bool(members):
+        raise click.UsageError(
+            "members, or --empty, were expected; nicemu p4 read NAME shows those there are"
+        )
     with _objects(nic) as objects:
         found = objects.find(name, ("value set",))
         objects.set_value_set(found.name, [member.split(",") for member in members])
@@ -129,19 +134,23 @@ def value_set(name: str, members: tuple[str, ...], nic: str | None) -> None:
 def mirror(
     session: int | None, ports: tuple[str, ...], truncate: int, delete: bool, nic: str | None, as_json: bool
 ) -> None:
-    """List clone sessions, or have copies of clone SESSION go to these ports."""
+    """List clone sessions, all or one, or have copies of clone SESSION go to these ports."""
     from nicemu.pipeline import CloneSession
 
+    _require_number(delete, session)
     with _objects(nic) as objects:
-        if session is None:
+        if delete and session is not None:
+            objects.delete_clone_session(session)
+        elif not ports:
             rows = [
                 {"session": number, "ports": _port_texts(held.replicas), "truncate": held.truncate_bytes}
                 for number, held in objects.clone_sessions().items()
+                if session in (None, number)
             ]
+            _require_found(rows, "clone session", session)
             _print_rows(rows, as_json, ("session", "ports", "truncate"))
-        elif delete:
-            objects.delete_clone_session(session)
         else:
+            assert session is not None  # it stands before the ports
             objects.set_clone_session(session, CloneSession(_replicas(ports), truncate))
 
 
@@ -154,17 +163,21 @@ def mirror(
 def multicast(
     group: int | None, ports: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
 ) -> None:
-    """List multicast groups, or have multicast GROUP go to these ports."""
+    """List multicast groups, all or one, or have multicast GROUP go to these ports."""
+    _require_number(delete, group)
     with _objects(nic) as objects:
-        if group is None:
+        if delete and group is not None:
+            objects.delete_multicast_group(group)
+        elif not ports:
             rows = [
                 {"group": number, "ports": _port_texts(replicas)}
                 for number, replicas in objects.multicast_groups().items()
+                if group in (None, number)
             ]
+            _require_found(rows, "multicast group", group)
             _print_rows(rows, as_json, ("group", "ports"))
-        elif delete:
-            objects.delete_multicast_group(group)
         else:
+            assert group is not None  # it stands before the ports
             objects.set_multicast_group(group, _replicas(ports))
 
 
@@ -185,20 +198,22 @@ def member(
     nic: str | None,
     as_json: bool,
 ) -> None:
-    """List the members of action profile PROFILE, or have member NUMBER run ACTION."""
+    """List the members of action profile PROFILE, all or one, or have member NUMBER run ACTION."""
+    _require_number(delete, number)
     with _objects(nic) as objects:
         name = objects.find(profile, ("action profile",)).name
-        if number is None:
+        if delete and number is not None:
+            objects.delete_member(name, number)
+        elif action is None:
             rows = [
                 {"member": key, "action": call.action, "parameters": list(call.parameters)}
                 for key, call in objects.members(name).items()
+                if number in (None, key)
             ]
+            _require_found(rows, "member", number)
             _print_rows(rows, as_json, ("member", "action", "parameters"))
-        elif delete:
-            objects.delete_member(name, number)
-        elif action is None:
-            raise click.UsageError(f"member {number} needs an action, or --delete")
         else:
+            assert number is not None  # it stands before the action
             objects.set_member(name, number, action, _settings(settings))
 
 
@@ -212,18 +227,22 @@ def member(
 def group(
     profile: str, number: int | None, members: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
 ) -> None:
-    """List the groups of selector PROFILE, or have group NUMBER hold these members."""
+    """List the groups of selector PROFILE, all or one, or have group NUMBER hold these members."""
+    _require_number(delete, number)
     with _objects(nic) as objects:
         name = objects.find(profile, ("action profile",)).name
-        if number is None:
+        if delete and number is not None:
+            objects.delete_group(name, number)
+        elif not members:
             rows = [
                 {"group": key, "members": [f"{one}:{weight}" for one, weight in held]}
                 for key, held in objects.groups(name).items()
+                if number in (None, key)
             ]
+            _require_found(rows, "group", number)
             _print_rows(rows, as_json, ("group", "members"))
-        elif delete:
-            objects.delete_group(name, number)
         else:
+            assert number is not None  # it stands before the members
             objects.set_group(name, number, [_pair(word, 1) for word in members])
 
 
@@ -296,6 +315,18 @@ def _columns(places: list[Place]) -> tuple[list[str], list[list[object]]]:
         values = place.value if isinstance(place.value, Mapping) else {}
         rows.append([place.index, *(values.get(name) for name in fields)])
     return ["index", *fields], rows
+
+
+def _require_number(delete: bool, number: int | None) -> None:
+    """Raises: click.UsageError where what is to be deleted is not named."""
+    if delete and number is None:
+        raise click.UsageError("--delete needs the number of what to remove")
+
+
+def _require_found(rows: Sequence[object], what: str, number: int | None) -> None:
+    """Raises: UsageError for one that was asked for and is not there."""
+    if number is not None and not rows:
+        raise UsageError(f"there is no {what} {number}")
 
 
 def _print_rows(rows: list[dict[str, object]], as_json: bool, columns: tuple[str, ...]) -> None:

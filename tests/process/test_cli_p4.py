@@ -106,6 +106,9 @@ def test_mirrors_and_multicast_groups_are_made_listed_and_removed(nicemu: Cli, e
     ]
     nicemu("p4", "multicast", "7", "1", "2")
     assert "1, 2" in nicemu("p4", "multicast").stdout
+    assert "32" in nicemu("p4", "mirror", "5").stdout  # and looking changes nothing
+    assert json.loads(nicemu("p4", "multicast", "7", "--json").stdout) == [{"group": 7, "ports": ["1", "2"]}]
+    assert engine.objects.multicast_groups == {7: (Replica(1), Replica(2))}
     nicemu("p4", "mirror", "5", "--delete")
     nicemu("p4", "multicast", "7", "--delete")
     assert (engine.objects.clone_sessions, engine.objects.multicast_groups) == ({}, {})
@@ -151,7 +154,7 @@ def test_a_table_that_was_listed_is_applied_again(nicemu: Cli, engine: Engine, t
 def test_a_value_set_is_filled_and_emptied(nicemu: Cli, engine: Engine) -> None:
     nicemu("p4", "value-set", "ignored", "9", "0x0a")
     assert json.loads(nicemu("p4", "read", "ignored", "--json").stdout) == [["0x9"], ["0xa"]]
-    nicemu("p4", "value-set", "ignored")
+    nicemu("p4", "value-set", "ignored", "--empty")
     assert json.loads(nicemu("p4", "read", "ignored", "--json").stdout) == []
 
 
@@ -168,7 +171,12 @@ def test_a_value_set_is_filled_and_emptied(nicemu: Cli, engine: Engine) -> None:
         (("p4", "multicast", "1", "600"), 1, "a port up to 510"),
         (("p4", "mirror", "1", "--delete"), 1, "there is no clone session 1"),
         (("p4", "member", "ways", "1", "send"), 1, "no value for port"),
-        (("p4", "member", "ways", "1"), 2, "needs an action"),
+        (("p4", "member", "ways", "1"), 1, "there is no member 1"),
+        (("p4", "multicast", "1"), 1, "there is no multicast group 1"),
+        (("p4", "mirror", "1"), 1, "there is no clone session 1"),
+        (("p4", "group", "ways", "1"), 1, "there is no group 1"),
+        (("p4", "group", "ways", "--delete"), 2, "--delete needs the number"),
+        (("p4", "value-set", "ignored"), 2, "--empty"),
         (("table", "add", "way", "send", "flow=1", "port=1"), 1, "take a member, group or set"),
     ],
 )
