@@ -19,12 +19,14 @@ def programs_root() -> Path:
     return installed if installed.is_dir() else package.parent
 
 
-def find_program(path: str | Path) -> Path:
-    """Return the file that `path` names: as given, or among the shipped programs.
+def find_program(path: str | Path, beside: Path | None = None) -> Path:
+    """Return the file that `path` names: in the folder `beside`, as given, or among the shipped programs.
 
-    Raises: UsageError if neither exists; it names both places.
+    Raises: UsageError if none of them exists; it names the places.
     """
     given = Path(path)
+    if beside is not None and (beside / given).is_file():
+        return (beside / given).resolve()
     if given.is_file():
         return given.resolve()
     if given.is_fifo():
@@ -32,7 +34,8 @@ def find_program(path: str | Path) -> Path:
     shipped = programs_root() / given
     if not given.is_absolute() and shipped.is_file():
         return shipped
-    raise UsageError(f"no file {given} here, and none among the shipped programs ({shipped})")
+    places = "here" if beside is None else f"in {beside}, none here"
+    raise UsageError(f"no file {given} {places}, and none among the shipped programs ({shipped})")
 
 
 def load_module(path: Path) -> types.ModuleType:

@@ -114,7 +114,9 @@ def load_topology(path: str | Path) -> Topology:
     nics = data.get("nic")
     if not isinstance(nics, dict) or not nics:
         raise UsageError(f"{place}: there is no [nic.NAME] table")
-    entries = tuple(_nic(name, table, f"{place}: nic.{name}", set(nics)) for name, table in nics.items())
+    entries = tuple(
+        _nic(name, table, f"{place}: nic.{name}", set(nics), place.parent) for name, table in nics.items()
+    )
     name = data.get("name", place.stem)
     if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", name):
         raise UsageError(f"{place}: name {name!r} is no word of up to 40 letters, digits, _ . -")
@@ -324,7 +326,7 @@ def _number(table: dict[str, Any], key: str, default: int, where: str) -> int:
     return value
 
 
-def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noqa: ANN401 - TOML
+def _nic(name: str, table: Any, where: str, names: set[str], folder: Path) -> NicEntry:  # noqa: ANN401 - TOML
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_-]{0,39}", name):
         raise UsageError(f"{where}: a NIC's name is a word of up to 40 letters, digits, _ -")
     _only(table, _NIC_KEYS, where)
@@ -354,8 +356,8 @@ def _nic(name: str, table: Any, where: str, names: set[str]) -> NicEntry:  # noq
         raise UsageError(f"{where}.memory is {memory_bytes} bytes; it must be {MIN_MEMORY_BYTES} or more")
     return NicEntry(
         name,
-        find_program(table["p4"]),
-        find_program(table["firmware"]),
+        find_program(table["p4"], folder),
+        find_program(table["firmware"], folder),
         tuple(peers),
         namespaces,
         memory_bytes,

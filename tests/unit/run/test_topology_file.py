@@ -88,7 +88,7 @@ def test_sizes_and_faults_are_read(tmp_path: Path) -> None:
         ('memory = "2 MiB"', 'p4runtime = "unix:/x"', "a NIC has a socket file already"),
         ('memory = "2 MiB"', 'p4runtime = "192.0.2.1:9559"', "can be reached from other machines"),
         ('p4 = "p4/kvmatch.p4"', "p4 = 1", "p4 must name a file"),
-        ('p4 = "p4/kvmatch.p4"', 'p4 = "p4/none.p4"', "no file p4/none.p4 here"),
+        ('p4 = "p4/kvmatch.p4"', 'p4 = "p4/none.p4"', "no file p4/none.p4 in "),
         ('size = "8 KiB"', "size = 5000", "whole blocks of 4096"),
         ('size = "8 KiB"', "", "size is None"),
         ("nsid = 1", 'nsid = "one"', "needs nsid"),
@@ -241,3 +241,17 @@ def test_a_nic_has_the_limits_profile_that_the_topology_names(tmp_path: Path) ->
 def test_a_profile_that_is_none_is_named_with_the_topology(tmp_path: Path, given: str, told: str) -> None:
     with pytest.raises(UsageError, match=told):
         load(tmp_path, f"profile = {given}\n{GOOD}")
+
+
+def test_programs_are_sought_beside_the_topology_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ours, elsewhere = tmp_path / "ours", tmp_path / "elsewhere"
+    for folder in (ours, elsewhere):
+        folder.mkdir()
+        (folder / "own.py").touch()
+    (elsewhere / "only.p4").touch()
+    monkeypatch.chdir(elsewhere)
+    (ours / "topology.toml").write_text('[nic.one]\np4 = "only.p4"\nfirmware = "own.py"\n')
+    (nic,) = load_topology(ours / "topology.toml").nics
+    assert (nic.firmware, nic.p4) == (ours / "own.py", elsewhere / "only.p4")
