@@ -46,6 +46,8 @@ from .stage import Chooser, enter_stage
 from .stepped_stream import SteppedStream
 
 _DESTINATION_IP = slice(30, 34)
+_START_LIMIT_NS = 60_000_000_000
+_SETTLING_NS = 10_000_000
 
 
 class Simulation:
@@ -194,9 +196,19 @@ class Simulation:
         self.nics[nic].pipeline.load(read_program(find_program(path)).program)
 
     def load_firmware(self, nic: str, path: str | Path) -> None:
-        """Load a firmware script on a NIC. Raises: FirmwareError."""
-        self.nics[nic].load_firmware(load_firmware(find_program(path)), self.clock.now_ns())
-        self.run_until_idle()
+        """Load a firmware script on a NIC, and let time pass until its `@on_start` has ended, or waits for
+        what nothing brings yet; and until nothing is left to happen, but no more than 10 ms: a script may go
+        on for ever.
+
+        Raises: FirmwareError; NicemuError if its start takes more than 60 s of virtual time.
+        """
+        device = self.nics[nic]
+        device.load_firmware(load_firmware(find_program(path)), self.clock.now_ns())
+        if not self.run_until(
+            lambda: not device.scheduler.starting or self.next_ns() is None, _START_LIMIT_NS
+        ):
+            raise NicemuError(f"{path}: @on_start has not ended in {_START_LIMIT_NS} ns of virtual time")
+        self.run_until(lambda: self.next_ns() is None, _SETTLING_NS)
 
     # Time
 

@@ -155,3 +155,27 @@ def test_a_host_that_has_closed_its_nic_keeps_its_memory_and_crashes_nothing() -
     for call in late:
         with pytest.raises(UsageError, match="closed"):
             call()
+
+
+def test_firmware_that_never_rests_is_loaded_when_its_start_has_ended(
+    simulation: Simulation, tmp_path: Path
+) -> None:
+    script = tmp_path / "tick.py"
+    script.write_text(
+        """from nicemu.firmware import on_start
+
+@on_start
+async def start(nic):
+    await nic.delay(500)
+    nic.spawn("tick", tick(nic))
+
+async def tick(nic):
+    while True:
+        await nic.delay(1_000)
+        nic.count("ticks")
+"""
+    )
+    simulation.load_firmware("a", script)
+    assert simulation.clock.now_ns() == 500 + 10_000_000
+    simulation.run_until(lambda: False, 10_000)
+    assert simulation.nics["a"].statistics()["ticks"] == 10_000 + 10
