@@ -73,7 +73,8 @@ def list_entries(name: str | None, nic: str | None, as_json: bool) -> None:
 def add(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
     """Add an entry to TABLE that runs ACTION; in a table with an action profile, member=N or group=N.
 
-    Keys and parameters go by their names, or by the end of them: session for headers.kv.session.
+    Keys and parameters go by their names, or by the end of them: session for headers.kv.session; where a key
+    and a parameter have one name, by key.NAME and parameter.NAME.
     """
     _write("insert", name, action, _settings(settings), priority or 0, nic)
 
@@ -177,22 +178,37 @@ def _divided(
     given: Mapping[str, str], keys: Sequence[str], parameters: Sequence[str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Return what is meant for the keys, and what for the action's parameters, by their whole names."""
+    from nicemu.pipeline import key_name
+
     own = {(False, name) for name in keys} | {(True, name) for name in parameters}
     divided: tuple[dict[str, str], dict[str, str]] = ({}, {})
     for word, value in given.items():
-        meant = [item for item in own if item[1] == word] or [
-            item for item in own if item[1].endswith(f".{word}")
-        ]
+        meant = _meant(key_name(word), own)
         if len(meant) != 1:
+            hint = "write one of these names"
+            if len({name for _, name in meant}) == 1:
+                hint = f"write key.{word} or parameter.{word}"
             raise UsageError(
                 f"{word} is {'several' if meant else 'none'} of the keys ({', '.join(keys) or 'none'}) and "
-                f"parameters ({', '.join(parameters) or 'none'}); write one of these names"
+                f"parameters ({', '.join(parameters) or 'none'}); {hint}"
             )
         is_parameter, name = meant[0]
         if name in divided[is_parameter]:
             raise UsageError(f"{name} is given twice")
         divided[is_parameter][name] = value
     return divided
+
+
+def _meant(word: str, own: set[tuple[bool, str]]) -> list[tuple[bool, str]]:
+    """Return which of some keys and, with True, parameters a word means: a name, the end of one, or either
+    behind `key.` or `parameter.`.
+    """
+    ending = f".{word}"
+    found = [item for item in own if item[1] == word] or [item for item in own if item[1].endswith(ending)]
+    kind, dot, rest = word.partition(".")
+    if found or not dot or kind not in ("key", "parameter"):
+        return found
+    return _meant(rest, {item for item in own if item[0] is (kind == "parameter")})
 
 
 def _named(name: str, things: Iterable[Any], where: str, noun: str) -> Any:  # noqa: ANN401 - whatever has a name

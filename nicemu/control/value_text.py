@@ -29,15 +29,16 @@ def parse_value(value: int | str, width_bits: int, what: str = "value", kind: ir
     """Return the number that `value` means, of at most `width_bits` bits.
 
     Text is a number (decimal, 0x, 0b, 0o), an IPv4 address (32 bits), an IPv6 address (128) or a MAC
-    address (48). Of TEXT_BITS it is what it is. Where `kind`, the program's type, is known, numbers of int<N>
-    may have a minus, and bools be true or false.
+    address (48). Of TEXT_BITS it is what it is. Where `kind`, the program's type, is int<N> or not known, a
+    number may have a minus, and where it is bool, or one bit that is not known, be true or false.
     Raises: ControlError: INVALID_ARGUMENT for other text, OUT_OF_RANGE for a value that does not fit.
     """
     if width_bits == TEXT_BITS:
         return _text_number(value, what)
-    if isinstance(kind, ir.Bits) and kind.signed:
+    text = value.strip() if isinstance(value, str) and kind is None else ""
+    if (isinstance(kind, ir.Bits) and kind.signed) or text.startswith("-"):
         return parse_signed(value, width_bits, what) & (1 << width_bits) - 1
-    if isinstance(kind, ir.Bool):
+    if isinstance(kind, ir.Bool) or (width_bits == 1 and text in _BOOLS):
         return _parse_bool(value, what)
     number = value if isinstance(value, int) else _parse_text(value.strip(), width_bits, what)
     if not 0 <= number < 1 << width_bits:

@@ -32,7 +32,7 @@ from .meters import (
     MeterConfig,
     MeterState,
 )
-from .names import full_name
+from .names import full_name, key_name
 from .nic_externs import NIC_METADATA
 from .objects import MAX_ALL_REPLICAS, CloneSession, Objects, Replica
 from .own_externs import OwnExterns, extern, externs_in, read_externs
@@ -200,6 +200,7 @@ __all__ = [
     "full_name",
     "ir",
     "json_of",
+    "key_name",
     "last_port",
     "message_of",
     "nodes_of",

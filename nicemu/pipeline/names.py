@@ -28,3 +28,8 @@ def full_name(wanted: str, names: Iterable[str], subject: str) -> str:
     near = difflib.get_close_matches(wanted, [*known, *(name.rsplit(".", 1)[-1] for name in known)], 1)
     hint = f"did you mean {near[0]}?" if near else f"there is {', '.join(known) or 'none'}"
     raise ControlError(P4RuntimeCode.NOT_FOUND, f"{subject} {wanted} is unknown; {hint}")
+
+
+def key_name(word: str) -> str:
+    """Return the control plane's name of a key that is written as in the program, as h.isValid() is."""
+    return f"{word.removesuffix('isValid()')}$valid$" if word.endswith(".isValid()") else word

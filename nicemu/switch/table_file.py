@@ -37,6 +37,7 @@ from nicemu.pipeline import (
     TableInfo,
     full_name,
     ir,
+    key_name,
 )
 
 from .located import Located, read_document
@@ -214,7 +215,7 @@ class _TableFile:
         for word, text in item.members((), None).items():
             name = self._names.get((owner, word))
             if name is None:
-                name = _name(text, [key.name for key in keys], "key", _as_key(word))
+                name = _name(text, [key.name for key in keys], "key", key_name(word))
                 self._names[owner, word] = name
             given[name] = text
         matches = []
@@ -391,11 +392,6 @@ def _replicas(item: Located) -> tuple[Replica, ...]:
             raise replica.fault("names a port and rid that stand in this list already")
         found[made] = None
     return tuple(found)
-
-
-def _as_key(word: str) -> str:
-    """Return the control plane's name of a key that is written as in the program, as h.isValid() is."""
-    return f"{word.removesuffix('isValid()')}$valid$" if word.endswith(".isValid()") else word
 
 
 def _name(item: Located, known: Iterable[str], subject: str, word: str | None = None) -> str:

@@ -91,7 +91,7 @@ def test_an_unknown_command_is_wrong_usage(nicemu: Cli) -> None:
         ([], "st", ["status", "stf", "stats", "study"]),
         ([], "nic", []),
         ([], "--v", ["--version"]),
-        (["table"], "", ["add", "delete", "list", "modify"]),
+        (["table"], "", ["add", "apply", "delete", "list", "modify"]),
         (["compile", "--emit"], "", ["ir", "kernel", "p4info", "dot"]),
     ],
 )

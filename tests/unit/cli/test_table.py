@@ -91,3 +91,15 @@ def test_a_setting_given_twice_is_wrong_usage(world: World, nicemu: Cli) -> None
     result = nicemu("table", "delete", "session", "session=5", "session=6")
     assert result.exit_code == 2
     assert "session is given twice" in result.stderr
+
+
+def test_a_key_and_a_parameter_of_one_name_are_told_apart() -> None:
+    with pytest.raises(UsageError, match=r"write key\.tenant or parameter\.tenant"):
+        table._divided({"tenant": "1"}, ["tenant"], ["tenant"])
+    keys, values = table._divided({"key.tenant": "1", "parameter.tenant": "2"}, ["tenant"], ["tenant"])
+    assert (keys, values) == ({"tenant": "1"}, {"tenant": "2"})
+
+
+def test_a_validity_key_may_be_written_as_in_the_program() -> None:
+    keys, _ = table._divided({"h.ip.isValid()": "1"}, ["h.ip.$valid$"], [])
+    assert keys == {"h.ip.$valid$": "1"}

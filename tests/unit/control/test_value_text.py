@@ -130,3 +130,12 @@ def test_no_text_raises_anything_but_a_control_error(text: str, kind: str) -> No
     except ControlError:
         return
     assert type(match).__name__.lower() == kind
+
+
+def test_a_number_of_no_known_type_may_have_a_minus_and_one_bit_be_a_word() -> None:
+    assert parse_value("-5", 8) == 251
+    assert parse_value("true", 1) == 1
+    assert parse_match("-128..-1", "range", 8) == Range(128, 255)
+    for text, width_bits in (("-129", 8), ("true", 2)):
+        with pytest.raises(ControlError):
+            parse_value(text, width_bits)
