@@ -15,7 +15,7 @@ from .show import JSON_OPTION, print_json, print_table
 if TYPE_CHECKING:
     from nicemu.run import RunningNic
 
-_COLUMNS = ("nic", "topology", "pid", "program", "firmware", "p4runtime", "problem")
+_COLUMNS = ("nic", "topology", "pid", "address", "program", "firmware", "p4runtime", "problem")
 
 
 @click.command()
@@ -92,7 +92,7 @@ def down(topology: str | None) -> None:
 @click.argument("topology", required=False)
 @JSON_OPTION
 def status(topology: str | None, as_json: bool) -> None:
-    """Show the NICs that run, with their programs and the address of their P4Runtime: those of TOPOLOGY (the
+    """Show the NICs that run, with their addresses, programs and P4Runtime sockets: those of TOPOLOGY (the
     name of one that is up, or its file), or all.
 
     A NIC that has ended while others of its topology run is shown with its problem, as is one whose interface
@@ -130,9 +130,10 @@ def _described(nic: RunningNic) -> dict[str, object]:
             raise NicemuError(nic.ended)
         told = ask(nic, "describe")
     except NicemuError as error:
-        row |= {"program": None, "firmware": [], "problem": str(error)}
+        row |= {"address": None, "program": None, "firmware": [], "problem": str(error)}
     else:
-        row |= {"program": told["program"], "firmware": told["firmware"], "problem": told.get("problem")}
+        row |= {name: told[name] for name in ("address", "program", "firmware")}
+        row["problem"] = told.get("problem")
     return row | {"p4runtime": nic.p4runtime, "socket": str(nic.socket)}
 
 

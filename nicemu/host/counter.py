@@ -15,6 +15,7 @@ from nicemu.abi import (
     SharedMemory,
     Span,
     TriggerTableFull,
+    counted,
     local_piece,
     registers,
     seconds,
@@ -223,7 +224,9 @@ class Counter:
         if over:
             self._tell_seen(success, errors)
             raise CounterError(self.name, success, errors)
-        raise TimeoutError(f"counter {self.name} is at {success} after {timeout_s:g} s, not at {threshold}")
+        failed = f", with {counted(errors, 'error')}" if errors else ""
+        what = f"counter {self.name} is at {success} after {timeout_s:g} s, not at {threshold}"
+        raise TimeoutError(what + failed)
 
     def _take_slot(self, threshold: int) -> None:
         try:

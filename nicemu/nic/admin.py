@@ -333,6 +333,7 @@ class Admin:
                 )
         return {
             "nic": device.config.name,
+            "address": device.config.ip,
             "statistics": device.statistics(),
             "counters": counters,
             "limits": device.unit.limits.profile,

@@ -93,6 +93,7 @@ DESCRIPTION = {
             "overflow": False,
         }
     ],
+    "address": "127.1.2.3",
     "firmware": ["kv_follow_up", "kv_chunk_missing"],
     "program": "kvmatch",
     "interpreted_because": "",

@@ -21,7 +21,7 @@ def test_up_shows_progress_on_stderr_and_the_nics_on_stdout(world: World, nicemu
     assert result.exit_code == 0
     assert result.stderr == "compiling the datapath\n"
     row = result.stdout.splitlines()[2]
-    assert row.split()[:4] == ["compute0", "two_storage_nodes", "4321", "kvmatch"]
+    assert row.split()[:5] == ["compute0", "two_storage_nodes", "4321", "127.1.2.3", "kvmatch"]
 
 
 def test_up_hands_its_options_on(world: World, nicemu: Cli) -> None:
@@ -50,6 +50,7 @@ def test_status_shows_what_each_nic_says_it_runs(world: World, nicemu: Cli) -> N
             "nic": "compute0",
             "topology": "two_storage_nodes",
             "pid": 4321,
+            "address": "127.1.2.3",
             "program": "kvmatch",
             "firmware": ["kv_follow_up", "kv_chunk_missing"],
             "problem": None,
