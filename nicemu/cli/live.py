@@ -133,7 +133,10 @@ def _described(nic: RunningNic) -> dict[str, object]:
         row |= {"address": None, "program": None, "firmware": [], "problem": str(error)}
     else:
         row |= {name: told[name] for name in ("address", "program", "firmware")}
-        row["problem"] = told.get("problem")
+        missing = told.get("missing_externs")
+        row["problem"] = told.get("problem") or (
+            f"nothing does what {' and '.join(missing)} does: its packets are dropped" if missing else None
+        )
     return row | {"p4runtime": nic.p4runtime, "socket": str(nic.socket)}
 
 

@@ -108,6 +108,8 @@ def load(
     _progress(f"bringing it to {name}")
     load_pipeline(address, ready.config, keep=keep)
     click.echo(f"{name} runs {ready.name}: {_contents(ready.tables, ready.actions)}")
+    if ready.own_externs:
+        tell_missing(ready.own_externs if name == address else _missing_on(name), _WHERE)
 
 
 @click.command("compile")
@@ -173,6 +175,7 @@ def flash(script: Path, nic: str | None) -> None:
     running = find_nic(nic)
     handlers = ask(running, "flash", path=str(path))["handlers"]
     click.echo(f"{running.name} runs {path.name}: {', '.join(handlers) or 'no handlers'}")
+    tell_missing(_missing_on(running.name), _WHERE)
 
 
 def own_output_apart() -> AbstractContextManager[object]:
@@ -180,15 +183,26 @@ def own_output_apart() -> AbstractContextManager[object]:
     return redirect_stdout(sys.stderr)
 
 
-def tell_missing(missing: Sequence[str]) -> None:
-    """Say which externs of a program's own nothing does."""
+_WHERE = "@extern in the NIC's firmware"
+
+
+def _missing_on(nic: str) -> Sequence[str]:
+    """Return the externs of its program's own that a NIC that runs has nothing for."""
+    from nicemu.run import ask, find_nic
+
+    missing: Sequence[str] = ask(find_nic(nic), "describe")["missing_externs"]
+    return missing
+
+
+def tell_missing(missing: Sequence[str], where: str = "--externs FILE") -> None:
+    """Say which externs of a program's own nothing does, and where it is to be said what does."""
     for name in missing:
-        click.echo(missing_text(name), err=True)
+        click.echo(missing_text(name, where), err=True)
 
 
-def missing_text(name: str) -> str:
+def missing_text(name: str, where: str = "--externs FILE") -> str:
     """Return what is to be said of an extern that nothing does."""
-    return f"nothing does what extern {name} does: packets that call it are dropped (--externs FILE)"
+    return f"nothing does what extern {name} does: packets that call it are dropped ({where})"
 
 
 def compiled_program(

@@ -340,6 +340,7 @@ class Admin:
             "firmware": device.firmware.names(),
             "faults": list(device.fault_log),
             "program": getattr(device.pipeline.program, "name", None),
+            "missing_externs": list(getattr(device.pipeline, "missing_externs", ())),
             "interpreted_because": getattr(
                 device.pipeline, "interpreted_because", "this NIC has no compiler"
             ),

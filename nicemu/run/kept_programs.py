@@ -28,12 +28,15 @@ _DIGEST_BYTES = 32
 
 @dataclass(frozen=True, slots=True)
 class LoadableProgram:
-    """A program's serialized ForwardingPipelineConfig, and what there is to say about it."""
+    """A program's serialized ForwardingPipelineConfig, and what there is to say about it; `own_externs` are
+    the names of the externs that it declares itself.
+    """
 
     name: str
     tables: int
     actions: int
     messages: tuple[str, ...]
+    own_externs: tuple[str, ...]
     config: bytes
 
 
@@ -64,22 +67,13 @@ def loadable_program(
         read.program.name,
         len(info.tables),
         len(info.actions),
-        (*(diagnostic.render() for diagnostic in read.diagnostics), *_own_externs(read.program)),
+        tuple(diagnostic.render() for diagnostic in read.diagnostics),
+        tuple(sorted({item.owner or item.declared for item in read.program.extern_signatures})),
         config_message(read.program.to_json(), info),
     )
     if isinstance(read, Compiled):
         _keep(place, made, {str(source): _of_text(text) for source, text in read.sources.items()})
     return made
-
-
-def _own_externs(program: Program) -> list[str]:
-    """Return what whoever loads a program should know of the externs that it declares itself."""
-    names = sorted({item.owner or item.declared for item in program.extern_signatures})
-    return [
-        f"extern {name} is the program's own: without an @extern for it in the NIC's firmware, packets that "
-        "call it are dropped"
-        for name in names
-    ]
 
 
 def program_in(path: Path) -> Program:
@@ -108,7 +102,8 @@ def _kept(place: Path) -> LoadableProgram | None:
             return None
         if any(_of_file(Path(source)) != was for source, was in told.pop("sources").items()):
             return None
-        return LoadableProgram(**told | {"messages": tuple(told["messages"])}, config=config)
+        lists = {name: tuple(told[name]) for name in ("messages", "own_externs")}
+        return LoadableProgram(**told | lists, config=config)
     except (ValueError, KeyError, TypeError, AttributeError):  # kept by another version
         return None
 

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 
 from nicemu.cli import main
 from nicemu.control import P4RuntimeClient, P4RuntimeServer
-from nicemu.pipeline import Engine, Exact, Lpm, TableEntry, p4info_of
+from nicemu.pipeline import Engine, Exact, Lpm, OwnExterns, TableEntry, extern, p4info_of
 from nicemu.run import loadable_program, read_program
 from nicemu.run.program_file import program_of
 from tests.unit.bmv2.router_json import router_json
@@ -55,7 +55,10 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
     nic = types.SimpleNamespace(name="compute0", p4runtime=server.start())
     run = types.ModuleType("nicemu.run")
     run.__dict__.update(
-        find_nic=lambda name: nic, read_program=read_program, loadable_program=loadable_program
+        find_nic=lambda name: nic,
+        ask=lambda asked, operation: {"missing_externs": engine.missing_externs},
+        read_program=read_program,
+        loadable_program=loadable_program,
     )
     monkeypatch.setitem(sys.modules, "nicemu.run", run)
     yield engine
@@ -224,3 +227,17 @@ def test_without_a_program_there_is_nothing_to_list(engine: Engine, nicemu: Cli)
     result = nicemu("table", "list")
     told = "Error: FAILED_PRECONDITION (9): device 1 runs no program; load one first\n"
     assert (result.exit_code, result.stderr) == (1, told)
+
+
+def test_load_tells_the_externs_that_a_nic_lacks_alone(nicemu: Cli, engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "own.p4"
+    text = ROUTES.replace("control R(", "extern void seen(in bit<32> to);\ncontrol R(")
+    path.write_text(text.replace("apply { route", "apply { seen(headers.ip.dst); route"))
+    assert "nothing does what extern seen does" in nicemu("load", str(path)).stderr
+
+    @extern("void seen(in bit<32> to)")
+    def seen(to: int) -> None:
+        pass
+
+    engine.use_externs(OwnExterns([seen]))
+    assert "nothing does" not in nicemu("load", str(path)).stderr

@@ -94,6 +94,7 @@ DESCRIPTION = {
         }
     ],
     "address": "127.1.2.3",
+    "missing_externs": [],
     "firmware": ["kv_follow_up", "kv_chunk_missing"],
     "program": "kvmatch",
     "interpreted_because": "",

@@ -143,8 +143,16 @@ def test_the_emitted_graph_has_parser_and_controls(nicemu: Cli) -> None:
 def test_flash_sends_the_whole_path_and_lists_the_handlers(world: World, nicemu: Cli) -> None:
     result = nicemu("flash", "firmware/kv_storage.py", "--nic", "compute0")
     path = programs_root() / "firmware" / "kv_storage.py"
-    assert world.asked == [("compute0", "flash", {"path": str(path)})]
+    assert world.asked == [("compute0", "flash", {"path": str(path)}), ("compute0", "describe", {})]
     assert result.stdout == "compute0 runs kv_storage.py: kv_fetch\n"
+    assert result.stderr == ""
+
+
+def test_flash_tells_the_externs_that_the_firmware_lacks(world: World, nicemu: Cli) -> None:
+    world.answers["describe"] |= {"missing_externs": ["Probe"]}
+    told = nicemu("flash", "firmware/kv_storage.py", "--nic", "compute0").stderr
+    assert told.startswith("nothing does what extern Probe does: packets that call it are dropped")
+    assert "nothing does what Probe does" in nicemu("status").stdout
 
 
 def test_firmware_that_the_nic_refuses_is_an_error_of_the_user(world: World, nicemu: Cli) -> None:
