@@ -6,8 +6,9 @@ Everything is reported that can be; what was reported once has the type UNKNOWN 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
 
@@ -349,22 +350,30 @@ class Checker(PackageChecker):
         size = self.constant_integer(node.size, "the size of a value set")
         if size is not None and not 0 < size <= 1 << 24:
             self.reporter.error(node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected")
-        parts = kind.fields if isinstance(kind, CompositeType) else {"f": kind}
-        composite = isinstance(kind, CompositeType) and kind.kind in ("struct", "tuple")
-        fits = composite or isinstance(kind, ir.Bits | ir.Bool | NewType | EnumType)
-        flat = all(scalar_of(part) is not None or part is UNKNOWN for part in parts.values())
+        fields = dict(_parts(kind)) if _has_parts(kind) else {"f": (kind, ir.MatchKind.EXACT)}
+        fits = _has_parts(kind) or isinstance(kind, ir.Bits | ir.Bool | NewType | EnumType)
+        flat = all(scalar_of(part) is not None or part is UNKNOWN for part, _ in fields.values())
         if kind is not UNKNOWN and not (fits and flat):
             self.reporter.error(node.at, f"a value set of {kind}; a number or a struct of such was expected")
             kind = UNKNOWN
-        matched = kind.match_kinds if isinstance(kind, CompositeType) else {}
-        fields = {
-            name: (part, ir.MatchKind(matched.get(name, ir.MatchKind.EXACT.value)))
-            for name, part in parts.items()
-        }
         name, number = self.full_name(node), self.chosen_id(node, Prefix.VALUE_SET)
         symbol = ValueSetSymbol(name, kind, size or 1, fields, node.at, number, node.annotations)
         self.declare(node.name, symbol, node.at)
         self.block.value_sets.append(symbol)
+
+
+def _has_parts(kind: Type) -> TypeGuard[CompositeType]:
+    return isinstance(kind, CompositeType) and kind.kind in ("struct", "tuple")
+
+
+def _parts(kind: CompositeType, outer: str = "") -> Iterator[tuple[str, tuple[Type, ir.MatchKind]]]:
+    """Yield what a struct or tuple holds, those in it to the end, by names with dots, and how it matches."""
+    for name, part in kind.fields.items():
+        if _has_parts(part):
+            yield from _parts(part, f"{outer}{name}.")
+        else:
+            match_kind = kind.match_kinds.get(name, ir.MatchKind.EXACT.value)
+            yield f"{outer}{name}", (part, ir.MatchKind(match_kind))
 
 
 def _like(symbol: BlockSymbol) -> BlockSymbol:

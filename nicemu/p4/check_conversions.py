@@ -93,6 +93,12 @@ class ConversionChecker(TypeChecker):
         if isinstance(wanted, ir.Bits) and isinstance(found, EnumType) and found.underlying == wanted:
             node.type = wanted
             return True
+        if wanted is INTEGER and isinstance(found, ir.Bits) and isinstance(node.value, int):
+            self.reporter.warning(
+                node.at, f"{what} is {found}, which P4 makes no int by itself", "write (int)"
+            )
+            node.type = INTEGER
+            return True
         if isinstance(found, ListType) and isinstance(wanted, CompositeType):
             return self._convert_list(node, wanted, what)
         if isinstance(found, ListType) and isinstance(wanted, StackType):

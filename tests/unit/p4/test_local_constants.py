@@ -10,6 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from nicemu.pipeline import ir
+
 CONTROL = "control Q(inout headers_t h, inout metadata_t m)(bit<8> n) {{ {parts} apply {{ {apply} }} }}"
 KNOWN = "must be known where it is written"
 
@@ -81,3 +83,12 @@ def test_a_block_is_checked_with_the_arguments_of_its_constructor(
     p4: SimpleNamespace, parts: dict[str, str], message: str
 ) -> None:
     assert f": error: {message}" in p4.refusal(**parts)
+
+
+def test_an_int_takes_a_number_with_a_width_with_a_warning(p4: SimpleNamespace) -> None:
+    """P4 has no such conversion; p4c does it, and programs rely on it."""
+    compiled = p4.compile("m.mark = SOME + 1;", top="const int SOME = 4w9;")
+    (told,) = compiled.diagnostics
+    assert "constant SOME is bit<4>, which P4 makes no int by itself" in told.render()
+    (statement,) = compiled.program.control("control").body
+    assert statement.value == ir.Constant(10, ir.Bits(16))

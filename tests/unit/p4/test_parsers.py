@@ -80,6 +80,22 @@ def test_a_value_set_of_structs_stands_for_all_keys_and_compares_each_field_in_i
 
 
 @pytest.mark.parametrize(
+    "keys", ["h.a.value, nic.ingress_port, h.a.value", "{ h.a.value, nic.ingress_port }, h.a.value"]
+)
+def test_a_value_set_of_structs_in_structs_compares_the_fields_of_all(keys: str) -> None:
+    engine = loaded(
+        f"transition select({keys}) {{ known: more; _: accept; }}",
+        "value_set<key_t>(4) known;",
+        """struct inner_t { @match(ternary) bit<8> a; @match(range) bit<16> port; }
+           struct key_t { inner_t inner; @match(lpm) bit<8> b; }""",
+    )
+    known = engine.objects.value_set("known")
+    assert [key.name for key in known.keys] == ["inner.a", "inner.port", "b"]
+    known.replace([(Ternary(1, 1), Range(0, 3), Lpm(0x40, 4))])
+    assert [parses_more(engine, value, 0) for value in (0x41, 0x40, 0x51)] == [True, False, False]
+
+
+@pytest.mark.parametrize(
     ("members", "words"),
     [
         ([(Exact(1),)] * 3, "room for 2 members; 3 given"),
