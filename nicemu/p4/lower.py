@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import product
 
 from nicemu.pipeline import Program, ir, numbers_of
@@ -46,6 +47,10 @@ class _Lowering(StatementLowering):
         super().__init__(checked.actions, checked.declared.reshaped)
         self._checked = checked
         self._functions: list[ir.Function] = []
+        self._arguments: set[str] = set()
+        """The places of parameters of parsers that are arguments in some call."""
+        self._copied: set[str] = set()
+        """Those that are not, in some call."""
 
     def program(self, program_name: str) -> Program:
         checked = self._checked
@@ -56,8 +61,9 @@ class _Lowering(StatementLowering):
         for kind in checked.declared.composites:
             if (kind.controller or ragged) and kind.name not in ragged:
                 self._types.of(kind)  # controllers have it, or it may have what none can
-        controlled = [inner for block in checked.controls for inner in _inner(block)]
-        self._shared = shared_parameters(controlled, checked.declared.reshaped)
+        for block in checked.controls:
+            for inner in _inner(block):
+                self._shared |= shared_parameters(inner, inner.applied, checked.declared.reshaped)
         parser = self._parser(checked.parser)
         controls = []
         for role, block in zip(checked.architecture.roles, checked.controls, strict=False):
@@ -146,7 +152,7 @@ class _Lowering(StatementLowering):
         return (*self._cleared(block), *self._locals(block), *self._body(block.declaration.body))
 
     def _cleared(self, block: BlockSymbol) -> Iterator[ir.Statement]:
-        """Yield what gives the arguments that are `out` parameters of a control their first values."""
+        """Yield what gives the arguments that are `out` parameters of a block their first values."""
         for parameter in block.parameters:
             if parameter.direction == "out" and parameter.variable is not None:
                 argument = self._shared.get(parameter.variable.place)
@@ -164,9 +170,10 @@ class _Lowering(StatementLowering):
             if isinstance(parameter.type, ExternType):
                 continue
             yield ir.Variable(parameter.variable.place, self._types.of(parameter.type))
+        unused = set(self._shared) | (self._arguments - self._copied)
         for block in blocks:
             for variable in block.variables:
-                if variable.place not in self._shared:
+                if variable.place not in unused:
                     yield ir.Variable(variable.place, self._types.of(variable.type))
         yield from self._extras
         for routine in self._routines.values():
@@ -283,10 +290,11 @@ class _Lowering(StatementLowering):
             inner = _applied(statement)
             if inner is not None:
                 assert isinstance(statement, syntax.CallStatement)
-                into, back = self._passed(inner, statement.call)
-                body += (*into, *self._locals(inner))
-                yield ir.State(name, tuple(body), ir.Goto(f"{behind}.start"))
-                yield from self._states(inner, f"{behind}.", behind)
+                with self._sharing(inner, statement.call):
+                    into, back = self._passed(inner, statement.call)
+                    body += (*into, *self._locals(inner))
+                    yield ir.State(name, tuple(body), ir.Goto(f"{behind}.start"))
+                    yield from self._states(inner, f"{behind}.", behind)
                 name, body = behind, back
             elif isinstance(statement, syntax.IfStatement) and any(map(_applied, _inside(statement))):
                 for turn, arm in enumerate(statement.arms):
@@ -302,14 +310,29 @@ class _Lowering(StatementLowering):
                 body += self._statement(statement)
         yield ir.State(name, (*body, *first), transition)
 
+    @contextmanager
+    def _sharing(self, block: BlockSymbol, call: syntax.Call) -> Iterator[None]:
+        """Have parameters of a parser be what it is given by one call, where they may."""
+        variables = [item.variable for item in block.parameters if item.variable is not None]
+        shared = shared_parameters(block, [call], self._checked.declared.reshaped)
+        self._shared |= shared
+        self._arguments |= set(shared)
+        self._copied.update(variable.place for variable in variables if variable.place not in shared)
+        for variable in variables:
+            self._places.pop(variable, None)
+        yield
+        for variable in variables:
+            self._places.pop(variable, None)
+            self._shared.pop(variable.place, None)
+
     def _passed(self, block: BlockSymbol, call: syntax.Call) -> tuple[list[ir.Statement], list[ir.Statement]]:
         """Return what copies the arguments of a parser inside another in, and what copies them out, both as
         they are written.
         """
-        into, back = list[ir.Statement](), list[ir.Statement]()
+        into, back = list(self._cleared(block)), list[ir.Statement]()
         for place in call.order or range(len(call.arguments)):
             parameter = block.parameters[place]
-            if isinstance(parameter.type, ExternType) or parameter.variable is None:
+            if parameter.variable is None or not self._has_place(parameter):
                 continue
             indices, argument = self._once(self._argument(call.arguments[place]))
             into += indices

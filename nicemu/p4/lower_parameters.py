@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which parameters of controls need no place of their own.
+"""Which parameters of controls and parsers inside others need no place of their own.
 
 A call copies its arguments in and out. Where a control is always given the same variable, and while it runs
 nothing else leads there, nobody can tell the copy from the variable: then the parameter is the variable.
-Programs give all their headers and metadata to each of their controls, so most copies would be of these.
+Programs give all their headers and metadata to each of their controls, so most copies would be of these. The
+states of a parser are made anew for each call. Where it ends in an error, what it has taken stays, as where
+p4c puts it into the one that applies it.
 Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in/copy out".
 """
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Sequence
 from typing import TypeAlias
 
 from . import syntax
@@ -23,27 +25,25 @@ _STORED = ("out", "inout")
 
 
 def shared_parameters(
-    blocks: Iterable[BlockSymbol], reshaped: Container[syntax.Expression]
+    block: BlockSymbol, calls: Sequence[syntax.Call], reshaped: Container[syntax.Expression]
 ) -> dict[str, syntax.Expression]:
-    """Return the arguments that parameters of applied controls are, by the places of these.
+    """Return the arguments that parameters of a block are in all of some calls, by the places of these.
 
     An argument that is `reshaped` is of another type than the parameter.
     """
     shared: dict[str, syntax.Expression] = {}
-    for block in blocks:
-        calls = block.applied
-        if not calls or not all(_is_plain(call.arguments) for call in calls):
+    if not calls or not all(_is_plain(call.arguments) for call in calls):
+        return shared
+    paths = [
+        [() if argument in reshaped else _path(argument) for argument in call.arguments] for call in calls
+    ]
+    roots = [{_root(call.arguments[place]) for call in calls} for place in range(len(block.parameters))]
+    for place, parameter in enumerate(block.parameters):
+        if parameter.variable is None or isinstance(parameter.type, ExternType):
             continue
-        paths = [
-            [() if argument in reshaped else _path(argument) for argument in call.arguments] for call in calls
-        ]
-        roots = [{_root(call.arguments[place]) for call in calls} for place in range(len(block.parameters))]
-        for place, parameter in enumerate(block.parameters):
-            if parameter.variable is None or isinstance(parameter.type, ExternType):
-                continue
-            ways = {each[place] for each in paths}
-            if ways != {()} and len(ways) == 1 and _is_alone(place, paths[0], roots, block.parameters):
-                shared[parameter.variable.place] = calls[0].arguments[place]
+        ways = {each[place] for each in paths}
+        if ways != {()} and len(ways) == 1 and _is_alone(place, paths[0], roots, block.parameters):
+            shared[parameter.variable.place] = calls[0].arguments[place]
     return shared
 
 

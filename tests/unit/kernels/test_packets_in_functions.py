@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Functions that take from packets, and functions and actions that emit, on interpreter and kernel."""
+"""Functions that take from packets, actions that emit, and parsers in parsers: the same on both engines."""
 
 from __future__ import annotations
 
@@ -119,3 +119,63 @@ def test_any_packet_leaves_both_engines_alike(engines: list[Engine | CompiledEng
         )
         frame = some + chance.choice([b"\x77", b"\x55", b""]) + chance.randbytes(chance.randrange(12))
         assert fast.process(frame, 1, now_ns=number) == plain.process(frame, 1, now_ns=number), frame.hex()
+
+
+INSIDE = """
+#include <core.p4>
+#include <v1model.p4>
+header h_t { bit<8> a; bit<8> b; }
+struct headers_t { h_t o; h_t i; h_t x; h_t[2] s; }
+struct metadata_t { bit<8> n; }
+parser One(packet_in p, out h_t h, inout bit<8> n) {
+    state start {
+        p.extract(h);
+        n = n + 1;
+        transition select(h.a) { 9: reject; 8: more; default: accept; }
+    }
+    state more { p.advance(16); transition accept; }
+}
+parser Two(packet_in p, out h_t a, out h_t b, inout metadata_t m)(bit<8> k) {
+    One() one;
+    state start { one.apply(p, a, m.n); transition select(a.b) { k: second; default: accept; } }
+    state second { one.apply(p, b, m.n); transition accept; }
+}
+parser P(packet_in p, out headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    Two(1) two;
+    One() own;
+    state start {
+        two.apply(p, h.o, h.i, m);
+        own.apply(p, h.x, m.n);
+        h_t t;
+        own.apply(p, t, m.n);
+        h.s[1] = t;
+        own.apply(p, h.s[0], m.n);
+        transition accept;
+    }
+}
+control V(inout headers_t h, inout metadata_t m) { apply { } }
+control I(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {
+    apply { s.egress_spec = (bit<9>) m.n; }
+}
+control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) { apply { } }
+control C(inout headers_t h, inout metadata_t m) { apply { } }
+control D(packet_out p, in headers_t h) { apply { p.emit(h); } }
+V1Switch(P(), V(), I(), E(), C(), D()) main;
+"""
+
+
+@pytest.mark.parametrize(
+    ("comes", "port", "leaves"),
+    [
+        ("0101 0202 0303 0404 0505 77", 5, "0101 0202 0303 0505 0404 77"),
+        ("0102 0303", 2, "0102 0303"),  # the third one finds nothing
+        ("0101 0909 0303", 2, "0101 0909 0303"),  # One rejects in Two: what it has taken is there
+        ("0102 0303 0404 0909 55", 4, "0102 0303 0404 55"),  # an element of a stack is copied: it stays
+    ],
+)
+def test_what_a_parser_that_rejects_has_taken_stays(comes: str, port: int, leaves: str) -> None:
+    program = compile_text(INSIDE).program
+    for engine in (Engine(), *([CompiledEngine(optimised=False)] if JIT else [])):
+        engine.load(program)
+        found = engine.process(bytes.fromhex(comes), 0)
+        assert (found.port, found.frame.hex()) == (port, leaves.replace(" ", "")), type(engine)
