@@ -106,7 +106,7 @@ DESCRIPTION = {
 def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> World:
     """The world that the commands meet when they import `nicemu.run`."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    world = World(answers={"describe": DESCRIPTION, "flash": {"handlers": ["kv_fetch"]}})
+    world = World(answers={"describe": dict(DESCRIPTION), "flash": {"handlers": ["kv_fetch"]}})
     module = types.ModuleType("nicemu.run")
     for name in ("bring_up", "take_down", "known_nics", "find_nic", "ask"):
         setattr(module, name, getattr(world, name))
