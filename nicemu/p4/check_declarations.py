@@ -270,7 +270,9 @@ class DeclarationChecker(CallChecker):
             kind.arguments, known.carried(len(kind.arguments)) or (), strict=False
         ):
             if not _can_carry(argument_type, carried):
-                self.reporter.error(at, f"{kind} carries {argument_type}; {carried.value} was expected")
+                what = f"{kind} carries {argument_type}; {carried.value} was expected"
+                is_legal = carried is not Kind.NUMBER and isinstance(argument_type, CompositeType)
+                (self.reporter.unsupported if is_legal else self.reporter.error)(at, what)
         values = [
             self.constant(argument, parameter.type, f"argument {parameter.name}")
             for argument, parameter in zip(node.arguments, parameters, strict=True)

@@ -348,6 +348,8 @@ class Parser(TableParser):
         annotations = self.annotations()
         token = self.next
         if self.takes(";"):
+            what = f"a ';' alone in {block.kind} {block.name}, where only declarations stand"
+            self.reporter.error(token.location, what, "remove it")
             return
         if block.body is not None and token.text != "apply":
             if token.text not in ("action", "table", "const") and not self.starts_declaration():

@@ -219,3 +219,10 @@ def test_annotations_may_hold_anything(p4: SimpleNamespace) -> None:
 def test_an_empty_file_is_told_what_it_lacks() -> None:
     with pytest.raises(CompileError, match="the program has no main"):
         compile_text("")
+
+
+@pytest.mark.parametrize("place", ["bit<8> x;; apply { }", "action f() { }; apply { }", "apply { };"])
+def test_a_semicolon_alone_is_no_declaration_of_a_control(place: str) -> None:
+    """Source: P4-16 Language Specification 1.2.5, appendix "P4 grammar": controlLocalDeclarations."""
+    with pytest.raises(CompileError, match="a ';' alone in control C, where only declarations stand"):
+        compile_text(f"control C() {{ {place} }}")
