@@ -76,7 +76,7 @@ def add(name: str, action: str, settings: tuple[str, ...], priority: int | None,
     Keys and parameters go by their names, or by the end of them: session for headers.kv.session; where a key
     and a parameter have one name, by key.NAME and parameter.NAME.
     """
-    _write("insert", name, action, _settings(settings), priority or 0, nic)
+    _write("insert", name, action, _settings(settings), priority, nic)
 
 
 @table.command("modify")
@@ -87,7 +87,7 @@ def add(name: str, action: str, settings: tuple[str, ...], priority: int | None,
 @PIPELINE_OPTION
 def modify(name: str, action: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
     """Have the entry of TABLE with these matches run ACTION instead."""
-    _write("modify", name, action, _settings(settings), priority or 0, nic)
+    _write("modify", name, action, _settings(settings), priority, nic)
 
 
 @table.command("delete")
@@ -97,9 +97,11 @@ def modify(name: str, action: str, settings: tuple[str, ...], priority: int | No
 @PIPELINE_OPTION
 def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str | None) -> None:
     """Delete the entry of TABLE with these matches."""
-    keys = _settings(settings)
+    given = _settings(settings)
     with _client(nic) as client:
-        client.delete(name, keys, priority or 0)
+        schema = _named(name, client.tables(), "the program", "table")
+        keys, _ = _divided(given, [key.name for key in schema.keys], [])
+        client.delete(schema.name, keys, _priority(schema, priority))
 
 
 @table.command("apply")
@@ -136,7 +138,7 @@ def _client(nic: str | None) -> Iterator[P4RuntimeClient]:
 
 
 def _write(
-    kind: str, name: str, action: str, given: Mapping[str, str], priority: int, nic: str | None
+    kind: str, name: str, action: str, given: Mapping[str, str], priority: int | None, nic: str | None
 ) -> None:
     from nicemu.control import Update
 
@@ -145,11 +147,21 @@ def _write(
         choice = _choice(action)
         if choice is not None:
             keys, _ = _divided(given, [key.name for key in schema.keys], [])
-            client.write([Update(kind, schema.name, keys, priority=priority, choice=choice)])
+            rank = _priority(schema, priority)
+            client.write([Update(kind, schema.name, keys, priority=rank, choice=choice)])
             return
         parameters = _named(action, schema.actions, f"table {schema.name}", "action").params
         keys, values = _divided(given, [key.name for key in schema.keys], [item.name for item in parameters])
-        client.write([Update(kind, schema.name, keys, action, values, priority)])
+        client.write([Update(kind, schema.name, keys, action, values, _priority(schema, priority))])
+
+
+def _priority(schema: TableSchema, given: int | None) -> int:
+    """Return the priority of an entry, 0 where its table has none. Raises: click.UsageError."""
+    if given is None and schema.has_priority:
+        raise click.UsageError(
+            f"entries of {schema.name} have priorities: write --priority NUMBER; the larger wins"
+        )
+    return given or 0
 
 
 def _choice(word: str) -> Choice | None:

@@ -30,6 +30,6 @@ def checked_address(address: str, allow_remote: bool = False) -> str:
     if not loopback and not allow_remote:
         raise UsageError(
             f"address {address!r} can be reached from other machines, and P4Runtime here asks nobody "
-            "who they are; use 127.0.0.1 or unix:/path, or allow_remote (--allow-remote)"
+            "who they are; use 127.0.0.1 or unix:/path (nicemu switch has --allow-remote)"
         )
     return address

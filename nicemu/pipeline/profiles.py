@@ -107,7 +107,7 @@ class ActionProfile:
         self._member(member)
         if self._uses[Member(member)] or self._holders[member]:
             raise self._error(
-                P4RuntimeCode.FAILED_PRECONDITION, f"uses member {member} in a group or an entry"
+                P4RuntimeCode.FAILED_PRECONDITION, f"member {member} is used by a group or an entry"
             )
         del self.members[member]
         del self._holders[member]
@@ -142,7 +142,7 @@ class ActionProfile:
         """Remove a group that no entry uses. Raises: ControlError."""
         self._group(group)
         if self._uses[Group(group)]:
-            raise self._error(P4RuntimeCode.FAILED_PRECONDITION, f"uses group {group} in an entry")
+            raise self._error(P4RuntimeCode.FAILED_PRECONDITION, f"group {group} is used by an entry")
         self._hold(group, ())
         del self.groups[group], self.max_sizes[group]
         self.notes.pop(group, None)
