@@ -349,7 +349,7 @@ class SmartNic:
             self.drops[fault] += 1
             self.fault_log.append(f"{task.name}: {fault}: {task.error}{place_of(task.error)}")
         if fault and task.name == "start":
-            self.start_error = f"{fault}: {task.error}"
+            self.start_error = f"{fault}: {task.error}{place_of(task.error)}"
         if fault and isinstance(task.event, Event):
             self.card.deliver(task.event, (0,))
         self.card.release(task)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import selectors
 import socket
 from collections.abc import Callable, Iterator
@@ -146,7 +147,10 @@ def test_a_start_that_fails_is_told_as_soon_as_it_has_and_the_rest_serves(nic: S
     nic.turn(1000)
     told = told or nic.heard(link)
     assert told is not None
-    assert told["error"] == "@on_start failed: firmware.KeyError: 'x'; the rest of the script serves"
+    assert re.fullmatch(
+        r"@on_start failed: firmware\.KeyError: 'x' \(.*\.py:\d+\); the rest of the script serves",
+        told["error"],
+    )
     assert nic.device.firmware.arrival is not None
 
 
