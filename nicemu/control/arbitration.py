@@ -17,8 +17,6 @@ MAX_ROLES = 64
 """Roles beside the default one that a device remembers, each with its highest election id. With one more,
 that is forgotten which nobody has had for longest.
 """
-MAX_ROLE_NAME = 256
-"""Characters of a role's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +96,6 @@ class Arbitration:
 
     def _make_room(self, role: str) -> None:
         """Have room for a role. Raises: ControlError if sessions have all that there may be."""
-        if len(role) > MAX_ROLE_NAME:
-            raise ControlError(
-                P4RuntimeCode.INVALID_ARGUMENT,
-                f"a role's name of {len(role)} characters found; {MAX_ROLE_NAME} are allowed",
-            )
         others = [name for name in self._roles if name != DEFAULT_ROLE]
         if role == DEFAULT_ROLE or len(others) < MAX_ROLES:
             return

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exact tables: an entry for each key.
 
-A generated kernel looks up a batch of packets in three steps, each for all packets before the next one, so
-that the memory of one step is fetched during the step before: `hash_of` and `prefetch_bucket`;
-`prefetch_entry`; `find`. Tables that fit into caches do without the second.
+`find_batch` looks up many keys in three steps, each for all of them before the next one, so that the memory
+of one step is fetched during the step before: `hash_of` and `prefetch_bucket`; `prefetch_entry`; `find`.
+Tables that fit into caches do without the second. Kernels take such steps packet by packet (`ahead.py`).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from __future__ import annotations
 from contextlib import suppress
 
 from . import syntax
-from .diagnostics import Location, did_you_mean
+from .diagnostics import did_you_mean
 from .includes import include_of
 from .parse_expressions import BASE_TYPES
 from .parse_tables import TableParser
@@ -199,16 +199,14 @@ class Parser(TableParser):
     # Externs, actions, packages
 
     def _extern(self, annotations: list[syntax.Annotation]) -> syntax.Declaration:
-        at = self.take().location
+        self.take()
         if not (self.sees_name() and self.peek().text in ("{", "<")) or self.function_follows():
-            return self._method("", at, annotations)
+            return self._method("", annotations)
         name = self.name("the extern")
         self.declare(name.text, True)
         with self.scope():
             parameters = self.type_parameters()
-            methods = self.each(
-                f"extern {name.text}", lambda: self._method(name.text, at, self.annotations())
-            )
+            methods = self.each(f"extern {name.text}", lambda: self._method(name.text, self.annotations()))
         return syntax.ExternDeclaration(
             at=name.location,
             name=name.text,
@@ -217,9 +215,7 @@ class Parser(TableParser):
             type_parameters=parameters,
         )
 
-    def _method(
-        self, extern: str, at: Location, annotations: list[syntax.Annotation]
-    ) -> syntax.MethodDeclaration:
+    def _method(self, extern: str, annotations: list[syntax.Annotation]) -> syntax.MethodDeclaration:
         start = self.next.location
         abstract = self.takes("abstract")
         if abstract and not extern:

@@ -12,8 +12,8 @@ from .meters import GREEN, Meter, MeterConfig
 from .values import Value
 
 MAX_PLACES = 1 << 28
-MAX_COUNT = (1 << 64) - 1
 """Largest array that the engine takes; only what is used takes memory."""
+MAX_COUNT = (1 << 64) - 1
 
 
 @dataclass(slots=True, eq=False)
