@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from nicemu.pipeline import ir
 
-from .externs import Call, Externs
+from .externs import Call
 from .places import INDEX, Number
 from .records import DROPPED, HELD, TO_HOST, TO_PORT
+from .shared_externs import SharedExterns
 
 
-class NicExterns(Externs):
+class NicExterns(SharedExterns):
     """Verdicts, counters and events."""
 
     def calls(self) -> dict[str, Call]:
@@ -25,6 +26,7 @@ class NicExterns(Externs):
             "TriggerCounter.add": self._count_up,
             "FirmwareEvent.post": self._post,
             "DeferredWork.arm": self._arm,
+            **self.shared_calls(),
         }
 
     def _goes(self, verdict: int) -> Callable[[str, tuple[ir.Expression, ...]], None]:

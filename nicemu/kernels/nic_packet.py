@@ -9,6 +9,7 @@ from nicemu.pipeline import HOST_PORT, ir
 
 from .deparsing import emits_alone
 from .externs import Externs
+from .nic_externs import NicExterns
 from .one_packet import OnePacket
 from .places import INDEX, WORD, Number
 from .records import DROPPED, TO_HOST, TO_PORT
@@ -44,9 +45,11 @@ class NicPacket(OnePacket):
     def process(self) -> llvm.Function:
         """Make the function that processes a packet."""
         made = self.begin("process")
+        assert isinstance(made, NicExterns)
         builder = made.builder
         builder.store(INDEX(TO_HOST), made.verdict)
         made.forget_origins()
+        made.forget_colours()
         made.parse()
         control, deparser, *from_host = self.program.controls
         controlled, stuck = made.block("controlled"), made.block("stuck")

@@ -14,7 +14,7 @@ from nicemu.pipeline import Program, ir, nodes_of
 from .externs import Call
 from .paths import own_path
 from .places import INDEX, Number, Place
-from .v1_arrays import V1Arrays
+from .shared_externs import SharedExterns
 from .writes import targets_in
 
 CLONES = ("clone_of_ingress", "clone_of_egress")
@@ -40,7 +40,7 @@ _AGAIN = ("clone", "clone_preserving_field_list", "resubmit_preserving_field_lis
 RECIRCULATE = "recirculate_preserving_field_list"
 
 
-class V1Requests(V1Arrays):
+class V1Requests(SharedExterns):
     """Notes requests."""
 
     def request_calls(self) -> dict[str, Call]:

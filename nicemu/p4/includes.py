@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from nicemu.pipeline import ARCHITECTURES
+from nicemu.pipeline import ARCHITECTURES, Architecture
 
 _CORE = ("packet_in", "packet_out", "verify", "static_assert", "NoAction")
 
@@ -17,10 +17,14 @@ def include_of(name: str, present: Container[str] = ()) -> str:
     """
     if name in _CORE:
         return "#include <core.p4>"
-    for known in ARCHITECTURES.values():
-        if name in (*known.objects, *known.functions, *known.enums, known.metadata.name, known.package):
-            for other in ARCHITECTURES.values():
-                if other is not known and other.package in present:
-                    return f"{name} is of {known.include}; {other.include} has none"
-            return f"#include <{known.include}>"
-    return ""
+    declare = [known for known in ARCHITECTURES.values() if name in _names(known)]
+    if not declare:
+        return ""
+    here = next((known for known in ARCHITECTURES.values() if known.package in present), None)
+    if here is not None and here not in declare:
+        return f"{name} is of {declare[0].include}; {here.include} has none"
+    return f"#include <{declare[-1].include}>"  # v1model's, of what both have: most programs are for it
+
+
+def _names(known: Architecture) -> tuple[str, ...]:
+    return (*known.objects, *known.functions, *known.enums, known.metadata.name, known.package)

@@ -62,6 +62,7 @@ from .p4info_ids import PREFIXES, Prefix, allocate_ids, numbers_of
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
 from .selector_limits import SEMANTICS, SelectorLimits, number_of
 from .shapes import shaped
+from .shared_externs import HASH_ALGORITHMS
 from .table_entry import Row, TableEntry
 from .tables import Table
 from .trace import Departed, Event
@@ -88,6 +89,7 @@ from .verify import verify
 
 __all__ = [
     "ARCHITECTURES",
+    "HASH_ALGORITHMS",
     "HOST_PORT",
     "LETS_PASS",
     "MAX_ALL_REPLICAS",

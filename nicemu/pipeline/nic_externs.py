@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from . import ir
 from .externs import CONTROLS, Argument, ExternCall, ExternFunction, ExternType, Kind, left
+from .shared_externs import SHARED_FUNCTIONS, SHARED_OBJECTS
 from .verdict import CounterAdd, Disposition, Effect, EventPosted, WorkArmed
 
 NIC_METADATA = ir.StructType(
@@ -60,6 +61,7 @@ FUNCTIONS: Mapping[str, ExternFunction] = {
     "send_to_host": _goes(Disposition.HOST),
     "drop_packet": _goes(Disposition.DROP),
     "hold_packet": _goes(Disposition.FIRMWARE),
+    **SHARED_FUNCTIONS,
 }
 
 _ADD = ExternFunction(((Argument(ir.Bits(32)), Argument(ir.Bits(64))),), _add, places=CONTROLS)
@@ -71,4 +73,5 @@ OBJECTS: Mapping[str, ExternType] = {
     "TriggerCounter": ExternType(((),), methods={"add": _ADD}),
     "FirmwareEvent": ExternType(((str,),), ((Kind.RECORD,),), {"post": _POST}),
     "DeferredWork": ExternType(((str,),), methods={"arm": _ARM}),
+    **SHARED_OBJECTS,
 }

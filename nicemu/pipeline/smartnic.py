@@ -14,6 +14,7 @@ from .architecture import HOST_PORT, Architecture, Arrival, Role
 from .externs import Stuck
 from .interpreter import Interpreter, reason_of
 from .nic_externs import FUNCTIONS, NIC_METADATA, OBJECTS, NicOutcome
+from .shared_externs import SHARED_ENUMS
 from .trace import Departed, Dropped
 from .verdict import Disposition, Verdict
 
@@ -66,6 +67,7 @@ NIC = Architecture(
     FUNCTIONS,
     OBJECTS,
     run,
+    SHARED_ENUMS,
     counts_every_table=True,
 )
 """The SmartNIC architecture of p4/include/nicemu.p4."""

@@ -12,13 +12,10 @@ from dataclasses import dataclass, field
 
 from . import ir
 from .arithmetic import wrap
-from .arrays import CounterArray, MeterArray, RegisterArray
-from .checksums import ALGORITHMS, digest
-from .externs import Argument, ExternCall, ExternFunction, ExternType, Kind, left
-from .matches import width_of
-from .profiles import ActionProfile
-from .selector_limits import limits_of
+from .checksums import digest
+from .externs import Argument, ExternCall, ExternFunction, Kind, left
 from .shapes import shape_of
+from .shared_externs import SHARED_ENUMS, SHARED_FUNCTIONS
 from .values import Layouts, Value, Varbits
 from .verdict import DigestPosted, Effect, LogMessage
 
@@ -52,12 +49,7 @@ STANDARD_METADATA = ir.StructType(
 PLACE = "standard_metadata"
 STANDARD = ir.Named(STANDARD_METADATA.name)
 
-ENUMS: Mapping[str, tuple[str, ...]] = {
-    "HashAlgorithm": tuple(ALGORITHMS),
-    "CloneType": ("I2E", "E2E"),
-    "CounterType": ("packets", "bytes", "packets_and_bytes"),
-    "MeterType": ("packets", "bytes"),
-}
+ENUMS: Mapping[str, tuple[str, ...]] = {**SHARED_ENUMS, "CloneType": ("I2E", "E2E")}
 INGRESS_CLONE, EGRESS_CLONE = range(2)
 _METER_BYTES = 1
 _NO_WORD = re.compile(r"\W+")
@@ -98,12 +90,6 @@ def _mark_to_drop(call: ExternCall) -> None:
     standard["egress_spec"], standard["mcast_grp"] = DROP_PORT, 0
 
 
-def _random(call: ExternCall) -> None:
-    _, low, high = call.arguments
-    width_bits = max(map(width_of, call.types[1:]))
-    call.arguments[0] = wrap(call.objects.random.between(low, high, width_bits), call.types[0])
-
-
 def digest_name(kind: ir.Type) -> str:
     """Return the name under which data of a type goes to the controller; a dot keeps those of types without
     one apart from all names of the program.
@@ -121,12 +107,6 @@ def digest_of(layouts: Layouts, kind: ir.Type, receiver: int, data: Value) -> Di
 def _digest(call: ExternCall) -> None:
     receiver, data = call.arguments
     left(_outcome(call).effects, digest_of(call.layouts, call.types[1], receiver, data))
-
-
-def _hash(call: ExternCall) -> None:
-    _, algorithm, base, _, largest = call.arguments
-    value = digest(algorithm, *call.bits(3), b"", call.objects.random) if largest else 0
-    call.arguments[0] = wrap(base + (value % largest if largest else 0), call.types[0])
 
 
 def _checksum(with_payload: bool, update: bool) -> ExternFunction:
@@ -206,9 +186,7 @@ _TEXT = Argument(ir.STRING)
 
 FUNCTIONS: Mapping[str, ExternFunction] = {
     "mark_to_drop": ExternFunction(((), (Argument(STANDARD, ir.Direction.INOUT),)), _mark_to_drop),
-    "random": ExternFunction(((_WRITTEN, _NUMBER, _NUMBER),), _random),
     "digest": ExternFunction(((_WORD, Argument(Kind.DATA)),), _digest),
-    "hash": ExternFunction(((_WRITTEN, _WORD, _NUMBER, _SUMMED, _NUMBER),), _hash),
     "verify_checksum": _checksum(with_payload=False, update=False),
     "update_checksum": _checksum(with_payload=False, update=True),
     "verify_checksum_with_payload": _checksum(with_payload=True, update=False),
@@ -221,93 +199,5 @@ FUNCTIONS: Mapping[str, ExternFunction] = {
     "assert": ExternFunction(((Argument(ir.BOOL),),), _assert),
     "assume": ExternFunction(((Argument(ir.BOOL),),), _assert),
     "log_msg": ExternFunction(((_TEXT,), (_TEXT, Argument(Kind.DATA))), _log),
-}
-
-# Objects
-
-
-def _size(instance: ir.ExternInstance) -> int:
-    size = instance.arguments[0]
-    assert isinstance(size, int)
-    return size
-
-
-def _count(call: ExternCall) -> None:
-    call.state.count(call.arguments[0], len(call.packet.frame))
-
-
-def _execute_meter(call: ExternCall) -> None:
-    colour = call.state.mark(call.arguments[0], len(call.packet.frame), call.packet.now_ns)
-    call.arguments[1] = wrap(colour, call.types[1])
-
-
-def _read(call: ExternCall) -> None:
-    array: RegisterArray = call.state
-    call.arguments[0] = array.read(call.arguments[1], call.layouts.zero(array.type))
-
-
-def _write(call: ExternCall) -> None:
-    call.state.write(call.arguments[0], call.arguments[1])
-
-
-def _read_colour(call: ExternCall) -> None:
-    assert call.instance is not None
-    call.arguments[0] = wrap(call.packet.colours.get(call.instance.name, 0), call.types[0])
-
-
-def _sum(call: ExternCall) -> int:
-    return digest(tuple(ALGORITHMS).index("csum16"), *call.bits(0), b"", call.objects.random)
-
-
-def _counters(instance: ir.ExternInstance) -> CounterArray:
-    return CounterArray(instance.name, _size(instance))
-
-
-def _meters(instance: ir.ExternInstance) -> MeterArray:
-    return MeterArray(instance.name, _size(instance), instance.arguments[1] == _METER_BYTES)
-
-
-def _selector(instance: ir.ExternInstance) -> ActionProfile:
-    algorithm, size, _ = instance.arguments
-    limits = limits_of(instance.annotations)
-    return ActionProfile(instance.name, int(size), int(algorithm), limits=limits)
-
-
-def _registers(instance: ir.ExternInstance) -> RegisterArray:
-    return RegisterArray(instance.name, _size(instance), instance.types[0])
-
-
-_INDEXED = ((), (Kind.NUMBER,))
-_CARRIED_OUT = Argument(Kind.CARRIED, ir.Direction.OUT)
-
-OBJECTS: Mapping[str, ExternType] = {
-    "counter": ExternType(
-        ((int, int),), _INDEXED, {"count": ExternFunction(((_NUMBER,),), _count)}, _counters
-    ),
-    "meter": ExternType(
-        ((int, int),),
-        _INDEXED,
-        {"execute_meter": ExternFunction(((_NUMBER, _WRITTEN),), _execute_meter)},
-        _meters,
-    ),
-    "register": ExternType(
-        ((int,),),
-        ((Kind.FLAT,), (Kind.FLAT, Kind.NUMBER)),
-        {
-            "read": ExternFunction(((_CARRIED_OUT, _NUMBER),), _read),
-            "write": ExternFunction(((_NUMBER, Argument(Kind.CARRIED)),), _write),
-        },
-        _registers,
-    ),
-    "direct_counter": ExternType(((int,),), methods={"count": ExternFunction(((),), lambda call: None)}),
-    "direct_meter": ExternType(
-        ((int,),), ((Kind.NUMBER,),), {"read": ExternFunction(((_CARRIED_OUT,),), _read_colour)}
-    ),
-    "action_profile": ExternType(
-        ((int,),), make=lambda instance: ActionProfile(instance.name, _size(instance))
-    ),
-    "action_selector": ExternType(((int, int, int),), make=_selector),
-    "Checksum16": ExternType(
-        ((),), methods={"get": ExternFunction(((_SUMMED,),), _sum, returns=ir.Bits(16))}
-    ),
+    **SHARED_FUNCTIONS,
 }

@@ -20,6 +20,7 @@ from .evaluator import PacketState
 from .externs import Stuck
 from .interpreter import Interpreter
 from .objects import CloneSession, Replica
+from .shared_externs import SHARED_OBJECTS
 from .trace import Cloned, Departed, Dropped, EgressBegun, Event, IngressBegun, Replicated, SentAgain
 from .v1model import (
     DROP_PORT,
@@ -27,7 +28,6 @@ from .v1model import (
     ENUMS,
     FUNCTIONS,
     INGRESS_CLONE,
-    OBJECTS,
     PLACE,
     STANDARD_METADATA,
     Clone,
@@ -302,7 +302,7 @@ V1MODEL = Architecture(
         Role("deparser", "deparser"),
     ),
     FUNCTIONS,
-    OBJECTS,
+    SHARED_OBJECTS,
     run,
     ENUMS,
 )

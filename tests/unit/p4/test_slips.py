@@ -44,7 +44,7 @@ def one(told: str, message: str, hint: str) -> None:
         ("switch (m.flag) { true: { } 1: { } }", "the subject of switch is bool", "write if"),
         ("m.mark = m.mark ? 1 : 2;", "the condition of ?: is bit<16>", "compare it with 0"),
         ("m.mark = m.mark << -8s1;", "shifts by a number below 0", ""),
-        ("random(5, 0, 5);", "unknown action or function random", ""),
+        ("randm(m.mark, 0, 5);", "unknown action or function randm", "did you mean random?"),
         ("headers[0] = 5;", "struct headers_t has no elements; a header stack or tuple was expected", ""),
     ],
 )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""v1model's counters, registers and meters in a kernel."""
+"""Counters, registers and meters in a kernel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .value_words import word_count
 _IN_BYTES = 1
 
 
-class V1Arrays(Externs):
+class ArrayExterns(Externs):
     """Arrays that lie at addresses which the context holds, and what direct meters have said."""
 
     def array_calls(self) -> dict[str, Call]:
