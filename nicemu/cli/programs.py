@@ -84,20 +84,29 @@ EXTERNS_OPTION = click.option(
 @click.option(
     "--keep", is_flag=True, help="Keep what the running program holds, where the new one has it too."
 )
+@TABLES_OPTION
 @source_options
 def load(
-    program: Path, nic: str | None, keep: bool, includes: tuple[Path, ...], defines: dict[str, str]
+    program: Path,
+    nic: str | None,
+    keep: bool,
+    tables: Path | None,
+    includes: tuple[Path, ...],
+    defines: dict[str, str],
 ) -> None:
     """Compile PROGRAM, a file of yours or a shipped one (p4/kvmatch.p4), and have a NIC run it.
 
     PROGRAM is P4-16, or the JSON that p4c-bm2-ss made of it. It starts with its own entries and with zeros;
     with --keep it goes on with entries, counters, meters, registers and the rest that are as they were.
-    If it does not compile, or the NIC refuses it, the NIC goes on with the program it has.
+    If it does not compile, or the NIC refuses it, the NIC goes on with the program it has. When it runs,
+    --tables does what nicemu table apply does.
     """
     from nicemu.programs import find_program
     from nicemu.run import loadable_program
 
     path = find_program(program)
+    if tables is not None and not tables.is_file():
+        raise UsageError(f"{tables} cannot be read: there is no such file")
     with _compile_errors():
         ready = loadable_program(path, includes, defines, lambda: _progress(f"compiling {path.name}"))
     for message in ready.messages:
@@ -108,6 +117,10 @@ def load(
     _progress(f"bringing it to {name}")
     load_pipeline(address, ready.config, keep=keep)
     click.echo(f"{name} runs {ready.name}: {_contents(ready.tables, ready.actions)}")
+    if tables is not None:
+        from .table import applied_text
+
+        click.echo(applied_text(address, tables))
     if ready.own_externs:
         tell_missing(ready.own_externs if name == address else _missing_on(name), _WHERE)
 

@@ -6,7 +6,7 @@ words.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from nicemu.control import P4RuntimeClient, ReadEntry, TableSchema
     from nicemu.pipeline import Choice
+    from nicemu.switch import Applied
 
 PRIORITY_OPTION = click.option(
     "--priority",
@@ -114,26 +115,43 @@ def apply(file: Path, nic: str | None, as_json: bool) -> None:
     What nicemu table list --json prints is one, too. Entries that FILE does not name stay, but for those of
     tables that it calls complete, and so do counts of entries. A fault in FILE changes nothing.
     """
+    applied = _applied(pipeline_of(nic)[1], file)
+    if as_json:
+        print_json(asdict(applied))
+    else:
+        click.echo(_told(applied))
+
+
+def applied_text(address: str, file: Path) -> str:
+    """Have the program at an address hold what a file of tables says; return what to tell of it."""
+    return _told(_applied(address, file))
+
+
+def _applied(address: str, file: Path) -> Applied:
     from nicemu.switch import apply_tables
 
     progress = Progress("entries")
     try:
-        with _client(nic) as client:
-            applied = apply_tables(client, file, progress.tell)
+        with _client_at(address) as client:
+            return apply_tables(client, file, progress.tell)
     finally:
         progress.end()
-    if as_json:
-        print_json(asdict(applied))
-        return
+
+
+def _told(applied: Applied) -> str:
     counts = f"{applied.inserted} added, {applied.modified} changed, {applied.deleted} deleted"
-    click.echo(f"entries: {counts}" + (f"; other writes: {applied.others}" if applied.others else ""))
+    return f"entries: {counts}" + (f"; other writes: {applied.others}" if applied.others else "")
+
+
+def _client(nic: str | None) -> AbstractContextManager[P4RuntimeClient]:
+    return _client_at(pipeline_of(nic)[1])
 
 
 @contextmanager
-def _client(nic: str | None) -> Iterator[P4RuntimeClient]:
+def _client_at(address: str) -> Iterator[P4RuntimeClient]:
     from nicemu.control import TOOLS_ROLE, P4RuntimeClient
 
-    with P4RuntimeClient(pipeline_of(nic)[1], at_once=False, role=TOOLS_ROLE) as client:
+    with P4RuntimeClient(address, at_once=False, role=TOOLS_ROLE) as client:
         yield client
 
 

@@ -241,3 +241,16 @@ def test_load_tells_the_externs_that_a_nic_lacks_alone(nicemu: Cli, engine: Engi
 
     engine.use_externs(OwnExterns([seen]))
     assert "nothing does" not in nicemu("load", str(path)).stderr
+
+
+def test_load_puts_a_file_of_tables_into_the_program(nicemu: Cli, engine: Engine, tmp_path: Path) -> None:
+    program, tables = tmp_path / "routes.p4", tmp_path / "tables.json"
+    program.write_text(ROUTES)
+    entry = {"keys": {"dst": "10.0.0.0/8"}, "action": {"name": "send", "parameters": {"port": 7}}}
+    tables.write_text(json.dumps([{"table": "route", "entries": [entry]}]))
+    told = nicemu("load", str(program), "--tables", str(tables)).stdout.splitlines()
+    assert told[-1] == "entries: 1 added, 0 changed, 0 deleted"
+    assert [found.parameters for found in engine.read("R.route")] == [(7,)]
+    wrong = CliRunner().invoke(main, ["load", str(program), "--tables", str(tmp_path / "none.json")])
+    assert (wrong.exit_code, "there is no such file" in wrong.stderr) == (1, True)
+    assert len(engine.read("R.route")) == 1  # the program was not loaded again
