@@ -16,8 +16,10 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from .arbitration import Notice
 from .messages import Message, messages, parse
 
-MAX_WAITING_MESSAGES = 256
+MAX_WAITING_MESSAGES = 512
 """Messages that may wait for a client that does not read them; one more ends its stream."""
+MAX_WAITING_OFFERS = 256
+"""As many may wait where another one that may be lost is lost: a flood of packets leaves room for answers."""
 
 MAX_RETURNED_BYTES = 16 << 10
 """Longest message that comes back with the stream error that it caused; a client may leave many unread."""
@@ -48,7 +50,7 @@ class Session:
 
     def offer(self, message: Message) -> bool:
         """Queue a message that may be lost; return False if too many are unread."""
-        if self._waiting.qsize() >= MAX_WAITING_MESSAGES:
+        if self._waiting.qsize() >= MAX_WAITING_OFFERS:
             return False
         self._waiting.put(message)
         return True

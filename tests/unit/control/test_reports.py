@@ -55,7 +55,7 @@ def test_reports_beyond_what_may_wait_are_dropped_and_counted(
     controller: Controller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reports, "MAX_WAITING_REPORTS", 4)
-    monkeypatch.setattr(stream, "MAX_WAITING_MESSAGES", 3)
+    monkeypatch.setattr(stream, "MAX_WAITING_OFFERS", 3)
     small = type(controller)(controller.engine.program)
     small.report()
     small.write(INSERT, "table_entry", small.port(5, "punt"))

@@ -8,6 +8,7 @@ from nicemu.control.messages import Message, messages, serialize
 from nicemu.control.stream import (
     MAX_RETURNED_BYTES,
     MAX_WAITING_MESSAGES,
+    MAX_WAITING_OFFERS,
     Session,
     arbitration_message,
     election_id_of,
@@ -149,3 +150,13 @@ def test_an_election_id_that_is_zero_is_not_one_that_is_missing() -> None:
     assert election_id_of(messages().WriteRequest(election_id=uint128(0))) == 0
     assert election_id_of(messages().WriteRequest()) is None
     assert election_id_of(messages().WriteRequest(election_id=uint128(5 << 64 | 6))) == 5 << 64 | 6
+
+
+def test_what_must_be_heard_is_sent_behind_a_flood_of_what_may_be_lost() -> None:
+    session = Session()
+    taken = [session.offer(messages().StreamMessageResponse()) for _ in range(MAX_WAITING_MESSAGES)]
+    assert taken == [True] * MAX_WAITING_OFFERS + [False] * (MAX_WAITING_MESSAGES - MAX_WAITING_OFFERS)
+    session.send(messages().StreamMessageResponse(arbitration={"device_id": 1}))
+    session.finish()
+    assert session.end is None
+    assert len(list(session.outgoing())) == MAX_WAITING_OFFERS + 1
