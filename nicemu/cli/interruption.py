@@ -12,19 +12,19 @@ from typing import TypeVar
 from nicemu.signals import woken_by_signals
 
 Item = TypeVar("Item")
-NUMBERS = (signal.SIGINT, signal.SIGTERM)
+NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def until_interrupted() -> Iterator[int]:
-    """Have Ctrl-C and SIGTERM make a descriptor readable, which is given, instead of ending this process."""
+    """Have Ctrl-C, SIGTERM and SIGHUP make a descriptor readable, which is given."""
     with woken_by_signals() as ended, _handled(lambda *_: None):
         yield ended
 
 
 @contextmanager
 def interruptible() -> Iterator[Interruptible]:
-    """Have Ctrl-C and SIGTERM end an iterator that is passed through what is given, also one that waits.
+    """Have Ctrl-C, SIGTERM and SIGHUP end an iterator that passes through what is given, even while it waits.
 
     Nothing else is interrupted: what is done with an item is done.
     """
@@ -70,9 +70,14 @@ class Interruptible:
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
-    before = [signal.signal(number, handler) for number in NUMBERS]
+    """Have a handler for the signals; under nohup a terminal that is closed stays ignored."""
+    before = {number: signal.getsignal(number) for number in NUMBERS}
+    ignored = signal.SIGHUP if before[signal.SIGHUP] is signal.SIG_IGN else None
+    taken = [number for number in NUMBERS if number is not ignored]
+    for number in taken:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, old in zip(NUMBERS, before, strict=True):
-            signal.signal(number, old)
+        for number in taken:
+            signal.signal(number, before[number])

@@ -250,13 +250,16 @@ def test_a_switch_without_interfaces_has_its_packets_from_controllers(
     assert (process.returncode, json.loads(output)["out"]) == (0, {"host": 1})
 
 
-def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
+def test_ctrl_c_and_a_closed_terminal_end_a_long_run_with_whole_files(
+    tmp_path: Path, number: signal.Signals
+) -> None:
     (tmp_path / "bridge.p4").write_text(PROGRAM)
     (tmp_path / "tables.json").write_text(json.dumps(TABLES))
     with open(tmp_path / "in.pcap", "wb") as file:
         writer = PcapWriter(file)
-        for number in range(400_000):
-            writer.write(number, frame(1, b""))
+        for when in range(400_000):
+            writer.write(when, frame(1, b""))
     out = tmp_path / "out.pcap"
     words = ("--tables", "tables.json", "--in", "in.pcap", "--out", "1=out.pcap", "--json")
     process = run_in(tmp_path, *words, "--state", "state.json", "--engine", "interpreter")
@@ -265,7 +268,7 @@ def test_ctrl_c_ends_a_long_run_with_whole_files(tmp_path: Path) -> None:
         while not out.exists() or out.stat().st_size < 10_000:
             assert time.monotonic() < end, "nothing is written"
             select.select([], [], [], 0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         output, _ = process.communicate(timeout=TIMEOUT_S)
     finally:
         process.kill()
