@@ -14,11 +14,14 @@ from .includes import include_of
 from .symbols import ErrorList, Scope, Symbol, TypeSymbol
 from .types import CompositeType, EnumType
 
-_FORMER = {
+_ELSEWHERE = {
     f"{name}{ending}": f"v1model.p4 has {name}_preserving_field_list now, and fields with @field_list(index)"
     for name, ending in (("clone", "3"), ("resubmit", ""), ("recirculate", ""))
 }
-"""What v1model.p4 has no more, since 2022, and what came in its place."""
+_ELSEWHERE |= {f"uint{bits}_t": f"write bit<{bits}>" for bits in (8, 16, 32, 64)}
+_ELSEWHERE |= {f"int{bits}_t": f"write int<{bits}>" for bits in (8, 16, 32, 64)}
+_ELSEWHERE |= {"unsigned": "write bit<32>", "char": "write bit<8>", "boolean": "write bool"}
+"""What v1model.p4 has no more, since 2022, and types of C; and what stands in their place."""
 
 
 @dataclass(slots=True)
@@ -68,10 +71,12 @@ class NameChecker:
         symbol = self.scope.meant(node)
         if symbol is None:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
-            hint = _FORMER.get(node.name) or include_of(node.name, self.scope.outermost.visible())
+            hint = _ELSEWHERE.get(node.name) or include_of(node.name, self.scope.outermost.visible())
             hint = hint or self._owner_hint(node.name, scope)
             hint = hint or did_you_mean(node.name, scope.visible())
-            self.reporter.error(node.at, f"unknown {what} {dot}{node.name}", hint)
+            is_any = node.name == "_" and not dot
+            told = "'_' is no value" if is_any else f"unknown {what} {dot}{node.name}"
+            self.reporter.error(node.at, told, "" if is_any else hint)
         elif self.deprecated and symbol in self.deprecated:
             self.reporter.warning(node.at, f"{node.name} is deprecated: {self.deprecated[symbol]}")
         return symbol

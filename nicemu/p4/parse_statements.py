@@ -461,6 +461,9 @@ class StatementParser(ExpressionParser):
 
     def _case(self) -> syntax.SwitchLabel:
         at = self.next.location
+        if self.next.text == "case" and self.peek().text != ":":
+            self.reporter.error(at, "P4 has no case", "write the value alone, and its statements in braces")
+            raise SyntaxFault
         label = None if self.takes("default") else self.expression()
         if self.next.text in _ASSIGNMENTS or self.next.text == ";":
             self.fail("expected ':' after the label of a case", "the statements of a case stand in braces")
@@ -479,6 +482,9 @@ class StatementParser(ExpressionParser):
         if self.next.text == "while" and self.peek().text == "(":
             self.reporter.error(at, "P4 has no while", "write for (; condition; ) {...}")
             raise SyntaxFault
+        if self.next.text in ("elif", "elseif", "elsif") and self.peek().text == "(":
+            self.reporter.error(at, f"P4 has no {self.next.text}", "write else if (condition) {...}")
+            raise SyntaxFault
         target = self._postfix(self._primary())
         token = self.next
         op = token.text if token.text in _ASSIGNMENTS else ""
@@ -490,5 +496,8 @@ class StatementParser(ExpressionParser):
             value = self.expression()
             return syntax.Assignment(at=token.location, target=target, op=op, value=value)
         if not isinstance(target, syntax.Call):
-            self.fail("expected '=' or a call", "assign with =" if token.text == "==" else "")
+            hints = {"==": "assign with =", "++": "write += 1"}
+            if token.text == "-" and self.peek().text == "-":
+                hints["-"] = "write -= 1"
+            self.fail("expected '=' or a call", hints.get(token.text, ""))
         return syntax.CallStatement(at=at, call=target)

@@ -140,6 +140,8 @@ class TableParser(StatementParser):
             priority = self._number(self.take()) if self.next.kind == "number" else self.expression()
             self.expect(":", "after the priority")
         keysets = self.keysets()
+        if self.sees(","):
+            self.fail("expected ':' between the keysets and the action", "write several keysets as (1, 2)")
         self.expect(":", "between the keysets and the action")
         action = self._action_element()
         annotations += self.annotations()

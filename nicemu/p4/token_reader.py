@@ -31,6 +31,11 @@ _AFTER_OPENING = ("(", "}", "@", "_")
 _BEHIND_A_LIST = (")", "]", ",", ";", ".")
 """What may stand behind the '}' of an expression, and not behind that of a statement."""
 
+_MEANT = {"and": "write &&", "or": "write ||", "mod": "write %"}
+"""Operators of other languages, where one of P4 was expected."""
+_MEANT_BEFORE = {"not": "write !"}
+"""Likewise, before what was not expected."""
+
 Element = TypeVar("Element")
 
 
@@ -129,6 +134,7 @@ class TokenReader:
             at, message, found = before.location, "expected a number", f"'{before.text}{self.next.text}'"
         is_swallowed = self.next.kind == "end" and self._swallowed
         at = at or self.next.location
+        hint = hint or _MEANT.get(self.next.text, "") or _MEANT_BEFORE.get(before.text, "")
         # A missing '}' may have been missed for what is inside; all may be in a bracket that is not closed.
         if not (is_swallowed or self.reporter.has_error_at(at)):
             self.reporter.error(at, f"{message}, found {found}", hint)

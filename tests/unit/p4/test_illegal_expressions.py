@@ -96,7 +96,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "action a(in bit<8> x) { }", "apply": "a(_);"}, "'_' stands for out parameters; x is none"),
     ({"parts": "action a(inout bit<8> x) { }", "apply": "a(_);"}, "'_' stands for out parameters; x is none"),
-    ({"apply": "m.mark = _;"}, "unknown name _"),
+    ({"apply": "m.mark = _;"}, "'_' is no value"),
     (
         {
             "parts": "table t { actions = { NoAction; } }",
