@@ -6,7 +6,7 @@ Source: p4lang/behavioral-model, "BMv2 JSON input format", "parsers" and "parse_
 
 from __future__ import annotations
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import MAX_TABLE_SIZE, ir
 
 from . import numbers
 from .document import Json
@@ -15,7 +15,6 @@ from .graph import Statements
 from .layouts import Names
 from .primitives import Primitives
 from .scope import Scope
-from .tables import MAX_TABLE_SIZE
 
 VALUE_SET_SIZE = 1024
 """Members that a value set has room for where the file does not say how many, as older ones do not."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import MAX_TABLE_SIZE, ir
 
 from .actions import Actions, Use, branch
 from .document import Json
@@ -19,7 +19,6 @@ from .graph import Statements, Step
 from .primitives import Primitives
 from .scope import Scope
 
-MAX_TABLE_SIZE = 1 << 24
 HIT, MISS = "__HIT__", "__MISS__"
 _KINDS = ("exact", "lpm", "ternary", "range", "valid")
 _MADE_UP = "tbl_"

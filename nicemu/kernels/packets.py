@@ -9,7 +9,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import ir, width_of
+from nicemu.pipeline import MAX_STATES, ir, width_of
 
 from .expressions import path_of
 from .not_compiled import NotCompiled
@@ -18,7 +18,6 @@ from .places import BIT, INDEX, NEXT, NO_BITS, VALID, WORD, Composite, Number, P
 from .statements import Ends, Statements
 
 BYTE = llvm.IntType(8)
-MAX_STATES = 256
 _RUN_BITS = 64
 TOO_SHORT, HEADER_TOO_SHORT, _NO_MATCH, _TIMEOUT, INVALID = (
     ir.CORE_ERRORS.index(name)

@@ -59,8 +59,6 @@ REASONS = {
     TOO_MANY_COPIES: "pipeline.too_many_copies",
 }
 """Why packets are dropped; other numbers are 1 + an error of the parser."""
-DROP_PORT: Final = 511
-"""v1model's port of packets that are to be dropped."""
 
 TABLE_WORDS: Final = 4
 TABLE_STATE, TABLE_DEFAULT, TABLE_HITS, TABLE_MISSES = range(TABLE_WORDS)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nicemu.pipeline import ir, width_of
+from nicemu.pipeline import MAX_TURNS, ir, width_of
 
 from .expressions import Expressions, path_of
 from .not_compiled import NotCompiled
@@ -21,8 +21,6 @@ from .records import STUCK
 
 MAX_STATEMENTS = 30_000
 """Statements of a kernel, those of actions and functions counted at each call."""
-
-MAX_TURNS = 65536
 
 
 @dataclass(slots=True)

@@ -7,9 +7,9 @@ from typing import Final
 
 import numpy as np
 
-from nicemu.pipeline import HOST_PORT, MAX_COPIES, MAX_ROUNDS
+from nicemu.pipeline import DROP_PORT, HOST_PORT, MAX_COPIES, MAX_ROUNDS
 
-from .records import DROP_PORT, PACKET, offset_of
+from .records import PACKET, offset_of
 from .v1_requests import ASKED as WITHOUT_LIST
 from .v1_requests import REQUESTS
 from .v1_requests import WITH_LIST as LISTED

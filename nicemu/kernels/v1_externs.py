@@ -7,13 +7,12 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import ARCHITECTURES, ir, width_of
+from nicemu.pipeline import ARCHITECTURES, DROP_PORT, ir, width_of
 
 from .externs import Call
 from .not_compiled import NotCompiled
 from .paths import own_path
 from .places import BIT, Place
-from .records import DROP_PORT
 from .v1_requests import V1Requests
 
 STANDARD = "standard_metadata"

@@ -11,11 +11,11 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import HOST_PORT, ir
+from nicemu.pipeline import DROP_PORT, HOST_PORT, ir
 
 from .externs import Externs
 from .places import BIT, INDEX, WORD, Number
-from .records import AFTER_EGRESS, AFTER_INGRESS, ASSERTION, DROP_PORT, TO_HOST, TO_PORT, word_of_states
+from .records import AFTER_EGRESS, AFTER_INGRESS, ASSERTION, TO_HOST, TO_PORT, word_of_states
 from .statements import Ends
 from .v1_externs import STANDARD, V1Externs
 from .v1_requests import CLONES, makes_copies, recirculates_late, sets_multicast_group

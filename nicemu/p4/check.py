@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
-from nicemu.pipeline import ARCHITECTURES, Architecture, Prefix, ir
+from nicemu.pipeline import ARCHITECTURES, MAX_TABLE_SIZE, Architecture, Prefix, ir
 
 from . import syntax
 from .annotations import deprecation, given_name, package_info
@@ -348,8 +348,10 @@ class Checker(PackageChecker):
             self.reporter.error(node.at, f"a value set cannot stand in a {self.place}")
         kind = self.resolve(node.type_ref)
         size = self.constant_integer(node.size, "the size of a value set")
-        if size is not None and not 0 < size <= 1 << 24:
-            self.reporter.error(node.size.at, f"a size of {self.shown(size)}; 1 to {1 << 24} was expected")
+        if size is not None and not 0 < size <= MAX_TABLE_SIZE:
+            self.reporter.error(
+                node.size.at, f"a size of {self.shown(size)}; 1 to {MAX_TABLE_SIZE} was expected"
+            )
         fields = dict(_parts(kind)) if _has_parts(kind) else {"f": (kind, ir.MatchKind.EXACT)}
         fits = _has_parts(kind) or isinstance(kind, ir.Bits | ir.Bool | NewType | EnumType)
         flat = all(scalar_of(part) is not None or part is UNKNOWN for part, _ in fields.values())

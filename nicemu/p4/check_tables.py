@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from math import prod
 
 from nicemu.abi import counted
-from nicemu.pipeline import ir
+from nicemu.pipeline import MAX_TABLE_SIZE, ir
 
 from . import syntax
 from .annotations import given_name
@@ -91,9 +91,9 @@ class TableChecker(MemberChecker):
         self.beside = ""
         if node.size is not None:
             size = self.constant_integer(node.size, "the size of a table")
-            if size is not None and not 0 <= size <= 1 << 24:
+            if size is not None and not 0 <= size <= MAX_TABLE_SIZE:
                 self.reporter.error(
-                    node.size.at, f"a size of {self.shown(size)}; 0 to {1 << 24} was expected"
+                    node.size.at, f"a size of {self.shown(size)}; 0 to {MAX_TABLE_SIZE} was expected"
                 )
         for item in node.properties:
             self._property(item, table)

@@ -14,7 +14,14 @@ from .dissection import FieldPlace
 from .engine import Engine, Listener, TableInfo
 from .evaluator import PacketState
 from .externs import MAX_EFFECTS, ExternFunction, Kind, Stuck
-from .interpreter import MAX_EMITTED_BYTES, MAX_FRAME_BYTES, Interpreter, reason_of
+from .interpreter import (
+    MAX_EMITTED_BYTES,
+    MAX_FRAME_BYTES,
+    MAX_STATES,
+    MAX_TURNS,
+    Interpreter,
+    reason_of,
+)
 from .ir import Program
 from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH, json_of
@@ -67,7 +74,7 @@ from .table_entry import Row, TableEntry
 from .tables import Table
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
-from .v1model import Clone, V1Outcome, digest_of, message_of
+from .v1model import DROP_PORT, Clone, V1Outcome, digest_of, message_of
 from .v1switch import MAX_COPIES, MAX_ROUNDS, Journey
 from .value_sets import ValueSet
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits, plain
@@ -85,10 +92,11 @@ from .verdict import (
     Verdict,
     WorkArmed,
 )
-from .verify import verify
+from .verify import MAX_TABLE_SIZE, verify
 
 __all__ = [
     "ARCHITECTURES",
+    "DROP_PORT",
     "HASH_ALGORITHMS",
     "HOST_PORT",
     "LETS_PASS",
@@ -100,6 +108,9 @@ __all__ = [
     "MAX_EMITTED_BYTES",
     "MAX_FRAME_BYTES",
     "MAX_ROUNDS",
+    "MAX_STATES",
+    "MAX_TABLE_SIZE",
+    "MAX_TURNS",
     "METERS",
     "METERS_ONE_RATE",
     "METER_TYPES",

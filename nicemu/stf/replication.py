@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from nicemu.p4 import Location
-from nicemu.pipeline import CloneSession, Objects, Replica
+from nicemu.pipeline import DROP_PORT, CloneSession, Objects, Replica
 
 from .commands import (
     GroupCreate,
@@ -23,7 +23,7 @@ from .commands import (
 )
 from .line_reader import fault
 
-_LAST_PORT = 511
+_LAST_PORT = DROP_PORT
 """Ports have 9 bits. Source: v1model.p4, PortId_t."""
 _LAST_NUMBER = 0xFFFF
 
