@@ -390,9 +390,10 @@ class Machine:
     def run_block(
         self, block: tree.Control | tree.Parser, frame: Frame, results: list[tuple[str, Place]]
     ) -> None:
-        """Run a control or parser whose parameters are copied in; copy out unless a parser rejects.
+        """Run a control or parser whose parameters are copied in, then copy out.
 
-        The `reject` of a parser inside another is that of the other ("Invoking subparsers"): no copy-out.
+        The `reject` of a parser inside another is that of the other ("Invoking subparsers"); what it leaves
+        in arguments is not said.
         """
         try:
             for one in block.locals:
@@ -405,6 +406,10 @@ class Machine:
                 self.parse(block, frame)
         except Exited:
             self.copy_out(results, frame)
+            raise
+        except Rejected:
+            if results:
+                raise NotDefined("what a parser that rejects leaves in its arguments") from None
             raise
         self.copy_out(results, frame)
 
