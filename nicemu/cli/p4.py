@@ -72,7 +72,7 @@ def read(name: str, index: int | None, nic: str | None, as_json: bool) -> None:
         print_table(*_columns(places), found.name)
 
 
-@p4.command("write")
+@p4.command("write", context_settings={"ignore_unknown_options": True})  # -4 is a value
 @click.argument("name")
 @click.argument("index")
 @click.argument("values", nargs=-1, metavar="[VALUE | FIELD=VALUE...]")

@@ -327,9 +327,9 @@ def _parsed(value: Number | Mapping[str, Number], kind: ir.Type, schema: Schema,
     if isinstance(kind, ir.Bits | ir.Bool):
         if isinstance(value, Mapping):
             raise UsageError(f"{what} is {kind}; fields were given, a number was expected")
-        width = kind.width if isinstance(kind, ir.Bits) else 1
-        is_signed = isinstance(kind, ir.Bits) and kind.signed
-        return (parse_signed if is_signed else parse_value)(value, width, what)
+        if isinstance(kind, ir.Bits) and kind.signed:
+            return parse_signed(value, kind.width, what)
+        return parse_value(value, kind.width if isinstance(kind, ir.Bits) else 1, what, kind)
     layout = schema.layouts.get("error" if kind == ir.ERROR else getattr(kind, "name", ""))
     if isinstance(layout, ir.EnumType):
         if not isinstance(value, Mapping):
@@ -355,7 +355,9 @@ def _parsed_member(value: Number, listed: ir.EnumType, what: str) -> int:
     if value in [one.name for one in listed.members]:
         return member_value(str(value), listed, what)
     assert isinstance(listed.type, ir.Bits)
-    return (parse_signed if listed.type.signed else parse_value)(value, listed.type.width, what)
+    if listed.type.signed:
+        return parse_signed(value, listed.type.width, what)
+    return parse_value(value, listed.type.width, what, listed.type)
 
 
 def _fill_replicas(given: Message, replicas: Sequence[Replica]) -> None:

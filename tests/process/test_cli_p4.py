@@ -164,6 +164,7 @@ def test_a_value_set_is_filled_and_emptied(nicemu: Cli, engine: Engine) -> None:
         (("p4", "read", "nothing"), 1, "no counter or meter or register or value set nothing"),
         (("p4", "read", "last", "16"), 1, "there is no place 16"),
         (("p4", "write", "last", "x", "1"), 2, "or * for every place"),
+        (("p4", "write", "last", "1", "-4"), 1, "'-4' is not a value"),
         (("p4", "write", "last", "1", "0x1000"), 1, "does not fit"),
         (("p4", "write", "pairs", "1", "colour=1"), 1, "no field colour; it has count, seen"),
         (("p4", "write", "rates", "1", "cir=1"), 1, "write all of them, or none"),
