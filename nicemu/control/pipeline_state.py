@@ -53,7 +53,7 @@ def take_over(source: Engine, destination: Engine) -> None:
         has_meter = _meter_of(taken, destination) == _meter_of(table, source) != ()
         if not has_meter:
             _may_lose_meters(table)
-        _take_table(table, taken, names, destination.now_ns, has_meter)
+        _take_table(table, taken, names, has_meter)
 
 
 def begin_idle_times(engine: Engine) -> None:
@@ -74,7 +74,7 @@ def _may_lose_meters(table: Table) -> None:
         raise _lost(f"the direct meter of table {table.spec.name}, which is configured,")
 
 
-def _take_table(table: Table, taken: Table, names: Correspondence, now_ns: int, has_meter: bool) -> None:
+def _take_table(table: Table, taken: Table, names: Correspondence, has_meter: bool) -> None:
     default = table.default_row()
     if not table.has_own_default:
         action, note = default.entry.action, default.entry.note
@@ -85,7 +85,8 @@ def _take_table(table: Table, taken: Table, names: Correspondence, now_ns: int, 
             taken.delete(row.entry.matches, row.entry.priority)
     for row in table.rows():
         if not table.is_const(row.entry):
-            taken.insert(names.entry(table.spec, taken.spec, row.entry), now_ns).resume(row, has_meter)
+            since_ns = max(row.last_hit_ns, row.told_ns)  # from which its timeout goes on
+            taken.insert(names.entry(table.spec, taken.spec, row.entry), since_ns).resume(row, has_meter)
         elif (same := names.const_row(table.spec, taken, row.entry)) is not None:
             same.resume(row, has_meter)
         elif row.meter_config is not None:

@@ -72,7 +72,8 @@ class Row:
 
     def resume(self, other: Row, has_meter: bool) -> None:
         """Go on with what another row has counted, and as its meter if there is to be one."""
-        self.hits, self.bytes, self.last_hit_ns = other.hits, other.bytes, other.last_hit_ns
+        self.hits, self.bytes = other.hits, other.bytes
+        self.last_hit_ns, self.told_ns = other.last_hit_ns, other.told_ns
         if has_meter and (other.meter_config is not None or other.colours != UNCOUNTED):
             self.meter.resume(other.meter)
 

@@ -118,6 +118,18 @@ def test_entries_of_a_saved_program_are_idle_from_its_commit_on(
     assert [len(controller.engine.idle(now_ns)) for now_ns in (9_099, 9_100)] == [0, 1]
 
 
+def test_idle_timeouts_go_on_where_a_program_is_reconciled(controller: Controller, switch: Program) -> None:
+    """Source: P4Runtime Specification 1.4, "Idle-timeout": not hit for as long as the TTL."""
+    controller.engine.tick(1_000)
+    controller.write(1, "table_entry", controller.port(2, "send", 2, idle_timeout_ns=100))
+    controller.engine.tick(1_090)
+    set_config(controller, RECONCILE, replace(switch, name="again"))
+    assert [len(controller.engine.idle(now_ns)) for now_ns in (1_099, 1_100, 1_199)] == [0, 1, 0]
+    controller.engine.tick(1_190)
+    set_config(controller, RECONCILE, switch)
+    assert [len(controller.engine.idle(now_ns)) for now_ns in (1_199, 1_200)] == [0, 1]
+
+
 def test_a_register_that_is_gone_may_go_but_a_meter_that_is_configured_may_not(
     filled: Controller, switch: Program
 ) -> None:
