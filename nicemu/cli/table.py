@@ -128,12 +128,13 @@ def applied_text(address: str, file: Path) -> str:
 
 
 def _applied(address: str, file: Path) -> Applied:
+    from nicemu.run import program_of
     from nicemu.switch import apply_tables
 
     progress = Progress("entries")
     try:
         with _client_at(address) as client:
-            return apply_tables(client, file, progress.tell)
+            return apply_tables(client, file, progress.tell, program_of)
     finally:
         progress.end()
 

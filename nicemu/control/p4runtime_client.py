@@ -166,7 +166,14 @@ class P4RuntimeClient:
 
     def program_json(self) -> str:
         """Return the running program's IR as JSON. Raises: ControlError."""
-        return str(self._get_config(3).p4_device_config.decode())
+        return self.device_config().decode()
+
+    def device_config(self) -> bytes:
+        """Return what the running program was brought as: its IR, or whatever another server takes.
+
+        Raises: ControlError.
+        """
+        return bytes(self._get_config(3).p4_device_config)
 
     def cookie(self) -> int | None:
         """Return the number that `load` gave the running program. Raises: ControlError."""

@@ -16,6 +16,8 @@ from .parse_expressions import BASE_TYPES, ExpressionParser
 from .token_reader import SyntaxFault
 
 _ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", "|+|=", "|-|="})
+_FOREIGN = dict.fromkeys(("elif", "elseif", "elsif"), "write else if (condition) {...}")
+_FOREIGN["while"] = "write for (; condition; ) {...}"
 
 
 class StatementParser(ExpressionParser):
@@ -478,12 +480,9 @@ class StatementParser(ExpressionParser):
         return statement
 
     def _assigned_or_called(self) -> syntax.Statement:
-        at = self.next.location
-        if self.next.text == "while" and self.peek().text == "(":
-            self.reporter.error(at, "P4 has no while", "write for (; condition; ) {...}")
-            raise SyntaxFault
-        if self.next.text in ("elif", "elseif", "elsif") and self.peek().text == "(":
-            self.reporter.error(at, f"P4 has no {self.next.text}", "write else if (condition) {...}")
+        at, word = self.next.location, self.next.text
+        if word in _FOREIGN and self.peek().text == "(":
+            self.reporter.error(at, f"P4 has no {word}", _FOREIGN[word])
             raise SyntaxFault
         target = self._postfix(self._primary())
         token = self.next
@@ -496,8 +495,6 @@ class StatementParser(ExpressionParser):
             value = self.expression()
             return syntax.Assignment(at=token.location, target=target, op=op, value=value)
         if not isinstance(target, syntax.Call):
-            hints = {"==": "assign with =", "++": "write += 1"}
-            if token.text == "-" and self.peek().text == "-":
-                hints["-"] = "write -= 1"
+            hints = {"==": "assign with =", "++": "write += 1", "-": "write -= 1"}
             self.fail("expected '=' or a call", hints.get(token.text, ""))
         return syntax.CallStatement(at=at, call=target)

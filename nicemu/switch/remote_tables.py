@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nicemu.control import ObjectClient, P4RuntimeClient, Update
+from nicemu.errors import ControlError, UsageError
 from nicemu.pipeline import (
     ActionProfile,
     CounterArray,
@@ -45,16 +46,20 @@ class Applied:
 
 
 def apply_tables(
-    client: P4RuntimeClient, path: Path, tell: Callable[[int], None] = lambda entries: None
+    client: P4RuntimeClient,
+    path: Path,
+    tell: Callable[[int], None] = lambda entries: None,
+    reader: Callable[[bytes], Program] = Program.from_json,
 ) -> Applied:
     """Have the program that a client controls hold what a file says; return what that changed.
 
     Entries that the file does not name stay, but for those of tables that it calls complete; so do counts.
-    Raises: UsageError with the place of a fault, ControlError for what the program refuses: in between what
-    was written before stays.
+    `reader` makes the program of what the server has of it.
+    Raises: UsageError with the place of a fault, or where nothing can be made of the program; ControlError
+    for what the server refuses, which another client may have changed: what was written before stays.
     """
     engine = Engine()
-    engine.load(Program.from_json(client.program_json()))
+    engine.load(_program_of(client, reader))
     tables = engine.tables()
     _take_over(client, engine)
     before = {table.name: _entries(engine, table) for table in tables}
@@ -76,6 +81,15 @@ def apply_tables(
     others += _write_objects(client.objects, engine, put)
     kinds = [update.kind for update in updates]
     return Applied(kinds.count("insert"), kinds.count("modify"), kinds.count("delete"), others)
+
+
+def _program_of(client: P4RuntimeClient, reader: Callable[[bytes], Program]) -> Program:
+    data = client.device_config()
+    try:
+        return reader(data)
+    except ControlError as error:
+        what = "the server's program is none that a file of tables can be tried on; write single entries"
+        raise UsageError(f"{what} (nicemu table add): {error}") from error
 
 
 def _take_over(client: P4RuntimeClient, engine: Engine) -> None:

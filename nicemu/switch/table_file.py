@@ -7,7 +7,7 @@ values are written as on the command line.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -103,6 +103,8 @@ class _TableFile:
         self._names: dict[tuple[str, str], str] = {}
         """The whole names of keys, likewise."""
         self._put = Put()
+        self._given: set[tuple[str, Hashable]] = set()
+        """What the file has given, by its owner, where it is to replace what is there."""
         self._parts: Mapping[str, Callable[[Located], None]] = {
             "action_profiles": self._profile,
             "tables": self._table,
@@ -153,15 +155,22 @@ class _TableFile:
         held = self._engine.table(table.name)
         refused = held.insert_many([entry for _, _, entry in new], self._engine.now_ns)
         for (item, given, entry), error in zip(new, refused, strict=True):
-            if error is not None and self._replacing and error.code is P4RuntimeCode.ALREADY_EXISTS:
-                with item:
+            with item:
+                is_there = error is not None and error.code is P4RuntimeCode.ALREADY_EXISTS
+                if self._replaces(table.name, (entry.matches, entry.priority), is_there):
                     held.modify(entry)
-            elif error is not None:
-                with item:
+                elif error is not None:
                     raise error
             if counted or "meter" in given:
                 self._give(held.row(entry.matches, entry.priority), given, counted)
         self._put.entries += len(new)
+
+    def _replaces(self, owner: str, key: Hashable, is_there: bool) -> bool:
+        """Return whether the file's is to take the place of what is there: not of what stood in the file."""
+        if not self._replacing or (owner, key) in self._given:
+            return False
+        self._given.add((owner, key))
+        return is_there
 
     def _entry(
         self, table: TableInfo, item: Located, *, counted: bool
@@ -264,11 +273,9 @@ class _TableFile:
             parts = member.members(("member", "action"))
             call = self._call(tuple(actions.values()), profile.name, parts["action"])
             number = parts["member"].number()
-            put_member = profile.insert_member
-            if self._replacing and number in profile.members:
-                put_member = profile.modify_member
+            is_there = self._replaces(f"members of {profile.name}", number, number in profile.members)
             with member:
-                put_member(number, call)
+                (profile.modify_member if is_there else profile.insert_member)(number, call)
         for group in given["groups"].items() if "groups" in given else ():
             parts = group.members(("group", "members"), ("max_size",))
             held = [one.members(("member",), ("weight",)) for one in parts["members"].items()]
@@ -277,7 +284,7 @@ class _TableFile:
             )
             number = parts["group"].number()
             put_group = profile.insert_group
-            if self._replacing and number in profile.groups:
+            if self._replaces(f"groups of {profile.name}", number, number in profile.groups):
                 put_group = profile.modify_group
             with group:
                 put_group(number, weighted, _number(parts, "max_size", last=_MAX_31_BITS))

@@ -16,6 +16,7 @@ from nicemu.cli import main
 from nicemu.control import P4RuntimeServer
 from nicemu.p4 import compile_program
 from nicemu.pipeline import CloneSession, Engine, Program, Replica
+from nicemu.run.program_file import program_of
 
 pytestmark = pytest.mark.process
 
@@ -36,7 +37,7 @@ def engine(program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     server = P4RuntimeServer({1: engine}, f"unix:{tmp_path}/nic.sock")
     nic = types.SimpleNamespace(name="compute0", p4runtime=server.start())
     run = types.ModuleType("nicemu.run")
-    run.__dict__.update(find_nic=lambda name: nic)
+    run.__dict__.update(find_nic=lambda name: nic, program_of=program_of)
     monkeypatch.setitem(sys.modules, "nicemu.run", run)
     yield engine
     server.stop()

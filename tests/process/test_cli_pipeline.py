@@ -58,6 +58,7 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
         find_nic=lambda name: nic,
         ask=lambda asked, operation: {"missing_externs": engine.missing_externs},
         read_program=read_program,
+        program_of=program_of,
         loadable_program=loadable_program,
     )
     monkeypatch.setitem(sys.modules, "nicemu.run", run)
@@ -254,3 +255,15 @@ def test_load_puts_a_file_of_tables_into_the_program(nicemu: Cli, engine: Engine
     wrong = CliRunner().invoke(main, ["load", str(program), "--tables", str(tmp_path / "none.json")])
     assert (wrong.exit_code, "there is no such file" in wrong.stderr) == (1, True)
     assert len(engine.read("R.route")) == 1  # the program was not loaded again
+
+
+def test_a_file_of_tables_is_applied_to_a_program_that_came_as_bmv2_json(
+    nicemu: Cli, engine: Engine, tmp_path: Path
+) -> None:
+    data = json.dumps(router_json()).encode()
+    with P4RuntimeClient(f"unix:{tmp_path}/nic.sock") as client:
+        client.load(data, p4info_of(program_of(data)))
+    table = engine.tables()[0]
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps([{"table": table.name, "default": {"name": table.default_action}}]))
+    assert nicemu("table", "apply", str(kept)).stdout == "entries: 0 added, 0 changed, 0 deleted\n"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from nicemu.control import P4RuntimeClient, P4RuntimeServer
-from nicemu.errors import ControlError, UsageError
-from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
+from nicemu.pipeline import Engine, Exact, Program, TableEntry
 from nicemu.switch import Applied, apply_tables, put_tables, state_of
 from tests.unit.switch.every_kind import PROGRAM
 from tests.unit.switch.test_state_file import GIVEN, NOTHING, SEND_4
@@ -151,6 +151,39 @@ def test_a_fault_at_the_end_of_a_file_changes_nothing(
         apply(parts)
     assert words in str(caught.value)
     assert state_of(engine) == before
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_what_stands_twice_in_a_file_is_refused(engine: Engine, apply: Apply, is_there: bool) -> None:
+    entry = {"keys": {"h.h.a": "1"}, "action": SEND_4}
+    if is_there:
+        apply([{"table": "I.plain", "entries": [entry]}])
+    before = state_of(engine)
+    with pytest.raises(UsageError, match=r"entries\[1\]: table I.plain has an entry for 0x1 already"):
+        apply([{"table": "I.plain", "entries": [entry, {**entry, "action": HIGH}]}])
+    member = {"member": 5, "action": SEND_4}
+    with pytest.raises(UsageError, match=r"members\[1\]: .* member 5"):
+        apply({"action_profiles": [{"profile": "I.choice", "members": [member, member]}]})
+    assert state_of(engine) == before
+
+
+def test_what_finds_no_room_beside_what_is_there_is_refused_before_anything_is_written(
+    engine: Engine, apply: Apply
+) -> None:
+    before = state_of(engine)
+    members = [{"member": number, "action": SEND_4} for number in range(1, 18)]
+    with pytest.raises(UsageError, match=r"members\[16\]: .*I.choice: is full: its size is 16"):
+        apply({"action_profiles": [{"profile": "I.choice", "members": members}]})
+    assert state_of(engine) == before
+
+
+def test_a_program_of_another_kind_is_told_of(client: P4RuntimeClient, tmp_path: Path) -> None:
+    def refuse(data: bytes) -> Program:
+        raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, "is not JSON")
+
+    (tmp_path / "tables.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"write single entries \(nicemu table add\): is not JSON"):
+        apply_tables(client, tmp_path / "tables.json", reader=refuse)
 
 
 def test_what_comes_in_between_is_told(engine: Engine, client: P4RuntimeClient, tmp_path: Path) -> None:
