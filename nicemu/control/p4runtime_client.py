@@ -14,7 +14,16 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Choice, DigestConfig, Match, MeterConfig, P4Info, Program, TableEntry, p4info_of
+from nicemu.pipeline import (
+    Choice,
+    DigestConfig,
+    Match,
+    MeterConfig,
+    P4Info,
+    TableEntry,
+    p4info_of,
+    program_of_json,
+)
 
 from .byte_string import encode_bytes
 from .connection import BatchError, Connection, not_primary
@@ -146,7 +155,7 @@ class P4RuntimeClient:
         text = program_json.encode() if isinstance(program_json, str) else program_json
         request = self._config_request(how)
         request.config.p4_device_config = text
-        request.config.p4info.CopyFrom(info_message(p4info or p4info_of(Program.from_json(text))))
+        request.config.p4info.CopyFrom(info_message(p4info or p4info_of(program_of_json(text))))
         if cookie is not None:
             request.config.cookie.cookie = cookie
         self._primary().call("SetForwardingPipelineConfig", request)

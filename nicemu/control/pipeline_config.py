@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode
-from nicemu.pipeline import Engine, P4Info, Program, p4info_of
+from nicemu.pipeline import Engine, P4Info, Program, p4info_of, program_of_json
 
 from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
@@ -34,7 +34,7 @@ ProgramReader: TypeAlias = Callable[[bytes, P4Info | None], Program]
 
 def ir_reader(text: bytes, p4info: P4Info | None = None) -> Program:
     """Return the program whose IR as JSON a p4_device_config is; it needs no P4Info. Raises: ControlError."""
-    return Program.from_json(text)
+    return program_of_json(text)
 
 
 @dataclass(frozen=True, slots=True)

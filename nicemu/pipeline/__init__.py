@@ -12,7 +12,6 @@ from .arrays import MAX_COUNT, Count, CounterArray, MeterArray, RegisterArray
 from .describe import p4info_of
 from .dissection import FieldPlace
 from .engine import Engine, Listener, TableInfo
-from .evaluator import PacketState
 from .externs import MAX_EFFECTS, ExternFunction, Kind, Stuck
 from .interpreter import (
     MAX_EMITTED_BYTES,
@@ -66,6 +65,7 @@ from .p4info import (
     ValueSetInfo,
 )
 from .p4info_ids import PREFIXES, Prefix, allocate_ids, numbers_of
+from .packet_state import PacketState
 from .profiles import ActionProfile, ActionSet, Choice, Group, Member
 from .selector_limits import SEMANTICS, SelectorLimits, number_of
 from .shapes import shaped
@@ -92,7 +92,7 @@ from .verdict import (
     Verdict,
     WorkArmed,
 )
-from .verify import MAX_TABLE_SIZE, verify
+from .verify import MAX_TABLE_SIZE, program_of_json, verify
 
 __all__ = [
     "ARCHITECTURES",
@@ -221,6 +221,7 @@ __all__ = [
     "numbers_of",
     "p4info_of",
     "plain",
+    "program_of_json",
     "read_externs",
     "reason_of",
     "shaped",

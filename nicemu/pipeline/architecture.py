@@ -3,18 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from . import ir
 from .externs import ExternFunction, ExternType
 from .trace import Event
-
-if TYPE_CHECKING:
-    from .interpreter import Interpreter
-    from .verdict import Verdict
-
 
 HOST_PORT = 510
 """The port behind which a NIC's host is."""
@@ -51,7 +45,7 @@ class Architecture:
 
     The parameters of every block but packets are, in order, the headers, the program's metadata and
     `metadata`, the architecture's, which lies in the variable `place`; a block may leave out the last ones.
-    `enums` are the members that the engine knows by their position. `run` takes a frame through the program.
+    `enums` are the members that the engine knows by their position.
     Where `counts_every_table`, tables without a direct counter show one to the controller all the same.
     """
 
@@ -63,6 +57,5 @@ class Architecture:
     roles: tuple[Role, ...]
     functions: Mapping[str, ExternFunction]
     objects: Mapping[str, ExternType]
-    run: Callable[[Interpreter, Arrival], Verdict]
     enums: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     counts_every_table: bool = False

@@ -3,15 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from . import ir
-from .architecture import Architecture
+from . import ir, smartnic, v1switch
+from .architecture import Architecture, Arrival
+from .interpreter import Interpreter
 from .matches import width_of
 from .smartnic import NIC
 from .v1switch import V1MODEL
+from .verdict import Verdict
 
 ARCHITECTURES: Mapping[str, Architecture] = {NIC.name: NIC, V1MODEL.name: V1MODEL}
+
+RUN: Mapping[str, Callable[[Interpreter, Arrival], Verdict]] = {
+    NIC.name: smartnic.run,
+    V1MODEL.name: v1switch.run,
+}
+"""What takes a frame through a program of an architecture."""
 
 
 def last_port(program: ir.Program) -> int:

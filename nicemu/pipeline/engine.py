@@ -12,8 +12,8 @@ from typing import Any, TypeAlias, TypeVar
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
-from .architecture import HOST_PORT, Arrival
-from .architectures import ARCHITECTURES
+from .architecture import HOST_PORT, Architecture, Arrival
+from .architectures import ARCHITECTURES, RUN
 from .describe import p4info_of
 from .dissection import Dissector, FieldPlace
 from .interpreter import MAX_FRAME_BYTES, Interpreter
@@ -148,11 +148,8 @@ class Engine:
             program = loaded.program
             architecture = with_own_externs(ARCHITECTURES[program.architecture], program, externs)
             owners = {item.owner for item in program.extern_signatures}
-            loaded.objects.states |= {
-                item.name: architecture.objects[item.extern].make(item)
-                for item in program.externs
-                if item.extern in owners
-            }
+            declared = (item for item in program.externs if item.extern in owners)
+            loaded.objects.states |= _states(declared, architecture)
             given = (program, architecture, loaded.tables, loaded.objects)
             loaded.interpreter, loaded.tracer = Interpreter(*given), Tracer(*given)
         self._own_externs = externs
@@ -180,7 +177,7 @@ class Engine:
         verify(program)
         actions = {action.name: action for action in program.actions}
         architecture = with_own_externs(ARCHITECTURES[program.architecture], program, self._own_externs)
-        objects = Objects(program, architecture.objects, self._seed)
+        objects = Objects(program, _states(program.externs, architecture), self._seed)
         tables = {
             table.name: Table(table, *action_widths(table, actions), objects.states.get(table.profile))
             for table in program.tables
@@ -245,9 +242,8 @@ class Engine:
         if self._loaded is None:
             return Verdict(Disposition.HOST, 0, bytes(frame))
         loaded = self._loaded
-        architecture = ARCHITECTURES[loaded.program.architecture]
         interpreter = loaded.tracer if trace else loaded.interpreter
-        verdict = architecture.run(
+        verdict = RUN[loaded.program.architecture](
             interpreter,
             Arrival(bytes(frame), ingress_port, now_ns, [] if trace else None, self._cpu_port),
         )
@@ -402,3 +398,8 @@ def _resolved(table: Table, entry: TableEntry) -> TableEntry:
     if entry.choice is None:
         action = full_name(action, table.actions, f"table {table.spec.name}: action")
     return entry._replace(matches=tuple(entry.matches), action=action, parameters=tuple(entry.parameters))
+
+
+def _states(instances: Iterable[ir.ExternInstance], architecture: Architecture) -> dict[str, Any]:
+    """Return what extern objects start with, by their names."""
+    return {item.name: architecture.objects[item.extern].make(item) for item in instances}

@@ -7,7 +7,6 @@ Source: P4-16 Language Specification 1.2.5, "Expressions", "Packet parsing", "He
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from . import ir
@@ -16,7 +15,7 @@ from .arithmetic import binary, cast, unary
 from .externs import ExternCall, ExternFunction
 from .matches import width_of
 from .objects import Objects
-from .trace import Event
+from .packet_state import PacketState
 from .values import (
     HeaderValue,
     Layouts,
@@ -36,33 +35,6 @@ class Rejected(Exception):  # noqa: N818  control flow, never seen outside
 
     def __init__(self, error: str) -> None:
         self.error = error
-
-
-@dataclass(slots=True, eq=False)
-class PacketState:
-    """One packet on its way: its bytes, the parser's cursor, every variable, and what was asked for.
-
-    `outcome` is the architecture's; `colours` are what direct meters have said of it, by their names.
-    """
-
-    frame: bytes
-    places: dict[str, Any]
-    outcome: Any
-    trace: list[Event] | None = None
-    cursor_bytes: int = 0
-    turns: int = 0
-    now_ns: int = 0
-    emitted: list[bytes] = field(default_factory=list)
-    colours: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def payload(self) -> bytes:
-        """The bytes behind those that the parser has taken."""
-        return self.frame[self.cursor_bytes :]
-
-    def departing(self) -> bytes:
-        """Return what the deparser emitted, and the payload."""
-        return b"".join((*self.emitted, self.payload))
 
 
 class Evaluator:

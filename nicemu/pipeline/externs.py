@@ -10,15 +10,12 @@ from __future__ import annotations
 import enum
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 from . import ir
+from .objects import Objects
+from .packet_state import PacketState
 from .values import Layouts, Value
-
-if TYPE_CHECKING:
-    from .evaluator import PacketState
-    from .objects import Objects
-
 
 MAX_EFFECTS = 256
 """Effects of one packet in one pass through its program."""

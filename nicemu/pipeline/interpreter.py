@@ -17,10 +17,11 @@ from . import ir
 from .architecture import Architecture
 from .arithmetic import cast
 from .checksums import digest
-from .evaluator import Evaluator, PacketState, Rejected
+from .evaluator import Evaluator, Rejected
 from .externs import ExternFailed, Stuck
 from .matches import width_of
 from .objects import Objects
+from .packet_state import PacketState
 from .profiles import ActionProfile, Member
 from .table_entry import Row, TableEntry
 from .tables import Table

@@ -11,9 +11,9 @@ Source: P4-16 Language Specification 1.2.5.
 from __future__ import annotations
 
 import enum
-import hashlib
 from dataclasses import dataclass
 
+from .ir_encode import encode_text
 from .ir_expressions import (
     Binary,
     Call,
@@ -461,23 +461,4 @@ class Program:
 
     def to_json(self, *, indent: int | None = None) -> str:
         """Return the program as JSON text; fields that hold their default are left out."""
-        from .ir_json import encode_text
-
         return encode_text(self, indent)
-
-    @staticmethod
-    def from_json(text: str | bytes) -> Program:
-        """Return the program that `text` holds, checked so that the engine can run it on any packet.
-
-        Raises: ControlError(INVALID_ARGUMENT) with the path to the fault.
-        """
-        from .ir_json import decode_text
-        from .verify import verify
-
-        program = decode_text(text)
-        verify(program)
-        return program
-
-    def digest(self) -> str:
-        """Return the SHA-256 of the program's JSON in hexadecimal: equal programs have equal digests."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()

@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The IR as JSON: one object a dataclass, "kind" where several could stand, types as P4 writes them.
-
-Driven by the annotations in `ir`, so a new node needs no code here. Nothing is trusted: every fault names its
-path.
-"""
+"""Reads the IR from JSON, as `ir_encode` writes it. Nothing is trusted: every fault names its path."""
 
 from __future__ import annotations
 
@@ -19,19 +15,14 @@ from typing import Any
 from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
+from .ir_encode import fields_of, kind_of
 
 MAX_DEPTH = 220
 """Deepest nesting of nodes that a program may have; it bounds every recursion over the IR."""
 
-_KIND = re.compile(r"(?<!^)(?=[A-Z])")
 _BITS = re.compile(r"(bit|int|varbit)<([1-9][0-9]{0,4})>")
 _STACK = re.compile(r"([A-Za-z_][A-Za-z0-9_.$]*)\[([1-9][0-9]{0,3})\]")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
-
-
-def encode_text(program: ir.Program, indent: int | None = None) -> str:
-    """Return `program` as JSON text, keys in the order of the dataclasses."""
-    return json.dumps(_encode(program, False), indent=indent, separators=None if indent else (",", ":"))
 
 
 def decode_text(text: str | bytes) -> ir.Program:
@@ -63,41 +54,6 @@ def json_of(text: str | bytes) -> Any:  # noqa: ANN401 - whatever JSON has
 def fault(path: str, sentence: str) -> ControlError:
     """Return the error for a fault at `path`."""
     return ControlError(P4RuntimeCode.INVALID_ARGUMENT, f"program IR: {path} {sentence}")
-
-
-def kind_of(node_class: type) -> str:
-    """Return the "kind" of a class of node: Binary is "binary", KeyMask is "key_mask"."""
-    return _KIND.sub("_", node_class.__name__).lower()
-
-
-def _encode(value: Any, with_kind: bool) -> Any:  # noqa: ANN401
-    if isinstance(value, ir.Type):
-        return str(value)
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, tuple):
-        return [_encode(item, with_kind) for item in value]
-    if not dataclasses.is_dataclass(value):
-        return value
-    document: dict[str, Any] = {"kind": kind_of(type(value))} if with_kind else {}
-    for name, (_, union, default) in _fields_of(value.__class__).items():
-        item = getattr(value, name)
-        if item != default:
-            document[name] = _encode(item, union)
-    return document
-
-
-@functools.cache
-def _fields_of(node_class: Any) -> dict[str, tuple[Any, bool, Any]]:  # noqa: ANN401
-    """Return for each field its annotation, whether several classes may stand there, and its default."""
-    hints = typing.get_type_hints(node_class)
-    described = {}
-    for field in dataclasses.fields(node_class):
-        hint = hints[field.name]
-        element = typing.get_args(hint)[0] if typing.get_origin(hint) is tuple else hint
-        union = isinstance(element, types.UnionType)
-        described[field.name] = (hint, union, field.default)
-    return described
 
 
 @functools.cache
@@ -138,7 +94,7 @@ def _decode_node(value: Any, hint: Any, path: str, depth: int) -> Any:  # noqa: 
         if not isinstance(kind, str) or kind not in kinds:
             raise fault(f"{path}.kind", f"is {_described(kind)}; one of {', '.join(kinds)} was expected")
         node_class = kinds[kind]
-    fields = _fields_of(node_class)
+    fields = fields_of(node_class)
     unknown = sorted(set(value) - set(fields) - allowed)
     if unknown:
         raise fault(f"{path}.{unknown[0]}", f"is unknown; {kind_of(node_class)} has {', '.join(fields)}")

@@ -12,7 +12,6 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from . import ir
 from .arrays import CounterArray, MeterArray, RegisterArray
 from .chance import Chance
-from .externs import ExternType
 from .names import full_name
 from .profiles import ActionProfile
 from .value_sets import ValueSet
@@ -53,11 +52,9 @@ class CloneSession:
 class Objects:
     """The state of every extern object by its full name, replication, and the engine's seeded chance."""
 
-    def __init__(self, program: ir.Program, types: Mapping[str, ExternType], seed: int = 0) -> None:
+    def __init__(self, program: ir.Program, states: Mapping[str, Any], seed: int = 0) -> None:
         self.instances = {instance.name: instance for instance in program.externs}
-        self.states: dict[str, Any] = {
-            instance.name: types[instance.extern].make(instance) for instance in program.externs
-        }
+        self.states = dict(states)
         self.value_sets = {item.name: ValueSet(item) for item in program.value_sets}
         self.multicast_groups: dict[int, tuple[Replica, ...]] = {}
         self.group_notes: dict[int, bytes] = {}

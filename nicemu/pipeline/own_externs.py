@@ -20,18 +20,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.programs import load_module
 
 from . import ir
+from .architecture import Architecture
 from .externs import Argument, Body, ExternCall, ExternFailed, ExternFunction, ExternType
 from .python_values import PythonValues
 from .values import Value
-
-if TYPE_CHECKING:
-    from .architecture import Architecture
 
 MISSING = "extern.missing"
 """Why a packet is dropped that calls an extern which nothing in Python does."""

@@ -66,7 +66,6 @@ NIC = Architecture(
     ),
     FUNCTIONS,
     OBJECTS,
-    run,
     SHARED_ENUMS,
     counts_every_table=True,
 )

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from .ir_json import kind_of
+from .ir_encode import kind_of
 from .trace import (
     Advanced,
     Assigned,

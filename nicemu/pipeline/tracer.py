@@ -7,11 +7,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import ir
-from .evaluator import PacketState, Rejected
+from .evaluator import Rejected
 from .externs import ExternCall, ExternFunction
 from .interpreter import Interpreter
 from .ir_text import case_text, expression_text
 from .matches import shown
+from .packet_state import PacketState
 from .profiles import Group, Member
 from .table_entry import Row, TableEntry
 from .tables import Table

@@ -16,10 +16,10 @@ from typing import Any
 
 from . import ir
 from .architecture import HOST_PORT, Architecture, Arrival, Role
-from .evaluator import PacketState
 from .externs import Stuck
 from .interpreter import Interpreter
 from .objects import CloneSession, Replica
+from .packet_state import PacketState
 from .shared_externs import SHARED_OBJECTS
 from .trace import Cloned, Departed, Dropped, EgressBegun, Event, IngressBegun, Replicated, SentAgain
 from .v1model import (
@@ -303,7 +303,6 @@ V1MODEL = Architecture(
     ),
     FUNCTIONS,
     SHARED_OBJECTS,
-    run,
     ENUMS,
 )
 """BMv2's simple_switch, of p4/include/v1model.p4."""

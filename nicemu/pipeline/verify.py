@@ -16,6 +16,7 @@ from . import ir
 from .architecture import Architecture
 from .architectures import ARCHITECTURES
 from .externs import Kind
+from .ir_json import decode_text
 from .ir_walk import nodes_of
 from .matches import width_of
 from .own_externs import with_own_externs
@@ -34,6 +35,16 @@ _UNITS = {
     "direct_meter": (0, "MeterType"),
 }
 """Which argument of v1model's arrays says what they count in, and the enum that it is of."""
+
+
+def program_of_json(text: str | bytes) -> ir.Program:
+    """Return the program that `text` holds, checked so that the engine can run it on any packet.
+
+    Raises: ControlError(INVALID_ARGUMENT) with the path to the fault.
+    """
+    program = decode_text(text)
+    verify(program)
+    return program
 
 
 def verify(program: ir.Program) -> None:

@@ -18,7 +18,7 @@ from nicemu.kept_files import cache_base, keep, kept
 from nicemu.programs import programs_root, read_source
 
 if TYPE_CHECKING:
-    from nicemu.pipeline import Program
+    from nicemu.pipeline import Program, program_of_json
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MAKERS = ("p4", "bmv2", "pipeline", "control")
@@ -79,9 +79,8 @@ def loadable_program(
 def program_in(path: Path) -> Program:
     """Return the program in a file, without a compiler if it is kept. Raises: as `loadable_program`."""
     from nicemu.control import program_json_of
-    from nicemu.pipeline import Program
 
-    return Program.from_json(program_json_of(loadable_program(path).config))
+    return program_of_json(program_json_of(loadable_program(path).config))
 
 
 def _place_of(path: Path, includes: Sequence[Path], defines: Mapping[str, str]) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import P4Info, Program, p4info_of
+from nicemu.pipeline import P4Info, Program, p4info_of, program_of_json
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
@@ -35,7 +35,7 @@ def read_program(
         if text is None:
             return load_bmv2(path)
         try:
-            program = Program.from_json(text)
+            program = program_of_json(text)
         except ControlError as error:
             raise UsageError(f"{path.name}: {error}") from None
         return Loaded(program, p4info_of(program))
@@ -64,7 +64,7 @@ def program_of(text: bytes, p4info: P4Info | None = None) -> Program:
     from nicemu.bmv2 import Bmv2Error, as_described, is_bmv2_text, load_bmv2_text
 
     if not is_bmv2_text(text):
-        return Program.from_json(text)
+        return program_of_json(text)
     try:
         program = load_bmv2_text(text, "p4_device_config").program
     except Bmv2Error as error:

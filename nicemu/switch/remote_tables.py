@@ -24,6 +24,7 @@ from nicemu.pipeline import (
     TableEntry,
     TableInfo,
     plain,
+    program_of_json,
 )
 
 from .table_file import Put, empty, put_file
@@ -49,7 +50,7 @@ def apply_tables(
     client: P4RuntimeClient,
     path: Path,
     tell: Callable[[int], None] = lambda entries: None,
-    reader: Callable[[bytes], Program] = Program.from_json,
+    reader: Callable[[bytes], Program] = program_of_json,
 ) -> Applied:
     """Have the program that a client controls hold what a file says; return what that changed.
 

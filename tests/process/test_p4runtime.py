@@ -25,7 +25,7 @@ from nicemu.control.p4runtime_server import MAX_STREAMS
 from nicemu.control.status_details import errors_of_status
 from nicemu.control.stream import uint128
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import Engine, Lpm, Program, TableEntry
+from nicemu.pipeline import Engine, Lpm, Program, TableEntry, program_of_json
 
 pytestmark = pytest.mark.process
 
@@ -134,7 +134,7 @@ def test_a_program_is_loaded_and_its_tables_filled_by_name(engine: Engine, serve
     with P4RuntimeClient(server) as client:
         client.load(program.to_json(), cookie=7)
         assert client.cookie() == 7
-        assert Program.from_json(client.program_json()) == program
+        assert program_of_json(client.program_json()) == program
         assert {table.name for table in client.tables()} == {table.name for table in program.tables}
         client.insert("route", {"dst": "10.0.0.0/8"}, "send", {"port": 3})
         client.insert("session", {"mac": "00:11:22:33:44:55", "proto": "0x6"}, "send", {"port": "4"})

@@ -20,7 +20,7 @@ from types import FrameType
 
 from nicemu.control import p4info_text
 from nicemu.p4 import Compiled, CompileError, compile_text
-from nicemu.pipeline import Engine, Program
+from nicemu.pipeline import Engine, program_of_json
 from tests.reliability.broken_programs import BrokenPrograms
 
 LONGEST_S = 5.0
@@ -82,7 +82,7 @@ class P4Fuzzer:
 def _run(compiled: Compiled) -> None:
     """Load a program, and have it treat a few packets."""
     text = compiled.program.to_json()
-    assert Program.from_json(text) == compiled.program, "the program is another when read again"
+    assert program_of_json(text) == compiled.program, "the program is another when read again"
     p4info_text(compiled.p4info)
     engine = Engine(seed=1)
     engine.load(compiled.program)

@@ -13,7 +13,7 @@ import pytest
 from nicemu.bmv2 import Loaded, load_bmv2_text
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
-from nicemu.pipeline import Disposition, Engine, Program, Verdict
+from nicemu.pipeline import Disposition, Engine, Verdict, program_of_json
 
 Node = dict[str, Any]
 
@@ -335,7 +335,7 @@ def load(document: Node, name: str = "test.json") -> Loaded:
 def engine_of(document: Node) -> Engine:
     """Return an engine that runs a program, which has gone through the IR's JSON as on the way to a NIC."""
     engine = Engine(seed=7)
-    engine.load(Program.from_json(load(document).program.to_json()))
+    engine.load(program_of_json(load(document).program.to_json()))
     return engine
 
 

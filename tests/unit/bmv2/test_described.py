@@ -16,7 +16,7 @@ from nicemu.control.pipeline_config import PipelineConfig
 from nicemu.control.schema import difference
 from nicemu.errors import ControlError
 from nicemu.p4 import compile_text
-from nicemu.pipeline import ActionInfo, Engine, P4Info, ParameterInfo, Program, ir, p4info_of
+from nicemu.pipeline import ActionInfo, Engine, P4Info, ParameterInfo, Program, ir, p4info_of, program_of_json
 from nicemu.run import program_of
 from tests.unit.bmv2.program_json import (
     ALIASES,
@@ -246,7 +246,7 @@ def test_an_action_without_a_control_that_only_a_body_calls_is_one_for_controlle
     described = as_described(from_json(document), replace(given, actions=(called,)))
     assert p4info_of(described).actions == (called,)
     engine = Engine()
-    engine.load(Program.from_json(described.to_json()))
+    engine.load(program_of_json(described.to_json()))
     assert frames(send(engine, "00 00 00 00")) == [(0, "07000000")]
 
 
@@ -286,7 +286,7 @@ def test_keys_that_are_slices_are_those_of_the_p4info() -> None:
     described = as_described(from_json(document), given)
     assert difference(given, p4info_of(described)) is None
     engine = Engine()
-    engine.load(Program.from_json(described.to_json()))
+    engine.load(program_of_json(described.to_json()))
     ports = [frames(send(engine, f"{text} 00"))[0][0] for text in ("a7 14", "af 04", "a0 08", "b0 ff")]
     assert ports == [1, 2, 0, 3]
 

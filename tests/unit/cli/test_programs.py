@@ -13,7 +13,7 @@ from google.protobuf import json_format, text_format
 
 from nicemu.control.messages import messages
 from nicemu.errors import NicemuError
-from nicemu.pipeline import Program
+from nicemu.pipeline import program_of_json
 from nicemu.programs import programs_root
 from tests.unit.bmv2.router_json import router_json
 from tests.unit.p4.conftest import source
@@ -76,7 +76,7 @@ def test_a_shipped_program_is_found_by_its_name(
 
 
 def test_the_emitted_ir_is_the_program(nicemu: Cli) -> None:
-    program = Program.from_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
+    program = program_of_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
     assert [table.name for table in program.tables] == ["KvMatch.session"]
 
 
@@ -86,7 +86,7 @@ def test_bmv2_json_is_a_program_too(nicemu: Cli, tmp_path: Path) -> None:
     assert nicemu("compile", str(path)).stdout == "router: 3 tables, 5 actions\n"
     told = json.loads(nicemu("compile", str(path), "--emit", "p4info", "--json").stdout)
     assert [table["preamble"]["name"] for table in told["tables"]] == ["I.acl", "I.known", "I.route"]
-    program = Program.from_json(nicemu("compile", str(path), "--emit", "ir").stdout)
+    program = program_of_json(nicemu("compile", str(path), "--emit", "ir").stdout)
     assert program.architecture == "v1model"
     path.write_text('{"__meta__": {"version": [2, 23]}}')
     result = nicemu("compile", str(path))
@@ -113,7 +113,7 @@ def test_the_emitted_kernel_is_llvm_ir_with_the_program_s_states_and_actions(nic
     text = nicemu("compile", "p4/kvmatch.p4", "--emit", "kernel").stdout
     llvm.parse_assembly(text).verify()
     assert 'define i64 @"run"(' in text
-    program = Program.from_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
+    program = program_of_json(nicemu("compile", "p4/kvmatch.p4", "--emit", "ir").stdout)
     for state in program.parser.states:
         assert f"state.{state.name}" in text
 

@@ -8,7 +8,7 @@ import pytest
 from nicemu.control.info_message import info_message, p4info_of_message
 from nicemu.control.messages import Message
 from nicemu.p4 import CompileError, compile_text
-from nicemu.pipeline import Program
+from nicemu.pipeline import program_of_json
 
 SOURCE = """
 #include <core.p4>
@@ -151,7 +151,7 @@ def test_values_that_no_controller_can_be_told_are_refused(values: str, sentence
 def test_annotations_survive_the_message_and_the_program_its_json() -> None:
     assert info_message(p4info_of_message(message())) == message()
     program = compile_text(SOURCE).program
-    assert Program.from_json(program.to_json()) == program
+    assert program_of_json(program.to_json()) == program
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from nicemu.control.messages import Message, messages
 from nicemu.control.stream import uint128
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Program
+from nicemu.pipeline import Program, program_of_json
 
 Controller: TypeAlias = Any
 """The class of that name in conftest.py."""
@@ -54,7 +54,7 @@ def program() -> Program:
 
 @pytest.fixture
 def preset(controller: Controller, program: Program) -> Controller:
-    made: Controller = type(controller)(Program.from_json(program.to_json()))
+    made: Controller = type(controller)(program_of_json(program.to_json()))
     return made
 
 

@@ -13,7 +13,7 @@ from nicemu.control.object_client import _parsed
 from nicemu.control.schema import Schema
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Program, ir, p4info_of, verify
+from nicemu.pipeline import Program, ir, p4info_of, program_of_json, verify
 from tests.unit.control.conftest import Controller
 
 SOURCE = """
@@ -89,7 +89,7 @@ def test_enums_and_errors_that_data_have_stand_in_the_type_info(program: Program
         "error",
     ]
     assert info_message(p4info_of_message(message)) == message
-    assert Program.from_json(program.to_json()) == program
+    assert program_of_json(program.to_json()) == program
 
 
 def test_an_enum_among_the_keys_is_listed_and_is_a_number_there(program: Program) -> None:

@@ -13,7 +13,7 @@ from nicemu.control.messages import Message
 from nicemu.control.schema import difference
 from nicemu.errors import ControlError
 from nicemu.p4 import CompileError, compile_text
-from nicemu.pipeline import Engine, Exact, Optional, Program, TableEntry, ir, verify
+from nicemu.pipeline import Engine, Exact, Optional, Program, TableEntry, ir, program_of_json, verify
 from nicemu.programs import programs_root
 
 SOURCE = """
@@ -101,7 +101,7 @@ def test_a_program_belongs_to_its_own_message(program: Program, message: Message
     given = p4info_of_message(message)
     assert difference(given, own) is None
     assert info_message(given) == message
-    assert Program.from_json(program.to_json()) == program
+    assert program_of_json(program.to_json()) == program
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_a_v1model_of_the_program_may_make_its_ports_a_new_type(tmp_path: Path) 
     (table,) = info_message(compiled.p4info).tables
     assert [field.type_name.name for field in table.match_fields][:2] == ["text_port_t", "PortId_t"]
     engine = Engine()
-    engine.load(Program.from_json(compiled.program.to_json()))
+    engine.load(program_of_json(compiled.program.to_json()))
     engine.insert(
         "t", TableEntry((Exact(0), Optional(None), Exact(0), Exact(5), Exact(6)), "send", (0, 0, 0), 1)
     )

@@ -10,7 +10,7 @@ from nicemu.control.messages import Message, messages
 from nicemu.control.pipeline_config import PipelineConfig
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine, Exact, Lpm, Program, TableEntry, p4info_of
+from nicemu.pipeline import Engine, Exact, Lpm, Program, TableEntry, p4info_of, program_of_json
 
 VERIFY, SAVE, COMMIT_NEW, COMMIT, RECONCILE = 1, 2, 3, 4, 5
 ALL, COOKIE, P4INFO, DEVICE_CONFIG = 0, 1, 2, 3
@@ -71,7 +71,7 @@ def test_a_p4info_of_another_program_is_refused(engine: Engine, routing: Program
 
 def test_what_a_config_holds_is_the_readers_business(engine: Engine, wider_routing: Program) -> None:
     config = PipelineConfig(
-        engine, lambda text, p4info: wider_routing if text == b"wider" else Program.from_json(text)
+        engine, lambda text, p4info: wider_routing if text == b"wider" else program_of_json(text)
     )
     given = {"p4_device_config": b"wider"}
     config.set(messages().SetForwardingPipelineConfigRequest(action=COMMIT_NEW, config=given))
@@ -177,7 +177,7 @@ def test_a_program_that_came_another_way_is_described_without_cookie(
     engine.load(routing)
     found = config.get(ALL).config
     assert not found.HasField("cookie")
-    assert Program.from_json(found.p4_device_config) == routing
+    assert program_of_json(found.p4_device_config) == routing
     assert found.p4info == info_message(p4info_of(routing))
 
 

@@ -21,12 +21,12 @@ from nicemu.pipeline import (
     Lpm,
     Match,
     Optional,
-    Program,
     Range,
     TableEntry,
     Ternary,
     Verdict,
     WorkArmed,
+    program_of_json,
 )
 
 pytestmark = pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
@@ -327,7 +327,7 @@ def test_numbers_of_any_width_are_divided(width: int, signed: bool) -> None:
     )
     # P4 divides bit<N> alone; the IR, which BMv2 JSON becomes too, any number.
     written = compile_text(text).program.to_json()
-    program = Program.from_json(written.replace('"|+|"', '"/"').replace('"|-|"', '"%"'))
+    program = program_of_json(written.replace('"|+|"', '"/"').replace('"|-|"', '"%"'))
     plain, fast = Engine(), CompiledEngine(optimised=width in (65, 128))
     plain.load(program)
     fast.load(program)

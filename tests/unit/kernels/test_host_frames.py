@@ -10,7 +10,16 @@ import pytest
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import CompileError, compile_text
-from nicemu.pipeline import HOST_PORT, CounterAdd, Disposition, Engine, Exact, Program, TableEntry
+from nicemu.pipeline import (
+    HOST_PORT,
+    CounterAdd,
+    Disposition,
+    Engine,
+    Exact,
+    Program,
+    TableEntry,
+    program_of_json,
+)
 
 SOURCE = """
 #include <core.p4>
@@ -47,7 +56,7 @@ BOTH = "P(), In(), D(), Out()"
 
 
 def program(blocks: str = BOTH) -> Program:
-    return Program.from_json(compile_text(SOURCE.format(blocks=blocks)).program.to_json())
+    return program_of_json(compile_text(SOURCE.format(blocks=blocks)).program.to_json())
 
 
 def compiled() -> Engine:

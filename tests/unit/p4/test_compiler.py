@@ -17,7 +17,7 @@ from nicemu.errors import UsageError
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import CompileError, compile_program, compile_text
-from nicemu.pipeline import Engine, Program
+from nicemu.pipeline import Engine, program_of_json
 from nicemu.programs import programs_root
 
 FOLDER = programs_root() / "p4"
@@ -51,7 +51,7 @@ def compile_and_run(text: str) -> None:
     with contextlib.suppress(CompileError):
         compiled = compile_text(text)
         engine = Engine()
-        engine.load(Program.from_json(compiled.program.to_json()))
+        engine.load(program_of_json(compiled.program.to_json()))
         engine.process(bytes(64), 0)
 
 
@@ -115,7 +115,7 @@ def test_the_deepest_program_that_parses_also_reaches_the_nic(around: str, end: 
         SmartNic(P(), C(), D()) main;"""
     chain = "mm.b = " + " == ".join(["mm.b"] * 89) + ";"
     compiled = compile_text(top + blocks % (around + chain + end))
-    assert Program.from_json(compiled.program.to_json()) == compiled.program
+    assert program_of_json(compiled.program.to_json()) == compiled.program
     for engine in (Engine(), CompiledEngine(optimised=False)) if JIT else (Engine(),):
         engine.load(compiled.program)
         engine.process(b"", 0)

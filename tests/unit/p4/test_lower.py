@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from nicemu.pipeline import CounterAdd, Disposition, EventPosted, Exact, TableEntry, ir
+from nicemu.pipeline import CounterAdd, Disposition, EventPosted, Exact, TableEntry, ir, program_of_json
 
 FRAME = bytes.fromhex("07123480") + b"rest"
 
@@ -211,10 +211,10 @@ def test_an_id_may_be_written_in_any_base_and_with_its_prefix(p4: SimpleNamespac
 
 def test_a_compiled_program_survives_the_way_to_the_nic(p4: SimpleNamespace) -> None:
     program = p4.compile("t.apply();", parts=TABLE + "size = 2; }").program
-    from nicemu.pipeline import Engine, Program
+    from nicemu.pipeline import Engine
 
     engine = Engine()
-    engine.load(Program.from_json(program.to_json()))
+    engine.load(program_of_json(program.to_json()))
     engine.insert("t", TableEntry((Exact(7),), "bump", (1,)))
     assert engine.process(FRAME, 0).frame[1:3] == b"\x12\x35"
     assert isinstance(program.control("control").body[0], ir.ApplyTable)

@@ -7,7 +7,7 @@ import pytest
 
 from nicemu.errors import ControlError
 from nicemu.p4 import CompileError, compile_text
-from nicemu.pipeline import Disposition, Engine, Exact, Lpm, Program, Range, Ternary
+from nicemu.pipeline import Disposition, Engine, Exact, Lpm, Range, Ternary, program_of_json
 
 SOURCE = """
 #include <core.p4>
@@ -32,7 +32,7 @@ SmartNic(P(), C(), D()) main;
 def loaded(start: str, parts: str = "", outside: str = "", apply: str = "") -> Engine:
     text = SOURCE.format(start=start, parts=parts, outside=outside, apply=apply)
     engine = Engine()
-    engine.load(Program.from_json(compile_text(text).program.to_json()))
+    engine.load(program_of_json(compile_text(text).program.to_json()))
     return engine
 
 

@@ -24,6 +24,7 @@ from nicemu.pipeline import (
     extern,
     externs_in,
     ir,
+    program_of_json,
     read_externs,
     trace_lines,
 )
@@ -54,7 +55,7 @@ V1Switch(P(), Sums(), I(), E(), Sums(), D()) main;
 def program(outside: str, apply: str, parts: str = "", parsed: str = "") -> Program:
     """Return a program as it comes over a wire."""
     text = SOURCE.format(outside=outside, apply=apply, parts=parts, parsed=parsed)
-    return Program.from_json(compile_text(text).program.to_json())
+    return program_of_json(compile_text(text).program.to_json())
 
 
 def after(

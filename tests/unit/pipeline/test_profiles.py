@@ -22,10 +22,10 @@ from nicemu.pipeline import (
     Group,
     Member,
     MeterConfig,
-    Program,
     TableEntry,
     Ternary,
     ir,
+    program_of_json,
 )
 
 SOURCE = """
@@ -60,7 +60,7 @@ V1Switch(P(), V(), I(), E(), C(), D()) main;
 def loaded(properties: str, kind: str = "exact", keys: str = "", parts: str = "", apply: str = "") -> Engine:
     text = SOURCE.format(properties=properties, kind=kind, keys=keys, parts=parts, apply=apply)
     engine = Engine()
-    engine.load(Program.from_json(compile_text(text).program.to_json()))
+    engine.load(program_of_json(compile_text(text).program.to_json()))
     return engine
 
 

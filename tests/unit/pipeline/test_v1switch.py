@@ -23,11 +23,11 @@ from nicemu.pipeline import (
     Listener,
     LogMessage,
     PacketIn,
-    Program,
     Replica,
     Report,
     TableEntry,
     Verdict,
+    program_of_json,
 )
 
 FRAME = """
@@ -57,7 +57,7 @@ PIECES = ("outside", "parse", "verify", "parts", "ingress", "egress", "compute")
 def switch(**pieces: str) -> Engine:
     text = FRAME.format(**{name: pieces.get(name, "") for name in PIECES})
     engine = Engine(seed=7)
-    engine.load(Program.from_json(compile_text(text).program.to_json()))
+    engine.load(program_of_json(compile_text(text).program.to_json()))
     return engine
 
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from nicemu.errors import ControlError
-from nicemu.pipeline import Program, ir, verify
+from nicemu.pipeline import ir, program_of_json, verify
 
 U16, U8 = ir.Bits(16), ir.Bits(8)
 TAG = ir.Member(ir.Name("headers", ir.Named("headers_t")), "tag", ir.Named("tag_t"))
@@ -261,4 +261,4 @@ def test_a_result_that_there_is_not_is_told_also_where_its_function_is_called_be
 @pytest.mark.parametrize("text", ['{"name": "\\ud800"}', b'{"name": "\\ud800"}', '{"name": "\ud800"}'])
 def test_text_that_nothing_can_write_is_refused(text: str | bytes) -> None:
     with pytest.raises(ControlError, match="is not JSON"):
-        Program.from_json(text)
+        program_of_json(text)
