@@ -21,13 +21,14 @@ import click
 from nicemu.errors import ResourceError, UsageError
 
 from .interruption import until_interrupted
+from .opened_port import opened_port
 from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 from .wire_serve import serve
 
 if TYPE_CHECKING:
     from nicemu.capture import CapturedFrame, PcapngWriter
-    from nicemu.fabric import Cable, PacketCapture, Port
+    from nicemu.fabric import Cable, PacketCapture
 
 PROGRESS_S = 1.0
 RETRY_S = 0.001
@@ -212,7 +213,7 @@ def _source(first: str, second: str | None) -> PacketCapture | Cable:
         with ExitStack() as stack:
             ends = []
             for text in (first, second):
-                ends.append(_port(text))
+                ends.append(opened_port(text))
                 stack.callback(ends[-1].close)
             stack.pop_all()
             return Cable(*ends)
@@ -220,24 +221,6 @@ def _source(first: str, second: str | None) -> PacketCapture | Cable:
     if "," in first or kind not in ("", "packet"):
         raise UsageError(f"{first} is a port: name the port that its cable leads to, too")
     return PacketCapture(name)
-
-
-def _port(text: str) -> Port:
-    from nicemu.fabric import DatagramPort, PacketPort, TapPort, XdpPort
-
-    kind, _, name = text.partition(":")
-    if kind == "tap":
-        return TapPort(name)
-    if kind == "packet":
-        return PacketPort(name)
-    if kind == "xdp":
-        return XdpPort(name)
-    local, comma, remote = text.partition(",")
-    if not comma or not local or not remote:
-        raise UsageError(
-            f"{text!r} is no port: write tap:NAME, packet:INTERFACE, xdp:INTERFACE, or LOCAL,REMOTE (paths)"
-        )
-    return DatagramPort((Path(local), Path(remote)))
 
 
 def _opened(out: Path, stack: ExitStack) -> BinaryIO:

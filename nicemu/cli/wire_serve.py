@@ -13,6 +13,7 @@ import click
 from nicemu.errors import ProtocolError, UsageError
 
 from .interruption import until_interrupted
+from .opened_port import opened_port
 from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 
@@ -79,13 +80,11 @@ def serve(
     from nicemu.rdma import load_engine
     from nicemu.testing import PERFTEST_PROGRAMS, PeerServer, PerftestServer, RpingServer
 
-    from .wire import _port
-
     if program not in PERFTEST_PROGRAMS:
         raise UsageError(f"{program!r} is no program that is served; they are {', '.join(PERFTEST_PROGRAMS)}")
     with ExitStack() as stack:
         interrupted = stack.enter_context(until_interrupted())
-        opened = _port(port)
+        opened = opened_port(port)
         stack.callback(opened.close)
         click.echo("loading the engine (the first time compiles it, for some minutes)", err=True)
         load_engine()

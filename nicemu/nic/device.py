@@ -122,7 +122,7 @@ class SmartNic:
         self.roce = RoceEngine(self.arena.rdma, *address, rng, self.drops, compiled=compiled)
         carrier = carrier_of(config, self.roce, transport)
         self.queue_pairs = QueuePairs(config, self.arena, self.unit, carrier, rng)
-        self.notes = Notes(self.arena, self.queue_pairs)
+        self.notes = Notes(self.arena, self.queue_pairs.connected)
         own = PortTransport(self.roce, self.queue_pairs, self.memory, self.arena, self.rings)
         self.outside = OutsideWork.of(self, transport)
         self.transport = self.outside or own

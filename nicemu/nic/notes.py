@@ -7,7 +7,8 @@ waits for a full one: what finds no room is counted. A note that nobody wants co
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -17,9 +18,6 @@ from nicemu.pcie import copy_memory, load_u64, monotonic_ns, store_u64
 from nicemu.trigger import NONE
 
 from .arena import LINK, NOTE_COUNT, Arena
-
-if TYPE_CHECKING:
-    from .queue_pairs import QueuePairs
 
 NOTE_COUNTED, NOTE_FIRED, NOTE_ENDED, NOTE_ENTRY, NOTE_ARRIVED = 1, 2, 3, 4, 5
 """Kinds of notes: a counter has changed; an operation fires (with a copy of its record); it has ended; an
@@ -132,12 +130,13 @@ def note_arrival(arena: Arena, qp: Int, opcode: Int, imm_data: Int, byte_len: In
 class Notes:
     """The control thread's side: moves notes into a log, and adds what only this side knows.
 
+    `connected` gives the peer and the peer's queue pair that each queue pair is connected to.
     Its log is that of `nicemu.abi.EventLog`; see `nicemu/testing/races/logs.py` for the events.
     """
 
-    def __init__(self, arena: Arena, queue_pairs: QueuePairs) -> None:
+    def __init__(self, arena: Arena, connected: Callable[[], Mapping[int, tuple[str, int]]]) -> None:
         self._arena = arena
-        self._queue_pairs = queue_pairs
+        self._connected = connected
         self._link = int(arena.link[0].address)
         self._log: EventLog | None = None
         self._head = 0
@@ -180,8 +179,7 @@ class Notes:
 
     def _tell_pairs(self) -> None:
         assert self._log is not None
-        pairs = self._queue_pairs
-        now = {qp: (pairs.numbers[qp], remote) for qp, remote in pairs.remote_numbers.items()}
+        now = dict(self._connected())
         for qp, (peer, remote) in now.items():
             if self._pairs.get(qp) != (peer, remote):
                 owner = int(self._arena.rdma.queue_pairs[qp].owner)

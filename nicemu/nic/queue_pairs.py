@@ -159,6 +159,10 @@ class QueuePairs:
         self.remote_nics[qp] = int(offer.get("number", 0))
         self._set_state(qp, READY_TO_SEND)
 
+    def connected(self) -> dict[int, tuple[str, int]]:
+        """Return the peer of each queue pair that is connected, and the queue pair there."""
+        return {qp: (self.numbers[qp], remote) for qp, remote in self.remote_numbers.items()}
+
     def fail(self, qp: int) -> None:
         """Move a queue pair to the error state; what is posted from here on is flushed."""
         if self._arena.rdma.queue_pairs[qp].state in (INIT, READY_TO_RECEIVE, READY_TO_SEND):

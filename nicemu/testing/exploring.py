@@ -10,7 +10,7 @@ from _pytest.runner import runtestprotocol
 
 from .choices import Schedule, parse_choices
 from .explorer import Exploration, explore, report
-from .plugin import EXPLORED, TOLD
+from .told import EXPLORED, TOLD
 
 REPLAY_VARIABLE = "NICEMU_REPLAY"
 _SCHEDULE = pytest.StashKey[Schedule]()

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from .told import EXPLORED, TOLD
+
 if TYPE_CHECKING:
     from nicemu.host import Nic
     from nicemu.run import Stage, SteppedStream
@@ -23,8 +25,6 @@ if TYPE_CHECKING:
 FIXTURES = frozenset({"nic", "nics", "peer", "virtual_time", "stream", "host_stream"})
 STAGE: pytest.StashKey[Stage] = pytest.StashKey()
 ON_STAGE: pytest.StashKey[Callable[[Stage], AbstractContextManager[object]]] = pytest.StashKey()
-TOLD = pytest.StashKey[str]()
-EXPLORED = pytest.StashKey[list[str]]()
 
 _MARKERS = (
     "nicemu(limits='unlimited', compiled=False, transport='direct', peer_bytes=65536): what the NICs of the "

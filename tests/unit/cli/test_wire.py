@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
-from nicemu.cli.wire import _port
+from nicemu.cli.opened_port import opened_port
 from nicemu.fabric import PacketPort, XdpPort
 
 Cli = Callable[..., Result]
@@ -68,5 +68,5 @@ def test_a_port_on_an_interface_is_of_the_kind_that_is_named(
 ) -> None:
     opened: list[str] = []
     monkeypatch.setattr(f"nicemu.fabric.{port.__name__}", opened.append)
-    _port(f"{kind}:eth1")
+    opened_port(f"{kind}:eth1")
     assert opened == ["eth1"]
