@@ -11,6 +11,11 @@ from __future__ import annotations
 import enum
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Return a number of things in words: "1 entry", "2 entries"."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 class NicemuError(Exception):
     """Any error that nicemu raises on purpose; the message says what was found, allowed, and what to do."""
 

@@ -31,7 +31,7 @@ from .connection import Connection, SharedMemory
 from .event_log import Event, EventLog, file_writer, place
 from .granularity import Granularity
 from .limits import PROFILES, FiringOrder, Limits
-from .operands import counted, seconds, shown, text, whole, yes_or_no
+from .operands import seconds, shown, text, whole, yes_or_no
 from .program import Condition, Program, Step, check_counter
 from .span import RemoteSpan, Span, check_remote, local_piece, local_pieces
 from .target import (
@@ -92,7 +92,6 @@ __all__ = [
     "check_counter",
     "check_program",
     "check_remote",
-    "counted",
     "file_writer",
     "local_piece",
     "local_pieces",

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nicemu.errors import counted
+
 from .counting import find_cycles, find_early_counts
 from .finding import Finding, Findings, Severity
 from .limits import Limits
-from .operands import counted
 from .publishing import find_unordered_tellings, find_untrue_tellings
 from .work import DeferredWork, Opcode
 

@@ -28,11 +28,6 @@ def shown(value: object) -> str:
     return " ".join(_short.repr(value).split())
 
 
-def counted(number: int, noun: str, plural: str = "") -> str:
-    """Return a number of things in words: "1 entry", "2 entries"."""
-    return f"{number} {noun if number == 1 else plural or noun + 's'}"
-
-
 def whole(value: object, what: str, least: int = 0, most: int = U64_MAX) -> int:
     """Return a whole number from `least` to `most`; `what` is the caller's word for it.
 

@@ -6,9 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from nicemu.errors import UsageError
+from nicemu.errors import UsageError, counted
 
-from .operands import U32_MAX, U64_MAX, counted, shown, whole
+from .operands import U32_MAX, U64_MAX, shown, whole
 from .work import MAX_SGE, Sge
 
 

@@ -13,10 +13,9 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from nicemu.errors import NicemuError, ResourceError, UsageError
+from nicemu.errors import NicemuError, ResourceError, UsageError, counted
 
 from .limits import FiringOrder, Limits
-from .operands import counted
 from .program import Condition, Program
 from .work import DeferredWork, Opcode, WorkCompletion
 

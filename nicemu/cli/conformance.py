@@ -52,7 +52,7 @@ def _try(names: Sequence[str], rules: Sequence[str]) -> list[Result]:
 
     How far it is stands on stderr: on a terminal a bar a bench, elsewhere a line a bench.
     """
-    from nicemu.abi import counted
+    from nicemu.errors import counted
     from nicemu.testing import CASES, Verdict, try_case
 
     cases = [case for case in CASES.values() if set(case.rules) & set(rules)]

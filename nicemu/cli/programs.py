@@ -225,7 +225,7 @@ def compiled_program(
 
     `as_json`: then they are printed as JSON, too.
     """
-    from nicemu.abi import counted
+    from nicemu.errors import counted
     from nicemu.programs import find_program
     from nicemu.run import read_program
 

@@ -145,7 +145,7 @@ def _listed(results: Iterable[tuple[Outcome, int]], root: Path, count: int) -> l
 
 
 def _packets(report: Report) -> str:
-    from nicemu.abi import counted
+    from nicemu.errors import counted
 
     told = f"{counted(report.packets_in, 'packet')} in, {report.packets_out} out"
     because = report.interpreted_because

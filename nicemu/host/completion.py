@@ -7,8 +7,8 @@ into it and moves the queue pair to the error state.
 
 from __future__ import annotations
 
-from nicemu.abi import Connection, EventLog, Opcode, WorkCompletion, counted, registers, seconds, whole
-from nicemu.errors import UsageError, VerbsStatus
+from nicemu.abi import Connection, EventLog, Opcode, WorkCompletion, registers, seconds, whole
+from nicemu.errors import UsageError, VerbsStatus, counted
 from nicemu.pcie import load_u32, load_u64, store_u64
 
 

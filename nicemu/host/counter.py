@@ -15,7 +15,6 @@ from nicemu.abi import (
     SharedMemory,
     Span,
     TriggerTableFull,
-    counted,
     local_piece,
     registers,
     seconds,
@@ -23,7 +22,7 @@ from nicemu.abi import (
     whole,
     yes_or_no,
 )
-from nicemu.errors import UsageError
+from nicemu.errors import UsageError, counted
 from nicemu.pcie import load_u64
 
 from .counted_queue import CountedQueue

@@ -29,7 +29,6 @@ from nicemu.abi import (
     WorkCompletion,
     WorkRequest,
     check_counter,
-    counted,
     local_piece,
     local_pieces,
     pack_program,
@@ -41,7 +40,7 @@ from nicemu.abi import (
     whole,
     yes_or_no,
 )
-from nicemu.errors import ResourceError, UsageError
+from nicemu.errors import ResourceError, UsageError, counted
 from nicemu.pcie import load_u32, load_u64, store_u32, store_u64
 
 from .closed_connection import ClosedConnection

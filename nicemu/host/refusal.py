@@ -19,10 +19,9 @@ from nicemu.abi import (
     Unsupported,
     WorkRequest,
     check_program,
-    counted,
     shown,
 )
-from nicemu.errors import UsageError
+from nicemu.errors import UsageError, counted
 
 _OURS = frozenset((Opcode.NVME_READ, Opcode.NVME_WRITE, Opcode.FIRMWARE_EVENT))
 _TAGGED = frozenset((Opcode.TAGGED_SEND, Opcode.TAGGED_RECV))

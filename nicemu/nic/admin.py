@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import Access, counted, registers
-from nicemu.errors import ResourceError, UsageError
+from nicemu.abi import Access, registers
+from nicemu.errors import ResourceError, UsageError, counted
 from nicemu.firmware import LandingSlot
 from nicemu.pcie import Backing, load_u64
 

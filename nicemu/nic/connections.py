@@ -7,8 +7,8 @@ from contextlib import suppress
 from ipaddress import IPv4Address
 from typing import TYPE_CHECKING, Any
 
-from nicemu.abi import counted, registers
-from nicemu.errors import NicemuError, UsageError
+from nicemu.abi import registers
+from nicemu.errors import NicemuError, UsageError, counted
 from nicemu.firmware import Connection
 from nicemu.rdma import FLAG_ARRIVAL_EVENTS, FLAG_IMPLICIT_RECEIVES
 

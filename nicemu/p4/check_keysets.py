@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from copy import copy
 from typing import TypeAlias
 
-from nicemu.abi import counted
+from nicemu.errors import counted
 from nicemu.pipeline import ir
 
 from . import syntax

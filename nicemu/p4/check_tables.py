@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from math import prod
 
-from nicemu.abi import counted
+from nicemu.errors import counted
 from nicemu.pipeline import MAX_TABLE_SIZE, ir
 
 from . import syntax

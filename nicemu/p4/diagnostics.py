@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 from operator import itemgetter
 from typing import NamedTuple
 
-from nicemu.abi import counted
-from nicemu.errors import ProtocolError
+from nicemu.errors import ProtocolError, counted
 
 WIDEST_LINE = 160
 """Characters of a source line that are shown, those around the place; generated ones may have megabytes."""

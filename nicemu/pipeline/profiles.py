@@ -12,8 +12,7 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from nicemu.abi import counted
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, P4RuntimeCode, counted
 
 from . import ir
 from .selector_limits import NO_LIMITS, SelectorLimits

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from operator import rshift
 
-from nicemu.abi import counted
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, P4RuntimeCode, counted
 
 from . import ir
 from .matches import MATCH_CLASS, Exact, Match, check_match, width_of

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from nicemu.abi import counted
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, P4RuntimeCode, counted
 
 from . import ir
 from .architecture import Architecture

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import NoReturn
 
-from nicemu.abi import counted
+from nicemu.errors import counted
 
 from . import ir
 from .architecture import Architecture

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nicemu.abi import counted
+from nicemu.errors import counted
 from nicemu.pipeline import FieldPlace
 
 from .commands import Expect

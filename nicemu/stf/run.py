@@ -12,8 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nicemu.abi import counted
-from nicemu.errors import ControlError
+from nicemu.errors import ControlError, counted
 from nicemu.p4 import Location
 from nicemu.pipeline import (
     HOST_PORT,

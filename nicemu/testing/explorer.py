@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from nicemu.abi import counted
+from nicemu.errors import counted
 
 from .choices import RandomSchedule, Schedule, format_choices, trimmed
 from .reduction import Search

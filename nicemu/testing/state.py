@@ -7,7 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nicemu.abi import ARMED, Opcode, counted
+from nicemu.abi import ARMED, Opcode
+from nicemu.errors import counted
 from nicemu.run import Simulation
 from nicemu.trigger import DUE, IN_FLIGHT, WAITING
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from nicemu.abi import ARMED, POSTED, CommandStatus, DeferredWork, Limits, counted, pack_deferred
-from nicemu.errors import ResourceError, UsageError
+from nicemu.abi import ARMED, POSTED, CommandStatus, DeferredWork, Limits, pack_deferred
+from nicemu.errors import ResourceError, UsageError, counted
 from nicemu.hot import interpreted
 
 from . import counter as counters

@@ -6,8 +6,8 @@ Source: fi_trigger(3), DEFERRED WORK QUEUES: what cannot be carried out may be r
 
 from __future__ import annotations
 
-from nicemu.abi import AtomicOperation, DeferredWork, Opcode, Sge, WorkRequest, counted, shown
-from nicemu.errors import UsageError
+from nicemu.abi import AtomicOperation, DeferredWork, Opcode, Sge, WorkRequest, shown
+from nicemu.errors import UsageError, counted
 
 RECEIVES = frozenset({Opcode.RECV, Opcode.TAGGED_RECV})
 COUNTER_OPERATIONS = frozenset({Opcode.COUNTER_ADD, Opcode.COUNTER_SET})

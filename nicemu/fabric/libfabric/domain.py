@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from nicemu.abi import counted, shown
-from nicemu.errors import ResourceError, UsageError
+from nicemu.abi import shown
+from nicemu.errors import ResourceError, UsageError, counted
 
 from . import abi as fi
 from .abi import Libfabric, load_libfabric

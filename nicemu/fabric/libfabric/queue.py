@@ -19,9 +19,8 @@ from nicemu.abi import (
     TriggerTableFull,
     Unsupported,
     WorkCompletion,
-    counted,
 )
-from nicemu.errors import NicemuError, VerbsStatus
+from nicemu.errors import NicemuError, VerbsStatus, counted
 
 from . import abi as fi
 from .counter import LibfabricCounter

@@ -29,13 +29,12 @@ from nicemu.abi import (
     Unsupported,
     WorkCompletion,
     WorkRequest,
-    counted,
     shown,
     text,
     whole,
     yes_or_no,
 )
-from nicemu.errors import ResourceError, UsageError
+from nicemu.errors import ResourceError, UsageError, counted
 
 from .checks import OPERATIONS, RECEIVES, U64_MAX, check_deferred, check_number
 from .counter import LibfabricCounter, LibfabricProgram

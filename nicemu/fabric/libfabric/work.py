@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nicemu.abi import AtomicOperation, DeferredWork, Limits, Opcode, Sge, WorkRequest, counted
-from nicemu.errors import UsageError
+from nicemu.abi import AtomicOperation, DeferredWork, Limits, Opcode, Sge, WorkRequest
+from nicemu.errors import UsageError, counted
 
 from . import abi as fi
 from .abi import AtomicOp, Libfabric, OpType

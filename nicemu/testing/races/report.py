@@ -8,7 +8,7 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
-from nicemu.abi import counted
+from nicemu.errors import counted
 
 
 class RaceKind(enum.Enum):

@@ -9,8 +9,8 @@ from math import inf, nan
 import numpy as np
 import pytest
 
-from nicemu.abi import counted, seconds, shown, text, whole, yes_or_no
-from nicemu.errors import UsageError
+from nicemu.abi import seconds, shown, text, whole, yes_or_no
+from nicemu.errors import UsageError, counted
 
 
 @pytest.mark.parametrize("value", [5, np.int8(5), np.uint64(5), np.array(5)])
