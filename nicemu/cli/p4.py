@@ -19,11 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from nicemu.control import ObjectClient, Place
-    from nicemu.pipeline import Replica
+    from nicemu.pipeline import MeterConfig, Replica
 
 EVERYWHERE = "*"
 """The index that means every place of an array."""
 DELETE_OPTION = click.option("--delete", is_flag=True, help="Remove it.")
+_TWO_RATES = ("cir", "cburst", "pir", "pburst")
+_ONE_RATE = ("cir", "cburst", "eburst")
 _PAIR = re.compile(r"([0-9]+)(?::([0-9]+))?")
 
 
@@ -81,10 +83,9 @@ def write(name: str, index: str, values: tuple[str, ...], nic: str | None) -> No
     """Write register, counter or meter NAME at INDEX, or with * everywhere.
 
     A register takes a number, or the fields of its struct; a counter packets=N and bytes=N, which are 0 if
-    left out; a meter cir, cburst, pir and pburst in its units (a second), or nothing, which is always green.
+    left out; a meter cir, cburst, pir and pburst in its units (a second), one of one rate cir, cburst and
+    eburst, or nothing, which is always green.
     """
-    from nicemu.pipeline import MeterConfig
-
     place = _index(index)
     with _objects(nic) as objects:
         found = objects.find(name)
@@ -97,13 +98,7 @@ def write(name: str, index: str, values: tuple[str, ...], nic: str | None) -> No
             counts = _numbers(values, ("packets", "bytes"))
             objects.write_counter(found.name, place, counts.get("packets", 0), counts.get("bytes", 0))
         else:
-            rates = _numbers(values, ("cir", "cburst", "pir", "pburst"))
-            if rates and len(rates) < 4:
-                raise UsageError("a meter has cir, cburst, pir and pburst; write all of them, or none")
-            config = (
-                MeterConfig(rates["cir"], rates["cburst"], rates["pir"], rates["pburst"]) if rates else None
-            )
-            objects.write_meter(found.name, place, config)
+            objects.write_meter(found.name, place, _meter(_numbers(values, (*_TWO_RATES, "eburst"))))
 
 
 @p4.command("value-set")
@@ -270,6 +265,20 @@ def _settings(words: Iterable[str]) -> dict[str, str]:
             raise click.UsageError(f"{word!r} found; NAME=VALUE was expected, each name once")
         found[name] = value
     return found
+
+
+def _meter(rates: Mapping[str, int]) -> MeterConfig | None:
+    """Return how a meter is to be configured, None for one that is always green. Raises: UsageError."""
+    from nicemu.pipeline import MeterConfig
+
+    if not rates:
+        return None
+    if set(rates) == set(_ONE_RATE):  # it has no peak of its own
+        return MeterConfig(rates["cir"], rates["cburst"], rates["cir"], rates["cburst"], rates["eburst"])
+    if not set(_TWO_RATES) <= set(rates):
+        either = f"{', '.join(_TWO_RATES)}, or of one rate {', '.join(_ONE_RATE)}"
+        raise UsageError(f"a meter has {either}; write all of them, or none")
+    return MeterConfig(*(rates.get(name, 0) for name in (*_TWO_RATES, "eburst")))
 
 
 def _numbers(words: Iterable[str], names: tuple[str, ...]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`nicemu table list`, `add`, `modify`, `delete`, `apply`: table entries over P4Runtime, in the program's
-words.
+"""`nicemu table list`, `add`, `modify`, `delete`, `default`, `clear`, `apply`, `save`: table entries over
+P4Runtime, in the program's words.
 """
 
 from __future__ import annotations
@@ -103,6 +103,72 @@ def delete(name: str, settings: tuple[str, ...], priority: int | None, nic: str 
         schema = _named(name, client.tables(), "the program", "table")
         keys, _ = _divided(given, [key.name for key in schema.keys], [])
         client.delete(schema.name, keys, _priority(schema, priority))
+
+
+@table.command("default")
+@click.argument("name", metavar="TABLE")
+@click.argument("action", required=False)
+@click.argument("settings", metavar="[PARAM=VALUE...]", nargs=-1)
+@PIPELINE_OPTION
+def default(name: str, action: str | None, settings: tuple[str, ...], nic: str | None) -> None:
+    """Have TABLE run ACTION for what matches no entry, or again what the program says."""
+    given = _settings(settings)
+    with _client(nic) as client:
+        schema = _named(name, client.tables(), "the program", "table")
+        if action is None:
+            client.set_default(schema.name)
+            return
+        called = _named(action, schema.actions, f"table {schema.name}", "action")
+        _, values = _divided(given, [], [item.name for item in called.params])
+        client.set_default(schema.name, called.name, values)
+
+
+@table.command("clear")
+@click.argument("names", metavar="TABLE...", nargs=-1, required=True)
+@PIPELINE_OPTION
+@JSON_OPTION
+def clear(names: tuple[str, ...], nic: str | None, as_json: bool) -> None:
+    """Delete the entries of each TABLE, but for those that are const in the program; defaults stay."""
+    from nicemu.control import Update
+
+    with _client(nic) as client:
+        known = client.tables()
+        found = [_named(name, known, "the program", "table") for name in names]
+        updates = [
+            Update(
+                "delete",
+                schema.name,
+                dict(zip((key.name for key in schema.keys), item.entry.matches, strict=True)),
+                priority=item.entry.priority,
+            )
+            for schema in {one.name: one for one in found}.values()
+            for item in client.read(schema.name)
+            if not item.const
+        ]
+        if updates:
+            client.write(updates)
+    if as_json:
+        print_json({"deleted": len(updates)})
+    else:
+        click.echo(f"entries: {len(updates)} deleted")
+
+
+@table.command("save")
+@click.argument("file", metavar="FILE", type=click.Path(dir_okay=False, path_type=Path))
+@PIPELINE_OPTION
+def save(file: Path, nic: str | None) -> None:
+    """Write what the program holds to FILE, whole or not at all, - for the standard output.
+
+    Entries and defaults with what they have counted, members and groups, value sets, registers, counters,
+    meters, multicast groups and clone sessions. nicemu table apply FILE has it hold all but the counts of
+    entries again, nicemu switch --tables FILE those, too.
+    """
+    from nicemu.run import program_of
+    from nicemu.switch import save_tables
+
+    with _client(nic) as client:
+        count = save_tables(client, file, program_of)
+    click.echo(f"entries: {count} written to {file}", err=str(file) == "-")
 
 
 @table.command("apply")

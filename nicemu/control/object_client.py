@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.pipeline import CloneSession, Match, MeterConfig, Replica, ir, plain
+from nicemu.pipeline import CloneSession, Match, MeterConfig, Replica, Value, ir, plain
 
 from .byte_string import encode_bytes
-from .count_message import fill_count, fill_meter
+from .count_message import fill_count, fill_meter, meter_of_message
 from .data_message import fill_data, member_value, value_of_data, zero_of
 from .entry_message import add_matches, fill_call, matches_of_fields, parameters_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
@@ -94,11 +94,26 @@ class ObjectClient:
     def read(self, name: str, index: int | None = None) -> list[Place]:
         """Return what a counter, meter or register holds, at an index or everywhere."""
         found = self.find(name)
-        form = f"{found.kind}_entry"
-        query = messages().Entity()
-        entry = getattr(query, form)
-        self._fill_place(entry, found, index)
-        return [self._place(found, getattr(entity, form)) for entity in self._read_entities(query)]
+        return [self._place(found, entry) for entry in self._entries(found, index)]
+
+    def register_values(self, name: str) -> dict[int, Value]:
+        """Return what a register holds by index, as an engine has it; places that hold zeros are left out."""
+        found, schema = self.find(name, ("register",)), self._schema()
+        kind = schema.named("register", found.name).type
+        zero = zero_of(kind, schema.layouts)
+        values = ((entry.index.index, entry.data) for entry in self._entries(found, None))
+        held = ((index, value_of_data(data, kind, schema.layouts, found.name)) for index, data in values)
+        return {index: value for index, value in held if value != zero}
+
+    def meter_configs(self, name: str) -> dict[int, MeterConfig]:
+        """Return how the meters of an array are configured, those that are, by index."""
+        found = self.find(name, ("meter",))
+        kind = self._schema().named("meter", found.name).type
+        return {
+            entry.index.index: meter_of_message(entry.config, found.name, kind)
+            for entry in self._entries(found, None)
+            if entry.HasField("config")
+        }
 
     def write_counter(self, name: str, index: int | None, packets: int = 0, length_bytes: int = 0) -> None:
         """Say what a counter stands at; without an index, all of an array."""
@@ -127,6 +142,13 @@ class ObjectClient:
         self._fill_place(entry, self.find(name, (kind,)), index)
         return update, entry
 
+    def _entries(self, found: ObjectInfo, index: int | None) -> list[Message]:
+        """Return what the server says of an array, at an index or everywhere."""
+        form = f"{found.kind}_entry"
+        query = messages().Entity()
+        self._fill_place(getattr(query, form), found, index)
+        return [getattr(entity, form) for entity in self._read_entities(query)]
+
     def _fill_place(self, entry: Message, found: ObjectInfo, index: int | None) -> None:
         setattr(entry, f"{found.kind}_id", self._schema().named(found.kind, found.name).id)
         if index is not None:
@@ -139,6 +161,8 @@ class ObjectClient:
         elif found.kind == "meter":
             rates = entry.config
             fields = {"cir": rates.cir, "cburst": rates.cburst, "pir": rates.pir, "pburst": rates.pburst}
+            if rates.eburst:
+                fields["eburst"] = rates.eburst
             value = fields if entry.HasField("config") else None
         else:
             schema = self._schema()

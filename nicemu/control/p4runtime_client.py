@@ -70,7 +70,8 @@ class Update:
 class ReadEntry:
     """One entry as the server has it; a table's default entry has no matches.
 
-    `hits` is None if not asked for, and `meter`, the rates of its direct meter, also where it has none.
+    `hits` and `hit_bytes` are None if not asked for, and `meter`, the rates of its direct meter, also where
+    it has none.
     """
 
     table: str
@@ -79,6 +80,7 @@ class ReadEntry:
     const: bool = False
     hits: int | None = None
     meter: MeterConfig | None = None
+    hit_bytes: int | None = None
 
 
 class P4RuntimeClient:
@@ -442,9 +444,10 @@ def _read_entry(message: Message, schema: Schema) -> ReadEntry:
     default = bool(message.is_default_action)
     matches = () if default else matches_of_message(message, table)
     action, parameters, choice = call_of_message(message.action, table, default=default)
-    hits = int(message.counter_data.packet_count) if message.HasField("counter_data") else None
+    counted = message.counter_data if message.HasField("counter_data") else None
+    hits, hit_bytes = (counted.packet_count, counted.byte_count) if counted is not None else (None, None)
     meter = None
     if message.HasField("meter_config"):
         meter = meter_of_message(message.meter_config, table.owner, table.meter_type)
     entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns)
-    return ReadEntry(table.name, entry, default, bool(message.is_const), hits, meter)
+    return ReadEntry(table.name, entry, default, bool(message.is_const), hits, meter, hit_bytes)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .byte_changes import ByteChange, byte_changes, change_lines
 from .captures import require_readable, switch_captures
 from .forwarding import HOST, Forwarder, Hear, Summary
-from .remote_tables import Applied, apply_tables
+from .remote_tables import Applied, apply_tables, save_tables
 from .shared_engine import SharedEngine
 from .state_file import state_of, writing_state
 from .table_file import put_tables
@@ -33,6 +33,7 @@ __all__ = [
     "open_port",
     "put_tables",
     "require_readable",
+    "save_tables",
     "state_of",
     "switch_captures",
     "writing_state",

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from nicemu.control import ObjectClient, P4RuntimeClient, Update
-from nicemu.errors import ControlError, UsageError
 from nicemu.pipeline import (
     ActionProfile,
     CounterArray,
@@ -27,7 +26,9 @@ from nicemu.pipeline import (
     program_of_json,
 )
 
-from .table_file import Put, empty, put_file
+from .mirror import action_profiles, mirror, whole_mirror
+from .state_file import writing_state
+from .table_file import Put, put_file
 
 _Held: TypeAlias = dict[object, tuple[TableEntry, MeterConfig | None]]
 """Entries of a table with their meters, by matches and priority."""
@@ -59,10 +60,8 @@ def apply_tables(
     Raises: UsageError with the place of a fault, or where nothing can be made of the program; ControlError
     for what the server refuses, which another client may have changed: what was written before stays.
     """
-    engine = Engine()
-    engine.load(_program_of(client, reader))
+    engine = mirror(client, reader)
     tables = engine.tables()
-    _take_over(client, engine)
     before = {table.name: _entries(engine, table) for table in tables}
     defaults = {table.name: _default(engine, table) for table in tables}
     profiles = _profiles(engine)
@@ -84,39 +83,18 @@ def apply_tables(
     return Applied(kinds.count("insert"), kinds.count("modify"), kinds.count("delete"), others)
 
 
-def _program_of(client: P4RuntimeClient, reader: Callable[[bytes], Program]) -> Program:
-    data = client.device_config()
-    try:
-        return reader(data)
-    except ControlError as error:
-        what = "the server's program is none that a file of tables can be tried on; write single entries"
-        raise UsageError(f"{what} (nicemu table add): {error}") from error
+def save_tables(
+    client: P4RuntimeClient, path: Path, reader: Callable[[bytes], Program] = program_of_json
+) -> int:
+    """Write what the program that a client reads holds to a file that `apply_tables` takes; return how many
+    entries that are. The file, "-" for the standard output, is written whole or not at all.
 
-
-def _take_over(client: P4RuntimeClient, engine: Engine) -> None:
-    """Have an engine hold the members, groups and entries that the client reads."""
-    for profile in _action_profiles(engine):
-        for number, call in client.objects.members(profile.name).items():
-            profile.insert_member(number, call)
-        if profile.algorithm is None:
-            continue
-        most = client.objects.max_sizes(profile.name)
-        for number, members in client.objects.groups(profile.name).items():
-            profile.insert_group(number, members, most.get(number, 0))
-    for table in engine.tables():
-        empty(engine, table.name)
-        held = engine.table(table.name)
-        found = [item for item in client.read(table.name, meters=True) if not item.const]
-        for error in held.insert_many([item.entry for item in found], engine.now_ns):
-            if error is not None:  # what was read does not fit together: others write meanwhile
-                raise error
-        default = client.read_default(table.name, meters=True)
-        if default.entry.action and default.entry != held.default_row().entry:
-            held.set_default(default.entry.action, default.entry.parameters)
-        if held.spec.meter:
-            for item in found:
-                held.row(item.entry.matches, item.entry.priority).meter.configure(item.meter, now_ns=0)
-            held.default_row().meter.configure(default.meter, now_ns=0)
+    Colours of meters are not in it. Raises: as `apply_tables`; UsageError if the file cannot be written.
+    """
+    with writing_state(path) as write:
+        engine = whole_mirror(client, reader)
+        write(engine)
+    return sum(table.entry_count for table in engine.tables())
 
 
 def _entries(engine: Engine, table: TableInfo) -> _Held:
@@ -129,12 +107,8 @@ def _default(engine: Engine, table: TableInfo) -> _Default:
     return row.entry.action, row.entry.parameters, row.meter_config
 
 
-def _action_profiles(engine: Engine) -> list[ActionProfile]:
-    return [state for state in engine.objects.states.values() if isinstance(state, ActionProfile)]
-
-
 def _profiles(engine: Engine) -> _Profiles:
-    return {item.name: (dict(item.members), _groups(item)) for item in _action_profiles(engine)}
+    return {item.name: (dict(item.members), _groups(item)) for item in action_profiles(engine)}
 
 
 def _groups(profile: ActionProfile) -> dict[int, Any]:
@@ -181,7 +155,7 @@ def _write_profiles(objects: ObjectClient, engine: Engine, before: _Profiles) ->
     """Write the members and groups that are others than before; return how many those are."""
     actions = {action.name: action for table in engine.tables() for action in table.actions}
     written = 0
-    for profile in _action_profiles(engine):
+    for profile in action_profiles(engine):
         members, groups = before[profile.name]
         for number, call in profile.members.items():
             if members.get(number) != call:

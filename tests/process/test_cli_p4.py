@@ -169,6 +169,11 @@ def test_a_value_set_is_filled_and_emptied(nicemu: Cli, engine: Engine) -> None:
         (("p4", "write", "last", "1", "0x1000"), 1, "does not fit"),
         (("p4", "write", "pairs", "1", "colour=1"), 1, "no field colour; it has count, seen"),
         (("p4", "write", "rates", "1", "cir=1"), 1, "write all of them, or none"),
+        (
+            ("p4", "write", "rates", "1", "cir=1", "cburst=2", "eburst=3"),
+            1,
+            "two_rate_three_color has no eburst",
+        ),
         (("p4", "multicast", "1", "x"), 2, "NUMBER or NUMBER:NUMBER was expected"),
         (("p4", "multicast", "1", "600"), 1, "a port up to 510"),
         (("p4", "mirror", "1", "--delete"), 1, "there is no clone session 1"),

@@ -257,6 +257,32 @@ def test_load_puts_a_file_of_tables_into_the_program(nicemu: Cli, engine: Engine
     assert len(engine.read("R.route")) == 1  # the program was not loaded again
 
 
+def test_what_a_nic_holds_is_saved_cleared_and_put_back(engine: Engine, nicemu: Cli, tmp_path: Path) -> None:
+    program = tmp_path / "routes.p4"
+    program.write_text(ROUTES)
+    nicemu("load", str(program))
+    nicemu("table", "add", "route", "send", "dst=10.0.0.0/8", "port=3")
+    nicemu("table", "default", "route", "send", "port=7")
+    kept = tmp_path / "kept.json"
+    assert nicemu("table", "save", str(kept)).stdout == f"entries: 1 written to {kept}\n"
+    assert nicemu("table", "clear", "route", "R.route").stdout == "entries: 1 deleted\n"
+    assert json.loads(nicemu("table", "clear", "route", "--json").stdout) == {"deleted": 0}
+    nicemu("table", "default", "route")
+    assert nicemu("table", "apply", str(kept)).stdout == "entries: 1 added, 1 changed, 0 deleted\n"
+    assert list(engine.read("R.route")) == [TableEntry((Lpm(10 << 24, 8),), "R.send", (3,))]
+    assert [table.default_parameters for table in engine.tables() if table.name == "R.route"] == [(7,)]
+
+
+def test_a_saved_state_goes_to_the_standard_output_alone(engine: Engine, nicemu: Cli, tmp_path: Path) -> None:
+    program = tmp_path / "routes.p4"
+    program.write_text(ROUTES)
+    nicemu("load", str(program))
+    result = nicemu("table", "save", "-")
+    assert [table["table"] for table in json.loads(result.stdout)["tables"]] == [
+        table.name for table in engine.tables()
+    ]
+
+
 def test_a_file_of_tables_is_applied_to_a_program_that_came_as_bmv2_json(
     nicemu: Cli, engine: Engine, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 from nicemu.control import P4RuntimeClient, P4RuntimeServer
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.pipeline import Engine, Exact, Program, TableEntry
-from nicemu.switch import Applied, apply_tables, put_tables, state_of
+from nicemu.switch import Applied, apply_tables, put_tables, save_tables, state_of
 from tests.unit.switch.every_kind import PROGRAM
 from tests.unit.switch.test_state_file import GIVEN, NOTHING, SEND_4
 
@@ -89,6 +89,52 @@ def test_what_a_program_holds_can_be_written_down_and_comes_back(
     engine.insert("I.plain", TableEntry((Exact(77),), "NoAction", ()))
     assert apply(kept).deleted == 1  # I.plain is complete without it
     assert without_counts(state_of(engine)) == without_counts(kept)
+
+
+COLOURS = ("green", "yellow", "red")
+
+
+def without_colours(state: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return a state without what meters have marked, which no client reads."""
+    if isinstance(state, list):
+        return [without_colours(item) for item in state]
+    if not isinstance(state, dict):
+        return state
+    kept = {name: without_colours(item) for name, item in state.items() if name not in COLOURS}
+    return {name: item for name, item in kept.items() if item != {} or state[name] == {}}
+
+
+def test_what_is_saved_is_the_state_that_the_engine_holds(
+    engine: Engine, client: P4RuntimeClient, apply: Apply, tmp_path: Path
+) -> None:
+    apply(GIVEN)
+    for first in range(8):
+        engine.process(bytes([first, 0, 0, 0, 0, 0]), 0, now_ns=0)
+    path = tmp_path / "saved.json"
+    count = save_tables(client, path)
+    saved, held = json.loads(path.read_text()), without_colours(state_of(engine))
+    for table in (*saved["tables"], *held["tables"]):
+        del table["hits"]  # of entries that are gone, too
+    assert saved == held
+    assert count == sum(len(table["entries"]) for table in held["tables"])
+    assert any(entry["hits"] for table in held["tables"] for entry in table["entries"])
+
+
+def test_a_file_that_cannot_be_written_is_told_and_one_that_is_there_stays_where_reading_fails(
+    client: P4RuntimeClient, tmp_path: Path
+) -> None:
+    with pytest.raises(UsageError, match="cannot be written"):
+        save_tables(client, tmp_path / "no" / "saved.json")
+    path = tmp_path / "saved.json"
+    path.write_text("before")
+
+    def refuse(text: bytes) -> Program:
+        raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, "no program of ours")
+
+    with pytest.raises(UsageError, match="no program of ours"):
+        save_tables(client, path, refuse)
+    assert path.read_text() == "before"
+    assert list(tmp_path.glob(".saved*")) == []
 
 
 def test_entries_that_a_file_does_not_name_stay(apply: Apply, client: P4RuntimeClient) -> None:

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An engine here that holds what a program somewhere else holds, read by P4Runtime."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nicemu.control import P4RuntimeClient
+from nicemu.errors import ControlError, UsageError
+from nicemu.pipeline import (
+    ActionProfile,
+    Count,
+    CounterArray,
+    Engine,
+    MeterArray,
+    Program,
+    RegisterArray,
+    Table,
+    program_of_json,
+)
+
+from .table_file import empty
+
+
+def mirror(client: P4RuntimeClient, reader: Callable[[bytes], Program] = program_of_json) -> Engine:
+    """Return an engine that runs the program that a client reads, with its entries, members and groups.
+
+    `reader` makes the program of what the server has of it. Raises: UsageError where it makes none;
+    ControlError for what cannot be read, or does not fit together because others write meanwhile.
+    """
+    engine = Engine()
+    engine.load(_program_of(client, reader))
+    _take_tables(client, engine)
+    return engine
+
+
+def whole_mirror(client: P4RuntimeClient, reader: Callable[[bytes], Program] = program_of_json) -> Engine:
+    """As `mirror`, with all else that the program holds: counts, counters, meters, registers, value sets,
+    multicast groups and clone sessions.
+    """
+    engine = mirror(client, reader)
+    objects = client.objects
+    for name, array in engine.objects.states.items():
+        match array:
+            case CounterArray():
+                counts = ((place.index, place.value) for place in objects.read(name))
+                array.counts.update({index: Count(**held) for index, held in counts if any(held.values())})
+            case MeterArray():
+                for index, config in objects.meter_configs(name).items():
+                    array.configure(index, config, now_ns=0)
+            case RegisterArray():
+                array.values.update(objects.register_values(name))
+    for table in engine.tables():
+        _take_counts(client, engine.table(table.name))
+    for name, held in engine.objects.value_sets.items():
+        held.replace(objects.value_set(name))
+    for group, replicas in objects.multicast_groups().items():
+        engine.objects.hold_group(group, replicas)
+    for number, session in objects.clone_sessions().items():
+        engine.objects.hold_session(number, session)
+    return engine
+
+
+def _program_of(client: P4RuntimeClient, reader: Callable[[bytes], Program]) -> Program:
+    data = client.device_config()
+    try:
+        return reader(data)
+    except ControlError as error:
+        what = "the server's program is none that a file of tables can be tried on; write single entries"
+        raise UsageError(f"{what} (nicemu table add): {error}") from error
+
+
+def _take_tables(client: P4RuntimeClient, engine: Engine) -> None:
+    """Have an engine hold the members, groups and entries that the client reads."""
+    for profile in action_profiles(engine):
+        for number, call in client.objects.members(profile.name).items():
+            profile.insert_member(number, call)
+        if profile.algorithm is None:
+            continue
+        most = client.objects.max_sizes(profile.name)
+        for number, members in client.objects.groups(profile.name).items():
+            profile.insert_group(number, members, most.get(number, 0))
+    for table in engine.tables():
+        empty(engine, table.name)
+        held = engine.table(table.name)
+        found = [item for item in client.read(table.name, meters=True) if not item.const]
+        for error in held.insert_many([item.entry for item in found], engine.now_ns):
+            if error is not None:  # what was read does not fit together: others write meanwhile
+                raise error
+        default = client.read_default(table.name, meters=True)
+        if default.entry.action and default.entry != held.default_row().entry:
+            held.set_default(default.entry.action, default.entry.parameters)
+        if held.spec.meter:
+            for item in found:
+                held.row(item.entry.matches, item.entry.priority).meter.configure(item.meter, now_ns=0)
+            held.default_row().meter.configure(default.meter, now_ns=0)
+
+
+def _take_counts(client: P4RuntimeClient, table: Table) -> None:
+    """Have the entries of a table stand where the client reads them to stand."""
+    for item in client.read(table.spec.name, hits=True):
+        try:
+            row = table.row(item.entry.matches, item.entry.priority)
+        except ControlError:  # it came after the entries were read
+            continue
+        row.hits, row.bytes = item.hits or 0, item.hit_bytes or 0
+    missed, row = client.read_default(table.spec.name, hits=True), table.default_row()
+    row.hits, row.bytes = missed.hits or 0, missed.hit_bytes or 0
+    table.hits, table.misses = sum(held.hits for held in table.rows()), row.hits
+
+
+def action_profiles(engine: Engine) -> list[ActionProfile]:
+    """Return the action profiles of the running program."""
+    return [state for state in engine.objects.states.values() if isinstance(state, ActionProfile)]
