@@ -18,7 +18,7 @@ from nicemu.kept_files import cache_base, keep, kept
 from nicemu.programs import programs_root, read_source
 
 if TYPE_CHECKING:
-    from nicemu.pipeline import Program, program_of_json
+    from nicemu.pipeline import Program
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MAKERS = ("p4", "bmv2", "pipeline", "control")
@@ -76,11 +76,14 @@ def loadable_program(
     return made
 
 
-def program_in(path: Path) -> Program:
+def program_in(
+    path: Path, include_paths: Sequence[Path] = (), defines: Mapping[str, str] | None = None
+) -> Program:
     """Return the program in a file, without a compiler if it is kept. Raises: as `loadable_program`."""
     from nicemu.control import program_json_of
+    from nicemu.pipeline import program_of_json
 
-    return program_of_json(program_json_of(loadable_program(path).config))
+    return program_of_json(program_json_of(loadable_program(path, include_paths, defines).config))
 
 
 def _place_of(path: Path, includes: Sequence[Path], defines: Mapping[str, str]) -> Path:

@@ -256,7 +256,9 @@ class NicProcess:
                 self._watch(descriptor, lambda: None)
             for source, roce in self._ports.sources():
                 self._watch(source, self._take_batches if roce else self._take_frames)
-            self.device.pipeline.load(program_in(Path(self._settings["p4"])))
+            includes = [Path(place) for place in self._settings["include"]]
+            program = program_in(Path(self._settings["p4"]), includes, self._settings["define"])
+            self.device.pipeline.load(program)
             self.device.load_firmware(self._load(Path(self._settings["firmware"])), self._clock.now_ns())
             self._carry_out()
             self._p4runtime.start()

@@ -191,9 +191,15 @@ class Simulation:
 
     # Programs
 
-    def load_program(self, nic: str, path: str | Path) -> None:
+    def load_program(
+        self,
+        nic: str,
+        path: str | Path,
+        include_paths: Sequence[Path] = (),
+        defines: Mapping[str, str] | None = None,
+    ) -> None:
         """Run a program on a NIC, P4 or BMv2 JSON. Raises: CompileError, Bmv2Error, ControlError."""
-        self.nics[nic].pipeline.load(read_program(find_program(path)).program)
+        self.nics[nic].pipeline.load(read_program(find_program(path), include_paths, defines).program)
 
     def load_firmware(self, nic: str, path: str | Path) -> None:
         """Load a firmware script on a NIC, and let time pass until its `@on_start` has ended, or waits for

@@ -61,7 +61,7 @@ def simulate(
     ]
     simulation = Simulation(configs, compiled=compiled, seed=seed)
     for nic in topology.nics:
-        simulation.load_program(nic.name, nic.p4)
+        simulation.load_program(nic.name, nic.p4, nic.include_paths, nic.defines)
         simulation.load_firmware(nic.name, nic.firmware)
     return simulation
 

@@ -296,6 +296,8 @@ class Instance:
             "check_races": self._check_races,
             "profile": self._profile,
             "p4": str(nic.p4),
+            "include": [str(place) for place in nic.include_paths],
+            "define": dict(nic.defines),
             "firmware": str(nic.firmware),
             "p4runtime": nic.p4runtime,
         }

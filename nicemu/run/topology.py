@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, ip_address
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ BROADCAST_NSID = 0xFFFF_FFFF
 CONTROLLERS = ("nicemu", "qemu")
 """What holds a NIC's namespaces: its own model of a controller, or QEMU's on a PCIe fabric."""
 _NIC_KEYS = {"p4", "firmware", "peers", "namespace", "memory", "spin_us", "nap_us", "address", "limits"}
-_NIC_KEYS |= {"controller", "fabric", "roce_address", "p4runtime"}
+_NIC_KEYS |= {"controller", "fabric", "roce_address", "p4runtime", "include", "define"}
 _SWITCHES = ("selective_retransmission", "congestion_control")
 _KEYS = {"name", "fabric", "nic", "faults", "key_file", "path_mtu", "profile", *_SWITCHES}
 PATH_MTUS = (256, 512, 1024, 2048, 4096)
@@ -49,7 +50,7 @@ class NicEntry:
     """One NIC of a topology. `address`: where it is reached, if that is not to be found on loopback;
     `controller`: one of `CONTROLLERS`. Where RDMA goes through an interface, `roce_address` is the NIC's own
     there, and `fabric` the interface, if it is not the topology's. `p4runtime`: where its controllers find it
-    besides the socket file that each NIC has.
+    besides the socket file that each NIC has. `include_paths` and `defines` are for its P4 program.
     """
 
     name: str
@@ -66,6 +67,8 @@ class NicEntry:
     fabric: str | None = None
     roce_address: str | None = None
     p4runtime: str | None = None
+    include_paths: tuple[Path, ...] = ()
+    defines: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,7 +372,32 @@ def _nic(name: str, table: Any, where: str, names: set[str], folder: Path) -> Ni
         _nic_fabric(table, where),
         _address(table, where, "roce_address"),
         _p4runtime(table, where),
+        _include_paths(table, where, folder),
+        _defines(table, where),
     )
+
+
+def _include_paths(table: dict[str, Any], where: str, folder: Path) -> tuple[Path, ...]:
+    """Return the folders of a program's includes, beside the topology unless absolute."""
+    given = table.get("include", [])
+    if not isinstance(given, list) or not all(isinstance(place, str) for place in given):
+        raise UsageError(f'{where}.include is {given!r}; a list of folders was expected, such as ["include"]')
+    found = tuple((folder / place).resolve() for place in given)
+    for place in found:
+        if not place.is_dir():
+            raise UsageError(f"{where}.include: there is no folder {place}")
+    return found
+
+
+def _defines(table: dict[str, Any], where: str) -> dict[str, str]:
+    """Return the macros of a program and what they stand for."""
+    given = table.get("define", {})
+    if not isinstance(given, dict):
+        raise UsageError(f"{where}.define is {given!r}; a table was expected, such as {{ LANES = 4 }}")
+    for name, text in given.items():
+        if isinstance(text, bool) or not isinstance(text, str | int):
+            raise UsageError(f"{where}.define.{name} is {text!r}; a text or a number was expected")
+    return {name: str(text) for name, text in given.items()}
 
 
 def _namespace(table: Any, where: str) -> NamespaceEntry:  # noqa: ANN401 - TOML

@@ -7,6 +7,7 @@ import pytest
 
 from nicemu.errors import UsageError
 from nicemu.model import read_profile, timings_of
+from nicemu.programs import programs_root
 from nicemu.run import load_topology, simulate
 
 PHYSICAL = read_profile("physical")
@@ -31,6 +32,19 @@ def test_a_topology_may_name_its_own_profile(tmp_path: Path) -> None:
     assert simulate(load_topology(tmp_path / "one.toml"), PHYSICAL).nics["a"].config.timings == timings_of(
         PHYSICAL
     )
+
+
+def test_a_nic_s_program_finds_includes_and_macros_that_the_topology_names(tmp_path: Path) -> None:
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "part.p4").write_text("#if LANES == 4\n#include <p4/kvserve.p4>\n#endif\n")
+    (tmp_path / "parts" / "p4").symlink_to(programs_root() / "p4")
+    (tmp_path / "own.p4").write_text("#include <part.p4>\n")
+    own = 'include = ["parts"]\ndefine = { LANES = 4 }\n'
+    text = NIC.format(limits="unlimited").replace("p4/kvserve.p4", "own.p4") + own
+    (tmp_path / "one.toml").write_text(text)
+    (nic,) = simulate(load_topology(tmp_path / "one.toml")).nics.values()
+    assert nic.pipeline.program is not None
+    assert [table.name for table in nic.pipeline.tables()] == ["KvServe.chunk"]
 
 
 @pytest.mark.parametrize(("limits", "slots"), [("cassini", 37), ("unlimited", 1 << 20)])
