@@ -91,7 +91,7 @@ def test_an_unknown_command_is_wrong_usage(nicemu: Cli) -> None:
         ([], "st", ["status", "stf", "stats", "study"]),
         ([], "nic", []),
         ([], "--v", ["--version"]),
-        (["table"], "", ["add", "apply", "delete", "list", "modify"]),
+        (["table"], "", ["add", "apply", "clear", "default", "delete", "list", "modify", "save"]),
         (["compile", "--emit"], "", ["ir", "kernel", "p4info", "dot"]),
     ],
 )
