@@ -13,9 +13,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from nicemu.errors import NicemuError
+from nicemu.errors import NicemuError, counted
 
 _PROCESSOR = "NUMBA_CPU_NAME"
+TELL_S = 15.0
+"""How often it is told how far compiling is."""
 UNUSED_S = 14 * 24 * 3600
 """Compiled code that nothing was started with for so long is removed."""
 
@@ -46,12 +48,37 @@ def compile_datapath(progress: Callable[[str], None], environment: Mapping[str, 
         return
     progress("compiling the datapath (the first time only, one to three minutes)")
     command = [sys.executable, "-m", "nicemu", "compile-datapath"]
-    finished = subprocess.run(command, check=False, capture_output=True, text=True, env=whole)
-    if finished.returncode:
-        raise NicemuError(f"the datapath does not compile: {finished.stderr[-2000:]}")
+    status, told = _waited(command, whole, lambda seconds: progress(_how_far(folder, seconds)))
+    if status:
+        raise NicemuError(f"the datapath does not compile: {told[-2000:]}")
     folder.mkdir(parents=True, exist_ok=True)
     marker.touch()
     remove_unused(folder)
+
+
+def _waited(
+    command: list[str], environment: Mapping[str, str], tell: Callable[[int], None]
+) -> tuple[int, str]:
+    """Run a command to its end; return its status and what it said of errors. Tells for how long it runs."""
+    begun = time.monotonic()
+    with subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        try:
+            while True:
+                with suppress(subprocess.TimeoutExpired):
+                    _, told = process.communicate(timeout=TELL_S)
+                    return process.returncode, told
+                tell(round(time.monotonic() - begun))
+        except BaseException:
+            process.kill()
+            raise
+
+
+def _how_far(folder: Path, seconds: int) -> str:
+    """Return how much of the code has been compiled."""
+    count = sum(1 for _ in folder.rglob("*.nbi"))  # an index for each function
+    return f"  {counted(count, 'function')} compiled in {seconds} s"
 
 
 def remove_unused(kept: Path) -> None:

@@ -7,12 +7,41 @@ import os
 import subprocess
 import time
 from pathlib import Path
+from typing import Self
 
 import pytest
 
 from nicemu import hot
+from nicemu.errors import NicemuError
 from nicemu.run import compile_datapath
 from nicemu.run.compiled_datapath import UNUSED_S
+
+
+class Compiling:
+    """A process that compiles for as long as it is waited for `turns` times, and says `told` at its end."""
+
+    turns, told, returncode = 0, "", 0
+
+    def __init__(self, command: list[str], **options: object) -> None:
+        """Begin."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def communicate(self, timeout: float) -> tuple[None, str]:
+        """Wait once."""
+        if type(self).turns:
+            type(self).turns -= 1
+            (hot.cache_folder() / "rdma").mkdir(parents=True, exist_ok=True)
+            (hot.cache_folder() / "rdma" / f"f{type(self).turns}.nbi").touch()
+            raise subprocess.TimeoutExpired([], timeout)
+        return None, self.told
+
+    def kill(self) -> None:
+        """Stop it."""
 
 
 @pytest.fixture
@@ -20,8 +49,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, which is filled by nothing more than a marker."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setattr(hot, "JIT", True)
-    done = subprocess.CompletedProcess[str]([], 0, "", "")
-    monkeypatch.setattr(subprocess, "run", lambda *words, **options: done)
+    monkeypatch.setattr(subprocess, "Popen", Compiling)
     (tmp_path / "nicemu").mkdir()
     return tmp_path / "nicemu"
 
@@ -42,6 +70,23 @@ def test_what_was_not_used_for_long_is_removed_when_something_is_compiled(cache:
     assert recent.exists()
     assert foreign.exists()
     assert (hot.cache_folder() / "complete").exists()
+
+
+def test_it_is_told_how_far_compiling_is(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[str] = []
+    monkeypatch.setattr(Compiling, "turns", 2)
+    compile_datapath(told.append)
+    assert told[1:] == ["  1 function compiled in 0 s", "  2 functions compiled in 0 s"]
+
+
+def test_what_does_not_compile_is_told_and_not_taken_for_whole(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Compiling, "returncode", 1)
+    monkeypatch.setattr(Compiling, "told", "LLVM is at fault")
+    with pytest.raises(NicemuError, match="does not compile: LLVM is at fault"):
+        compile_datapath(lambda text: None)
+    assert not (hot.cache_folder() / "complete").exists()
 
 
 def test_what_is_in_use_is_marked_as_used_and_never_removed(cache: Path) -> None:
