@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = (
     "README.md",
     "docs/triggers.md",
+    "docs/host.md",
     "docs/firmware.md",
     "docs/p4.md",
     "docs/externs.md",
