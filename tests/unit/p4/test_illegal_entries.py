@@ -52,16 +52,6 @@ TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
             "table t { actions = { NoAction; } entries = { _: NoAction(); } }",
             "a table without keys has no entries",
         ),
-        (
-            "table t { key = { m.mark: lpm; } actions = { NoAction; } const entries = {"
-            " 0x500 &&& 0xff00: NoAction(); 0x501 &&& 0xff00: NoAction(); } }",
-            "there is an entry for these keys already",
-        ),
-        (
-            "table t { key = { m.mark: lpm; } actions = { NoAction; } const entries = {"
-            " _: NoAction(); 3 &&& 0: NoAction(); } }",
-            "there is an entry for these keys already",
-        ),
         (TABLE % 'const entries = { 1: NoAction() @priority("x"); }', "@priority needs a number"),
         (
             "table t { key = { m.mark: exact; } actions = { @tableonly @defaultonly NoAction; } }",
@@ -169,3 +159,27 @@ def test_action_data_has_default_values(p4: SimpleNamespace, given: str, taken: 
     )
     (table,) = p4.compile(parts=parts, apply="t.apply();").program.tables
     assert table.default_action.parameters == table.entries[0].call.parameters == taken
+
+
+@pytest.mark.parametrize(
+    ("kind", "first", "second"),
+    [
+        ("exact", "0x500", "0x500"),
+        ("lpm", "0x500 &&& 0xff00", "0x501 &&& 0xff00"),
+        ("lpm", "_", "3 &&& 0"),
+    ],
+)
+def test_of_two_entries_for_the_same_keys_the_first_is_there_and_the_second_told(
+    p4: SimpleNamespace, kind: str, first: str, second: str
+) -> None:
+    """P4c takes them. Nothing can say by a priority which of them wins."""
+    parts = (
+        "action a(bit<16> n) { headers.tag.number = n; } table t { key = { m.mark: %s; } actions = { a; } "
+        "const entries = { %s: a(1); %s: a(2); } }"
+    ) % (kind, first, second)
+    compiled = p4.compile(parts=parts, apply="t.apply();")
+    assert [item.message for item in compiled.diagnostics] == [
+        "this entry is never matched: there is one for these keys before it"
+    ]
+    (table,) = compiled.program.tables
+    assert [entry.call.parameters for entry in table.entries] == [(1,)]

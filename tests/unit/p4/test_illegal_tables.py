@@ -147,13 +147,6 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         },
         "a keyset must be known at compile time",
     ),
-    (
-        {
-            "parts": "table t { key = { m.mark: exact; } actions = { NoAction; } const entries = "
-            "{ 1: NoAction(); 1: NoAction(); } }"
-        },
-        "there is an entry for these keys already",
-    ),
     ({"parts": "table t { key = { m.mark: foo; } actions = { NoAction; } }"}, "unknown match kind foo"),
     (
         {"parts": "table t { key = { headers.tag: exact; } actions = { NoAction; } }"},
