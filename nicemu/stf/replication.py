@@ -66,7 +66,7 @@ class Replication:
             case NodeCreate():
                 _require(command.location, "rid", command.rid, 0, _LAST_NUMBER)
                 _require_ports(command)
-                self._nodes.append(_Node(command.rid, command.ports))
+                self._nodes.append(_Node(command.rid, _each_once(command.ports)))
             case NodeAssociate():
                 if command.group not in self._groups:
                     raise fault(
@@ -78,7 +78,7 @@ class Replication:
                     self._groups[command.group].append(command.node)
             case NodeUpdate():
                 _require_ports(command)
-                self._nodes[self._known_node(command)].ports = command.ports
+                self._nodes[self._known_node(command)].ports = _each_once(command.ports)
         self._publish()
 
     def told(self, command: MirrorRead) -> str:
@@ -119,6 +119,11 @@ def _require(location: Location, what: str, number: int, least: int, most: int) 
     """Raises: ScriptError for a number out of bounds."""
     if not least <= number <= most:
         raise fault(location, f"there can be no {what} {number}; {least} to {most} was expected")
+
+
+def _each_once(ports: tuple[int, ...]) -> tuple[int, ...]:
+    """Return ports without those that stand there again: a node sends one copy by each."""
+    return tuple(dict.fromkeys(ports))
 
 
 def _require_ports(command: NodeCreate | NodeUpdate) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Read an STF script: a command a line, `#` starts a comment, but not in the data of packets.
+"""Read an STF script: a command a line, `#` starts a comment.
 
 Source: p4lang/p4c, "Simple Testing Framework" and the grammar of its BMv2 runner; what that runner reads and
 passes over has its meaning here. docs/stf.md is the description of both.
@@ -97,6 +97,7 @@ def _data_line(keyword: str, location: Location, text: str, at: int) -> Packet |
     if found is None or len(digits) > _PORT_DIGITS or int(digits or "0") > MAX_PORT:
         place = Location(location.source, location.line, len(text[:at].rstrip()) + 2)
         raise fault(place, f"a port was expected behind {keyword}: a decimal number up to {MAX_PORT}")
+    text = text.partition("#")[0]
     port, data = int(digits or "0"), text[found.end() :].rstrip()
     exact = keyword == "expect" and data.endswith("$")
     data = data.removesuffix("$") if exact else data
@@ -104,7 +105,6 @@ def _data_line(keyword: str, location: Location, text: str, at: int) -> Packet |
     if wrong is not None:
         place = Location(location.source, location.line, found.end() + wrong.start() + 1)
         hint = {
-            "#": "a comment cannot stand behind data; write it on a line of its own",
             "$": "$ stands once, at the end of what is expected",
             "*": "only what is expected may be left open",
         }.get(wrong[0], "")

@@ -530,7 +530,7 @@ GROUP = {"ingress": "s.mcast_grp = 3;", "egress": "h.h.b = (bit<8>) s.egress_rid
 def test_a_packet_goes_to_every_node_of_its_multicast_group(stf: SimpleNamespace) -> None:
     script = """
         mc_mgrp_create 3
-        mc_node_create 10 1 2
+        mc_node_create 10 1 2 1
         mc_node_create 11 2
         mc_node_associate 3 0
         mc_node_associate 3 1
