@@ -7,7 +7,7 @@ Source: p4lang/behavioral-model, "BMv2 JSON input format", "meter_arrays" to "re
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from nicemu.pipeline import ir
@@ -27,10 +27,6 @@ _GIVEN_ANEW = [
 ]
 """What simple_switch says of every copy itself, whatever its field list holds."""
 MAX_SIZE = 1 << 28
-_MAKE_INVALID = (
-    *("remove_header", "assign_header", "copy_header", "push", "pop"),
-    *("assign_header_stack", "assign_union", "assign_union_stack", "add_header"),
-)
 MAX_INPUTS = 256
 """Items that a calculation or a learn list may have, each of which every use of it repeats."""
 
@@ -71,7 +67,6 @@ class Scope:
         self._field_lists = _numbered(document, "field_lists")
         self._learn_lists = _numbered(document, "learn_lists")
         self._used_lists: dict[int, ir.FieldList] = {}
-        self._vanishing = set(_changed(document))
         self._declare(document)
 
     @property
@@ -90,15 +85,13 @@ class Scope:
         return tuple(self._used_lists[index] for index in sorted(self._used_lists))
 
     def matched(self, pair: Json) -> ir.Expression:
-        """Return the field that a table's key names: it is 0 where its header is not there. One that was
-        never there has such fields anyway.
-        """
+        """Return the field that a table's key names: it is 0 where its header is not there."""
         compared = self.plain.key_of(pair)
-        header, name = pair.items(2)
-        if name.value == VALIDITY or not self._may_vanish(header.text()):
+        named, field = pair.items(2)
+        header = self.places.header(named)
+        if field.value == VALIDITY or self.places.is_metadata(header):
             return compared
-        is_there = self.places.validity(self.places.header(header))
-        return ir.Conditional(is_there, compared, ir.Constant(0, compared.type), compared.type)
+        return ir.Conditional(ir.IsValid(header), compared, ir.Constant(0, compared.type), compared.type)
 
     def variable(self, name: str, kind: ir.Type) -> ir.Name:
         """Make a variable."""
@@ -211,11 +204,6 @@ class Scope:
                 return self.plain.key(item)
         raise item["type"].unsupported(f"{item['type'].text()} in a calculation or list")
 
-    def _may_vanish(self, header: str) -> bool:
-        if self.places.is_metadata(self.places.named(header)):
-            return False
-        return not self._vanishing.isdisjoint({header, "", *_owners(header)})
-
     def _declare(self, document: Json) -> None:
         for item in document.list("counter_arrays"):
             name = item["name"].text()
@@ -251,30 +239,6 @@ class Scope:
         name = item["name"].text()
         self._arrays[extern].add(name)
         self.externs.append(ir.ExternInstance(name, extern, arguments, types))
-
-
-def _changed(document: Json) -> Iterator[str]:
-    """Yield the headers, stacks and unions that primitives make invalid or may do, "" for any."""
-    states = [state for parser in document.list("parsers") for state in parser.list("parse_states")]
-    operations = [item for state in states for item in state.list("parser_ops")]
-    listed = [part for item in operations for part in item.list("parameters") if part.is_object]
-    listed += [part for action in document.list("actions") for part in action.list("primitives")]
-    for item in listed:
-        given = item.get("op")
-        if given is None or given.value not in _MAKE_INVALID or not item.list("parameters"):
-            continue
-        name = item["parameters"].items()[0]["value"].value
-        if not isinstance(name, str):
-            yield ""
-        elif given.value == "add_header":
-            yield from _owners(name)  # the other headers of a union
-        else:
-            yield name
-
-
-def _owners(header: str) -> list[str]:
-    """Return the stack and the union that a header is named after, as in s[0], u.h and s[0].h."""
-    return [header[:place] for place, letter in enumerate(header) if letter in "[."]
 
 
 def _data(item: Json) -> Json:

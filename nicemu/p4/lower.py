@@ -7,34 +7,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 
-from nicemu.pipeline import Program, ir, numbers_of
+from nicemu.pipeline import Program, ir
 
 from . import syntax
 from .annotations import given_name, kept
 from .check import Checked
-from .check_tables import is_compared, key_name
 from .lower_parameters import shared_parameters
-from .lower_statements import StatementLowering
-from .priorities import has_priority, priorities_of
+from .lower_tables import TableLowering, alternatives
 from .symbols import (
-    NO_ACTION,
     ActionSymbol,
     BlockSymbol,
     Instance,
     Meaning,
     ParameterSymbol,
-    TableSymbol,
     ValueSetSymbol,
 )
-from .type_sizes import width_of
 from .types import (
     CompositeType,
     ExternType,
     Type,
 )
-
-DEFAULT_TABLE_SIZE = 1024
-_TABLE_OBJECTS = {"profile": "implementation", "counter": "counters", "meter": "meters"}
 
 
 def lower(checked: Checked, name: str) -> Program:
@@ -42,7 +34,7 @@ def lower(checked: Checked, name: str) -> Program:
     return _Lowering(checked).program(name)
 
 
-class _Lowering(StatementLowering):
+class _Lowering(TableLowering):
     def __init__(self, checked: Checked) -> None:
         super().__init__(checked.actions, checked.declared.reshaped)
         self._checked = checked
@@ -74,7 +66,7 @@ class _Lowering(StatementLowering):
                 self._functions.append(ir.Function(name, given, self._block(inner), is_control=True))
         tops = (checked.parser, *checked.controls)
         blocks = [inner for block in tops for inner in (block, *_inner(block))]
-        tables = tuple(self._table(table) for block in blocks for table in block.tables)
+        tables = tuple(self.table(table) for block in blocks for table in block.tables)
         actions = [self._action(action) for block in blocks for action in block.actions]
         done: set[str] = set()
         while len(done) < len(self._used):
@@ -268,7 +260,7 @@ class _Lowering(StatementLowering):
                     tuple(
                         ir.SelectCase(keysets, target(case.state))
                         for case in node.cases
-                        for keysets in product(*map(_alternatives, case.keysets))
+                        for keysets in product(*map(alternatives, case.keysets))
                     ),
                 )
             yield from self._state(prefix + node.name, node.body, transition, first)
@@ -344,97 +336,6 @@ class _Lowering(StatementLowering):
             if parameter.direction in ("out", "inout"):
                 back.append(ir.Assign(argument, inside))
         return into, back
-
-    # Tables
-
-    def _table(self, table: TableSymbol) -> ir.Table:
-        node = table.declaration
-        compared = [key for key in node.keys if is_compared(key)]
-        keys = tuple(
-            ir.Key(
-                key_name(key),
-                self._value(key.expression),
-                ir.MatchKind(key.match_kind),
-                number,
-                self._types.name_of(key.expression.type),
-                kept(key.annotations),
-            )
-            for key, number in zip(compared, _numbers_of_keys(node.keys), strict=True)
-        )
-        refs = [self._action_ref(element) for element in node.actions or []]
-        if node.default_action is not None:
-            default = self._action_call(node.default_action)
-        else:
-            default = ir.ActionCall(NO_ACTION)
-            no_action = self._outside.get(NO_ACTION)
-            if all(ref.action != NO_ACTION for ref in refs) and no_action is not None:
-                refs.append(ir.ActionRef(self._use(no_action), default_only=True))
-        entries = tuple(self._entries(table))
-        return ir.Table(
-            table.name,
-            keys,
-            tuple(refs),
-            default,
-            max((node.size.value if node.size is not None else 0) or DEFAULT_TABLE_SIZE, len(entries)),
-            node.const_default,
-            entries,
-            node.const_entries,
-            table.id,
-            **{
-                part: table.objects[name].full_name
-                for part, name in _TABLE_OBJECTS.items()
-                if name in table.objects
-            },
-            selector_keys=tuple(self._value(key.expression) for key in node.keys if not is_compared(key)),
-            idle_timeout=table.idle_timeout,
-            annotations=kept(node.annotations),
-        )
-
-    def _action_ref(self, element: syntax.ActionElement) -> ir.ActionRef:
-        marks = {annotation.name for annotation in element.annotations}
-        return ir.ActionRef(
-            self._use(element.symbol),
-            tuple(self._argument(argument) for argument in element.arguments or []),
-            "defaultonly" in marks,
-            "tableonly" in marks,
-            kept(element.annotations),
-        )
-
-    def _action_call(self, element: syntax.ActionElement) -> ir.ActionCall:
-        data = [item for item in element.symbol.parameters if not item.direction]
-        given = (element.arguments or [])[-len(data) :] if data else []
-        values = tuple(
-            argument.value & ((1 << width_of(item.type)) - 1)
-            for argument, item in zip(given, data, strict=True)
-        )
-        return ir.ActionCall(self._use(element.symbol), values)
-
-    def _entries(self, table: TableSymbol) -> Iterator[ir.Entry]:
-        entries = table.declaration.entries or []
-        priorities = priorities_of(table) if has_priority(table.declaration) else [0] * len(entries)
-        seen: set[tuple[ir.Keyset, ...]] = set()
-        for entry, priority in zip(entries, priorities, strict=True):
-            for keysets in product(*map(_alternatives, entry.keysets)):
-                if priority or keysets not in seen:  # without priorities the first of the same is the one
-                    yield ir.Entry(keysets, self._action_call(entry.action), priority, entry.constant)
-                seen.add(keysets)
-
-
-def _alternatives(keyset: syntax.Expression) -> tuple[ir.Keyset, ...]:
-    return keyset.value if isinstance(keyset.value, tuple) else (keyset.value,)
-
-
-def _numbers_of_keys(keys: Sequence[syntax.KeyElement]) -> list[int]:
-    """Return the numbers of the keys that are compared, 0 where they follow from their places among these:
-    the keys of a selector are counted, too.
-    """
-    chosen = [key.id for key in keys if is_compared(key)]
-    numbers = [
-        number
-        for key, number in zip(keys, numbers_of([key.id for key in keys]), strict=True)
-        if is_compared(key)
-    ]
-    return chosen if numbers == numbers_of(chosen) else numbers
 
 
 def _inner(block: BlockSymbol) -> Iterator[BlockSymbol]:

@@ -173,10 +173,8 @@ def test_of_two_entries_for_the_same_keys_the_first_is_there_and_the_second_told
     p4: SimpleNamespace, kind: str, first: str, second: str
 ) -> None:
     """P4c takes them. Nothing can say by a priority which of them wins."""
-    parts = (
-        "action a(bit<16> n) { headers.tag.number = n; } table t { key = { m.mark: %s; } actions = { a; } "
-        "const entries = { %s: a(1); %s: a(2); } }"
-    ) % (kind, first, second)
+    table = f"key = {{ m.mark: {kind}; }} const entries = {{ {first}: a(1); {second}: a(2); }}"
+    parts = f"action a(bit<16> n) {{ headers.tag.number = n; }} table t {{ actions = {{ a; }} {table} }}"
     compiled = p4.compile(parts=parts, apply="t.apply();")
     assert [item.message for item in compiled.diagnostics] == [
         "this entry is never matched: there is one for these keys before it"
