@@ -10,20 +10,10 @@ from nicemu.pipeline import extern
 from .card import Buffer, Card, CompletionError, LandingSlot
 from .core import FirmwareOverrun, FirmwareTimeout, HookError, Scheduler, Signal, Task, place_of
 from .counted_queue import CountedQueue
-from .events import (
-    Arrival,
-    Connection,
-    Event,
-    Registry,
-    on_arrival,
-    on_connect,
-    on_disconnect,
-    on_event,
-    on_start,
-    on_trigger,
-)
+from .events import Arrival, Connection, Event
 from .loader import FirmwareError, load_firmware
 from .nic_api import Mailbox, Nic, NicCounter
+from .registry import Registry, on_arrival, on_connect, on_disconnect, on_event, on_start, on_trigger
 
 __all__ = [
     "Arrival",

@@ -5,16 +5,13 @@ from __future__ import annotations
 
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from nicemu.abi import WorkRequest
 from nicemu.errors import NicemuError, NvmeStatus, VerbsStatus
 
 from .core import Signal
 from .events import Event
-
-if TYPE_CHECKING:
-    from .nic_api import NicCounter
 
 
 class CompletionError(NicemuError):
@@ -52,10 +49,8 @@ class Card(Protocol):
         """The NIC's time."""
         ...
 
-    def spawn(
-        self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | NicCounter
-    ) -> None:
-        """Start a task, which holds `things` from here on."""
+    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | int) -> None:
+        """Start a task, which holds `things`, landing slots and numbers of counters, from here on."""
         ...
 
     def read_memory(self, address: int, length_bytes: int) -> bytes:

@@ -15,7 +15,7 @@ from nicemu.errors import ProtocolError
 from nicemu.pipeline import externs_in
 
 from .core import FirmwareOverrun
-from .events import Registry, loading_into
+from .registry import Registry, loading_into
 
 ALLOWED_IMPORTS = (
     "__future__",

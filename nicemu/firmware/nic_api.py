@@ -143,7 +143,8 @@ class Nic:
 
         A counter or landing slot among `things` is the new task's: it does not go back when this task ends.
         """
-        self._card.spawn(name, coroutine, *things)
+        held = (thing if isinstance(thing, LandingSlot) else thing.index for thing in things)
+        self._card.spawn(name, coroutine, *held)
 
     async def delay(self, duration_ns: int) -> None:
         """Wait for some time."""

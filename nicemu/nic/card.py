@@ -12,7 +12,7 @@ import numpy as np
 
 from nicemu.abi import ARMED, Access, DeferredWork, Opcode, WorkRequest, pack_deferred, pack_work
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
-from nicemu.firmware import Buffer, Event, LandingSlot, NicCounter, Signal, Task
+from nicemu.firmware import Buffer, Event, LandingSlot, Signal, Task
 from nicemu.hot import Records
 from nicemu.nvme import FIRST_QUEUE
 from nicemu.pipeline import Exact, TableEntry
@@ -102,15 +102,12 @@ class FirmwareCard:
         """The time of the way in that runs now."""
         return self._device.now_ns
 
-    def spawn(
-        self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | NicCounter
-    ) -> None:
+    def spawn(self, name: str, coroutine: Coroutine[Signal, None, None], *things: LandingSlot | int) -> None:
         """Start a firmware task without a deadline; what it is given to hold is no longer the caller's."""
         task = self._device.scheduler.spawn(name, coroutine, self._device.now_ns)
         for thing in things:
-            held = thing if isinstance(thing, LandingSlot) else thing.index
-            self._let_go(held)
-            self.held.setdefault(task, []).append(held)
+            self._let_go(thing)
+            self.held.setdefault(task, []).append(thing)
 
     def read_memory(self, address: int, length_bytes: int) -> bytes:
         """Copy memory."""
