@@ -334,7 +334,7 @@ def _clone_of_ingress(desk: Int, state: Int, clone: Int, frame: Int, length: Int
     place = _find(load_u64(desk + at.SESSIONS), load_u64(desk + at.SESSION_COUNT), session)
     if place == u64(load_u64(desk + at.SESSION_COUNT)):
         return
-    made = _parsed(desk, length, at.OF_INGRESS, _ONE)
+    made = _parsed(desk, length, at.NORMAL, _ONE)
     _parse(desk, made, frame, length)
     _become_clone(desk, made, state, clone, u64(load_u64(state + at.CLONE_I_LIST)), at.OF_INGRESS)
     _send_clone(desk, made, place, frame, length, rounds)

@@ -182,7 +182,7 @@ class Journey:
         if session is None:
             return
         kept = {} if clone.field_list is None else self._kept(packet, clone.field_list)
-        made = self._parsed(packet.frame, CLONE_OF_INGRESS, {})
+        made = self._parsed(packet.frame, NORMAL, {})  # what it is, its parser does not see
         self._interpreter.clear_metadata(made)
         self._restore(made, kept)
         made.places[PLACE]["instance_type"] = CLONE_OF_INGRESS
