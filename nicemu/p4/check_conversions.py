@@ -55,16 +55,8 @@ class ConversionChecker(TypeChecker):
         raise NotImplementedError
 
     def expect(self, node: syntax.Expression, wanted: Type, what: str) -> bool:
-        """Check that an expression has a type, or becomes it; report it otherwise.
-
-        A tuple becomes a struct or header with as many fields of its types. Source: P4-16 Language
-        Specification 1.2.5, "Operations on tuple expressions".
-        """
-        found = self.expression(node)
-        if isinstance(found, CompositeType) and found.kind == "tuple" and _is_like(wanted, found):
-            self.declared.reshaped[node] = found
-            node.type = wanted
-            return True
+        """Check that an expression has a type, or becomes it; report it otherwise."""
+        self.expression(node)
         return self.convert(node, wanted, what)
 
     def condition(self, node: syntax.Expression, what: str) -> None:
@@ -291,14 +283,6 @@ class ConversionChecker(TypeChecker):
         return node.type  # type: ignore[no-any-return]
 
 
-def _is_like(wanted: Type, found: CompositeType) -> bool:
-    """Return whether a struct or header has fields of the types of a tuple's values."""
-    if not isinstance(wanted, CompositeType) or wanted.kind not in ("struct", "header"):
-        return False
-    parts = wanted.fields.values(), found.fields.values()
-    return len(wanted.fields) == len(found.fields) and all(map(same, *parts))
-
-
 def _can_be_invalid(kind: Type) -> bool:
     return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
 
@@ -309,4 +293,7 @@ def cast_hint(found: Type, wanted: Type) -> str:
         return f"cast it: ({wanted if isinstance(wanted, ir.Bits) else wanted.name})..."
     if wanted == ir.BOOL and isinstance(found, ir.Bits):
         return "compare it with 0"
+    kinds = [kind.kind if isinstance(kind, CompositeType) else "" for kind in (found, wanted)]
+    if kinds[0] == "tuple" and kinds[1] in ("struct", "header"):
+        return "list its values: { t[0], t[1] }"
     return "it returns nothing: call it as a statement" if found is NOTHING else ""

@@ -27,13 +27,11 @@ _ELSEWHERE |= {"unsigned": "write bit<32>", "char": "write bit<8>", "boolean": "
 @dataclass(slots=True)
 class Declared:
     """What the whole program declares, in order. `ragged` are headers that are no whole bytes, each with what
-    is to be said of it if something has it; `reshaped` are tuples that become structs or headers; errors and
-    match kinds have numbers from 0.
+    is to be said of it if something has it; errors and match kinds have numbers from 0.
     """
 
     composites: list[CompositeType] = field(default_factory=list)
     ragged: dict[str, tuple[Location, str, str]] = field(default_factory=dict)
-    reshaped: dict[syntax.Expression, CompositeType] = field(default_factory=dict)
     errors: dict[str, int] = field(default_factory=dict)
     match_kinds: dict[str, int] = field(default_factory=dict)
 

@@ -151,10 +151,9 @@ def part_of(base: syntax.Expression, which: str | int) -> syntax.Expression | No
     made = made_of(base)
     if made is None or not isinstance(made.type, CompositeType | StackType):
         return None
-    shape = base.type if isinstance(base.type, CompositeType) else made.type  # a tuple may be a struct here
-    names = list(shape.fields) if isinstance(shape, CompositeType) else []
+    names = list(made.type.fields) if isinstance(made.type, CompositeType) else []
     place = names.index(which) if isinstance(which, str) else which
-    kind = shape.fields[names[place]] if isinstance(shape, CompositeType) else shape.element
+    kind = made.type.fields[names[place]] if isinstance(made.type, CompositeType) else made.type.element
     if isinstance(made, syntax.DefaultValue):
         value = None if scalar_of(kind) is None else 0
         return syntax.DefaultValue(at=made.at, type=kind, value=value)

@@ -36,7 +36,7 @@ def lower(checked: Checked, name: str) -> Program:
 
 class _Lowering(TableLowering):
     def __init__(self, checked: Checked) -> None:
-        super().__init__(checked.actions, checked.declared.reshaped)
+        super().__init__(checked.actions)
         self._checked = checked
         self._functions: list[ir.Function] = []
         self._arguments: set[str] = set()
@@ -55,7 +55,7 @@ class _Lowering(TableLowering):
                 self._types.of(kind)  # controllers have it, or it may have what none can
         for block in checked.controls:
             for inner in _inner(block):
-                self._shared |= shared_parameters(inner, inner.applied, checked.declared.reshaped)
+                self._shared |= shared_parameters(inner, inner.applied)
         parser = self._parser(checked.parser)
         controls = []
         for role, block in zip(checked.architecture.roles, checked.controls, strict=False):
@@ -306,7 +306,7 @@ class _Lowering(TableLowering):
     def _sharing(self, block: BlockSymbol, call: syntax.Call) -> Iterator[None]:
         """Have parameters of a parser be what it is given by one call, where they may."""
         variables = [item.variable for item in block.parameters if item.variable is not None]
-        shared = shared_parameters(block, [call], self._checked.declared.reshaped)
+        shared = shared_parameters(block, [call])
         self._shared |= shared
         self._arguments |= set(shared)
         self._copied.update(variable.place for variable in variables if variable.place not in shared)

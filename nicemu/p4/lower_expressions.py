@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from nicemu.pipeline import ir, nodes_of
@@ -31,8 +31,7 @@ from .types import (
 class ExpressionLowering:
     """Expressions; functions that are called are remembered."""
 
-    def __init__(self, reshaped: Mapping[syntax.Expression, CompositeType]) -> None:
-        self._reshaped = dict(reshaped)
+    def __init__(self) -> None:
         self._shared: dict[str, syntax.Expression] = {}
         self._places: dict[Variable, ir.Expression] = {}
         self._members: dict[int, tuple[ir.Expression, dict[str, ir.Member]]] = {}
@@ -72,8 +71,6 @@ class ExpressionLowering:
         scalar = scalar_of(node.type)
         if node.value is not None and scalar is not None:
             return ir.Constant(node.value, scalar)
-        if self._reshaped and node in self._reshaped:
-            return self._struct_of_tuple(node)
         kind = scalar or self._types.of(node.type)
         match node:
             case syntax.NameRef(symbol=ConstantSymbol(made_by=syntax.Expression() as made_by)):
@@ -146,20 +143,6 @@ class ExpressionLowering:
         if found is None:
             found = members[1][name] = ir.Member(base, name, kind)
         return found
-
-    def _struct_of_tuple(self, node: syntax.Expression) -> ir.Expression:
-        """Return a struct or header with the values of a tuple, which is evaluated once."""
-        wanted, found = node.type, self._reshaped.pop(node)
-        node.type = found
-        value = self._value(node)
-        node.type, self._reshaped[node] = wanted, found
-        kind, parts = self._types.of(wanted), [self._types.of(part) for part in found.fields.values()]
-
-        def struct(given: tuple[ir.Expression, ...]) -> ir.Expression:
-            values = (ir.Member(given[0], name, part) for name, part in zip(found.fields, parts, strict=True))
-            return ir.StructValue(tuple(values), kind)
-
-        return self._in_order([value], [0], [ir.Direction.IN], kind, struct)
 
     def _list(self, node: syntax.ListValue, kind: ir.Type) -> ir.Expression:
         items = [self._value(item) for item in node.items]

@@ -11,7 +11,7 @@ Source: P4-16 Language Specification 1.2.5, "Calling convention: call by copy in
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from typing import TypeAlias
 
 from . import syntax
@@ -24,19 +24,12 @@ _Path: TypeAlias = tuple[str, ...]
 _STORED = ("out", "inout")
 
 
-def shared_parameters(
-    block: BlockSymbol, calls: Sequence[syntax.Call], reshaped: Container[syntax.Expression]
-) -> dict[str, syntax.Expression]:
-    """Return the arguments that parameters of a block are in all of some calls, by the places of these.
-
-    An argument that is `reshaped` is of another type than the parameter.
-    """
+def shared_parameters(block: BlockSymbol, calls: Sequence[syntax.Call]) -> dict[str, syntax.Expression]:
+    """Return the arguments that parameters of a block are in all of some calls, by the places of these."""
     shared: dict[str, syntax.Expression] = {}
     if not calls or not all(_is_plain(call.arguments) for call in calls):
         return shared
-    paths = [
-        [() if argument in reshaped else _path(argument) for argument in call.arguments] for call in calls
-    ]
+    paths = [[_path(argument) for argument in call.arguments] for call in calls]
     roots = [{_root(call.arguments[place]) for call in calls} for place in range(len(block.parameters))]
     for place, parameter in enumerate(block.parameters):
         if parameter.variable is None or isinstance(parameter.type, ExternType):

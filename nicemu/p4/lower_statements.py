@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
@@ -31,10 +31,8 @@ _PACKET_DIRECTIONS = {"extract": ("out", "in"), "verify": ("in", "in")}
 class StatementLowering(ExpressionLowering):
     """Statements; actions that are used and stand outside all blocks are remembered."""
 
-    def __init__(
-        self, outside: Sequence[ActionSymbol], reshaped: Mapping[syntax.Expression, CompositeType]
-    ) -> None:
-        super().__init__(reshaped)
+    def __init__(self, outside: Sequence[ActionSymbol]) -> None:
+        super().__init__()
         self._outside = {action.name: action for action in outside}
         self._used: dict[str, ActionSymbol] = {}
 

@@ -88,7 +88,6 @@ def test_keys_and_bound_arguments_of_its_tables_are_the_variables_too(p4: Simple
         ("inout tag_t a", "inner.apply(headers.many[0]);", ["a"]),
         ("inout tag_t a", "inner.apply(headers.many[m.mark]);", ["a"]),
         ("in event_t a", "inner.apply({ 1, 2 });", ["a"]),
-        ("in metadata_t a", "tuple<bit<16>, bool> t = { 1, true }; inner.apply(t);", ["a"]),
         ("out bit<16> a, in bit<16> b", "inner.apply(_, m.mark);", ["a"]),
         ("inout bit<16> a, inout tag_t b", "inner.apply(headers.tag.number, headers.tag);", ["a", "b"]),
         ("inout tag_t a, inout headers_t b", "inner.apply(headers.many[0], headers);", ["a", "b"]),

@@ -171,14 +171,16 @@ BOTH = "tuple<bit<16>, bool> both = { 1, true };"
             "the right side of == is tuple<bit<16>, bool>; struct pair_t was expected",
         ),
         ("fill(both);", "argument x is tuple<bit<16>, bool>; struct pair_t was expected"),
-        ("other_t other = both;", "the value of other is tuple<bit<16>, bool>; struct other_t was expected"),
+        ("pair = both;", "the value is tuple<bit<16>, bool>; struct pair_t was expected"),
+        ("pair_t other = both;", "the value of other is tuple<bit<16>, bool>; struct pair_t was expected"),
+        ("take(both);", "argument x is tuple<bit<16>, bool>; struct pair_t was expected"),
         ("both = pair;", "the value is struct pair_t; tuple<bit<16>, bool> was expected"),
         ("pair = m.flag ? both : pair;", "the second value of ?: is struct pair_t; tuple<bit<16>, bool>"),
     ],
 )
-def test_where_a_tuple_is_no_struct(p4: SimpleNamespace, apply: str, message: str) -> None:
+def test_a_tuple_is_no_struct(p4: SimpleNamespace, apply: str, message: str) -> None:
     top = """struct pair_t { bit<16> a; bool b; } struct other_t { bit<8> a; bool b; }
-    void fill(inout pair_t x) { }
+    void fill(inout pair_t x) { } void take(in pair_t x) { }
 """
     assert f": error: {message}" in p4.refusal(f"pair_t pair; {BOTH} {apply}", top=top)
 
