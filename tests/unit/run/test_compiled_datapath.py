@@ -76,7 +76,10 @@ def test_it_is_told_how_far_compiling_is(cache: Path, monkeypatch: pytest.Monkey
     told: list[str] = []
     monkeypatch.setattr(Compiling, "turns", 2)
     compile_datapath(told.append)
-    assert told[1:] == ["  1 function compiled in 0 s", "  2 functions compiled in 0 s"]
+    assert [text.partition(" in ")[0] for text in told[1:]] == [
+        "  1 function compiled",
+        "  2 functions compiled",
+    ]
 
 
 def test_what_does_not_compile_is_told_and_not_taken_for_whole(
