@@ -138,7 +138,7 @@ def test_a_valid_key_and_a_validity_field_are_one_bit() -> None:
         (("g", "kind"), primitive("assign_header", named("header", "g"), named("header", "other"))),
         (("s[0]", "value"), primitive("pop", named("header_stack", "s"), hexstr(1))),
         (("u.a", "value"), primitive("add_header", named("header", "u.b"))),
-        (("other", "kind"), primitive("assign", named("field", ["other", "kind"]), hexstr(5))),
+        (("other", "kind"), primitive("assign", field("other", "kind"), hexstr(5))),
         (
             ("g", "kind"),
             primitive(
