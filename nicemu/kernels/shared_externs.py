@@ -56,7 +56,7 @@ class SharedExterns(ArrayExterns):
         profile = next(item for item in self.program.externs if item.name == table.profile)
         if profile.extern != "action_selector":
             return WORD(0)
-        return self._sum_of(int(profile.arguments[0]), table.selector_keys)
+        return self._sum_of(profile.number(0), table.selector_keys)
 
     def _checksum16(self, instance: str, arguments: tuple[ir.Expression, ...]) -> Number:
         algorithm = ir.Constant(HASH_ALGORITHMS.index("csum16"), ir.Bits(32))

@@ -137,7 +137,7 @@ class CallChecker(BlockCallChecker):
         if returned in (TEXT, INTEGER, MATCH_KIND) or isinstance(returned, ExternType | P4ListType):
             self.reporter.unsupported(node.at, f"{returned} as the result of {name}")
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if parameter.type in (INTEGER, MATCH_KIND) or isinstance(argument.type, ExternType | P4ListType):
+            if parameter.type is MATCH_KIND or isinstance(argument.type, ExternType | P4ListType):
                 what = f"{argument.type} as an argument of {name}"
                 self.reporter.unsupported(argument.at, what)
             elif not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):

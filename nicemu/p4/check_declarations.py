@@ -14,7 +14,7 @@ from nicemu.pipeline import PREFIXES, Kind, ir
 from . import syntax
 from .check_calls import CallChecker
 from .check_type_references import UNTOLD
-from .constants import is_constant, is_given
+from .constants import given_by, is_constant, is_given
 from .symbols import (
     ActionSymbol,
     BlockInstance,
@@ -224,7 +224,7 @@ class DeclarationChecker(CallChecker):
 
     def _constructor(
         self, node: syntax.Instantiation | syntax.Call, kind: ExternType
-    ) -> tuple[ExternType, tuple[int | str, ...], tuple[Type, ...] | None]:
+    ) -> tuple[ExternType, tuple[ir.Given, ...], tuple[Type, ...] | None]:
         """Check the arguments of an extern object's constructor; return its type, and their values.
 
         And their types, if the architecture does not have this extern.
@@ -287,14 +287,14 @@ class DeclarationChecker(CallChecker):
                 self.reporter.error(at, str(error))
         return kind, tuple(value for value in values if value is not None), None
 
-    def _own_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> int | str | None:
+    def _own_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> ir.Given | None:
         """Return what the constructor of an extern of the program's own is given."""
-        if scalar_of(parameter.type) is None and parameter.type not in (TEXT, UNKNOWN):
+        if not _can_be_given(parameter.type):
             what = f"{parameter.type} as an argument of a constructor that the architecture does not have"
             self.reporter.unsupported(node.at, what)
             return None
-        value: int | str | None = self.constant(node, parameter.type, f"argument {parameter.name}")
-        return value
+        self.constant(node, parameter.type, f"argument {parameter.name}")
+        return given_by(node)
 
 
 def _told(kind: ExternType, told: Mapping[str, Type]) -> ExternType:
@@ -303,6 +303,15 @@ def _told(kind: ExternType, told: Mapping[str, Type]) -> ExternType:
     return ExternType(
         kind.symbol, tuple(told.get(name, UNKNOWN) if item == UNTOLD else item for name, item in pairs)
     )
+
+
+def _can_be_given(kind: Type) -> bool:
+    """Return whether a constructor in Python takes values of a type."""
+    if isinstance(kind, P4ListType):
+        return _can_be_given(kind.element)
+    if isinstance(kind, CompositeType):
+        return kind.kind in ("struct", "tuple") and all(map(_can_be_given, kind.fields.values()))
+    return scalar_of(kind) is not None or kind in (TEXT, INTEGER, UNKNOWN)
 
 
 def _can_carry(kind: Type, carried: Kind) -> bool:

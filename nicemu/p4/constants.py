@@ -12,7 +12,7 @@ from . import syntax
 from .diagnostics import Location
 from .symbols import WITHOUT_DIRECTION, ConstantSymbol
 from .type_sizes import scalar_of
-from .types import CompositeType, EnumType, StackType, Type
+from .types import CompositeType, EnumType, P4ListType, StackType, Type
 
 
 def is_constant(node: syntax.Expression) -> bool:
@@ -98,6 +98,27 @@ def made_of(node: syntax.Expression) -> syntax.Expression | None:
         case syntax.IndexRef() if node.index.value is not None:
             return part_of(node.base, node.index.value)
     return None
+
+
+def given_by(node: syntax.Expression) -> ir.Given | None:
+    """Return a checked constant as an extern's constructor is given it: a number, a text, or the parts of a
+    struct, tuple or list; None if it is another, or not known.
+    """
+    made = made_of(node)
+    if made is None or made.value is not None:
+        return None if made is None else made.value
+    parts: list[syntax.Expression | None]
+    if isinstance(made.type, P4ListType):
+        parts = [*items_of(made)]
+    else:
+        parts = [part_of(made, place) for place in range(_count(made))]
+    given: list[ir.Given] = []
+    for part in parts:
+        value = given_by(part) if part is not None else None
+        if value is None:
+            return None
+        given.append(value)
+    return tuple(given)
 
 
 def are_equal(left: syntax.Expression, right: syntax.Expression) -> bool:

@@ -19,6 +19,7 @@ from .symbols import (
 )
 from .type_sizes import scalar_of
 from .types import (
+    INTEGER,
     NOTHING,
     TEXT,
     ApplyResult,
@@ -68,6 +69,8 @@ class ExpressionLowering:
     def _value(self, node: syntax.Expression) -> ir.Expression:
         if node.type is TEXT:
             return ir.Text(node.value)
+        if node.type is INTEGER:
+            return ir.Constant(node.value, ir.INTEGER)
         scalar = scalar_of(node.type)
         if node.value is not None and scalar is not None:
             return ir.Constant(node.value, scalar)

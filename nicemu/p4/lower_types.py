@@ -9,10 +9,12 @@ from nicemu.pipeline import ir
 
 from .type_sizes import scalar_of
 from .types import (
+    INTEGER,
     TEXT,
     CompositeType,
     EnumType,
     NewType,
+    P4ListType,
     StackType,
     Type,
     VarbitType,
@@ -39,6 +41,10 @@ class TypeTable:
             return ir.Varbit(kind.width)
         if kind is TEXT:  # of an argument of a program's own extern
             return ir.STRING
+        if kind is INTEGER:
+            return ir.INTEGER
+        if isinstance(kind, P4ListType):
+            return ir.List(self.of(kind.element))
         if isinstance(kind, StackType):
             return ir.Stack(self._composite(kind.element).name, kind.size)
         assert isinstance(kind, CompositeType), kind

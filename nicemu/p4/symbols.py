@@ -168,7 +168,7 @@ class Instance:
 
     name: str
     type: ExternType
-    arguments: tuple[int | str, ...] = ()
+    arguments: tuple[ir.Given, ...] = ()
     id: int = 0
     bound: Instance | None = None
     at: Location | None = None

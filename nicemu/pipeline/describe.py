@@ -99,7 +99,7 @@ class _Description:
         registers = tuple(
             RegisterInfo(
                 *self._named(Prefix.REGISTER, item.name),
-                int(item.arguments[0]),
+                item.number(0),
                 *self._data_type(item.types[0], item.type_names[0] if item.type_names else ""),
                 self._index_type_name(item, 1),
             )
@@ -121,8 +121,8 @@ class _Description:
             tuple(
                 CounterInfo(
                     *self._named(Prefix.COUNTER, item.name),
-                    _COUNTER_UNITS[int(item.arguments[1])],
-                    int(item.arguments[0]),
+                    _COUNTER_UNITS[item.number(1)],
+                    item.number(0),
                     self._index_type_name(item, 0),
                 )
                 for item in self._of("counter")
@@ -131,8 +131,8 @@ class _Description:
             tuple(
                 MeterInfo(
                     *self._named(Prefix.METER, item.name),
-                    _METER_UNITS[int(item.arguments[1])],
-                    int(item.arguments[0]),
+                    _METER_UNITS[item.number(1)],
+                    item.number(0),
                     self._index_type_name(item, 0),
                     type=_meter_type_of(item),
                 )
@@ -262,12 +262,12 @@ class _Description:
             *self._named(Prefix.ACTION_PROFILE, instance.name),
             tuple(tables[table.name] for table in self._tables if table.profile == instance.name),
             with_selector,
-            int(instance.arguments[1 if with_selector else 0]),
+            instance.number(1 if with_selector else 0),
             limits_of(instance.annotations) if with_selector else NO_LIMITS,
         )
 
     def _direct_counters(self) -> Iterator[DirectCounterInfo]:
-        units = {item.name: _COUNTER_UNITS[int(item.arguments[0])] for item in self._of("direct_counter")}
+        units = {item.name: _COUNTER_UNITS[item.number(0)] for item in self._of("direct_counter")}
         owners = {name: table for table, name in self._counters.items() if name}
         for name in sorted(owners):
             table_id = self._ids[Prefix.TABLE][owners[name]]
@@ -279,7 +279,7 @@ class _Description:
             if item.name not in self._meters:
                 continue
             table_id = self._ids[Prefix.TABLE][self._meters[item.name]]
-            unit = _METER_UNITS[int(item.arguments[0])]
+            unit = _METER_UNITS[item.number(0)]
             named = self._named(Prefix.DIRECT_METER, item.name)
             yield DirectMeterInfo(*named, unit, table_id, type=_meter_type_of(item))
 

@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from .ir_types import Annotation, Type
 
@@ -18,6 +20,10 @@ class Direction(enum.Enum):
     INOUT = "inout"
 
 
+Given: TypeAlias = "int | str | tuple[Given, ...]"
+"""What a constructor is given: a number, bool, string, or the parts of a struct, tuple or list in order."""
+
+
 @dataclass(frozen=True, slots=True)
 class ExternInstance:
     """An extern object: `extern` is its type, `arguments` what its constructor was given.
@@ -28,11 +34,17 @@ class ExternInstance:
 
     name: str
     extern: str
-    arguments: tuple[int | str, ...] = ()
+    arguments: tuple[Given, ...] = ()
     types: tuple[Type, ...] = ()
     id: int = 0
     type_names: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+
+    def number(self, place: int) -> int:
+        """Return the number, or bool, that the constructor was given at a place."""
+        value = self.arguments[place]
+        assert isinstance(value, int), value
+        return value
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +75,10 @@ class ExternSignature:
         """Whether it makes an object."""
         return self.owner == self.declared
 
-    def __str__(self) -> str:
-        takes = ", ".join(f"{item.direction.value or 'in'} {item.type}" for item in self.parameters)
-        result = "" if self.is_constructor else f"{(*self.results, 'void')[0]} "
+    def spelled(self, type_text: Callable[[Type], str] = str) -> str:
+        """Return the declaration as P4 has it, without the names of parameters."""
+        takes = ", ".join(
+            f"{item.direction.value or 'in'} {type_text(item.type)}" for item in self.parameters
+        )
+        result = "" if self.is_constructor else f"{(*map(type_text, self.results), 'void')[0]} "
         return f"{result}{self.declared}({takes})"

@@ -20,8 +20,11 @@ from .ir_encode import fields_of, kind_of
 MAX_DEPTH = 220
 """Deepest nesting of nodes that a program may have; it bounds every recursion over the IR."""
 
+_PARTS = frozenset((int, str))
+"""What `ir.Given` may be, besides lists of such."""
 _BITS = re.compile(r"(bit|int|varbit)<([1-9][0-9]{0,4})>")
 _STACK = re.compile(r"([A-Za-z_][A-Za-z0-9_.$]*)\[([1-9][0-9]{0,3})\]")
+_LIST = re.compile(r"list<(.+)>")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.$]*")
 
 
@@ -75,6 +78,8 @@ def _decode(value: Any, hint: Any, path: str, depth: int) -> Any:  # noqa: ANN40
         )
     if hint in (str, int, bool) or hint == int | str:
         return _decode_scalar(value, hint, path)
+    if set(typing.get_args(hint)) >= _PARTS:
+        return _decode_given(value, path, depth)
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         allowed = [member.value for member in hint]
         if value not in allowed:
@@ -107,6 +112,16 @@ def _decode_node(value: Any, hint: Any, path: str, depth: int) -> Any:  # noqa: 
     return node_class(**given)
 
 
+def _decode_given(value: Any, path: str, depth: int) -> ir.Given:  # noqa: ANN401
+    """Return what a constructor is given, however many levels it has."""
+    if depth > MAX_DEPTH:
+        raise fault(path, f"lies deeper than {MAX_DEPTH} levels")
+    if not isinstance(value, list):
+        scalar: int | str = _decode_scalar(value, int | str, path)
+        return scalar
+    return tuple(_decode_given(item, f"{path}[{place}]", depth + 1) for place, item in enumerate(value))
+
+
 def _decode_scalar(value: Any, hint: Any, path: str) -> Any:  # noqa: ANN401
     if hint is bool:
         right = isinstance(value, bool)
@@ -129,6 +144,11 @@ def _decode_type(value: Any, path: str) -> ir.Type:  # noqa: ANN401
             return ir.ERROR
         if value == "string":
             return ir.STRING
+        if value == "int":
+            return ir.INTEGER
+        listed = _LIST.fullmatch(value)
+        if listed and value.count("<") <= ir.MAX_TYPE_DEPTH:
+            return ir.List(_decode_type(listed[1], path))
         if value == "bit<0>":
             return ir.Bits(0)
         if value == "varbit<0>":

@@ -94,10 +94,29 @@ class String:
         return "string"
 
 
-Type: TypeAlias = Bits | Bool | ErrorCode | Named | Stack | Varbit | String
+@dataclass(frozen=True, slots=True)
+class Integer:
+    """A number of any size, which only constructors of a program's own externs take."""
+
+    def __str__(self) -> str:
+        return "int"
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """Any number of values of one type, which only constructors of a program's own externs take."""
+
+    element: Type
+
+    def __str__(self) -> str:
+        return f"list<{self.element}>"
+
+
+Type: TypeAlias = Bits | Bool | ErrorCode | Named | Stack | Varbit | String | Integer | List
 BOOL = Bool()
 ERROR = ErrorCode()
 STRING = String()
+INTEGER = Integer()
 
 
 @dataclass(frozen=True, slots=True)

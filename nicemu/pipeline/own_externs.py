@@ -38,9 +38,8 @@ _MARK = "__p4_extern__"
 _FAULTS = (Exception, SystemExit)
 _WRITTEN = (ir.Direction.OUT, ir.Direction.INOUT)
 _DECLARATION = re.compile(r"\s*(.*?)\s*\b([A-Za-z_]\w*)\s*(?:<([\w\s,]*)>)?\s*\((.*)\)\s*;?\s*", re.DOTALL)
-_TYPE = re.compile(r"(?!(?:in|out|inout)\b)[A-Za-z_][\w.]*(?:<[\w\s,<>]+>)?(?:\[\d+\])?")
+_TYPE = re.compile(r"(?!(?:in|out|inout)\b)[A-Za-z_][\w.]*(?:<[\w\s,.<>]+>)?(?:\[\d+\])?")
 _PARAMETER = re.compile(rf"\s*(?:(inout|in|out)\s+)?({_TYPE.pattern})\s+([A-Za-z_]\w*)\s*")
-_COMMA = re.compile(r",(?![^<]*>)")
 _Marked = TypeVar("_Marked", bound=Callable[..., Any])
 
 
@@ -54,23 +53,33 @@ class _Signature:
     parameters: tuple[tuple[ir.Direction, str], ...]
     variables: frozenset[str]
 
-    def fits(self, declared: ir.ExternSignature, variables: frozenset[str]) -> bool:
+    def fits(self, declared: ir.ExternSignature, variables: frozenset[str], values: PythonValues) -> bool:
         """Return whether this declares what a program calls; `variables` are those of the object's type."""
-        found = [(item.direction, str(item.type)) for item in declared.parameters]
+        found = [(item.direction, values.spelled(item.type)) for item in declared.parameters]
         if [direction for direction, _ in found] != [direction for direction, _ in self.parameters]:
             return False
         mine = [self.result, *(kind for _, kind in self.parameters)]
         theirs = [
-            *(map(str, declared.results) if declared.results else ["void"]),
+            *(map(values.spelled, declared.results) if declared.results else ["void"]),
             *(kind for _, kind in found),
         ]
         if declared.is_constructor:
             mine[0] = theirs[0] = ""
-        bound: dict[str, str] = {}
-        return all(
-            kind == (bound.setdefault(wanted, kind) if wanted in variables | self.variables else wanted)
-            for wanted, kind in zip(mine, theirs, strict=True)
-        )
+        return _pattern(";".join(mine), variables | self.variables).fullmatch(";".join(theirs)) is not None
+
+
+def _pattern(types: str, variables: frozenset[str]) -> re.Pattern[str]:
+    """Return what types look like in which each variable stands for one type, the same everywhere."""
+    met: set[str] = set()
+
+    def piece(word: str) -> str:
+        if word not in variables:
+            return re.escape(word)
+        is_first = word not in met
+        met.add(word)
+        return f"(?P<{word}>[^;]+)" if is_first else f"(?P={word})"
+
+    return re.compile("".join(map(piece, re.split(r"\b", types))))
 
 
 def extern(declaration: str) -> Callable[[_Marked], _Marked]:
@@ -93,7 +102,7 @@ def extern(declaration: str) -> Callable[[_Marked], _Marked]:
 def _parsed(text: str) -> _Signature:
     found = _DECLARATION.fullmatch(text.removeprefix("extern "))
     parameters = []
-    for item in _COMMA.split(found[4]) if found and found[4].strip() else []:
+    for item in _items(found[4]) if found and found[4].strip() else []:
         part = _PARAMETER.fullmatch(item)
         if part is None:
             found = None
@@ -103,6 +112,18 @@ def _parsed(text: str) -> _Signature:
         raise UsageError(f"{text!r} declares no extern; such as: bit<16> average(in bit<16> a, in bit<16> b)")
     variables = frozenset((found[3] or "").replace(",", " ").split())
     return _Signature(text.strip(), "".join(found[1].split()), found[2], tuple(parameters), variables)
+
+
+def _items(text: str) -> list[str]:
+    """Return what commas divide that stand between no angle brackets."""
+    items, depth = [""], 0
+    for letter in text:
+        depth += (letter == "<") - (letter == ">")
+        if letter == "," and depth == 0:
+            items.append("")
+        else:
+            items[-1] += letter
+    return items
 
 
 def externs_in(names: Mapping[str, Any]) -> list[Callable[..., Any]]:
@@ -164,7 +185,7 @@ def with_own_externs(
     for declared in program.extern_signatures:
         owner = declared.owner
         if owner in architecture.objects or (not owner and declared.name in architecture.functions):
-            raise _fault(declared, f"{architecture.name} has it already")
+            raise _fault(declared, values, f"{architecture.name} has it already")
         if declared.is_constructor:
             continue
         made = _function(declared, own, values)
@@ -173,7 +194,7 @@ def with_own_externs(
         constructors = [
             item for item in program.extern_signatures if item.is_constructor and item.owner == owner
         ]
-        objects[owner] = _object(constructors, methods.get(owner, {}), own)
+        objects[owner] = _object(constructors, methods.get(owner, {}), own, values)
     return replace(architecture, functions=functions, objects=objects)
 
 
@@ -187,26 +208,27 @@ def missing(program: ir.Program, own: OwnExterns) -> list[str]:
 
 
 def _object(
-    constructors: Sequence[ir.ExternSignature], methods: dict[str, ExternFunction], own: OwnExterns
+    constructors: Sequence[ir.ExternSignature],
+    methods: dict[str, ExternFunction],
+    own: OwnExterns,
+    values: PythonValues,
 ) -> ExternType:
-    kinds = tuple(
-        tuple(str if isinstance(part.type, ir.String) else int for part in item.parameters)
-        for item in constructors
-    )
+    kinds = tuple(tuple(_class_of(part.type) for part in item.parameters) for item in constructors)
     made_by: dict[int, Callable[..., Any]] = {}
     kinds_by = {len(item.parameters): [part.type for part in item.parameters] for item in constructors}
     for item in constructors:
-        thing = _found(item, own.marked)
+        thing = _found(item, own.marked, values)
         if thing is not None:
             made_by[len(item.parameters)] = thing
 
     def make(instance: ir.ExternInstance) -> Any:  # noqa: ANN401
-        thing = made_by.get(len(instance.arguments))
-        if thing is None:
-            return None
+        thing, wanted = made_by.get(len(instance.arguments)), kinds_by[len(instance.arguments)]
         try:
+            given = [values.given(*item) for item in zip(wanted, instance.arguments, strict=True)]
+            if thing is None:
+                return None
             with own.guard():
-                return thing(*map(_given, kinds_by[len(instance.arguments)], instance.arguments))
+                return thing(*given)
         except _FAULTS as error:
             message = f"extern object {instance.name} cannot be made: {type(error).__name__}: {_said(error)}"
             raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, message) from error
@@ -221,31 +243,33 @@ def _function(declared: ir.ExternSignature, own: OwnExterns, values: PythonValue
         owners = [thing for thing in own.marked if getattr(thing, _MARK).name == declared.owner]
         candidates = [method for owner in owners for method in externs_in(vars(owner))]
         variables = frozenset().union(*(getattr(owner, _MARK).variables for owner in owners))
-    thing = _found(declared, candidates, variables)
+    thing = _found(declared, candidates, values, variables)
     return ExternFunction((takes,), _body(declared, thing, own, values), next(iter(declared.results), None))
 
 
 def _found(
     declared: ir.ExternSignature,
     candidates: Sequence[Callable[..., Any]],
+    values: PythonValues,
     variables: frozenset[str] = frozenset(),
 ) -> Callable[..., Any] | None:
     """Return what does an extern, None where nothing does. Raises: ControlError where all are unlike it."""
     named = [thing for thing in dict.fromkeys(candidates) if getattr(thing, _MARK).name == declared.declared]
-    fitting = [thing for thing in named if getattr(thing, _MARK).fits(declared, variables)]
+    fitting = [thing for thing in named if getattr(thing, _MARK).fits(declared, variables, values)]
     if len(fitting) > 1:
-        raise _fault(declared, f"in Python there are {len(fitting)} that do it; one was expected")
+        raise _fault(declared, values, f"in Python there are {len(fitting)} that do it; one was expected")
     if fitting:
         return fitting[0]
     if named:
-        raise _fault(declared, f"in Python it is {getattr(named[0], _MARK).text}")
+        raise _fault(declared, values, f"in Python it is {getattr(named[0], _MARK).text}")
     return None
 
 
-def _fault(declared: ir.ExternSignature, sentence: str) -> ControlError:
+def _fault(declared: ir.ExternSignature, values: PythonValues, sentence: str) -> ControlError:
     name = f"{declared.owner}.{declared.declared}" if declared.owner else declared.declared
+    shown = declared.spelled(values.spelled)
     return ControlError(
-        P4RuntimeCode.INVALID_ARGUMENT, f"extern {name}: the program declares {declared}; {sentence}"
+        P4RuntimeCode.INVALID_ARGUMENT, f"extern {name}: the program declares {shown}; {sentence}"
     )
 
 
@@ -289,9 +313,11 @@ def _several(returned: Any, count: int) -> tuple[Any, ...]:  # noqa: ANN401
     return found
 
 
-def _given(kind: ir.Type, value: int | str) -> int | str | bool:
-    """Return a constructor's argument as Python has it."""
-    return bool(value) if isinstance(kind, ir.Bool) else value
+def _class_of(kind: ir.Type) -> type:
+    """Return what a constructor's argument is in the IR."""
+    if isinstance(kind, ir.Named | ir.List):
+        return tuple
+    return str if isinstance(kind, ir.String) else int
 
 
 def _said(error: BaseException) -> str:

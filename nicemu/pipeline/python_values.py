@@ -13,6 +13,9 @@ from . import ir
 from .arithmetic import bounds
 from .values import HeaderValue, Layouts, Value, Varbits
 
+_TUPLE = "tuple."
+"""What the names of tuples in the IR begin with."""
+
 
 class PythonValues:
     """The values of one program's types."""
@@ -33,6 +36,35 @@ class PythonValues:
         parts = value if isinstance(value, dict) else value.fields
         shown = {part.name: self.shown(part.type, parts[part.name]) for part in self._layouts.fields(kind)}
         return HeaderValue(shown, value.valid) if isinstance(value, HeaderValue) else shown
+
+    def spelled(self, kind: ir.Type) -> str:
+        """Return a type as P4 has it, tuples too, without blanks."""
+        match kind:
+            case ir.List(element):
+                return f"list<{self.spelled(element)}>"
+            case ir.Named(name) if name.startswith(_TUPLE):
+                return f"tuple<{','.join(self.spelled(part.type) for part in self._layouts.fields(kind))}>"
+        return str(kind)
+
+    def given(self, kind: ir.Type, value: ir.Given) -> Any:  # noqa: ANN401
+        """Return what a constructor is given. Raises: TypeError, ValueError where it is none of a type."""
+        match kind:
+            case ir.String() if isinstance(value, str):
+                return value
+            case ir.Integer() if isinstance(value, int):
+                return value
+            case ir.ErrorCode() if isinstance(value, int) and 0 <= value < len(self._errors):
+                return self._errors[value]
+            case ir.Bits() | ir.Bool() if isinstance(value, int):
+                return self.shown(kind, self.taken(kind, value))
+            case ir.List(element) if isinstance(value, tuple):
+                return [self.given(element, item) for item in value]
+            case ir.Named(name) if isinstance(value, tuple) and name not in self._layouts.headers:
+                parts = self._layouts.fields(kind)
+                return {
+                    part.name: self.given(part.type, item) for part, item in zip(parts, value, strict=True)
+                }
+        raise TypeError(f"{value!r} is no {kind}")
 
     def taken(self, kind: ir.Type, value: Any) -> Value:  # noqa: ANN401
         """Return what Python gave as a value of a type. Raises: TypeError, ValueError."""

@@ -94,9 +94,8 @@ def _meters(instance: ir.ExternInstance) -> MeterArray:
 
 
 def _selector(instance: ir.ExternInstance) -> ActionProfile:
-    algorithm, size, _ = instance.arguments
     limits = limits_of(instance.annotations)
-    return ActionProfile(instance.name, int(size), int(algorithm), limits=limits)
+    return ActionProfile(instance.name, instance.number(1), instance.number(0), limits=limits)
 
 
 def _registers(instance: ir.ExternInstance) -> RegisterArray:

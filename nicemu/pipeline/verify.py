@@ -107,7 +107,9 @@ def verify(program: ir.Program) -> None:
     for signature in program.extern_signatures:
         with faults.at(f"extern_signatures.{signature.name}"):
             for kind in (*signature.results, *(item.type for item in signature.parameters)):
-                if not isinstance(kind, ir.String):
+                while signature.is_constructor and isinstance(kind, ir.List):
+                    kind = kind.element
+                if not isinstance(kind, ir.String | ir.Integer):
                     bodies.known(kind)
     if held > ir.MAX_VALUES:
         faults.raise_("variables", f"hold {held} values; {ir.MAX_VALUES} are allowed")
@@ -179,7 +181,7 @@ def _check_instance(
         faults.raise_(instance.name, f"has constructor arguments {instance.arguments}; expected: {wanted}")
     if instance.extern in _UNITS:
         place, enum = _UNITS[instance.extern]
-        unit, most = int(instance.arguments[place]), len(architecture.enums[enum]) - 1
+        unit, most = instance.number(place), len(architecture.enums[enum]) - 1
         if not 0 <= unit <= most:
             faults.raise_(instance.name, f"counts in unit {unit}; 0 to {most} are known")
     carries = extern.carried(len(instance.types))

@@ -99,6 +99,8 @@ class Expressions:
         """Check that the program has a type."""
         name = kind.element if isinstance(kind, ir.Stack) else kind.name if isinstance(kind, ir.Named) else ""
         elements: Mapping[str, object] = {**self.headers, **self.unions}
+        if isinstance(kind, ir.String | ir.Integer | ir.List):
+            self.faults.raise_("type", f"is {kind}, which no value has")
         if name and name not in elements and (isinstance(kind, ir.Stack) or name not in self.structs):
             self.faults.raise_("type", f"is {kind}, which the program does not have")
         if isinstance(kind, ir.Stack) and not 0 < kind.size <= ir.MAX_STACK_SIZE:
@@ -193,7 +195,7 @@ class Expressions:
                 return is_scalar(kind)
             case Kind.FLAT:
                 return is_scalar(kind) or self.is_flat(kind)
-        return not isinstance(kind, ir.String)
+        return not isinstance(kind, ir.String | ir.Integer | ir.List)
 
     def _table(self, name: str) -> ir.Table:
         if name not in self.tables or self.place not in ("control", "deparser"):
@@ -350,6 +352,8 @@ class Expressions:
                 low, high = 0, 1
             case ir.ErrorCode():
                 low, high = 0, len(self.errors) - 1
+            case ir.Integer():  # for an extern of the program's own
+                low = high = value
             case _:
                 self.faults.raise_("", f"has a constant of type {kind}")
         if not low <= value <= high:

@@ -402,6 +402,98 @@ def test_a_program_over_a_wire_cannot_declare_nonsense() -> None:
             Engine().load(replace(good, extern_signatures=wrong))
 
 
+@extern("Given<T>(T value)")
+class Given:
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        ("both_t", "{ 1, true, error.NoMatch }", {"x": 1, "y": True, "e": "NoMatch"}),
+        ("both_t", "{ y = true, ... }", {"x": 0, "y": True, "e": "NoError"}),
+        ("tuple<bit<8>, int<8>>", "{ 1, -2 }", {"f0": 1, "f1": -2}),
+        ("list<tuple<bit<8>, bit<16>>>", "ROWS", [{"f0": 1, "f1": 2}, {"f0": 3, "f1": 4}]),
+        ("list<list<bit<8>>>", "{ { 1 }, { 2, 3 } }", [[1], [2, 3]]),
+    ],
+)
+def test_a_constructor_is_given_structs_tuples_and_lists(kind: str, given: str, value: object) -> None:
+    """ "Lists": what externs have constructors take."""
+    engine = Engine(externs=[Given])
+    rows = "const list<tuple<bit<8>, bit<16>>> ROWS = { { 1, 2 }, { 3, 4 } };"
+    outside = f"extern Given<T> {{ Given(T value); }} {rows}"
+    engine.load(program(outside, "", f"Given<{kind}>({given}) made;"))
+    assert engine.objects.states["I.made"].value == value
+
+
+def test_a_constructor_is_given_what_its_block_is_made_with() -> None:
+    engine = Engine(externs=[Given])
+    kind = "tuple<bit<8>, bool>"
+    block = f"control Part()({kind} b) {{ Given<{kind}>(b) made; apply {{ }} }}"
+    parts = "Part({ 1, true }) one; Part({ 2, false }) two;"
+    engine.load(program(f"extern Given<T> {{ Given(T value); }} {block}", "one.apply(); two.apply();", parts))
+    found = [engine.objects.states[f"I.{name}.made"].value["f0"] for name in ("one", "two")]
+    assert found == [1, 2]
+
+
+def test_int_is_any_number() -> None:
+    given: list[int] = []
+    take = extern("void take(int number)")(lambda number: given.append(number))
+    outside = "extern Big { Big(int n); } extern void take(int number);"
+
+    @extern("Big(int n)")
+    class Big:
+        def __init__(self, number: int) -> None:
+            given.append(number)
+
+    engine = Engine(externs=[Big, take])
+    engine.load(program(outside, "take(-3);", "Big(1 << 70) big;"))
+    engine.process(b"\0\0", 0)
+    assert [number for number in given if number] == [1 << 70, -3]
+
+
+def test_a_type_variable_stands_for_a_type_within_another() -> None:
+    declared = "extern Pair<A, B> { Pair(tuple<A, B> both, list<A> more); }"
+
+    @extern("Pair<A, B>(tuple<A, B> both, list<A> more)")
+    class Pair:
+        def __init__(self, both: dict[str, int], more: list[int]) -> None:
+            self.sum = sum(both.values()) + sum(more)
+
+    engine = Engine(externs=[Pair])
+    engine.load(program(declared, "", "Pair<bit<8>, bit<16>>({ 1, 2 }, { 3, 4 }) pair;"))
+    assert engine.objects.states["I.pair"].sum == 10
+
+    @extern("Pair<A, B>(tuple<A, B> both, list<B> more)")
+    class Other(Pair):
+        pass
+
+    with pytest.raises(ControlError, match=r"declares Pair\(in tuple<bit<8>,bit<16>>, in list<bit<8>>\)"):
+        Engine(externs=[Other]).load(program(declared, "", "Pair<bit<8>, bit<16>>({ 1, 2 }, { 3, 4 }) pair;"))
+
+
+@pytest.mark.parametrize("wrong", [(1,), ((1, 2),), ((1, 256, 0),), ((1, "2", 0),), (("1", 1, 99),), ("x",)])
+def test_what_a_constructor_is_given_over_a_wire_is_checked(wrong: tuple[ir.Given, ...]) -> None:
+    made = program(
+        "extern Given<T> { Given(T value); }", "", "Given<both_t>({ 1, true, error.NoError }) made;"
+    )
+    given = replace(made, externs=tuple(replace(item, arguments=wrong) for item in made.externs))
+    with pytest.raises(ControlError, match=r"I\.made"):
+        Engine(externs=[Given]).load(given)
+    with pytest.raises(ControlError, match=r"I\.made"):
+        Engine().load(given)
+
+
+@pytest.mark.parametrize("kind", ["int", "string", "list<bit<8>>"])
+def test_no_variable_is_of_a_type_that_only_constructors_take(kind: str) -> None:
+    made = program("", "")
+    text = made.to_json().replace('"variables": [', f'"variables": [{{"name": "v", "type": "{kind}"}},', 1)
+    text = text.replace('"variables":[', f'"variables":[{{"name":"v","type":"{kind}"}},', 1)
+    with pytest.raises(ControlError, match=f"is {kind}, which no value has"):
+        program_of_json(text)
+
+
 @pytest.mark.parametrize(
     ("outside", "apply", "parts", "words"),
     [
@@ -411,7 +503,9 @@ def test_a_program_over_a_wire_cannot_declare_nonsense() -> None:
         ("extern void f(in bit<8> x);", "f();", "", "f takes 1 argument"),
         (WINDOW, "", "Window<bit<8>>(h.h.a) w;", "argument size"),
         (WINDOW, "w.take();", "Window<bit<8>>(1) w;", "has no method take"),
-        ("extern Box { Box(tuple<bit<8>> x); }", "", "Box({1}) b;", "not supported by nicemu yet: tuple"),
+        ("extern Box { Box(pair_t[2] x); }", "", "Box({{1, 2}, {3, 4}}) b;", "nicemu yet: pair_t"),
+        ("extern Box { Box(tuple<bit<8>> x); }", "", "Box({h.h.a}) b;", "must be known at compile time"),
+        ("extern Box { Box(list<bit<8>> x); }", "", "Box({true}) b;", "bool"),
         ("extern string f();", "f();", "", "not supported by nicemu yet: string as the result of f"),
         ("extern int f();", "f();", "", "not supported by nicemu yet: int as the result of f"),
         (
@@ -420,7 +514,7 @@ def test_a_program_over_a_wire_cannot_declare_nonsense() -> None:
             "",
             "not supported by nicemu yet: list<bit<8>> as the result of f",
         ),
-        ("extern void f(int n);", "f(3);", "", "not supported by nicemu yet: int as an argument of f"),
+        ("extern void f(int n);", "f(h.h.a);", "", "argument n must be known at compile time"),
         ("extern X { X(); abstract void f(); }", "", "X() x;", "x lacks what its abstract methods do: f"),
     ],
 )
