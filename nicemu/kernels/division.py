@@ -17,6 +17,35 @@ _INDEX = llvm.IntType(32)
 _AT_ONCE_BITS = 64
 
 
+def quotient(builder: llvm.IRBuilder, op: str, left: Number, right: Number, signed: bool) -> Number:
+    """Return what "/" or "%" gives: 0 for a division by 0; of the least number by -1 itself, and 0."""
+    kind = left.type
+    is_zero = builder.icmp_unsigned("==", right, kind(0))
+    unsafe, instead = is_zero, kind(0)
+    if signed:
+        is_minus = builder.icmp_unsigned("==", right, kind((1 << kind.width) - 1))
+        unsafe = builder.or_(is_zero, is_minus)
+        if op == "/":
+            instead = builder.select(is_minus, builder.neg(left), kind(0))
+    divisor = builder.select(unsafe, kind(1), right)
+    return builder.select(unsafe, instead, _towards_zero(builder, op, left, divisor, signed))
+
+
+def _towards_zero(builder: llvm.IRBuilder, op: str, left: Number, right: Number, signed: bool) -> Number:
+    """Return a quotient or remainder, truncated towards 0; a remainder has the sign of `left`."""
+    if not signed:
+        return divided(builder, left, right)[op == "%"]
+    minus, other = (builder.icmp_signed("<", number, number.type(0)) for number in (left, right))
+    left, right = (
+        builder.select(negative, builder.neg(number), number)
+        for negative, number in ((minus, left), (other, right))
+    )
+    whole, rest = divided(builder, left, right)
+    if op == "/":
+        return builder.select(builder.xor(minus, other), builder.neg(whole), whole)
+    return builder.select(minus, builder.neg(rest), rest)
+
+
 def divided(builder: llvm.IRBuilder, left: Number, right: Number) -> tuple[Number, Number]:
     """Return quotient and remainder of unsigned numbers; `right` is not 0."""
     width = left.type.width

@@ -11,10 +11,24 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import Program, arithmetic, ir, width_of
 
-from .division import divided
+from .arrays import array_element, numbered, with_field
+from .division import quotient
 from .not_compiled import NotCompiled
 from .paths import own_path
-from .places import BIT, INDEX, NEXT, NO_BITS, VALID, Composite, Number, Place, Places, Value, number_type
+from .places import (
+    BIT,
+    INDEX,
+    NEXT,
+    NO_BITS,
+    VALID,
+    Composite,
+    Number,
+    Place,
+    Places,
+    Value,
+    number_type,
+    selected,
+)
 
 STACK_OUT_OF_BOUNDS = ir.CORE_ERRORS.index("StackOutOfBounds")
 
@@ -162,6 +176,8 @@ class Expressions:
 
     def _element(self, node: ir.Element) -> Value:
         """Return an element, the zero of its type where the index is outside."""
+        if isinstance(node.base.type, ir.Named):
+            return self._array_element(node)
         assert isinstance(node.base.type, ir.Stack)
         if not _is_place(node.base):
             return self._element_of(self.value(node.base), node)
@@ -173,6 +189,18 @@ class Expressions:
             lambda: self.places.zero(node.type),
             node.type,
         )
+
+    def _array_element(self, node: ir.Element) -> Value:
+        """Return an element of an array, one chosen after the other."""
+        if _is_place(node.base):  # a call in the index may put another there
+            index, array = self.value(node.index), self.value(node.base)
+        else:
+            array, index = self.value(node.base), self.value(node.index)
+        found = self.places.zero(node.type)
+        for number, name in numbered(self.layouts, node):
+            is_this = self.builder.icmp_unsigned("==", index, index.type(number))
+            found = selected(self.builder, is_this, array.parts[name], found)
+        return found
 
     def _element_of(self, stack: Value, node: ir.Element) -> Value:
         """Return an element of a stack that lies nowhere."""
@@ -221,7 +249,10 @@ class Expressions:
         raise NotCompiled(f"a place in {type(node).__name__}")
 
     def store(self, target: ir.Expression, value: Value) -> None:
-        """Store a value in what an lvalue names; outside a stack nothing is stored."""
+        """Store a value in what an lvalue names; outside a stack or array nothing is stored."""
+        if array_element(target) is not None:
+            self._store_in_array(self.located(target), value)
+            return
         elements = [node for node in path_of(target) if isinstance(node, ir.Element)]
         guards = [self._index(node)[0] for node in elements]
         after = None
@@ -234,6 +265,18 @@ class Expressions:
             self.builder.position_at_end(inside)
         self._store(target, value)
         if after is not None:
+            self.go(after)
+
+    def _store_in_array(self, target: ir.Expression, value: Value) -> None:
+        """Store a value in each place that an lvalue may name, where it does."""
+        element = array_element(target)
+        assert element is not None
+        index = self.value(element.index)
+        for number, name in numbered(self.layouts, element):
+            here, after = self.block("here"), self.block("stored")
+            self.builder.cbranch(self.builder.icmp_unsigned("==", index, index.type(number)), here, after)
+            self.builder.position_at_end(here)
+            self.store(with_field(target, element, name), value)
             self.go(after)
 
     def _store(self, target: ir.Expression, value: Value) -> None:
@@ -385,36 +428,7 @@ class Expressions:
                 name = f"llvm.{'s' if signed else 'u'}{'add' if op == '|+|' else 'sub'}.sat"
                 kind = llvm.FunctionType(left.type, [left.type, left.type])
                 return builder.call(builder.module.declare_intrinsic(name, [left.type], kind), [left, right])
-        return self._quotient(op, left, right, signed)
-
-    def _quotient(self, op: str, left: Number, right: Number, signed: bool) -> Number:
-        """Return a quotient or remainder: 0 for a division by 0; of the least number by -1 itself, and 0."""
-        builder, kind = self.builder, left.type
-        is_zero = builder.icmp_unsigned("==", right, kind(0))
-        unsafe, instead = is_zero, kind(0)
-        if signed:
-            is_minus = builder.icmp_unsigned("==", right, kind((1 << kind.width) - 1))
-            unsafe = builder.or_(is_zero, is_minus)
-            if op == "/":
-                instead = builder.select(is_minus, builder.neg(left), kind(0))
-        divisor = builder.select(unsafe, kind(1), right)
-        result = self._divided(op, left, divisor, signed)
-        return builder.select(unsafe, instead, result)
-
-    def _divided(self, op: str, left: Number, right: Number, signed: bool) -> Number:
-        """Return a quotient or remainder, truncated towards 0; a remainder has the sign of `left`."""
-        builder, kind = self.builder, left.type
-        if not signed:
-            return divided(builder, left, right)[op == "%"]
-        minus, other = (builder.icmp_signed("<", number, kind(0)) for number in (left, right))
-        left, right = (
-            builder.select(negative, builder.neg(number), number)
-            for negative, number in ((minus, left), (other, right))
-        )
-        quotient, rest = divided(builder, left, right)
-        if op == "/":
-            return builder.select(builder.xor(minus, other), builder.neg(quotient), quotient)
-        return builder.select(minus, builder.neg(rest), rest)
+        return quotient(builder, op, left, right, signed)
 
     def _shift(self, op: str, left: Number, right: Number, signed: bool) -> Number:
         builder, kind, width = self.builder, left.type, left.type.width

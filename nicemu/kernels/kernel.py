@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import HOST_PORT, Program, ir
+from nicemu.pipeline import HOST_PORT, Layouts, Program, ir, nodes_of
 
+from .arrays import has_headers
 from .effects import Site
 from .externs import Externs
 from .many_packets import make_run
@@ -55,6 +56,10 @@ def generate(
     own = next((item for item in program.extern_signatures if not item.is_constructor), None)
     if own is not None:
         raise NotCompiled(f"{own.owner or own.declared} is an extern of its own, which Python does")
+    layouts = Layouts(program)
+    for node in nodes_of(program, ir.Element):
+        if isinstance(node.base.type, ir.Named) and has_headers(node.type, layouts):
+            raise NotCompiled("an index known at run time is of an array with headers in it")
     module = llvm.Module(name=program.name)
     taken: dict[str, tuple[Part, llvm.Function]] = {}
 

@@ -155,3 +155,11 @@ class Places:
             for number in range(kind.size):
                 value.parts[str(number)] = self.zero(ir.Named(kind.element))
         return value
+
+
+def selected(builder: llvm.IRBuilder, condition: Number, yes: Value, no: Value) -> Value:
+    """Return one of two values that are both computed."""
+    if not isinstance(yes, Composite):
+        return builder.select(condition, yes, no)
+    parts = {name: selected(builder, condition, part, no.parts[name]) for name, part in yes.parts.items()}
+    return Composite(yes.type, parts)

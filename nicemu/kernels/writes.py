@@ -8,6 +8,7 @@ from typing import Final
 
 from nicemu.pipeline import ARCHITECTURES, Program, ir, nodes_of
 
+from .arrays import each_target
 from .paths import part_path
 
 EVERYTHING: Final[frozenset[tuple[str, ...]]] = frozenset({("*",)})
@@ -88,7 +89,8 @@ def targets_in(program: Program, *, values_alone: bool = False) -> list[ir.Expre
                 extern_arguments("", name, arguments)
             case ir.CallMethod(instance, name, arguments) | ir.ExternValue(instance, name, arguments, _):
                 extern_arguments(instance, name, arguments)
-    return found
+    structs = {struct.name: struct for struct in program.structs}
+    return [each for target in found for each in each_target(target, structs)]
 
 
 def _note(

@@ -389,7 +389,7 @@ def _directions(parameters: Sequence[ParameterSymbol]) -> tuple[str, ...]:
 
 
 def _emittable(kind: Type) -> bool:
-    if not isinstance(kind, CompositeType) or kind.kind not in ("struct", "tuple"):
+    if not isinstance(kind, CompositeType) or kind.kind not in ("struct", "tuple", "array"):
         return kind is UNKNOWN or isinstance(kind, StackType) or _is_header(kind)
     return all(_emittable(part) for part in kind.fields.values())
 

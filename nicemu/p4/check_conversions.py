@@ -172,7 +172,7 @@ class ConversionChecker(TypeChecker):
     def _convert_list(self, node: syntax.Expression, wanted: CompositeType, what: str) -> bool:
         assert isinstance(node, syntax.ListValue)
         if node.names is not None:
-            if wanted.kind == "tuple":
+            if wanted.kind in ("tuple", "array"):
                 self.reporter.error(node.at, f"{wanted} has no names for its values", "remove them")
                 return False
             for name in node.names:
@@ -190,8 +190,9 @@ class ConversionChecker(TypeChecker):
                 self.reporter.error(node.at, f"{what} lacks {', '.join(missing)}")
                 return False
         elif len(node.items) > len(wanted.fields) or (len(node.items) < len(wanted.fields) and not node.rest):
+            parts = "elements" if wanted.kind == "array" else "fields"
             self.reporter.error(
-                node.at, f"{what} has {len(node.items)} values; {wanted} has {len(wanted.fields)} fields"
+                node.at, f"{what} has {len(node.items)} values; {wanted} has {len(wanted.fields)} {parts}"
             )
             return False
         if wanted.kind == "header_union":
@@ -205,7 +206,9 @@ class ConversionChecker(TypeChecker):
         if node.rest and node.names is not None:
             node.names = names
         agreed = [
-            self.convert(item, wanted.fields[name], f"field {name}")
+            self.convert(
+                item, wanted.fields[name], "an element" if wanted.kind == "array" else f"field {name}"
+            )
             for name, item in zip(names, node.items, strict=True)
         ]
         node.type = wanted

@@ -310,7 +310,7 @@ def _can_be_given(kind: Type) -> bool:
     if isinstance(kind, P4ListType):
         return _can_be_given(kind.element)
     if isinstance(kind, CompositeType):
-        return kind.kind in ("struct", "tuple") and all(map(_can_be_given, kind.fields.values()))
+        return kind.kind in ("struct", "tuple", "array") and all(map(_can_be_given, kind.fields.values()))
     return scalar_of(kind) is not None or kind in (TEXT, INTEGER, UNKNOWN)
 
 

@@ -35,6 +35,7 @@ from .types import (
     ListType,
     StackType,
     Type,
+    elements_of,
 )
 
 _PARTS = (syntax.MemberRef, syntax.SliceRef, syntax.IndexRef)
@@ -147,7 +148,7 @@ class ExpressionChecker(OperatorChecker):
         base = self.expression(node.base)
         match base:
             case CompositeType():
-                if node.name in base.fields and base.kind != "tuple":
+                if node.name in base.fields and base.kind not in ("tuple", "array"):
                     node.value = _constant_part(node)
                     return base.fields[node.name]
                 self.reporter.error(
@@ -203,20 +204,25 @@ class ExpressionChecker(OperatorChecker):
                 return UNKNOWN
             node.value = _constant_part(node)
             return kinds[place]
-        if not isinstance(base, StackType):
-            self.reporter.error(node.at, f"{base} has no elements; a header stack or tuple was expected")
+        elements = elements_of(base)
+        if elements is None:
+            what = f"{base} has no elements; an array, header stack or tuple was expected"
+            self.reporter.error(node.at, what)
             return UNKNOWN
+        kind, size = elements
         if not isinstance(index, ir.Bits | type(INTEGER)):
             self.reporter.error(node.index.at, f"the index is {index}; a number was expected")
             return UNKNOWN
-        if place is not None and not 0 <= place < base.size and not self.measures:
+        if place is not None and not 0 <= place < size and not self.measures:
             self.reporter.error(
-                node.index.at, f"{base} has no element {self.shown(place)}", f"0 to {base.size - 1} it has"
+                node.index.at, f"{base} has no element {self.shown(place)}", f"0 to {size - 1} it has"
             )
             return UNKNOWN
         if index is INTEGER:
             self._sized(node.index, ir.Bits(32))
-        return base.element
+        if place is not None and isinstance(base, CompositeType):
+            node.value = _constant_part(node)
+        return kind
 
     def _written_tuple(self, node: syntax.ListValue, found: ListType, place: int | None) -> Type:
         """Return the type of a list whose element at `place` is used; numbers at others need no width."""
@@ -337,8 +343,8 @@ class ExpressionChecker(OperatorChecker):
 
 
 def _field_hint(name: str, kind: CompositeType) -> str:
-    if kind.kind == "tuple":
-        return "write an index: tuple[0]"
+    if kind.kind in ("tuple", "array"):
+        return f"write an index: {kind.kind}[0]"
     if kind.kind in ("header", "header_union") and name in HEADER_METHODS:
         return f"call it: {name}()"
     return did_you_mean(name, kind.fields)

@@ -40,9 +40,9 @@ from .types import (
     EnumType,
     ExternType,
     P4ListType,
-    StackType,
     Type,
     TypeVariable,
+    elements_of,
 )
 
 _LEAVING = (syntax.ExitStatement, syntax.ReturnStatement)
@@ -188,18 +188,17 @@ class StatementChecker(KeysetChecker):
                     self.expect(bound, wanted, what)
         else:
             found = self.expression(collection)
-            if not isinstance(found, StackType | P4ListType):
+            elements = (found.element, 0) if isinstance(found, P4ListType) else elements_of(found)
+            kind = UNKNOWN if elements is None else elements[0]
+            if elements is None:
                 if found is not UNKNOWN:
-                    self.reporter.error(
-                        collection.at, f"for goes through ranges, lists and header stacks; this is {found}"
-                    )
-            elif not is_storable(found.element):
-                self.reporter.error(
-                    node.name_at, f"a variable cannot be {found.element}", "give it a width: bit<8>"
-                )
+                    what = f"for goes through ranges, lists, arrays and header stacks; this is {found}"
+                    self.reporter.error(collection.at, what)
+            elif not is_storable(kind):
+                self.reporter.error(node.name_at, f"a variable cannot be {kind}", "give it a width: bit<8>")
                 wanted = UNKNOWN
-            elif not same(found.element, wanted):
-                self.reporter.error(node.name_at, f"{node.name} is {wanted}; {found.element} was expected")
+            elif not same(kind, wanted):
+                self.reporter.error(node.name_at, f"{node.name} is {wanted}; {kind} was expected")
         with self.inner_scope():
             if node.type_ref is not None:
                 node.symbol = self.place_of(node.name, wanted, True, "variable")

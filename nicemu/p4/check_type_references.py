@@ -57,6 +57,7 @@ class TypeReferenceChecker(NameChecker):
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
         self.tuples = Family("tuple", 0, _tuple_of)
+        self.arrays = Family("array", 0, _array_of)
         self._records: dict[tuple[str, ...], Family] = {}
         self._specialisations = 0
 
@@ -73,20 +74,27 @@ class TypeReferenceChecker(NameChecker):
     def resolve(self, ref: syntax.TypeRef) -> Type:
         """Return the type that a reference means; UNKNOWN if it was reported."""
         kind = self._element(ref)
-        if ref.stack is None:
-            return kind
-        size = self.local_integer(ref.stack, "the size of a stack")
-        if size is None or kind is UNKNOWN:
+        for size in ref.sizes:
+            kind = self._array(kind, size, ref)
+        return kind
+
+    def _array(self, kind: Type, size: syntax.Expression, ref: syntax.TypeRef) -> Type:
+        """Return the type of a header stack, or of another array. Source: P4-16, "Array types" of the draft
+        behind 1.2.5.
+        """
+        count = self.local_integer(size, "the size of an array")
+        if count is None or kind is UNKNOWN:
             return UNKNOWN
-        if not isinstance(kind, CompositeType) or kind.kind not in ("header", "header_union"):
-            self.reporter.error(ref.at, f"a stack of {kind}; headers or header unions were expected")
+        if not is_storable(kind):
+            self.reporter.error(ref.at, f"an array cannot hold {kind}")
             return UNKNOWN
-        if not 0 < size <= ir.MAX_STACK_SIZE:
-            self.reporter.error(
-                ref.stack.at, f"a stack of {self.shown(size)}; 1 to {ir.MAX_STACK_SIZE} headers were expected"
-            )
+        if not 0 < count <= ir.MAX_STACK_SIZE:
+            what = f"an array of {self.shown(count)}; 1 to {ir.MAX_STACK_SIZE} elements were expected"
+            self.reporter.error(size.at, what)
             return UNKNOWN
-        return StackType(kind, size)
+        if isinstance(kind, CompositeType) and kind.kind in ("header", "header_union"):
+            return StackType(kind, count)
+        return self._small_enough(self.arrays.of((kind,) * count), ref.at)
 
     def instantiated(self, ref: syntax.TypeRef) -> Type:
         """Return the type of an object that is made.
@@ -94,7 +102,7 @@ class TypeReferenceChecker(NameChecker):
         Type arguments of an extern that are left out, or '_', are UNTOLD: its constructor tells them.
         """
         symbol = self.scope.meant(ref)
-        if not isinstance(symbol, ExternSymbol) or ref.stack is not None:
+        if not isinstance(symbol, ExternSymbol) or ref.sizes:
             return self.resolve(ref)
         self.find(ref, "type")  # says that it is deprecated
         names = symbol.declaration.type_parameters
@@ -105,7 +113,7 @@ class TypeReferenceChecker(NameChecker):
 
     def returned(self, ref: syntax.TypeRef | None) -> Type:
         """Return the type of what a function or method returns; a constructor has none."""
-        if ref is None or (ref.name == "void" and ref.stack is None):
+        if ref is None or (ref.name == "void" and not ref.sizes):
             return NOTHING
         return self.resolve(ref)
 
@@ -261,3 +269,9 @@ def specialised_name(family: str, arguments: Sequence[Type]) -> str:
 def _tuple_of(items: tuple[Type, ...]) -> CompositeType:
     fields = {f"f{place}": item for place, item in enumerate(items)}
     return CompositeType(specialised_name("tuple", items), "tuple", fields)
+
+
+def _array_of(items: tuple[Type, ...]) -> CompositeType:
+    name = getattr(items[0], "name", str(items[0]))
+    fields = {str(place): item for place, item in enumerate(items)}
+    return CompositeType(f"{name}[{len(items)}]", "array", fields)

@@ -47,7 +47,7 @@ class TypeChecker(TypeReferenceChecker):
                 if node.declared is not None:
                     self.type_declaration(node.declared)
                 package = self.scope.meant(node.type_ref)
-                is_plain = not node.distinct and node.type_ref.stack is None
+                is_plain = not node.distinct and not node.type_ref.sizes
                 if isinstance(package, PackageSymbol) and is_plain:
                     self._alias_of_package(node, package)
                     return True

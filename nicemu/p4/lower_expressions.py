@@ -91,8 +91,10 @@ class ExpressionLowering:
                     return ir.StackPlace(self._value(base), node.name == "last", kind)
                 return self._member(self._value(base), node.name, kind)
             case syntax.IndexRef():
-                if isinstance(node.base.type, CompositeType):
-                    return ir.Member(self._value(node.base), f"f{node.index.value}", kind)
+                place = node.index.value
+                if isinstance(node.base.type, CompositeType) and place is not None:
+                    name = list(node.base.type.fields)[place]
+                    return self._member(self._value(node.base), name, kind)
                 return ir.Element(self._value(node.base), self._value(node.index), kind)
             case syntax.SliceRef() if node.low.value is None:
                 bits = ir.Bits(node.base.type.width)

@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import fields, is_dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from nicemu.pipeline import ir
 
@@ -22,6 +21,7 @@ from .types import (
     CompositeType,
     P4ListType,
     Type,
+    elements_of,
 )
 
 _NESTED_ARMS = 16
@@ -140,25 +140,35 @@ class StatementLowering(ExpressionLowering):
         yield ir.Assign(whole, changed if whole.type == bits else ir.Cast(changed, whole.type))
 
     def _once(self, target: ir.Expression) -> tuple[list[ir.Statement], ir.Expression]:
-        """Return a place whose index is a variable or a constant, and what computes it first.
+        """Return a place whose indices are variables or constants, and what computes these first.
 
-        No place has two indices: header stacks are not in header stacks. The next or last element of a stack
-        must be there, and is the one that it is now.
+        The next or last element of a stack must be there, and is the one that it is now.
         """
-        path = target
-        while isinstance(path, ir.Member | ir.Slice | ir.Element | ir.StackPlace):
-            if isinstance(path, ir.StackPlace):
-                bits = ir.Bits(32)
-                index, last = self._extra(bits, "index"), ir.LastIndex(path.stack, bits)
-                number = last if path.last else ir.Binary("+", last, ir.Constant(1, bits), bits)
-                there = self._extra(path.type, "there")
-                first: list[ir.Statement] = [ir.Assign(there, path), ir.Assign(index, number)]
-                return first, _replaced(target, path, ir.Element(path.stack, index, path.type))
-            if isinstance(path, ir.Element) and not isinstance(path.index, ir.Constant):
-                index = self._extra(path.index.type, "index")
-                return [ir.Assign(index, path.index)], _replaced(target, path, replace(path, index=index))
-            path = path.base
-        return [], target
+        first: list[ir.Statement] = []
+
+        def kept(path: ir.Expression) -> ir.Expression:
+            match path:
+                case ir.Member() | ir.Slice():
+                    base = kept(path.base)
+                    return path if base is path.base else replace(path, base=base)
+                case ir.StackPlace():
+                    bits, stack = ir.Bits(32), kept(path.stack)
+                    index, last = self._extra(bits, "index"), ir.LastIndex(stack, bits)
+                    number = last if path.last else ir.Binary("+", last, ir.Constant(1, bits), bits)
+                    there = self._extra(path.type, "there")
+                    first.extend((ir.Assign(there, replace(path, stack=stack)), ir.Assign(index, number)))
+                    return ir.Element(stack, index, path.type)
+                case ir.Element():
+                    base = kept(path.base)
+                    if isinstance(path.index, ir.Constant):
+                        return replace(path, base=base)
+                    index = self._extra(path.index.type, "index")
+                    first.append(ir.Assign(index, path.index))
+                    return replace(path, base=base, index=index)
+            return path
+
+        there = kept(target)
+        return first, there
 
     def _select_keys(
         self, keys: Sequence[syntax.Expression]
@@ -211,12 +221,12 @@ class StatementLowering(ExpressionLowering):
         if isinstance(node.collection.type, P4ListType):
             yield from self._for_list(node, body)
             return
-        stack = self._value(node.collection)
-        assert isinstance(stack.type, ir.Stack)
+        stack, known = self._value(node.collection), elements_of(node.collection.type)
+        assert known is not None
         elements, index = self._extra(stack.type, "for.stack"), self._extra(ir.Bits(32), "for.index")
-        element = ir.Element(elements, index, ir.Named(stack.type.element))
+        element = ir.Element(elements, index, self._types.of(variable.type))
         first = ir.Assign(self._place_of(variable, element.type), element)
-        low, high = ir.Constant(0, index.type), ir.Constant(stack.type.size - 1, index.type)
+        low, high = ir.Constant(0, index.type), ir.Constant(known[1] - 1, index.type)
         yield ir.Assign(elements, stack)
         yield ir.ForRange(index.name, low, high, (first, *body))
 
@@ -391,20 +401,3 @@ def _chosen(elements: Sequence[ir.Expression], index: ir.Name, first: int) -> ir
     below = ir.Binary("<", index, ir.Constant(first + half, index.type), ir.BOOL)
     lower, upper = _chosen(elements[:half], index, first), _chosen(elements[half:], index, first + half)
     return ir.Conditional(below, lower, upper, lower.type)
-
-
-def _replaced(node: Any, old: ir.Expression, new: ir.Expression) -> Any:  # noqa: ANN401
-    """Return a tree of the IR with one expression in place of another, wherever it stands."""
-    if node == old:
-        return new
-    if isinstance(node, tuple):
-        return tuple(_replaced(item, old, new) for item in node)
-    if not is_dataclass(node) or isinstance(node, type):
-        return node
-    changed = {}
-    for field in fields(node):
-        given = getattr(node, field.name)
-        made = _replaced(given, old, new)
-        if made is not given:
-            changed[field.name] = made
-    return replace(node, **changed) if changed else node

@@ -88,11 +88,21 @@ class ExpressionParser(TokenReader):
             ref = syntax.TypeRef(token.location, token.text, absolute=absolute)
             if self.takes("<"):
                 ref.arguments = self._type_list()
-        if self.sees("["):
-            self.take()
-            ref.stack = self.expression()
-            self.expect("]", "after the size of the header stack")
+        ref.sizes = self._sizes()
         return ref
+
+    def declarator(self, ref: syntax.TypeRef, what: str) -> Token:
+        """Parse the name of what has a type; sizes of arrays may stand behind it, as in C."""
+        name = self.name(what)
+        ref.sizes += reversed(self._sizes())
+        return name
+
+    def _sizes(self) -> list[syntax.Expression]:
+        sizes = []
+        while self.takes("["):
+            sizes.append(self.expression())
+            self.expect("]", "after the size of the array or header stack")
+        return sizes
 
     def _width(self) -> syntax.Expression:
         if self.takes("("):

@@ -120,7 +120,7 @@ class StatementParser(ExpressionParser):
         """Parse `const type name = value;`."""
         self.take()
         type_ref = self.type_ref()
-        name = self.name("the constant")
+        name = self.declarator(type_ref, "the constant")
         self.expect("=", "before the value of a constant")
         value = self.expression()
         self.expect(";", "after the constant")
@@ -139,7 +139,7 @@ class StatementParser(ExpressionParser):
         type_ref = self.type_ref()
         if self.sees("("):
             return self._instance(type_ref, annotations)
-        name = self.name("the variable")
+        name = self.declarator(type_ref, "the variable")
         if self.sees("("):
             self._refuse_call(name)
         initial = self.expression() if self.takes("=") else None
@@ -254,7 +254,7 @@ class StatementParser(ExpressionParser):
             annotations = self.annotations()
             direction = self.take().text if self.sees("in", "out", "inout") else ""
             type_ref = self.type_ref()
-            name = self.name(f"a parameter of {what}")
+            name = self.declarator(type_ref, f"a parameter of {what}")
             default = self.expression() if self.takes("=") else None
             self.declare(name.text, False)
             parameters.append(
@@ -434,7 +434,7 @@ class StatementParser(ExpressionParser):
             annotations = self.annotations() if found else annotations
             if self.starts_declaration():
                 type_ref = self.type_ref()
-                name = self.name("the variable")
+                name = self.declarator(type_ref, "the variable")
                 initial = self.expression() if self.takes("=") else None
                 self.declare(name.text, False)
                 found.append(

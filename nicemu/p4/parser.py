@@ -142,7 +142,7 @@ class Parser(TableParser):
     def _field(self, kind: str) -> syntax.FieldDeclaration:
         annotations = self.annotations()
         type_ref = self.type_ref()
-        name = self.name(f"a field of the {kind}")
+        name = self.declarator(type_ref, f"a field of the {kind}")
         self.expect(";", f"after field {name.text}")
         return syntax.FieldDeclaration(
             at=name.location, name=name.text, annotations=annotations, type_ref=type_ref

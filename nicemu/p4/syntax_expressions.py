@@ -16,14 +16,15 @@ class TypeRef:
     """A type as written: `name` is bit, int, bool, ... or a declared name; `width` and `arguments` follow it
     in <>.
 
-    `stack` is the size in brackets of a header stack; `absolute` with a leading dot; `scope` as a NameRef's.
+    `sizes` stand in brackets, of an array or header stack, that of the elements' own arrays first;
+    `absolute` with a leading dot; `scope` as a NameRef's.
     """
 
     at: Location
     name: str
     width: Expression | None = None
     arguments: list[TypeRef] = field(default_factory=list)
-    stack: Expression | None = None
+    sizes: list[Expression] = field(default_factory=list)
     absolute: bool = False
     scope: Any = None
 

@@ -41,21 +41,21 @@ def fixed_bits(kind: Type) -> int | None:
             return fixed_bits(kind.scalar)
         case VarbitType():
             return 0
-        case CompositeType(kind="struct" | "header"):
+        case CompositeType(kind="struct" | "header" | "array"):
             parts = [fixed_bits(part) for part in kind.fields.values()]
             return None if None in parts else sum(part or 0 for part in parts)
     return None
 
 
 def is_flat(kind: Type) -> bool:
-    """Return whether a type is a fixed number of bits without headers: a scalar, or a struct of such.
+    """Return whether a type is a fixed number of bits without headers: a scalar, a struct or array of such.
 
     A type variable may be one: generic types are checked again for each type that they are for.
     """
     if isinstance(kind, TypeVariable):
         return True
     if isinstance(kind, CompositeType):
-        return kind.kind == "struct" and all(map(is_flat, kind.fields.values()))
+        return kind.kind in ("struct", "array") and all(map(is_flat, kind.fields.values()))
     return fixed_bits(kind) is not None and not isinstance(kind, VarbitType)
 
 

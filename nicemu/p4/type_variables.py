@@ -7,6 +7,7 @@ Source: P4-16 Language Specification 1.2.5, "Parameterization".
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeGuard
 
 from .types import (
     INTEGER,
@@ -19,6 +20,7 @@ from .types import (
     StackType,
     Type,
     TypeVariable,
+    elements_of,
 )
 
 
@@ -29,7 +31,10 @@ def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
     if isinstance(kind, ExternType) and kind.arguments:
         return ExternType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
     if isinstance(kind, CompositeType) and kind.family is not None:
-        return kind.family.of(tuple(substituted(item, bindings) for item in kind.arguments))
+        given = tuple(substituted(item, bindings) for item in kind.arguments)
+        if kind.kind == "array" and _is_header(given[0]):
+            return StackType(given[0], len(given))
+        return kind.family.of(given)
     if isinstance(kind, StackType):
         element = substituted(kind.element, bindings)
         assert isinstance(element, CompositeType)
@@ -60,6 +65,8 @@ def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
             return same(bindings[pattern.name], actual)
         bindings[pattern.name] = actual
         return True
+    if isinstance(actual, StackType) and (of := elements_of(pattern)) is not None:
+        return of[1] == actual.size and unify(of[0], actual.element, bindings)
     if (
         isinstance(pattern, CompositeType)
         and isinstance(actual, CompositeType)
@@ -75,8 +82,6 @@ def unify(pattern: Type, actual: Type, bindings: dict[str, Type]) -> bool:
         )
     if isinstance(pattern, CompositeType) and isinstance(actual, ListType):
         return _unify_list(pattern, actual, bindings)
-    if isinstance(pattern, StackType) and isinstance(actual, StackType):
-        return pattern.size == actual.size and unify(pattern.element, actual.element, bindings)
     if isinstance(pattern, P4ListType) and isinstance(actual, P4ListType):
         return unify(pattern.element, actual.element, bindings)
     if isinstance(pattern, ExternType) and isinstance(actual, ExternType):
@@ -103,6 +108,10 @@ def _unify_list(pattern: CompositeType, actual: ListType, bindings: dict[str, Ty
 
 def _is_open(pattern: Type, actual: Type) -> bool:
     return isinstance(pattern, TypeVariable) and isinstance(actual, ListType)
+
+
+def _is_header(kind: Type) -> TypeGuard[CompositeType]:
+    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
 
 
 def same(left: Type, right: Type) -> bool:

@@ -66,10 +66,10 @@ class TypeVariable:
 
 @dataclass(slots=True, eq=False)
 class CompositeType:
-    """A header, header_union, struct or tuple, with its fields in order.
+    """A header, header_union, struct, tuple or array, with its fields in order.
 
     `family` and `arguments` say which generic type it is a specialisation of. The fields of a tuple are f0,
-    f1, and so on.
+    f1, and so on; those of an array its elements, 0, 1, and so on.
     """
 
     name: str
@@ -106,12 +106,12 @@ class CompositeType:
         return self.kind == "header"
 
     def __str__(self) -> str:
-        return self.name if self.kind == "tuple" else f"{self.kind} {self.name}"
+        return self.name if self.kind in ("tuple", "array") else f"{self.kind} {self.name}"
 
 
 @dataclass(slots=True, eq=False)
 class Family:
-    """All specialisations of a generic struct, header or header union; all tuples."""
+    """All specialisations of a generic struct, header or header union; all tuples, all arrays."""
 
     name: str
     parameters: int
@@ -128,7 +128,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class StackType:
-    """A header stack."""
+    """A header stack; all other arrays are `CompositeType`s."""
 
     element: CompositeType
     size: int
@@ -304,6 +304,15 @@ MATCH_KIND = MatchKindType()
 INVALID = InvalidType()
 DEFAULT = DefaultType()
 UNKNOWN = UnknownType()
+
+
+def elements_of(kind: Type) -> tuple[Type, int] | None:
+    """Return the type of the elements of an array or header stack, and how many it has; None for others."""
+    if isinstance(kind, StackType):
+        return kind.element, kind.size
+    if isinstance(kind, CompositeType) and kind.kind == "array":
+        return kind.fields["0"], len(kind.fields)
+    return None
 
 
 def size_of(kind: Type) -> int:

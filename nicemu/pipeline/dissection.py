@@ -9,6 +9,7 @@ from typing import Any
 
 from . import ir
 from .interpreter import Interpreter
+from .ir_text import part_text
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits
 
 
@@ -98,14 +99,14 @@ def _headers(
         held = value.headers if isinstance(value, UnionValue) else value
         parts = (layouts.unions.get(kind.name) or layouts.structs[kind.name]).fields
         for part in parts:
-            yield from _headers(layouts, f"{name}.{part.name}".lstrip("."), part.type, held[part.name])
+            yield from _headers(layouts, part_text(name, part.name).lstrip("."), part.type, held[part.name])
 
 
 def _fields(
     layouts: Layouts, name: str, kind: ir.Named, values: dict[str, Value]
 ) -> Iterator[tuple[str, int, int]]:
     for part in layouts.fields(kind):
-        path, value = f"{name}.{part.name}".lstrip("."), values[part.name]
+        path, value = part_text(name, part.name).lstrip("."), values[part.name]
         if isinstance(part.type, ir.Named):
             yield from _fields(layouts, path, part.type, value)
         elif isinstance(value, Varbits):

@@ -146,10 +146,12 @@ class Evaluator:
         return _parts(self._value(packet, node.base))[node.field]
 
     def _element(self, packet: PacketState, node: ir.Element) -> Value:
-        stack: StackValue = self._value(packet, node.base)
+        stack: StackValue | dict[str, Value] = self._value(packet, node.base)
         index = self._value(packet, node.index)
         if type(node.index) is not ir.Constant and _is_place(node.base):
             stack = self._value(packet, node.base)  # a call in the index may have put another there
+        if isinstance(stack, dict):
+            return stack[str(index)] if 0 <= index < len(stack) else self._layouts.zero(node.type)
         if 0 <= index < len(stack.elements):
             return stack.elements[index]
         return self._layouts.zero(node.type)
@@ -206,13 +208,16 @@ class Evaluator:
                 else:
                     _parts(owner)[name] = value
             case ir.Element(base, index, _):
-                stack: StackValue = self._value(packet, base)
+                held = self._value(packet, base)
                 position = self._value(packet, index)
-                if 0 <= position < len(stack.elements):
-                    stack.elements[position] = value
+                if isinstance(held, dict):
+                    if 0 <= position < len(held):
+                        held[str(position)] = value
+                elif 0 <= position < len(held.elements):
+                    held.elements[position] = value
             case ir.StackPlace(base, last, _):
                 self._stack_place(packet, target)
-                stack = self._value(packet, base)
+                stack: StackValue = self._value(packet, base)
                 stack.elements[stack.next_index - last] = value
             case ir.Slice(base, high, low, _):
                 mask = (1 << (high - low + 1)) - 1 << low

@@ -37,7 +37,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Element:
-    """An element of a header stack. Outside the stack there is an invalid header, which keeps nothing."""
+    """An element of a header stack, or of an array: a struct with an `element`.
+
+    Outside the stack there is an invalid header, outside the array a zero; neither keeps anything.
+    """
 
     base: Expression
     index: Expression

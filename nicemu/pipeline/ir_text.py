@@ -17,7 +17,7 @@ def expression_text(node: ir.Expression) -> str:
         case ir.Name(name, _, shown):
             return shown or name
         case ir.Member(base, name, _):
-            return f"{expression_text(base)}.{name}"
+            return part_text(expression_text(base), name)
         case ir.Element(base, index, _):
             return f"{expression_text(base)}[{_index(index)}]"
         case ir.StackPlace(stack, last, _):
@@ -54,6 +54,11 @@ def expression_text(node: ir.Expression) -> str:
             return f'"{text}"'
         case ir.ExternValue(instance, name, arguments, _):
             return f"{instance}.{name}({_listed(arguments)})" if instance else f"{name}({_listed(arguments)})"
+
+
+def part_text(whole: str, name: str) -> str:
+    """Return what a field of something is called, or an element of an array."""
+    return f"{whole}[{name}]" if name[:1].isdigit() else f"{whole}.{name}"
 
 
 def statement_text(node: ir.Statement) -> str:

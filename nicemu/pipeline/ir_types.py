@@ -181,10 +181,19 @@ class UnionType:
 
 @dataclass(frozen=True, slots=True)
 class StructType:
-    """A struct of anything; an emitted struct emits its headers in field order. A tuple is one, too."""
+    """A struct of anything; an emitted struct emits its headers in field order. A tuple is one, too.
+
+    And so is an array of anything but headers, whose fields are called 0, 1 and so on.
+    """
 
     name: str
     fields: tuple[Field, ...]
+
+    @property
+    def element(self) -> Type | None:
+        """The type of an array's elements; None for what is none."""
+        is_array = bool(self.fields) and self.fields[0].name == "0"
+        return self.fields[0].type if is_array else None
 
 
 @dataclass(frozen=True, slots=True)

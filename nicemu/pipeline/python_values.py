@@ -23,6 +23,7 @@ class PythonValues:
     def __init__(self, program: ir.Program) -> None:
         self._layouts = Layouts(program)
         self._errors = program.errors
+        self._arrays = {struct.name for struct in program.structs if struct.element is not None}
 
     def shown(self, kind: ir.Type, value: Value) -> Any:  # noqa: ANN401
         """Return a value for Python to look at; what it changes there changes nothing here."""
@@ -42,6 +43,9 @@ class PythonValues:
         match kind:
             case ir.List(element):
                 return f"list<{self.spelled(element)}>"
+            case ir.Named(name) if name in self._arrays:
+                parts = self._layouts.fields(kind)
+                return f"{self.spelled(parts[0].type)}[{len(parts)}]"
             case ir.Named(name) if name.startswith(_TUPLE):
                 return f"tuple<{','.join(self.spelled(part.type) for part in self._layouts.fields(kind))}>"
         return str(kind)

@@ -10,7 +10,7 @@ from . import ir
 from .evaluator import Rejected
 from .externs import ExternCall, ExternFunction
 from .interpreter import Interpreter
-from .ir_text import case_text, expression_text
+from .ir_text import case_text, expression_text, part_text
 from .matches import shown
 from .packet_state import PacketState
 from .profiles import Group, Member
@@ -222,7 +222,7 @@ class Tracer(Interpreter):
                 yield from self._valid_headers(f"{name}[{index}]", ir.Named(kind.element), element)
         else:
             for part, held in self._parts_of(kind, value):
-                yield from self._valid_headers(f"{name}.{part.name}", part.type, held)
+                yield from self._valid_headers(part_text(name, part.name), part.type, held)
 
     # Places
 
@@ -253,10 +253,11 @@ class Tracer(Interpreter):
             assert isinstance(kind, ir.Stack)
             return [self._plain(ir.Named(kind.element), element) for element in value.elements]
         if isinstance(value, HeaderValue | UnionValue | dict):
-            return {
+            parts = {
                 part.name: self._plain(part.type, held, part.type_name)
                 for part, held in self._parts_of(kind, value)
             }
+            return [*parts.values()] if "0" in parts else parts  # of an array
         return self._members.get((type_name, value), value) if type_name else value
 
     def _type_name(self, place: ir.Expression) -> str:

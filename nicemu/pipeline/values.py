@@ -114,8 +114,8 @@ def equal(left: Value, right: Value) -> bool:
 
 
 def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
-    """Return a value as JSON has it: a number, an object of such, or a list of objects; a header that is not
-    there is None, a union an object of the header that it holds.
+    """Return a value as JSON has it: a number, an object of such, or a list; a header that is not there is
+    None, a union an object of the header that it holds.
     """
     if isinstance(value, HeaderValue):
         return plain(value.fields) if value.valid else None
@@ -124,7 +124,7 @@ def plain(value: Value) -> Any:  # noqa: ANN401 - what JSON has
     if isinstance(value, StackValue):
         return [plain(element) for element in value.elements]
     if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
+        return [*map(plain, value.values())] if "0" in value else {name: plain(value[name]) for name in value}
     return value.number if isinstance(value, Varbits) else value
 
 

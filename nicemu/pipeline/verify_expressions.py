@@ -229,6 +229,12 @@ class Expressions:
             self.faults.raise_("", f"has a {kind} where a header stack was expected")
         return ir.Named(kind.element)
 
+    def _elements_of(self, node: ir.Expression) -> ir.Type:
+        """Check that an expression is an array or header stack; return the type of its elements."""
+        kind = self._type(node)
+        struct = self.structs.get(kind.name) if isinstance(kind, ir.Named) else None
+        return self._stack(node) if struct is None or struct.element is None else struct.element
+
     def _lvalue(self, node: ir.Expression) -> None:
         while isinstance(node, _PLACES):
             node = node.stack if isinstance(node, ir.StackPlace) else node.base
@@ -264,7 +270,7 @@ class Expressions:
                 return self._field(self._type(base), name)
             case ir.Element(base, index, _):
                 self.number(index)
-                return self._stack(base)
+                return self._elements_of(base)
             case ir.StackPlace(stack, _, _):
                 self._only_in_parser(node)
                 return self._stack(stack)

@@ -47,6 +47,7 @@ def check_types(program: ir.Program, sizes: dict[str, int], faults: Faults) -> N
     unique([layout.name for layout in layouts], str, faults)
     for layout in layouts:
         check_names(unique(layout.fields, lambda item: item.name, faults), faults)
+        _check_array(layout, faults)
     structs = {struct.name: struct for struct in program.structs if struct.name in sizes}
     for header in program.headers:
         _check_header(header, structs, faults)
@@ -165,6 +166,15 @@ def _check_header(header: ir.HeaderType, structs: dict[str, ir.StructType], faul
         )
     if header.controller:
         _check_controller(header, faults)
+
+
+def _check_array(layout: ir.Layout, faults: Faults) -> None:
+    """Check that where one field is called by a number, all are elements of an array."""
+    if any(part.name[:1].isdigit() for part in layout.fields):
+        names = [str(place) for place in range(len(layout.fields))]
+        is_array = isinstance(layout, ir.StructType) and [part.name for part in layout.fields] == names
+        if not is_array or len({part.type for part in layout.fields}) > 1:
+            faults.raise_(layout.name, "has fields called by numbers, and is no array")
 
 
 def _check_controller(header: ir.HeaderType, faults: Faults) -> None:

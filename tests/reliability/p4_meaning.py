@@ -14,6 +14,7 @@ from tests.reliability import p4_meaning_tree as tree
 from tests.reliability.p4_meaning_places import Bounds, Frame, Place, alone, part
 from tests.reliability.p4_meaning_values import (
     BitString,
+    Elements,
     Fields,
     NotDefined,
     Value,
@@ -118,7 +119,10 @@ class Machine:
                 return cast(kind, self.value(operand, frame))
             case tree.IsValid(_, base):
                 return is_valid(fields(self.value(base, frame)))
+            case tree.Parts(tree.StackOf() as kind, parts):
+                return Elements(kind, [self.value(each, frame) for _, each in parts])
             case tree.Parts(kind, parts, _, invalid):
+                assert isinstance(kind, tree.Record)
                 made = fields(default(kind))
                 for name, each in parts:
                     made.values[name] = self.value(each, frame)
@@ -342,7 +346,7 @@ class Machine:
                     alone(fields(owner or found), str(place.steps[-1]))
             return
         stack, count = elements(found), statement.count or 0
-        empty = [fields(default(stack.kind.element)) for _ in range(count)]
+        empty = [default(stack.kind.element) for _ in range(count)]
         size = stack.kind.size
         if statement.name == "push_front":
             stack.values = (empty + stack.values)[:size]

@@ -59,6 +59,8 @@ def random_types(random: Random) -> Types:
         inner: list[tuple[str, Type]] = [
             (f"f{at}", random.choice(scalars)) for at in range(random.randint(2, 4))
         ]
+        if random.random() < 0.5:
+            inner.append(("g", StackOf(random.choice(scalars), random.choice((2, 4)))))
         headers.append(Record("header", name, padded([("k", Bits(8)), *inner])))
     varied = Record("header", "v_t", (("k", Bits(8)), ("v", Varbit(32))))
     union = Record("header_union", "u_t", (("a", headers[0]), ("b", headers[1])))
@@ -77,6 +79,7 @@ def random_types(random: Random) -> Types:
             ("t", both),
             ("h", headers[1]),
             ("s", StackOf(headers[0], random.choice((2, 4)))),
+            *((f"g{at}", kind) for at, kind in enumerate(_arrays(random, scalars, [both]))),
         ),
     )
     whole = Record(
@@ -94,6 +97,12 @@ def random_types(random: Random) -> Types:
         ),
     )
     return Types(numbers, named, headers, varied, union, pair, both, meta, whole)
+
+
+def _arrays(random: Random, scalars: list[Type], records: list[Type]) -> list[Type]:
+    """Some arrays; of structs with headers in them none, which kernels leave to the interpreter."""
+    of_numbers = StackOf(random.choice(scalars), random.choice((2, 4)))
+    return random.sample([of_numbers, StackOf(of_numbers, 2), StackOf(random.choice(records), 2)], 2)
 
 
 def leaves(base: tree.Expression, kind: Type) -> list[tuple[tree.Expression, list[tree.Expression]]]:

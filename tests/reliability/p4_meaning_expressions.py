@@ -181,7 +181,7 @@ class Expressions:
         if depth > 0 and chance > 0.94 and isinstance(kind, Bits | Named | Bool):
             yes, no = self.value(kind, scope, depth - 1), self.value(kind, scope, depth - 1)
             return tree.Conditional(kind, self.value(Bool(), scope, depth - 1), yes, no)
-        if depth <= 0 or chance < 0.5 or isinstance(kind, StackOf | Varbit) or wholly(kind):
+        if depth <= 0 or chance < 0.5 or _only_read(kind):
             made = self.read(kind, scope)
             if made is not None:
                 return made
@@ -200,6 +200,9 @@ class Expressions:
                 return Literal(kind, random.choice(ERRORS))
             case Record():
                 return self.record(kind, scope, depth - 1)
+            case StackOf(element, size) if not kind.is_stack:
+                parts = tuple((str(at), self.value(element, scope, depth - 1)) for at in range(size))
+                return tree.Parts(kind, parts, False)
             case _:
                 # A stack or varbit is only ever read where there is one.
                 raise NothingThere
@@ -328,6 +331,11 @@ class NothingThere(Exception):  # noqa: N818 - the caller begins again
 
 
 NEVER_WHOLE = ("headers_t", "meta_t")
+
+
+def _only_read(kind: Type) -> bool:
+    """Whether values of a type are had from variables alone."""
+    return (isinstance(kind, StackOf) and kind.is_stack) or isinstance(kind, Varbit) or wholly(kind)
 
 
 def wholly(kind: Type) -> bool:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from tests.reliability.p4_meaning_types import Literal, Record, Type
+from tests.reliability.p4_meaning_types import Literal, Record, StackOf, Type
 
 if TYPE_CHECKING:
     from tests.reliability.p4_meaning_tree import Callable_, Table
@@ -106,7 +106,7 @@ class IsValid:
 class Parts:
     """`{…}` or `{name = …}` of a type: the parts in the order of the text; `{#}` without any."""
 
-    kind: Record
+    kind: Record | StackOf
     parts: tuple[tuple[str, Expression], ...]
     named: bool = False
     invalid: bool = False

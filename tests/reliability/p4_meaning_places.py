@@ -97,7 +97,7 @@ def changed(value: Value, steps: tuple[Step, ...], new: Value) -> Value:
     if isinstance(step, int):
         stack = elements(value)
         if 0 <= step < len(stack.values):
-            stack.values[step] = fields(changed(stack.values[step], rest, new))
+            stack.values[step] = changed(stack.values[step], rest, new)
         return stack
     whole = fields(value)
     whole.values[step] = changed(whole.values[step], rest, new)

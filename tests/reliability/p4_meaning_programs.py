@@ -415,7 +415,9 @@ class Programs:
         stack = random.random() < 0.3 and not scope.lookahead
         found = values.paths(
             lambda kind: (
-                isinstance(kind, StackOf) if stack else isinstance(kind, Record) and kind.kind == "header"
+                isinstance(kind, StackOf) and kind.is_stack
+                if stack
+                else isinstance(kind, Record) and kind.kind == "header"
             ),
             scope,
             True,

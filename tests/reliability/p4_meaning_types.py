@@ -72,10 +72,14 @@ class Record:
 
 @dataclass(frozen=True)
 class StackOf:
-    """A header stack."""
+    """A header stack, or an array of anything else."""
 
-    element: Record
+    element: Type
     size: int
+
+    @property
+    def is_stack(self) -> bool:
+        return isinstance(self.element, Record) and self.element.kind == "header"
 
     def __str__(self) -> str:
         return f"{self.element}[{self.size}]"

@@ -27,10 +27,10 @@ class Fields:
 
 @dataclass
 class Elements:
-    """A header stack and its next index."""
+    """A header stack and its next index, or an array."""
 
     kind: StackOf
-    values: list[Fields]
+    values: list[Value]
     following: int = 0
 
 
@@ -57,7 +57,7 @@ def default(kind: Type) -> Value:
         case Record():
             return Fields(kind, {name: default(inner) for name, inner in kind.fields})
         case StackOf(element, size):
-            return Elements(kind, [fields(default(element)) for _ in range(size)])
+            return Elements(kind, [default(element) for _ in range(size)])
         case Varbit():
             return BitString(0, 0)
 
@@ -82,7 +82,7 @@ def copied(value: Value) -> Value:
     if isinstance(value, Fields):
         return Fields(value.kind, {name: copied(one) for name, one in value.values.items()}, value.valid)
     if isinstance(value, Elements):
-        return Elements(value.kind, [fields(copied(one)) for one in value.values], value.following)
+        return Elements(value.kind, [copied(one) for one in value.values], value.following)
     return value
 
 
@@ -175,6 +175,10 @@ def from_bits(kind: Type, bits: int) -> Value:
                 made.values[name] = from_bits(inner, (bits >> left) & ((1 << width(inner)) - 1))
             made.valid = kind.kind == "header"
             return made
+        case StackOf(element, size):
+            each = width(element)
+            parts = [(bits >> each * (size - 1 - at)) & ((1 << each) - 1) for at in range(size)]
+            return Elements(kind, [from_bits(element, one) for one in parts])
         case _:
             raise AssertionError(kind)
 
@@ -207,6 +211,8 @@ def emitted(value: Value) -> str:
 
 
 def _bits(kind: Type, value: Value) -> str:
+    if isinstance(value, Elements):
+        return "".join(_bits(value.kind.element, one) for one in value.values)
     if isinstance(value, BitString):
         return format(value.bits, f"0{value.length}b") if value.length else ""
     return format(number(value) & ((1 << width(kind)) - 1), f"0{width(kind)}b")

@@ -289,7 +289,7 @@ def test_default_is_for_the_values_that_no_case_names_wherever_it_stands(
         (
             "",
             "for (bit<8> i in m.mark) { }",
-            "for goes through ranges, lists and header stacks; this is bit<16>",
+            "for goes through ranges, lists, arrays and header stacks; this is bit<16>",
         ),
         ("", "for (bit<8> i = 0; i; i += 1) { }", "the condition of for is bit<8>"),
         ("", "switch (m.mark) { m.mark: { } }", "a label of switch must be known at compile time"),

@@ -24,9 +24,9 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "action a() {}", "apply": "a = 1;"}, "a is no value"),
     ({"parts": "table t { actions = { NoAction; } }", "apply": "t = 1;"}, "t is no value"),
-    ({"members": "tag_t[0] st;"}, "a stack of 0; 1 to 1024 headers were expected"),
-    ({"members": "tag_t[-1] st;"}, "a stack of -1; 1 to 1024 headers were expected"),
-    ({"apply": "bit<8> n = 3; tag_t[n] st;"}, "the size of a stack must be known at compile time"),
+    ({"members": "tag_t[0] st;"}, "an array of 0; 1 to 1024 elements were expected"),
+    ({"members": "tag_t[-1] st;"}, "an array of -1; 1 to 1024 elements were expected"),
+    ({"apply": "bit<8> n = 3; tag_t[n] st;"}, "the size of an array must be known at compile time"),
     (
         {"parts": "table t { key = { m.mark: exact; } key = { m.flag: exact; } actions = { NoAction; } }"},
         "table t has two properties key",

@@ -56,12 +56,12 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"types": "struct s_t { bit<8> a; }", "members": "s_t[2] st;"},
-        "a stack of struct s_t; headers or header unions were expected",
+        "emit of struct headers_t; a header, or a struct or tuple of headers, was expected",
     ),
-    ({"members": "bit<8>[2] st;"}, "a stack of bit<8>; headers or header unions were expected"),
+    ({"types": "struct s_t { string[2] a; }"}, "an array cannot hold string"),
     (
-        {"types": "typedef tag_t[2] two;", "members": "two[2] st;"},
-        "a stack of tag_t[2]; headers or header unions were expected",
+        {"types": "typedef int two; struct s_t { two[2] a; }"},
+        "an array cannot hold int",
     ),
     (
         {"members": "tag_t[2] st; tag_t[3] su;", "apply": "if (headers.st == headers.su) { }"},
@@ -69,8 +69,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"members": "tag_t[2] st;", "apply": "headers.st.foo();"}, "tag_t[2] has no method foo"),
     ({"members": "tag_t[2] st;", "apply": "headers.st.setValid();"}, "tag_t[2] has no method setValid"),
-    ({"apply": "headers.tag[0] = 1;"}, "header tag_t has no elements; a header stack or tuple was expected"),
-    ({"apply": "m.mark[3] = 1;"}, "bit<16> has no elements; a header stack or tuple was expected"),
+    (
+        {"apply": "headers.tag[0] = 1;"},
+        "header tag_t has no elements; an array, header stack or tuple was expected",
+    ),
+    ({"apply": "m.mark[3] = 1;"}, "bit<16> has no elements; an array, header stack or tuple was expected"),
     ({"apply": "switch (m.mark) { true: {} }"}, "a label of switch is bool; bit<16> was expected"),
     (
         {"apply": "switch (headers.tag) { 1: {} }"},
@@ -339,7 +342,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"apply": "for (bit<8> i in m.mark) { }"},
-        "for goes through ranges, lists and header stacks; this is bit<16>",
+        "for goes through ranges, lists, arrays and header stacks; this is bit<16>",
     ),
     (
         {"members": "tag_t[2] st;", "apply": "for (bit<8> i in headers.st) { }"},

@@ -26,7 +26,10 @@ FRAME = bytes.fromhex("01000200ff")
         ({"apply": "const list<bit<16>> L = { m.mark };"}, "constant L must be known at compile time"),
         ({"apply": "for (bit<8> i in (list<bit<16>>) { 1 }) { }"}, "i is bit<8>; bit<16> was expected"),
         ({"apply": "for (int i in (list<int>) { 1 }) { }"}, "a variable cannot be int"),
-        ({"apply": "for (bit<8> i in { 1, 2 }) { }"}, "for goes through ranges, lists and header stacks"),
+        (
+            {"apply": "for (bit<8> i in { 1, 2 }) { }"},
+            "for goes through ranges, lists, arrays and header stacks",
+        ),
         ({"top": "void f(list<bit<8>> l) { }"}, "a parameter of a function cannot be list<bit<8>>"),
         (
             {"top": "const list<bit<8>> L = { 1 };", "apply": "m.flag = L == L;"},

@@ -53,7 +53,11 @@ def one(told: str, message: str, hint: str) -> None:
         ("m.mark = _;", "'_' is no value", ""),
         ("uint8_t x;", "unknown type uint8_t", "write bit<8>"),
         ("randm(m.mark, 0, 5);", "unknown action or function randm", "did you mean random?"),
-        ("headers[0] = 5;", "struct headers_t has no elements; a header stack or tuple was expected", ""),
+        (
+            "headers[0] = 5;",
+            "struct headers_t has no elements; an array, header stack or tuple was expected",
+            "",
+        ),
     ],
 )
 def test_in_the_body_of_a_control(p4: SimpleNamespace, apply: str, message: str, hint: str) -> None:
