@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """P4 values as Python functions take and return them.
 
-Numbers are ints, bool is bool, an error its name, a struct a dict of its fields, a varbit a `Varbits`, a
-header a `HeaderValue` with such fields. Stacks and unions go in as `values` has them, and do not come out.
+Numbers are ints, bool is bool, an error its name, a struct a dict of its fields, an array a list, a varbit a
+`Varbits`, a header a `HeaderValue` with such fields. Stacks and unions go in as `values` has them, and do not come out.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class PythonValues:
         assert isinstance(kind, ir.Named)
         parts = value if isinstance(value, dict) else value.fields
         shown = {part.name: self.shown(part.type, parts[part.name]) for part in self._layouts.fields(kind)}
+        if kind.name in self._arrays:
+            return [*shown.values()]
         return HeaderValue(shown, value.valid) if isinstance(value, HeaderValue) else shown
 
     def spelled(self, kind: ir.Type) -> str:
@@ -65,9 +67,10 @@ class PythonValues:
                 return [self.given(element, item) for item in value]
             case ir.Named(name) if isinstance(value, tuple) and name not in self._layouts.headers:
                 parts = self._layouts.fields(kind)
-                return {
-                    part.name: self.given(part.type, item) for part, item in zip(parts, value, strict=True)
-                }
+                items = [self.given(part.type, item) for part, item in zip(parts, value, strict=True)]
+                if name in self._arrays:
+                    return items
+                return {part.name: item for part, item in zip(parts, items, strict=True)}
         raise TypeError(f"{value!r} is no {kind}")
 
     def taken(self, kind: ir.Type, value: Any) -> Value:  # noqa: ANN401
@@ -86,6 +89,8 @@ class PythonValues:
             case ir.Varbit(width):
                 if isinstance(value, Varbits) and 0 <= value.number < 1 << value.length_bits <= 1 << width:
                     return value
+            case ir.Named(name) if name in self._arrays and isinstance(value, list):
+                return self._parts_taken(kind, {str(place): item for place, item in enumerate(value)})
             case ir.Named(name):
                 if isinstance(value, HeaderValue if name in self._layouts.headers else dict):
                     return self._parts_taken(kind, value)

@@ -416,6 +416,7 @@ class Given:
         ("tuple<bit<8>, int<8>>", "{ 1, -2 }", {"f0": 1, "f1": -2}),
         ("list<tuple<bit<8>, bit<16>>>", "ROWS", [{"f0": 1, "f1": 2}, {"f0": 3, "f1": 4}]),
         ("list<list<bit<8>>>", "{ { 1 }, { 2, 3 } }", [[1], [2, 3]]),
+        ("bit<8>[3]", "{ 1, 2, 3 }", [1, 2, 3]),
     ],
 )
 def test_a_constructor_is_given_structs_tuples_and_lists(kind: str, given: str, value: object) -> None:
@@ -435,6 +436,21 @@ def test_a_constructor_is_given_what_its_block_is_made_with() -> None:
     engine.load(program(f"extern Given<T> {{ Given(T value); }} {block}", "one.apply(); two.apply();", parts))
     found = [engine.objects.states[f"I.{name}.made"].value["f0"] for name in ("one", "two")]
     assert found == [1, 2]
+
+
+def test_an_array_is_a_list() -> None:
+    @extern("void turn(inout bit<8>[2] row)")
+    def turn(row: list[int]) -> list[int]:
+        return row[::-1]
+
+    outside = "extern void turn(inout bit<8>[2] row);"
+    apply = "bit<8>[2] row = { h.h.a, h.h.b }; turn(row); h.h.a = row[0]; h.h.b = row[1];"
+    engine = Engine(externs=[turn])
+    engine.load(program(outside, apply))
+    assert engine.process(b"\1\2", 0).frame == b"\2\1"
+    engine = Engine(externs=[extern("void turn(inout bit<8>[2] row)")(lambda row: row[:1])])
+    engine.load(program(outside, apply))
+    assert engine.process(b"\1\2", 0).drop_reason == "extern.TypeError"
 
 
 def test_int_is_any_number() -> None:

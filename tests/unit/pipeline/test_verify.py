@@ -18,6 +18,23 @@ NUMBER = ir.Member(TAG, "number", U16)
 
 
 @pytest.mark.parametrize(
+    "fields",
+    [
+        (ir.Field("0", U8), ir.Field("1", U16)),
+        (ir.Field("0", U8), ir.Field("2", U8)),
+        (ir.Field("1", U8), ir.Field("0", U8)),
+        (ir.Field("0", U8), ir.Field("a", U8)),
+    ],
+)
+def test_fields_called_by_numbers_are_elements_of_an_array(
+    hand: SimpleNamespace, fields: tuple[ir.Field, ...]
+) -> None:
+    program = hand.program()
+    with pytest.raises(ControlError, match="has fields called by numbers, and is no array"):
+        verify(replace(program, structs=(ir.StructType("array.1", fields), *program.structs)))
+
+
+@pytest.mark.parametrize(
     ("statement", "words"),
     [
         (ir.Assign(NUMBER, ir.Constant(1, U8)), "type bit<8> where bit<16> was expected"),
