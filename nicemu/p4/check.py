@@ -19,7 +19,7 @@ from .check_calls import PACKET_PLACES
 from .check_names import Declared
 from .check_packages import PackageChecker
 from .constants import some_constant, some_number
-from .control_names import check_attached, check_control_names
+from .control_names import check_attached, check_control_names, check_direct_meters
 from .diagnostics import Location
 from .symbols import (
     WITHOUT_DIRECTION,
@@ -109,6 +109,8 @@ class Checker(PackageChecker):
         if not self.reporter.failed:
             check_control_names(self._main, self._actions, self.instances, self.reporter)
             check_attached(self._main, self.instances, self.reporter)
+            if self.architecture.name == "v1model":
+                check_direct_meters(self._main, self.instances, self.reporter)
         return Checked(
             self.architecture,
             self.declared,

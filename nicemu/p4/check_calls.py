@@ -343,6 +343,7 @@ class CallChecker(BlockCallChecker):
             elif callee.name not in known.methods:
                 self.reporter.unsupported(node.at, f"method {callee.name} of extern {symbol.name}")
             else:
+                (instance.bound or instance).calls.append(node)
                 self._extern_call(node, callee.name, parameters, known.methods[callee.name])
         else:
             self.reporter.unsupported(node.at, f"{extern} as a parameter")

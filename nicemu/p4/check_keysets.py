@@ -20,6 +20,7 @@ from .symbols import ValueSetSymbol
 from .type_sizes import scalar_of, width_of
 from .type_variables import same
 from .types import (
+    INTEGER,
     UNKNOWN,
     CompositeType,
     EnumType,
@@ -28,6 +29,9 @@ from .types import (
 
 Alternatives: TypeAlias = tuple[ir.KeyRange, ...]
 """Ranges of which a value is to be in one: two for signed numbers around 0, none for an empty range."""
+
+
+_SETS = (syntax.AnySet, syntax.MaskSet, syntax.RangeSet)
 
 
 class KeysetChecker(DeclarationChecker):
@@ -53,10 +57,21 @@ class KeysetChecker(DeclarationChecker):
         spread = [pair for pair in zip(case.keysets, kinds, strict=False) for pair in self._spread(*pair)]
         case.keysets = [keyset for keyset, _ in spread]
         for keyset, kind in spread:
-            keyset.value = self._keyset(keyset, kind)
+            of = kind if isinstance(case, syntax.EntryElement) else self.label_type(keyset, kind)
+            keyset.value = self._keyset(keyset, of)
             if keyset.value == ():
                 hint = "write the lower bound first"
                 self.reporter.warning(keyset.at, "this range is empty: nothing matches it", hint)
+
+    def label_type(self, node: syntax.Expression, kind: Type) -> Type:
+        """Return the type of a case's label: of a serializable enum its representation, if the label is of
+        that (p4c #5348).
+        """
+        if not isinstance(kind, EnumType) or kind.underlying is None or isinstance(node, _SETS):
+            return kind
+        if self._value_set_of(node) is not None:
+            return kind
+        return kind.underlying if self.expression(node) in (INTEGER, kind.underlying) else kind
 
     def _spread(self, keyset: syntax.Expression, kind: Type) -> Iterator[tuple[syntax.Expression, Type]]:
         """Yield a keyset and the type of its key; for a tuple those of its fields."""

@@ -17,7 +17,8 @@ from .types import UNKNOWN, ExternType, Type
 class MemberChecker(StateChecker):
     """The members of an instance, between braces.
 
-    They see each other's objects, what is declared outside all blocks, and with `this` their own object.
+    They see each other's objects, what the object's declaration sees, and with `this` their own object: as
+    p4c does (p4c #5084), where the specification has what is declared outside all blocks alone.
     """
 
     def members(self, node: syntax.Instantiation, made: Instance) -> None:
@@ -29,7 +30,7 @@ class MemberChecker(StateChecker):
             return
         members, mark = node.members or [], self.reporter.mark()
         self._are_all_there(node, declared, members)
-        outer, self.scope = self.scope, Scope(self.scope.outermost)
+        outer, self.scope = self.scope, Scope(self.scope)
         outer_owner, self.owner = self.owner, made.name
         self.scope.names[THIS] = made
         methods: dict[str, RoutineSymbol] = {}
@@ -89,7 +90,7 @@ class MemberChecker(StateChecker):
             self.reporter.rewind(mark)  # is told where the body is checked
             return
         fits = len(found) == len(wanted) and all(
-            has.name == needs.name and has.direction == needs.direction and same(has.type, needs.type)
+            has.direction == needs.direction and same(has.type, needs.type)
             for has, needs in zip(found, wanted, strict=True)
         )
         if not fits or not same(found_back, wanted_back):
@@ -97,6 +98,11 @@ class MemberChecker(StateChecker):
             self.reporter.error(
                 member.at, f"{member.name} is not as its extern has it: {wanted_back} {method.name}({shown})"
             )
+            return
+        for node, has, needs in zip(member.parameters, found, wanted, strict=True):
+            if has.name != needs.name:
+                hint = f"calls by name say {has.name}; other compilers may refuse this"
+                self.reporter.warning(node.at, f"the extern calls this parameter {needs.name}", hint)
 
     def _taken(
         self, method: syntax.MethodDeclaration, extern: ExternType

@@ -275,7 +275,7 @@ class StatementChecker(KeysetChecker):
     def _switch_value(self, label: syntax.Expression, subject: Type, seen: set[str]) -> None:
         if not self.written(label, "a label of switch"):
             return
-        value = self.constant(label, subject, "a label of switch")
+        value = self.constant(label, self.label_type(label, subject), "a label of switch")
         if value is not None and str(value) in seen:
             self.reporter.error(label.at, "switch has two cases for this value")
         seen.add(str(value))

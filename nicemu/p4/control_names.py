@@ -13,6 +13,7 @@ from nicemu.pipeline import PREFIXES
 
 from .diagnostics import Reporter
 from .symbols import ActionSymbol, BlockSymbol, Instance, TableSymbol, ValueSetSymbol
+from .syntax_copy import same_text
 
 _Seen = ActionSymbol | TableSymbol | ValueSetSymbol | Instance
 
@@ -41,16 +42,50 @@ def check_control_names(
 
 def check_attached(tops: Sequence[BlockSymbol], instances: Sequence[Instance], reporter: Reporter) -> None:
     """Warn of direct counters and meters that are no table's: they have no entries to count or to mark."""
-    inside = list(_inside(tops))
-    tables = [symbol for symbol in inside if isinstance(symbol, TableSymbol)]
-    attached = {item.full_name for table in tables for item in table.objects.values()}
-    for symbol in (*instances, *inside):
-        if not isinstance(symbol, Instance) or symbol.at is None or symbol.name in attached:
-            continue
+    owners = _owners(tops)
+    for symbol in _objects(tops, instances):
         direct, _, noun = symbol.type.symbol.name.partition("_")
-        if direct == "direct":
+        if direct == "direct" and symbol.at is not None and symbol.name not in owners:
             what = f"{symbol.name} is the {noun} of no table, and without effect"
             reporter.warning(symbol.at, what, f"write {noun}s = {symbol.name.rpartition('.')[2]}; in a table")
+
+
+def check_direct_meters(
+    tops: Sequence[BlockSymbol], instances: Sequence[Instance], reporter: Reporter
+) -> None:
+    """Report direct meters that BMv2 cannot have: a table's meter stores into one field, and must be read.
+
+    Source: p4c #1829, #1837.
+    """
+    owners = _owners(tops)
+    for symbol in _objects(tops, instances):
+        if symbol.type.symbol.name != "direct_meter" or symbol.at is None:
+            continue
+        name, table = symbol.name.rpartition(".")[2], owners.get(symbol.name)
+        targets = [call.arguments[0] for call in symbol.calls]
+        if table is not None and not targets:
+            what, hint = f"nothing reads {symbol.name}, the meter of table {table}", "in an action of it"
+            reporter.error(symbol.at, what, f"write {name}.read(...) {hint}")
+        elif table is None and targets:
+            what = f"{symbol.name} is the meter of no table, and read"
+            reporter.error(targets[0].at, what, f"write meters = {name}; in a table")
+        for target in targets[1:]:
+            if not same_text(target, targets[0]):
+                what = f"{symbol.name} is read into another field before"
+                reporter.error(target.at, what, "a direct meter stores into one field")
+                break
+
+
+def _owners(tops: Sequence[BlockSymbol]) -> dict[str, str]:
+    """Return the tables by the names of the objects that they have."""
+    tables = [symbol for symbol in _inside(tops) if isinstance(symbol, TableSymbol)]
+    return {item.full_name: table.name for table in tables for item in table.objects.values()}
+
+
+def _objects(tops: Sequence[BlockSymbol], instances: Sequence[Instance]) -> Iterator[Instance]:
+    """Yield all extern objects."""
+    yield from instances
+    yield from (symbol for symbol in _inside(tops) if isinstance(symbol, Instance))
 
 
 def has_controlled(block: BlockSymbol) -> bool:

@@ -176,6 +176,8 @@ class Instance:
     constructor: tuple[Type, ...] | None = None
     methods: dict[str, RoutineSymbol] = field(default_factory=dict)
     """Abstract methods, which it defines itself."""
+    calls: list[syntax.Call] = field(default_factory=list)
+    """Those of the architecture's methods; a parameter's are of the one that it is bound to."""
 
     @property
     def full_name(self) -> str:

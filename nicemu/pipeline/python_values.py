@@ -2,7 +2,8 @@
 """P4 values as Python functions take and return them.
 
 Numbers are ints, bool is bool, an error its name, a struct a dict of its fields, an array a list, a varbit a
-`Varbits`, a header a `HeaderValue` with such fields. Stacks and unions go in as `values` has them, and do not come out.
+`Varbits`, a header a `HeaderValue` with such fields. Stacks and unions go in as `values` has them, and do not
+come out.
 """
 
 from __future__ import annotations

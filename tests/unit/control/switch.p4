@@ -33,7 +33,7 @@ control I(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) 
     bit<8> length = 0;
 
     action send(bit<9> port) { s.egress_spec = port; }
-    action drop() { mark_to_drop(s); }
+    action drop() { mark_to_drop(s); marks.read(colour); }
     action learn() { digest<learn_t>(1, { hdr.flow.flow, s.ingress_port }); }
     action punt() {
         s.egress_spec = 510;

@@ -241,11 +241,12 @@ def test_calls_without_end_in_sight_drop_the_packet(p4: SimpleNamespace) -> None
         ),
         ("switch (headers.tag.kind) { 1: { } default: { headers.tag.number = 3; } }", 3),
         ("switch (headers.tag.kind) { 1: { headers.tag.number = 3; } }", 0x1234),
+        ("switch ((Serial) headers.tag.kind) { Serial.A: { } 7: { headers.tag.number = 4; } }", 4),
         ("switch (Kind.B) { Kind.A: { } Kind.B: { headers.tag.number = 4; } }", 4),
     ],
 )
 def test_switch_runs_the_case_of_the_value(p4: SimpleNamespace, apply: str, expected: int) -> None:
-    assert number_after(p4, apply, top="enum Kind { A, B }") == expected
+    assert number_after(p4, apply, top="enum Kind { A, B } enum bit<8> Serial { A = 6 }") == expected
 
 
 @pytest.mark.parametrize(

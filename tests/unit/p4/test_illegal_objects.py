@@ -422,6 +422,38 @@ def test_a_meter_gives_its_colour_as_a_number(p4: SimpleNamespace) -> None:
         p4.compile_text(text)
 
 
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        (
+            "action a() { rate.read(mine); } table t { actions = { a; } }",
+            "I.rate is the meter of no table, and read",
+        ),
+        (
+            "table t { actions = { NoAction; } meters = rate; }",
+            "nothing reads I.rate, the meter of table I.t",
+        ),
+        (
+            "action a() { rate.read(mine); } action b() { rate.read(other); } "
+            "table t { actions = { a; b; } meters = rate; }",
+            "I.rate is read into another field before",
+        ),
+        ("action a() { rate.read(mine); } table t { actions = { a; } meters = rate; }", ""),
+    ],
+)
+def test_a_direct_meter_of_v1model_is_a_table_s_and_read_into_one_field(
+    p4: SimpleNamespace, parts: str, message: str
+) -> None:
+    """p4c #1829: BMv2 has no other."""
+    declared = f"direct_meter<bit<8>>(MeterType.bytes) rate; bit<8> mine; bit<8> other; {parts} register<"
+    text = MIRROR.replace("register<", declared).replace("seen.write", "t.apply(); seen.write")
+    if not message:
+        p4.compile_text(text)
+        return
+    with pytest.raises(CompileError, match=message):
+        p4.compile_text(text)
+
+
 def test_a_register_that_says_not_what_it_carries_is_refused(p4: SimpleNamespace) -> None:
     with pytest.raises(CompileError, match="cannot tell what type T of register is"):
         p4.compile_text(MIRROR.replace("register<bit<8>>(16)", "register(16)"))

@@ -32,7 +32,7 @@ def _parts(apply: str = "", parts: str = "", argument: str = "2") -> dict[str, s
         (_parts("bit<(n)> x;"), f"a width {KNOWN}"),
         (_parts("int<(n + 1)> x;"), f"a width {KNOWN}"),
         (_parts("varbit<(n == 2 ? 8w8 : 16)> x;"), f"a width {KNOWN}"),
-        (_parts("tag_t[n] st;"), f"the size of a stack {KNOWN}"),
+        (_parts("tag_t[n] st;"), f"the size of an array {KNOWN}"),
         (_parts("m.mark[n:0] = 1;"), f"the high bit of a slice {KNOWN}"),
         (_parts("m.mark[3:n] = 1;"), f"the low bit of a slice {KNOWN}"),
         (_parts("bit<(k)> x;", "const bit<8> k = n;"), f"a width {KNOWN}"),

@@ -62,6 +62,21 @@ def test_a_value_set_may_hold_bools_and_enums(key: str, kind: str) -> None:
     assert [parses_more(engine, value, 0) for value in (4, 5)] == [False, True]
 
 
+@pytest.mark.parametrize("label", ["Op.READ", "5", "8w5", "5 &&& 255", "4 .. 5"])
+def test_a_label_of_a_select_over_a_serializable_enum_is_a_member_or_a_number(label: str) -> None:
+    """p4c #5348: it is of the enum, or of its representation."""
+    start = f"transition select((Op) h.a.value) {{ Op.WRITE: accept; {label}: more; _: accept; }}"
+    engine = loaded(start, outside="enum bit<8> Op { READ = 5, WRITE = 6 }")
+    assert [parses_more(engine, value, 0) for value in (3, 5, 6)] == [False, True, False]
+
+
+@pytest.mark.parametrize("label", ["9w5", "true", "Other.READ"])
+def test_another_label_of_such_a_select_is_refused(label: str) -> None:
+    start = f"transition select((Op) h.a.value) {{ {label}: more; _: accept; }}"
+    with pytest.raises(CompileError, match="enum Op was expected"):
+        loaded(start, outside="enum bit<8> Op { READ = 5, WRITE = 6 } enum bit<8> Other { READ = 5 }")
+
+
 def test_a_value_set_stands_beside_other_keysets() -> None:
     start = "transition select(h.a.value, nic.ingress_port) { (known, 0): more; _: accept; }"
     engine = loaded(start, "value_set<bit<8>>(2) known;")

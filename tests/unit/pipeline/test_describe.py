@@ -34,7 +34,8 @@ control I(inout headers_t hdr, inout metadata_t m, inout standard_metadata_t s) 
     direct_meter<bit<2>>(MeterType.bytes) marks;
     action_selector(HashAlgorithm.crc16, 32, 16) ways;
     action_profile(4) profile;
-    action learn() { digest<mac_learn_digest_t>(1, { 1, s.ingress_port }); }
+    bit<2> colour;
+    action learn() { marks.read(colour); digest<mac_learn_digest_t>(1, { 1, s.ingress_port }); }
     table t {
         key = { hdr.h.a: optional; } actions = { learn; NoAction; } counters = hits; meters = marks;
         support_timeout = true; const default_action = learn();
@@ -157,7 +158,7 @@ def test_what_is_hidden_is_not_shown_to_the_controller() -> None:
         direct_counter(CounterType.packets) unseen;
         direct_meter<bit<2>>(MeterType.bytes) unmarked;
         direct_meter<bit<2>>(MeterType.bytes) of_no_table;
-        @hidden action own() { }
+        @hidden action own() { unmarked.read(colour); }
         @hidden action both() { }
         @hidden table secret {
             key = { hdr.h.a: exact; } actions = { own; both; } counters = unseen; meters = unmarked;
@@ -197,7 +198,8 @@ def test_two_fields_cannot_be_shown_by_one_name() -> None:
 
 
 def test_a_direct_counter_or_meter_of_no_table_is_told() -> None:
-    compiled = compile_text(SWITCH.replace("counters = hits;", "").replace("meters = marks;", ""))
+    source = SWITCH.replace("counters = hits;", "").replace("meters = marks;", "")
+    compiled = compile_text(source.replace("marks.read(colour);", ""))
     assert [item.message for item in compiled.diagnostics] == [
         "I.hits is the counter of no table, and without effect",
         "I.marks is the meter of no table, and without effect",
