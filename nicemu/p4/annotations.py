@@ -67,10 +67,12 @@ def check_annotation(added: syntax.Annotation, earlier: syntax.Annotation | None
         reporter.error(added.at, f"@{added.name} stands here twice", "remove one")
     if added.name in _BARE and (added.tokens or added.structured):
         reporter.error(added.at, f"@{added.name} has no body", "remove the brackets")
+    elif added.name == "name" and added.structured:
+        reporter.error(added.at, "@name has its text in parentheses", 'write @name("a")')
     elif added.structured:
         _check_body(added, reporter)
-    elif added.name == MATCH and not added.tokens:
-        reporter.error(added.at, "@match needs a match kind", "write @match(ternary)")
+    elif added.name == MATCH and len(added.tokens) != 1:
+        reporter.error(added.at, "@match needs one match kind", "write @match(ternary)")
     if added.name in _WITH_NUMBER and number_of("".join(added.tokens)) is None:
         reporter.error(added.at, f"@{added.name} needs a number, 32 bits at most", f"write @{added.name}(8)")
     if added.name == "selector_size_semantics" and unquoted("".join(added.tokens)) not in SEMANTICS:

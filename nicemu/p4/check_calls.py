@@ -364,6 +364,8 @@ class CallChecker(BlockCallChecker):
                 hint = "write extract(header, bits of the varbit)" if has_varbit(kind) else ""
         elif name == "lookahead" and not has_fixed_width(kind):
             fault = f"lookahead of {kind}; numbers, or headers, stacks, structs or tuples were expected"
+        elif name == "emit" and getattr(node.arguments[0], "items", None) == []:
+            fault = "emit of an empty list; a header, or a struct or tuple of headers, was expected"
         elif name == "emit" and not _emittable(kind):
             fault = f"emit of {kind}; a header, or a struct or tuple of headers, was expected"
         if fault:

@@ -174,6 +174,8 @@ class ExpressionChecker(OperatorChecker):
                     self.reporter.error(node.name_at, f"{node.name} of a stack stands only in parsers")
                 return stack.element
             case "lastIndex":
+                if self.place != "parser":
+                    self.reporter.error(node.name_at, "lastIndex of a stack stands only in parsers")
                 return ir.Bits(32)
             case "size":
                 node.value = stack.size
@@ -293,7 +295,7 @@ class ExpressionChecker(OperatorChecker):
         """Return the type of a slice whose low bit is known at run time: what is behind the last bit is 0."""
         if base is UNKNOWN:
             return UNKNOWN
-        if not isinstance(base, ir.Bits) or not 0 < bits <= base.width:
+        if not isinstance(base, ir.Bits) or not 0 <= bits <= base.width:
             self.reporter.error(node.at, f"a slice of {self.shown(bits)} bits of {base}")
             return UNKNOWN
         if node.low.type.signed:

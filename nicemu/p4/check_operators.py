@@ -167,6 +167,10 @@ class OperatorChecker(ConversionChecker):
 
     def _shift(self, node: syntax.BinaryOp, left: Type, right: Type) -> Type:
         amount = node.right.value
+        if isinstance(right, NewType) and isinstance(right.scalar, ir.Bits):  # p4c #5087
+            what = f"shifts by {right}, a type of its own"
+            self.reporter.warning(node.right.at, what, "other compilers may refuse it: cast it")
+            node.right.type = right = right.scalar
         if isinstance(right, ir.Bits) and right.signed and amount is not None and amount >= 0:
             node.right.type = right = ir.Bits(right.width)  # the same number: its highest bit is 0
         if isinstance(right, ir.Bits) and right.signed and amount is not None:
@@ -209,8 +213,8 @@ class OperatorChecker(ConversionChecker):
         left, right = node.left.value, node.right.value
         comparison = node.op in arithmetic.COMPARISONS
         if node.op in ("/", "%") and isinstance(kind, ir.Bits) and kind.signed:
-            self.reporter.error(node.at, f"{node.op} does not apply to {kind}", "bit<N> can be divided")
-            return UNKNOWN
+            what = f"P4-16 has no {node.op} of {kind}"
+            self.reporter.warning(node.at, what, "other compilers may refuse it; bit<N> can be divided")
         if node.op in ("/", "%") and right is not None and right == 0:
             self.reporter.error(node.at, "division by zero")
             return UNKNOWN

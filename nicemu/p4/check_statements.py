@@ -248,7 +248,7 @@ class StatementChecker(KeysetChecker):
         if len(defaults) > 1:
             self.reporter.error(defaults[1].at, "switch has two default cases")
         elif defaults and node.cases[-1] is not defaults[0]:
-            self.reporter.warning(defaults[0].at, "default is not the last case of switch", "write it last")
+            self.reporter.error(defaults[0].at, "default is not the last case of switch", "write it last")
         if node.cases and node.cases[-1].body is None:
             node.cases[-1].body = syntax.Block(at=node.cases[-1].at, statements=[])
 

@@ -265,7 +265,6 @@ class TableChecker(MemberChecker):
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
         priorities = in_range = has_priority(node)
         seen: set[tuple[object, ...]] = set()
-        unmatched: list[syntax.EntryElement] = []
         self._check_given_priorities(node)
         if node.entries and not node.keys:
             hint = "write a key, such as key = { hdr.ethernet.dst: exact; }"
@@ -300,12 +299,8 @@ class TableChecker(MemberChecker):
                 for keyset in entry.keysets
             )
             if values in seen and not priorities and UNKNOWN not in kinds:
-                what = "this entry is never matched: there is one for these keys before it"
-                self.reporter.warning(entry.at, what)
-                unmatched.append(entry)
+                self.reporter.error(entry.at, "there is an entry for these keys already")  # p4c #5248
             seen.add(values)
-        if unmatched:
-            node.entries = [entry for entry in node.entries or [] if entry not in unmatched]
         if in_range:
             check_priorities(table, self.reporter)
         self._check_room(node)

@@ -58,6 +58,8 @@ class ExpressionParser(TokenReader):
 
     def __init__(self, tokens: list[Token], reporter: Reporter) -> None:
         super().__init__(tokens, reporter)
+        self._width_end = -1
+        """Where the ">" is that ends the width that is being parsed."""
         self._type_arguments: dict[
             int, bool
         ] = {}  # what was found out at a "<", so that nothing is tried twice
@@ -105,15 +107,23 @@ class ExpressionParser(TokenReader):
         return sizes
 
     def _width(self) -> syntax.Expression:
-        if self.takes("("):
-            width = self.expression()
-            self.expect(")", "after the width")
-            return width
-        width = self._primary()
-        if not isinstance(width, syntax.Number):
-            what = "a width that is no number stands in parentheses"
-            self.reporter.error(width.at, what, "write bit<(...)>")
+        """Parse a width; a ">" in it stands in parentheses (p4c #5590)."""
+        if self.next.kind == "number" and self.peek().text == ">":  # what most are
+            return self._primary()
+        outer, self._width_end = self._width_end, self._closing_angle()
+        width = self.expression()
+        self._width_end = outer
         return width
+
+    def _closing_angle(self) -> int:
+        """Return where the next ">" is that stands in no parentheses."""
+        depth, at = 0, self._at
+        while (text := self._tokens[at].text) not in (";", "") and (depth or text != ">"):
+            depth += (text in ("(", "[", "{")) - (text in (")", "]", "}"))
+            if depth < 0:
+                break
+            at += 1
+        return at
 
     def _type_list(self) -> list[syntax.TypeRef]:
         """Parse type arguments behind "<", with the ">"."""
@@ -260,6 +270,8 @@ class ExpressionParser(TokenReader):
         """Return the binary operator that is next, "" if none, without stepping over it."""
         token = self._tokens[self._at]
         if token.kind != "symbol":
+            return "", token.location
+        if token.text == ">" and self._at == self._width_end:
             return "", token.location
         if token.text == ">" and (after := self.peek()).text in (">", ">=") and token.touches(after):
             joined = ">>" if after.text == ">" else ""

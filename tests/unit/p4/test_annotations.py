@@ -81,7 +81,15 @@ def test_a_mark_in_a_list_of_actions_has_no_body(p4: SimpleNamespace) -> None:
 
 
 def test_a_match_kind_is_named(p4: SimpleNamespace) -> None:
-    assert ": error: @match needs a match kind" in p4.refusal(types="struct q_t { @match bit<8> x; }")
+    assert ": error: @match needs one match kind" in p4.refusal(types="struct q_t { @match bit<8> x; }")
+    two = "struct q_t { @match(ternary, exact) bit<8> x; }"
+    assert ": error: @match needs one match kind" in p4.refusal(types=two)
+
+
+def test_a_name_stands_in_parentheses(p4: SimpleNamespace) -> None:
+    """p4c #5726."""
+    told = p4.refusal(parts='@name["c"] action a() { }')
+    assert ": error: @name has its text in parentheses" in told
 
 
 def test_an_annotation_of_one_declaration_does_not_concern_another(p4: SimpleNamespace) -> None:

@@ -250,18 +250,6 @@ def test_switch_runs_the_case_of_the_value(p4: SimpleNamespace, apply: str, expe
 
 
 @pytest.mark.parametrize(
-    ("labels", "expected"), [("default: %s 7:", 8), ("default: %s 6:", 3), ("default: 7: %s 6:", 3)]
-)
-def test_default_is_for_the_values_that_no_case_names_wherever_it_stands(
-    p4: SimpleNamespace, labels: str, expected: int
-) -> None:
-    cases = labels % "{ headers.tag.number = 3; }"
-    assert (
-        number_after(p4, f"switch (headers.tag.kind) {{ {cases} {{ headers.tag.number = 8; }} }}") == expected
-    )
-
-
-@pytest.mark.parametrize(
     ("top", "apply", "words"),
     [
         ("bit<8> f() { }", "", "function f can end without returning bit<8>"),

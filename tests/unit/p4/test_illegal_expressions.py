@@ -60,7 +60,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "[8:1] of bit<8>; bits 7 down to 0 were expected",
     ),
     ({"apply": "m.mark = m.mark[m.mark+:17];"}, "a slice of 17 bits of bit<16>"),
-    ({"apply": "m.mark = m.mark[m.mark+:0];"}, "a slice of 0 bits of bit<16>"),
+    (
+        {"members": "tag_t[2] st;", "apply": "m.mark = (bit<16>) headers.st.lastIndex;"},
+        "lastIndex of a stack stands only in parsers",
+    ),
     (
         {"apply": "m.mark = m.mark[2+:m.mark];"},
         "the width of a slice must be known at compile time",
