@@ -173,7 +173,9 @@ class CallChecker(BlockCallChecker):
                 self.reporter.error(argument.at, f"a number was expected here; this is {argument.type}")
                 break
         for argument, parameter in zip(node.arguments, parameters, strict=False):
-            if not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):
+            if argument.type is MATCH_KIND or isinstance(argument.type, P4ListType):
+                self.reporter.error(argument.at, f"{name} takes no {argument.type}")
+            elif not parameter.direction and argument.type is not UNKNOWN and not is_constant(argument):
                 self.reporter.error(argument.at, f"argument {parameter.name} must be known at compile time")
 
     def _call_routine(self, node: syntax.Call, symbol: RoutineSymbol) -> Type:

@@ -119,16 +119,19 @@ class ConversionChecker(TypeChecker):
 
     def constant(self, node: syntax.Expression, wanted: Type, what: str) -> Any:  # noqa: ANN401
         """Return the value of a compile-time constant of a type, None if it was reported."""
+        mark = self.reporter.mark()
         if not self.expect(node, wanted, what) or UNKNOWN in (node.type, wanted):
             return None
+        if self.reporter.has_failed_since(mark):  # a part of it is not there
+            return node.value
         if node.value is None and not is_constant(node):
             self.reporter.error(node.at, f"{what} must be known at compile time")
         return node.value
 
     def constant_integer(self, node: syntax.Expression, what: str) -> int | None:
         """Return the value of a compile-time integer of any width, None if it was reported."""
-        found = self.expression(node)
-        if not isinstance(found, ir.Bits | EnumType) and not same(found, INTEGER):
+        found = self.bits(node)
+        if not isinstance(found, ir.Bits) and not same(found, INTEGER):
             self.reporter.error(node.at, f"{what} is {found}; a number was expected")
             return None
         if node.value is None and found is not UNKNOWN:

@@ -172,6 +172,10 @@ class ExpressionChecker(OperatorChecker):
             case "next" | "last":
                 if self.place != "parser":
                     self.reporter.error(node.name_at, f"{node.name} of a stack stands only in parsers")
+                elif is_constant(node.base):
+                    self.reporter.error(
+                        node.name_at, f"nothing is extracted into a constant: it has no {node.name}"
+                    )
                 return stack.element
             case "lastIndex":
                 if self.place != "parser":
@@ -200,7 +204,7 @@ class ExpressionChecker(OperatorChecker):
                 return UNKNOWN
         if isinstance(base, CompositeType) and base.kind == "tuple":
             kinds = list(base.fields.values())
-            numeric = not isinstance(index, ir.Bool)
+            numeric = isinstance(index, ir.Bits | type(INTEGER))
             if place is None or not (numeric and 0 <= place < len(kinds)) or is_given(node.index):
                 self.reporter.error(node.index.at, f"a constant from 0 to {len(kinds) - 1} was expected here")
                 return UNKNOWN

@@ -74,8 +74,14 @@ class PackageChecker(TableChecker):
         elif node.name == "main" and is_known:
             self._program(node, symbol, parameters)
         else:
+            given_types = self._type_arguments(node, symbol)
+            bindings: dict[str, Type] = {}
             for argument, parameter in zip(node.arguments, parameters, strict=False):
-                self._unused_argument(argument, parameter)
+                if isinstance(parameter.type, BlockType):
+                    self._argument(argument, parameter, bindings, given_types)
+                else:
+                    self._unused_argument(argument, parameter)
+            self._agree(node, symbol, given_types, bindings)
 
     def _unused_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> None:
         """Check an argument of a package that is not the program as far as it says what it is."""
@@ -112,6 +118,16 @@ class PackageChecker(TableChecker):
             if block is not None:
                 self._main.append(block)
         self.role = ""
+        self._agree(node, symbol, given_types, bindings)
+
+    def _agree(
+        self,
+        node: syntax.Instantiation,
+        symbol: PackageSymbol,
+        given_types: Mapping[str, Type],
+        bindings: Mapping[str, Type],
+    ) -> None:
+        """Report type arguments that are others than those of the blocks."""
         for ref, (variable, told) in zip(
             node.type_ref.arguments or symbol.arguments, given_types.items(), strict=False
         ):

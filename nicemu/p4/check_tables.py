@@ -54,6 +54,7 @@ class TableChecker(MemberChecker):
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
         self._owners: dict[Instance, TableSymbol] = {}
+        self._selected: dict[Instance, list[syntax.Expression]] = {}
 
     def table_body(self, table: TableSymbol) -> None:
         """Check keys, actions, default action, size and entries of a table."""
@@ -132,10 +133,10 @@ class TableChecker(MemberChecker):
                 return
         elif isinstance(node, syntax.Call):
             ref = constructed(node)
-            kind = self.instantiated(ref) if ref is not None else UNKNOWN
+            kind = self.instantiated(ref) if ref is not None else self.expression(node)
             if kind is UNKNOWN:
                 return
-            if isinstance(kind, ExternType) and kind.symbol.name in externs:
+            if ref is not None and isinstance(kind, ExternType) and kind.symbol.name in externs:
                 name = table.name
                 if given_name(item.annotations):
                     name = self.full_name(item)
@@ -163,6 +164,17 @@ class TableChecker(MemberChecker):
                 "a selector key means nothing in a table without an action selector",
                 "write implementation = action_selector(...);",
             )
+        if profile is not None and has_selector and self.architecture.name == "v1model":
+            inputs = self._selected.setdefault(profile, [key.expression for key in selectors])
+            alike = len(inputs) == len(selectors) and all(
+                same_text(one, key.expression) for one, key in zip(inputs, selectors, strict=True)
+            )
+            if not alike:  # BMv2 has the keys with the selector
+                self.reporter.error(
+                    selectors[0].at if selectors else node.at,
+                    f"{profile.name} selects by other keys in another table",
+                    "write the same selector keys",
+                )
         if profile is not None and node.entries:
             self.reporter.error(node.entries[0].at, "a table with an action profile cannot have entries here")
 

@@ -95,7 +95,7 @@ def made_of(node: syntax.Expression) -> syntax.Expression | None:
             return made_of(node.yes if node.condition.value else node.no)
         case syntax.MemberRef():
             return part_of(node.base, node.name)
-        case syntax.IndexRef() if node.index.value is not None:
+        case syntax.IndexRef() if isinstance(node.index.value, int):
             return part_of(node.base, node.index.value)
     return None
 
@@ -168,13 +168,22 @@ def _count(node: syntax.Expression) -> int:
 
 
 def part_of(base: syntax.Expression, which: str | int) -> syntax.Expression | None:
-    """Return what a field of a constant, or an element by its place, is made of; None if it is not known."""
+    """Return what a field of a constant, or an element by its place, is made of; None if it is not known, or
+    not there.
+    """
     made = made_of(base)
-    if made is None or not isinstance(made.type, CompositeType | StackType):
+    if made is None:
         return None
-    names = list(made.type.fields) if isinstance(made.type, CompositeType) else []
-    place = names.index(which) if isinstance(which, str) else which
-    kind = made.type.fields[names[place]] if isinstance(made.type, CompositeType) else made.type.element
+    if isinstance(made.type, CompositeType):
+        names = list(made.type.fields)
+        place = which if isinstance(which, int) else names.index(which) if which in names else -1
+        if not 0 <= place < len(names):
+            return None
+        kind = made.type.fields[names[place]]
+    elif isinstance(made.type, StackType) and isinstance(which, int) and 0 <= which < made.type.size:
+        names, place, kind = [], which, made.type.element
+    else:
+        return None
     if isinstance(made, syntax.DefaultValue):
         value = None if scalar_of(kind) is None else 0
         return syntax.DefaultValue(at=made.at, type=kind, value=value)

@@ -6,6 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Instantiations", "Function declarat
 
 from __future__ import annotations
 
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -451,6 +452,65 @@ def test_a_direct_meter_of_v1model_is_a_table_s_and_read_into_one_field(
         p4.compile_text(text)
         return
     with pytest.raises(CompileError, match=message):
+        p4.compile_text(text)
+
+
+@pytest.mark.parametrize(
+    ("keys", "fits"),
+    [
+        ("h.a: selector; h.b: selector;", True),
+        ("h.b: selector;", False),
+        ("h.b: selector; h.a: selector;", False),
+        ("", False),
+    ],
+)
+def test_tables_that_share_a_selector_select_by_the_same_keys(
+    p4: SimpleNamespace, keys: str, fits: bool
+) -> None:
+    """BMv2 has the selector's keys with the selector, and not with the tables."""
+    table = "table %s { key = { h.a: exact; %s } actions = { NoAction; } implementation = ways; }"
+    tables = table % ("one", "h.a: selector; h.b: selector;") + table % ("two", keys)
+    declared = f"action_selector(HashAlgorithm.crc16, 8, 8) ways; {tables} register<"
+    text = MIRROR.replace("register<", declared).replace("seen.write", "one.apply(); two.apply(); seen.write")
+    text = text.replace("struct headers_t { }", "struct headers_t { bit<8> a; bit<8> b; }")
+    if fits:
+        p4.compile_text(text)
+        return
+    with pytest.raises(CompileError, match=r"I\.ways selects by other keys in another table"):
+        p4.compile_text(text)
+
+
+OTHER = """
+control C8(in bit<8> x) { apply { } }
+control C16(in bit<16> x) { apply { } }
+control Empty() { apply { } }
+control Of<T>(in T x);
+package Pair<T>(Of<T> one, Of<T> two);
+"""
+
+
+@pytest.mark.parametrize(
+    ("instance", "message"),
+    [
+        ("Pair(C8(), C8()) pair;", ""),
+        ("Pair<bit<8>>(C8(), C8()) pair;", ""),
+        ("Pair(C8(), C16()) pair;", "parameter x is bit<16>; bit<8> was expected"),
+        ("Pair<bit<16>>(C8(), C8()) pair;", "T of Pair is bit<16> here, and bit<8> in its blocks"),
+        ("Pair(C8(), Empty()) pair;", "Empty has 0 parameters; Of has 1"),
+        ("Pair(C8(), 5) pair;", "two must be a block"),
+        ("Pair<lost_t>(C8(), C8()) pair;", "unknown type lost_t"),
+    ],
+)
+def test_a_package_that_is_not_the_program_is_checked_too(
+    p4: SimpleNamespace, instance: str, message: str
+) -> None:
+    text = MIRROR.replace("struct headers_t", OTHER + "struct headers_t").replace(
+        "V1Switch(", f"{instance} V1Switch("
+    )
+    if not message:
+        p4.compile_text(text)
+        return
+    with pytest.raises(CompileError, match=re.escape(message)):
         p4.compile_text(text)
 
 

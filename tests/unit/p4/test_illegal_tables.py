@@ -149,6 +149,20 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "table t { key = { m.mark: foo; } actions = { NoAction; } }"}, "unknown match kind foo"),
     (
+        {
+            "parts": "table t { key = { m.mark: exact; } actions = { NoAction; } "
+            "implementation = lost.make(1); }"
+        },
+        "unknown name lost",
+    ),
+    (
+        {
+            "parts": "table t { key = { m.mark: exact; } actions = { NoAction; } "
+            "counters = headers.tag.isValid(); }"
+        },
+        "counters must be an object: direct_counter",
+    ),
+    (
         {"parts": "table t { key = { headers.tag: exact; } actions = { NoAction; } }"},
         "a key is header tag_t; a number was expected",
     ),
