@@ -21,6 +21,7 @@ from .symbols import (
     TypeSymbol,
     Variable,
 )
+from .type_sizes import scalar_of
 from .types import (
     DEFAULT,
     INTEGER,
@@ -270,6 +271,10 @@ class ExpressionChecker(OperatorChecker):
         low = self.local_integer(node.low, "the low bit of a slice")
         if high is None or low is None or base is UNKNOWN:
             return UNKNOWN
+        if not isinstance(base, ir.Bits) and base is not INTEGER:
+            hint = "cast it" if scalar_of(base) is not None else ""
+            self.reporter.error(node.at, f"a slice of {base}; bit<N> or int<N> was expected", hint)
+            return UNKNOWN
         known = base is INTEGER and node.base.value is not None and high < MAX_INTEGER_BITS
         width = base.width if isinstance(base, ir.Bits) else MAX_INTEGER_BITS if known else 0
         if not 0 <= low <= high < width:
@@ -343,7 +348,9 @@ class ExpressionChecker(OperatorChecker):
                 hint = "P4-16 wants a whole one stored; other compilers may refuse this"
                 self.reporter.warning(at, f"{what} a part of a tuple", hint)
             return symbol.writable
-        if node.type is not UNKNOWN or isinstance(symbol, ConstantSymbol):
+        if isinstance(symbol, ConstantSymbol):
+            self.reporter.error(at, f"{what} {symbol.name}, which is read-only (a constant)")
+        elif node.type is not UNKNOWN:
             self.reporter.error(at, f"{what} something that is no variable")
         return False
 

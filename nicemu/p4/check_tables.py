@@ -120,9 +120,14 @@ class TableChecker(MemberChecker):
                 self._object_property(item, table)
             case _:
                 known = (*PROPERTIES, *VALUE_PROPERTIES, *OBJECT_PROPERTIES)
-                hint = did_you_mean(item.name, known)
+                hint, mark = did_you_mean(item.name, known), self.reporter.mark()
                 self.expression(item.value)
-                self.reporter.warning(item.at, f"table property {item.name} is not known, and ignored", hint)
+                if hint.startswith("did") and self.reporter.has_failed_since(mark):
+                    self.reporter.rewind(mark)
+                    self.reporter.error(item.at, f"unknown table property {item.name}", hint)
+                else:
+                    what = f"table property {item.name} is not known, and ignored"
+                    self.reporter.warning(item.at, what, hint)
 
     def _object_property(self, item: syntax.PropertyElement, table: TableSymbol) -> None:
         node, externs = item.value, OBJECT_PROPERTIES[item.name]

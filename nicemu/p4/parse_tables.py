@@ -59,7 +59,8 @@ class TableParser(StatementParser):
             self.reporter.error(constant_at, f"const cannot stand before {token.text}", "remove const")
         if token.text not in PROPERTIES:
             hint = did_you_mean(token.text, PROPERTIES)
-            if hint.startswith("did") and self.sees("=") and self.peek().text == "{":
+            opens_list = self.sees("=") and self.peek().text == "{" and self.peek(2).text != "#"
+            if hint.startswith("did") and opens_list:
                 self.reporter.error(token.location, f"unknown table property {token.text}", hint)
                 raise SyntaxFault
             self.expect("=", f"after {token.text}")

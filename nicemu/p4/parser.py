@@ -227,6 +227,12 @@ class Parser(TableParser):
             if not constructor:
                 self.declare_result_type()
             returns = None if constructor else self.type_ref()
+            if extern and returns is not None and returns.name != extern and self.sees("(") and not abstract:
+                what = f"{returns.name} is not called as its extern, {extern}, and returns nothing"
+                self.reporter.error(
+                    returns.at, what, f"a constructor is {extern}(...), a method void {returns.name}(...)"
+                )
+                raise SyntaxFault
             name = self.name("the method" if extern else "the function")
             if name.text == extern and not constructor:
                 what = f"the constructor of {extern} returns nothing"

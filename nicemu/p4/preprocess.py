@@ -34,6 +34,7 @@ _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
 
 @dataclass(slots=True)
 class _Condition:
+    word: str
     location: Location
     active: bool
     """Whether it holds, and all around it do."""
@@ -107,7 +108,7 @@ class Preprocessor:
         if file.unclosed is not None:
             self._reporter.error(file.unclosed, "this comment is never closed", "add */")
         for condition in conditions:
-            self._reporter.error(condition.location, "this #if has no #endif", "add #endif")
+            self._reporter.error(condition.location, f"this #{condition.word} has no #endif", "add #endif")
 
     def _lines(self, file: SourceText, line: int, start: int, end: int, conditions: list[_Condition]) -> None:
         """Take in the lines between two directives, if the conditions around them hold."""
@@ -153,7 +154,7 @@ class Preprocessor:
         active = not conditions or conditions[-1].active
         if word.text in ("if", "ifdef", "ifndef"):
             holds = active and self._condition(word, rest)
-            conditions.append(_Condition(word.location, holds, holds, active))
+            conditions.append(_Condition(word.text, word.location, holds, holds, active))
         elif word.text in ("elif", "else", "endif"):
             self._alternative(word, rest, conditions)
         elif not active:

@@ -47,7 +47,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": NUMBER, "apply": "m.mark = f(m.mark);"}, "argument n must be known at compile time"),
     ({"top": "void f(in int n) { }"}, "int as a parameter has no direction"),
     ({"top": 'void f(out string s) { s = ""; }'}, "string as a parameter has no direction"),
-    ({"top": "void f(int n) { n = 2; }"}, "this stores into something that is no variable"),
+    ({"top": "void f(int n) { n = 2; }"}, "this stores into n, which is read-only (a constant)"),
     ({"top": "void f(int n) { bit<(n)> x; }"}, "a width must be known where it is written"),
     ({"top": "void f(int n) { f(n - 1); }"}, "f calls itself; P4 has no recursion"),
     ({"top": "action a(int n) { }"}, "a parameter of an action cannot be int"),

@@ -80,7 +80,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"apply": "m.mark = (bit<16>) headers.tag.kind[8:0];"},
         "[8:0] of bit<8>; bits 7 down to 0 were expected",
     ),
-    ({"apply": "m.flag = m.flag[0:0] == 1;"}, "[0:0] of bool"),
+    ({"apply": "m.flag = m.flag[0:0] == 1;"}, "a slice of bool; bit<N> or int<N> was expected"),
     (
         {"parts": "action a(out bit<8> x) { x = 1; }", "apply": "a(3);"},
         "action a writes to something that is no variable",

@@ -15,6 +15,7 @@ ILLEGAL = [
     ("extern void f(in nothing x);", "unknown type nothing"),
     ("extern X { X(); void f(in nothing x); }", "unknown type nothing"),
     ("extern X { X(); nothing f(); }", "unknown type nothing"),
+    ("extern X { Y(in bit<8> x); }", "Y is not called as its extern, X, and returns nothing"),
     ("extern X { X(); void f(void x); }", "void is the type of no value"),
     ("extern X { X(list<void> x); }", "void is the type of no value"),
     ("extern X { X(list<packet_in> x); }", "a list cannot hold extern packet_in"),

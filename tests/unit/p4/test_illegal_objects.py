@@ -74,19 +74,22 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"top": "control Q() { apply {} }", "parts": "Q() q;", "apply": "q.apply<bit<8>>();"},
         "apply takes no type arguments",
     ),
-    ({"top": "const bit<8> K = 1;", "apply": "K = 2;"}, "this stores into something that is no variable"),
+    (
+        {"top": "const bit<8> K = 1;", "apply": "K = 2;"},
+        "this stores into K, which is read-only (a constant)",
+    ),
     (
         {"parts": "action a(in bit<8> x) { x = 1; }"},
         "this stores into x, which is read-only (an in parameter)",
     ),
     (
         {"top": "control Q(inout bit<16> x)(bit<16> n) { apply { n = 1; } }"},
-        "this stores into something that is no variable",
+        "this stores into n, which is read-only (a constant)",
     ),
     ({"apply": "m.mark[headers.tag.kind:0] = 1;"}, "the high bit of a slice must be known at compile time"),
     (
         {"top": "const bit<16> K = 1;", "parts": "action a(out bit<16> x) { x = 1; }", "apply": "a(K);"},
-        "action a writes to something that is no variable",
+        "action a writes to K, which is read-only (a constant)",
     ),
     (
         {
@@ -208,7 +211,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "const int K = -5 % 2;"}, "% of a number below 0"),
     ({"apply": "m.mark = (TriggerCounter) 1;"}, "int cannot be cast to extern TriggerCounter"),
     ({"apply": "packet_in p;"}, "extern packet_in is an object, not a value"),
-    ({"top": "const bit<8> K = 1;", "apply": "K += 1;"}, "this stores into something that is no variable"),
+    (
+        {"top": "const bit<8> K = 1;", "apply": "K += 1;"},
+        "this stores into K, which is read-only (a constant)",
+    ),
     ({"top": "const bit<8> K;"}, "expected '=' before the value of a constant, found ';'"),
     ({"parts": "bit<8> x; const bit<8> K = x;"}, "constant K must be known at compile time"),
     ({"top": "bit<8> f() { return 1; } const bit<8> K = f();"}, "constant K must be known at compile time"),
@@ -338,7 +344,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "top": "const i_t K = { 1, 2 };",
             "apply": "K.a = 1;",
         },
-        "this stores into something that is no variable",
+        "this stores into K, which is read-only (a constant)",
     ),
     (
         {"top": "control Q()(TriggerCounter c) { apply { } }", "parts": "Q(5) q;"},

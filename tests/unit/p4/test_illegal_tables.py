@@ -149,6 +149,14 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"parts": "table t { key = { m.mark: foo; } actions = { NoAction; } }"}, "unknown match kind foo"),
     (
+        {"parts": "action a() { } table t { defalt_action = a; actions = { a; } }"},
+        "unknown table property defalt_action",
+    ),
+    (
+        {"parts": "table t { actions = { NoAction; } meters = {#}; }"},
+        "meters must be an object: direct_meter",
+    ),
+    (
         {
             "parts": "table t { key = { m.mark: exact; } actions = { NoAction; } "
             "implementation = lost.make(1); }"
@@ -359,7 +367,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "top": "const bit<8> K = 3;",
             "parts": "action a(inout bit<8> x) { x = 1; } table t { actions = { a(K); } }",
         },
-        "action a writes to something that is no variable",
+        "action a writes to K, which is read-only (a constant)",
     ),
     ({"parts": "action a(bit<8> x) {} table t { key = { x: exact; } actions = { a; } }"}, "unknown name x"),
     (

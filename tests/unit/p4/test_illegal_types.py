@@ -19,7 +19,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "this stores into t, which is read-only (an in par",
     ),
     ({"top": "enum E { A, B }", "apply": "E.A = E.B;"}, "this stores into something that is no variable"),
-    ({"top": "const int K = 5;", "apply": "K[3:0] = 1;"}, "this stores into something that is no variable"),
+    (
+        {"top": "const int K = 5;", "apply": "K[3:0] = 1;"},
+        "this stores into K, which is read-only (a constant)",
+    ),
     (
         {"members": "tag_t[2] st;", "apply": "headers.st.push_front(0);"},
         "push_front(0): a number from 1 was expected",
@@ -169,7 +172,10 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"types": "type bit<8> n_t;", "apply": "n_t x = (n_t) 1; m.flag = x == 8w1;"},
         "the right side of == is bit<8>; n_t was expected",
     ),
-    ({"types": "type bit<8> n_t;", "apply": "n_t x = (n_t) 1; m.flag = x[0:0] == 1;"}, "[0:0] of n_t"),
+    (
+        {"types": "type bit<8> n_t;", "apply": "n_t x = (n_t) 1; m.flag = x[0:0] == 1;"},
+        "a slice of n_t; bit<N> or int<N> was expected",
+    ),
     (
         {"apply": "tuple<bit<8>, bit<8>> t = { 1 };"},
         "the value of t has 1 values; tuple<bit<8>, bit<8>> has 2 fields",
@@ -281,7 +287,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "a_t va;",
             "apply": "m.flag = headers.va.v[0:0] == 1;",
         },
-        "[0:0] of varbit<8>",
+        "a slice of varbit<8>; bit<N> or int<N> was expected",
     ),
     ({"apply": 'string s = "a";'}, "a variable cannot be string"),
     ({"apply": 'm.mark = "abc";'}, "the value is string; bit<16> was expected"),

@@ -248,6 +248,7 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("#if 1\na", "1:2: error: this #if has no #endif"),
+        ("#ifdef A\na", "1:2: error: this #ifdef has no #endif"),
         ("#endif", "1:2: error: #endif without #if"),
         ("#else", "#else without #if"),
         ("#if 1\n#else\n#else\n#endif", "3:2: error: #else after #else"),
