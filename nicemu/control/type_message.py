@@ -20,14 +20,16 @@ from .messages import Message
 
 DataLayout: TypeAlias = ir.Layout | ir.EnumType
 """What a type of data may be by its name."""
-_TUPLE = "tuple."
-"""What the names of tuples begin with, as no other name does."""
 _NAMED = ("struct", "header", "header_union", "enum", "serializable_enum", "new_type")
 
 
 def is_tuple(kind: ir.Type) -> bool:
-    """Return whether a struct of the pipeline is a tuple, which P4Info has no name for."""
-    return isinstance(kind, ir.Named) and kind.name.startswith(_TUPLE)
+    """Return whether a struct of the pipeline is a tuple or array, which P4Info has no name for."""
+    return isinstance(kind, ir.Named) and _is_unnamed(kind.name)
+
+
+def _is_unnamed(name: str) -> bool:
+    return name.startswith((ir.TUPLE, ir.ARRAY))
 
 
 def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[DataLayout], type_name: str = "") -> None:
@@ -85,7 +87,7 @@ def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequ
                     assert isinstance(part.type, ir.Named)
                     member = message.header_unions[layout.name].members.add(name=part.name)
                     member.header.name = part.type.name
-            case _ if not layout.name.startswith(_TUPLE):
+            case _ if not _is_unnamed(layout.name):
                 struct = message.structs[layout.name]
                 for part in layout.fields:
                     member = struct.members.add(name=part.name)
@@ -161,7 +163,7 @@ def _tuple_of(spec: Message) -> ir.StructType:
     """Return the layout of a tuple, whose name says of which types it is."""
     kinds = [type_of_message(member) for member in spec.tuple.members]
     fields = tuple(ir.Field(f"f{place}", kind) for place, kind in enumerate(kinds))
-    return ir.StructType(f"{_TUPLE}({', '.join(map(str, kinds))})", fields)
+    return ir.StructType(f"{ir.TUPLE}({', '.join(map(str, kinds))})", fields)
 
 
 def tuples_of_message(specs: Iterable[Message]) -> tuple[ir.StructType, ...]:

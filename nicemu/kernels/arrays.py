@@ -13,9 +13,12 @@ from dataclasses import replace
 
 from nicemu.pipeline import Layouts, ir
 
+MAX_NUMBERS = 4096
+"""Most numbers of an array among which a kernel chooses."""
+
 
 def array_element(target: ir.Expression) -> ir.Element | None:
-    """Return the first array's element on the way from a variable to an lvalue, None if there is none."""
+    """Return the array's element on the way to an lvalue that is nearest to the variable; None if none is."""
     found = None
     while isinstance(target, ir.Member | ir.Element | ir.Slice | ir.StackPlace):
         if isinstance(target, ir.Element) and isinstance(target.base.type, ir.Named):
@@ -52,6 +55,13 @@ def each_target(target: ir.Expression, structs: dict[str, ir.StructType]) -> lis
     assert isinstance(element.base.type, ir.Named)
     fields = [part.name for part in structs[element.base.type.name].fields]
     return [each for field in fields for each in each_target(with_field(target, element, field), structs)]
+
+
+def numbers_in(kind: ir.Type, layouts: Layouts) -> int:
+    """Return how many numbers a type without headers holds."""
+    if not isinstance(kind, ir.Named):
+        return 1
+    return sum(numbers_in(part.type, layouts) for part in layouts.structs[kind.name].fields)
 
 
 def has_headers(kind: ir.Type, layouts: Layouts) -> bool:

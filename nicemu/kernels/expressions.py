@@ -192,8 +192,9 @@ class Expressions:
 
     def _array_element(self, node: ir.Element) -> Value:
         """Return an element of an array, one chosen after the other."""
-        if _is_place(node.base):  # a call in the index may put another there
-            index, array = self.value(node.index), self.value(node.base)
+        if _is_place(node.base):  # a call in the index may put another there, after the indices before it
+            base = self.located(node.base)
+            index, array = self.value(node.index), self.value(base)
         else:
             array, index = self.value(node.base), self.value(node.index)
         found = self.places.zero(node.type)
@@ -267,17 +268,20 @@ class Expressions:
         if after is not None:
             self.go(after)
 
-    def _store_in_array(self, target: ir.Expression, value: Value) -> None:
-        """Store a value in each place that an lvalue may name, where it does."""
+    def _store_in_array(self, target: ir.Expression, value: Value, chosen: Number = None) -> None:
+        """Store in each place that an lvalue may name a value, or what it holds: branches would be many."""
         element = array_element(target)
         assert element is not None
         index = self.value(element.index)
         for number, name in numbered(self.layouts, element):
-            here, after = self.block("here"), self.block("stored")
-            self.builder.cbranch(self.builder.icmp_unsigned("==", index, index.type(number)), here, after)
-            self.builder.position_at_end(here)
-            self.store(with_field(target, element, name), value)
-            self.go(after)
+            is_this = self.builder.icmp_unsigned("==", index, index.type(number))
+            if chosen is not None:
+                is_this = self.builder.and_(chosen, is_this)
+            place = with_field(target, element, name)
+            if array_element(place) is not None:
+                self._store_in_array(place, value, is_this)
+            else:
+                self.store(place, selected(self.builder, is_this, value, self.value(place)))
 
     def _store(self, target: ir.Expression, value: Value) -> None:
         if isinstance(target, ir.Slice):

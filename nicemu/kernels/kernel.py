@@ -10,7 +10,7 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import HOST_PORT, Layouts, Program, ir, nodes_of
 
-from .arrays import has_headers
+from .arrays import MAX_NUMBERS, has_headers, numbers_in
 from .effects import Site
 from .externs import Externs
 from .many_packets import make_run
@@ -60,6 +60,8 @@ def generate(
     for node in nodes_of(program, ir.Element):
         if isinstance(node.base.type, ir.Named) and has_headers(node.type, layouts):
             raise NotCompiled("an index known at run time is of an array with headers in it")
+        if isinstance(node.base.type, ir.Named) and numbers_in(node.base.type, layouts) > MAX_NUMBERS:
+            raise NotCompiled(f"an index known at run time is of an array of more than {MAX_NUMBERS} numbers")
     module = llvm.Module(name=program.name)
     taken: dict[str, tuple[Part, llvm.Function]] = {}
 

@@ -98,7 +98,9 @@ class PackedBits(ValueWords):
         names, whole = self._path_in_header(node)
         if not names:
             headers.clear()  # it may be a call
-            yield from self._pieces(node.type, self.value(node))
+            around = self._header_around(node)
+            pieces = self._pieces(node.type, self.value(node))
+            yield from pieces if around is None else self._only_valid(self.value(around), pieces)
             return
         header = headers.get(whole)
         if header is None:
@@ -119,6 +121,14 @@ class PackedBits(ValueWords):
             names.insert(0, node.field)
             node = node.base
         return (names, node) if self.places.is_header(node.type) else ([], node)
+
+    def _header_around(self, node: ir.Expression) -> ir.Expression | None:
+        """Return the header that an element of an array is in; None if it is in none."""
+        while isinstance(node, ir.Member | ir.Element) and not isinstance(node.base.type, ir.Stack):
+            node = node.base
+            if self.places.is_header(node.type):
+                return node
+        return None
 
     def _pieces(self, kind: ir.Type, value: Value) -> Iterator[Piece]:
         if isinstance(kind, ir.Varbit):

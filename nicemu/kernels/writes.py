@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import reduce
 from typing import Final
 
@@ -33,8 +34,9 @@ def written_in(program: Program) -> dict[str, frozenset[tuple[str, ...]]]:
     """Return for each header that is written to, by its path, the paths of numbers in it."""
     found: dict[str, frozenset[tuple[str, ...]]] = {}
     headers = {header.name for header in program.headers}
+    structs = {struct.name: struct for struct in program.structs}
     for target in targets_in(program):
-        _note(target, headers, program, found)
+        _note(target, headers, structs, found)
     return found
 
 
@@ -96,7 +98,7 @@ def targets_in(program: Program, *, values_alone: bool = False) -> list[ir.Expre
 def _note(
     target: ir.Expression,
     headers: set[str],
-    program: Program,
+    structs: Mapping[str, ir.StructType],
     found: dict[str, frozenset[tuple[str, ...]]],
 ) -> None:
     """Add what an lvalue writes to: a number in a header, a header, or all headers in a struct."""
@@ -117,7 +119,6 @@ def _note(
         if whole or found[path] >= EVERYTHING:
             found[path] = EVERYTHING
         return
-    structs = {struct.name: struct for struct in program.structs}
     full = reduce(part_path, inside, path)
     pending = [(full, target.type)]
     while pending:

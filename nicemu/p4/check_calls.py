@@ -365,11 +365,15 @@ class CallChecker(BlockCallChecker):
                 fault = f"{kind} has {'a' if has_varbit(kind) else 'no'} varbit; extract has {given}"
                 hint = "write extract(header, bits of the varbit)" if has_varbit(kind) else ""
         elif name == "lookahead" and not has_fixed_width(kind):
-            fault = f"lookahead of {kind}; numbers, or headers, stacks, structs or tuples were expected"
-        elif name == "emit" and getattr(node.arguments[0], "items", None) == []:
-            fault = "emit of an empty list; a header, or a struct or tuple of headers, was expected"
-        elif name == "emit" and not _emittable(kind):
-            fault = f"emit of {kind}; a header, or a struct or tuple of headers, was expected"
+            fault = f"lookahead of {kind}; numbers, headers, structs, tuples or arrays were expected"
+        elif name == "emit":
+            written = node.arguments[0]
+            if isinstance(written, syntax.ListValue) and not written.items:
+                fault = (
+                    "emit of an empty list; a header, or a struct, tuple or array of headers, was expected"
+                )
+            elif not _emittable(kind):
+                fault = f"emit of {kind}; a header, or a struct, tuple or array of headers, was expected"
         if fault:
             self.reporter.error(node.at, fault, hint)
         return not fault

@@ -315,7 +315,7 @@ def _can_be_given(kind: Type) -> bool:
 
 
 def _can_carry(kind: Type, carried: Kind) -> bool:
-    if isinstance(kind, CompositeType) and not kind.header:
+    if isinstance(kind, CompositeType) and not kind.header and kind.kind != "array":
         parts = kind.fields.values()
         return carried in (Kind.RECORD, Kind.FLAT) and all(
             scalar_of(part) or part is UNKNOWN for part in parts

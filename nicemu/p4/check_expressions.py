@@ -356,6 +356,8 @@ class ExpressionChecker(OperatorChecker):
 
 
 def _field_hint(name: str, kind: CompositeType) -> str:
+    if kind.kind == "array" and name == "size":
+        return f"only header stacks have size; this one has {len(kind.fields)} elements"
     if kind.kind in ("tuple", "array"):
         return f"write an index: {kind.kind}[0]"
     if kind.kind in ("header", "header_union") and name in HEADER_METHODS:

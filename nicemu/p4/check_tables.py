@@ -54,7 +54,7 @@ class TableChecker(MemberChecker):
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
         self._owners: dict[Instance, TableSymbol] = {}
-        self._selected: dict[Instance, list[syntax.Expression]] = {}
+        self._selected: dict[Instance, tuple[object, list[syntax.Expression]]] = {}
 
     def table_body(self, table: TableSymbol) -> None:
         """Check keys, actions, default action, size and entries of a table."""
@@ -170,11 +170,9 @@ class TableChecker(MemberChecker):
                 "write implementation = action_selector(...);",
             )
         if profile is not None and has_selector and self.architecture.name == "v1model":
-            inputs = self._selected.setdefault(profile, [key.expression for key in selectors])
-            alike = len(inputs) == len(selectors) and all(
-                same_text(one, key.expression) for one, key in zip(inputs, selectors, strict=True)
-            )
-            if not alike:  # BMv2 has the keys with the selector
+            found = [key.expression for key in selectors]
+            block, inputs = self._selected.setdefault(profile, (self.block, found))
+            if block is self.block and not same_text(inputs, found):  # BMv2 has them with the selector
                 self.reporter.error(
                     selectors[0].at if selectors else node.at,
                     f"{profile.name} selects by other keys in another table",
@@ -281,7 +279,7 @@ class TableChecker(MemberChecker):
 
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
         priorities = in_range = has_priority(node)
-        seen: set[tuple[object, ...]] = set()
+        seen: dict[tuple[object, ...], int] = {}
         self._check_given_priorities(node)
         if node.entries and not node.keys:
             hint = "write a key, such as key = { hdr.ethernet.dst: exact; }"
@@ -316,8 +314,9 @@ class TableChecker(MemberChecker):
                 for keyset in entry.keysets
             )
             if values in seen and not priorities and UNKNOWN not in kinds:
-                self.reporter.error(entry.at, "there is an entry for these keys already")  # p4c #5248
-            seen.add(values)
+                what = f"there is an entry for these keys already, in line {seen[values]}"
+                self.reporter.error(entry.at, what, "remove one")  # p4c #5248
+            seen.setdefault(values, entry.at.line)
         if in_range:
             check_priorities(table, self.reporter)
         self._check_room(node)

@@ -43,6 +43,7 @@ class _Lowering(TableLowering):
         """The places of parameters of parsers that are arguments in some call."""
         self._copied: set[str] = set()
         """Those that are not, in some call."""
+        self._may_share = True
 
     def program(self, program_name: str) -> Program:
         checked = self._checked
@@ -53,8 +54,11 @@ class _Lowering(TableLowering):
         for kind in checked.declared.composites:
             if (kind.controller or ragged) and kind.name not in ragged:
                 self._types.of(kind)  # controllers have it, or it may have what none can
+        blocks = [block for top in (checked.parser, *checked.controls) for block in (top, *_inner(top))]
+        # a method may store into what stands around its object, and so into what an argument is
+        self._may_share = not any(instance.methods for block in blocks for instance in block.instances)
         for block in checked.controls:
-            for inner in _inner(block):
+            for inner in _inner(block) if self._may_share else ():
                 self._shared |= shared_parameters(inner, inner.applied)
         parser = self._parser(checked.parser)
         controls = []
@@ -131,7 +135,7 @@ class _Lowering(TableLowering):
         ]
         while pending:
             place, kind = pending.pop(0)
-            if not isinstance(kind, CompositeType) or kind.kind != "struct":
+            if not isinstance(kind, CompositeType) or kind.kind not in ("struct", "array"):
                 continue
             for name, part in kind.fields.items():
                 member = ir.Member(place, name, self._types.of(part))
@@ -306,7 +310,7 @@ class _Lowering(TableLowering):
     def _sharing(self, block: BlockSymbol, call: syntax.Call) -> Iterator[None]:
         """Have parameters of a parser be what it is given by one call, where they may."""
         variables = [item.variable for item in block.parameters if item.variable is not None]
-        shared = shared_parameters(block, [call])
+        shared = shared_parameters(block, [call]) if self._may_share else {}
         self._shared |= shared
         self._arguments |= set(shared)
         self._copied.update(variable.place for variable in variables if variable.place not in shared)

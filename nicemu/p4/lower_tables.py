@@ -11,6 +11,7 @@ from nicemu.pipeline import ir, numbers_of
 from . import syntax
 from .annotations import kept
 from .check_tables import is_compared, key_name
+from .lower_expressions import has_effects
 from .lower_statements import StatementLowering
 from .priorities import has_priority, priorities_of
 from .symbols import NO_ACTION, TableSymbol
@@ -74,12 +75,12 @@ class TableLowering(StatementLowering):
         That goes for a field, bits of one, and one with a mask; what is computed has what the field held.
         """
         match node:
-            case syntax.MemberRef(base=syntax.Expression(type=CompositeType(kind="header")) as base) if (
-                _is_fixed(base)
-            ):
+            case syntax.MemberRef() | syntax.IndexRef() if (header := _header_of(node)) is not None:
                 field = self._value(node)
+                if has_effects([field]):
+                    return field
                 none = ir.Constant(0, field.type)
-                return ir.Conditional(ir.IsValid(self._value(base)), field, none, field.type)
+                return ir.Conditional(ir.IsValid(self._value(header)), field, none, field.type)
             case syntax.SliceRef() if node.low.value is not None:
                 kind = self._types.of(node.type)
                 return ir.Slice(self._key(node.base), node.high.value, node.low.value, kind)
@@ -116,6 +117,15 @@ class TableLowering(StatementLowering):
                 if priority or keysets not in seen:  # without priorities the first of the same is the one
                     yield ir.Entry(keysets, self._action_call(entry.action), priority, entry.constant)
                 seen.add(keysets)
+
+
+def _header_of(node: syntax.Expression) -> syntax.Expression | None:
+    """Return the header that a field, or a part of one, is in; None if it is in none, or one of several."""
+    while isinstance(node, syntax.MemberRef | syntax.IndexRef) and not isinstance(node.base.type, StackType):
+        node = node.base
+        if isinstance(node.type, CompositeType) and node.type.header:
+            return node if _is_fixed(node) else None
+    return None
 
 
 def _is_fixed(node: syntax.Expression) -> bool:

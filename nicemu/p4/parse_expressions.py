@@ -271,11 +271,12 @@ class ExpressionParser(TokenReader):
         token = self._tokens[self._at]
         if token.kind != "symbol":
             return "", token.location
-        if token.text == ">" and self._at == self._width_end:
-            return "", token.location
-        if token.text == ">" and (after := self.peek()).text in (">", ">=") and token.touches(after):
-            joined = ">>" if after.text == ">" else ""
-            return joined, Location(token.location.source, token.location.line, token.location.column, 2)
+        if token.text == ">":
+            if self._at == self._width_end:
+                return "", token.location
+            if (after := self.peek()).text in (">", ">=") and token.touches(after):
+                joined = ">>" if after.text == ">" else ""
+                return joined, Location(token.location.source, token.location.line, token.location.column, 2)
         if token.text == "+" and self.peek().text == ":":  # of a slice
             return "", token.location
         return (token.text if token.text in _PRECEDENCE else ""), token.location

@@ -126,12 +126,12 @@ class Evaluator:
 
     def _held(self, packet: PacketState, node: ir.Expression) -> Value | None:
         """Return a value, None for a field of a header that is not valid."""
-        if not isinstance(node, ir.Member):
-            return self._value(packet, node)
-        owner = self._held(packet, node.base)
-        if owner is None or (isinstance(owner, HeaderValue) and not owner.valid):
-            return None
-        return _parts(owner)[node.field]
+        header = node
+        while isinstance(header, ir.Member | ir.Element) and not isinstance(header.base.type, ir.Stack):
+            header = header.base
+            if isinstance(header.type, ir.Named) and header.type.name in self._layouts.headers:
+                return self._value(packet, node) if self._value(packet, header).valid else None
+        return self._value(packet, node)
 
     def _run_extern(self, call: ExternCall, name: str, function: ExternFunction) -> Value:
         """Do what a call does."""
@@ -146,10 +146,14 @@ class Evaluator:
         return _parts(self._value(packet, node.base))[node.field]
 
     def _element(self, packet: PacketState, node: ir.Element) -> Value:
-        stack: StackValue | dict[str, Value] = self._value(packet, node.base)
+        base, stack = node.base, None
+        if type(node.index) is ir.Constant or not _is_place(base):
+            stack = self._value(packet, base)
+        elif _has_index(base):
+            base = self._located(packet, base)
         index = self._value(packet, node.index)
-        if type(node.index) is not ir.Constant and _is_place(node.base):
-            stack = self._value(packet, node.base)  # a call in the index may have put another there
+        if stack is None:  # a call in the index may have put another there
+            stack = self._value(packet, base)
         if isinstance(stack, dict):
             return stack[str(index)] if 0 <= index < len(stack) else self._layouts.zero(node.type)
         if 0 <= index < len(stack.elements):
@@ -254,10 +258,17 @@ class Evaluator:
 
 
 def _is_place(node: ir.Expression) -> bool:
-    """Whether an expression is a variable or a member of one: something that a call may change."""
+    """Whether an expression is a variable or a part of one: something that a call may change."""
+    while isinstance(node, ir.Member | ir.Element | ir.StackPlace):
+        node = node.stack if isinstance(node, ir.StackPlace) else node.base
+    return isinstance(node, ir.Name)
+
+
+def _has_index(node: ir.Expression) -> bool:
+    """Whether there is an index on the way to a part of a variable."""
     while isinstance(node, ir.Member):
         node = node.base
-    return isinstance(node, ir.Name)
+    return not isinstance(node, ir.Name)
 
 
 def _parts(value: Value) -> dict[str, Value]:

@@ -83,6 +83,7 @@ from .ir_statements import (
     Verify,
 )
 from .ir_types import (
+    ARRAY,
     BOOL,
     CONTROLLER_HEADERS,
     ERROR,
@@ -95,6 +96,7 @@ from .ir_types import (
     MAX_VARBIT_BITS,
     MAX_WIDTH_BITS,
     STRING,
+    TUPLE,
     Annotation,
     AnnotationValue,
     Bits,
@@ -119,6 +121,7 @@ from .ir_types import (
 
 __all__ = [
     "ACCEPT",
+    "ARRAY",
     "BOOL",
     "CONTROLLER_HEADERS",
     "CORE_ERRORS",
@@ -136,6 +139,7 @@ __all__ = [
     "NIC",
     "REJECT",
     "STRING",
+    "TUPLE",
     "Action",
     "ActionCall",
     "ActionRef",

@@ -166,7 +166,8 @@ def _decode_type(value: Any, path: str) -> ir.Type:  # noqa: ANN401
     raise fault(
         path,
         f"is {_described(value)}; a type was expected: bit<N> or int<N> with N up to {ir.MAX_WIDTH_BITS}, "
-        "bool, error, the name of a header or struct, or a header stack NAME[SIZE]",
+        "varbit<N>, bool, error, string, int, list<...>, the name of a header or struct, or a header stack "
+        "NAME[SIZE]",
     )
 
 

@@ -28,6 +28,10 @@ MAX_TYPE_DEPTH = 64
 """How many types may hold one another in a row."""
 
 
+TUPLE, ARRAY = "tuple.", "array."
+"""What the names of types begin with that no program has a name for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Bits:
     """bit<width>, or int<width> where `signed`."""

@@ -38,7 +38,7 @@ _MARK = "__p4_extern__"
 _FAULTS = (Exception, SystemExit)
 _WRITTEN = (ir.Direction.OUT, ir.Direction.INOUT)
 _DECLARATION = re.compile(r"\s*(.*?)\s*\b([A-Za-z_]\w*)\s*(?:<([\w\s,]*)>)?\s*\((.*)\)\s*;?\s*", re.DOTALL)
-_TYPE = re.compile(r"(?!(?:in|out|inout)\b)[A-Za-z_][\w.]*(?:<[\w\s,.<>]+>)?(?:\[\d+\])?")
+_TYPE = re.compile(r"(?!(?:in|out|inout)\b)[A-Za-z_][\w.]*(?:<[\w\s,.<>\[\]]+>)?(?:\[\d+\])*")
 _PARAMETER = re.compile(rf"\s*(?:(inout|in|out)\s+)?({_TYPE.pattern})\s+([A-Za-z_]\w*)\s*")
 _Marked = TypeVar("_Marked", bound=Callable[..., Any])
 

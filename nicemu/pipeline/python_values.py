@@ -14,9 +14,6 @@ from . import ir
 from .arithmetic import bounds
 from .values import HeaderValue, Layouts, Value, Varbits
 
-_TUPLE = "tuple."
-"""What the names of tuples in the IR begin with."""
-
 
 class PythonValues:
     """The values of one program's types."""
@@ -49,7 +46,7 @@ class PythonValues:
             case ir.Named(name) if name in self._arrays:
                 parts = self._layouts.fields(kind)
                 return f"{self.spelled(parts[0].type)}[{len(parts)}]"
-            case ir.Named(name) if name.startswith(_TUPLE):
+            case ir.Named(name) if name.startswith(ir.TUPLE):
                 return f"tuple<{','.join(self.spelled(part.type) for part in self._layouts.fields(kind))}>"
         return str(kind)
 

@@ -262,11 +262,13 @@ class Tracer(Interpreter):
 
     def _type_name(self, place: ir.Expression) -> str:
         """Return the name of the enum that a field holds, "" for none and for what is no field."""
-        if not isinstance(place, ir.Member) or not isinstance(place.base.type, ir.Named):
+        if not isinstance(place, ir.Member | ir.Element) or not isinstance(place.base.type, ir.Named):
             return ""
         if place.base.type.name in self._layouts.unions:
             return ""
         parts = self._layouts.fields(place.base.type)
+        if isinstance(place, ir.Element):
+            return parts[0].type_name
         return next((part.type_name for part in parts if part.name == place.field), "")
 
     def _parts_of(self, kind: ir.Type, value: Value) -> list[tuple[ir.Field, Value]]:

@@ -79,6 +79,18 @@ def test_a_method_sees_what_its_object_s_declaration_sees(p4: SimpleNamespace) -
     assert frame == bytes([1, 0, 228, 0, 0, 0, 11, 0])
 
 
+def test_what_a_method_stores_into_is_not_what_a_control_around_it_was_given(p4: SimpleNamespace) -> None:
+    """Copy-in, copy-out: the control stores what it was given behind the method's."""
+    members = "bit<16> choose(in bit<16> value) { headers.inner.number = 5; return value; } " + NOTE
+    top = "control Q(inout headers_t g)(Chooser<bit<16>> by) { apply { g.tag.number = by.choose(2); } }"
+    parts = f"Chooser<bit<16>>(10) c = {{ {members} }}; Q(c) q;"
+    engine = Engine(externs=[Chooser])
+    apply = "headers.inner.setValid(); headers.inner.number = 1; q.apply(headers);"
+    engine.load(compile_text(p4.source(apply, top=EXTERN + top, parts=parts), "test.p4").program)
+    frame = engine.process(bytes([1, 0, 3, 0]), 0).frame
+    assert frame == bytes([1, 0, 2, 0, 0, 0, 1, 0])
+
+
 def test_a_parameter_of_another_name_is_a_warning(p4: SimpleNamespace) -> None:
     """p4-spec #1355 wants the extern's; p4c takes others."""
     member = CHOOSE.replace("value", "v")

@@ -120,7 +120,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "v_t v;",
             "states": "state start { v_t v = packet.lookahead<v_t>(); transition accept; }",
         },
-        "lookahead of header v_t; numbers, or headers, stacks, structs or tuples were expected",
+        "lookahead of header v_t; numbers, headers, structs, tuples or arrays were expected",
     ),
     (
         {"states": "state start { packet.lookahead(); transition accept; }"},
@@ -187,11 +187,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "state s { transition accept; }"}, "expected a declaration, found 'state'"),
     (
         {"emit": "packet.emit(headers.tag.kind);"},
-        "emit of bit<8>; a header, or a struct or tuple of headers, was expected",
+        "emit of bit<8>; a header, or a struct, tuple or array of headers, was expected",
     ),
     (
         {"emit": "packet.emit(m);"},
-        "emit of struct metadata_t; a header, or a struct or tuple of headers, was expected",
+        "emit of struct metadata_t; a header, or a struct, tuple or array of headers, was expected",
     ),
     ({"apply": "packet.emit(headers);"}, "unknown name packet"),
     ({"emit": "packet.emit(5);"}, "argument hdr is a number without a width"),
@@ -233,7 +233,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
             "members": "v_t[2] st;",
             "states": "state start { v_t[2] x = packet.lookahead<v_t[2]>(); transition accept; }",
         },
-        "lookahead of v_t[2]; numbers, or headers, stacks, structs or tuples were expected",
+        "lookahead of v_t[2]; numbers, headers, structs, tuples or arrays were expected",
     ),
     (
         {"states": "state start { int x = packet.lookahead<int>(); transition accept; }"},
@@ -299,11 +299,11 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"emit": "packet.emit(error.NoError);"},
-        "emit of error; a header, or a struct or tuple of headers, was expected",
+        "emit of error; a header, or a struct, tuple or array of headers, was expected",
     ),
     (
         {"emit": "packet.emit({8w1});"},
-        "emit of tuple<bit<8>>; a header, or a struct or tuple of headers, was expected",
+        "emit of tuple<bit<8>>; a header, or a struct, tuple or array of headers, was expected",
     ),
     ({"emit": "bit<32> x = packet.length();"}, "extern packet_out has no method length"),
     ({"top": "match_kind { exact }"}, "match_kind exact is declared twice"),

@@ -59,7 +59,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     (
         {"types": "struct s_t { bit<8> a; }", "members": "s_t[2] st;"},
-        "emit of struct headers_t; a header, or a struct or tuple of headers, was expected",
+        "emit of struct headers_t; a header, or a struct, tuple or array of headers, was expected",
     ),
     ({"types": "struct s_t { string[2] a; }"}, "an array cannot hold string"),
     (

@@ -439,6 +439,8 @@ def test_a_constructor_is_given_what_its_block_is_made_with() -> None:
 
 
 def test_an_array_is_a_list() -> None:
+    extern("void f(in bit<8>[2][3] grid, in pair<bit<8>[2]> both)")
+
     @extern("void turn(inout bit<8>[2] row)")
     def turn(row: list[int]) -> list[int]:
         return row[::-1]
