@@ -48,6 +48,7 @@ from .types import (
     Type,
     TypeVariable,
     UnknownType,
+    is_header_or_union,
 )
 
 _CALLEES = (syntax.NameRef, syntax.MemberRef)
@@ -399,9 +400,5 @@ def _directions(parameters: Sequence[ParameterSymbol]) -> tuple[str, ...]:
 
 def _emittable(kind: Type) -> bool:
     if not isinstance(kind, CompositeType) or kind.kind not in ("struct", "tuple", "array"):
-        return kind is UNKNOWN or isinstance(kind, StackType) or _is_header(kind)
+        return kind is UNKNOWN or isinstance(kind, StackType) or is_header_or_union(kind)
     return all(_emittable(part) for part in kind.fields.values())
-
-
-def _is_header(kind: Type) -> bool:
-    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")

@@ -36,6 +36,7 @@ from .types import (
     P4ListType,
     StackType,
     Type,
+    is_header_or_union,
 )
 
 _GIVE_TYPE = "write the type before it: (type) {...}"
@@ -101,7 +102,7 @@ class ConversionChecker(TypeChecker):
             self.reporter.error(node.at, f"{what} is '...', and {wanted} has no default value")
             node.type = UNKNOWN
             return False
-        if found is DEFAULT or (found is INVALID and _can_be_invalid(wanted)):
+        if found is DEFAULT or (found is INVALID and is_header_or_union(wanted)):
             node.type = wanted
             number = wanted is INTEGER or scalar_of(wanted) is not None
             node.value = 0 if number else "" if wanted is TEXT else None
@@ -287,10 +288,6 @@ class ConversionChecker(TypeChecker):
         if isinstance(found, EnumType) and found.underlying is not None:
             node.type = found.underlying
         return node.type  # type: ignore[no-any-return]
-
-
-def _can_be_invalid(kind: Type) -> bool:
-    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
 
 
 def cast_hint(found: Type, wanted: Type) -> str:

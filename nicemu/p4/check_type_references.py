@@ -33,6 +33,7 @@ from .types import (
     TypeVariable,
     VarbitType,
     depth_of,
+    is_header_or_union,
     size_of,
 )
 
@@ -92,7 +93,7 @@ class TypeReferenceChecker(NameChecker):
             what = f"an array of {self.shown(count)}; 1 to {ir.MAX_STACK_SIZE} elements were expected"
             self.reporter.error(size.at, what)
             return UNKNOWN
-        if isinstance(kind, CompositeType) and kind.kind in ("header", "header_union"):
+        if is_header_or_union(kind):
             return StackType(kind, count)
         return self._small_enough(self.arrays.of((kind,) * count), ref.at)
 

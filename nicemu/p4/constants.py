@@ -12,7 +12,7 @@ from . import syntax
 from .diagnostics import Location
 from .symbols import WITHOUT_DIRECTION, ConstantSymbol
 from .type_sizes import scalar_of
-from .types import CompositeType, EnumType, P4ListType, StackType, Type
+from .types import CompositeType, EnumType, P4ListType, StackType, Type, is_header_or_union
 
 
 def is_constant(node: syntax.Expression) -> bool:
@@ -127,7 +127,7 @@ def are_equal(left: syntax.Expression, right: syntax.Expression) -> bool:
     if one is None or other is None or one.value is not None or other.value is not None:
         return one is not None and other is not None and bool(one.value == other.value)
     kind = one.type
-    if isinstance(kind, CompositeType) and kind.kind in ("header", "header_union"):
+    if is_header_or_union(kind):
         valid = isinstance(one, syntax.ListValue), isinstance(other, syntax.ListValue)
         if not all(valid):
             return valid[0] == valid[1]

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Types of the checker to types of the IR: each struct, header and tuple that a program uses, once, by a name
-that no other has.
+"""Types of the checker to types of the IR: each struct, header, tuple and array that a program uses, once, by
+a name that no other has.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TypeTable:
         self._named: dict[CompositeType, ir.Named] = {}
 
     def of(self, kind: Type) -> ir.Type:
-        """Return the IR's type for a scalar, varbit, header, header union, stack, struct or tuple."""
+        """Return the IR's type for a value, or for what constructors of a program's own externs take."""
         scalar = scalar_of(kind)
         if scalar is not None:
             return scalar

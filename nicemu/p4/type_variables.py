@@ -7,7 +7,6 @@ Source: P4-16 Language Specification 1.2.5, "Parameterization".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeGuard
 
 from .types import (
     INTEGER,
@@ -21,6 +20,7 @@ from .types import (
     Type,
     TypeVariable,
     elements_of,
+    is_header_or_union,
 )
 
 
@@ -32,7 +32,7 @@ def substituted(kind: Type, bindings: Mapping[str, Type]) -> Type:
         return ExternType(kind.symbol, tuple(substituted(item, bindings) for item in kind.arguments))
     if isinstance(kind, CompositeType) and kind.family is not None:
         given = tuple(substituted(item, bindings) for item in kind.arguments)
-        if kind.kind == "array" and _is_header(given[0]):
+        if kind.kind == "array" and is_header_or_union(given[0]):
             return StackType(given[0], len(given))
         return kind.family.of(given)
     if isinstance(kind, StackType):
@@ -108,10 +108,6 @@ def _unify_list(pattern: CompositeType, actual: ListType, bindings: dict[str, Ty
 
 def _is_open(pattern: Type, actual: Type) -> bool:
     return isinstance(pattern, TypeVariable) and isinstance(actual, ListType)
-
-
-def _is_header(kind: Type) -> TypeGuard[CompositeType]:
-    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
 
 
 def same(left: Type, right: Type) -> bool:

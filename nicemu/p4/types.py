@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard
 
 from nicemu.pipeline import ir
 
@@ -304,6 +304,11 @@ MATCH_KIND = MatchKindType()
 INVALID = InvalidType()
 DEFAULT = DefaultType()
 UNKNOWN = UnknownType()
+
+
+def is_header_or_union(kind: Type) -> TypeGuard[CompositeType]:
+    """Return whether a type is a header or a header union: what header stacks are of."""
+    return isinstance(kind, CompositeType) and kind.kind in ("header", "header_union")
 
 
 def elements_of(kind: Type) -> tuple[Type, int] | None:

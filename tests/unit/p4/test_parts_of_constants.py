@@ -65,16 +65,18 @@ def test_nothing_is_extracted_into_a_constant(p4: SimpleNamespace, part: str) ->
 
 
 @pytest.mark.parametrize(
-    "call",
+    ("call", "message"),
     [
-        "digest(1, exact);",
-        "digest(1, FEW);",
-        "digest<list<bit<8>>>(1, { 1, 2 });",
-        'log_msg("x", exact);',
-        "hash(m.x, HashAlgorithm.crc16, 8w0, exact, 8w9);",
+        ("digest(1, exact);", "digest takes no match_kind"),
+        ("digest(1, FEW);", "digest takes no list<bit<8>>"),
+        ("digest<list<bit<8>>>(1, { 1, 2 });", "digest takes no list<bit<8>>"),
+        ('log_msg("x", exact);', "log_msg takes no match_kind"),
+        ("hash(m.x, HashAlgorithm.crc16, 8w0, exact, 8w9);", "hash takes no match_kind"),
     ],
 )
-def test_externs_take_no_values_that_are_known_at_compile_time_alone(p4: SimpleNamespace, call: str) -> None:
+def test_externs_take_no_values_that_are_known_at_compile_time_alone(
+    p4: SimpleNamespace, call: str, message: str
+) -> None:
     text = f"""#include <core.p4>
 #include <v1model.p4>
 const list<bit<8>> FEW = (list<bit<8>>) {{ 1, 2 }};
@@ -89,7 +91,7 @@ control E(inout headers_t h, inout metadata_t m, inout standard_metadata_t s) {{
 control D(packet_out b, in headers_t h) {{ apply {{ }} }}
 V1Switch(P(), V(), I(), E(), V(), D()) main;
 """
-    with pytest.raises(CompileError, match=r"takes no|was expected"):
+    with pytest.raises(CompileError, match=message):
         p4.compile_text(text)
 
 
