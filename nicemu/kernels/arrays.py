@@ -15,6 +15,8 @@ from nicemu.pipeline import Layouts, ir
 
 MAX_NUMBERS = 4096
 """Most numbers of an array among which a kernel chooses."""
+MAX_HELD_NUMBERS = 1 << 16
+"""Most numbers that all variables hold which a kernel keeps; so many take seconds to compile."""
 
 
 def array_element(target: ir.Expression) -> ir.Element | None:
@@ -58,10 +60,12 @@ def each_target(target: ir.Expression, structs: dict[str, ir.StructType]) -> lis
 
 
 def numbers_in(kind: ir.Type, layouts: Layouts) -> int:
-    """Return how many numbers a type without headers holds."""
+    """Return how many numbers a type holds, those that say what is valid not counted."""
+    if isinstance(kind, ir.Stack):
+        return kind.size * numbers_in(ir.Named(kind.element), layouts)
     if not isinstance(kind, ir.Named):
         return 1
-    return sum(numbers_in(part.type, layouts) for part in layouts.structs[kind.name].fields)
+    return sum(numbers_in(part.type, layouts) for part in layouts.parts(kind))
 
 
 def has_headers(kind: ir.Type, layouts: Layouts) -> bool:

@@ -10,7 +10,7 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import HOST_PORT, Layouts, Program, ir, nodes_of
 
-from .arrays import MAX_NUMBERS, has_headers, numbers_in
+from .arrays import MAX_HELD_NUMBERS, MAX_NUMBERS, has_headers, numbers_in
 from .effects import Site
 from .externs import Externs
 from .many_packets import make_run
@@ -57,6 +57,8 @@ def generate(
     if own is not None:
         raise NotCompiled(f"{own.owner or own.declared} is an extern of its own, which Python does")
     layouts = Layouts(program)
+    if sum(numbers_in(variable.type, layouts) for variable in program.variables) > MAX_HELD_NUMBERS:
+        raise NotCompiled(f"its variables hold more than {MAX_HELD_NUMBERS} numbers")
     for node in nodes_of(program, ir.Element):
         if isinstance(node.base.type, ir.Named) and has_headers(node.type, layouts):
             raise NotCompiled("an index known at run time is of an array with headers in it")

@@ -206,6 +206,13 @@ def test_a_kernel_chooses_among_some_thousand_numbers_and_leaves_more_to_the_int
     assert reasons == ["", "an index known at run time is of an array of more than 4096 numbers"]
 
 
+@pytest.mark.skipif(not JIT, reason="kernels need the compiler, which NICEMU_JIT=0 turns off")
+def test_a_kernel_keeps_no_more_than_some_ten_thousand_numbers(p4: SimpleNamespace) -> None:
+    engine = CompiledEngine()
+    engine.load(p4.compile("bit<8>[300][300] grid; grid[1][2] = 3;", **ARRAYS).program)
+    assert engine.interpreted_because == "its variables hold more than 65536 numbers"
+
+
 def test_what_stands_in_an_index_is_done_once(p4: SimpleNamespace) -> None:
     assert cells(p4, "headers.cells.cells[next(headers.cells.at)] += 3;", top=NEXT) == "030901020307"
 
