@@ -26,6 +26,7 @@ from .types import (
     ExternType,
     Type,
     TypeVariable,
+    UnknownType,
 )
 
 
@@ -211,7 +212,7 @@ class PackageChecker(TableChecker):
                 faults.append((written.at, f"parameter {found.name} is {found.type}; {known} was expected"))
             elif isinstance(found.type, CompositeType) and found.type.name == self.architecture.metadata.name:
                 self._check_metadata(written.at, found.type)
-            elif not isinstance(found.type, CompositeType | ExternType) and not same(found.type, UNKNOWN):
+            elif self.role and not isinstance(found.type, CompositeType | ExternType | UnknownType):
                 faults.append((written.at, f"parameter {found.name} is {found.type}; a struct was expected"))
         if len({place for place, _ in faults}) == len(block.parameters) > 1:
             bindings.clear()  # another block was meant

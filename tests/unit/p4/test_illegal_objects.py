@@ -520,6 +520,16 @@ def test_a_package_that_is_not_the_program_is_checked_too(
         p4.compile_text(text)
 
 
+@pytest.mark.parametrize("kind", ["bit<8>", "bool", "error", "varbit<8>"])
+@pytest.mark.parametrize("name", ["headers_t h", "metadata_t m"])
+def test_the_headers_and_the_metadata_of_the_program_are_structs(
+    p4: SimpleNamespace, name: str, kind: str
+) -> None:
+    place = name.split()[1]
+    with pytest.raises(CompileError, match=f"parameter {place} is {kind}; a struct was expected"):
+        p4.compile_text(MIRROR.replace(name, f"{kind} {place}"))
+
+
 def test_a_register_that_says_not_what_it_carries_is_refused(p4: SimpleNamespace) -> None:
     with pytest.raises(CompileError, match="cannot tell what type T of register is"):
         p4.compile_text(MIRROR.replace("register<bit<8>>(16)", "register(16)"))
