@@ -188,7 +188,9 @@ class PackageChecker(TableChecker):
         if block.declaration.kind != kind.kind:
             self.reporter.error(at, f"{block.name} is a {block.declaration.kind}; a {kind.kind} was expected")
             return
-        if len(block.parameters) != len(wanted.symbol.parameters):
+        behind = wanted.symbol.parameters[len(block.parameters) :]
+        may_be_left_out = all(item.is_optional or item.default is not None for item in behind)  # p4c #5685
+        if len(block.parameters) > len(wanted.symbol.parameters) or not may_be_left_out:
             self.reporter.error(
                 at,
                 f"{block.name} has {len(block.parameters)} parameters; {kind.name} has "
@@ -200,7 +202,7 @@ class PackageChecker(TableChecker):
         faults: list[tuple[Location, str]] = []
         before = dict(bindings)
         for found, pattern, written in zip(
-            block.parameters, wanted.symbol.parameters, block.declaration.parameters, strict=True
+            block.parameters, wanted.symbol.parameters, block.declaration.parameters, strict=False
         ):
             expected = substituted(pattern.type, renamed)
             if found.direction != pattern.direction and not self.reporter.has_error_at(written.at):

@@ -503,6 +503,7 @@ package Pair<T>(Of<T> one, Of<T> two);
         ("Pair(C8(), C16()) pair;", "parameter x is bit<16>; bit<8> was expected"),
         ("Pair<bit<16>>(C8(), C8()) pair;", "T of Pair is bit<16> here, and bit<8> in its blocks"),
         ("Pair(C8(), Empty()) pair;", "Empty has 0 parameters; Of has 1"),
+        ("control May(in bit<8> x = 7); package Has(May may); Has(Empty()) has;", ""),
         ("Pair(C8(), 5) pair;", "two must be a block"),
         ("Pair<lost_t>(C8(), C8()) pair;", "unknown type lost_t"),
     ],
