@@ -70,8 +70,10 @@ def read_source(path: Path) -> str:
     Raises: OSError; ValueError for what is no text.
     """
     data = path.read_bytes()
-    if b"\0" in data:
-        raise ValueError("it has bytes that are 0, and is no text")
+    at = data.find(b"\0")
+    if at >= 0:
+        line = data.count(b"\n", 0, at) + 1
+        raise ValueError(f"line {line} has a byte that is 0: it is no text")
     try:
         text = data.decode()
     except UnicodeDecodeError:
