@@ -111,9 +111,10 @@ class ExpressionParser(TokenReader):
         if self.next.kind == "number" and self.peek().text == ">":  # what most are
             return self._primary()
         outer, self._width_end = self._width_end, self._closing_angle()
-        width = self.expression()
-        self._width_end = outer
-        return width
+        try:
+            return self.expression()
+        finally:
+            self._width_end = outer
 
     def _closing_angle(self) -> int:
         """Return where the next ">" is that stands in no parentheses."""
