@@ -503,6 +503,32 @@ def test_what_a_constructor_is_given_over_a_wire_is_checked(wrong: tuple[ir.Give
         Engine().load(given)
 
 
+def test_arguments_of_constructors_nest_only_so_deep() -> None:
+    made = program("extern Given<T> { Given(T value); }", "", "Given<bit<8>>(77) made;").to_json()
+    assert made.count("77") == 1
+    with pytest.raises(ControlError, match="lies deeper than"):
+        program_of_json(made.replace("77", "[" * 400 + "77" + "]" * 400))
+
+
+@pytest.mark.parametrize("wrong", [((77,),), ((77, (1,)),), ((),)])
+def test_what_an_architecture_constructs_takes_no_list(wrong: tuple[ir.Given, ...]) -> None:
+    made = program("", "made.write(0, 1);", "register<bit<8>>(77) made;")
+    externs = tuple(replace(item, arguments=wrong) for item in made.externs)
+    with pytest.raises(ControlError, match=r"I\.made"):
+        Engine().load(replace(made, externs=externs))
+
+
+def test_an_array_that_a_constructor_takes_is_a_list() -> None:
+    @extern("Weights(bit<8>[2] of)")
+    class Weights:
+        def __init__(self, of: list[int]) -> None:
+            self.of = of
+
+    engine = Engine(externs=[Weights])
+    engine.load(program("extern Weights { Weights(bit<8>[2] of); }", "", "Weights({ 1, 2 }) made;"))
+    assert engine.objects.states["I.made"].of == [1, 2]
+
+
 @pytest.mark.parametrize("kind", ["int", "string", "list<bit<8>>"])
 def test_no_variable_is_of_a_type_that_only_constructors_take(kind: str) -> None:
     made = program("", "")
