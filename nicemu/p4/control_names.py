@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks that the control plane can tell all that it sees apart, by name and by number, and that it sees all.
+"""Checks what the control plane sees: all of it, told apart by name and number, and direct objects of tables.
 
 Source: P4-16 Language Specification 1.2.5, "Control plane names", "Control-plane API annotations"; P4Runtime
 Specification 1.4, "ID Allocation for P4Info Objects".

@@ -100,7 +100,7 @@ class String:
 
 @dataclass(frozen=True, slots=True)
 class Integer:
-    """A number of any size, which only constructors of a program's own externs take."""
+    """A number of any size, which only a program's own externs take."""
 
     def __str__(self) -> str:
         return "int"
