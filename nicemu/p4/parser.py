@@ -103,6 +103,8 @@ class Parser(TableParser):
         declared = None if distinct else self._derived()
         type_ref = self.type_ref() if declared is None else syntax.TypeRef(at=declared.at, name=declared.name)
         name = self.name("the type")
+        if self.sees("["):
+            self.fail("expected ';' after the type", f"sizes stand before the name: TYPE[SIZE] {name.text};")
         self.expect(";", "after the type")
         self.declare(name.text, True)
         return syntax.TypeAliasDeclaration(

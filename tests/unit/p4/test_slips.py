@@ -119,6 +119,11 @@ def test_a_wrong_constructor_is_pointed_at(p4: SimpleNamespace, parts: str, plac
         ("bit<8> f(in bit<8> x) { exit; }", "exit cannot stand in a function", ""),
         ("const bool b = { p = 8w1 } == { p = 8w1 };", "nothing tells of what struct the sides of ==", ""),
         ("TriggerCounter c;", "a variable cannot stand outside all blocks", "write TriggerCounter(...) c;"),
+        (
+            "typedef bit<8> four_t[4];",
+            "expected ';' after the type",
+            "sizes stand before the name: TYPE[SIZE] four_t;",
+        ),
         ("const error e = NoMatch;", "unknown name NoMatch", "write error.NoMatch"),
         ("@foo( const bit<8> k = 1;", "'(' is never closed", ""),
     ],
