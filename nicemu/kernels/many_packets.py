@@ -61,11 +61,9 @@ class _Pace(NamedTuple):
 
 
 def _near(steps: int) -> _Pace:
-    """Return the quickest pace in caches, for lookups of so many steps: many together, and hardly early."""
-    together = 16
-    while together > 4 and steps * together > _EARLY:
-        together //= 2
-    return _Pace(together, steps * together, together)
+    """Return the quickest pace in caches, for lookups of so many steps."""
+    together = 8 if (steps + 1) * 8 < _NOTES else 4
+    return _Pace(together, (steps + 1) * together, together)
 
 
 def _far(steps: int) -> _Pace:
