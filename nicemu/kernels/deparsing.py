@@ -34,6 +34,8 @@ _EMITTING = (
     ir.SwitchAction,
 )
 """What may emit, or hold or call what does."""
+_CALLS = (ir.Call, ir.ExternValue, ir.TableApply)
+"""What a value may call."""
 
 
 class Deparsing(Varbits):
@@ -194,12 +196,12 @@ class Deparsing(Varbits):
         if emits_alone(body):
             emitted = sum(self.most_bytes(node.value.type) for node in body if isinstance(node, ir.Emit))
             return min(emitted, MAX_EMITTED_BYTES)
-        return min(self._most_emitted(body), MAX_EMITTED_BYTES)
+        return min(self._most_emitted(tuple(body)), MAX_EMITTED_BYTES)
 
-    def _most_emitted(self, body: Sequence[ir.Statement]) -> int:
-        """Return how many bytes statements can emit at most, or something above the limit."""
+    def _most_emitted(self, nodes: tuple[object, ...]) -> int:
+        """Return how many bytes statements and expressions can emit at most, or more than the limit."""
         total = 0
-        for node in nodes_of(tuple(body), *_EMITTING):
+        for node in nodes_of(nodes, *_EMITTING):
             match node:
                 case ir.Emit(value):
                     total += self.most_bytes(value.type)
@@ -207,10 +209,14 @@ class Deparsing(Varbits):
                     total += self._most_emitted_by(name)
                 case ir.ApplyTable(name) | ir.TableApply(name, _, _) | ir.SwitchAction(name, _):
                     table = next(item for item in self.program.tables if item.name == name)
-                    total += max(self._most_emitted_by(ref.action) for ref in table.actions)
+                    total += self._most_emitted((table.keys, table.selector_keys))
+                    total += max(
+                        self._most_emitted(ref.arguments) + self._most_emitted_by(ref.action)
+                        for ref in table.actions
+                    )
                 case ir.Loop() | ir.ForRange():
-                    again = node.update if isinstance(node, ir.Loop) else ()
-                    if self._most_emitted((*node.body, *again)):
+                    again = (node.condition, node.update) if isinstance(node, ir.Loop) else ()
+                    if self._most_emitted((node.body, again)):
                         return MAX_EMITTED_BYTES + 1
         return min(total, MAX_EMITTED_BYTES + 1)
 
@@ -224,5 +230,5 @@ class Deparsing(Varbits):
 
 
 def emits_alone(body: Sequence[ir.Statement]) -> bool:
-    """Return whether a deparser does nothing but emit."""
-    return all(isinstance(node, ir.Emit) for node in body)
+    """Return whether a deparser does nothing but emit, and nothing that is called may emit or change more."""
+    return all(isinstance(node, ir.Emit) and not any(nodes_of(node.value, *_CALLS)) for node in body)

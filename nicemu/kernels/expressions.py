@@ -216,7 +216,7 @@ class Expressions:
         assert isinstance(node.index.type, ir.Bits)
         index, width = self.value(node.index), node.index.type.width
         size = node.base.type.size
-        if size >> width:  # every value but a negative one is inside
+        if size >> width - node.index.type.signed:  # every value but a negative one is inside
             inside = BIT(1)
             if node.index.type.signed:
                 inside = self.builder.icmp_signed(">=", index, index.type(0))

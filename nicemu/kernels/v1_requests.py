@@ -160,7 +160,9 @@ def _calls(program: Program, start: object, names: tuple[str, ...]) -> bool:
                 case ir.CallAction(name, _):
                     further = actions[name]
                 case ir.ApplyTable(name) | ir.SwitchAction(name, _) | ir.TableApply(name):
-                    further = tuple(actions[ref.action] for ref in tables[name].actions)
+                    table = tables[name]
+                    run = tuple((ref.arguments, actions[ref.action]) for ref in table.actions)
+                    further = (table.keys, table.selector_keys, run)
             if name not in seen:
                 seen.add(name)
                 pending.append(further)
