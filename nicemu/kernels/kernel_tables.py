@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nicemu.lookup import BYTES, HIT_NS, PACKETS, ExactTable, LpmTable, Table, TernaryTable
+from nicemu.pcie import store_u64
 from nicemu.pipeline import (
     Choice,
     Exact,
@@ -31,6 +31,8 @@ from .parts import find_part
 from .table_keys import data_words, entry_words, key_bits, meter_word, parameters_of
 
 _WORD = (1 << 64) - 1
+_VERSION = (1 << 32) - 2
+"""The bits of a head that count its changes; where the lowest one is set, there is one under way."""
 Words = np.ndarray[Any, np.dtype[np.uint64]]
 
 
@@ -70,7 +72,7 @@ class KernelTable:
         self.choices = KernelChoices(self._call_in_words, self._data_words)
         self._chosen: dict[int, Choice] = {}
         """What entries, by their numbers, have taken of `choices`."""
-        self._defaults: list[_DefaultRecord] = []
+        self._default: _DefaultRecord | None = None
 
     @property
     def state(self) -> int:
@@ -134,24 +136,22 @@ class KernelTable:
     @property
     def default(self) -> int:
         """The address of the default entry's record, 0 as long as there is none."""
-        return ctypes.addressof(self._defaults[-1].words) if self._defaults else 0
+        return self._default.address if self._default is not None else 0
 
     def set_default(self, row: Row) -> None:
-        """Choose the default entry. The record of the one before stays, as a packet may still read it."""
-        if len(self._defaults) > 1:
-            self._defaults.pop(0).gather(row)
+        """Choose the default entry."""
         number, data = self._call_of(row)
-        first = self.parameters_at // 8
-        words = (ctypes.c_uint64 * (first + max(self.words, 1)))()
-        words[0] = number << 32
-        words[first : first + self.words] = self._words_of(data)  # type: ignore[assignment]
-        self._defaults.append(_DefaultRecord(words, row.meter if self._meter_word is not None else None))
+        if self._default is None:
+            self._default = _DefaultRecord(self.parameters_at, self.words)
+        if self._meter_word is not None:
+            self._default.keep(row.meter)
+        self._default.write(number, self._words_of(data))
         self.settle(self)
 
     def gather(self, row: Row) -> None:
         """Give a row the packets that were counted for it here."""
-        for record in self._defaults if row.number == 0 else ():
-            record.gather(row)
+        if self._default is not None and row.number == 0:
+            self._default.gather(row)
         number = self._records.get(row.number)
         if self.table is None or number is None:
             return
@@ -283,25 +283,43 @@ class KernelTable:
         return self.table.insert(value, mask, entry.priority or 1 + rank, *call, bounds, now_ns)
 
 
-@dataclass(slots=True)
 class _DefaultRecord:
-    """The record of a default entry, laid out as those of a table; `meter` is one that packets may mark in.
+    """The record of a default entry, laid out as those of a table, and changed as those are: in its place.
 
-    `packets` and `bytes` are those that the entry's row knows of.
+    Its head is odd while it is written, so who reads then, reads again.
     """
 
-    words: ctypes.Array[ctypes.c_uint64]
-    meter: Meter | None
-    packets: int = 0
-    bytes: int = 0
+    def __init__(self, parameters_at: int, words: int) -> None:
+        self._parameters_at = parameters_at
+        self._words = (ctypes.c_uint64 * (parameters_at // 8 + max(words, 1)))()
+        self._meters: list[Meter] = []
+        self._packets = self._bytes = 0
+        """What the entry's row knows of."""
+
+    @property
+    def address(self) -> int:
+        """Where it lies, as long as the table is there."""
+        return ctypes.addressof(self._words)
+
+    def keep(self, meter: Meter) -> None:
+        """Hold a meter, and the one before, in which packets may still be marked."""
+        self._meters = [*self._meters[-1:], meter]
+
+    def write(self, action: int, data: Sequence[int]) -> None:
+        """Name another action, with other data."""
+        version = self._words[0] & _VERSION
+        store_u64(self.address, self._words[0] | 1)
+        for place, word in enumerate(data):
+            store_u64(self.address + self._parameters_at + 8 * place, word)
+        store_u64(self.address, action << 32 | version + 2 & _VERSION)
 
     def gather(self, row: Row) -> None:
         """Give the row what was counted here since; a kernel may be counting, so nothing is written here."""
-        packets, length_bytes, hit_ns = (self.words[int(at) // 8] for at in (PACKETS, BYTES, HIT_NS))
-        row.hits += packets - self.packets
-        row.bytes += length_bytes - self.bytes
+        packets, length_bytes, hit_ns = (self._words[int(at) // 8] for at in (PACKETS, BYTES, HIT_NS))
+        row.hits += packets - self._packets
+        row.bytes += length_bytes - self._bytes
         row.last_hit_ns = max(row.last_hit_ns, hit_ns)
-        self.packets, self.bytes = packets, length_bytes
+        self._packets, self._bytes = packets, length_bytes
 
 
 def _rows_of(numbers: Sequence[int], words: int) -> Words:

@@ -128,8 +128,9 @@ class Tables(Choosing):
         return [self.builder.load(self.builder.gep(room, [INDEX(place)])) for place in range(values)]
 
     def _head(self, record: Number) -> Number:
-        """Return the head of the default action's record, which is replaced and never changed."""
-        return self.builder.load(self.at(record, 0))
+        """Return the head of the default action's record; one that it will not have while it is written."""
+        head = self.builder.load_atomic(self.builder.inttoptr(record, WORD.as_pointer()), "acquire", 8)
+        return self.builder.and_(head, WORD(-2))
 
     def in_value_set(self, name: str, values: list[Number]) -> Number:
         """Return whether a value set holds these values."""

@@ -165,6 +165,19 @@ def test_a_default_action_that_is_taken_back_is_the_kernel_s_again(programs: dic
     pair.close()
 
 
+def test_a_default_action_changes_in_its_place_as_entries_do(programs: dict[str, Program]) -> None:
+    """Who has read its head before sees another one afterwards, even if the action is the same again."""
+    pair = Pair(programs["exact"])
+    heads = []
+    for action, parameters in (("C.go", (4, WIDE)), ("C.stop", ()), ("C.go", (4, WIDE)), ("C.go", (5, WIDE))):
+        pair.table.set_default(action, parameters)
+        heads.append((pair.twin.default, ctypes.c_uint64.from_address(pair.twin.default).value))
+    assert len({address for address, _ in heads}) == 1
+    assert len({head for _, head in heads}) == 4
+    assert not any(head & 1 for _, head in heads), "an odd one is of a change under way"
+    pair.close()
+
+
 def test_many_entries_that_are_put_back_are_taken_by_the_twin_together(programs: dict[str, Program]) -> None:
     pair = Pair(programs["ternary"])
     some = [entry_of("ternary", number, 4, number) for number in range(12)]
