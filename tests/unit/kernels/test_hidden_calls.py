@@ -64,7 +64,8 @@ bit<8> again(in bit<8> rounds) {
 }
 """
 CHECKSUMS = {
-    "key": 'table t { key = { again(m.rounds): exact @name("k"); } actions = { NoAction; } } apply { t.apply(); }',
+    "key": 'table t { key = { again(m.rounds): exact @name("k"); } actions = { NoAction; } }'
+    " apply { t.apply(); }",
     "argument of an action": "action go(in bit<8> z) { } table t { key = { h.a.k: exact; }"
     " actions = { go(again(m.rounds)); } default_action = go(again(m.rounds)); } apply { t.apply(); }",
 }
