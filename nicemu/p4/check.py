@@ -161,6 +161,7 @@ class Checker(PackageChecker):
                     parameters = self.parameters_of(node.parameters)
                     self.undirected(node.parameters, "a package")
                     self.signature_of = ""
+                    self.check_defaults(node.parameters, parameters)
                 self.declare(node.name, PackageSymbol(node.name, node, parameters), node.at)
                 for known in ARCHITECTURES.values():
                     if known.package == node.name:
@@ -223,6 +224,7 @@ class Checker(PackageChecker):
             self.signature_of = ""
             symbol.constructor = self.parameters_of(node.constructor_parameters)
             self.undirected(node.constructor_parameters, "a constructor")
+            self.check_defaults(node.constructor_parameters, symbol.constructor)
             for item in symbol.constructor:
                 kind = item.type.symbol.declaration.kind if isinstance(item.type, BlockType) else node.kind
                 if kind != node.kind:

@@ -6,6 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Implicit casts", "Default initializ
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from nicemu.pipeline import arithmetic, ir
@@ -14,8 +15,10 @@ from . import syntax
 from .check_types import TypeChecker
 from .constants import is_constant, is_given
 from .diagnostics import did_you_mean
+from .symbols import ParameterSymbol
+from .syntax_copy import fresh
 from .type_sizes import is_storable, scalar_of
-from .type_variables import same
+from .type_variables import same, variables_in
 from .types import (
     DEFAULT,
     INTEGER,
@@ -128,6 +131,14 @@ class ConversionChecker(TypeChecker):
         if node.value is None and not is_constant(node):
             self.reporter.error(node.at, f"{what} must be known at compile time")
         return node.value
+
+    def check_defaults(
+        self, nodes: Sequence[syntax.ParameterDeclaration], parameters: Sequence[ParameterSymbol]
+    ) -> None:
+        """Check the default values of parameters, where they are declared: calls need not use them."""
+        for node, item in zip(nodes, parameters, strict=True):
+            if node.default is not None and not variables_in(item.type):
+                self.constant(fresh(node.default), item.type, f"the default value of {node.name}")
 
     def constant_integer(self, node: syntax.Expression, what: str) -> int | None:
         """Return the value of a compile-time integer of any width, None if it was reported."""

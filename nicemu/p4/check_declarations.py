@@ -28,7 +28,6 @@ from .symbols import (
     Variable,
     control_name,
 )
-from .syntax_copy import fresh
 from .type_sizes import is_storable, scalar_of
 from .type_variables import same
 from .types import (
@@ -90,8 +89,7 @@ class DeclarationChecker(CallChecker):
                     f"a parameter of a {owner} cannot be {kind}".replace("a action", "an action"),
                 )
                 item.type = UNKNOWN
-            if node.default is not None and not isinstance(kind, TypeVariable):
-                self.constant(fresh(node.default), item.type, f"the default value of {node.name}")
+        self.check_defaults(nodes, found)
         return found
 
     def variable(self, node: syntax.VariableDeclaration) -> None:

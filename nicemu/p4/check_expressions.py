@@ -124,7 +124,7 @@ class ExpressionChecker(OperatorChecker):
         if node.name in self.declared.match_kinds and self.scope.meant(node) is None:
             node.value = self.declared.match_kinds[node.name]
             return MATCH_KIND
-        symbol = self.find(node)
+        symbol = self.find(node, "value")
         node.symbol = symbol
         match symbol:
             case None:

@@ -11,8 +11,8 @@ from nicemu.pipeline import ARCHITECTURES, Architecture, number_of
 from . import syntax
 from .diagnostics import Location, Reporter, did_you_mean
 from .includes import include_of
-from .symbols import ErrorList, Scope, Symbol, TypeSymbol
-from .types import CompositeType, EnumType
+from .symbols import ErrorList, Scope, Symbol, TypeSymbol, Variable
+from .types import CompositeType, EnumType, ExternSymbol, ExternType
 
 _ELSEWHERE = {
     f"{name}{ending}": f"v1model.p4 has {name}_preserving_field_list now, and fields with @field_list(index)"
@@ -57,9 +57,11 @@ class NameChecker:
         return _InnerScope(self)
 
     def declare(self, name: str, symbol: Symbol, at: Location) -> None:
-        """Give a name its meaning in the present scope; twice is an error."""
+        """Give a name its meaning in the present scope; twice is an error, and a type stays what it was."""
         if name in self.scope.names and not self.reporter.has_error_at(at):
             self.reporter.error(at, f"{name} is declared twice in the same scope", "choose another name")
+            if isinstance(self.scope.names[name], TypeSymbol):
+                return
         self.scope.names[name] = symbol
 
     def find(
@@ -71,9 +73,11 @@ class NameChecker:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
             hint = _ELSEWHERE.get(node.name) or include_of(node.name, self.scope.outermost.visible())
             hint = hint or self._owner_hint(node.name, scope)
+            hint = hint or (self._value_hint(node.name, scope) if what == "value" else "")
             hint = hint or did_you_mean(node.name, scope.visible())
             is_any = node.name == "_" and not dot
-            told = "'_' is no value" if is_any else f"unknown {what} {dot}{node.name}"
+            told = f"unknown {'name' if what == 'value' else what} {dot}{node.name}"
+            told = "'_' is no value" if is_any else told
             self.reporter.error(node.at, told, "" if is_any else hint)
         elif self.deprecated and symbol in self.deprecated:
             self.reporter.warning(node.at, f"{node.name} is deprecated: {self.deprecated[symbol]}")
@@ -89,6 +93,17 @@ class NameChecker:
             if isinstance(kind, EnumType) and name in kind.members:
                 return f"write {word}.{name}"
         return ""
+
+    def _value_hint(self, name: str, scope: Scope) -> str:
+        """Return which value is meant where a type is nearest to a name: the one that has it, if one has."""
+        meant = did_you_mean(name, scope.visible()).removeprefix("did you mean ").removesuffix("?")
+        symbol = scope.find(meant)
+        if not isinstance(symbol, TypeSymbol | ExternSymbol):
+            return ""
+        kind = symbol.type if isinstance(symbol, TypeSymbol) else ExternType(symbol)
+        values = ((word, scope.find(word)) for word in sorted(scope.visible()))
+        having = [word for word, found in values if isinstance(found, Variable) and found.type == kind]
+        return f"did you mean {having[0]}, which is {meant}?" if len(having) == 1 else ""
 
     def chosen_id(self, node: syntax.Declaration | syntax.KeyElement, prefix: int = 0) -> int:
         """Return the number in @id(...), 0 without one.

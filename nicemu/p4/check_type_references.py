@@ -14,7 +14,7 @@ from nicemu.pipeline import ir
 from . import syntax
 from .check_names import NameChecker
 from .diagnostics import Location, Reporter, TooManyErrors
-from .symbols import BlockSymbol, FamilySymbol, PackageSymbol, TypeSymbol
+from .symbols import BlockSymbol, FamilySymbol, PackageSymbol, ParameterSymbol, TypeSymbol
 from .type_sizes import is_storable
 from .types import (
     INTEGER,
@@ -68,6 +68,12 @@ class TypeReferenceChecker(NameChecker):
         """
         raise NotImplementedError
 
+    def check_defaults(
+        self, nodes: Sequence[syntax.ParameterDeclaration], parameters: Sequence[ParameterSymbol]
+    ) -> None:
+        """Check the default values of parameters, where they are declared; the same subclass does it."""
+        raise NotImplementedError
+
     def local_integer(self, node: syntax.Expression, what: str) -> int | None:
         """The same of one that no parameter of a constructor is part of."""
         raise NotImplementedError
@@ -89,7 +95,11 @@ class TypeReferenceChecker(NameChecker):
         if not is_storable(kind):
             self.reporter.error(ref.at, f"an array cannot hold {kind}")
             return UNKNOWN
-        if not 0 < count <= ir.MAX_STACK_SIZE:
+        if count > ir.MAX_STACK_SIZE:
+            what = f"an array of {self.shown(count)}, more than {ir.MAX_STACK_SIZE} elements"
+            self.reporter.unsupported(size.at, what)
+            return UNKNOWN
+        if count <= 0:
             what = f"an array of {self.shown(count)}; 1 to {ir.MAX_STACK_SIZE} elements were expected"
             self.reporter.error(size.at, what)
             return UNKNOWN

@@ -131,6 +131,7 @@ class TypeChecker(TypeReferenceChecker):
             parameters = self.parameters_of(node.parameters)
             returns = self.returned(node.returns)
             self.signature_of = ""
+            self.check_defaults(node.parameters, parameters)
         if node.returns is None:
             self.undirected(node.parameters, "a constructor")
         for item, written in zip(parameters, node.parameters, strict=True):

@@ -247,5 +247,7 @@ def did_you_mean(wrong: str, known: Iterable[str], near: float = 0.6) -> str:
         return ""
     nearest = difflib.get_close_matches(wrong, words, 1, near)
     if nearest:
-        return f"did you mean {nearest[0]}?"
+        lowered = {word.lower(): word for word in words}  # `valid` is nearer to isValid than to setInvalid
+        nearer = difflib.get_close_matches(wrong.lower(), list(lowered), 1, near)
+        return f"did you mean {lowered[nearer[0]] if nearer else nearest[0]}?"
     return f"there is {', '.join(words)}" if 0 < len(words) <= 8 else ""

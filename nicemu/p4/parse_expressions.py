@@ -164,8 +164,9 @@ class ExpressionParser(TokenReader):
         start, mark = self._at, self.reporter.mark()
         following = self.peek()
         starts = following.text in BASE_TYPES or following.text in (">", "_") or self.is_type(following.text)
-        if not starts and [self.peek(further).text for further in (2, 3, 4)] == [">", "(", ")"]:
-            starts = following.kind == "name"  # compared with nothing it would be no value
+        if not starts and following.kind == "name":
+            is_empty = [self.peek(further).text for further in (2, 3, 4)] == [">", "(", ")"]
+            starts = is_empty or not self.is_known(following.text)  # compared, it would be no value either
         if not starts and not self.is_outermost_type(1):
             return False
         try:

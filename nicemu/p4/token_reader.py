@@ -164,10 +164,13 @@ class TokenReader:
                 return scope[name]
         return False
 
+    def is_known(self, name: str) -> bool:
+        """Return whether a name is known to be anything."""
+        return any(name in scope for scope in self._scopes)
+
     def no_type(self, token: Token, hint: str = "") -> NoReturn:
         """Report a name that stands where a type must. Raises: SyntaxFault."""
-        known = any(token.text in scope for scope in self._scopes)
-        what = f"{token.text} is no type" if known else f"unknown type {token.text}"
+        what = f"{token.text} is no type" if self.is_known(token.text) else f"unknown type {token.text}"
         self.reporter.error(token.location, what, hint)
         raise SyntaxFault
 

@@ -63,7 +63,7 @@ def shape(node: syntax.Expression | None) -> str:
         ("(t) (a) + 1", "((t:a) + 1)"),
         ("f<t>(a)", "f<t>(a)"),
         ("(a) - b", "(a - b)"),
-        ("a < b > (c)", "((a < b) > c)"),
+        ("a < (b) > (c)", "((a < b) > c)"),
         ("p.f<bit<8>>(a)", "p.f<bit>(a)"),
         ("p.f<t>() + 1", "(p.f<t>() + 1)"),
         ("a |+| b |-| c", "((a |+| b) |-| c)"),

@@ -287,3 +287,78 @@ def test_a_packet_that_has_a_direction_is_told_once(p4: SimpleNamespace) -> None
 def test_in_the_arguments_of_a_call(p4: SimpleNamespace, call: str, message: str, hint: str) -> None:
     top = "bit<16> f(in bit<16> x, in bit<16> y) { return x; } bit<16> g(int n) { return n; }"
     one(p4.refusal(f"m.mark = {call};", top=top), message, hint)
+
+
+@pytest.mark.parametrize(
+    "apply",
+    [
+        "m.mark = same<word_t>(m.mark, m.mark);",
+        "m.mark = same<word_t>(m.mark);",
+        "none<word_t>(m.mark);",
+        "both<word_t, bit<16>>(m.mark, m.mark);",
+        "both<bit<16>, word_t>(m.mark, m.mark);",
+    ],
+)
+def test_in_the_type_arguments_of_a_call(p4: SimpleNamespace, apply: str) -> None:
+    """A struct that is declared further down is not there yet."""
+    top = "T same<T>(in T x, in T y) { return x; } T same<T>(in T x) { return x; } void none<T>(in T x) { }"
+    one(p4.refusal(apply, top=top + "void both<S, T>(in S x, in T y) { }"), "unknown type word_t", "")
+
+
+def test_what_is_compared_is_no_type_argument(p4: SimpleNamespace) -> None:
+    top = "bit<16> one(in bool x, in bool y) { return x && y ? 16w1 : 16w0; }"
+    p4.compile("bit<16> a = 1; bit<16> b = 2; m.mark = one(m.mark < a, b > (m.mark));", top=top)
+
+
+@pytest.mark.parametrize(
+    ("top", "parts", "messages"),
+    [
+        (
+            "extern void probe(in bit<8> v = true);",
+            "",
+            ["the default value of v is bool; bit<8> was expected"],
+        ),
+        ("extern Probe { Probe(bit<8> v = far); }", "", ["unknown name far"]),
+        ("extern Probe { Probe(); void at(in bit<8> v = far); }", "", ["unknown name far"]),
+        ("package Other(bit<8> x = far);", "", ["unknown name far"]),
+        ("control Q()(bit<8> n = far) { apply { } }", "Q(5) q;", ["unknown name far"]),
+        ("parser Q(packet_in p)(bit<8> n = 8w1 ++ 1w1) { state start { transition accept; } }", "", None),
+        ("control Q()(bit<8> n = 300) { apply { } }", "", []),
+        ("const bit<8> NEAR = 7; control Q()(bit<8> n = NEAR) { apply { } }", "Q() q;", []),
+    ],
+)
+def test_in_default_values_that_no_call_uses(
+    p4: SimpleNamespace, top: str, parts: str, messages: list[str] | None
+) -> None:
+    """Source: P4-16 Language Specification 1.2.5, "Default parameter values"."""
+    if messages == []:
+        p4.compile(top=top, parts=parts)
+        return
+    told = re.findall(r": error: (.*)", p4.refusal(top=top, parts=parts))
+    assert told == (messages or ["the default value of n is bit<9>; bit<8> was expected"])
+
+
+@pytest.mark.parametrize(
+    ("apply", "hint"),
+    [
+        ("m.mark = metadata.mark;", "did you mean m, which is metadata_t?"),
+        ("m.mark = header.tag.number;", ""),
+        ("m.flag = headers.tag.valid();", "did you mean isValid?"),
+    ],
+)
+def test_the_value_is_named_that_has_the_type_nearest_to_a_name(
+    p4: SimpleNamespace, apply: str, hint: str
+) -> None:
+    told = p4.refusal(apply)
+    assert not hint or f"hint: {hint}" in told
+    assert "headers_t?" not in told
+
+
+def test_a_type_that_is_declared_again_is_told_alone(p4: SimpleNamespace) -> None:
+    told = p4.refusal("nic.ingress_port = 1;", types="struct nic_metadata_t { bit<8> x; }")
+    one(told, "nic_metadata_t is declared twice in the same scope", "choose another name")
+
+
+def test_a_stack_of_too_many_elements_is_legal_and_not_taken(p4: SimpleNamespace) -> None:
+    told = p4.refusal(members="tag_t[2000] many;")
+    one(told, "not supported by nicemu yet: an array of 2000, more than 1024 elements", "")
