@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .demo import Interrupts
+from .progress import is_terminal
 from .show import JSON_OPTION, print_json, print_table
 from .studies import PLOT_OPTION
 
@@ -58,7 +59,7 @@ def calibrate(
         from nicemu.study import pyplot
 
         pyplot()
-    shows = sys.stderr.isatty()
+    shows = is_terminal(sys.stderr)
 
     def progress(text: str) -> None:
         if shows:

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .progress import is_terminal
+
 if TYPE_CHECKING:
     from nicemu.run import Instance
 
@@ -210,7 +212,7 @@ def show(report: Report) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 110)
+    console = Console(highlight=False, width=None if is_terminal(sys.stdout) else 110)
     table = Table(title=f"A user comes back (fabric: {report.fabric})", title_justify="left")
     for heading, justify in (("step", "right"), ("what happened", "left"), ("bytes", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]

@@ -283,12 +283,13 @@ def _meter(rates: Mapping[str, int]) -> MeterConfig | None:
 
 def _numbers(words: Iterable[str], names: tuple[str, ...]) -> dict[str, int]:
     from nicemu.control import parse_value
+    from nicemu.pipeline import ir
 
     given = _settings(words)
     unknown = [name for name in given if name not in names]
     if unknown:
         raise UsageError(f"{unknown[0]} found; {', '.join(names)} were expected")
-    return {name: parse_value(text, 63, name) for name, text in given.items()}
+    return {name: parse_value(text, 63, name, ir.Bits(63)) for name, text in given.items()}
 
 
 def _pair(word: str, second: int) -> tuple[int, int]:

@@ -14,13 +14,14 @@ import click
 from nicemu.errors import ProtocolError, UsageError
 
 from .controlled import PIPELINE_OPTION, pipeline_of
-from .progress import Progress
+from .progress import Progress, is_terminal
 from .show import JSON_OPTION, NIC_OPTION, print_json
 
 if TYPE_CHECKING:
     from nicemu.bmv2 import Loaded
     from nicemu.p4 import Compiled, Diagnostic
     from nicemu.pipeline import Engine, Program
+    from nicemu.run import LoadableProgram
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 MAX_WARNINGS = 100
@@ -112,6 +113,8 @@ def load(
     for message in ready.messages:
         click.echo(message, err=True)
     name, address = pipeline_of(nic)
+    if tables is not None and not keep:
+        _try_tables(ready, tables)
     from nicemu.control import load_pipeline
 
     _progress(f"bringing it to {name}")
@@ -261,6 +264,20 @@ def require_port(program: Program, option: str, port: int) -> None:
         raise UsageError(f"{option}: {metadata.name} has ports 0 to {last}; {port} is none of them")
 
 
+def _try_tables(ready: LoadableProgram, tables: Path) -> None:
+    """Put what a file of --tables holds into a program here, so that a fault in it leaves a NIC as it is.
+
+    Raises: UsageError.
+    """
+    from nicemu.control import program_json_of
+    from nicemu.pipeline import Engine
+    from nicemu.run import program_of
+
+    engine = Engine()
+    engine.load(program_of(program_json_of(ready.config)))
+    put_given(engine, tables)
+
+
 def put_given(engine: Engine, tables: Path) -> None:
     """Put what a file of --tables holds into an engine's program. Raises: UsageError."""
     from nicemu.switch import put_tables
@@ -315,7 +332,7 @@ def _diagnostics_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, objec
 
 def _progress(what: str) -> None:
     """Say what is being done to whoever looks on."""
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         click.echo(what, err=True)
 
 

@@ -5,10 +5,16 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import TextIO
 
 import click
 
 PROGRESS_S = 1.0
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Return whether somebody looks at a standard stream; Python has None for one that is closed."""
+    return stream is not None and stream.isatty()
 
 
 class Progress:
@@ -16,7 +22,7 @@ class Progress:
 
     def __init__(self, what: str) -> None:
         self._what = what
-        self._shown = sys.stderr.isatty()
+        self._shown = is_terminal(sys.stderr)
         self._told = time.monotonic()
 
     def tell(self, count: int) -> None:

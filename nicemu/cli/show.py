@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from .progress import is_terminal
+
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")
 NIC_OPTION = click.option("--nic", metavar="NAME", help="The NIC that is meant; needed where several run.")
 _UNBOUNDED_COLUMNS = 10_000
@@ -29,7 +31,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], title:
     from rich.table import Table
     from rich.text import Text
 
-    terminal = sys.stdout.isatty()
+    terminal = is_terminal(sys.stdout)
     if title is not None:
         click.echo(title)  # as long as it is, however narrow the table
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
@@ -94,18 +93,10 @@ def _results(work: Sequence[_Job], jobs: int) -> Generator[tuple[Outcome, int], 
     if jobs == 1 or len(work) == 1:
         yield from map(_run, work)
         return
-    from concurrent.futures import ProcessPoolExecutor
+    from nicemu.workers import worker_processes
 
-    pool = ProcessPoolExecutor(min(jobs, len(work)), initializer=_end_quietly)
-    try:
+    with worker_processes(min(jobs, len(work))) as pool:
         yield from pool.map(_run, work, chunksize=CHUNK)
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _end_quietly() -> None:
-    """Have Ctrl-C end this process without a word; the one that started it says so."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _run(job: _Job) -> tuple[Outcome, int]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from .model import values_of
+from .progress import is_terminal
 from .show import JSON_OPTION, print_json, print_table
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def tell(result: Result, settings: Settings, seed: int, plot_folder: Path | None
 @contextmanager
 def progress_of(name: str) -> Iterator[Callable[[float, str], None]]:
     """Show how far a study is, on a terminal alone; the line is gone afterwards."""
-    shows, told = sys.stderr.isatty(), -1.0
+    shows, told = is_terminal(sys.stderr), -1.0
 
     def progress(done: float, what: str) -> None:
         nonlocal told

@@ -30,7 +30,7 @@ from .programs import (
     source_options,
     tell_missing,
 )
-from .progress import Progress
+from .progress import Progress, is_terminal
 from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 
@@ -182,7 +182,7 @@ def switch(
     tell_missing(running.missing_externs)
     if state == Path("-") and _STDOUT in files.values():
         raise click.UsageError("--out - and --state - are both stdout; give one a file")
-    if _STDOUT in files.values() and sys.stdout.isatty():
+    if _STDOUT in files.values() and is_terminal(sys.stdout):
         raise click.UsageError(
             "--out - writes a capture to stdout, which is a terminal; send it to a file or pipe"
         )
@@ -314,7 +314,7 @@ def _engine_of(
     compiled = CompiledEngine(externs=own, cpu_port=cpu_port)
     if program is None:
         return compiled
-    if sys.stderr.isatty():
+    if is_terminal(sys.stderr):
         click.echo(f"compiling {program.name}", err=True)
     compiled.load(program)
     if compiled.interpreted_because:

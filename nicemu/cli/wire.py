@@ -22,6 +22,7 @@ from nicemu.errors import ResourceError, UsageError
 
 from .interruption import until_interrupted
 from .opened_port import opened_port
+from .progress import is_terminal
 from .seconds import Seconds
 from .show import JSON_OPTION, print_json
 from .wire_serve import serve
@@ -108,7 +109,7 @@ class _Run:
         self._dropped = 0
         self._file: BinaryIO | None = None
         self._writer: PcapngWriter | None = None
-        self._shows_progress = sys.stderr.isatty() and not prints
+        self._shows_progress = is_terminal(sys.stderr) and not prints
         if out is not None:
             self._file = _opened(out, stack)
             self._writer = _writer(self._file)

@@ -10,11 +10,12 @@ Source: P4Runtime Specification 1.4, p4runtime.proto, p4info.proto; google.rpc.S
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from importlib import resources
 from types import SimpleNamespace
-from typing import Any, TypeAlias
+from typing import Any, ParamSpec, TypeAlias, TypeVar
 
-from nicemu.errors import ControlError, P4RuntimeCode
+from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 
 Message: TypeAlias = Any
 """A protobuf message. Its classes are made at run time, so no type checker can know their fields."""
@@ -41,6 +42,26 @@ _NAMES = {
     "p4.config.v1": "P4DataTypeSpec P4Info P4TypeInfo",
     "google.rpc": "Status",
 }
+
+
+_Taken = ParamSpec("_Taken")
+_Returned = TypeVar("_Returned")
+
+
+def within_fields(call: Callable[_Taken, _Returned]) -> Callable[_Taken, _Returned]:
+    """Have a call that fills messages say as a UsageError that a number does not fit its field."""
+
+    @functools.wraps(call)
+    def told(*arguments: _Taken.args, **named: _Taken.kwargs) -> _Returned:
+        try:
+            return call(*arguments, **named)
+        except (ValueError, OverflowError) as error:
+            if isinstance(error, ValueError) and "out of range" not in str(error):
+                raise
+            what = str(error).partition(": ")[2] or "a number"
+            raise UsageError(f"{what} is out of range: no field of P4Runtime holds it") from error
+
+    return told
 
 
 @functools.cache

@@ -18,7 +18,7 @@ from .byte_string import encode_bytes
 from .count_message import fill_count, fill_meter, meter_of_message
 from .data_message import fill_data, member_value, value_of_data, zero_of
 from .entry_message import add_matches, fill_call, matches_of_fields, parameters_of_message
-from .messages import DELETE, INSERT, MODIFY, Message, messages
+from .messages import DELETE, INSERT, MODIFY, Message, messages, within_fields
 from .schema import Schema, parameter_of
 from .value_text import parse_match, parse_signed, parse_value
 
@@ -91,11 +91,13 @@ class ObjectClient:
 
     # Arrays
 
+    @within_fields
     def read(self, name: str, index: int | None = None) -> list[Place]:
         """Return what a counter, meter or register holds, at an index or everywhere."""
         found = self.find(name)
         return [self._place(found, entry) for entry in self._entries(found, index)]
 
+    @within_fields
     def register_values(self, name: str) -> dict[int, Value]:
         """Return what a register holds by index, as an engine has it; places that hold zeros are left out."""
         found, schema = self.find(name, ("register",)), self._schema()
@@ -105,6 +107,7 @@ class ObjectClient:
         held = ((index, value_of_data(data, kind, schema.layouts, found.name)) for index, data in values)
         return {index: value for index, value in held if value != zero}
 
+    @within_fields
     def meter_configs(self, name: str) -> dict[int, MeterConfig]:
         """Return how the meters of an array are configured, those that are, by index."""
         found = self.find(name, ("meter",))
@@ -115,12 +118,17 @@ class ObjectClient:
             if entry.HasField("config")
         }
 
+    @within_fields
     def write_counter(self, name: str, index: int | None, packets: int = 0, length_bytes: int = 0) -> None:
         """Say what a counter stands at; without an index, all of an array."""
+        for count in (packets, length_bytes):
+            if not 0 <= count < 1 << 63:
+                raise UsageError(f"a count of {count} found; 0 to 2**63 - 1 was expected")
         update, entry = self._array_update("counter", name, index)
         fill_count(entry.data, packets, length_bytes)
         self._write_update(update)
 
+    @within_fields
     def write_meter(self, name: str, index: int | None, config: MeterConfig | None) -> None:
         """Configure a meter, or with None have it say green; without an index, all of an array."""
         update, entry = self._array_update("meter", name, index)
@@ -128,6 +136,7 @@ class ObjectClient:
             fill_meter(entry.config, config)
         self._write_update(update)
 
+    @within_fields
     def write_register(self, name: str, index: int | None, value: Number | Mapping[str, Number]) -> None:
         """Store a number, or the fields of a struct or header; without an index, everywhere."""
         update, entry = self._array_update("register", name, index)
@@ -185,6 +194,7 @@ class ObjectClient:
             found[member.member_id] = call
         return found
 
+    @within_fields
     def set_member(
         self, profile: str, number: int, action: str, params: Mapping[str, Number] | None = None
     ) -> None:
@@ -206,6 +216,7 @@ class ObjectClient:
         fill_call(member.action, values, chosen)
         self._put(update)
 
+    @within_fields
     def delete_member(self, profile: str, number: int) -> None:
         """Remove a member that nothing uses."""
         update = messages().Update(type=DELETE)
@@ -230,6 +241,7 @@ class ObjectClient:
         query.action_profile_group.action_profile_id = self._schema().named("action profile", profile).id
         return [entity.action_profile_group for entity in self._read_entities(query)]
 
+    @within_fields
     def set_group(
         self, profile: str, number: int, members: Sequence[tuple[int, int]], max_size: int = 0
     ) -> None:
@@ -242,6 +254,7 @@ class ObjectClient:
             group.members.add(member_id=member, weight=weight)
         self._put(update)
 
+    @within_fields
     def delete_group(self, profile: str, number: int) -> None:
         """Remove a group that no entry uses."""
         update = messages().Update(type=DELETE)
@@ -262,6 +275,7 @@ class ObjectClient:
         members = entity.value_set_entry.members
         return [matches_of_fields(member.match, keys, f"value set {info.name}") for member in members]
 
+    @within_fields
     def set_value_set(self, name: str, members: Sequence[Sequence[int | str | Match]]) -> None:
         """Give a value set its members, each with a match for every key, in order."""
         info = self._schema().named("value set", name)
@@ -291,6 +305,7 @@ class ObjectClient:
         ]
         return {entry.multicast_group_id: _replicas_of(entry.replicas) for entry in entries}
 
+    @within_fields
     def set_multicast_group(self, number: int, replicas: Sequence[Replica]) -> None:
         """Make a multicast group, or replace its replicas."""
         update = messages().Update()
@@ -299,6 +314,7 @@ class ObjectClient:
         _fill_replicas(entry.replicas, replicas)
         self._put(update)
 
+    @within_fields
     def delete_multicast_group(self, number: int) -> None:
         """Remove a multicast group."""
         update = messages().Update(type=DELETE)
@@ -320,6 +336,7 @@ class ObjectClient:
             for entry in entries
         }
 
+    @within_fields
     def set_clone_session(self, number: int, session: CloneSession) -> None:
         """Make a clone session, or replace what it holds."""
         update = messages().Update()
@@ -329,6 +346,7 @@ class ObjectClient:
         _fill_replicas(entry.replicas, session.replicas)
         self._put(update)
 
+    @within_fields
     def delete_clone_session(self, number: int) -> None:
         """Remove a clone session."""
         update = messages().Update(type=DELETE)

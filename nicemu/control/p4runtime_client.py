@@ -30,7 +30,7 @@ from .connection import BatchError, Connection, not_primary
 from .count_message import fill_meter, meter_of_message
 from .entry_message import add_matches, call_of_message, fill_action, matches_of_message
 from .info_message import info_message, p4info_of_message
-from .messages import Message, messages
+from .messages import Message, messages, within_fields
 from .object_client import ObjectClient
 from .schema import Schema, TableSchema, parameter_of
 from .stream import uint128
@@ -106,9 +106,7 @@ class P4RuntimeClient:
     ) -> None:
         self._address = address
         self._device_id = device_id
-        self._election_id = time.time_ns() if election_id is None else election_id
-        if not 0 <= self._election_id < 1 << 128:
-            raise UsageError(f"election id {election_id} found; 0 to 2**128 - 1 was expected")
+        self._election_id = _chosen(election_id)
         self._timeout_s = timeout_s
         self._at_once, self._is_primary = at_once, False
         self._role = role
@@ -130,7 +128,7 @@ class P4RuntimeClient:
 
     def arbitrate(self, election_id: int | None = None) -> None:
         """Become the primary again, by default with the wall time as election id. Raises: ControlError."""
-        self._election_id, self._is_primary = time.time_ns() if election_id is None else election_id, False
+        self._election_id, self._is_primary = _chosen(election_id), False
         self._primary()
 
     def close(self) -> None:
@@ -141,6 +139,7 @@ class P4RuntimeClient:
 
     # Pipeline
 
+    @within_fields
     def load(
         self,
         program_json: str | bytes,
@@ -203,6 +202,7 @@ class P4RuntimeClient:
 
     # Entries
 
+    @within_fields
     def insert(
         self,
         table: str,
@@ -217,6 +217,7 @@ class P4RuntimeClient:
         """
         self.write([Update("insert", table, keys, action, params or {}, priority)])
 
+    @within_fields
     def modify(
         self,
         table: str,
@@ -228,16 +229,19 @@ class P4RuntimeClient:
         """Replace action and parameters of an entry. Raises: ControlError."""
         self.write([Update("modify", table, keys, action, params or {}, priority)])
 
+    @within_fields
     def delete(self, table: str, keys: Mapping[str, MatchValue], priority: int = 0) -> None:
         """Remove an entry. Raises: ControlError."""
         self.write([Update("delete", table, keys, priority=priority)])
 
+    @within_fields
     def set_default(
         self, table: str, action: str | None = None, params: Mapping[str, int | str] | None = None
     ) -> None:
         """Choose what a miss runs; without an action, what the program says. Raises: ControlError."""
         self.write([Update("modify", table, {}, action, params or {}, default=True)])
 
+    @within_fields
     def write(self, updates: Sequence[Update]) -> None:
         """Apply the updates in order, in requests of up to UPDATES_PER_REQUEST; every one is tried.
 
@@ -255,6 +259,7 @@ class P4RuntimeClient:
             first.code, f"{len(failed)} of {len(updates)} updates failed; update {index}: {first}"
         )
 
+    @within_fields
     def try_write(self, updates: Sequence[Update]) -> list[ControlError | None]:
         """Apply the updates and return the outcome of each, None for success.
 
@@ -307,6 +312,7 @@ class P4RuntimeClient:
         """The counters, meters, registers and so on of the running program."""
         return ObjectClient(self._schema_now, self._write_one, self._read_all)
 
+    @within_fields
     def send_digests(self, name: str, config: DigestConfig | None, *, change: bool = False) -> None:
         """Have digests of a name sent to this client, or `change` how, or with None stop that.
 
@@ -451,3 +457,12 @@ def _read_entry(message: Message, schema: Schema) -> ReadEntry:
         meter = meter_of_message(message.meter_config, table.owner, table.meter_type)
     entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns)
     return ReadEntry(table.name, entry, default, bool(message.is_const), hits, meter, hit_bytes)
+
+
+def _chosen(election_id: int | None) -> int:
+    """Return an election id, by default the wall time. Raises: UsageError for what is none."""
+    if election_id is None:
+        return time.time_ns()
+    if not 0 <= election_id < 1 << 128:
+        raise UsageError(f"election id {election_id} found; 0 to 2**128 - 1 was expected")
+    return election_id

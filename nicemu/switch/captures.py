@@ -49,14 +49,18 @@ def switch_captures(
     """
     for path in inputs.values():
         require_readable(path)
-        for output in outputs.values():
-            if _is_one_file(path, output):
-                raise UsageError(f"{output} is read and written; write another file")
+        for other in outputs.values():
+            if _is_one_file(path, other):
+                raise UsageError(f"{other} is read and written; write another file")
     with ExitStack() as stack:
         written: dict[Path, Output] = {}
         for path in outputs.values():
+            if path.resolve() in written:
+                continue
+            for output in until(_created(path)):
+                written[path.resolve()] = stack.enter_context(output)
             if path.resolve() not in written:
-                written[path.resolve()] = stack.enter_context(Output(path))
+                return Summary() if summary is None else summary
         to = {port: written[path.resolve()] for port, path in outputs.items()}
         stack.enter_context(engine.without_controllers())
         if hear is not None or getattr(engine, "kernel", None) is None:
@@ -115,6 +119,11 @@ def _compiled(
                 return _in_place(engine, opened, port, outputs, until, tell, summary)
             return _in_batches(engine, until(coming_in(batches_of(opened), port)), outputs, tell, summary)
     return Summary() if summary is None else summary
+
+
+def _created(path: Path) -> Iterator[Output]:
+    """Yield a file that is opened to be written now: one that is a pipe waits for whoever reads it."""
+    yield Output(path)
 
 
 def _opened(path: Path) -> Iterator[CaptureFile]:

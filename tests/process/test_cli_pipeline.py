@@ -254,6 +254,9 @@ def test_load_puts_a_file_of_tables_into_the_program(nicemu: Cli, engine: Engine
     assert [found.parameters for found in engine.read("R.route")] == [(7,)]
     wrong = CliRunner().invoke(main, ["load", str(program), "--tables", str(tmp_path / "none.json")])
     assert (wrong.exit_code, "there is no such file" in wrong.stderr) == (1, True)
+    tables.write_text('[{"table": "rout", "entries": []}]')
+    wrong = CliRunner().invoke(main, ["load", str(program), "--tables", str(tables)])
+    assert (wrong.exit_code, "rout" in wrong.stderr) == (1, True)
     assert len(engine.read("R.route")) == 1  # the program was not loaded again
 
 

@@ -313,6 +313,23 @@ def test_ctrl_c_ends_the_wait_for_a_pipe_with_whole_files(
     assert [item.data for item in read_capture(tmp_path / "out.pcap")] == [frame(1, b"came")] * is_open
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_pipe_that_nobody_reads_can_be_given_up(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "bridge.p4").write_text(PROGRAM)
+    with open(tmp_path / "in.pcap", "wb") as file:
+        PcapWriter(file).write(1, frame(1, b"came"))
+    os.mkfifo(tmp_path / "pipe")
+    process = run_in(tmp_path, "--in", "in.pcap", "--out", "pipe", "--json")
+    try:
+        until_asleep(process, "wait_for_partner")
+        process.send_signal(number)
+        output, told = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == INTERRUPTED, told
+    assert json.loads(output)["packets"] == 0
+
+
 def until_asleep(process: subprocess.Popen[str], where: str) -> None:
     """Wait until a process sleeps in a function of the kernel that has this in its name."""
     end, seen = time.monotonic() + TIMEOUT_S, {"0"}

@@ -4,19 +4,16 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
 import os
-import signal
 import socket
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from itertools import islice
-from multiprocessing.connection import wait as wait_for
 from typing import Any, Protocol, TypeVar
 
 from nicemu.errors import NicemuError, UsageError
+from nicemu.workers import worker_processes
 
 Found = TypeVar("Found")
 LOOK_S = 5.0
@@ -47,34 +44,14 @@ class Processes:
         if self._jobs == 1 or len(tasks) == 1:
             yield from (work(*task) for task in tasks)
             return
-        before = set(multiprocessing.active_children())
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(min(self._jobs, len(tasks)), context, initializer=_depend_on_parent)
         try:
-            yield from _as_they_end(pool, work, tasks, _AHEAD * self._jobs)
-            pool.shutdown()
+            with worker_processes(min(self._jobs, len(tasks)), "spawn") as pool:
+                yield from _as_they_end(pool, work, tasks, _AHEAD * self._jobs)
         except BrokenProcessPool as error:
             raise NicemuError(
                 "a process of the sweep has ended by itself, perhaps for want of memory; --out keeps what was"
                 " finished, and --jobs 1 needs the least"
             ) from error
-        finally:
-            for child in set(multiprocessing.active_children()) - before:
-                child.kill()
-            pool.shutdown(cancel_futures=True)
-
-
-def _depend_on_parent() -> None:
-    """Leave Ctrl-C to the process that started this one, and end when that does, however it ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
-
-
-def _end_with(sentinel: int) -> None:
-    wait_for([sentinel])
-    os._exit(1)
 
 
 def _as_they_end(

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nicemu.cli.progress import Progress
+from nicemu.cli.progress import Progress, is_terminal
 
 
 class Terminal(io.StringIO):
@@ -29,3 +29,12 @@ def test_progress_is_told_once_a_second_and_on_a_terminal_alone(
     line.end()
     monkeypatch.undo()
     assert written.getvalue() == told
+
+
+def test_a_stream_that_is_closed_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python has None for a standard stream that the shell has closed (2>&-)."""
+    monkeypatch.setattr(sys, "stderr", None)
+    line = Progress("entries")
+    line.tell(1)
+    line.end()
+    assert not is_terminal(None)
