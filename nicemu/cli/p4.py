@@ -132,7 +132,7 @@ def mirror(
     """List clone sessions, all or one, or have copies of clone SESSION go to these ports."""
     from nicemu.pipeline import CloneSession
 
-    _require_number(delete, session)
+    _require_number(delete, session, ports, truncate)
     with _objects(nic) as objects:
         if delete and session is not None:
             objects.delete_clone_session(session)
@@ -159,7 +159,7 @@ def multicast(
     group: int | None, ports: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
 ) -> None:
     """List multicast groups, all or one, or have multicast GROUP go to these ports."""
-    _require_number(delete, group)
+    _require_number(delete, group, ports)
     with _objects(nic) as objects:
         if delete and group is not None:
             objects.delete_multicast_group(group)
@@ -194,7 +194,7 @@ def member(
     as_json: bool,
 ) -> None:
     """List the members of action profile PROFILE, all or one, or have member NUMBER run ACTION."""
-    _require_number(delete, number)
+    _require_number(delete, number, action)
     with _objects(nic) as objects:
         name = objects.find(profile, ("action profile",)).name
         if delete and number is not None:
@@ -223,7 +223,7 @@ def group(
     profile: str, number: int | None, members: tuple[str, ...], delete: bool, nic: str | None, as_json: bool
 ) -> None:
     """List the groups of selector PROFILE, all or one, or have group NUMBER hold these members."""
-    _require_number(delete, number)
+    _require_number(delete, number, members)
     with _objects(nic) as objects:
         name = objects.find(profile, ("action profile",)).name
         if delete and number is not None:
@@ -327,10 +327,12 @@ def _columns(places: list[Place]) -> tuple[list[str], list[list[object]]]:
     return ["index", *fields], rows
 
 
-def _require_number(delete: bool, number: int | None) -> None:
-    """Raises: click.UsageError where what is to be deleted is not named."""
+def _require_number(delete: bool, number: int | None, *others: object) -> None:
+    """Raises: click.UsageError where what is to be deleted is not named, or told to be something."""
     if delete and number is None:
         raise click.UsageError("--delete needs the number of what to remove")
+    if delete and any(others):
+        raise click.UsageError("--delete takes a number alone")
 
 
 def _require_found(rows: Sequence[object], what: str, number: int | None) -> None:

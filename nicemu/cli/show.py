@@ -9,6 +9,8 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from nicemu.errors import UsageError
+
 from .progress import is_terminal
 
 JSON_OPTION = click.option("--json", "as_json", is_flag=True, help="Print the same as JSON.")
@@ -18,6 +20,8 @@ _UNBOUNDED_COLUMNS = 10_000
 
 def print_json(value: object, *, err: bool = False) -> None:
     """Print `value` as JSON, to stderr with `err`."""
+    if (sys.stderr if err else sys.stdout) is None:
+        raise UsageError("there is nowhere to print to: the stream is closed")
     click.echo(json.dumps(value, indent=2), err=err)
 
 

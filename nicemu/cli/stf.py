@@ -69,7 +69,10 @@ def stf(
 
         root, tests = program, find_tests(program)
     else:
-        root, tests = program.parent, [(program, script or program.with_suffix(".stf"))]
+        beside = program.with_suffix(".stf")
+        if script is None and not beside.exists():
+            raise click.UsageError(f"there is no {beside}; name the script")
+        root, tests = program.parent, [(program, script or beside)]
     terms = (includes, defines, trace, engine == "kernel", externs)
     work = [(test, its_script, *terms) for test, its_script in tests]
     with closing(_results(work, jobs)) as results:

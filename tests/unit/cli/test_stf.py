@@ -45,6 +45,13 @@ def test_a_script_beside_its_program_need_not_be_named(nicemu: Cli, folder: Path
     assert nicemu("stf", str(folder / "good.p4")).exit_code == 0
 
 
+def test_a_program_without_a_script_is_told_before_anything_runs(nicemu: Cli, folder: Path) -> None:
+    (folder / "good.stf").unlink()
+    result = nicemu("stf", str(folder / "good.p4"))
+    assert result.exit_code == 2
+    assert f"there is no {folder / 'good.stf'}; name the script" in result.stderr
+
+
 def test_a_test_that_fails_shows_where_and_what_and_the_status_is_1(nicemu: Cli, folder: Path) -> None:
     result = nicemu("stf", str(folder / "sub" / "bad.p4"))
     assert result.exit_code == 1
