@@ -146,7 +146,7 @@ def _calls(program: Program, start: object, names: tuple[str, ...]) -> bool:
     routines = {item.name: item.body for item in program.functions}
     actions = {item.name: item.body for item in program.actions}
     tables = {item.name: item for item in program.tables}
-    seen: set[str] = set()
+    seen: set[tuple[bool, str]] = set()  # a table may have the name of an action
     pending: list[object] = [start]
     while pending:
         for node in nodes_of(pending.pop(), *_CALLS):
@@ -163,7 +163,8 @@ def _calls(program: Program, start: object, names: tuple[str, ...]) -> bool:
                     table = tables[name]
                     run = tuple((ref.arguments, actions[ref.action]) for ref in table.actions)
                     further = (table.keys, table.selector_keys, run)
-            if name not in seen:
-                seen.add(name)
+            called = isinstance(node, ir.ApplyTable | ir.SwitchAction | ir.TableApply), name
+            if called not in seen:
+                seen.add(called)
                 pending.append(further)
     return False

@@ -66,6 +66,10 @@ bit<8> again(in bit<8> rounds) {
 CHECKSUMS = {
     "key": 'table t { key = { again(m.rounds): exact @name("k"); } actions = { NoAction; } }'
     " apply { t.apply(); }",
+    "table with the name of an action": "action mark() { h.a.x = 3; }"
+    " action go() { m.rounds = again(m.rounds); }"
+    ' @name("mark") table t { key = { h.a.k: exact; } actions = { go; } default_action = go; }'
+    " apply { t.apply(); mark(); }",
     "argument of an action": "action go(in bit<8> z) { } table t { key = { h.a.k: exact; }"
     " actions = { go(again(m.rounds)); } default_action = go(again(m.rounds)); } apply { t.apply(); }",
 }
