@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from nicemu.cli import main
-from nicemu.control import P4RuntimeServer
+from nicemu.control import P4RuntimeClient, P4RuntimeServer
+from nicemu.errors import UsageError
 from nicemu.p4 import compile_program
 from nicemu.pipeline import CloneSession, Engine, Program, Replica
 from nicemu.run.program_file import program_of
@@ -205,6 +206,7 @@ def test_a_value_set_is_filled_and_emptied(nicemu: Cli, engine: Engine) -> None:
         (("p4", "group", "ways", "1", "1:99999999999"), 1, "out of range"),
         (("p4", "group", "ways", "99999999999", "--delete"), 1, "out of range"),
         (("table", "add", "way", "member=99999999999", "flow=1"), 1, "out of range"),
+        (("table", "add", "way", "member=1", "flow=1", "--priority", str(1 << 31)), 1, "out of range"),
         (("table", "add", "way", "send", "flow=1", "port=1"), 1, "take a member, group or set"),
     ],
 )
@@ -213,3 +215,21 @@ def test_what_cannot_be_is_refused_in_a_sentence(
 ) -> None:
     found, output = refused(*words)
     assert (found, sentence in output) == (code, True), output
+
+
+def test_a_client_says_what_does_not_fit_and_goes_on(engine: Engine) -> None:
+    address = sys.modules["nicemu.run"].find_nic("compute0").p4runtime
+    with P4RuntimeClient(address) as client:
+        calls: tuple[Callable[[], None], ...] = (
+            lambda: client.objects.write_counter("flows", 1, 1 << 63),
+            lambda: client.objects.write_counter("flows", 1, 1, -1),
+            lambda: client.objects.set_multicast_group(2, [Replica(-1)]),
+            lambda: client.objects.set_group("ways", 1, [(1, 1 << 31)]),
+            lambda: client.arbitrate(1 << 128),
+            lambda: client.arbitrate(-1),
+        )
+        for call in calls:
+            with pytest.raises(UsageError, match=r"out of range|was expected"):
+                call()
+        client.objects.write_counter("flows", 1, (1 << 63) - 1)
+        assert client.objects.read("flows", 1)[0].value == {"packets": (1 << 63) - 1, "bytes": 0}
