@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,9 @@ from .state import TopologyState
 from .trace import merge_traces
 
 ANSWER_TIMEOUT_S = 10.0 * PATIENCE
+STOP_ANSWER_TIMEOUT_S = 2.0
 STOP_TIMEOUT_S = 10.0 * PATIENCE
-KILL_TIMEOUT_S = 2.0
+KILL_TIMEOUT_S = 2.0 * PATIENCE
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,36 +206,54 @@ def take_down(topology: str | Path | None) -> list[str]:
 
 def _stop(nics: list[RunningNic]) -> list[str]:
     """Stop NICs and wait until their processes have ended; return what went wrong."""
-    for nic in nics:
-        try:
-            _ask(nic, {"op": "stop"}, KILL_TIMEOUT_S)
-        except NicemuError:
-            _signal(nic, signal.SIGTERM)
-    if left := _await_end(nics, STOP_TIMEOUT_S):
-        for nic in left:
-            _signal(nic, signal.SIGKILL)
-        left = _await_end(left, KILL_TIMEOUT_S)
+    with ExitStack() as opened:
+        processes = {nic.name: _open_process(nic, opened) for nic in nics}
+        for nic in nics:
+            try:
+                _ask(nic, {"op": "stop"}, STOP_ANSWER_TIMEOUT_S)
+            except NicemuError:
+                _signal(processes[nic.name], signal.SIGTERM)
+        if left := _await_end(nics, processes, STOP_TIMEOUT_S):
+            for nic in left:
+                _signal(processes[nic.name], signal.SIGKILL)
+            left = _await_end(left, processes, KILL_TIMEOUT_S)
     return [f"{nic.name} (process {nic.pid}) does not end" for nic in left]
 
 
-def _await_end(nics: list[RunningNic], timeout_s: float) -> list[RunningNic]:
+def _open_process(nic: RunningNic, opened: ExitStack) -> int | None:
+    """Return a pidfd of a NIC's process, closed with `opened`; none if another has its number by now."""
+    try:
+        process = os.pidfd_open(nic.pid)
+        opened.callback(os.close, process)
+        words = Path(f"/proc/{nic.pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return None
+    return process if os.fsencode(nic.settings) in words else None
+
+
+def _await_end(
+    nics: list[RunningNic], processes: dict[str, int | None], timeout_s: float
+) -> list[RunningNic]:
     """Return those whose processes still run after that time."""
     deadline = time.monotonic() + timeout_s
     left = nics
-    while left := [nic for nic in left if is_held(nic.settings)]:
+    while left := [nic for nic in left if is_held(nic.settings) or _runs(processes[nic.name])]:
         if time.monotonic() > deadline:
             break
         time.sleep(0.01)
     return left
 
 
-def _signal(nic: RunningNic, number: signal.Signals) -> None:
-    """Send a signal to a NIC's process, and to no other that has its number by now."""
-    with suppress(OSError):
-        process = os.pidfd_open(nic.pid)
-        try:
-            words = Path(f"/proc/{nic.pid}/cmdline").read_bytes().split(b"\0")
-            if os.fsencode(nic.settings) in words:
-                signal.pidfd_send_signal(process, number)
-        finally:
-            os.close(process)
+def _runs(process: int | None) -> bool:
+    """Whether a process has not ended: its last thread ends a moment after its files, and locks, are gone."""
+    if process is None:
+        return False
+    end = select.poll()
+    end.register(process, select.POLLIN)
+    return not end.poll(0)
+
+
+def _signal(process: int | None, number: signal.Signals) -> None:
+    if process is not None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, number)

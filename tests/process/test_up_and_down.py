@@ -125,8 +125,8 @@ def test_down_returns_when_the_processes_have_ended_those_that_hang_too(
     (first,) = bring_up(one_nic(tmp_path, "first"))
     assert take_down(None) == ["storage0"]
     assert not is_alive(first.pid)
+    monkeypatch.setattr(running, "STOP_ANSWER_TIMEOUT_S", 0.2)
     monkeypatch.setattr(running, "STOP_TIMEOUT_S", 0.2)
-    monkeypatch.setattr(running, "KILL_TIMEOUT_S", 0.2)
     (second,) = bring_up(one_nic(tmp_path, "second"))
     os.kill(second.pid, signal.SIGSTOP)
     assert take_down(tmp_path / "second.toml") == ["storage0"]
@@ -134,6 +134,15 @@ def test_down_returns_when_the_processes_have_ended_those_that_hang_too(
     assert list(root.iterdir()) == []
     with pytest.raises(UsageError, match="topology second is not up"):
         take_down(tmp_path / "second.toml")
+
+
+def test_down_waits_for_the_processes_and_not_for_their_locks_alone_which_go_a_moment_before(
+    tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (nic,) = bring_up(one_nic(tmp_path, "first"))
+    monkeypatch.setattr(running, "is_held", lambda settings: False)
+    assert take_down(None) == ["storage0"]
+    assert not is_alive(nic.pid)
 
 
 def test_what_fails_for_one_topology_does_not_keep_the_others_up(tmp_path: Path, root: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from nicemu.errors import UsageError
 from nicemu.run import RunningNic, find_nic, known_nics, running_nics, take_down
 from nicemu.run.folders import claim, hold_settings, lock_of, runtime_root
-from nicemu.run.running import _signal
+from nicemu.run.running import _open_process, _signal
 from nicemu.run.state import NicState, TopologyState
 
 TOPOLOGY = "examples/two_storage_nodes.toml"
@@ -111,5 +112,6 @@ def test_a_process_that_has_a_nic_s_number_by_now_gets_no_signal(
         while b"sh" not in Path(f"/proc/{process.pid}/cmdline").read_bytes():
             os.sched_yield()  # it is about to be what its arguments say
         nic = RunningNic("storage0", "t", process.pid, folder / "storage0.sock", "", "", "", "")
-        _signal(nic, signal.SIGKILL)
+        with ExitStack() as opened:
+            _signal(_open_process(nic, opened), signal.SIGKILL)
     assert sent == ([signal.SIGKILL] if is_nic else [])
