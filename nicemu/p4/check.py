@@ -27,6 +27,7 @@ from .symbols import (
     BlockInstance,
     BlockSymbol,
     ConstantSymbol,
+    Fixed,
     FunctionSymbol,
     Instance,
     PackageSymbol,
@@ -247,12 +248,13 @@ class Checker(PackageChecker):
         """
         mark = self.reporter.mark()
         self._for_number(symbol, 1)
-        if any(item.type is INTEGER or scalar_of(item.type) is not None for item in symbol.constructor):
+        given = (*symbol.constructor, *(item for item in symbol.parameters if item.type is INTEGER))
+        if any(item.type is INTEGER or scalar_of(item.type) is not None for item in given):
             self.unless_for_others(mark, lambda number: self._for_number(_like(symbol), number))
         symbol.unchecked = False
 
     def _for_number(self, symbol: BlockSymbol, number: int) -> None:
-        """Check a block whose constructor is given some number."""
+        """Check a block whose constructor is given some number, as are its parameters of type int."""
         node, outer = symbol.declaration, self.scope
         self.scope = Scope(symbol.scope)
         self.declare_type_variables(node.type_parameters)
@@ -260,7 +262,9 @@ class Checker(PackageChecker):
             self.declare(item.name, _stand_in(item, written.at, number), written.at)
         self.block = symbol
         self.reporter.runs = False  # its instances do, and are checked again
-        self._block_body(symbol, not node.type_parameters)
+        kinds = [item.type for item in symbol.parameters]
+        fixed = tuple("" if kind is TEXT else number for kind in kinds if kind in (INTEGER, TEXT))
+        self._block_body(symbol, not node.type_parameters, fixed)
         self.reporter.runs = True
         self.scope, self.block = outer, None
 
@@ -271,35 +275,43 @@ class Checker(PackageChecker):
         arguments: Sequence[Given],
         name: str,
         top: bool = False,
+        fixed: Fixed = (),
     ) -> BlockSymbol:
-        """Return the instance `name` of a block, checked for its type arguments and constructor arguments.
+        """Return the instance `name` of a block, checked for its type arguments, constructor arguments, and
+        the `fixed` numbers and texts that it is applied with; without these, not looked into.
 
         At the `top` its parameters are the architecture's. A tree that nobody has checked is taken as it is.
         """
         outer = self.scope, self.block, self.place, self.routine_body, self.loops
-        node = symbol.declaration if symbol.unchecked else fresh(symbol.declaration)
-        symbol.unchecked = False
+        is_open = not fixed and any(item.type in (INTEGER, TEXT) for item in symbol.parameters)
+        node = symbol.declaration if symbol.unchecked or is_open else fresh(symbol.declaration)
+        symbol.unchecked = symbol.unchecked and is_open
         self.scope, self.routine_body, self.loops = Scope(symbol.scope), None, 0
         for parameter, kind in zip(node.type_parameters, types, strict=False):
             self.scope.names[parameter] = TypeSymbol(parameter, kind)
         for given in zip(symbol.constructor, arguments, strict=False):
             self.scope.names[given[0].name] = given[1]
-        made = BlockSymbol(name, node, self.parameters_of(node.parameters), used=True)
+        made = BlockSymbol(name, node, self.parameters_of(node.parameters), used=True, is_open=is_open)
         inside = [item for item in arguments if isinstance(item, BlockInstance) and item.is_new]
         made.blocks.update({item.name: item.block for item in inside})
-        self.block = made
-        before = self.begin_calls()
-        self._block_body(made, top)
-        self.end_calls(made, before)
+        if not is_open:
+            self.block = made
+            before = self.begin_calls()
+            self._block_body(made, top, fixed)
+            self.end_calls(made, before)
         self.scope, self.block, self.place, self.routine_body, self.loops = outer
         symbol.used = True
         return made
 
-    def _block_body(self, block: BlockSymbol, top: bool) -> None:
-        node = block.declaration
+    def _block_body(self, block: BlockSymbol, top: bool, fixed: Fixed) -> None:
+        node, numbers = block.declaration, iter(fixed)
         places = iter((ir.HEADERS, ir.METADATA, self.architecture.place) if top else ())
         deparser = False
         for parameter, written in zip(block.parameters, node.parameters, strict=True):
+            if parameter.type in (INTEGER, TEXT):
+                constant = ConstantSymbol(parameter.name, parameter.type, next(numbers), given=True)
+                self.declare(parameter.name, constant, written.at)
+                continue
             packet = isinstance(parameter.type, ExternType)
             deparser = deparser or (packet and str(parameter.type) == "extern packet_out")
             writable = parameter.direction in ("out", "inout")

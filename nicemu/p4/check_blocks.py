@@ -23,6 +23,7 @@ from .symbols import (
     BlockInstance,
     BlockSymbol,
     ConstantSymbol,
+    Fixed,
     Instance,
     Meaning,
     ParameterSymbol,
@@ -33,6 +34,7 @@ from .type_variables import same, substituted, unify
 from .types import (
     INTEGER,
     NOTHING,
+    TEXT,
     UNKNOWN,
     BlockType,
     ExternSymbol,
@@ -135,7 +137,7 @@ class BlockCallChecker(ArgumentChecker):
         given = self.arrange(node, parameters or block.parameters, block.name)
         self.arguments(node.arguments, given, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
         self.known(node, given)
-        block = self._with_objects(node, block)
+        block = self._with_objects(node, self._with_fixed(node, block) if block.is_open else block)
         node.symbol = Meaning("block", block.name, block)
         block.applied.append(node)
         if kind == "control":
@@ -146,6 +148,45 @@ class BlockCallChecker(ArgumentChecker):
                 what = f"a parser that comes to more than {MAX_STATES} states, those of parsers in it as well"
                 self.reporter.unsupported(node.at, what)
         return NOTHING
+
+    def _with_fixed(self, node: syntax.Call, block: BlockSymbol) -> BlockSymbol:
+        """Return the instance that a block is for the numbers and texts that it is applied with."""
+        pairs = zip(node.arguments, block.parameters, strict=False)
+        values = [argument.value for argument, item in pairs if item.type in (INTEGER, TEXT)]
+        fixed = tuple(value for value in values if value is not None)
+        if not values or len(fixed) != len(values) or block.anew is None or self.block is None:
+            return block  # which was told
+        for made in block.others:
+            if made.fixed == fixed:
+                return made
+        if has_controlled(block):
+            what, kind = f"{block.name} applied with other numbers or texts than before", block.declaration
+            self.reporter.unsupported(node.at, what, f"declare {kind.name}() name; and apply that")
+            return block
+        if not self._may_make(node.at):
+            return block
+        name = f"{block.name}#fixed{len(block.others)}" if block.others else block.name
+        self._block_depth += 1
+        made = block.anew(name, fixed=fixed)
+        self._block_depth -= 1
+        made.anew, made.fixed = partial(block.anew, fixed=fixed), fixed
+        made.blocks |= block.blocks  # a constructor's arguments, which are in one of them
+        block.blocks.clear()
+        block.others.append(made)
+        self.block.blocks[name] = made
+        return made
+
+    def _may_make(self, at: Location) -> bool:
+        """Return whether one more instance of a parser or control may be made here, and count it."""
+        for count, most, what in (
+            (self._block_depth, MAX_BLOCK_DEPTH, "blocks deep"),
+            (self._blocks_made, MAX_BLOCKS, "instances of parsers and controls"),
+        ):
+            if count >= most:
+                self.reporter.error(at, f"more than {most} {what}", "declare fewer inside one another")
+                return False
+        self._blocks_made += 1
+        return True
 
     def _with_objects(self, node: syntax.Call, block: BlockSymbol) -> BlockSymbol:
         """Have the parameters of a block that are extern objects stand for those that it is applied to.
@@ -168,10 +209,8 @@ class BlockCallChecker(ArgumentChecker):
             if block.anew is None or self.block is None or has_controlled(block):
                 self.reporter.unsupported(node.at, f"{block.name} applied to other objects than before")
                 return block
-            if self._blocks_made >= MAX_BLOCKS:
-                self.reporter.error(node.at, f"more than {MAX_BLOCKS} instances of parsers and controls")
+            if not self._may_make(node.at):
                 return block
-            self._blocks_made += 1
             made = block.anew(f"{block.name}#{len(block.others) + 2}")
             block.others.append(made)
             self.block.blocks[made.name] = made
@@ -235,14 +274,8 @@ class BlockCallChecker(ArgumentChecker):
                 return None
             made_by = argument if value is None else None
             arguments.append(ConstantSymbol(parameter.name, expected, value, made_by, given=True))
-        for count, most, what in (
-            (self._block_depth, MAX_BLOCK_DEPTH, "blocks deep"),
-            (self._blocks_made, MAX_BLOCKS, "instances of parsers and controls"),
-        ):
-            if count >= most:
-                self.reporter.error(node.at, f"more than {most} {what}", "declare fewer inside one another")
-                return None
-        self._blocks_made += 1
+        if not self._may_make(node.at):
+            return None
         self._block_depth += 1
         made = self.made_of(symbol, types, arguments, name, top)
         self._block_depth -= 1
@@ -320,6 +353,7 @@ class BlockCallChecker(ArgumentChecker):
         arguments: Sequence[Given],
         name: str,
         top: bool = False,
+        fixed: Fixed = (),
     ) -> BlockSymbol:
         """Return an instance of a block; the subclass that knows blocks does it."""
         raise NotImplementedError

@@ -154,7 +154,7 @@ class ConversionChecker(TypeChecker):
         """Return the value of a compile-time integer, None if it was reported: no constructor's parameter."""
         value = self.constant_integer(node, what)
         if value is not None and is_given(node):
-            hint = "a parameter of a constructor is another with each instance"
+            hint = "a parameter is another with each instance, or each call"
             self.reporter.error(node.at, f"{what} must be known where it is written", hint)
             return None
         return value

@@ -81,8 +81,6 @@ class DeclarationChecker(CallChecker):
                     what = f"{kind} as a parameter has no direction"
                     self.reporter.error(node.at, what, "it is known at compile time alone")
                     item.type = UNKNOWN
-                elif owner != "function" and not self.signature_of:
-                    self.reporter.unsupported(node.type_ref.at, f"{kind} as a parameter of a {owner}")
             if not fits:
                 self.reporter.error(
                     node.type_ref.at,

@@ -229,10 +229,12 @@ class BlockSymbol:
 
     `blocks` are the instances inside, by full name; `constructor` are its constructor's parameters; `scope`
     is the one around its declaration, as it was there. `unchecked` says that nobody has looked inside yet: a
-    block without parameters for types is checked as its first instance. `objects`
-    are the parameters that are extern objects, by name; `others` is the same instance applied to other
-    objects, each made by `anew` under a name of its own. `applied` are the calls of an instance, `by_type`
-    the instances inside that stand where their types are applied, `states` how many a parser comes to.
+    block without parameters for types is checked as its first instance. `objects` are the parameters that are
+    extern objects, by name; `others` is the same instance applied to other objects, each made by `anew` under
+    a name of its own. One that `is_open` has parameters of type int or string and is made where it is
+    applied: its `others` are those, for the `fixed` arguments of each. `applied` are the calls of an
+    instance, `by_type` the instances inside that stand where their types are applied, `states` how many a
+    parser comes to.
     """
 
     name: str
@@ -250,7 +252,9 @@ class BlockSymbol:
     unchecked: bool = False
     objects: dict[str, Instance] = field(default_factory=dict)
     others: list[BlockSymbol] = field(default_factory=list)
-    anew: Callable[[str], BlockSymbol] | None = None
+    anew: Callable[..., BlockSymbol] | None = None
+    is_open: bool = False
+    fixed: Fixed = ()
     calls: int = 0
     applied: list[syntax.Call] = field(default_factory=list)
     by_type: dict[str, BlockSymbol] = field(default_factory=dict)

@@ -128,6 +128,80 @@ def test_a_control_is_applied_inside_another(
     assert number_after(p4, apply, top=top, parts=parts) == expected
 
 
+PLUS = "control Plus(inout bit<16> x, int n = 2) { apply { x = x + n; if (n > 3) { x[15:15] = 1; } } }"
+TWICE = "control Twice(inout bit<16> x, int n) { Plus() p; apply { p.apply(x, n); p.apply(x, n + 1); } }"
+GIVEN = "control S(inout bit<16> x, int n); control Given(inout bit<16> x)(S s) { apply { s.apply(x, 4); } }"
+HOLDS = """control Holds(inout bit<16> x)(S s) { apply { s.apply(x, 1); } }
+control Two(inout bit<16> x, int n)(S s) { Holds(s) h; apply { h.apply(x); x = x + n; } }"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "apply", "expected"),
+    [
+        ("Plus() p;", "p.apply(headers.tag.number, 1);", 0x1235),
+        ("Plus() p;", "p.apply(headers.tag.number);", 0x1236),
+        ("Plus() p;", "p.apply(n = 4, x = headers.tag.number); p.apply(headers.tag.number, 1);", 0x9239),
+        ("Plus() p;", "p.apply(headers.tag.number, 1); p.apply(headers.tag.number, 1);", 0x1236),
+        ("", "Plus.apply(headers.tag.number, 3); Plus.apply(headers.tag.number, 4 - 3);", 0x1238),
+        ("Twice() a;", "a.apply(headers.tag.number, 3); a.apply(headers.tag.number, 1);", 0x923E),
+        ("Plus() p; Given(p) g;", "g.apply(headers.tag.number); p.apply(headers.tag.number, 1);", 0x9239),
+        ("Given(Plus()) g; Plus() unused;", "g.apply(headers.tag.number);", 0x9238),
+        ("Two(Plus()) t;", "t.apply(headers.tag.number, 1); t.apply(headers.tag.number, 5);", 0x123C),
+    ],
+)
+def test_a_parameter_of_type_int_is_the_number_that_each_call_gives(
+    p4: SimpleNamespace, parts: str, apply: str, expected: int
+) -> None:
+    assert number_after(p4, apply, top=PLUS + TWICE + GIVEN + HOLDS, parts=parts) == expected
+
+
+def test_a_parser_is_made_for_each_number_and_text_that_it_is_applied_with(p4: SimpleNamespace) -> None:
+    top = """parser Inner(packet_in p, out tag_t tag, int wanted, string why) {
+        state start { p.extract(tag); transition select(tag.kind) { wanted: more; _: accept; } }
+        state more { tag.number = tag.number + wanted; transition accept; }
+    }"""
+    states = """Inner() inner;
+    state start {
+        inner.apply(packet, headers.tag, 7, "one");
+        inner.apply(packet, headers.inner, 8, "two");
+        transition accept;
+    }"""
+    verdict = p4.run(FRAME + bytes.fromhex("08000000"), top=top, states=states)
+    assert verdict.frame.hex() == "07123b80" + "08000800"
+
+
+def test_a_control_with_a_table_is_applied_with_one_number(p4: SimpleNamespace) -> None:
+    top = """control T(inout bit<16> x, int n) {
+        action set(bit<16> to) { x = to + n; }
+        table t { key = { x: exact; } actions = { set; NoAction; } const entries = { 0x1234: set(n); } }
+        apply { t.apply(); }
+    }"""
+    compiled = p4.compile("a.apply(headers.tag.number, 5);", top=top, parts="T() a;")
+    assert [table.name for table in compiled.p4info.tables] == ["C.a.t"]
+    assert number_after(p4, "a.apply(headers.tag.number, 5);", top=top, parts="T() a;") == 10
+    twice = "a.apply(headers.tag.number, 5); a.apply(headers.tag.number, 5);"
+    assert number_after(p4, twice, top=top, parts="T() a;") == 10
+    refusal = p4.refusal("a.apply(m.mark, 5); a.apply(m.mark, 6);", top=top, parts="T() a;")
+    assert "not supported by nicemu yet: C.a applied with other numbers or texts than before" in refusal
+
+
+def test_what_a_block_makes_of_its_number_is_wrong_where_that_number_makes_it_so(p4: SimpleNamespace) -> None:
+    top = "control Shift(inout bit<16> x, int n) { apply { x = x << (n - 2); } }"
+    assert number_after(p4, "s.apply(headers.tag.number, 2);", top=top, parts="Shift() s;") == 0x1234
+    assert "error" in p4.refusal("s.apply(m.mark, 2); s.apply(m.mark, 1);", top=top, parts="Shift() s;")
+
+
+def test_a_block_that_makes_ever_more_of_itself_by_its_numbers_is_refused(p4: SimpleNamespace) -> None:
+    levels = "control L0(inout bit<16> x, int n) { apply { x = x + n; } }"
+    for level in range(1, 16):
+        below = f"L{level - 1}"
+        levels += f"""control L{level}(inout bit<16> x, int n) {{ {below}() b;
+            apply {{ b.apply(x, 2 * n); b.apply(x, 2 * n + 1); }} }}"""
+    assert "instances of parsers and controls" in p4.refusal(
+        "l.apply(m.mark, 1);", top=levels, parts="L15() l;"
+    )
+
+
 def test_what_a_block_applied_by_its_name_holds_cannot_be_called_as_another(p4: SimpleNamespace) -> None:
     top = COUNT + "control Other(inout bit<16> x) { apply { } }"
     message = "Count is applied by its name, and an instance here is called so"

@@ -52,10 +52,17 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"top": "void f(int n) { f(n - 1); }"}, "f calls itself; P4 has no recursion"),
     ({"top": "action a(int n) { }"}, "a parameter of an action cannot be int"),
     ({"top": "control Q(in int n) { apply { } }"}, "int as a parameter has no direction"),
+    ({"top": "control Q(int n) { apply { n = 2; } }"}, "this stores into n, which is read-only (a constant)"),
+    ({"top": "control Q(int n) { apply { bit<(n)> x; } }"}, "a width must be known where it is written"),
     (
-        {"top": "control Q(int n) { apply { } }"},
-        "not supported by nicemu yet: int as a parameter of a control",
+        {"top": "control Q(int n) { apply { } }", "parts": "Q() q;", "apply": "q.apply(m.mark);"},
+        "argument n must be known at compile time",
     ),
+    (
+        {"top": "control Q(int n) { apply { } }", "parts": "Q() q;", "apply": "q.apply();"},
+        "control q takes 1 argument; 0 are given",
+    ),
+    ({"top": "control Q(int n) { apply { bit<8> x = nothing; } }"}, "unknown name nothing"),
     (
         {"top": "void f(TriggerCounter c) { }", "apply": "f(m.mark);"},
         "argument c is bit<16>; extern TriggerCounter was expected",
