@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from nicemu.errors import UsageError
 from nicemu.lookup import Memory
 from nicemu.pipeline import HOST_PORT, MAX_EFFECTS, Effect, Layouts, Objects, Program
 
@@ -19,6 +20,7 @@ from .kernel_tables import KernelTable
 from .kernel_value_sets import KernelValueSet
 from .not_compiled import NotCompiled
 from .records import (
+    PACKET,
     TABLE_DEFAULT,
     TABLE_HITS,
     TABLE_MISSES,
@@ -103,7 +105,9 @@ class Kernel:
         there is no more room for effects. `fetch_ahead` says whether the lookups of a group of packets begin
         before they are needed; None: where there is more than one packet, and the first table's lookups can
         begin.
+        Raises: UsageError if these are no records one behind the other.
         """
+        _require_records(packets)
         count = self._most_at_once(len(packets))
         ahead = self._begins and count > 1 if fetch_ahead is None else fetch_ahead
         self._make_room(count)
@@ -167,6 +171,7 @@ class Kernel:
         the traffic manager has had no room for, or those before whose copies are to leave first. The records
         of what leaves of those that have become others are the desk's `copies`.
         """
+        _require_records(packets)
         end = first + self._most_at_once(len(packets) - first)
         self._make_room(end - first)
         desk.expect(int(packets["length"].max()))
@@ -225,3 +230,9 @@ def kernel_text(program: Program) -> str:
     finally:
         for table in tables.values():
             table.close()
+
+
+def _require_records(packets: Packets) -> None:
+    """Raises: UsageError if these are no records one behind the other; NumPy joins them to others."""
+    if packets.dtype != PACKET or not packets.flags.c_contiguous:
+        raise UsageError("packets must be an array of PACKET, one behind the other")

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import numpy as np
 import pytest
 
+from nicemu.errors import UsageError
 from nicemu.hot import JIT
 from nicemu.kernels import DROPPED, PACKET, TO_PORT, CompiledEngine, many_packets
 from nicemu.p4 import compile_text
@@ -96,3 +98,22 @@ def test_many_packets_get_what_each_gets_alone(
             assert kernel.run(packets, fetch_ahead=ahead) == count
             ports = np.where(packets["verdict"] == TO_PORT, packets["out_port"], 0)
             assert list(zip(packets["verdict"], ports, strict=True)) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        np.zeros(4, np.dtype([*PACKET.descr, ("more", "u8")])),
+        np.zeros(8, PACKET)[::2],
+        np.zeros(512, np.uint8),
+    ],
+    ids=["others", "apart", "bytes"],
+)
+def test_what_are_no_records_one_behind_the_other_is_refused_before_a_kernel_reads_it(
+    wrong: np.ndarray[Any, Any],
+) -> None:
+    engine = CompiledEngine()
+    engine.load(compile_text(SOURCE.replace("WIDTH", "64").replace("MATCH", "exact")).program)
+    assert engine.kernel is not None
+    with pytest.raises(UsageError, match="must be an array of PACKET, one behind the other"):
+        engine.kernel.run(wrong)
