@@ -126,7 +126,7 @@ class Expressions:
         return self._whole(pair, self.places.field(pair))
 
     def _whole(self, item: Json, place: FieldPlace) -> ir.Expression:
-        value = self._read(place)
+        value = self.read(place)
         if not isinstance(value, Number):
             raise item.fault("is a field of variable length; a number was expected")
         return value.bits(place.width_bits)
@@ -148,7 +148,7 @@ class Expressions:
             case "field":
                 return self._field(item["value"])
             case "stack_field" | "union_stack_field":
-                return self._read(self._last_field(item, kind))
+                return self.read(self._last_field(item, kind))
             case "lookahead":
                 offset, width = item["value"].items(2)
                 skipped = offset.number(0, ir.MAX_WIDTH_BITS)
@@ -175,9 +175,10 @@ class Expressions:
         header, name = pair.items(2)
         if name.value == VALIDITY:
             return numbers.of_truth(self.places.validity(self.places.header(header)))
-        return self._read(self.places.field(pair))
+        return self.read(self.places.field(pair))
 
-    def _read(self, place: FieldPlace) -> Value:
+    def read(self, place: FieldPlace) -> Value:
+        """Return what a field holds."""
         node = place.expression
         if isinstance(node.type, ir.Varbit):
             return Thing(node)
@@ -222,7 +223,7 @@ class Expressions:
             case "two_comp_mod" | "sat_cast" | "usat_cast":
                 return self._cast(op, item, depth)
             case "access_field":
-                return self._read(self.places.field_at(self._header(item["left"], depth), item["right"]))
+                return self.read(self.places.field_at(self._header(item["left"], depth), item["right"]))
             case "access_union_header":
                 return Thing(self.places.member_at(self._union(item["left"], depth), item["right"]))
             case "dereference_header_stack" | "dereference_stack" | "dereference_union_stack":

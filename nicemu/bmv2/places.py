@@ -71,6 +71,7 @@ class Places:
         self._document = document
         self._layouts = Layouts(document, self.type_names)
         self._headers: dict[str, ir.Expression] = {}
+        self._fields: dict[ir.Expression, dict[str, FieldPlace]] = {}
         self._stacks: dict[str, ir.Expression] = {}
         self._union_places: dict[str, ir.Expression] = {}
         self._union_stacks: dict[str, ir.Expression] = {}
@@ -161,24 +162,37 @@ class Places:
         target = self._aliases.get((instance.text(), name.text()), f"{instance.text()}.{name.text()}")
         standard = TARGET_FIELDS.get(target) if self.is_metadata(header) else None
         found = self.field_of(header, name)
-        if standard is not None:
-            return FieldPlace(
-                ir.Member(_STANDARD, standard.name, standard.type), found.width_bits, found.signed
-            )
-        return found
+        return found if standard is None else _in_standard(standard, found)
 
     def field_of(self, header: ir.Expression, name: Json) -> FieldPlace:
         """Return a field of a header."""
-        column = self._layouts.columns(header.type).get(name.text())
-        if column is None:
+        found = self.fields_of(header).get(name.text())
+        if found is None:
             raise name.fault(f"is {name.text()}, which is no field of {header.type}")
-        return FieldPlace(ir.Member(header, column.name, column.kind), column.width_bits, column.signed)
+        return found
 
     def field_at(self, header: ir.Expression, index: Json) -> FieldPlace:
         """Return a field of a header by its number."""
-        columns = list(self._layouts.columns(header.type).values())
-        column = columns[index.number(0, len(columns) - 1)]
-        return FieldPlace(ir.Member(header, column.name, column.kind), column.width_bits, column.signed)
+        fields = [*self.fields_of(header).values()]
+        return fields[index.number(0, len(fields) - 1)]
+
+    def fields_of(self, header: ir.Expression) -> dict[str, FieldPlace]:
+        """Return the fields of a header or metadata instance, by their names."""
+        if header not in self._fields:
+            self._fields[header] = self._placed(header)
+        return self._fields[header]
+
+    def _placed(self, header: ir.Expression) -> dict[str, FieldPlace]:
+        fields = {
+            name: FieldPlace(ir.Member(header, column.name, column.kind), column.width_bits, column.signed)
+            for name, column in self._layouts.columns(header.type).items()
+        }
+        if self.is_standard(header):
+            for name, found in fields.items():
+                target = self._aliases.get((V1MODEL.place, name), f"{V1MODEL.place}.{name}")
+                if target in TARGET_FIELDS:
+                    fields[name] = _in_standard(TARGET_FIELDS[target], found)
+        return fields
 
     def validity(self, header: ir.Expression) -> ir.Expression:
         """Return whether a header is valid."""
@@ -304,3 +318,8 @@ class Places:
 
 def _element(stack: ir.Expression, place: int, kind: ir.Named) -> ir.Expression:
     return ir.Element(stack, ir.Constant(place, ir.Bits(32)), kind)
+
+
+def _in_standard(part: ir.Field, found: FieldPlace) -> FieldPlace:
+    """Return the place in the architecture's metadata of a field of the file."""
+    return FieldPlace(ir.Member(_STANDARD, part.name, part.type), found.width_bits, found.signed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import DROP_PORT, ir
 
 from . import numbers
 from .document import Json
@@ -54,8 +54,8 @@ class Primitives:
             "remove_header": ((1,), lambda header: self._validate(header, False)),
             "push": ((2,), lambda stack, count: self._move(stack, count, True)),
             "pop": ((2,), lambda stack, count: self._move(stack, count, False)),
-            "mark_to_drop": ((0, 1), lambda *_: (ir.CallFunction("mark_to_drop"),)),
-            "drop": ((0,), lambda: (ir.CallFunction("mark_to_drop"),)),
+            "mark_to_drop": ((0, 1), self._mark_to_drop),
+            "drop": ((0,), self._mark_to_drop),
             "no_op": ((0,), tuple),
             "exit": ((0,), lambda: (ir.Exit(),)),
             "assert": ((1,), lambda check: self._call("assert", self._expressions.truth(check))),
@@ -111,6 +111,22 @@ class Primitives:
         result = self._scope.variable("result", kind)
         return (call(result), self.stored(place, numbers.held(result)))
 
+    def _mark_to_drop(self, header: Json | None = None) -> Statements:
+        """Have a packet dropped, or have a copy of its standard_metadata say so."""
+        places = self._scope.places
+        place = None if header is None else self._expressions.thing(header)
+        if header is None or place is None or places.is_standard(place):
+            return (ir.CallFunction("mark_to_drop"),)
+        fields = places.fields_of(place)
+        if "egress_spec" not in fields:
+            raise header.fault(f"is a {place.type}, which has no egress_spec")
+        marks = {"egress_spec": DROP_PORT, "mcast_grp": 0}
+        return tuple(
+            self.stored(fields[name], numbers.constant(number))
+            for name, number in marks.items()
+            if name in fields
+        )
+
     # Headers and fields
 
     def _assign(self, target: Json, source: Json) -> Statements:
@@ -118,7 +134,7 @@ class Primitives:
             return ()  # the field is read-only; p4c set it until 2019 where a header was looked ahead for
         place = self._expressions.field(target)
         if isinstance(place.expression.type, ir.Varbit):
-            return (self._same(target, place.expression, source),)
+            return (self._same(place.expression, source),)
         return (self.stored(place, self._expressions.number(source)),)
 
     def _changed(self, op: str, target: Json, amount: Json) -> Statements:
@@ -129,15 +145,25 @@ class Primitives:
         return (self.stored(self._written(target), value),)
 
     def _assign_thing(self, target: Json, source: Json) -> Statements:
-        return (self._same(target, self._expressions.thing(target), source),)
+        places, place = self._scope.places, self._expressions.thing(target)
+        whole = self._same(place, source)
+        if not places.is_standard(place) and not places.is_standard(whole.value):
+            return (whole,)
+        copied: list[ir.Statement] = []  # of which the architecture has the fields that it knows
+        fields = zip(places.fields_of(place).values(), places.fields_of(whole.value).values(), strict=True)
+        for to, found in fields:
+            value = self._expressions.read(found)
+            copied.append(
+                self.stored(to, value)
+                if isinstance(value, numbers.Number)
+                else ir.Assign(to.expression, value.node)
+            )
+        return tuple(copied)
 
-    def _same(self, target: Json, place: ir.Expression, source: Json) -> ir.Statement:
+    def _same(self, place: ir.Expression, source: Json) -> ir.Assign:
         value = self._expressions.thing(source)
         if value.type != place.type:
             raise source.fault(f"is a {value.type}; a {place.type} was expected")
-        for item, node in ((target, place), (source, value)):
-            if self._scope.places.is_standard(node):
-                raise item.unsupported("standard_metadata copied as a whole")
         return ir.Assign(place, value)
 
     def _validate(self, item: Json, valid: bool) -> Statements:

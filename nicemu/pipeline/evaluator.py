@@ -241,10 +241,11 @@ class Evaluator:
                 position = ir.Constant(self._value(packet, index), index.type)
                 return ir.Element(located, position, kind)
             case ir.StackPlace(base, last, kind):
-                self._stack_place(packet, target)
-                stack: StackValue = self._value(packet, base)
+                located = self._located(packet, base)
+                self._stack_place(packet, ir.StackPlace(located, last, kind))
+                stack: StackValue = self._value(packet, located)
                 position = ir.Constant(stack.next_index - last, ir.Bits(32, True))
-                return ir.Element(self._located(packet, base), position, kind)
+                return ir.Element(located, position, kind)
             case ir.Slice(base, high, low, kind):
                 return ir.Slice(self._located(packet, base), high, low, kind)
         return target

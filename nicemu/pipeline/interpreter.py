@@ -404,10 +404,12 @@ class Interpreter(Evaluator):
         raise _Exited
 
     def _extract(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
-        stacks = [node for node in _path(target) if isinstance(node, ir.StackPlace) and not node.last]
-        self._take(packet, self._located(packet, target), varbit_bits)
-        for node in stacks:
-            self._value(packet, node.stack).next_index += 1
+        place = self._located(packet, target)
+        self._take(packet, place, varbit_bits)
+        for node, element in zip(_path(target), _path(place), strict=True):
+            if isinstance(node, ir.StackPlace) and not node.last:
+                assert isinstance(element, ir.Element)
+                self._value(packet, element.base).next_index += 1
 
     def _take(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
         """Read a header at the cursor into a place whose indices are numbers."""
@@ -437,9 +439,14 @@ class Interpreter(Evaluator):
             raise Rejected(self._program.errors[self._value(packet, node.error)])
 
     def _emit(self, packet: PacketState, node: ir.Emit) -> None:
-        packet.emitted.append(self._layouts.emitted(node.value.type, self._value(packet, node.value)))
+        value = self._value(packet, node.value)
+        packet.emitted.append(self._layouts.emitted(node.value.type, value))
+        self._note_emitted(packet, node, value)
         if sum(map(len, packet.emitted)) > MAX_EMITTED_BYTES:
             raise Stuck("pipeline.oversized")
+
+    def _note_emitted(self, packet: PacketState, node: ir.Emit, value: Value) -> None:
+        """Hear of a value that was emitted; the tracer does."""
 
 
 def reason_of(error: str) -> str:

@@ -203,11 +203,8 @@ class Tracer(Interpreter):
         _note(packet, Exited())
         return super()._exit(packet, node)
 
-    def _emit(self, packet: PacketState, node: ir.Emit) -> None:
-        super()._emit(packet, node)
-        for name, kind, header in self._valid_headers(
-            expression_text(node.value), node.value.type, self._value(packet, node.value)
-        ):
+    def _note_emitted(self, packet: PacketState, node: ir.Emit, value: Value) -> None:
+        for name, kind, header in self._valid_headers(expression_text(node.value), node.value.type, value):
             _note(packet, HeaderEmitted(name, self._plain(kind, header)))
 
     def _valid_headers(

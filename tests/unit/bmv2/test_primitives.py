@@ -159,6 +159,40 @@ def test_packets_are_dropped(dropped: Node) -> None:
     assert send(engine_of(in_egress(dropped))).disposition is Disposition.DROP
 
 
+STANDARD, COPY = named("header", "standard_metadata"), named("header", "copy")
+
+
+def with_copy(*primitives: Node) -> Node:
+    """Return a document with a further instance of standard_metadata's type, as p4c makes for parameters."""
+    document = does(*primitives)
+    document["headers"].append(
+        {"name": "copy", "id": 50, "header_type": "standard_metadata", "metadata": True}
+    )
+    return document
+
+
+def test_a_copy_of_the_standard_metadata_is_marked_to_be_dropped_and_is_no_more_than_a_copy() -> None:
+    marked = primitive("mark_to_drop", COPY)
+    back = assign(field("standard_metadata", "egress_spec"), field("copy", "egress_spec"))
+    assert outcome(with_copy(set_port(3), marked), "00") == [(3, "00")]
+    assert send(engine_of(with_copy(set_port(3), marked, back))).disposition is Disposition.DROP
+    group = assign(field("copy", "mcast_grp"), hexstr(5))
+    into = assign(field("h", "value"), field("copy", "mcast_grp"))
+    assert outcome(with_copy(set_port(3), group, marked, into), "00 ff 00 00") == [(3, "00000000")]
+
+
+def test_the_standard_metadata_is_copied_as_a_whole() -> None:
+    out, back = primitive("assign_header", COPY, STANDARD), primitive("assign_header", STANDARD, COPY)
+    changed = assign(field("copy", "egress_spec"), hexstr(4))
+    assert outcome(with_copy(set_port(3), out, changed), "00") == [(3, "00")]
+    assert outcome(with_copy(set_port(3), out, changed, back), "00") == [(4, "00")]
+
+
+def test_a_field_of_the_standard_metadata_is_named_by_its_number() -> None:
+    port = wrapped(expression("access_field", STANDARD, 1))
+    assert outcome(does(set_port(3), assign(field("h", "kind"), port)), "00 00 00 00") == [(3, "03000000")]
+
+
 def test_fields_that_simple_switch_knows_by_other_names_are_its_own() -> None:
     engine = engine_of(does(assign(field("standard_metadata", "mcast_grp"), hexstr(5))))
     engine.objects.multicast_groups[5] = (Replica(1, 1), Replica(2, 2))
@@ -671,12 +705,7 @@ def test_meters_colour_packets() -> None:
         (primitive("assign", hexstr(1), hexstr(1)), "is a hexstr; a field was expected"),
         (primitive("assign", field("h", "$valid$"), hexstr(1)), "is $valid$, which is no field"),
         (primitive("assign_header", H, named("header", "s[0]")), "is a item_t; a tag_t was expected"),
-        (
-            primitive(
-                "assign_header", named("header", "standard_metadata"), named("header", "standard_metadata")
-            ),
-            "yet: standard_metadata copied as a whole",
-        ),
+        (primitive("mark_to_drop", H), "is a tag_t, which has no egress_spec"),
         (primitive("add_header", named("header", "scalars")), "a header was expected"),
         (primitive("push", named("header_stack", "s"), field("h", "kind")), "a constant, were expected"),
         (primitive("count", named("counter_array", "none"), hexstr(0)), "is none, which is no counter"),

@@ -325,3 +325,26 @@ V1Switch(P(), V(), I(), E(), V(), D()) main;
     found = p4info_text(p4.compile_text(text).p4info)
     assert "array" not in found
     assert found.count("tuple {") == 2
+
+
+def test_a_stack_in_an_array_is_extracted_into_and_its_index_evaluated_once(p4: SimpleNamespace) -> None:
+    engine = Engine()
+    states = """state start {
+        packet.extract(headers.rows[up(m.mark)].tags.next);
+        packet.extract(headers.rows[up(m.mark)].tags.next);
+        packet.extract(headers.rows[m.mark - 1].tags.next);
+        transition accept;
+    }"""
+    top = "bit<16> up(inout bit<16> x) { x = x + 1; return x - 1; }"
+    parts = {
+        "types": "struct row_t { tag_t[3] tags; }",
+        "members": "row_t[2] rows;",
+        "emit": "packet.emit(headers.rows[1].tags); packet.emit(headers.rows[0].tags);",
+    }
+    engine.load(
+        p4.compile("headers.rows[0].tags[0].number = m.mark;", states=states, top=top, **parts).program
+    )
+    for trace in (False, True):
+        verdict = engine.process(bytes.fromhex("01000001 02000002 03000003"), 1, trace=trace)
+        assert verdict.frame is not None, verdict.drop_reason
+        assert verdict.frame.hex(" ", 4) == "02000002 03000003 01000201"

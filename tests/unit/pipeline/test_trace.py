@@ -107,6 +107,17 @@ def test_without_being_asked_for_there_is_no_trace(hand: SimpleNamespace) -> Non
     assert hand.engine().process(FRAME, 1).trace == ()
 
 
+def test_what_is_told_of_what_leaves_is_not_evaluated_again(switch: Engine) -> None:
+    emits = """bit<8> n = 5; apply { b.emit(made(n)); b.emit(made(n)); b.emit(headers.h); }"""
+    made = "byte_t made(inout bit<8> n) { n = n + 1; byte_t r = { n, 0 }; return r; }"
+    text = SWITCH.replace("apply { b.emit(headers); }", emits).replace("control V(", made + " control V(")
+    switch.load(compile_text(text).program)
+    verdict = switch.process(bytes.fromhex("0105"), 3, trace=True)
+    assert verdict.frame == switch.process(bytes.fromhex("0105"), 3).frame
+    assert verdict.frame is not None
+    assert verdict.frame.hex().startswith("06000700")
+
+
 def test_a_frame_that_is_too_long_says_so(hand: SimpleNamespace) -> None:
     assert trace_lines(hand.engine().process(bytes(9217), 1, trace=True).trace) == [
         "dropped: pipeline.oversized"
