@@ -49,6 +49,7 @@ _KNOWN = (
     "deparser",
     "field_list",
     "metadata",
+    "p4runtime_translation_mappings",
     "pipeline",
     "priority",
     "selector_size_semantics",

@@ -128,7 +128,8 @@ class Checker(PackageChecker):
         for name, members in self.architecture.enums.items():
             found = self.scope.find(name)
             kind = found.type if isinstance(found, TypeSymbol) else None
-            if not isinstance(kind, EnumType) or tuple(kind.members) != members:
+            is_known = isinstance(kind, EnumType) and kind.underlying is None
+            if not isinstance(kind, EnumType) or not is_known or not {*kind.members} & {*members}:
                 hint = f"#include <{self.architecture.include}>"
                 self.reporter.error(end, f"enum {name} is not the architecture's", hint)
         missing = [name for name in ir.CORE_ERRORS if name not in self.declared.errors]

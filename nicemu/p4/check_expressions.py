@@ -255,6 +255,8 @@ class ExpressionChecker(OperatorChecker):
             hint = did_you_mean(node.name, enum.members)
             self.reporter.error(node.name_at, f"{enum} has no member {node.name}", hint)
             return UNKNOWN
+        if node.name not in self.architecture.enums.get(enum.name, enum.members):
+            self.reporter.unsupported(node.name_at, f"{node.name} of {enum}")
         node.value = enum.members[node.name]
         return enum
 

@@ -224,11 +224,21 @@ class PackageChecker(TableChecker):
             self.reporter.error(place, what, _signature(wanted.symbol))
 
     def _check_metadata(self, at: Location, found: CompositeType) -> None:
+        """Check that the metadata of the architecture is what the engine knows.
+
+        A program's own copy of the declarations may lack fields of it, and have further ones.
+        """
         wanted = {part.name: part.type for part in self.architecture.metadata.fields}
-        if {name: scalar_of(kind) for name, kind in found.fields.items()} != wanted:
-            self.reporter.error(
-                at, f"{found} is not the architecture's", f"#include <{self.architecture.include}>"
-            )
+        known = {name: scalar_of(kind) for name, kind in found.fields.items() if name in wanted}
+        hint = f"#include <{self.architecture.include}>"
+        if not known:
+            self.reporter.error(at, f"{found} is not the architecture's", hint)
+        for name, kind in known.items():
+            if kind != wanted[name]:
+                what = (
+                    f"field {name} of {found} is {found.fields[name]}; the architecture's is {wanted[name]}"
+                )
+                self.reporter.error(at, what, hint)
 
 
 def _wanted_types(kind: Type, bindings: dict[str, Type]) -> list[Type]:

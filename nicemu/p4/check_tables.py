@@ -143,8 +143,9 @@ class TableChecker(MemberChecker):
                 return
             if ref is not None and isinstance(kind, ExternType) and kind.symbol.name in externs:
                 name = table.name
-                if given_name(item.annotations):
-                    name = self.full_name(item)
+                if given := given_name(item.annotations):  # of which p4c makes the whole name
+                    self.named(item.annotations)
+                    name = given.removeprefix(".")
                 elif any(other.name == name for other in table.objects.values()):
                     name += f".{item.name}"
                 found = self.object_of(node, kind, name)

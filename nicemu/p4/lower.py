@@ -36,7 +36,7 @@ def lower(checked: Checked, name: str) -> Program:
 
 class _Lowering(TableLowering):
     def __init__(self, checked: Checked) -> None:
-        super().__init__(checked.actions)
+        super().__init__(checked.actions, checked.architecture.metadata)
         self._checked = checked
         self._functions: list[ir.Function] = []
         self._arguments: set[str] = set()

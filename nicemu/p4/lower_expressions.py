@@ -32,12 +32,12 @@ from .types import (
 class ExpressionLowering:
     """Expressions; functions that are called are remembered."""
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: ir.StructType) -> None:
         self._shared: dict[str, syntax.Expression] = {}
         self._places: dict[Variable, ir.Expression] = {}
         self._members: dict[int, tuple[ir.Expression, dict[str, ir.Member]]] = {}
         """Members that were made, by the identity of what they are of."""
-        self._types = TypeTable()
+        self._types = TypeTable(metadata)
         self._routines: dict[str, Routine] = {}
         self._extras: list[ir.Variable] = []
         self._made: list[ir.Function] = []
@@ -153,14 +153,17 @@ class ExpressionLowering:
         items = [self._value(item) for item in node.items]
         if isinstance(kind, ir.Stack):
             return ir.StackValue(tuple(items), kind)
+        added = tuple(ir.Zero(part.type) for part in self._types.added_to(node.type))
         if node.names is None:
-            return ir.StructValue(tuple(items), kind)
+            return ir.StructValue((*items, *added), kind)
         order = [list(node.type.fields).index(name) for name in node.names]
         fields = arranged(items, order)
         if not is_order_seen(fields, order):
-            return ir.StructValue(tuple(fields), kind)
+            return ir.StructValue((*fields, *added), kind)
         inside = [ir.Direction.IN] * len(items)
-        return self._in_order(items, order, inside, kind, lambda given: ir.StructValue(given, kind))
+        return self._in_order(
+            items, order, inside, kind, lambda given: ir.StructValue((*given, *added), kind)
+        )
 
     def _in_order(
         self,

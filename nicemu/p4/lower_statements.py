@@ -31,8 +31,8 @@ _PACKET_DIRECTIONS = {"extract": ("out", "in"), "verify": ("in", "in")}
 class StatementLowering(ExpressionLowering):
     """Statements; actions that are used and stand outside all blocks are remembered."""
 
-    def __init__(self, outside: Sequence[ActionSymbol]) -> None:
-        super().__init__()
+    def __init__(self, outside: Sequence[ActionSymbol], metadata: ir.StructType) -> None:
+        super().__init__(metadata)
         self._outside = {action.name: action for action in outside}
         self._used: dict[str, ActionSymbol] = {}
 

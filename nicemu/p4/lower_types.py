@@ -26,7 +26,8 @@ class TypeTable:
     new types and enums that something has, by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, metadata: ir.StructType) -> None:
+        self._metadata = metadata
         self.layouts: list[ir.Layout] = []
         self.new_types: dict[str, ir.NewType] = {}
         self.enums: dict[str, ir.EnumType] = {}
@@ -64,6 +65,14 @@ class TypeTable:
         self.new_types[kind.name] = ir.NewType(kind.name, self.of(kind), is_translated, uri, bits, kind.notes)
         return kind.name
 
+    def added_to(self, kind: Type) -> tuple[ir.Field, ...]:
+        """Return the fields that a struct has in the IR behind its own: what the architecture's metadata has
+        that the program's own declaration of it lacks.
+        """
+        if not isinstance(kind, CompositeType) or kind.kind != "struct" or kind.name != self._metadata.name:
+            return ()
+        return tuple(part for part in self._metadata.fields if part.name not in kind.fields)
+
     def _composite(self, kind: CompositeType) -> ir.Named:
         if kind not in self._named:
             fields = tuple(
@@ -82,7 +91,7 @@ class TypeTable:
                 case "header_union":
                     self.layouts.append(ir.UnionType(name, fields))
                 case _:
-                    self.layouts.append(ir.StructType(name, fields))
+                    self.layouts.append(ir.StructType(name, (*fields, *self.added_to(kind))))
         return self._named[kind]
 
 

@@ -278,31 +278,37 @@ class StatementParser(ExpressionParser):
         first: dict[str, syntax.Annotation] = {}
         while self._tokens[self._at].text == "@":
             at = self.take().location
-            if self.next.kind not in ("name", "keyword"):
-                self.fail("expected the name of an annotation")
-            name = self.take()
             body: list[str] = []
             values: list[tuple[str, syntax.Expression]] = []
-            if name.text == "pragma":
-                line = at.source, at.line
-                while (
-                    self.next.kind != "end" and (self.next.location.source, self.next.location.line) == line
-                ):
-                    body.append(self.take().text)
-            structured, opened = self.sees("["), self._at
-            if structured or self.sees("("):
+            is_pragma = self.next.text == "pragma"
+            if is_pragma:
+                self.take()
+            if self.next.kind not in ("name", "keyword") or (is_pragma and not self._is_on(at)):
+                self.fail("expected the name of an annotation")
+            name = self.take()
+            while is_pragma and self._is_on(at):
+                body.append(self.take().text)
+            structured, opened = self.sees("[") and not is_pragma, self._at
+            if is_pragma and name.text == "field_list":
+                self.reporter.error(at, "a list of fields in a pragma", "write @field_list(1)")
+            elif not is_pragma and (structured or self.sees("(")):
                 body = self.skip_balanced()
                 if structured or name.text == "field_list":
                     values = self._annotation_values(opened, name.text)
             made = syntax.Annotation(at=at, name=name.text, tokens=body, structured=structured)
             made.keys = [key for key, _ in values]
             made.values = [value for _, value in values]
-            if name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
+            if not is_pragma and name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
                 made.value = self._computed(opened, self._at) if body else None
             check_annotation(made, first.get(made.name), self.reporter)
             first.setdefault(made.name, made)
             found.append(made)
         return found
+
+    def _is_on(self, at: Location) -> bool:
+        """Whether the next token stands on the line of another."""
+        place = self.next.location
+        return self.next.kind != "end" and (place.source, place.line) == (at.source, at.line)
 
     def _annotation_values(self, opened: int, name: str) -> list[tuple[str, syntax.Expression]]:
         """Parse and return the expressions in the bracket at `opened`, once more, each with its key, "" for

@@ -7,7 +7,6 @@ A program that passes runs on any packet without an error, so nothing is checked
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 
 from nicemu.errors import ControlError, P4RuntimeCode, counted
 
@@ -67,8 +66,16 @@ def verify(program: ir.Program) -> None:
         for name in (ir.HEADERS, ir.METADATA, place):
             if name not in variables:
                 faults.raise_(name, f"is missing; the architecture needs headers, metadata and {place}")
-        if variables[place].type != ir.Named(metadata.name) or metadata not in map(_unnamed, program.structs):
-            faults.raise_(place, f"must be the architecture's struct {metadata.name}")
+        fields = {
+            (part.name, part.type)
+            for struct in program.structs
+            for part in struct.fields
+            if struct.name == metadata.name
+        }
+        if variables[place].type != ir.Named(metadata.name) or not fields.issuperset(
+            (part.name, part.type) for part in metadata.fields
+        ):
+            faults.raise_(place, f"must be the architecture's struct {metadata.name}, with its fields")
     with faults.at("errors"):
         unique(program.errors, str, faults)
         if program.errors[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
@@ -156,11 +163,6 @@ def verify(program: ir.Program) -> None:
     for role in roles:
         with faults.at(f"{role.name}.body"):
             _check_called(f"control {role.name}", role.place, bodies)
-
-
-def _unnamed(struct: ir.StructType) -> ir.StructType:
-    """Return a struct without the names of new types and enums that its fields have."""
-    return replace(struct, fields=tuple(replace(field, type_name="") for field in struct.fields))
 
 
 def _check_instance(

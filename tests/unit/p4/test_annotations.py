@@ -48,6 +48,11 @@ from nicemu.p4 import CompileError, Severity, compile_text
         ('@name(".")', "@name needs a name in quotes"),
         ("@deprecated", "@deprecated needs a message in quotes"),
         ("@noWarn(5)", "@noWarn needs the name of a warning in quotes"),
+        ("@pragma name 5\n", "@name needs a name in quotes"),
+        ("@pragma hidden 1\n", "@hidden has no body"),
+        ("@pragma\n", "expected the name of an annotation, found 'action'"),
+        ("@pragma 5\n", "expected the name of an annotation, found '5'"),
+        ("@pragma field_list 1\n", "a list of fields in a pragma"),
     ],
 )
 def test_annotations_that_do_not_go_together_are_refused(
@@ -205,3 +210,21 @@ def test_a_translation_of_a_typedef_is_told_to_have_no_effect(p4: SimpleNamespac
 def test_an_id_is_a_number_however_it_is_written(p4: SimpleNamespace, number: str) -> None:
     compiled = p4.compile("t.apply();", parts=f"@id({number}) table t {{ actions = {{ NoAction; }} }}")
     assert compiled.p4info.tables[0].id & 0xFFFFFF == 7
+
+
+def test_a_pragma_is_the_annotation_of_its_name_whose_body_is_the_rest_of_its_line(
+    p4: SimpleNamespace,
+) -> None:
+    parts = """@pragma name "renamed"
+    @pragma stage 3 (0x10
+    action a() { }
+    @pragma hidden
+    table t { key = { m.mark: exact; } actions = { @pragma tableonly
+        a; NoAction; } }
+    @pragma name "shown"
+    @description("second")
+    table u { key = { m.mark: exact; } actions = { NoAction; } }"""
+    info = p4.compile("t.apply(); u.apply();", parts=parts).p4info
+    assert [table.name for table in info.tables] == ["C.shown"]
+    (renamed,) = [action for action in info.actions if action.name == "C.renamed"]
+    assert [(item.name, item.body) for item in renamed.annotations] == [("stage", "3 (0x10")]
