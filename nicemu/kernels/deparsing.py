@@ -193,10 +193,13 @@ class Deparsing(Varbits):
 
     def headroom_bytes(self, body: Sequence[ir.Statement]) -> int:
         """Return how many bytes before the frame a deparser may write."""
-        if emits_alone(body):
-            emitted = sum(self.most_bytes(node.value.type) for node in body if isinstance(node, ir.Emit))
-            return min(emitted, MAX_EMITTED_BYTES)
         return min(self._most_emitted(tuple(body)), MAX_EMITTED_BYTES)
+
+    def is_only_seen(self, body: Sequence[ir.Statement]) -> bool:
+        """Return whether a deparser does nothing that is not seen in what leaves: it emits, and never so much
+        that the packet is dropped for that.
+        """
+        return emits_alone(body) and self._most_emitted(tuple(body)) <= MAX_EMITTED_BYTES
 
     def _most_emitted(self, nodes: tuple[object, ...]) -> int:
         """Return how many bytes statements and expressions can emit at most, or more than the limit."""

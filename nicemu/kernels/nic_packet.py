@@ -7,7 +7,6 @@ from llvmlite import ir as llvm
 
 from nicemu.pipeline import HOST_PORT, ir
 
-from .deparsing import emits_alone
 from .externs import Externs
 from .nic_externs import NicExterns
 from .one_packet import OnePacket
@@ -64,14 +63,15 @@ class NicPacket(OnePacket):
             builder.position_at_end(others)
         made.body(control.body)
         made.go(controlled)
-        if not emits_alone(deparser.body):  # such a one may be without end, whatever becomes of the packet
+        is_only_seen = made.is_only_seen(deparser.body)
+        if not is_only_seen:  # such a one may be without end, whatever becomes of the packet
             start, length = self.deparse(made, deparser)
         dropped, leaves = made.block("dropped"), made.block("leaves")
         verdict = builder.load(made.verdict)
         is_dropped = builder.icmp_unsigned("==", verdict, INDEX(DROPPED))
         builder.cbranch(is_dropped, dropped, leaves)
         builder.position_at_end(leaves)
-        if emits_alone(deparser.body):
+        if is_only_seen:
             start, length = self.deparse(made, deparser)
         self.finish(made, verdict, INDEX(0), start, length)
         builder.position_at_end(dropped)

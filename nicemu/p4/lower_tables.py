@@ -29,10 +29,11 @@ class TableLowering(StatementLowering):
         """Return a table, its keys, actions and entries."""
         node = table.declaration
         compared = [key for key in node.keys if is_compared(key)]
+        values = self._keys(table)
         keys = tuple(
             ir.Key(
                 key_name(key),
-                self._key(key.expression),
+                values[node.keys.index(key)],
                 ir.MatchKind(key.match_kind),
                 number,
                 self._types.name_of(key.expression.type),
@@ -64,10 +65,34 @@ class TableLowering(StatementLowering):
                 for part, name in _TABLE_OBJECTS.items()
                 if name in table.objects
             },
-            selector_keys=tuple(self._value(key.expression) for key in node.keys if not is_compared(key)),
+            selector_keys=tuple(
+                value for key, value in zip(node.keys, values, strict=True) if not is_compared(key)
+            ),
             idle_timeout=table.idle_timeout,
             annotations=kept(node.annotations),
         )
+
+    def _keys(self, table: TableSymbol) -> list[ir.Expression]:
+        """Return what each key is.
+
+        A selector's are looked at where a group is hit, and behind the others: where that can be told, the
+        first key that is compared calls what evaluates all of them, in their order.
+        """
+        keys = table.declaration.keys
+        values = [
+            self._key(key.expression) if is_compared(key) else self._value(key.expression) for key in keys
+        ]
+        first = next((place for place, key in enumerate(keys) if is_compared(key)), None)
+        chosen = [value for key, value in zip(keys, values, strict=True) if not is_compared(key)]
+        if first is None or not has_effects(chosen):
+            return values
+        kept = [self._extra(value.type, "key") for value in values]
+        body = tuple(ir.Assign(place, value) for place, value in zip(kept, values, strict=True))
+        name = f"keys.{table.name}"
+        self._made.append(ir.Function(name, (), body, kept[first].name, is_control=True))
+        called: list[ir.Expression] = [*kept]
+        called[first] = ir.Call(name, (), kept[first].type)
+        return called
 
     def _key(self, node: syntax.Expression) -> ir.Expression:
         """Return what is looked up: 0 of a header that is not valid, as for simple_switch; P4 leaves it open.

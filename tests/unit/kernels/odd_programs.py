@@ -396,11 +396,14 @@ class Block:
 
 
 class Programs:
-    """Writes the text of a program."""
+    """Writes the text of a program; half of them have a certain part."""
 
     def __init__(self, seed: int) -> None:
         self.chance = random.Random(seed)
         self.names = (f"n{number}" for number in itertools.count())
+
+    def _half(self) -> bool:
+        return self.chance.random() < 0.5
 
     def _block(self, *kinds: str, **more: object) -> Block:
         return Block(self.chance, self.names, kinds, **more)  # type: ignore[arg-type]
@@ -417,7 +420,11 @@ class Programs:
         block = self._block("TAKE", "TAKE", "DO", "DO", "IF", *kinds, instances=instances, most_depth=1)
         text = f"{head} {{\n  {LOCALS} value_set<bit<8>>(4) few; value_set<some_t>(4) some; {more}\n"
         for state in STATES:
-            first = "p.extract(h.a); x = h.a.l;" if state == "start" and instances else ""
+            first = (
+                "p.extract(h.a); x = h.a.l;"
+                if state == "start" and "(packet_in p, out headers_t" in head
+                else ""
+            )
             ends = "transition accept;" if state == "last" else block.filled("SELECT", 1)
             text += f"  state {state} {{ {first} {block.body(0, 2)} {ends} }}\n"
         return text + "}\n"
@@ -431,6 +438,7 @@ class Programs:
         around: tuple[str, str] = ("", ""),
         more: str = "",
     ) -> str:
+        inside = inside if self._half() else ""
         calls = [f"{name}.apply(h, m, BYTE, BYTES)" for name in ("one", "other")] if inside else []
         block = self._block(*kinds, "DO", "DO", "IF", "LOOP", "MOVE", "CALL", verb=verb, instances=calls)
         for _ in range(self.chance.randint(1, 2)):
@@ -444,12 +452,17 @@ class Programs:
         """Return what both architectures have."""
         part = "packet_in p, inout headers_t h, inout metadata_t m, in bit<8> n, out bit<8> r"
         whole = f"packet_in p, out headers_t h, inout metadata_t m, inout {place}"
-        return (
-            f"#include <core.p4>\n#include <{architecture}.p4>\n{TYPES}{self._function()}"
-            + self._parser(f"parser Part({part})", "", (), kinds)
-            + self._parser(f"parser P({whole})", "Part() part;", ["part.apply(p, h, m, BYTE, BYTES)"], kinds)
-            + self._control(f"control Inside({part.replace('packet_in p, ', '')})", "SWITCH", "EXIT", *kinds)
-        )
+        text = f"#include <core.p4>\n#include <{architecture}.p4>\n{TYPES}{self._function()}"
+        calls = ("part.apply(p, h, m, BYTE, BYTES)",) if self._half() else ()
+        if calls:
+            text += self._parser(f"parser Part({part})", "", (), kinds)
+        text += self._parser(f"parser P({whole})", "Part() part;" if calls else "", calls, kinds)
+        inside = part.replace("packet_in p, ", "")
+        return text + self._control(f"control Inside({inside})", "SWITCH", "EXIT", *kinds)
+
+    def _written(self, text: str) -> str:
+        """Return the text of a program, in half of which nothing calls `deep`."""
+        return text if self._half() else re.sub(r"\bdeep\((?!inout)h, m, ", "same(", text)
 
     def v1model(self) -> str:
         """Return a program for v1model."""
@@ -463,17 +476,19 @@ class Programs:
         begins = "s.egress_spec = 3; m.rounds = m.rounds + 1;", ""
         passes = both.replace(")", f", {whole})")
         sums = ("SUM", "SUM", "SWITCH", *asks)
+        nothing = "{ apply { } }\n"
         text = self._beginning("v1model", f"{whole[6:]}", asks)
-        text += (
-            self._control(f"control V{both}", *sums, verb="verify")
-            if asks
-            else f"control V{both} {{ apply {{ }} }}\n"
-        )
+        for name, verb in (("V", "verify"), ("C", "update")):
+            does = self._half()
+            text += (
+                self._control(f"control {name}{both}", *sums, verb=verb)
+                if does
+                else f"control {name}{both} {nothing}"
+            )
         text += self._control(f"control I{passes}", *kinds, inside="Inside()", around=begins)
         text += self._control(f"control E{passes}", *kinds, inside="Inside()", around=("", seen))
-        text += self._control(f"control C{both}", *sums, verb="update")
         text += self._deparser("(packet_out b, in headers_t given)", "h = given;", "ASK")
-        return text + "V1Switch(P(), V(), I(), E(), C(), D()) main;\n"
+        return self._written(text + "V1Switch(P(), V(), I(), E(), C(), D()) main;\n")
 
     def nic(self) -> str:
         """Return a program for the SmartNIC."""
@@ -490,9 +505,12 @@ class Programs:
             )
         given = f"(packet_out b, in headers_t given, in metadata_t kept, in {place})"
         text += self._deparser(given, "h = given; m = kept;")
-        return text + f"SmartNic(P(), I(), D(){self.chance.choice(('', ', H()', ', H()'))}) main;\n"
+        return self._written(text + f"SmartNic(P(), I(), D(){', H()' if self._half() else ''}) main;\n")
 
     def _deparser(self, parameters: str, copies: str, *kinds: str) -> str:
+        if self._half():
+            emits = self.chance.choice(("given", "given.a); b.emit(given.v", "given.s); b.emit(given.us[1]"))
+            return f"control D{parameters} {{ apply {{ b.emit({emits}); }} }}\n"
         return self._control(
             f"control D{parameters}",
             *("EMIT", "EMIT", "SWITCH", "EXIT", *kinds),

@@ -301,6 +301,23 @@ def test_headers_that_a_deparser_emits_without_end_drop_the_packet() -> None:
     assert same(engine, b"\0" + (4097).to_bytes(2, "big")).drop_reason == "pipeline.oversized"
 
 
+def test_a_packet_that_is_dropped_and_whose_headers_would_be_too_long_is_told_as_too_long() -> None:
+    """As where the deparser has other things to do: it runs whatever becomes of the packet."""
+    found = []
+    for times in (32, 33):
+        apply, emit = "h.more.setValid(); drop_packet(); hits.add(1, 2);", "packet.emit(h.more); " * times
+        text = SOURCE.format(apply=apply, parts="", parse="", emit=emit).replace(
+            "bit<32> word", "bit<4096> word"
+        )
+        engine = CompiledEngine(optimised=False)
+        engine.load(compile_text(text).program)
+        assert engine.interpreted_because == ""
+        found.append(same(engine, bytes(3)))
+    assert 32 * 4096 // 8 == MAX_EMITTED_BYTES
+    assert [verdict.drop_reason for verdict in found] == ["pipeline.dropped", "pipeline.oversized"]
+    assert [verdict.effects for verdict in found] == [(CounterAdd(1, 2),), ()]
+
+
 def test_effects_in_a_loop_come_in_its_order_and_too_many_drop_the_packet() -> None:
     engine = loaded("for (bit<16> i = 0; i < h.tag.value; i += 1) { hits.add((bit<32>) i, 1); }")
     effects = same(engine, b"\0" + MAX_EFFECTS.to_bytes(2, "big")).effects

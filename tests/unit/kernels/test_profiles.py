@@ -160,3 +160,37 @@ def test_a_profile_comes_with_another_engines_program() -> None:
         engine.insert("t", entry(1, Group(1)))
     fast.adopt(other)
     agree((plain, fast))
+
+
+BUMPED = 'bump(h.h.kind): selector @name("a"); h.h.kind: exact; '
+LAST = '(other.apply().hit ? 8w1 : 8w2): selector @name("b");'
+
+
+@pytest.mark.parametrize("last", [LAST, LAST.replace("8w1 : 8w2", "bump(h.h.value) : bump(h.h.value)")])
+def test_the_keys_of_a_selector_are_evaluated_with_the_others_in_their_order_whatever_is_found(
+    last: str,
+) -> None:
+    """P4-16, "Match-action units": the keys are evaluated where the table is applied."""
+    entries = "const entries = { 1: NoAction(); }"
+    engines = loaded(
+        types="bit<8> bump(inout bit<8> n) { n = n + 1; return n; }",
+        parts="action_selector(HashAlgorithm.crc16, 16, 16) pool;"
+        f"table other {{ key = {{ h.h.kind: exact; }} actions = {{ NoAction; }} {entries} }}",
+        keys=BUMPED + last,
+        properties="implementation = pool;",
+        ingress="if (t.apply().hit) { h.h.sum = 7; }",
+        action=ACTION,
+    )
+    for engine in engines:
+        for member in range(5):
+            pool(engine).insert_member(member, go(member))
+        pool(engine).insert_group(1, ((3, 2), (0, 1), (2, 3)))
+        for value in range(4):
+            engine.insert("t", TableEntry((Exact(value), Exact(1)), "", choice=Group(1)))
+            engine.insert("t", TableEntry((Exact(value), Exact(4)), "", choice=Member(4)))
+        for frame, is_hit in ((bytes([0, 3]), True), (bytes([3, 3]), True), (bytes([0, 4]), False)):
+            found = engine.process(frame + bytes(10), 1).frame
+            assert found is not None
+            assert found[:2] == bytes([frame[0] + 1, frame[1] + (last != LAST)])
+            assert found[2:4] == bytes([0, 7] if is_hit else 2)
+    agree(engines, packets=80)
