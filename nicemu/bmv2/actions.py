@@ -2,7 +2,8 @@
 """Actions. p4c copies an action for every table that has it, all under one name.
 
 The control plane knows one action of a name. So copies that are not alike become one action, which runs the
-copy that its table says by a parameter that the control plane does not see.
+copy that its table says by a parameter that the control plane does not see. A copy without data, which the
+program calls itself with what it knows in the place of data, is an action of its own.
 Source: p4lang/behavioral-model, "BMv2 JSON input format", "actions".
 """
 
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TypeAlias
 
 from nicemu.pipeline import ir
 
@@ -35,6 +37,10 @@ class Use:
     copy: int
 
 
+_Shape: TypeAlias = "tuple[tuple[str, int], ...]"
+"""The names and widths in bits of an action's data."""
+
+
 @dataclass(slots=True)
 class _Named:
     """All copies of an action; `data` are the parameters that the control plane fills."""
@@ -57,6 +63,12 @@ class Actions:
             if number in self._items:
                 raise item["id"].fault(f"is {number}, which stands there twice")
             self._items[number] = item
+        self._apart: dict[str, str] = {}
+        self._shapes: dict[str, list[_Shape]] = {}
+        for item in self._items.values():
+            shapes = self._shapes.setdefault(item["name"].text(), [])
+            if (shape := _shape_of(item)) not in shapes:
+                shapes.append(shape)
 
     def item(self, number: Json) -> Json:
         """Return the action with a number."""
@@ -78,9 +90,10 @@ class Actions:
     def use(self, item: Json, before: Statements = ()) -> Use:
         """Return a copy of an action that does `before` first."""
         if (item.path, before) not in self._uses:
-            data = self._declared(item)
+            name, shape = self._label(item), _shape_of(item)
+            data = self._declared(name, shape)
             body = (*before, *self.body(item, data))
-            self._uses[item.path, before] = self._copy(item["name"].text(), body)
+            self._uses[item.path, before] = self._copy(name, body)
         return self._uses[item.path, before]
 
     def no_action(self) -> Use:
@@ -128,27 +141,35 @@ class Actions:
                 named.copy = ir.Parameter(_COPY, place.name, COUNTED, ir.Direction.IN)
         return Use(name, named.copies.index(body))
 
-    def _declared(self, item: Json) -> tuple[ir.Parameter, ...]:
-        name = item["name"].text()
-        given = [
-            (part["name"].text(), part["bitwidth"].number(1, ir.MAX_WIDTH_BITS))
-            for part in item.list("runtime_data")
-        ]
-        if len(dict(given)) != len(given) or _COPY in dict(given):
-            raise item["runtime_data"].fault("has two parameters of one name")
+    def name_in_file(self, use: Use) -> str:
+        """Return the name that the file has for an action."""
+        return self._apart.get(use.name, use.name)
+
+    def _label(self, item: Json) -> str:
+        """Return the name of an action; it is another than in the file where one of that name has data."""
+        name, shape = item["name"].text(), _shape_of(item)
+        known = max(self._shapes[name], key=len)
+        if shape == known:
+            return name
+        if shape:
+            raise item.fault(f"has not the parameters that another action called {name} has")
+        label = f"{name}.called"
+        while label in self._shapes:
+            label += "_"
+        self._apart[label] = name
+        return label
+
+    def _declared(self, name: str, shape: _Shape) -> tuple[ir.Parameter, ...]:
         if name not in self._named:
             self._named[name] = _Named(
                 tuple(
                     ir.Parameter(
                         label, self._scope.variable(f"{name}.{label}", ir.Bits(width)).name, ir.Bits(width)
                     )
-                    for label, width in given
+                    for label, width in shape
                 ),
             )
-        data = self._named[name].data
-        if [(part.name, part.type) for part in data] != [(label, ir.Bits(width)) for label, width in given]:
-            raise item.fault(f"has not the parameters that another action called {name} has")
-        return data
+        return self._named[name].data
 
     def _with_jumps(
         self, item: Json, listed: list[Json], primitives: Primitives, expressions: Expressions
@@ -201,3 +222,14 @@ def _branching(
 def branch(condition: ir.Expression, yes: Statements, no: Statements) -> Statements:
     """Return an `if`, or nothing where both ways are empty."""
     return (ir.If(condition, yes, no),) if yes or no else ()
+
+
+def _shape_of(item: Json) -> _Shape:
+    """Return what data an action has. Raises: Bmv2Error if two parameters have one name."""
+    given = tuple(
+        (part["name"].text(), part["bitwidth"].number(1, ir.MAX_WIDTH_BITS))
+        for part in item.list("runtime_data")
+    )
+    if len(dict(given)) != len(given) or _COPY in dict(given):
+        raise item["runtime_data"].fault("has two parameters of one name")
+    return given

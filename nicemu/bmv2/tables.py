@@ -80,7 +80,7 @@ class Tables:
         name = item["name"].text()
         base = _name_of(item.get("base_default_next"))
         table = self._tables[name]
-        known = {use.name for use in table.uses} | {HIT, MISS}
+        known = {*map(self._actions.name_in_file, table.uses), HIT, MISS}
         ways = {}
         for label, target in item["next_tables"].members():
             if label not in known:
@@ -95,7 +95,7 @@ class Tables:
             )
         targets: dict[str | None, list[str]] = {}
         for use in table.uses:
-            targets.setdefault(ways.get(use.name, base), []).append(use.name)
+            targets.setdefault(ways.get(self._actions.name_in_file(use), base), []).append(use.name)
         return Step((*targets, base), lambda go_on: self._switch(name, targets, base, go_on))
 
     def translated(self) -> tuple[ir.Table, ...]:
@@ -137,7 +137,7 @@ class Tables:
     def _listed(self, number: Json, uses: list[Use]) -> Use:
         name = self._actions.item(number)["name"].text()
         for use in uses:
-            if use.name == name:
+            if self._actions.name_in_file(use) == name:
                 return use
         raise number.fault(f"is the id of {name}, which is no action of the table")
 

@@ -76,6 +76,29 @@ def test_a_program_with_a_fault_is_refused_where_the_fault_is(tmp_path: Path) ->
     assert not (tmp_path / "r.json").exists()
 
 
+def test_options_that_mean_nothing_here_are_not_heeded_and_warnings_are_errors_where_asked_for(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "r.p4").write_text(ROUTER_P4)
+    others = (
+        "--emit-externs",
+        "--Wdisable",
+        "--Wdisable=unused",
+        "-g",
+        "--toJSON",
+        "ir.json",
+        "--pp",
+        "x.p4",
+    )
+    assert run("p4c-bm2-ss", *others, "--Werror", "-o", "r.json", "r.p4", folder=tmp_path) == (0, "")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["r.json", "r.p4"]
+    (tmp_path / "w.p4").write_text(ROUTER_P4 + "@hiden const bit<8> UNUSED = 1;\n")
+    assert run("p4c-bm2-ss", "-o", "w.json", "w.p4", folder=tmp_path)[0] == 0
+    ended, complaints = run("p4c-bm2-ss", "--Werror", "-o", "e.json", "w.p4", folder=tmp_path)
+    assert (ended, "@hiden is not known" in complaints) == (1, True)
+    assert not (tmp_path / "e.json").exists()
+
+
 def test_a_switch_serves_whom_bmv2_would_serve(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(compile_text(ROUTER_P4).program.to_json())
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:

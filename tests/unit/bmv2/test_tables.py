@@ -251,6 +251,22 @@ def test_actions_of_one_name_with_other_parameters_are_refused() -> None:
         load(document)
 
 
+def test_a_copy_without_data_is_what_the_program_calls_itself() -> None:
+    """Its name in P4Info is another: no entry can have it."""
+    document = copies()
+    document["actions"][3]["runtime_data"] = []
+    document["actions"][3]["primitives"] = [set_port(5)]
+    document["pipelines"][0]["tables"][1]["default_entry"] = {
+        "action_id": document["actions"][3]["id"],
+        "action_const": True,
+        "action_data": [],
+        "action_entry_const": True,
+    }
+    engine = engine_of(document)
+    engine.insert("t", TableEntry((Exact(1),), "mark", (0x10,)))
+    assert [port for port, _ in frames(send(engine, "01 00 00 00"))] == [5]
+
+
 def test_what_p4c_made_up_is_not_for_the_control_plane() -> None:
     """An action called in a control's body stands in a table of its own, statements in an action, too."""
     drop, statements = action(2, "C.drop", primitive("drop")), action(3, "test54", set_port(3))
