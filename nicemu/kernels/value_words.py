@@ -15,7 +15,7 @@ from nicemu.pipeline import HeaderValue, Layouts, StackValue, UnionValue, Varbit
 from nicemu.pipeline import Value as Held
 
 from .deparsing import Deparsing
-from .places import NEXT, WORD, Composite, Number, Value
+from .places import NEXT, Composite, Number, Value
 
 _WORD = (1 << 64) - 1
 
@@ -123,17 +123,13 @@ class ValueWords(Deparsing):
         return parts
 
     def load_words(self, address: Number, count: int, kind: ir.Type) -> Number:
-        """Return a number of a scalar type that lies in some words."""
+        """Return a number of a scalar type that lies in some words: as one, of which LLVM makes the words."""
         whole = llvm.IntType(64 * count)
-        number: Number = whole(0)
-        for word in range(count):
-            piece = self.builder.zext(self.builder.load(self.at(address, 8 * word)), whole)
-            number = self.builder.or_(number, self.builder.shl(piece, whole(64 * word)) if word else piece)
+        number = self.builder.load(self.builder.inttoptr(address, whole.as_pointer()), align=8)
         return self._truncated(number, width_of(kind))
 
     def _store_words(self, address: Number, number: Number) -> None:
-        width = number.type.width
-        for word in range(-(-width // 64)):
-            piece = self.builder.lshr(number, number.type(64 * word)) if word else number
-            piece = self.builder.zext(piece, WORD) if width < 64 else self._truncated(piece, 64)
-            self.builder.store(piece, self.at(address, 8 * word))
+        whole = llvm.IntType(64 * -(-number.type.width // 64))
+        if number.type.width < whole.width:
+            number = self.builder.zext(number, whole)
+        self.builder.store(number, self.builder.inttoptr(address, whole.as_pointer()), align=8)
