@@ -31,6 +31,7 @@ struct metadata_t {
     @field_list(2) bit<70> wide; @field_list(1) b_t[2] st; e_t e; @field_list(3) pair_t pair;
     @field_list(0) error er;
 }
+register<bit<8>>(1) asked;
 register<bit<8>>(8) seen;
 register<pair_t>(3) pairs;
 register<int<9>>(4) signed_of;
@@ -43,7 +44,7 @@ bit<8> up(in bit<8> n) {
     seen.write((bit<32>) (n & 7), old + 1);
     return n + old;
 }
-bool may(in bit<8> n) { bit<8> old; seen.read(old, 7); seen.write(7, old + 1); return (old & n) == n >> 1; }
+bool may(in bit<8> n) { bit<8> old; asked.read(old, 0); asked.write(0, old + 1); return (old & n) == n >> 1; }
 bit<8> bump(inout bit<8> n) { n = n + 1; counted.count((bit<32>) n); return n; }
 void two(inout bit<8> n, out bit<8> r) { r = n ^ 5; n = up(n); }
 void swap(inout bit<8> a, inout bit<8> b) { bit<8> c = a; a = b; b = c; }
@@ -97,7 +98,7 @@ GRAMMAR = {
     "SUMS": "h.a.sum | h.s[PLACE].z | h.u.two.k | h.a.w[12:3]",
     "ALGO": "crc32 | crc16 | csum16 | xor16 | identity | random",
     "LIST": "0 | 1 | 2 | 3 | 9",
-    "MASK": "1 | 3 | 3 | 7",
+    "MASK": "3 | 3 | 7",
     "ASSIGN": "= | += | ^= | |+|= | |-|= | <<= | >>= | &= | *=",
     # Statements, which are given apart from each other by line ends
     "DO": """

@@ -110,6 +110,9 @@ def agree(text: str, seed: int, packets: int = 40, optimised: bool = False) -> N
         expected = plain.process(frame, port, now_ns=now_ns)
         found = fast.process(frame, port, trace, now_ns)
         assert replace(found, trace=()) == expected, f"packet {number}: {frame.hex()}\n{text}"
+        if expected.limit:  # of thousands of copies, one packet is enough
+            packets = 0
+            break
     same_state(engines)
     agree_in_batches(engines, seed, packets)
 
@@ -119,6 +122,6 @@ def test_odd_programs_of_v1model_are_the_same_on_both_engines(seed: int) -> None
     agree(Programs(seed).v1model(), seed)
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(12))
 def test_odd_programs_of_the_smartnic_are_the_same_on_both_engines(seed: int) -> None:
     agree(Programs(seed).nic(), seed)
