@@ -35,6 +35,7 @@ _BARE = (
 )
 _WITH_TEXT = {"name": "a name", "deprecated": "a message", "noWarn": "the name of a warning"}
 _WITH_NUMBER = ("max_group_size", "max_member_weight")
+_NO_TEXT = (syntax.Number, syntax.BoolLiteral, syntax.ListValue)
 _OPENING, _CLOSING = "([{", ")]}"
 _KNOWN = (
     *_ONCE,
@@ -167,7 +168,7 @@ def kept(annotations: Sequence[syntax.Annotation], meant: Sequence[str] = ()) ->
             if all(value.value is not None for value in item.values):
                 found.append(ir.Annotation(item.name, structured=True, values=_values_of(item)))
         elif item.name not in DOCUMENTATION:
-            found.append(ir.Annotation(item.name, _spaced(tokens)))
+            found.append(ir.Annotation(item.name, " ".join(tokens)))  # as p4c does
         elif is_text:
             texts[item.name] = ir.Annotation(item.name, tokens[0][1:-1])
     return (*(texts[name] for name in DOCUMENTATION if name in texts), *found)
@@ -219,15 +220,6 @@ def _fact_of(name: str, part: Sequence[str]) -> str | None:
     return str(number) if number is not None else None
 
 
-def _spaced(tokens: Sequence[str]) -> str:
-    """Return tokens as people write them."""
-    text = ""
-    for token in tokens:
-        tight = not text or text[-1] in _OPENING + "=" or token in (",", "=") or token in _CLOSING
-        text += token if tight else f" {token}"
-    return text
-
-
 def joined(tokens: Sequence[str]) -> list[str]:
     """Return the tokens of a body in which strings behind ++ have become part of the one before."""
     strings = [token for token in tokens if token not in ("++", "(", ")")]
@@ -242,7 +234,8 @@ def _is_text(annotation: syntax.Annotation) -> bool:
     if annotation.name == "name":
         (token,) = tokens if len(tokens) == 1 else ("",)
         is_written = token[:1] == '"' and token not in ('""', '"."') and "\n" not in token
-        return is_written or annotation.value is not None
+        is_text = not isinstance(annotation.value, _NO_TEXT)
+        return is_written or (annotation.value is not None and is_text)
     return bool(tokens) and "," not in tokens and not any(token[0].isdigit() for token in tokens)
 
 

@@ -79,6 +79,12 @@ class Checker(PackageChecker):
         self._blocks: list[BlockSymbol] = []
         self._main = []
         for node in declarations:
+            if isinstance(node, syntax.EnumDeclaration) and node.is_open:
+                self.open_enum(node)  # its members count wherever they are declared
+            else:
+                self.places.setdefault(node.name, node.at)
+        for node in declarations:
+            self.named(node.annotations)
             self._declaration(node)
             said, symbol = deprecation(node.annotations), self.scope.names.get(node.name)
             if said and symbol is not None and not isinstance(symbol, FunctionSymbol):
@@ -95,6 +101,8 @@ class Checker(PackageChecker):
         elif not mains:
             packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
             self.reporter.error(end, "the program has no main", f"end it with {packages}")
+        elif not self._main and not self.reporter.failed:
+            self.reporter.error(mains[0].at, "main is no instance of a package", "call this otherwise")
         notes = [note for node in mains for note in node.annotations]
         self.named(notes)
         package = package_info(notes, self.reporter)
@@ -133,8 +141,10 @@ class Checker(PackageChecker):
                 hint = f"#include <{self.architecture.include}>"
                 self.reporter.error(end, f"enum {name} is not the architecture's", hint)
         missing = [name for name in ir.CORE_ERRORS if name not in self.declared.errors]
-        if missing:
+        if len(missing) == len(ir.CORE_ERRORS):
             self.reporter.error(end, f"error {missing[0]} of core.p4 is not declared", "#include <core.p4>")
+        for name in missing:  # an older core.p4 lacks some
+            self.declared.errors[name] = ir.CORE_ERRORS.index(name)
 
     def _declaration(self, node: syntax.Declaration) -> None:
         if self.type_declaration(node):
@@ -328,6 +338,7 @@ class Checker(PackageChecker):
             else:
                 self.declare(parameter.name, variable, written.at)
         place = "parser" if node.kind == "parser" else "deparser" if deparser else "control"
+        outside, self.places = self.places, self.places.new_child({it.name: it.at for it in node.locals})
         with self.inner_scope():  # what a block declares may hide a parameter of its own
             for local in node.locals:
                 self._local(local, place)
@@ -335,9 +346,11 @@ class Checker(PackageChecker):
                 self.states(node)
             elif node.body is not None:
                 self.body(node.body.statements, place)
+        self.places = outside
 
     def _local(self, node: syntax.Declaration, place: str) -> None:
         outer, self.place = self.place, place
+        self.named(node.annotations)
         match node:
             case syntax.VariableDeclaration():
                 self.beside = "a declaration"

@@ -275,6 +275,7 @@ class ArgumentChecker(ExpressionChecker):
             places = {id(argument): place for place, argument in enumerate(arranged)}
             written = [places.pop(id(argument)) for argument in given if id(argument) in places]
             node.order = [*written, *places.values()]
+        node.written = given, node.names
         node.arguments, node.names = arranged, None
         return needed
 

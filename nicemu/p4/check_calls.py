@@ -301,6 +301,9 @@ class CallChecker(BlockCallChecker):
         if len(node.arguments) != 1:
             self.reporter.miscounted(node.at, callee.name, "argument", 1, len(node.arguments))
             return UNKNOWN
+        if node.names is not None and node.names != ["count"]:
+            what = f"{callee.name} has no parameter {node.names[0]}"
+            self.reporter.error(node.arguments[0].at, what, "it is called count")
         count = self.constant_integer(node.arguments[0], f"the argument of {callee.name}")
         if count is not None and count <= 0:
             self.reporter.error(node.arguments[0].at, f"{callee.name}({count}): a number from 1 was expected")

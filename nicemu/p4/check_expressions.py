@@ -245,7 +245,10 @@ class ExpressionChecker(OperatorChecker):
     def _error(self, node: syntax.MemberRef) -> Type:
         errors = self.declared.errors
         if node.name not in errors:
-            self.reporter.error(node.name_at, f"unknown error {node.name}", did_you_mean(node.name, errors))
+            hint = did_you_mean(node.name, errors)
+            if node.name in ir.CORE_ERRORS:
+                hint = "#include <core.p4>"
+            self.reporter.error(node.name_at, f"unknown error {node.name}", hint)
             return UNKNOWN
         node.value = errors[node.name]
         return ir.ERROR

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -39,7 +40,8 @@ class Declared:
 class NameChecker:
     """Scopes, and what the architecture is; types come in the subclass.
 
-    `deprecated` is what @deprecated says of what is declared outside all blocks, functions apart.
+    `deprecated` is what @deprecated says of what is declared outside all blocks, functions apart. `places` is
+    where names of the program and of the present block are declared, those that are not yet, too.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -49,6 +51,7 @@ class NameChecker:
         self.scope.names["error"] = ErrorList()
         self.architecture: Architecture = next(iter(ARCHITECTURES.values()))
         self.deprecated: dict[Symbol, str] = {}
+        self.places: ChainMap[str, Location] = ChainMap()
 
     # Scopes
 
@@ -71,7 +74,8 @@ class NameChecker:
         symbol = self.scope.meant(node)
         if symbol is None:
             scope, dot = (self.scope.outermost, ".") if node.absolute else (self.scope, "")
-            hint = _ELSEWHERE.get(node.name) or include_of(node.name, self.scope.outermost.visible())
+            hint = self._place_hint(node) or _ELSEWHERE.get(node.name, "")
+            hint = hint or include_of(node.name, self.scope.outermost.visible())
             hint = hint or self._owner_hint(node.name, scope)
             hint = hint or (self._value_hint(node.name, scope) if what == "value" else "")
             hint = hint or did_you_mean(node.name, scope.visible())
@@ -82,6 +86,15 @@ class NameChecker:
         elif self.deprecated and symbol in self.deprecated:
             self.reporter.warning(node.at, f"{node.name} is deprecated: {self.deprecated[symbol]}")
         return symbol
+
+    def _place_hint(self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement) -> str:
+        """Return where a name is declared that does not count yet: behind this place, or around it."""
+        at = self.places.get(node.name)
+        if at is None:
+            return ""
+        if at.source is node.at.source and at < node.at:
+            return f"{node.name} is being declared here; P4 has no recursion"
+        return f"it is declared further down, at {at}; write it before this"
 
     def _owner_hint(self, name: str, scope: Scope) -> str:
         """Return how to write an error or the member of an enum that stands without its owner, else ""."""

@@ -14,20 +14,26 @@ from . import syntax
 from .check_blocks import constructed
 from .check_tables import TableChecker
 from .diagnostics import Location
-from .symbols import BlockSymbol, PackageInstance, PackageSymbol, ParameterSymbol
+from .symbols import BlockSymbol, Instance, PackageInstance, PackageSymbol, ParameterSymbol
 from .type_sizes import scalar_of
 from .type_variables import same, substituted, unify
 from .types import (
     INTEGER,
+    TEXT,
     UNKNOWN,
     BlockType,
     CompositeType,
     ExternSymbol,
     ExternType,
+    P4ListType,
+    StackType,
     Type,
     TypeVariable,
     UnknownType,
 )
+
+_VALUES = (syntax.Number, syntax.BoolLiteral, syntax.CastOp, syntax.UnaryOp, syntax.BinaryOp)
+"""What is no object, and no type."""
 
 
 class PackageChecker(TableChecker):
@@ -67,7 +73,7 @@ class PackageChecker(TableChecker):
             self.reporter.unsupported(node.at, f"package {symbol.name}", f"there is {packages}")
         parameters = self.arrange(node, symbol.parameters, symbol.name)
         needed = sum(not parameter.is_optional for parameter in symbol.parameters)
-        if not needed <= len(node.arguments) <= len(symbol.parameters):
+        if len(node.arguments) != len(parameters) or not needed <= len(parameters) <= len(symbol.parameters):
             given = len(node.arguments)
             wanted = needed if given < needed else len(symbol.parameters)
             noun = "block" if is_known else "argument"
@@ -81,15 +87,29 @@ class PackageChecker(TableChecker):
                 if isinstance(parameter.type, BlockType):
                     self._argument(argument, parameter, bindings, given_types)
                 else:
-                    self._unused_argument(argument, parameter)
+                    self._unused_argument(argument, parameter, given_types, bindings)
             self._agree(node, symbol, given_types, bindings)
 
-    def _unused_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> None:
+    def _unused_argument(
+        self,
+        node: syntax.Expression,
+        parameter: ParameterSymbol,
+        given_types: Mapping[str, Type],
+        bindings: dict[str, Type],
+    ) -> None:
         """Check an argument of a package that is not the program as far as it says what it is."""
-        kind, what = parameter.type, f"argument {parameter.name}"
+        kind, what = substituted(parameter.type, given_types), f"argument {parameter.name}"
         ref = constructed(node) if isinstance(node, syntax.Call) else None
-        if scalar_of(kind) is not None or kind is INTEGER:
+        is_value = scalar_of(kind) is not None or isinstance(kind, CompositeType | StackType | P4ListType)
+        if is_value or kind in (INTEGER, TEXT):
             self.constant(node, kind, what)
+        elif isinstance(kind, ExternType):
+            self._object_of(node, kind, what)
+        elif isinstance(kind, TypeVariable) and isinstance(node, _VALUES):
+            found_type = self.expression(node)
+            known = bindings.setdefault(kind.name, found_type)
+            if not same(known, found_type) and found_type not in (INTEGER, UNKNOWN):
+                self.reporter.error(node.at, f"{what} is {found_type}; {known} was expected")
         elif ref is not None:
             found = self.find(ref, "parser, control or extern")
             if isinstance(kind, BlockType) and found is not None:
@@ -103,6 +123,20 @@ class PackageChecker(TableChecker):
                 self.reporter.error(
                     node.at, f"{node.name} is a type, and no object of it", f"write {node.name}()"
                 )
+
+    def _object_of(self, node: syntax.Expression, kind: ExternType, what: str) -> None:
+        """Check that an argument is an extern object of a type, or makes one."""
+        ref = constructed(node) if isinstance(node, syntax.Call) else None
+        found = self.find(node, "object") if isinstance(node, syntax.NameRef) else None
+        made: object = found.type if isinstance(found, Instance) else None
+        if ref is not None:
+            made = self.instantiated(ref)
+        if made is UNKNOWN or (isinstance(node, syntax.NameRef) and found is None):
+            return  # which was told
+        fits = isinstance(made, ExternType) and made.symbol is kind.symbol
+        if not fits or (isinstance(found, Instance) and found.type != kind):
+            shown = made if isinstance(made, ExternType) else "no object"
+            self.reporter.error(node.at, f"{what} is {shown}; {kind} was expected")
 
     def _program(
         self, node: syntax.Instantiation, symbol: PackageSymbol, parameters: Sequence[ParameterSymbol]

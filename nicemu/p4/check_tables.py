@@ -18,6 +18,7 @@ from .annotations import given_name
 from .check_blocks import constructed
 from .check_members import MemberChecker
 from .diagnostics import Reporter, did_you_mean
+from .includes import include_of
 from .parse_tables import PROPERTIES
 from .priorities import MAX_PRIORITY, check_priorities, has_priority
 from .symbols import (
@@ -64,7 +65,7 @@ class TableChecker(MemberChecker):
         for key in node.keys:
             self.named(key.annotations)
             if key.match_kind not in self.declared.match_kinds:
-                hint = did_you_mean(key.match_kind, self.declared.match_kinds)
+                hint = include_of(key.match_kind) or did_you_mean(key.match_kind, self.declared.match_kinds)
                 self.reporter.error(key.match_kind_at, f"unknown match kind {key.match_kind}", hint)
             elif key.match_kind not in _MATCH_KINDS:
                 hint = f"there is {', '.join(_MATCH_KINDS)}"

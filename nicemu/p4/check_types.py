@@ -69,7 +69,8 @@ class TypeChecker(TypeReferenceChecker):
             case syntax.StructDeclaration():
                 self._struct(node)
             case syntax.EnumDeclaration():
-                self._enum(node)
+                if not node.is_open:
+                    self._enum(node)
             case syntax.ExternDeclaration():
                 self.declare(node.name, ExternSymbol(node.name, node, self.scope), node.at)
                 self._check_methods(node)
@@ -294,16 +295,17 @@ class TypeChecker(TypeReferenceChecker):
             else:
                 self.declared.ragged[made.name] = node.at, what, hint
 
+    def open_enum(self, node: syntax.EnumDeclaration) -> None:
+        """Declare some of the errors or match kinds."""
+        listed = self.declared.errors if node.kind == "error" else self.declared.match_kinds
+        for member in node.members:
+            if member.name in listed:
+                self.reporter.error(member.at, f"{node.kind} {member.name} is declared twice")
+            else:
+                first = ir.CORE_ERRORS if node.kind == "error" else ()
+                listed[member.name] = _number_in(listed, member.name, first)
+
     def _enum(self, node: syntax.EnumDeclaration) -> None:
-        if node.kind in ("error", "match_kind"):
-            listed = self.declared.errors if node.kind == "error" else self.declared.match_kinds
-            for member in node.members:
-                if member.name in listed:
-                    self.reporter.error(member.at, f"{node.kind} {member.name} is declared twice")
-                else:
-                    first = ir.CORE_ERRORS if node.kind == "error" else ()
-                    listed[member.name] = _number_in(listed, member.name, first)
-            return
         underlying = self.resolve(node.underlying) if node.underlying else None
         if underlying is not None and not isinstance(underlying, ir.Bits):
             if underlying is not UNKNOWN:

@@ -64,8 +64,11 @@ def check_direct_meters(
         name, table = symbol.name.rpartition(".")[2], owners.get(symbol.name)
         targets = [call.arguments[0] for call in symbol.calls]
         if table is not None and not targets:
-            what, hint = f"nothing reads {symbol.name}, the meter of table {table}", "in an action of it"
-            reporter.error(symbol.at, what, f"write {name}.read(...) {hint}")
+            what, hint = f"nothing reads {symbol.name}, the meter of table {table}", f"write {name}.read(...)"
+            if symbol.name == table:
+                what = f"nothing can read the meter of table {table}, which has no name"
+                hint = "declare it before, by a name, and read it"
+            reporter.error(symbol.at, what, f"{hint} in an action of the table")
         elif table is None and targets:
             what = f"{symbol.name} is the meter of no table, and read"
             reporter.error(targets[0].at, what, f"write meters = {name}; in a table")

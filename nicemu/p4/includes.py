@@ -7,7 +7,8 @@ from collections.abc import Container
 
 from nicemu.pipeline import ARCHITECTURES, Architecture
 
-_CORE = ("packet_in", "packet_out", "verify", "static_assert", "NoAction")
+_CORE = ("packet_in", "packet_out", "verify", "static_assert", "NoAction", "exact", "ternary", "lpm")
+_MATCH_KINDS = ("range", "optional", "selector")
 
 
 def include_of(name: str, present: Container[str] = ()) -> str:
@@ -27,4 +28,5 @@ def include_of(name: str, present: Container[str] = ()) -> str:
 
 
 def _names(known: Architecture) -> tuple[str, ...]:
-    return (*known.objects, *known.functions, *known.enums, known.metadata.name, known.package)
+    named = (*known.objects, *known.functions, *known.enums, *_MATCH_KINDS)
+    return (*named, known.metadata.name, known.package)

@@ -180,12 +180,12 @@ class _Lowering(TableLowering):
                 yield ir.Variable(variable.place, self._types.of(variable.type))
 
     def _extern(self, instance: Instance) -> ir.ExternInstance:
-        symbol, types = instance.type.symbol, instance.type.arguments
+        symbol, types, constructor = instance.type.symbol, instance.type.arguments, ""
         if instance.constructor is not None:
             takes = tuple(
                 ir.ExternParameter(self._types.of(kind), ir.Direction.IN) for kind in instance.constructor
             )
-            self._signed(symbol.name, symbol.name, takes, ())
+            constructor = self._signed(symbol.name, symbol.name, takes, ())
             types = ()
         names = tuple(map(self._types.name_of, types))
         return ir.ExternInstance(
@@ -196,6 +196,7 @@ class _Lowering(TableLowering):
             instance.id,
             names if any(names) else (),
             kept(instance.annotations),
+            constructor,
         )
 
     def _locals(self, block: BlockSymbol) -> Iterator[ir.Statement]:

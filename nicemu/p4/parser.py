@@ -23,6 +23,8 @@ _STARTS = (
 # fmt: on
 _DERIVED = ("struct", "header", "header_union", "enum")
 _STATEMENTS = ("if", "switch", "for", "return", "exit", "transition", "break", "continue")
+_P4_14 = ("header_type", "field_list", "field_list_calculation", "calculated_field", "table", "metadata")
+_OLD = "this looks like P4-14; write P4-16, or have p4c translate it: p4test --std p4-14 --pp new.p4 old.p4"
 _SURPLUS = "a '}' before it may be one too many"
 
 
@@ -52,6 +54,8 @@ class Parser(TableParser):
         annotations = self.annotations()
         if self.sees_part():
             self.fail("expected a declaration", _SURPLUS)
+        if self.next.text in _P4_14 and self.sees_name(1) and self.peek(2).text in ("{", ";"):
+            self.fail("expected a declaration", _OLD)
         self._correct()
         token = self.next
         match token.text if token.kind == "keyword" else "":

@@ -209,6 +209,9 @@ class Preprocessor:
         if not rest:
             self._reporter.error(word.location, f"#{word.text} needs a condition")
             return False
+        if word.text in ("ifdef", "ifndef") and rest[0].kind not in ("name", "keyword"):
+            self._reporter.error(rest[0].location, f"#{word.text} needs a name, found '{rest[0].text}'")
+            return False
         if word.text == "ifdef":
             return rest[0].text in self._macros
         if word.text == "ifndef":

@@ -34,6 +34,7 @@ from .syntax_expressions import (
     TypeName,
     TypeRef,
     UnaryOp,
+    Written,
 )
 from .syntax_statements import (
     Assignment,
@@ -113,6 +114,7 @@ class Instantiation(Declaration):
     arguments: list[Expression]
     names: list[str] | None = None
     members: list[Declaration] | None = None
+    written: Written | None = None
     symbol: Any = None
 
 
@@ -172,6 +174,11 @@ class EnumDeclaration(Declaration):
     kind: str
     underlying: TypeRef | None
     members: list[EnumMember]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is a list of errors or match kinds, of which a program has several."""
+        return self.kind in ("error", "match_kind")
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -244,6 +251,7 @@ class ActionElement:
     names: list[str] | None = None
     absolute: bool = False
     annotations: list[Annotation] = field(default_factory=list)
+    written: Written | None = None
     symbol: Any = None
 
 

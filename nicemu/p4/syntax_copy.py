@@ -15,8 +15,10 @@ from .diagnostics import Location
 
 Node = TypeVar("Node")
 
-_FOUND = frozenset({"type", "value", "symbol"})
+_FOUND = frozenset({"type", "value", "symbol", "written"})
 """What the checker fills in."""
+_ARRANGED = (syntax.Call, syntax.Instantiation, syntax.ActionElement)
+"""What has arguments that the checker puts in another order."""
 
 
 def fresh(node: Node, scope: object = None) -> Node:
@@ -36,6 +38,9 @@ def fresh(node: Node, scope: object = None) -> Node:
     for name in names:
         given = getattr(node, name)
         setattr(made, name, given if given.__class__ in _SHARED else fresh(given, scope))
+    if isinstance(node, _ARRANGED) and node.written is not None:
+        assert isinstance(made, _ARRANGED)
+        made.arguments, made.names = fresh(node.written[0], scope), node.written[1]
     if scope is not None and isinstance(made, syntax.NameRef | syntax.TypeRef):
         made.scope = scope
     return made
@@ -74,7 +79,7 @@ def _fields(kind: type) -> tuple[list[str], list[str]]:
     """Return the fields of a kind of node, and those that the checker fills in; none for what is shared."""
     if kind.__module__ not in _MODULES:
         return [], []
-    filled = _FOUND if issubclass(kind, syntax.Expression) else {"symbol"}
+    filled = _FOUND if issubclass(kind, syntax.Expression) else {"symbol", "written"}
     names = [field.name for field in dataclasses.fields(kind)]
     return [name for name in names if name not in filled], [name for name in names if name in filled]
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 from .diagnostics import Location
 
@@ -137,12 +137,16 @@ class CastOp(Expression):
     operand: Expression
 
 
+Written: TypeAlias = "tuple[list[Expression], list[str] | None]"
+"""Arguments as they stand in the program, and their names."""
+
+
 @dataclass(slots=True, eq=False, kw_only=True)
 class Call(Expression):
     """`callee<type_arguments>(arguments)`, or a constructor: then `constructed` is the type.
 
     `names` has one name an argument where they are given by name; once they are in the order of the
-    parameters, `order` is that in which they were written.
+    parameters, `order` is that in which they were written, and `written` are they as they were.
     """
 
     callee: Expression | None
@@ -151,6 +155,7 @@ class Call(Expression):
     constructed: TypeRef | None = None
     names: list[str] | None = None
     order: list[int] | None = None
+    written: Written | None = None
     symbol: Any = None
 
 

@@ -29,7 +29,7 @@ class ExternInstance:
     """An extern object: `extern` is its type, `arguments` what its constructor was given.
 
     `id` is 0 unless the program chose it with @id. `type_names` are those of `types`, none where no type has
-    one.
+    one. `constructor` is the name of the signature by which an extern of the program's own makes it.
     """
 
     name: str
@@ -39,6 +39,7 @@ class ExternInstance:
     id: int = 0
     type_names: tuple[str, ...] = ()
     annotations: tuple[Annotation, ...] = ()
+    constructor: str = ""
 
     def number(self, place: int) -> int:
         """Return the number, or bool, that the constructor was given at a place."""

@@ -214,15 +214,16 @@ def _object(
     values: PythonValues,
 ) -> ExternType:
     kinds = tuple(tuple(_class_of(part.type) for part in item.parameters) for item in constructors)
-    made_by: dict[int, Callable[..., Any]] = {}
-    kinds_by = {len(item.parameters): [part.type for part in item.parameters] for item in constructors}
-    for item in constructors:
-        thing = _found(item, own.marked, values)
-        if thing is not None:
-            made_by[len(item.parameters)] = thing
+    made_by = {item.name: _found(item, own.marked, values) for item in constructors}
+    kinds_by = {item.name: [part.type for part in item.parameters] for item in constructors}
 
     def make(instance: ir.ExternInstance) -> Any:  # noqa: ANN401
-        thing, wanted = made_by.get(len(instance.arguments)), kinds_by[len(instance.arguments)]
+        if instance.constructor not in kinds_by:
+            message = (
+                f"extern object {instance.name} is made by {instance.constructor}, which is not declared"
+            )
+            raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, message)
+        thing, wanted = made_by[instance.constructor], kinds_by[instance.constructor]
         try:
             given = [values.given(*item) for item in zip(wanted, instance.arguments, strict=True)]
             if thing is None:

@@ -73,9 +73,9 @@ def test_documentation_of_entities_stands_in_their_preambles() -> None:
     assert (counted.doc.brief, list(counted.annotations)) == ("Packets", ["@shared"])
 
 
-def test_other_annotations_are_kept_as_they_are_written() -> None:
+def test_other_annotations_are_kept_as_p4c_has_them_with_a_blank_between_words() -> None:
     actions = by_alias(message().actions)
-    assert list(actions["act"].annotations) == ['@vendor(fast, size=3, "a , b")']
+    assert list(actions["act"].annotations) == ['@vendor(fast , size = 3 , "a , b")']
     assert list(actions["NoAction"].annotations) == ['@noWarn("unused")']
 
 

@@ -227,4 +227,4 @@ def test_a_pragma_is_the_annotation_of_its_name_whose_body_is_the_rest_of_its_li
     info = p4.compile("t.apply(); u.apply();", parts=parts).p4info
     assert [table.name for table in info.tables] == ["C.shown"]
     (renamed,) = [action for action in info.actions if action.name == "C.renamed"]
-    assert [(item.name, item.body) for item in renamed.annotations] == [("stage", "3 (0x10")]
+    assert [(item.name, item.body) for item in renamed.annotations] == [("stage", "3 ( 0x10")]

@@ -350,3 +350,23 @@ def test_generic_code_knows_the_sizes_of_what_it_is_called_with(p4: SimpleNamesp
         headers.tag.number = bits(headers.tag) + bits(headers.tag.kind) * 100 + bytes(p) * 1000;"""
     frame = p4.run(bytes([1, 0, 0, 0]), apply, top=top).frame
     assert int.from_bytes(frame[1:3]) == 32 + 800 + 4000
+
+
+NAMED = """void put(out bit<16> x, in bit<8> a) { x = (bit<16>) a + 1; }
+void put(out bit<16> x, in bit<16> b) { x = b + 2; }
+void any<T>(in T z, out bit<16> x) { put(b = 300, x = x); }
+control Named(inout bit<16> x) { apply { put(b = 300, x = x); } }"""
+
+
+@pytest.mark.parametrize(
+    ("parts", "apply"),
+    [
+        ("Named() one; Named() two;", "one.apply(m.mark); two.apply(headers.tag.number);"),
+        ("", "any(8w1, headers.tag.number);"),
+        ("", "any(8w1, m.mark); any(16w1, headers.tag.number);"),
+    ],
+)
+def test_arguments_by_name_are_that_wherever_a_body_is_checked_again(
+    p4: SimpleNamespace, parts: str, apply: str
+) -> None:
+    assert number_after(p4, apply, parts=parts, top=NAMED) == 302

@@ -376,7 +376,7 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ({"parts": "@name() action a() {}"}, "@name needs a name in quotes"),
     ({"parts": '@name("a", "b") action a() {}'}, "@name needs a name in quotes"),
     ({"parts": '@name("a" ++) action a() {}'}, "@name needs a name in quotes"),
-    ({"parts": "@name(5) action a() {}"}, "@name is int; string was expected"),
+    ({"parts": "@name(5) action a() {}"}, "@name needs a name in quotes"),
     ({"parts": '@name(NONE ++ "a") action a() {}'}, "unknown name NONE"),
     ({"parts": '@name("a\nb") action a() {}'}, "@name needs a name in quotes"),
     ({"types": "typedef bit<8>;"}, "expected the name of the type, found ';'"),

@@ -183,3 +183,52 @@ def test_a_struct_that_an_extern_returns_and_nothing_else_has_may_be_left_alone(
     p4.compile(
         "made(headers.tag.number);", top="struct pair_t { bit<8> a; } extern pair_t made(in bit<16> n);"
     )
+
+
+SKIPPED = """extern bit<16> skipped(in bit<16> a, @optional in bit<8> b, in bit<16> c);
+control Q(inout bit<16> x) { apply { x = skipped(c = 5, a = x); } }"""
+
+
+@extern("bit<16> skipped(in bit<16> a, in bit<16> c)")
+def skipped(a: int, c: int) -> int:
+    return a * 10 + c
+
+
+def test_a_parameter_is_skipped_by_name_in_each_instance_of_a_block(p4: SimpleNamespace) -> None:
+    engine = Engine(externs=[skipped])
+    text = p4.source("q.apply(m.mark); r.apply(headers.tag.number);", top=SKIPPED, parts="Q() q; Q() r;")
+    engine.load(compile_text(text).program)
+    assert engine.process(bytes([1, 0, 3, 0]), 0).frame == bytes([1, 0, 35, 0])
+
+
+@extern("Pair(bit<16> a)")
+class OfOne:
+    def __init__(self, a: int) -> None:
+        self.total = a
+
+
+@extern("Pair(pair_t b)")
+class OfTwo:
+    def __init__(self, b: dict[str, int]) -> None:
+        self.total = b["left"] + b["right"]
+
+
+@pytest.mark.parametrize(
+    ("declared", "parts"),
+    [
+        ("extern Pair { Pair(bit<16> a); Pair(pair_t b); }", "Pair(a = 7) x; Pair(b = { 1, 2 }) y;"),
+        ("extern Pair { Pair(bit<16> a); Pair(pair_t b); }", "Pair(b = { 1, 2 }) y; Pair(a = 7) x;"),
+        ("extern Pair<T> { Pair(T a); }", "Pair<bit<16>>(7) x; Pair<pair_t>({ 1, 2 }) y;"),
+        ("extern Pair<T> { Pair(T a); }", "Pair<bit<16>>(256) x; Pair<bit<8>>(1) y;"),
+    ],
+)
+def test_each_object_is_made_by_the_constructor_that_it_names(
+    p4: SimpleNamespace, declared: str, parts: str
+) -> None:
+    types = "struct pair_t { bit<8> left; bit<8> right; }"
+    program = compile_text(p4.source(top=declared, parts=parts, types=types)).program
+    engine = Engine(externs=[] if "<T>" in declared else [OfOne, OfTwo])
+    engine.load(program)
+    if "<T>" not in declared:
+        states = engine.objects.states
+        assert [states[f"C.{name}"].total for name in "xy"] == [7, 3]

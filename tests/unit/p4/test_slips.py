@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from nicemu.p4 import CompileError, compile_text
+from nicemu.programs import programs_root
 
 WITH_SIZE = "control Q(inout bit<16> x)(bit<16> n) { apply { x = n; } }"
 SIDES = "enum Side { LEFT, RIGHT }"
@@ -362,3 +363,118 @@ def test_a_type_that_is_declared_again_is_told_alone(p4: SimpleNamespace) -> Non
 def test_a_stack_of_too_many_elements_is_legal_and_not_taken(p4: SimpleNamespace) -> None:
     told = p4.refusal(members="tag_t[2000] many;")
     one(told, "not supported by nicemu yet: an array of 2000, more than 1024 elements", "")
+
+
+@pytest.mark.parametrize(
+    ("top", "message", "hint"),
+    [
+        (
+            "struct a_t { Late l; } enum Late { A }",
+            "unknown type Late",
+            "it is declared further down, at test.p4",
+        ),
+        (
+            "void a() { late(); } void late() { }",
+            "unknown action or function late",
+            "it is declared further down",
+        ),
+        ("const bit<8> A = LATE; const bit<8> LATE = 1;", "unknown name LATE", "it is declared further down"),
+        ("struct a_t { a_t a; }", "unknown type a_t", "a_t is being declared here; P4 has no recursion"),
+        (
+            "control Q() { Q() q; apply { } }",
+            "unknown type Q",
+            "Q is being declared here; P4 has no recursion",
+        ),
+        (
+            "control Q() { action a() { a(); } apply { a(); } }",
+            "unknown action or function a",
+            "a is being declared here; P4 has no recursion",
+        ),
+        (
+            "control Q() { action a() { b(); } action b() { } apply { a(); } }",
+            "unknown action or function b",
+            "it is declared further down",
+        ),
+        (
+            "header_type a_t { fields { a : 8; } }",
+            "expected a declaration",
+            "this looks like P4-14; write P4-16",
+        ),
+        ("#ifdef 3\n#endif", "#ifdef needs a name, found '3'", ""),
+        ("struct a_t { @name(3) bit<8> a; }", "@name needs a name in quotes", 'write @name("...")'),
+        ("@name(A) const bit<8> B = 1;", "unknown name A", ""),
+        ("@own[a = A] const bit<8> B = 1;", "unknown name A", ""),
+    ],
+)
+def test_a_slip_outside_the_blocks_is_told_with_what_mends_it(
+    p4: SimpleNamespace, top: str, message: str, hint: str
+) -> None:
+    told = p4.refusal(top=top)
+    assert f": error: {message}" in told
+    assert hint in told
+
+
+PACKAGES = "struct p_t { bit<8> l; bit<16> r; } TriggerCounter() cc; "
+
+
+@pytest.mark.parametrize(
+    ("package", "message"),
+    [
+        ("package PA(p_t a); PA({ 1, 2, 3 }) x;", "argument a has 3 values; struct p_t has 2 fields"),
+        ("package PA(p_t a); PA({ l = 1, zz = 2 }) x;", "struct p_t has no field zz"),
+        ("package PA(p_t a); PA(true) x;", "argument a is bool; struct p_t was expected"),
+        ("package PB(TriggerCounter a); PB(1) x;", "argument a is no object; extern TriggerCounter was"),
+        ("package PB(counter a); PB(cc) x;", "argument a is extern TriggerCounter; extern counter was"),
+        ("package PB(counter a); PB(TriggerCounter()) x;", "argument a is extern TriggerCounter"),
+        ("package PS(string a); PS(1) x;", "argument a is int; string was expected"),
+        ("package PT(tuple<bit<8>, bool> a); PT({ 1 }) x;", "argument a has 1 values"),
+        ("package PL(list<bit<8>> a); PL({ 1, true }) x;", "an element is bool; bit<8> was expected"),
+        ("package PK<T>(T a, T b); PK(8w1, 16w2) x;", "argument b is bit<16>; bit<8> was expected"),
+        ("package PK<T>(T a, T b); PK<bit<8>>(16w1, 2) x;", "argument a is bit<16>; bit<8> was expected"),
+        ("package PO(@optional bit<8> a, bit<8> b); PO(1) x;", "PO takes 2 arguments; 1 is given"),
+    ],
+)
+def test_what_a_package_beside_main_is_given_is_checked(
+    p4: SimpleNamespace, package: str, message: str
+) -> None:
+    assert f": error: {message}" in p4.refusal(top=PACKAGES + package)
+
+
+@pytest.mark.parametrize(
+    "package",
+    [
+        "package PA(p_t a); PA({ l = 1, r = 2 }) x;",
+        "package PB(TriggerCounter a); PB(cc) x;",
+        "package PB(TriggerCounter a); PB(TriggerCounter()) x;",
+        'package PS(string a); PS("x") x;',
+        "package PL(list<bit<8>> a); PL({ 1, 2 }) x;",
+        "package PK<T>(T a, T b); PK(8w1, 2) x;",
+        "package PO(@optional bit<8> a, bit<8> b); PO(b = 1) x;",
+    ],
+)
+def test_a_package_beside_main_takes_what_its_parameters_say(p4: SimpleNamespace, package: str) -> None:
+    assert p4.compile(top=PACKAGES + package)
+
+
+def test_errors_and_match_kinds_count_wherever_they_are_declared(p4: SimpleNamespace) -> None:
+    top = """void f(inout error e) { e = error.Late; } const error SOON = error.Soon; error { Late, Soon }
+    action a(out bool b) { b = SOON == error.Soon; }"""
+    assert p4.compile("a(m.flag);", top=top)
+    assert "error Late is declared twice" in p4.refusal(top=top + " error { Late }")
+
+
+def test_a_core_of_before_may_lack_errors(p4: SimpleNamespace) -> None:
+    folder = programs_root() / "p4" / "include"
+    core, nic = ((folder / name).read_text(encoding="utf-8") for name in ("core.p4", "nicemu.p4"))
+    lacking = core.replace("ParserTimeout,", "ParserTimeout ").replace("ParserInvalidArgument ", "")
+    assert lacking.count("ParserInvalidArgument") == core.count("ParserInvalidArgument") - 1
+    text = p4.source("m.flag = true;").replace("#include <core.p4>", lacking)
+    text = text.replace("#include <nicemu.p4>", nic.replace("#include <core.p4>", ""))
+    assert compile_text(text).program.errors == compile_text(p4.source()).program.errors
+    assert "error NoError of core.p4 is not declared" in p4_refusal(text.replace("error {", "enum e_t {", 1))
+
+
+def p4_refusal(text: str) -> str:
+    with pytest.raises(CompileError) as caught:
+        compile_text(text)
+    return str(caught.value)
