@@ -14,6 +14,7 @@ from nicemu.pipeline import ExternFunction, Kind, ir
 from . import syntax
 from .check_blocks import BlockCallChecker, article
 from .check_expressions import HEADER_METHODS
+from .check_names import NO_MORE
 from .constants import is_constant, items_of
 from .diagnostics import did_you_mean
 from .symbols import (
@@ -135,6 +136,8 @@ class CallChecker(BlockCallChecker):
         self, node: syntax.Call, name: str, parameters: Sequence[ParameterSymbol], returned: Type
     ) -> None:
         """Check what a function or method is given, and returns, that the program itself declares."""
+        if name in NO_MORE and self.architecture.name == "v1model":  # as an older v1model.p4 has it
+            self.reporter.unsupported(node.at, f"{name} with data", NO_MORE[name])
         if returned in (TEXT, INTEGER, MATCH_KIND) or isinstance(returned, ExternType | P4ListType):
             self.reporter.unsupported(node.at, f"{returned} as the result of {name}")
         for argument, parameter in zip(node.arguments, parameters, strict=False):

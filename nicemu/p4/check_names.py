@@ -15,14 +15,15 @@ from .includes import include_of
 from .symbols import ErrorList, Scope, Symbol, TypeSymbol, Variable
 from .types import CompositeType, EnumType, ExternSymbol, ExternType
 
-_ELSEWHERE = {
+NO_MORE = {
     f"{name}{ending}": f"v1model.p4 has {name}_preserving_field_list now, and fields with @field_list(index)"
     for name, ending in (("clone", "3"), ("resubmit", ""), ("recirculate", ""))
 }
-_ELSEWHERE |= {f"uint{bits}_t": f"write bit<{bits}>" for bits in (8, 16, 32, 64)}
+"""What v1model.p4 has no more, since 2022, and what stands in its place."""
+_ELSEWHERE = NO_MORE | {f"uint{bits}_t": f"write bit<{bits}>" for bits in (8, 16, 32, 64)}
 _ELSEWHERE |= {f"int{bits}_t": f"write int<{bits}>" for bits in (8, 16, 32, 64)}
 _ELSEWHERE |= {"unsigned": "write bit<32>", "char": "write bit<8>", "boolean": "write bool"}
-"""What v1model.p4 has no more, since 2022, and types of C; and what stands in their place."""
+"""Types of C, too, and what stands in their place."""
 
 
 @dataclass(slots=True)

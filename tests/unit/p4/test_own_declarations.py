@@ -101,6 +101,11 @@ def test_what_a_copy_of_the_declarations_has_otherwise_is_known_by_its_names(
             "not supported by nicemu yet: target_default of enum HashAlgorithm",
         ),
         ([(METHODS, "other")], "", "enum HashAlgorithm is not the architecture's"),
+        (
+            [("extern void truncate", "extern void resubmit<T>(in T data); extern void truncate")],
+            "resubmit(h.h.a);",
+            "not supported by nicemu yet: resubmit with data",
+        ),
         ([(f"enum HashAlgorithm {{ {METHODS} }}", "typedef bit<8> HashAlgorithm;")], "", "HashAlgorithm"),
     ],
 )
