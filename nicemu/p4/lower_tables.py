@@ -84,7 +84,7 @@ class TableLowering(StatementLowering):
         ]
         first = next((place for place, key in enumerate(keys) if is_compared(key)), None)
         chosen = [value for key, value in zip(keys, values, strict=True) if not is_compared(key)]
-        if first is None or not has_effects(chosen):
+        if first is None or not chosen or not has_effects(chosen):
             return values
         kept = [self._extra(value.type, "key") for value in values]
         body = tuple(ir.Assign(place, value) for place, value in zip(kept, values, strict=True))

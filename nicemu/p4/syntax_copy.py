@@ -17,7 +17,7 @@ Node = TypeVar("Node")
 
 _FOUND = frozenset({"type", "value", "symbol", "written"})
 """What the checker fills in."""
-_ARRANGED = (syntax.Call, syntax.Instantiation, syntax.ActionElement)
+_ARRANGED = frozenset({syntax.Call, syntax.Instantiation, syntax.ActionElement})
 """What has arguments that the checker puts in another order."""
 
 
@@ -38,12 +38,19 @@ def fresh(node: Node, scope: object = None) -> Node:
     for name in names:
         given = getattr(node, name)
         setattr(made, name, given if given.__class__ in _SHARED else fresh(given, scope))
-    if isinstance(node, _ARRANGED) and node.written is not None:
-        assert isinstance(made, _ARRANGED)
-        made.arguments, made.names = fresh(node.written[0], scope), node.written[1]
+    if kind in _ARRANGED:
+        _write_again(node, made, scope)
     if scope is not None and isinstance(made, syntax.NameRef | syntax.TypeRef):
         made.scope = scope
     return made
+
+
+def _write_again(node: Node, made: Node, scope: object) -> None:
+    """Have a copy have the arguments as they stand in the program."""
+    assert isinstance(node, syntax.Call | syntax.Instantiation | syntax.ActionElement)
+    assert isinstance(made, syntax.Call | syntax.Instantiation | syntax.ActionElement)
+    if node.written is not None:
+        made.arguments, made.names = fresh(node.written[0], scope), node.written[1]
 
 
 def same_text(left: object, right: object) -> bool:
