@@ -151,10 +151,12 @@ class BlockCallChecker(ArgumentChecker):
 
     def _with_fixed(self, node: syntax.Call, block: BlockSymbol) -> BlockSymbol:
         """Return the instance that a block is for the numbers and texts that it is applied with."""
+        wanted = [item.type for item in block.parameters if item.type in (INTEGER, TEXT)]
         pairs = zip(node.arguments, block.parameters, strict=False)
         values = [argument.value for argument, item in pairs if item.type in (INTEGER, TEXT)]
-        fixed = tuple(value for value in values if value is not None)
-        if not values or len(fixed) != len(values) or block.anew is None or self.block is None:
+        kinds = [int if kind is INTEGER else str for kind in wanted]
+        fixed = tuple(value for value, kind in zip(values, kinds, strict=False) if isinstance(value, kind))
+        if len(fixed) != len(wanted) or block.anew is None or self.block is None:
             return block  # which was told
         for made in block.others:
             if made.fixed == fixed:
@@ -170,7 +172,7 @@ class BlockCallChecker(ArgumentChecker):
         made = block.anew(name, fixed=fixed)
         self._block_depth -= 1
         made.anew, made.fixed = partial(block.anew, fixed=fixed), fixed
-        made.blocks |= block.blocks  # a constructor's arguments, which are in one of them
+        made.blocks = block.blocks | made.blocks  # a constructor's arguments, which are in one of them
         block.blocks.clear()
         block.others.append(made)
         self.block.blocks[name] = made

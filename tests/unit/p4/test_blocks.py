@@ -130,6 +130,7 @@ def test_a_control_is_applied_inside_another(
 
 PLUS = "control Plus(inout bit<16> x, int n = 2) { apply { x = x + n; if (n > 3) { x[15:15] = 1; } } }"
 TWICE = "control Twice(inout bit<16> x, int n) { Plus() p; apply { p.apply(x, n); p.apply(x, n + 1); } }"
+THROUGH = "control Through(inout bit<16> x, int k)(S s) { apply { s.apply(x, k); } }"
 GIVEN = "control S(inout bit<16> x, int n); control Given(inout bit<16> x)(S s) { apply { s.apply(x, 4); } }"
 HOLDS = """control Holds(inout bit<16> x)(S s) { apply { s.apply(x, 1); } }
 control Two(inout bit<16> x, int n)(S s) { Holds(s) h; apply { h.apply(x); x = x + n; } }"""
@@ -146,13 +147,14 @@ control Two(inout bit<16> x, int n)(S s) { Holds(s) h; apply { h.apply(x); x = x
         ("Twice() a;", "a.apply(headers.tag.number, 3); a.apply(headers.tag.number, 1);", 0x923E),
         ("Plus() p; Given(p) g;", "g.apply(headers.tag.number); p.apply(headers.tag.number, 1);", 0x9239),
         ("Given(Plus()) g; Plus() unused;", "g.apply(headers.tag.number);", 0x9238),
+        ("Through(Plus()) t;", "t.apply(headers.tag.number, 1); t.apply(headers.tag.number, 2);", 0x1237),
         ("Two(Plus()) t;", "t.apply(headers.tag.number, 1); t.apply(headers.tag.number, 5);", 0x123C),
     ],
 )
 def test_a_parameter_of_type_int_is_the_number_that_each_call_gives(
     p4: SimpleNamespace, parts: str, apply: str, expected: int
 ) -> None:
-    assert number_after(p4, apply, top=PLUS + TWICE + GIVEN + HOLDS, parts=parts) == expected
+    assert number_after(p4, apply, top=PLUS + TWICE + GIVEN + HOLDS + THROUGH, parts=parts) == expected
 
 
 def test_a_parser_is_made_for_each_number_and_text_that_it_is_applied_with(p4: SimpleNamespace) -> None:

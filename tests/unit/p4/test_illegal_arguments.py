@@ -64,6 +64,14 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
     ),
     ({"top": "control Q(int n) { apply { bit<8> x = nothing; } }"}, "unknown name nothing"),
     (
+        {"top": "control Q(int n) { apply { m = n + 1; } }", "parts": "Q() q;", "apply": 'q.apply("s");'},
+        "argument n is string; int was expected",
+    ),
+    (
+        {"top": "control Q(string n) { apply { } }", "parts": "Q() q;", "apply": "q.apply(5);"},
+        "argument n is int; string was expected",
+    ),
+    (
         {"top": "void f(TriggerCounter c) { }", "apply": "f(m.mark);"},
         "argument c is bit<16>; extern TriggerCounter was expected",
     ),
