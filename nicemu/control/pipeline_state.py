@@ -17,8 +17,10 @@ from nicemu.pipeline import (
     CounterArray,
     Engine,
     MeterArray,
+    Program,
     RegisterArray,
     Table,
+    ir,
 )
 
 from .correspondence import Correspondence
@@ -120,9 +122,20 @@ def _take_own_objects(source: Engine, destination: Engine) -> None:
     assert old is not None
     assert new is not None
     own = {item.owner for item in old.extern_signatures}
+    made = [_made_by(old, instance) for instance in old.externs]
     for instance in new.externs:
-        if instance.extern in own and instance in old.externs:
+        if instance.extern in own and _made_by(new, instance) in made:
             destination.objects.states[instance.name] = source.objects.states[instance.name]
+
+
+def _made_by(program: Program, instance: ir.ExternInstance) -> tuple[object, ...]:
+    """Return an extern object, and what its constructor takes, whatever the program calls that."""
+    takes = [
+        item.parameters
+        for item in program.extern_signatures
+        if item.is_constructor and (item.owner, item.name) == (instance.extern, instance.constructor)
+    ]
+    return replace(instance, constructor=""), *takes
 
 
 def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object) -> None:

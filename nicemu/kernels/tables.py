@@ -68,6 +68,9 @@ class Tables(Choosing):
         """Apply a table; return whether an entry matched, as i1."""
         spec = next(item for item in self.program.tables if item.name == table)
         key = self._key([self.value(part.expression) for part in spec.keys])
+        if not spec.keys:  # what nothing is looked up by is evaluated all the same
+            for chosen in spec.selector_keys:
+                self.value(chosen)
         if self.first_table is not None:
             self.first_table(spec, key)
             return BIT(0)

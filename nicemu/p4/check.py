@@ -6,6 +6,7 @@ Everything is reported that can be; what was reported once has the type UNKNOWN 
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
@@ -83,8 +84,12 @@ class Checker(PackageChecker):
                 self.open_enum(node)  # its members count wherever they are declared
             else:
                 self.places.setdefault(node.name, node.at)
+        self.architecture = next(
+            (item for item in ARCHITECTURES.values() if item.package in self.places), self.architecture
+        )
         for node in declarations:
             self.named(node.annotations)
+            self.declaring = node.at
             self._declaration(node)
             said, symbol = deprecation(node.annotations), self.scope.names.get(node.name)
             if said and symbol is not None and not isinstance(symbol, FunctionSymbol):
@@ -338,7 +343,8 @@ class Checker(PackageChecker):
             else:
                 self.declare(parameter.name, variable, written.at)
         place = "parser" if node.kind == "parser" else "deparser" if deparser else "control"
-        outside, self.places = self.places, self.places.new_child({it.name: it.at for it in node.locals})
+        outside, inside = self.places, {item.name: item.at for item in node.locals}
+        self.places = ChainMap(inside, outside.maps[-1])
         with self.inner_scope():  # what a block declares may hide a parameter of its own
             for local in node.locals:
                 self._local(local, place)

@@ -33,7 +33,7 @@ from .symbols import (
     TypeSymbol,
     Variable,
 )
-from .type_sizes import has_fixed_width, has_varbit, scalar_of, size_range_bits
+from .type_sizes import has_fixed_width, has_lacking, has_varbit, scalar_of, size_range_bits
 from .types import (
     INTEGER,
     MATCH_KIND,
@@ -130,7 +130,17 @@ class CallChecker(BlockCallChecker):
             self._own_call(node, symbol.name, parameters, returned)
         else:
             self._extern_call(node, symbol.name, parameters, known)
+        if symbol.name != "mark_to_drop":
+            self._refuse_lacking(node, symbol.name)
         return returned
+
+    def _refuse_lacking(self, node: syntax.Call, name: str) -> None:
+        """Refuse values of which an extern would see fields that are not declared."""
+        for argument in node.arguments:
+            kind = argument.type
+            if isinstance(kind, CompositeType) and has_lacking(kind, self.architecture.metadata):
+                what = f"{kind}, of which fields are not declared here, as an argument of {name}"
+                self.reporter.unsupported(argument.at, what, "give the fields that are meant")
 
     def _own_call(
         self, node: syntax.Call, name: str, parameters: Sequence[ParameterSymbol], returned: Type

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from nicemu.pipeline import ARCHITECTURES, Architecture, number_of
 
 from . import syntax
-from .diagnostics import Location, Reporter, did_you_mean
+from .diagnostics import Location, Reporter, declared_later, did_you_mean
 from .includes import include_of
 from .symbols import ErrorList, Scope, Symbol, TypeSymbol, Variable
 from .types import CompositeType, EnumType, ExternSymbol, ExternType
@@ -42,7 +42,8 @@ class NameChecker:
     """Scopes, and what the architecture is; types come in the subclass.
 
     `deprecated` is what @deprecated says of what is declared outside all blocks, functions apart. `places` is
-    where names of the program and of the present block are declared, those that are not yet, too.
+    where names of the program and of the present block are declared, those that are not yet, too; `declaring`
+    that of the present one.
     """
 
     def __init__(self, reporter: Reporter) -> None:
@@ -53,6 +54,7 @@ class NameChecker:
         self.architecture: Architecture = next(iter(ARCHITECTURES.values()))
         self.deprecated: dict[Symbol, str] = {}
         self.places: ChainMap[str, Location] = ChainMap()
+        self.declaring: Location | None = None
 
     # Scopes
 
@@ -90,12 +92,12 @@ class NameChecker:
 
     def _place_hint(self, node: syntax.NameRef | syntax.TypeRef | syntax.ActionElement) -> str:
         """Return where a name is declared that does not count yet: behind this place, or around it."""
-        at = self.places.get(node.name)
+        at = (self.places.maps[-1] if node.absolute else self.places).get(node.name)
         if at is None:
             return ""
-        if at.source is node.at.source and at < node.at:
+        if at == self.declaring or (at.source is node.at.source and at < node.at):
             return f"{node.name} is being declared here; P4 has no recursion"
-        return f"it is declared further down, at {at}; write it before this"
+        return declared_later(at)
 
     def _owner_hint(self, name: str, scope: Scope) -> str:
         """Return how to write an error or the member of an enum that stands without its owner, else ""."""

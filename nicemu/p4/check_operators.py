@@ -11,7 +11,7 @@ from nicemu.pipeline import arithmetic, ir
 from . import syntax
 from .check_conversions import UNTYPED, ConversionChecker, cast_hint
 from .constants import are_equal, is_constant
-from .type_sizes import is_storable, scalar_of
+from .type_sizes import has_lacking, is_storable, scalar_of
 from .type_variables import same
 from .types import (
     INTEGER,
@@ -117,6 +117,10 @@ class OperatorChecker(ConversionChecker):
                 self.reporter.error(side.at, "action_run is what a switch goes by, and nothing else")
                 return UNKNOWN
             if not self.written(side, f"a side of {node.op}"):
+                return UNKNOWN
+            if isinstance(side.type, CompositeType) and has_lacking(side.type, self.architecture.metadata):
+                what = f"comparing {side.type}, of which fields are not declared here,"
+                self.reporter.unsupported(node.at, what, "compare the fields that are meant")
                 return UNKNOWN
         if isinstance(left, ListType) and isinstance(right, ListType):
             if left.rest or right.rest:

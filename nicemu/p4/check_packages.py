@@ -13,7 +13,7 @@ from nicemu.pipeline import ARCHITECTURES
 from . import syntax
 from .check_blocks import constructed
 from .check_tables import TableChecker
-from .diagnostics import Location
+from .diagnostics import Location, Reporter
 from .symbols import BlockSymbol, Instance, PackageInstance, PackageSymbol, ParameterSymbol
 from .type_sizes import scalar_of
 from .type_variables import same, substituted, unify
@@ -40,6 +40,11 @@ class PackageChecker(TableChecker):
     """Objects outside all blocks; the blocks of main are kept, the parser first."""
 
     _main: list[BlockSymbol]
+
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(reporter)
+        self._metadata: set[CompositeType] = set()
+        """Those that were held against the architecture's."""
 
     def global_instance(self, node: syntax.Instantiation) -> None:
         """Check what is instantiated outside all blocks, and declare it."""
@@ -104,11 +109,13 @@ class PackageChecker(TableChecker):
         if is_value or kind in (INTEGER, TEXT):
             self.constant(node, kind, what)
         elif isinstance(kind, ExternType):
-            self._object_of(node, kind, what)
+            self._object_of(node, kind, bindings, what)
         elif isinstance(kind, TypeVariable) and isinstance(node, _VALUES):
             found_type = self.expression(node)
-            known = bindings.setdefault(kind.name, found_type)
-            if not same(known, found_type) and found_type not in (INTEGER, UNKNOWN):
+            if bindings.get(kind.name, INTEGER) is INTEGER:
+                bindings[kind.name] = found_type
+            elif not same(bindings[kind.name], found_type) and found_type not in (INTEGER, UNKNOWN):
+                known = bindings[kind.name]
                 self.reporter.error(node.at, f"{what} is {found_type}; {known} was expected")
         elif ref is not None:
             found = self.find(ref, "parser, control or extern")
@@ -124,17 +131,20 @@ class PackageChecker(TableChecker):
                     node.at, f"{node.name} is a type, and no object of it", f"write {node.name}()"
                 )
 
-    def _object_of(self, node: syntax.Expression, kind: ExternType, what: str) -> None:
+    def _object_of(
+        self, node: syntax.Expression, kind: ExternType, bindings: dict[str, Type], what: str
+    ) -> None:
         """Check that an argument is an extern object of a type, or makes one."""
         ref = constructed(node) if isinstance(node, syntax.Call) else None
         found = self.find(node, "object") if isinstance(node, syntax.NameRef) else None
         made: object = found.type if isinstance(found, Instance) else None
         if ref is not None:
             made = self.instantiated(ref)
+            if isinstance(made, ExternType) and isinstance(node, syntax.Call):
+                made, _, _ = self._constructor(node, made)
         if made is UNKNOWN or (isinstance(node, syntax.NameRef) and found is None):
             return  # which was told
-        fits = isinstance(made, ExternType) and made.symbol is kind.symbol
-        if not fits or (isinstance(found, Instance) and found.type != kind):
+        if not isinstance(made, ExternType) or not unify(kind, made, bindings):
             shown = made if isinstance(made, ExternType) else "no object"
             self.reporter.error(node.at, f"{what} is {shown}; {kind} was expected")
 
@@ -246,8 +256,8 @@ class PackageChecker(TableChecker):
             if not unify(expected, found.type, bindings):
                 known = substituted(expected, bindings)
                 faults.append((written.at, f"parameter {found.name} is {found.type}; {known} was expected"))
-            elif isinstance(found.type, CompositeType) and found.type.name == self.architecture.metadata.name:
-                self._check_metadata(written.at, found.type)
+            elif isinstance(expected, CompositeType) and self.role:
+                self._check_metadata(written.at, expected)
             elif self.role and not isinstance(found.type, CompositeType | ExternType | UnknownType):
                 faults.append((written.at, f"parameter {found.name} is {found.type}; a struct was expected"))
         if len({place for place, _ in faults}) == len(block.parameters) > 1:
@@ -262,11 +272,16 @@ class PackageChecker(TableChecker):
 
         A program's own copy of the declarations may lack fields of it, and have further ones.
         """
-        wanted = {part.name: part.type for part in self.architecture.metadata.fields}
+        metadata, hint = self.architecture.metadata, f"#include <{self.architecture.include}>"
+        wanted = {part.name: part.type for part in metadata.fields}
         known = {name: scalar_of(kind) for name, kind in found.fields.items() if name in wanted}
-        hint = f"#include <{self.architecture.include}>"
-        if not known:
-            self.reporter.error(at, f"{found} is not the architecture's", hint)
+        if found in self._metadata:
+            return
+        self._metadata.add(found)
+        if not known or found.name != metadata.name:
+            what = f"{found} is not the architecture's, which is struct {metadata.name}"
+            self.reporter.error(at, what, hint)
+            return
         for name, kind in known.items():
             if kind != wanted[name]:
                 what = (

@@ -6,6 +6,7 @@ Source: P4-16 Language Specification 1.2.5, "Statements", "Function declarations
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Callable, Sequence
 
 from nicemu.pipeline import ir
@@ -337,6 +338,7 @@ class StatementChecker(KeysetChecker):
     ) -> None:
         """Check a function; without what is `given`, with some number, text or object."""
         outer = self.scope, self.block, self.routine_body, self.loops, self.open_routines
+        places, self.places = self.places, ChainMap(self.places.maps[-1])
         self.scope, self.block, self.loops = Scope(symbol.scope), None, 0
         self.open_routines = (*self.open_routines, symbol)
         self.declare_type_variables(node.type_parameters, node.at)
@@ -374,6 +376,7 @@ class StatementChecker(KeysetChecker):
         self.reporter.runs = runs
         if routine.returns not in (NOTHING, UNKNOWN) and not _returns(node.body):
             self.reporter.error(node.at, f"function {node.name} can end without returning {routine.returns}")
+        self.places = places
         self.scope, self.block, self.routine_body, self.loops, self.open_routines = outer
 
     def _key_type(self, node: syntax.Expression, what: str) -> Type:

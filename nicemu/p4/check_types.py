@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import count
 
-from nicemu.pipeline import ARCHITECTURES, ir
+from nicemu.pipeline import Architecture, ir
 
 from . import syntax
 from .annotations import MATCH, TRANSLATION, given_name, kept, translation_of, unquoted
@@ -312,7 +312,7 @@ class TypeChecker(TypeReferenceChecker):
                 self.reporter.error(node.at, f"enum {node.name} cannot be represented as {underlying}")
             underlying = ir.Bits(64) if underlying is UNKNOWN else None
         members: dict[str, int] = {}
-        for position, member in zip(_numbers(node), node.members, strict=True):
+        for position, member in zip(_numbers(node, self.architecture), node.members, strict=True):
             if member.name in members:
                 self.reporter.error(member.at, f"enum {node.name} has two members {member.name}")
             members[member.name] = self._member_value(node, member, underlying, position)
@@ -421,10 +421,10 @@ def _number_in(listed: Mapping[str, int], name: str, first: Sequence[str]) -> in
     return len(first) + len(listed) - sum(other in listed for other in first)
 
 
-def _numbers(node: syntax.EnumDeclaration) -> list[int]:
+def _numbers(node: syntax.EnumDeclaration, architecture: Architecture) -> list[int]:
     """Return the numbers of the members of an enum without values: those that the engine has for an
     architecture's enum, whatever their order and further ones in a program's own copy of its declarations.
     """
-    known = next((item.enums[node.name] for item in ARCHITECTURES.values() if node.name in item.enums), ())
+    known = architecture.enums.get(node.name, ())
     further = count(len(known))
     return [known.index(item.name) if item.name in known else next(further) for item in node.members]

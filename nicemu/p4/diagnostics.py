@@ -234,6 +234,11 @@ def _key(diagnostic: Diagnostic) -> tuple[SourceFile, int, int, str]:
     return location.source, location.line, location.column, diagnostic.message
 
 
+def declared_later(at: Location) -> str:
+    """Return a hint that what has no meaning yet is declared further down."""
+    return f"it is declared further down, at {at}; write it before this"
+
+
 def did_you_mean(wrong: str, known: Iterable[str], near: float = 0.6) -> str:
     """Return a hint that names the known word nearest to `wrong`, or the few that there are, or nothing.
 

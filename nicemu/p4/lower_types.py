@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from nicemu.pipeline import ir
 
-from .type_sizes import scalar_of
+from .type_sizes import lacking, scalar_of
 from .types import (
     INTEGER,
     TEXT,
@@ -69,9 +69,7 @@ class TypeTable:
         """Return the fields that a struct has in the IR behind its own: what the architecture's metadata has
         that the program's own declaration of it lacks.
         """
-        if not isinstance(kind, CompositeType) or kind.kind != "struct" or kind.name != self._metadata.name:
-            return ()
-        return tuple(part for part in self._metadata.fields if part.name not in kind.fields)
+        return lacking(kind, self._metadata)
 
     def _composite(self, kind: CompositeType) -> ir.Named:
         if kind not in self._named:

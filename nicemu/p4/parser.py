@@ -23,7 +23,7 @@ _STARTS = (
 # fmt: on
 _DERIVED = ("struct", "header", "header_union", "enum")
 _STATEMENTS = ("if", "switch", "for", "return", "exit", "transition", "break", "continue")
-_P4_14 = ("header_type", "field_list", "field_list_calculation", "calculated_field", "table", "metadata")
+_P4_14 = ("header_type", "field_list", "field_list_calculation", "calculated_field")
 _OLD = "this looks like P4-14; write P4-16, or have p4c translate it: p4test --std p4-14 --pp new.p4 old.p4"
 _SURPLUS = "a '}' before it may be one too many"
 

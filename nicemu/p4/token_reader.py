@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from typing import NoReturn, TypeVar
 
-from .diagnostics import Location, Reporter
+from .diagnostics import Location, Reporter, declared_later
 from .lexer import SOFT_KEYWORDS, Token
 
 MAX_NESTING = 110
@@ -51,6 +51,10 @@ class _Levels(list[dict[str, bool]]):
 
     def __exit__(self, *_: object) -> None:
         self.pop()
+
+
+_MAKE_TYPES = ("control", "enum", "extern", "header", "header_union", "package", "parser", "struct")
+"""Keywords with a type's name behind them."""
 
 
 class TokenReader:
@@ -171,6 +175,10 @@ class TokenReader:
     def no_type(self, token: Token, hint: str = "") -> NoReturn:
         """Report a name that stands where a type must. Raises: SyntaxFault."""
         what = f"{token.text} is no type" if self.is_known(token.text) else f"unknown type {token.text}"
+        behind = zip(self._tokens[self._at :], self._tokens[self._at + 1 :], strict=False)
+        later = (name for word, name in behind if word.text in _MAKE_TYPES and name.text == token.text)
+        if what.startswith("unknown") and (name := next(later, None)) is not None:
+            hint = declared_later(name.location)
         self.reporter.error(token.location, what, hint)
         raise SyntaxFault
 

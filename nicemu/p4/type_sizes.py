@@ -104,6 +104,21 @@ def size_range_bits(kind: Type) -> tuple[int, int] | None:
     return None if bits is None else (bits, bits)
 
 
+def lacking(kind: Type, metadata: ir.StructType) -> tuple[ir.Field, ...]:
+    """Return the fields of an architecture's metadata that a program's own declaration of it lacks: values of
+    it have them all the same.
+    """
+    if not isinstance(kind, CompositeType) or kind.kind != "struct" or kind.name != metadata.name:
+        return ()
+    return tuple(part for part in metadata.fields if part.name not in kind.fields)
+
+
+def has_lacking(kind: Type, metadata: ir.StructType) -> bool:
+    """Return whether values of a type have fields that it lacks."""
+    inside = kind.fields.values() if isinstance(kind, CompositeType) else ()
+    return bool(lacking(kind, metadata)) or any(has_lacking(part, metadata) for part in inside)
+
+
 def is_storable(kind: Type) -> bool:
     """Return whether a variable can hold values of a type."""
     storable = CompositeType | StackType | VarbitType | TypeVariable

@@ -247,6 +247,9 @@ class Interpreter(Evaluator):
         values = tuple(
             as_unsigned(self._value(packet, key.expression), key.expression.type) for key in spec.keys
         )
+        if not spec.keys:  # what nothing is looked up by is evaluated all the same
+            for key in spec.selector_keys:
+                self._value(packet, key)
         row, call = self._lookup(packet, spec, table, values)
         if call is None:
             return True, ""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from traceback import extract_tb
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode, UsageError
 from nicemu.programs import load_module
@@ -207,6 +207,10 @@ def missing(program: ir.Program, own: OwnExterns) -> list[str]:
     return sorted({item.owner or item.declared for item in called} - known)
 
 
+_Doers: TypeAlias = "dict[type, Callable[..., Any] | None]"
+"""What in Python does an extern, by the class of the object; a function's is None."""
+
+
 def _object(
     constructors: Sequence[ir.ExternSignature],
     methods: dict[str, ExternFunction],
@@ -218,12 +222,12 @@ def _object(
     kinds_by = {item.name: [part.type for part in item.parameters] for item in constructors}
 
     def make(instance: ir.ExternInstance) -> Any:  # noqa: ANN401
-        if instance.constructor not in kinds_by:
-            message = (
-                f"extern object {instance.name} is made by {instance.constructor}, which is not declared"
-            )
+        fitting = [name for name, wanted in kinds_by.items() if len(wanted) == len(instance.arguments)]
+        name = instance.constructor or "".join(fitting[:1])  # an IR of before does not say by which
+        if name not in fitting:
+            message = f"extern object {instance.name} is made by {name}, which does not take what it is given"
             raise ControlError(P4RuntimeCode.INVALID_ARGUMENT, message)
-        thing, wanted = made_by[instance.constructor], kinds_by[instance.constructor]
+        thing, wanted = made_by[name], kinds_by[name]
         try:
             given = [values.given(*item) for item in zip(wanted, instance.arguments, strict=True)]
             if thing is None:
@@ -239,13 +243,33 @@ def _object(
 
 def _function(declared: ir.ExternSignature, own: OwnExterns, values: PythonValues) -> ExternFunction:
     takes = tuple(Argument(item.type, item.direction) for item in declared.parameters)
-    candidates, variables = own.marked, frozenset[str]()
     if declared.owner:
-        owners = [thing for thing in own.marked if getattr(thing, _MARK).name == declared.owner]
-        candidates = [method for owner in owners for method in externs_in(vars(owner))]
-        variables = frozenset().union(*(getattr(owner, _MARK).variables for owner in owners))
-    thing = _found(declared, candidates, values, variables)
-    return ExternFunction((takes,), _body(declared, thing, own, values), next(iter(declared.results), None))
+        doers = _methods(declared, own, values)
+    else:
+        doers = {type(None): _found(declared, own.marked, values)}
+    return ExternFunction((takes,), _body(declared, doers, own, values), next(iter(declared.results), None))
+
+
+def _methods(declared: ir.ExternSignature, own: OwnExterns, values: PythonValues) -> _Doers:
+    """Return what does a method, by the classes of its objects.
+
+    Raises: ControlError where all that Python has are unlike it.
+    """
+    doers: _Doers = {}
+    faults: list[ControlError] = []
+    for owner in own.marked:
+        signature = getattr(owner, _MARK)
+        if signature.name == declared.owner and isinstance(owner, type):
+            members: dict[str, Any] = {}
+            for part in reversed(owner.__mro__):
+                members |= vars(part)
+            try:
+                doers[owner] = _found(declared, externs_in(members), values, signature.variables)
+            except ControlError as error:
+                faults.append(error)
+    if faults and not any(doers.values()):
+        raise faults[0]
+    return doers
 
 
 def _found(
@@ -274,9 +298,7 @@ def _fault(declared: ir.ExternSignature, values: PythonValues, sentence: str) ->
     )
 
 
-def _body(
-    declared: ir.ExternSignature, thing: Callable[..., Any] | None, own: OwnExterns, values: PythonValues
-) -> Body:
+def _body(declared: ir.ExternSignature, doers: _Doers, own: OwnExterns, values: PythonValues) -> Body:
     """Return what calls do: have Python do it, and drop the packet where it raises or returns the wrong."""
     places = list(enumerate(declared.parameters))
     goes_in = [(place, item.type) for place, item in places if item.direction is not ir.Direction.OUT]
@@ -284,6 +306,7 @@ def _body(
     kinds = [*declared.results, *(kind for _, kind in comes_out)]
 
     def body(call: ExternCall) -> Value:
+        thing = doers.get(type(call.state) if declared.owner else type(None))
         if thing is None:
             call.note = "nothing in Python does it"
             raise ExternFailed(MISSING)

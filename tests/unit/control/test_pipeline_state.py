@@ -388,3 +388,62 @@ def test_members_of_a_value_set_with_other_fields_are_not_taken_over(named: Engi
     swapped = engine_of(fields="bit<8> two; bit<8> one;")
     with pytest.raises(ControlError, match=r"value set P\.known with 1 members has no place"):
         take_over(named, swapped)
+
+
+OWN = """
+#include <core.p4>
+#include <nicemu.p4>
+extern Either { Either(bit<8> a); Either(bool b); }
+struct headers_t { } struct m_t { }
+parser P(packet_in p, out headers_t h, inout m_t m, inout nic_metadata_t n) {
+    state start { transition accept; }
+}
+control C(inout headers_t h, inout m_t m, inout nic_metadata_t n) { PARTS apply { } }
+control D(packet_out p, in headers_t h, in m_t m, in nic_metadata_t n) { apply { } }
+SmartNic(P(), C(), D()) main;
+"""
+
+
+@extern("Either(bit<8> a)")
+class OfNumber:
+    def __init__(self, a: int) -> None:
+        self.held = a
+
+
+@extern("Either(bool b)")
+class OfTruth:
+    def __init__(self, b: int) -> None:
+        self.held = -b
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "is_kept"),
+    [
+        ("Either(a = 1) e;", "Either(b = true) z; Either(a = 1) e;", True),
+        ("Either(b = true) e;", "Either(a = 1) e;", False),
+        ("Either(a = 1) e;", "Either(a = 2) e;", False),
+    ],
+)
+def test_an_object_of_an_own_extern_goes_on_where_the_same_constructor_makes_it(
+    before: str, after: str, is_kept: bool
+) -> None:
+    engines = []
+    for parts in (before, after):
+        engine = Engine(externs=[OfNumber, OfTruth])
+        engine.load(compile_text(OWN.replace("PARTS", parts)).program)
+        engines.append(engine)
+    old, new = engines
+    old.objects.states["C.e"].held = 77
+    take_over(old, new)
+    assert (new.objects.states["C.e"].held == 77) is is_kept
+
+
+def test_an_object_of_an_ir_that_does_not_say_its_constructor_is_made_by_its_arguments() -> None:
+    program = compile_text(OWN.replace("PARTS", "Either(a = 5) e;")).program
+    older = replace(program, externs=tuple(replace(item, constructor="") for item in program.externs))
+    engine = Engine(externs=[OfNumber, OfTruth])
+    engine.load(older)
+    assert engine.objects.states["C.e"].held == 5
+    wrong = replace(program, externs=tuple(replace(item, constructor="None") for item in program.externs))
+    with pytest.raises(ControlError, match=r"C\.e is made by None, which does not take what it is given"):
+        engine.load(wrong)

@@ -194,3 +194,18 @@ def test_the_keys_of_a_selector_are_evaluated_with_the_others_in_their_order_wha
             assert found[:2] == bytes([frame[0] + 1, frame[1] + (last != LAST)])
             assert found[2:4] == bytes([0, 7] if is_hit else 2)
     agree(engines, packets=80)
+
+
+def test_the_key_of_a_selector_has_its_effect_where_there_is_no_other_key() -> None:
+    engines = loaded(
+        types="bit<8> bump(inout bit<8> n) { n = n + 1; return n; }",
+        parts="action_selector(HashAlgorithm.crc16, 16, 16) pool;"
+        'table u { key = { bump(h.h.kind): selector @name("a"); } actions = { NoAction; }'
+        "implementation = pool; }",
+        ingress="u.apply();",
+    )
+    for engine in engines:
+        frame = engine.process(bytes([3, 3]) + bytes(10), 1).frame
+        assert frame is not None
+        assert frame[0] == 4
+    agree(engines)

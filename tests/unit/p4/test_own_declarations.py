@@ -102,6 +102,16 @@ def test_what_a_copy_of_the_declarations_has_otherwise_is_known_by_its_names(
         ),
         ([(METHODS, "other")], "", "enum HashAlgorithm is not the architecture's"),
         (
+            [(PRIORITY, "")],
+            "standard_metadata_t t = s; if (t == s) { }",
+            "comparing struct standard_metadata_t, of which fields are not declared here,",
+        ),
+        (
+            [(PRIORITY, "")],
+            "hash(h.h.b, HashAlgorithm.identity, 16w0, { h.h.a, s }, 16w0x1000);",
+            "of which fields are not declared here, as an argument of hash",
+        ),
+        (
             [("extern void truncate", "extern void resubmit<T>(in T data); extern void truncate")],
             "resubmit(h.h.a);",
             "not supported by nicemu yet: resubmit with data",
@@ -115,3 +125,28 @@ def test_what_the_engine_does_not_know_is_refused(
     with pytest.raises(CompileError) as caught:
         leaves(tmp_path, changed(*changes), apply)
     assert message in str(caught.value)
+
+
+def test_a_struct_that_is_called_otherwise_is_refused_once_at_its_place(tmp_path: Path) -> None:
+    program = PROGRAM.replace("standard_metadata_t", "std_t").replace("APPLY", "")
+    (tmp_path / "v1model.p4").write_text(SHIPPED.replace("standard_metadata_t", "std_t"), encoding="utf-8")
+    with pytest.raises(CompileError) as caught:
+        compile_text(program, include_paths=[tmp_path])
+    what = "struct std_t is not the architecture's, which is struct standard_metadata_t"
+    assert str(caught.value).count(f"program.p4:7:72: error: {what}") == 1
+    assert str(caught.value).count("error:") == 1
+
+
+def test_an_enum_of_another_architecture_s_name_has_its_own_order() -> None:
+    text = """#include <core.p4>
+        #include <nicemu.p4>
+        enum CloneType { A, I2E }
+        struct headers_t { } struct m_t { CloneType c; }
+        parser P(packet_in p, out headers_t h, inout m_t m, inout nic_metadata_t n) {
+            state start { m.c = CloneType.A; transition accept; }
+        }
+        control C(inout headers_t h, inout m_t m, inout nic_metadata_t n) { apply { } }
+        control D(packet_out p, in headers_t h, in m_t m, in nic_metadata_t n) { apply { } }
+        SmartNic(P(), C(), D()) main;"""
+    (enum,) = [item for item in compile_text(text).program.enums if item.name == "CloneType"]
+    assert [(member.name, member.value) for member in enum.members] == [("A", 0), ("I2E", 1)]

@@ -206,11 +206,19 @@ class OfOne:
     def __init__(self, a: int) -> None:
         self.total = a
 
+    @extern("bit<16> sum(in bit<16> more)")
+    def sum(self, more: int) -> int:
+        return self.total + more
+
 
 @extern("Pair(pair_t b)")
 class OfTwo:
     def __init__(self, b: dict[str, int]) -> None:
         self.total = b["left"] + b["right"]
+
+    @extern("bit<16> sum(in bit<16> more)")
+    def sum(self, more: int) -> int:
+        return 100 * self.total + more
 
 
 @pytest.mark.parametrize(
@@ -232,3 +240,39 @@ def test_each_object_is_made_by_the_constructor_that_it_names(
     if "<T>" not in declared:
         states = engine.objects.states
         assert [states[f"C.{name}"].total for name in "xy"] == [7, 3]
+
+
+@extern("Pair(bool c)")
+class OfTruth(OfTwo):
+    def __init__(self, c: int) -> None:
+        self.total = 7 if c else 8
+
+
+@extern("Pair()")
+class OfNothing:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        ("Pair(a = 7)", 7 + 3),
+        ("Pair(b = { 1, 2 })", 300 + 3),
+        ("Pair(c = true)", 700 + 3),
+        ("Pair()", "extern.missing"),
+    ],
+)
+def test_a_method_is_that_of_the_class_that_has_made_the_object(
+    p4: SimpleNamespace, made: str, expected: int | str
+) -> None:
+    declared = (
+        "extern Pair { Pair(); Pair(bit<16> a); Pair(pair_t b); Pair(bool c); bit<16> sum(in bit<16> more); }"
+    )
+    engine = Engine(externs=[OfOne, OfTwo, OfTruth, OfNothing])
+    apply = "headers.tag.number = x.sum(headers.tag.number);"
+    types = "struct pair_t { bit<8> left; bit<8> right; }"
+    text = p4.source(apply, top=declared, parts=f"{made} x;", types=types)
+    engine.load(compile_text(text).program)
+    verdict = engine.process(bytes([1, 0, 3, 0]), 0)
+    assert verdict.frame is not None
+    assert (verdict.drop_reason or int.from_bytes(verdict.frame[1:3])) == expected

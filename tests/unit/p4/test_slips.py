@@ -396,6 +396,12 @@ def test_a_stack_of_too_many_elements_is_legal_and_not_taken(p4: SimpleNamespace
             "it is declared further down",
         ),
         (
+            "control Q() { L() l; apply { } } control L() { apply { } }",
+            "unknown type L",
+            "it is declared further",
+        ),
+        ("typedef Z Z;", "unknown type Z", "Z is being declared here; P4 has no recursion"),
+        (
             "header_type a_t { fields { a : 8; } }",
             "expected a declaration",
             "this looks like P4-14; write P4-16",
@@ -414,7 +420,23 @@ def test_a_slip_outside_the_blocks_is_told_with_what_mends_it(
     assert hint in told
 
 
-PACKAGES = "struct p_t { bit<8> l; bit<16> r; } TriggerCounter() cc; "
+@pytest.mark.parametrize(
+    ("parts", "apply", "top"),
+    [
+        ("Q() q; bit<8> inside = 1;", "q.apply();", "control Q() { bit<8> x; apply { x = inside; } }"),
+        ("bit<8> inside = 1;", "m.flag = .inside == 1;", ""),
+        ("action inside() { }", "f();", "void f() { inside(); }"),
+    ],
+)
+def test_what_another_block_declares_is_not_called_a_later_declaration(
+    p4: SimpleNamespace, parts: str, apply: str, top: str
+) -> None:
+    told = p4.refusal(apply, parts=parts, top=top)
+    assert "unknown" in told
+    assert "declared" not in told
+
+
+PACKAGES = "struct p_t { bit<8> l; bit<16> r; } TriggerCounter() cc; register<bit<16>>(4) rr; "
 
 
 @pytest.mark.parametrize(
@@ -426,6 +448,12 @@ PACKAGES = "struct p_t { bit<8> l; bit<16> r; } TriggerCounter() cc; "
         ("package PB(TriggerCounter a); PB(1) x;", "argument a is no object; extern TriggerCounter was"),
         ("package PB(counter a); PB(cc) x;", "argument a is extern TriggerCounter; extern counter was"),
         ("package PB(counter a); PB(TriggerCounter()) x;", "argument a is extern TriggerCounter"),
+        ("package PB(counter a); PB(counter(1)) x;", "counter takes 2 arguments; 1 is given"),
+        ("package PR<T>(register<T> r); PR<bit<8>>(rr) x;", "argument r is extern register<bit<16>>"),
+        (
+            "package PR(register<bit<8>> r); PR(register<bit<16>>(8)) x;",
+            "argument r is extern register<bit<16>>",
+        ),
         ("package PS(string a); PS(1) x;", "argument a is int; string was expected"),
         ("package PT(tuple<bit<8>, bool> a); PT({ 1 }) x;", "argument a has 1 values"),
         ("package PL(list<bit<8>> a); PL({ 1, true }) x;", "an element is bool; bit<8> was expected"),
@@ -449,6 +477,9 @@ def test_what_a_package_beside_main_is_given_is_checked(
         'package PS(string a); PS("x") x;',
         "package PL(list<bit<8>> a); PL({ 1, 2 }) x;",
         "package PK<T>(T a, T b); PK(8w1, 2) x;",
+        "package PK<T>(T a, T b); PK(2, 8w1) x;",
+        "package PK<T>(register<T> r); PK(rr) x;",
+        "package PR(register<bit<16>> r); PR(register<bit<16>>(8)) x;",
         "package PO(@optional bit<8> a, bit<8> b); PO(b = 1) x;",
     ],
 )
