@@ -90,6 +90,9 @@ class TableChecker(MemberChecker):
         elif any(item.name == NO_ACTION and _is_marked(item, "tableonly") for item in node.actions or ()):
             what = f"table {node.name} has no default action, and {NO_ACTION} is @tableonly"
             self.reporter.error(node.at, what, "write default_action = ...;")
+        elif self.scope.outermost.find(NO_ACTION) is None and not self.reporter.has_error_at(node.at):
+            what = f"table {node.name} has no default action, and there is no {NO_ACTION}"
+            self.reporter.error(node.at, what, "#include <core.p4>, or write default_action = ...;")
         self.beside = ""
         if node.size is not None:
             size = self.constant_integer(node.size, "the size of a table")

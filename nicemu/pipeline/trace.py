@@ -37,7 +37,7 @@ class StateEntered:
 
 @dataclass(frozen=True, slots=True)
 class HeaderExtracted:
-    """A header was read at a byte of the frame."""
+    """A header was read at a byte of the frame; without fields where there is no such element of a stack."""
 
     header: str
     at_byte: int

@@ -88,7 +88,7 @@ class Tracer(Interpreter):
     def _take(self, packet: PacketState, target: ir.Expression, varbit_bits: int) -> None:
         start = packet.cursor_bytes
         super()._take(packet, target, varbit_bits)
-        fields = self._plain(target.type, self._value(packet, target))
+        fields = self._plain(target.type, self._value(packet, target)) or {}  # outside a stack there are none
         length_bytes = packet.cursor_bytes - start
         _note(packet, HeaderExtracted(expression_text(target), start, length_bytes, fields))
 

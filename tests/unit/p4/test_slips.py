@@ -502,6 +502,12 @@ def test_a_core_of_before_may_lack_errors(p4: SimpleNamespace) -> None:
     text = p4.source("m.flag = true;").replace("#include <core.p4>", lacking)
     text = text.replace("#include <nicemu.p4>", nic.replace("#include <core.p4>", ""))
     assert compile_text(text).program.errors == compile_text(p4.source()).program.errors
+    none = text.replace("action NoAction() {", "action Nothing() {")
+    assert none != text
+    none = none.replace(
+        "apply {\nm.flag", "table t { key = { m.mark: exact; } actions = { } } apply { t.apply(); m.flag"
+    )
+    assert "error: table t has no default action, and there is no NoAction" in p4_refusal(none)
     assert "error NoError of core.p4 is not declared" in p4_refusal(text.replace("error {", "enum e_t {", 1))
 
 

@@ -118,6 +118,17 @@ def test_what_is_told_of_what_leaves_is_not_evaluated_again(switch: Engine) -> N
     assert verdict.frame.hex().startswith("06000700")
 
 
+def test_an_element_that_a_stack_does_not_have_is_extracted_without_fields(switch: Engine) -> None:
+    text = SWITCH.replace(
+        "b.extract(headers.h);", "b.extract(headers.h); b.extract(headers.stack[headers.h.value]);"
+    )
+    assert text != SWITCH
+    switch.load(compile_text(text).program)
+    lines = told(switch, "0107 0203")
+    assert lines[lines.index("extract headers.stack[7], 2 bytes at 2") + 1].startswith("select")
+    assert "kind = 0x2, value = 0x3" in told(switch, "0101 0203")
+
+
 def test_a_frame_that_is_too_long_says_so(hand: SimpleNamespace) -> None:
     assert trace_lines(hand.engine().process(bytes(9217), 1, trace=True).trace) == [
         "dropped: pipeline.oversized"
