@@ -161,7 +161,7 @@ class BlockCallChecker(ArgumentChecker):
         for made in block.others:
             if made.fixed == fixed:
                 return made
-        if has_controlled(block):
+        if block.others and has_controlled(block):
             what, kind = f"{block.name} applied with other numbers or texts than before", block.declaration
             self.reporter.unsupported(node.at, what, f"declare {kind.name}() name; and apply that")
             return block

@@ -187,6 +187,19 @@ def test_a_control_with_a_table_is_applied_with_one_number(p4: SimpleNamespace) 
     assert "not supported by nicemu yet: C.a applied with other numbers or texts than before" in refusal
 
 
+def test_a_control_with_a_number_is_given_one_with_a_table(p4: SimpleNamespace) -> None:
+    top = (
+        COUNT
+        + """control S(inout bit<16> x);
+        control Around(inout bit<16> x, int n)(S s) { apply { s.apply(x); x = x + n; } }"""
+    )
+    apply, parts = "a.apply(headers.tag.number, 5);", "Around(Count()) a;"
+    assert [table.name for table in p4.compile(apply, top=top, parts=parts).p4info.tables] == ["C.a.s.t"]
+    assert number_after(p4, apply, top=top, parts=parts) == 0x1239
+    refusal = p4.refusal(apply + "a.apply(m.mark, 6);", top=top, parts=parts)
+    assert "C.a applied with other numbers or texts than before" in refusal
+
+
 def test_what_a_block_makes_of_its_number_is_wrong_where_that_number_makes_it_so(p4: SimpleNamespace) -> None:
     top = "control Shift(inout bit<16> x, int n) { apply { x = x << (n - 2); } }"
     assert number_after(p4, "s.apply(headers.tag.number, 2);", top=top, parts="Shift() s;") == 0x1234
