@@ -89,7 +89,7 @@ class Checker(PackageChecker):
         )
         for node in declarations:
             self.named(node.annotations)
-            self.declaring = node.at
+            self.declaring = node.at if node.name != "main" else None  # there, blocks are checked
             self._declaration(node)
             said, symbol = deprecation(node.annotations), self.scope.names.get(node.name)
             if said and symbol is not None and not isinstance(symbol, FunctionSymbol):
@@ -356,6 +356,7 @@ class Checker(PackageChecker):
 
     def _local(self, node: syntax.Declaration, place: str) -> None:
         outer, self.place = self.place, place
+        self.declaring = node.at
         self.named(node.annotations)
         match node:
             case syntax.VariableDeclaration():

@@ -51,8 +51,8 @@ Given: TypeAlias = ConstantSymbol | Instance | BlockInstance
 MAX_BLOCK_DEPTH = 64
 """Parsers or controls inside one another."""
 MAX_BLOCKS = 1 << 14
-MAX_STATES = 1 << 13
 """Parsers and controls of a program, each instance counted: two in each of the next double them."""
+MAX_STATES = 1 << 13
 
 
 class BlockCallChecker(ArgumentChecker):

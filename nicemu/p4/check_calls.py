@@ -148,7 +148,12 @@ class CallChecker(BlockCallChecker):
         """Check what a function or method is given, and returns, that the program itself declares."""
         if name in NO_MORE and self.architecture.name == "v1model":  # as an older v1model.p4 has it
             self.reporter.unsupported(node.at, f"{name} with data", NO_MORE[name])
-        if returned in (TEXT, INTEGER, MATCH_KIND) or isinstance(returned, ExternType | P4ListType):
+        is_lacking = has_lacking(returned, self.architecture.metadata)
+        if (
+            returned in (TEXT, INTEGER, MATCH_KIND)
+            or isinstance(returned, ExternType | P4ListType)
+            or is_lacking
+        ):
             self.reporter.unsupported(node.at, f"{returned} as the result of {name}")
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if parameter.type is MATCH_KIND or isinstance(argument.type, ExternType | P4ListType):
@@ -366,6 +371,8 @@ class CallChecker(BlockCallChecker):
                 self._extern_call(node, callee.name, parameters, known.methods[callee.name])
         else:
             self.reporter.unsupported(node.at, f"{extern} as a parameter")
+        if place is None:
+            self._refuse_lacking(node, callee.name)
         return returned
 
     def _check_packet_call(self, node: syntax.Call, name: str, types: tuple[Type, ...]) -> bool:

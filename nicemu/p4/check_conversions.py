@@ -151,7 +151,7 @@ class ConversionChecker(TypeChecker):
         return node.value if isinstance(node.value, int) else None  # a fault may have made a text of it
 
     def local_integer(self, node: syntax.Expression, what: str) -> int | None:
-        """Return the value of a compile-time integer, None if it was reported: no constructor's parameter."""
+        """Return the value of a compile-time integer, None if it was reported: no parameter."""
         value = self.constant_integer(node, what)
         if value is not None and is_given(node):
             hint = "a parameter is another with each instance, or each call"

@@ -28,7 +28,7 @@ from .symbols import (
     Variable,
     control_name,
 )
-from .type_sizes import is_storable, scalar_of
+from .type_sizes import has_lacking, is_storable, scalar_of
 from .type_variables import same
 from .types import (
     INTEGER,
@@ -285,7 +285,7 @@ class DeclarationChecker(CallChecker):
 
     def _own_argument(self, node: syntax.Expression, parameter: ParameterSymbol) -> ir.Given | None:
         """Return what the constructor of an extern of the program's own is given."""
-        if not _can_be_given(parameter.type):
+        if not _can_be_given(parameter.type) or has_lacking(parameter.type, self.architecture.metadata):
             what = f"{parameter.type} as an argument of a constructor that the architecture does not have"
             self.reporter.unsupported(node.at, what)
             return None

@@ -96,7 +96,7 @@ class NameChecker:
         if at is None:
             return ""
         if at == self.declaring or (at.source is node.at.source and at < node.at):
-            return f"{node.name} is being declared here; P4 has no recursion"
+            return f"{node.name} is being declared here, and cannot name itself"
         return declared_later(at)
 
     def _owner_hint(self, name: str, scope: Scope) -> str:

@@ -118,7 +118,8 @@ class OperatorChecker(ConversionChecker):
                 return UNKNOWN
             if not self.written(side, f"a side of {node.op}"):
                 return UNKNOWN
-            if isinstance(side.type, CompositeType) and has_lacking(side.type, self.architecture.metadata):
+            items = side.type.items if isinstance(side.type, ListType) else (side.type,)
+            if any(has_lacking(item, self.architecture.metadata) for item in items):
                 what = f"comparing {side.type}, of which fields are not declared here,"
                 self.reporter.unsupported(node.at, what, "compare the fields that are meant")
                 return UNKNOWN

@@ -48,7 +48,7 @@ class Variable:
 class ConstantSymbol:
     """A compile-time constant; `made_by` is the checked expression of one that is no number.
 
-    `given` says that it is a parameter of a constructor, or made of one: another with each instance.
+    `given` says that it is a parameter, or made of one: another with each instance, or each call.
     """
 
     name: str
@@ -101,7 +101,7 @@ class ParameterSymbol:
 
 
 Fixed: TypeAlias = "tuple[int | str | Instance, ...]"
-"""What the parameters of a function are given that are no values at run time."""
+"""What the parameters of a function, parser or control are given that are no values at run time."""
 
 
 @dataclass(slots=True, eq=False)

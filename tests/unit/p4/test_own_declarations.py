@@ -103,6 +103,19 @@ def test_what_a_copy_of_the_declarations_has_otherwise_is_known_by_its_names(
         ([(METHODS, "other")], "", "enum HashAlgorithm is not the architecture's"),
         (
             [(PRIORITY, "")],
+            "if ({ s, h.h.a } == { s, h.h.a }) { }",
+            "of which fields are not declared here,",
+        ),
+        (
+            [
+                (PRIORITY, ""),
+                ("extern void truncate", "extern standard_metadata_t mk(); extern void truncate"),
+            ],
+            "s = mk();",
+            "struct standard_metadata_t as the result of mk",
+        ),
+        (
+            [(PRIORITY, "")],
             "standard_metadata_t t = s; if (t == s) { }",
             "comparing struct standard_metadata_t, of which fields are not declared here,",
         ),

@@ -379,16 +379,16 @@ def test_a_stack_of_too_many_elements_is_legal_and_not_taken(p4: SimpleNamespace
             "it is declared further down",
         ),
         ("const bit<8> A = LATE; const bit<8> LATE = 1;", "unknown name LATE", "it is declared further down"),
-        ("struct a_t { a_t a; }", "unknown type a_t", "a_t is being declared here; P4 has no recursion"),
+        ("struct a_t { a_t a; }", "unknown type a_t", "a_t is being declared here, and cannot name itself"),
         (
             "control Q() { Q() q; apply { } }",
             "unknown type Q",
-            "Q is being declared here; P4 has no recursion",
+            "Q is being declared here, and cannot name itself",
         ),
         (
             "control Q() { action a() { a(); } apply { a(); } }",
             "unknown action or function a",
-            "a is being declared here; P4 has no recursion",
+            "a is being declared here, and cannot name itself",
         ),
         (
             "control Q() { action a() { b(); } action b() { } apply { a(); } }",
@@ -400,7 +400,7 @@ def test_a_stack_of_too_many_elements_is_legal_and_not_taken(p4: SimpleNamespace
             "unknown type L",
             "it is declared further",
         ),
-        ("typedef Z Z;", "unknown type Z", "Z is being declared here; P4 has no recursion"),
+        ("typedef Z Z;", "unknown type Z", "Z is being declared here, and cannot name itself"),
         (
             "header_type a_t { fields { a : 8; } }",
             "expected a declaration",
