@@ -84,9 +84,7 @@ class Checker(PackageChecker):
                 self.open_enum(node)  # its members count wherever they are declared
             else:
                 self.places.setdefault(node.name, node.at)
-        self.architecture = next(
-            (item for item in ARCHITECTURES.values() if item.package in self.places), self.architecture
-        )
+        self.architecture = self._architecture_of(declarations)
         for node in declarations:
             self.named(node.annotations)
             self.declaring = node.at if node.name != "main" else None  # there, blocks are checked
@@ -136,6 +134,15 @@ class Checker(PackageChecker):
             package,
         )
 
+    def _architecture_of(self, declarations: Sequence[syntax.Declaration]) -> Architecture:
+        """Return the architecture whose package main is; where that is none, one whose package there is."""
+        made = [node.type_ref.name for node in declarations if isinstance(node, syntax.Instantiation)]
+        for names in (made, self.places):
+            for known in ARCHITECTURES.values():
+                if known.package in names:
+                    return known
+        return self.architecture
+
     def check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""
         for name, members in self.architecture.enums.items():
@@ -180,9 +187,6 @@ class Checker(PackageChecker):
                     self.signature_of = ""
                     self.check_defaults(node.parameters, parameters)
                 self.declare(node.name, PackageSymbol(node.name, node, parameters), node.at)
-                for known in ARCHITECTURES.values():
-                    if known.package == node.name:
-                        self.architecture = known
             case syntax.Instantiation():
                 self.global_instance(node)
 

@@ -163,3 +163,9 @@ def test_an_enum_of_another_architecture_s_name_has_its_own_order() -> None:
         SmartNic(P(), C(), D()) main;"""
     (enum,) = [item for item in compile_text(text).program.enums if item.name == "CloneType"]
     assert [(member.name, member.value) for member in enum.members] == [("A", 0), ("I2E", 1)]
+
+
+def test_a_package_may_be_called_as_another_architecture_s(tmp_path: Path) -> None:
+    program = PROGRAM.replace("header h_t", "package SmartNic(bit<8> a);\nheader h_t").replace("APPLY", "")
+    (tmp_path / "v1model.p4").write_text(SHIPPED, encoding="utf-8")
+    assert compile_text(program, include_paths=[tmp_path]).program.architecture == "v1model"
