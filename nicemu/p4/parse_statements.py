@@ -306,9 +306,12 @@ class StatementParser(ExpressionParser):
         return found
 
     def _is_on(self, at: Location) -> bool:
-        """Whether the next token stands on the line of another."""
+        """Whether the next token stands on the line of another, or one that a backslash has joined to it."""
         place = self.next.location
-        return self.next.kind != "end" and (place.source, place.line) == (at.source, at.line)
+        if self.next.kind == "end" or place.source is not at.source:
+            return False
+        between = place.source.lines[at.line - 1 : place.line - 1]
+        return all(line.rstrip().endswith("\\") for line in between)
 
     def _annotation_values(self, opened: int, name: str) -> list[tuple[str, syntax.Expression]]:
         """Parse and return the expressions in the bracket at `opened`, once more, each with its key, "" for

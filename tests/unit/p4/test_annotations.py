@@ -216,7 +216,8 @@ def test_a_pragma_is_the_annotation_of_its_name_whose_body_is_the_rest_of_its_li
     p4: SimpleNamespace,
 ) -> None:
     parts = """@pragma name "renamed"
-    @pragma stage 3 (0x10
+    @pragma stage 3 \\
+        (0x10
     action a() { }
     @pragma hidden
     table t { key = { m.mark: exact; } actions = { @pragma tableonly
