@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import NoReturn
 
 from . import syntax
-from .annotations import check_annotation, is_plain
 from .diagnostics import Location
 from .lexer import Token
-from .parse_expressions import BASE_TYPES, ExpressionParser
+from .parse_annotations import AnnotationParser
+from .parse_expressions import BASE_TYPES
 from .token_reader import SyntaxFault
 
 _ASSIGNMENTS = frozenset({"=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "<<=", "|+|=", "|-|="})
@@ -20,7 +20,7 @@ _FOREIGN = dict.fromkeys(("elif", "elseif", "elsif"), "write else if (condition)
 _FOREIGN["while"] = "write for (; condition; ) {...}"
 
 
-class StatementParser(ExpressionParser):
+class StatementParser(AnnotationParser):
     """Statements and local declarations."""
 
     def block(self, what: str, before: str = "") -> syntax.Block:
@@ -271,86 +271,6 @@ class StatementParser(ExpressionParser):
                 break
         self.expect(")", f"after the parameters of {what}")
         return parameters
-
-    def annotations(self) -> list[syntax.Annotation]:
-        """Parse all annotations that are next; their bodies may hold anything."""
-        found: list[syntax.Annotation] = []
-        first: dict[str, syntax.Annotation] = {}
-        while self._tokens[self._at].text == "@":
-            at = self.take().location
-            body: list[str] = []
-            values: list[tuple[str, syntax.Expression]] = []
-            is_pragma = self.next.text == "pragma"
-            if is_pragma:
-                self.take()
-            if self.next.kind not in ("name", "keyword") or (is_pragma and not self._is_on(at)):
-                self.fail("expected the name of an annotation")
-            name = self.take()
-            while is_pragma and self._is_on(at):
-                body.append(self.take().text)
-            structured, opened = self.sees("[") and not is_pragma, self._at
-            if is_pragma and name.text == "field_list":
-                self.reporter.error(at, "a list of fields in a pragma", "write @field_list(1)")
-            elif not is_pragma and (structured or self.sees("(")):
-                body = self.skip_balanced()
-                if structured or name.text == "field_list":
-                    values = self._annotation_values(opened, name.text)
-            made = syntax.Annotation(at=at, name=name.text, tokens=body, structured=structured)
-            made.keys = [key for key, _ in values]
-            made.values = [value for _, value in values]
-            if not is_pragma and name.text == "name" and not (len(body) == 1 and body[0].startswith('"')):
-                made.value = self._computed(opened, self._at) if body else None
-            check_annotation(made, first.get(made.name), self.reporter)
-            first.setdefault(made.name, made)
-            found.append(made)
-        return found
-
-    def _is_on(self, at: Location) -> bool:
-        """Whether the next token stands on the line of another, or one that a backslash has joined to it."""
-        place = self.next.location
-        if self.next.kind == "end" or place.source is not at.source:
-            return False
-        between = place.source.lines[at.line - 1 : place.line - 1]
-        return all(line.rstrip().endswith("\\") for line in between)
-
-    def _annotation_values(self, opened: int, name: str) -> list[tuple[str, syntax.Expression]]:
-        """Parse and return the expressions in the bracket at `opened`, once more, each with its key, "" for
-        none; faults are reported.
-        """
-        behind, self._at = self._at, opened
-        closing = "]" if self.take().text == "[" else ")"
-        values: list[tuple[str, syntax.Expression]] = []
-        try:
-            while not self.sees(closing):
-                key = ""
-                if closing == "]" and self.sees_name() and self.peek().text == "=":
-                    key = self.take().text
-                    self.take()
-                value = self.expression()
-                values.append((key, value))
-                if isinstance(value, syntax.ListValue) or (closing == "]" and not is_plain(value)):
-                    what = f"a value of @{name} is a string, a number or a bool"
-                    self.reporter.error(value.at, what)
-                if not self.takes(","):
-                    break
-            self.expect(closing, f"to close @{name}")
-        except SyntaxFault:
-            values = []
-        self._at = behind
-        return values
-
-    def _computed(self, start: int, end: int) -> syntax.Expression | None:
-        """Return the expression in brackets that the tokens from `start` to `end` are, None if none."""
-        mark = self.reporter.mark()
-        self._at = start + 1
-        try:
-            value = self.expression()
-            return value if self._at == end - 1 else None
-        except SyntaxFault:
-            self.reporter.rewind(mark)
-            return None
-        finally:
-            self._at = end
 
     def _if(self) -> syntax.Statement:
         at = self.take().location

@@ -406,8 +406,10 @@ class Programs:
     def _half(self) -> bool:
         return self.chance.random() < 0.5
 
-    def _block(self, *kinds: str, **more: object) -> Block:
-        return Block(self.chance, self.names, kinds, **more)  # type: ignore[arg-type]
+    def _block(
+        self, *kinds: str, verb: str = "", instances: Iterable[str] = (), most_depth: int = 2
+    ) -> Block:
+        return Block(self.chance, self.names, kinds, verb=verb, instances=instances, most_depth=most_depth)
 
     def _function(self) -> str:
         block = self._block("DO", "IF", "LOOP", "MOVE", most_depth=1)
