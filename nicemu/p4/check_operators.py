@@ -120,7 +120,7 @@ class OperatorChecker(ConversionChecker):
                 return UNKNOWN
             items = side.type.items if isinstance(side.type, ListType) else (side.type,)
             if any(has_lacking(item, self.architecture.metadata) for item in items):
-                what = f"comparing {side.type}, of which fields are not declared here,"
+                what = f"comparing {side.type}, of which fields are not declared here"
                 self.reporter.unsupported(node.at, what, "compare the fields that are meant")
                 return UNKNOWN
         if isinstance(left, ListType) and isinstance(right, ListType):

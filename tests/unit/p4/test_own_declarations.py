@@ -104,7 +104,7 @@ def test_what_a_copy_of_the_declarations_has_otherwise_is_known_by_its_names(
         (
             [(PRIORITY, "")],
             "if ({ s, h.h.a } == { s, h.h.a }) { }",
-            "of which fields are not declared here,",
+            "of which fields are not declared here",
         ),
         (
             [
@@ -117,7 +117,7 @@ def test_what_a_copy_of_the_declarations_has_otherwise_is_known_by_its_names(
         (
             [(PRIORITY, "")],
             "standard_metadata_t t = s; if (t == s) { }",
-            "comparing struct standard_metadata_t, of which fields are not declared here,",
+            "comparing struct standard_metadata_t, of which fields are not declared here",
         ),
         (
             [(PRIORITY, "")],
