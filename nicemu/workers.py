@@ -23,12 +23,32 @@ def worker_processes(count: int, method: str | None = None) -> Iterator[ProcessP
     context = multiprocessing.get_context(method)
     pool = ProcessPoolExecutor(count, context, initializer=_depend_on_parent)
     try:
+        with _ctrl_c_later():
+            pool.submit(_nothing)  # starts the processes, if they are forked all of them
         yield pool
         pool.shutdown()
     finally:
         for child in set(multiprocessing.active_children()) - before:
             child.kill()
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Keep SIGINT until the context ends.
+
+    Python forgets an interrupt that comes in a hook that runs behind a fork (os.register_at_fork, which
+    logging uses), and one that comes in the pool's start leaves a pool that cannot be shut down.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _nothing() -> None:
+    """What a process does that only has to be there."""
 
 
 def _depend_on_parent() -> None:

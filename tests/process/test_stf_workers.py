@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Processes that run tests for `nicemu stf --jobs` end with the one that started them."""
+"""Processes that run tests for `nicemu stf --jobs` end with the one that started them, and on Ctrl-C."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,23 @@ pytestmark = pytest.mark.process
 
 PROGRAM = SWITCH.format(ingress="s.egress_spec = 1;", parts="", egress="")
 LONG = "packet 0 0102\nexpect 1 0102\n" * 20_000
+WORK_ON_CTRL_C = """
+import os, signal, sys, time
+from nicemu.workers import worker_processes
+
+def interrupt():
+    if not interrupted:
+        interrupted.append(True)
+        os.kill(os.getpid(), signal.SIGINT)
+
+interrupted = []
+os.register_at_fork(**{sys.argv[1]: interrupt})
+try:
+    with worker_processes(2, "fork") as pool:
+        pool.submit(time.sleep, 3600).result()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
 
 
 @pytest.mark.parametrize(
@@ -38,7 +56,19 @@ def test_no_worker_is_left_when_one_process_is_told_to_end(
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
-    assert eventually(lambda: len(left_of(run.pid)) == 3, 30)
-    os.kill(run.pid, number)
-    assert run.wait(20) == status
-    assert eventually(lambda: not left_of(run.pid), 20)
+    try:
+        assert eventually(lambda: len(left_of(run.pid)) == 3, 30)
+        os.kill(run.pid, number)
+        assert run.wait(20) == status
+        assert eventually(lambda: not left_of(run.pid), 20)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+        run.wait()
+
+
+@pytest.mark.parametrize("moment", ["before", "after_in_parent"])
+def test_ctrl_c_in_the_moment_of_a_fork_is_not_forgotten(moment: str) -> None:
+    run = [sys.executable, "-c", WORK_ON_CTRL_C, moment]
+    told = subprocess.run(run, capture_output=True, text=True, timeout=60, check=True)
+    assert (told.stdout, told.stderr) == ("interrupted\n", "")
