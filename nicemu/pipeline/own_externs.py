@@ -14,7 +14,7 @@ Source: P4-16 Language Specification 1.2.5, "Extern types".
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -182,19 +182,20 @@ def with_own_externs(
     own, values = own or OwnExterns(), PythonValues(program)
     functions, objects = dict(architecture.functions), dict(architecture.objects)
     methods: dict[str, dict[str, ExternFunction]] = {}
+    constructors = [item for item in program.extern_signatures if item.is_constructor]
+    made_by = {item.name: _found(item, own.marked, values) for item in constructors}
     for declared in program.extern_signatures:
         owner = declared.owner
         if owner in architecture.objects or (not owner and declared.name in architecture.functions):
             raise _fault(declared, values, f"{architecture.name} has it already")
         if declared.is_constructor:
             continue
-        made = _function(declared, own, values)
+        makers = {made_by[item.name] for item in constructors if item.owner == owner}
+        made = _function(declared, makers, own, values)
         (methods.setdefault(owner, {}) if owner else functions)[declared.name] = made
     for owner in dict.fromkeys(item.owner for item in program.extern_signatures if item.owner):
-        constructors = [
-            item for item in program.extern_signatures if item.is_constructor and item.owner == owner
-        ]
-        objects[owner] = _object(constructors, methods.get(owner, {}), own, values)
+        its = {item: made_by[item.name] for item in constructors if item.owner == owner}
+        objects[owner] = _object(its, methods.get(owner, {}), own, values)
     return replace(architecture, functions=functions, objects=objects)
 
 
@@ -204,7 +205,16 @@ def missing(program: ir.Program, own: OwnExterns) -> list[str]:
     """
     known = {getattr(thing, _MARK).name for thing in own.marked}
     called = [item for item in program.extern_signatures if not item.is_constructor]
-    return sorted({item.owner or item.declared for item in called} - known)
+    takes = {(item.owner, len(item.parameters)) for item in program.extern_signatures if item.is_constructor}
+    lacking = {
+        f"{item.owner}.{item.declared}"
+        for item in called
+        for owner in own.marked
+        if isinstance(owner, type) and getattr(owner, _MARK).name == item.owner
+        if (item.owner, len(getattr(owner, _MARK).parameters)) in takes
+        if item.declared not in {getattr(thing, _MARK).name for thing in _members(owner)}
+    }
+    return sorted({item.owner or item.declared for item in called} - known | lacking)
 
 
 _Doers: TypeAlias = "dict[type, Callable[..., Any] | None]"
@@ -212,13 +222,13 @@ _Doers: TypeAlias = "dict[type, Callable[..., Any] | None]"
 
 
 def _object(
-    constructors: Sequence[ir.ExternSignature],
+    constructors: Mapping[ir.ExternSignature, Callable[..., Any] | None],
     methods: dict[str, ExternFunction],
     own: OwnExterns,
     values: PythonValues,
 ) -> ExternType:
     kinds = tuple(tuple(_class_of(part.type) for part in item.parameters) for item in constructors)
-    made_by = {item.name: _found(item, own.marked, values) for item in constructors}
+    made_by = {item.name: thing for item, thing in constructors.items()}
     kinds_by = {item.name: [part.type for part in item.parameters] for item in constructors}
 
     def make(instance: ir.ExternInstance) -> Any:  # noqa: ANN401
@@ -241,35 +251,53 @@ def _object(
     return ExternType(kinds, methods=methods, make=make)
 
 
-def _function(declared: ir.ExternSignature, own: OwnExterns, values: PythonValues) -> ExternFunction:
+def _function(
+    declared: ir.ExternSignature,
+    makers: Collection[Callable[..., Any] | None],
+    own: OwnExterns,
+    values: PythonValues,
+) -> ExternFunction:
     takes = tuple(Argument(item.type, item.direction) for item in declared.parameters)
     if declared.owner:
-        doers = _methods(declared, own, values)
+        doers = _methods(declared, makers, own, values)
     else:
         doers = {type(None): _found(declared, own.marked, values)}
     return ExternFunction((takes,), _body(declared, doers, own, values), next(iter(declared.results), None))
 
 
-def _methods(declared: ir.ExternSignature, own: OwnExterns, values: PythonValues) -> _Doers:
-    """Return what does a method, by the classes of its objects.
+def _methods(
+    declared: ir.ExternSignature,
+    makers: Collection[Callable[..., Any] | None],
+    own: OwnExterns,
+    values: PythonValues,
+) -> _Doers:
+    """Return what does a method, by the classes of its objects; `makers` are those that a program can name.
 
-    Raises: ControlError where all that Python has are unlike it.
+    Raises: ControlError where all that Python has are unlike it, or that of one of `makers` for objects of
+    one type.
     """
     doers: _Doers = {}
     faults: list[ControlError] = []
     for owner in own.marked:
         signature = getattr(owner, _MARK)
         if signature.name == declared.owner and isinstance(owner, type):
-            members: dict[str, Any] = {}
-            for part in reversed(owner.__mro__):
-                members |= vars(part)
             try:
-                doers[owner] = _found(declared, externs_in(members), values, signature.variables)
+                doers[owner] = _found(declared, _members(owner), values, signature.variables)
             except ControlError as error:
+                if owner in makers and not signature.variables:
+                    raise
                 faults.append(error)
     if faults and not any(doers.values()):
         raise faults[0]
     return doers
+
+
+def _members(owner: type) -> list[Callable[..., Any]]:
+    """Return the methods with `@extern` of a class, those that it has from others as well."""
+    members: dict[str, Any] = {}
+    for part in reversed(owner.__mro__):
+        members |= vars(part)
+    return externs_in(members)
 
 
 def _found(

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from nicemu.errors import ControlError
 from nicemu.p4 import compile_text
 from nicemu.pipeline import Engine, extern
 
@@ -276,3 +277,28 @@ def test_a_method_is_that_of_the_class_that_has_made_the_object(
     verdict = engine.process(bytes([1, 0, 3, 0]), 0)
     assert verdict.frame is not None
     assert (verdict.drop_reason or int.from_bytes(verdict.frame[1:3])) == expected
+
+
+def test_a_class_that_declares_a_method_otherwise_refuses_programs_that_make_its_objects(
+    p4: SimpleNamespace,
+) -> None:
+    @extern("Pair()")
+    class OfWide:
+        @extern("bit<32> sum(in bit<32> more)")
+        def sum(self, more: int) -> int:
+            return more
+
+    declared = "extern Pair { Pair(); Pair(bit<16> a); bit<16> sum(in bit<16> more); }"
+    apply = "headers.tag.number = x.sum(headers.tag.number);"
+    engine = Engine(externs=[OfOne, OfWide])
+    engine.load(compile_text(p4.source(apply, top=declared, parts="Pair(a = 7) x;")).program)
+    with pytest.raises(ControlError, match=r"extern Pair\.sum: .*; in Python it is bit<32> sum"):
+        engine.load(compile_text(p4.source(apply, top=declared, parts="Pair() x;")).program)
+
+
+def test_a_class_without_a_method_is_missed_by_its_name(p4: SimpleNamespace) -> None:
+    declared = "extern Pair { Pair(); Pair(bit<16> a); bit<16> sum(in bit<16> more); }"
+    apply = "headers.tag.number = x.sum(headers.tag.number);"
+    engine = Engine(externs=[OfOne, OfNothing])
+    engine.load(compile_text(p4.source(apply, top=declared, parts="Pair() x;")).program)
+    assert engine.missing_externs == ["Pair.sum"]
