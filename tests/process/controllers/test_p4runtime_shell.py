@@ -177,20 +177,20 @@ show(found(sh.DigestEntry("learn_t"), lambda item: item.max_list_size))
 port_entry(6, "I.learn").insert()
 port_entry(4, "I.punt").insert()
 frame()
-lists = []
-sh.DigestList().sniff(lambda item: lists.append(
-    [part.bitstring for part in item.digest.data[0].struct.members]), timeout=1)
-show(lists)
+def sniffed(stream, shown):
+    found, turns = [], 0
+    while not found and turns < 20:
+        stream.sniff(lambda item: found.append(shown(item)), timeout=1)
+        turns += 1
+    return found
+def packet(item):
+    return item.packet.payload, [part.value for part in item.packet.metadata]
+show(sniffed(sh.DigestList(), lambda item: [part.bitstring for part in item.digest.data[0].struct.members]))
 frame()
-packets, packets_in = [], sh.PacketIn()
-def keep(item):
-    packets.append((item.packet.payload, [part.value for part in item.packet.metadata]))
-packets_in.sniff(keep, timeout=1)
-show(packets)
+packets_in = sh.PacketIn()
+show(sniffed(packets_in, packet))
 sh.PacketOut(b"\\4\\0out", egress_port="510", unused="0").send()
-packets.clear()
-packets_in.sniff(keep, timeout=1)
-show(packets)
+show(sniffed(packets_in, packet))
 sh.teardown()
 start("switch", (1, 0))
 show(found(sh.TableEntry("I.port"), lambda item: item))
