@@ -4,8 +4,10 @@
 The program parses Ethernet, IPv4, UDP and a KV request, looks a 128-bit session up in an exact table, counts,
 and rewrites addresses and time to live. Beside it stands C of the same layout, compiled in the same run by
 the system's `cc` where there is one: the same packets and the very same table, with and without fetching
-memory ahead; the faster one counts. Further programs match 10 k entries under 32 masks, and 1 M prefixes
-with addresses that are drawn anew before each turn of the ring, outside of what is measured.
+memory ahead; the faster one counts. `_lines_alone` is C that knows before which lines of memory each packet
+needs, reads and writes them, and does nothing else: what caches and memory allow. Further programs match 10 k
+entries under 32 masks, and 1 M prefixes with addresses that are drawn anew before each turn of the ring,
+outside of what is measured.
 Thread CPU time, medians over rounds; sides alternate. The interpreter's rate stands there for comparison.
 Prints `name value unit` lines.
 Run: python benchmarks/pipelines.py [--json]
@@ -132,8 +134,8 @@ class Ring:
         return octets.view(">u8")[:, 0]
 
 
-def in_c(folder: Path) -> Any:  # noqa: ANN401 - a foreign function
-    """Return C's `run`, or None where the system has no compiler."""
+def in_c(folder: Path) -> ctypes.CDLL | None:
+    """Return the C side, or None where the system has no compiler."""
     compiler = shutil.which("cc")
     if compiler is None:
         return None
@@ -141,9 +143,10 @@ def in_c(folder: Path) -> Any:  # noqa: ANN401 - a foreign function
     subprocess.run(
         [compiler, "-O3", "-march=native", "-shared", "-fPIC", "-o", str(library), str(source)], check=True
     )
-    run = ctypes.CDLL(str(library)).run
-    run.argtypes, run.restype = [ctypes.c_uint64] * 4, None
-    return run
+    c_side = ctypes.CDLL(str(library))
+    for function, words in ((c_side.run, 4), (c_side.lines_of, 4), (c_side.touch, 3)):
+        function.argtypes, function.restype = [ctypes.c_uint64] * words, None
+    return c_side
 
 
 def rates(
@@ -165,8 +168,8 @@ def rates(
     return found
 
 
-def measure_exact(report: Any, name: str, entries: int, count: int, c_run: Any) -> None:  # noqa: ANN401
-    """Add the rates of one size, and what they are of C's."""
+def measure_exact(report: Any, name: str, entries: int, count: int, c_side: ctypes.CDLL | None) -> None:  # noqa: ANN401
+    """Add the rates of one size, and what they are of C's and of the memory's."""
     engine = engine_of("h.kv.session: exact;", entries)
     kernel = engine.kernel
     assert kernel is not None
@@ -182,24 +185,30 @@ def measure_exact(report: Any, name: str, entries: int, count: int, c_run: Any) 
     table.insert_many(keys, np.full(entries, number, np.uint64), data)
     ring = Ring(np.zeros(count, np.uint32), keys[chance.integers(0, entries, count)])
     sides: dict[str, Callable[[], object]] = {"": lambda: kernel.run(ring.packets)}
-    if c_run is not None:
+    if c_side is not None:
         places = kernel.context.ctypes.data, ring.packets.ctypes.data, count
-        sides["_in_c"] = lambda: c_run(*places, 1)
-        sides["_in_c_without_fetching"] = lambda: c_run(*places, 0)
+        sides["_in_c"] = lambda: c_side.run(*places, 1)
+        sides["_in_c_without_fetching"] = lambda: c_side.run(*places, 0)
     for call in sides.values():
         ring.packets["verdict"] = 9
         call()
         if not (ring.packets["verdict"] == TO_PORT).all():
             raise SystemExit(f"exact_{name}: some packets went astray")
+    if c_side is not None:
+        lines = np.zeros((count, 2), np.uint64)
+        c_side.lines_of(*places, lines.ctypes.data)
+        sides["_lines_alone"] = lambda: c_side.touch(lines.ctypes.data, *places[1:])
     found = rates(sides, count)
     for side, samples in found.items():
         report.add_rounds(f"exact_{name}{side}", samples, "Mpps")
     if name in GOALS:
         report.add_goal(f"exact_{name}_rate", median(found[""]), "Mpps", GOALS[name])
-    if c_run is not None:
+    if c_side is not None:
         faster = max(found["_in_c"], found["_in_c_without_fetching"], key=median)
         ratio = median(ours / c for ours, c in zip(found[""], faster, strict=True))
         report.add_goal(f"exact_{name}_of_c", ratio, "ratio", C_SHARE_GOAL)
+        alone = median(ours / lines for ours, lines in zip(found[""], found["_lines_alone"], strict=True))
+        report.add(f"exact_{name}_of_lines_alone", alone, "ratio")
     if name == "1k":
         begun = time.perf_counter()
         for _ in range(200):
@@ -277,11 +286,11 @@ def main() -> None:
     """Measure and print."""
     report = reports.Report("pipelines")
     with tempfile.TemporaryDirectory() as folder:
-        c_run = in_c(Path(folder))
-        if c_run is None:
+        c_side = in_c(Path(folder))
+        if c_side is None:
             print("there is no C compiler (cc): nothing stands beside the figures", file=sys.stderr)
         for name, (entries, count) in SIZES.items():
-            measure_exact(report, name, entries, count, c_run)
+            measure_exact(report, name, entries, count, c_side)
     measure_ternary(report)
     measure_lpm(report)
     report.write()
