@@ -231,6 +231,10 @@ class DeclarationChecker(CallChecker):
             what = f"extern {declaration.name} has no constructor: the architecture makes its objects"
             self.reporter.error(node.at, what)
             return _told(kind, {}), (), None
+        if isinstance(node, syntax.Call) and any(item.abstract for item in declaration.methods):
+            what = f"an object of {declaration.name} lacks what its abstract methods do"
+            hint = f"declare {declaration.name}(...) name = {{ ... }}; and give that"
+            self.reporter.error(node.at, what, hint)
         known = self.architecture.objects.get(declaration.name)
         type_arguments: dict[str, Type] = dict.fromkeys(
             declaration.type_parameters, UNKNOWN

@@ -20,7 +20,7 @@ from .check_members import MemberChecker
 from .diagnostics import Reporter, did_you_mean
 from .includes import include_of
 from .parse_tables import PROPERTIES
-from .priorities import MAX_PRIORITY, check_priorities, has_priority
+from .priorities import MAX_PRIORITY, check_priorities, has_priority, priorities_of
 from .symbols import (
     NO_ACTION,
     ActionSymbol,
@@ -284,7 +284,6 @@ class TableChecker(MemberChecker):
 
     def _entries(self, node: syntax.TableDeclaration, table: TableSymbol, kinds: Sequence[Type]) -> None:
         priorities = in_range = has_priority(node)
-        seen: dict[tuple[object, ...], int] = {}
         self._check_given_priorities(node)
         if node.entries and not node.keys:
             hint = "write a key, such as key = { hdr.ethernet.dst: exact; }"
@@ -312,19 +311,26 @@ class TableChecker(MemberChecker):
             compared = [key for key in node.keys if is_compared(key)]
             for keyset, key in zip(entry.keysets, compared, strict=False):
                 self._check_entry_keyset(keyset, key)
-            values = tuple(
-                ir.KeyAny()
-                if isinstance(keyset.value, ir.KeyMask) and not keyset.value.mask
-                else keyset.value
-                for keyset in entry.keysets
-            )
-            if values in seen and not priorities and UNKNOWN not in kinds:
-                what = f"there is an entry for these keys already, in line {seen[values]}"
-                self.reporter.error(entry.at, what, "remove one")  # p4c #5248
-            seen.setdefault(values, entry.at.line)
         if in_range:
             check_priorities(table, self.reporter)
+        if UNKNOWN not in kinds and (in_range or not priorities):
+            self._are_different(table, priorities_of(table) if priorities else [])
         self._check_room(node)
+
+    def _are_different(self, table: TableSymbol, priorities: Sequence[int]) -> None:
+        """Report an entry whose keys another has; warn of it where one of the two has the lower priority."""
+        seen: dict[tuple[object, ...], int] = {}
+        entries = table.declaration.entries or []
+        for place, entry in enumerate(entries):
+            values = tuple(_as_compared(keyset.value) for keyset in entry.keysets)
+            before = seen.setdefault(values, place)
+            if before == place:
+                continue
+            what = f"there is an entry for these keys already, in line {entries[before].at.line}"
+            if priorities and priorities[before] != priorities[place]:
+                self.reporter.warning(entry.at, f"{what}: one of them never matches", "remove one")
+            else:
+                self.reporter.error(entry.at, what, "remove one")  # p4c #5248
 
     def _check_room(self, node: syntax.TableDeclaration) -> None:
         """Warn of a table that is to hold more entries than its size; a keyset may be several."""
@@ -376,6 +382,13 @@ class TableChecker(MemberChecker):
                 wrong = False
         if wrong:
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
+
+
+def _as_compared(value: object) -> object:
+    """Return what an entry has for a key, written in the one way that all have who match the same."""
+    if isinstance(value, ir.KeyMask):
+        return ir.KeyMask(value.value & value.mask, value.mask) if value.mask else ir.KeyAny()
+    return value
 
 
 def _are_missing(

@@ -132,7 +132,8 @@ class TableParser(StatementParser):
 
     def _entry(self) -> syntax.EntryElement:
         at = self.next.location
-        annotations = self.annotations()
+        if self.sees("@"):
+            self.fail("expected an entry, found '@'", "annotations of an entry stand behind its action")
         constant = self.takes("const")
         priority = None
         if self.next.text == "priority" and self.peek().text == "=":
@@ -145,7 +146,7 @@ class TableParser(StatementParser):
             self.fail("expected ':' between the keysets and the action", "write several keysets as (1, 2)")
         self.expect(":", "between the keysets and the action")
         action = self._action_element()
-        annotations += self.annotations()
+        annotations = self.annotations()
         self.expect(";", "after an entry")
         return syntax.EntryElement(
             at=at,

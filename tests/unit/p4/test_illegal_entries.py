@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
+SAME = "entries = { priority = 4: 1 &&& 3: NoAction(); priority = %d: 5 &&& 3: NoAction(); }"
 TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
 
 
@@ -24,6 +25,8 @@ TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
             TABLE % "const entries = { 1: NoAction(); priority = 3: 2: NoAction(); }",
             "const entries have no priorities: they match in the order in which they stand",
         ),
+        (TABLE % "const entries = { @hidden 1: NoAction(); }", "expected an entry, found '@'"),
+        (TABLE % (SAME % 4), "there is an entry for these keys already, in line 13"),
         (
             TABLE % "entries = { 1: NoAction(); priority = 3: 2: NoAction(); }",
             "the first entry has no priority, and others have",
@@ -37,11 +40,11 @@ TABLE = "table t { key = { m.mark: ternary; } actions = { NoAction; } %s }"
             "this entry comes by a priority of -1; 1 to 2147483647 was expected",
         ),
         (
-            TABLE % ("entries = { @priority(2147483648) 1: NoAction(); }"),
+            TABLE % ("entries = { 1: NoAction() @priority(2147483648); }"),
             "@priority takes a number from 1 to 2147483647",
         ),
         (
-            TABLE % f"const entries = {{ @priority({'9' * 5000}) 1: NoAction(); }}",
+            TABLE % f"const entries = {{ 1: NoAction() @priority({'9' * 5000}); }}",
             "@priority takes a number from 1 to 2147483647",
         ),
         (
@@ -108,6 +111,7 @@ FALLING = (
         (FALLING, ["this entry has priority 4 and wins over the one before, of 5"]),
         (f'@noWarn("entries_out_of_priority_order") {RISING}', []),
         (f"largest_priority_wins = false; {RISING}", []),
+        (SAME % 3, ["there is an entry for these keys already, in line 13: one of them never matches"]),
         ("entries = { 1: NoAction(); 2: NoAction(); }", []),
         ("const entries = { 1: NoAction(); 2: NoAction(); }", []),
     ],

@@ -221,6 +221,17 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         {"top": "extern X { X(); abstract void f(); }", "parts": "X() x = { };"},
         "x lacks what its abstract methods do: f",
     ),
+    (
+        {
+            "top": "extern X { X(); abstract void f(); } control Q()(X x) { apply { x.f(); } }",
+            "parts": "Q(X()) q;",
+        },
+        "an object of X lacks what its abstract methods do",
+    ),
+    (
+        {"top": "extern X { X(); abstract void f(); void g(); } package L(X x); L(X()) l;"},
+        "an object of X lacks what its abstract methods do",
+    ),
     ({"apply": "m.flag = m.flag + m.flag;"}, "+ does not apply to bool and bool"),
     ({"apply": "m.flag = m.flag ^ m.flag;"}, "^ does not apply to bool and bool"),
     ({"apply": "m.flag = m.flag & m.flag;"}, "& does not apply to bool and bool"),
