@@ -20,6 +20,7 @@ from .records import (
     ASSERTION,
     DROPPED,
     NO_GROUP,
+    OVERSIZED,
     SPLIT,
     TO_HOST,
     TO_PORT,
@@ -67,7 +68,8 @@ def _verdict_of(packet: Int) -> Int:
 def _has_room(desk: Int, length: Int) -> Int:
     """Whether there is room for all copies of a frame, each as long as it may become."""
     headroom, most = u64(load_u64(desk + at.HEADROOM)), u64(load_u64(desk + at.MOST_OF_ONE))
-    each = u64(length) + headroom * (u64(load_u64(desk + at.ROUNDS_OF_ONE)) + _ONE + _ONE) + at.LINE
+    grown = u64(length) + headroom * u64(load_u64(desk + at.ROUNDS_OF_ONE))
+    each = min(grown, max(u64(length), at.MOST_BYTES)) + headroom + headroom + at.LINE
     left = u64(load_u64(desk + at.ROOM_END)) - u64(load_u64(desk + at.ROOM))
     count = u64(load_u64(desk + at.LEFT_COUNT)) + most
     return left >= each * (most + _ONE) and count <= u64(load_u64(desk + at.LEFT_MOST))
@@ -322,6 +324,9 @@ def _again(
     """Have a packet begin again, with what a field list keeps of its state."""
     if u64(rounds) >= at.MOST_ROUNDS:
         _stop(desk, u64(TOO_MANY_ROUNDS))
+        return
+    if u64(length) > at.MOST_BYTES:
+        _stop(desk, u64(OVERSIZED))
         return
     further = _parsed(desk, length, instance_type, _ZERO)
     _restore(desk, further, state, number)

@@ -75,7 +75,7 @@ from .tables import Table
 from .trace import Departed, Event
 from .trace_text import trace_json, trace_lines, value_text
 from .v1model import DROP_PORT, Clone, V1Outcome, digest_of, message_of
-from .v1switch import MAX_COPIES, MAX_ROUNDS, Journey
+from .v1switch import MAX_AGAIN_BYTES, MAX_COPIES, MAX_ROUNDS, Journey
 from .value_sets import ValueSet
 from .values import HeaderValue, Layouts, StackValue, UnionValue, Value, Varbits, plain
 from .verdict import (
@@ -100,6 +100,7 @@ __all__ = [
     "HASH_ALGORITHMS",
     "HOST_PORT",
     "LETS_PASS",
+    "MAX_AGAIN_BYTES",
     "MAX_ALL_REPLICAS",
     "MAX_COPIES",
     "MAX_COUNT",

@@ -28,8 +28,10 @@ from .tables import Table
 from .trace import Event
 from .values import UnionValue, Value, as_unsigned, copied
 
-MAX_STATES = 256
-"""Parser states that one packet may pass; a parser that loops without end rejects the packet."""
+MAX_STATES = 1 << 15
+"""Parser states that one packet may pass, some for each byte of the longest frame; a parser that loops
+without end rejects the packet.
+"""
 
 MAX_FRAME_BYTES = 9216
 

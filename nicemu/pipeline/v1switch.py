@@ -36,8 +36,11 @@ from .v1model import (
 from .values import Value, copied
 from .verdict import Disposition, Verdict
 
-MAX_ROUNDS = 32
+MAX_ROUNDS = 1024
 """How often one packet may come again: as a clone of a clone, resubmitted, recirculated."""
+
+MAX_AGAIN_BYTES = 24 << 10
+"""Length of a frame that comes again: it may have become longer than those that come from outside."""
 
 MAX_COPIES = 4096
 """Packets that one packet may become."""
@@ -45,6 +48,7 @@ MAX_COPIES = 4096
 NORMAL, CLONE_OF_INGRESS, CLONE_OF_EGRESS, _, RECIRCULATED, REPLICATED, RESUBMITTED = range(7)
 _WORD = (1 << 32) - 1
 _AGAIN = {RECIRCULATED: "recirculated", RESUBMITTED: "resubmitted"}
+_HOW = {RECIRCULATED: "recirculate", RESUBMITTED: "resubmit"}
 
 
 def run(interpreter: Interpreter, arrival: Arrival) -> Verdict:
@@ -161,7 +165,7 @@ class Journey:
         elif outcome.resubmit is not None:
             again = self._kept(packet, outcome.resubmit)
             frame = packet.frame
-            self._again(lambda: self._ingress(frame, RESUBMITTED, again, rounds + 1), rounds, "resubmit")
+            self._again(frame, RESUBMITTED, again, rounds)
         elif standard["mcast_grp"]:
             group = self._objects.multicast_groups.get(standard["mcast_grp"], ())
             self._note(Replicated, standard["mcast_grp"], tuple(replica.port for replica in group))
@@ -190,12 +194,15 @@ class Journey:
 
     # Traffic manager
 
-    def _again(self, step: Callable[[], None], rounds: int, how: str) -> None:
-        self._note(SentAgain, how)
+    def _again(self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value], rounds: int) -> None:
+        """Have a frame begin again, with what a field list has kept."""
+        self._note(SentAgain, _HOW[instance_type])
         if rounds >= MAX_ROUNDS:
             self._stop("pipeline.too_many_rounds")
+        elif len(frame) > MAX_AGAIN_BYTES:
+            self._stop("pipeline.oversized")
         else:
-            self._wait(step)
+            self._wait(lambda: self._ingress(frame, instance_type, kept, rounds + 1))
 
     def _replicate(
         self, packet: PacketState, replicas: tuple[Replica, ...], truncate_bytes: int, rounds: int
@@ -246,8 +253,7 @@ class Journey:
         frame = self._interpreter.departing(packet)
         if outcome.recirculate is not None:
             kept = self._kept(packet, outcome.recirculate)
-            step = lambda: self._ingress(frame, RECIRCULATED, kept, rounds + 1)  # noqa: E731
-            self._again(step, rounds, "recirculate")
+            self._again(frame, RECIRCULATED, kept, rounds)
             return
         frame = frame[: outcome.truncate_bytes]
         if port == self._arrival.cpu_port:

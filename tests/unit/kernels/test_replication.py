@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from nicemu.hot import JIT
 from nicemu.kernels import traffic_desk
-from nicemu.pipeline import MAX_COPIES, CloneSession, DigestConfig, Engine, LogMessage, Replica
+from nicemu.pipeline import (
+    MAX_AGAIN_BYTES,
+    MAX_COPIES,
+    CloneSession,
+    DigestConfig,
+    Engine,
+    LogMessage,
+    Replica,
+)
 
 from . import v1_programs
 from .v1_programs import Engines, agree_in_batches, both
@@ -127,19 +135,23 @@ def test_a_recirculated_packet_is_parsed_again_as_it_would_have_left(place: str)
     agree(engines, packets=60)
 
 
-def test_a_packet_that_grows_in_every_round_may_leave_longer_than_any_that_comes() -> None:
+@pytest.mark.parametrize("rounds", [20, 31, 32, 200])
+def test_a_packet_that_grows_in_every_round_may_leave_longer_than_any_that_comes(rounds: int) -> None:
     engines = replicated(
         metadata="bit<8> turn; ",
         types="header big_t { bit<4096> data; }",
         headers="big_t[1] bigs;",
         ingress="m.kept = m.kept + 1; h.bigs[0].setValid(); h.bigs[0].data = (bit<4096>) m.kept << 2000;",
-        egress="if (m.kept < 20) { recirculate_preserving_field_list(1); }",
+        egress=f"if (m.kept < {rounds}) {{ recirculate_preserving_field_list(1); }}",
         deparser="b.emit(h.h); b.emit(h.bigs); b.emit(h.s);",
     )
     frame = bytes((0, 0, *range(10))) + bytes(9000)
     expected, found = (engine.process(frame, 0) for engine in engines)
     assert found == expected
-    assert len(found.frame) == len(frame) + 20 * 512
+    if len(frame) + (rounds - 1) * 512 <= MAX_AGAIN_BYTES:
+        assert len(found.frame) == len(frame) + rounds * 512
+    else:
+        assert found.drop_reason == "pipeline.oversized"
 
 
 @pytest.mark.parametrize("copies", ["", "clone(CloneType.I2E, 1);"])

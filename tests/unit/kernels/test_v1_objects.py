@@ -60,10 +60,8 @@ def test_effects_of_each_pass_have_a_limit_of_their_own() -> None:
     assert (verdict.drop_reason, len(verdict.effects)) == ("pipeline.too_many_effects", 1)
 
 
-@pytest.mark.parametrize(("logs", "effects"), [(1, 255), (2, MAX_EFFECTS)])
-def test_a_parser_that_goes_round_leaves_no_more_effects_than_there_is_room_for(
-    logs: int, effects: int
-) -> None:
+@pytest.mark.parametrize("logs", [1, 2])
+def test_a_parser_that_goes_round_leaves_no_more_effects_than_there_is_room_for(logs: int) -> None:
     parser = f"""transition select(h.h.kind) {{ 9: round; default: known; }} }}
                  state round {{
                      {'log_msg("{}", { m.x });' * logs} m.x = m.x + 1;
@@ -74,7 +72,7 @@ def test_a_parser_that_goes_round_leaves_no_more_effects_than_there_is_room_for(
     for value in (9, 1):
         expected, found = (engine.process(bytes((9, value, *bytes(10))), 0) for engine in engines)
         assert found == expected
-    assert len(found.effects) == effects
+    assert len(found.effects) == MAX_EFFECTS
 
 
 def test_calls_in_a_parser_that_goes_round_are_turns() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nicemu.hot import JIT
 from nicemu.kernels import CompiledEngine
 from nicemu.p4 import compile_text
-from nicemu.pipeline import Engine, Exact, TableEntry
+from nicemu.pipeline import MAX_STATES, Engine, Exact, TableEntry
 
 from .v1_programs import agree, both, text_of
 
@@ -192,10 +192,13 @@ def test_a_name_with_a_dot_is_no_variable_with_a_field(name: str, parts: str, in
     agree(engines)
 
 
-@pytest.mark.parametrize(("states", "port"), [(255, 3), (256, 3), (257, 2)])
+@pytest.mark.parametrize(
+    ("states", "port"), [(MAX_STATES - 1, 3), (MAX_STATES, 3), (MAX_STATES + 1, 2), (1 << 20, 2)]
+)
 def test_a_parser_that_rejects_at_its_last_state_is_not_stuck(states: int, port: int) -> None:
-    """256 states may be passed; behind them a parser is stuck."""
-    turning = "state known { b.extract(h.h); transition select(h.h.kind) { 1: known; _: reject; } }"
+    """So many states may be passed; behind them a parser is stuck."""
+    turning = f"""state known {{
+        m.wide = m.wide + 1; transition select(m.wide) {{ {states - 1}: reject; _: known; }} }}"""
     text = text_of(
         parser="",
         ingress="""s.egress_spec = 1;
@@ -204,10 +207,21 @@ def test_a_parser_that_rejects_at_its_last_state_is_not_stuck(states: int, port:
     )
     start, behind = text.index("state known"), text.index("state more")
     program = compile_text(text[:start] + turning + text[behind:]).program
-    heads = bytes((1, *bytes(11))) * (states - 1) + bytes(12)
     for engine in (Engine(), CompiledEngine(optimised=False)):
         engine.load(program)
-        assert engine.process(heads, 0).port == port, type(engine)
+        assert engine.process(bytes(12), 0).port == port, type(engine)
+
+
+def test_a_parser_may_take_each_byte_of_the_longest_frame_by_itself() -> None:
+    """As simple_switch does: there is no end to the states that a packet passes there."""
+    turning = """state known { m.wide = m.wide + 1; b.advance(8); transition further; }
+        state further { transition select(m.wide) { 9204: accept; _: known; } }"""
+    text = text_of(ingress="s.egress_spec = 1; if (s.parser_error == error.NoError) { s.egress_spec = 3; }")
+    start, behind = text.index("state known"), text.index("state more")
+    program = compile_text(text[:start] + turning + text[behind:]).program
+    for engine in (Engine(), CompiledEngine(optimised=False)):
+        engine.load(program)
+        assert engine.process(bytes(9216), 0).port == 3, type(engine)
 
 
 def test_a_program_that_llvm_refuses_is_interpreted(monkeypatch: pytest.MonkeyPatch) -> None:
