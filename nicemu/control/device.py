@@ -29,7 +29,8 @@ from .schema import Schema
 from .setting_entity import digest_config
 from .stream import Session, arbitration_message, election_id_of, role_of
 from .target import PipelineTarget
-from .texts import Texts
+from .texts import NoNumberLeftError, Texts
+from .texts_in_use import show_all
 
 MAX_ATOMIC_UPDATES = 65_536
 """Updates of a batch that is done as a whole or not at all; no frame passes meanwhile."""
@@ -55,6 +56,8 @@ class Device:
         self.device_id = device_id
         self._target = target
         self._texts = Texts()
+        self._may_give_back = False
+        """Whether something was changed or deleted since texts were last looked for that nothing names."""
         self._config = PipelineConfig(target, reader, self._texts)
         self._arbitration = Arbitration(device_id)
         self._lock = threading.RLock()
@@ -103,7 +106,14 @@ class Device:
         """Take a PacketOut. Raises: ControlError, and the packet is dropped."""
         with self._lock:
             self._require_primary(session)
-            frame = self.reports.frame_of(packet)
+            self._texts.begin()
+            try:
+                frame = self.reports.frame_of(packet)
+            except ControlError:
+                self._texts.refuse(0)
+                raise
+            finally:
+                self._texts.end()
         self._target.inject(frame)
 
     def acknowledge(self, session: Session, acknowledgement: Message) -> None:
@@ -125,6 +135,7 @@ class Device:
         with self._lock:
             self._arbitration.require_primary(role_of(request.role, request.role_id), election_id_of(request))
             self._config.set(request)
+            self._may_give_back = True
         self.reports.wake()
 
     def get_config(self, request: Message) -> Message:
@@ -172,6 +183,7 @@ class Device:
                     self._texts.refuse(place)
         finally:
             self._texts.end()
+        self._may_give_back |= any(update.type != INSERT for update in request.updates)
         return outcomes
 
     def _in_turns(self, updates: Message, target: PipelineTarget) -> Iterator[Outcomes]:
@@ -203,13 +215,26 @@ class Device:
                 continue
             self._texts.look_at(start + place)
             try:
-                change = change_of(updates[place], schema)
+                change = self._change_of(updates[place], schema)
                 shapes.learn(updates[place], encoded[place], change)
                 yield change
             except Exception as error:
                 self._texts.refuse(start + place)
                 yield refusal(error)
             place += 1
+
+    def _change_of(self, update: Message, schema: Schema) -> Change:
+        """Return what an update means; where it needs a number for a text and none is left, look for one."""
+        try:
+            return change_of(update, schema)
+        except NoNumberLeftError:
+            if not self._may_give_back:
+                raise
+            self._may_give_back = False
+            with self._texts.only_what_is_shown():
+                for target, tables in self._config.all_states():
+                    show_all(target, tables)
+            return change_of(update, schema)
 
     def _tell_of_digests(self, request: Message, outcomes: Outcomes, schema: Schema) -> None:
         names = {info.id: name for name, info in schema.digests.items()}

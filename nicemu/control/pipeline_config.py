@@ -9,7 +9,7 @@ Source: P4Runtime Specification 1.4, "SetForwardingPipelineConfig RPC", "GetForw
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -82,6 +82,13 @@ class PipelineConfig:
     def shapes(self) -> EntryShapes:
         """Return the shapes of entries that were learnt of that program. Raises: likewise."""
         return self._described()[2]
+
+    def all_states(self) -> Iterator[tuple[PipelineTarget, Schema]]:
+        """Yield what holds what was written, the target of a saved program and the real one; their tables."""
+        if self._saved is not None:
+            yield self._saved.engine, self.schema()
+        if (program := self._target.program) is not None:
+            yield self._target, Schema(p4info_of(program), self._texts)
 
     def _described(self) -> tuple[Program, Schema, EntryShapes]:
         program = self.program()

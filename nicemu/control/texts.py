@@ -2,8 +2,9 @@
 """Texts that stand for values of translated types.
 
 A text stands for a number from its first use on: in decimal digits for the number that it says, else for the
-smallest one that no text stands for yet. They are kept for as long as the device is there, so that a program
-that takes over entries takes over what their texts mean.
+smallest one that no text stands for yet. A program that takes over entries takes over what their texts mean;
+where no number is left, those that nothing names any more are given back. To show a number gives it no text:
+what packets bring uses nothing up.
 Source: P4Runtime Specification 1.4, "User-defined types", "PSA Metadata Translation".
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from nicemu.errors import ControlError, P4RuntimeCode
@@ -29,6 +31,10 @@ class UnknownTextError(ControlError):
     """A text that stands for no number yet, where none is to be found for it."""
 
 
+class NoNumberLeftError(ControlError):
+    """All numbers of a type have texts: RESOURCE_EXHAUSTED."""
+
+
 @dataclass(slots=True)
 class _Texts:
     numbers: dict[bytes, int] = field(default_factory=dict)
@@ -40,6 +46,12 @@ class _Texts:
         if len(self.texts) < MAX_TEXTS:
             self.numbers[text], self.texts[number] = number, text
 
+    def forget(self, text: bytes) -> None:
+        """Give the number of a text back."""
+        number = self.numbers.pop(text)
+        del self.texts[number]
+        self.next_free = min(self.next_free, number)
+
 
 class _Batch:
     """Texts that the updates of a batch bring: how many updates name each, and which each update names."""
@@ -47,6 +59,8 @@ class _Batch:
     def __init__(self) -> None:
         self.place = 0
         """Of the update that is looked at."""
+        self.met: set[tuple[str, int]] = set()
+        """Numbers of all texts that updates name."""
         self._uses: dict[tuple[str, bytes], int] = {}
         self._named: dict[int, list[tuple[str, bytes]]] = {}
 
@@ -75,6 +89,7 @@ class Texts:
         self._known: dict[str, _Texts] = {}
         self._lock = threading.Lock()
         self._batch: _Batch | None = None
+        self._shown: set[tuple[str, int]] | None = None
 
     def begin(self) -> None:
         """Note from now on which update of a batch brings which text."""
@@ -90,14 +105,26 @@ class Texts:
         assert self._batch is not None
         with self._lock:
             for translation, text in self._batch.refuse(place):
-                known = self._known[translation]
-                number = known.numbers.pop(text)
-                del known.texts[number]
-                known.next_free = min(known.next_free, number)
+                self._known[translation].forget(text)
 
     def end(self) -> None:
         """Keep what texts there are."""
         self._batch = None
+
+    @contextmanager
+    def only_what_is_shown(self) -> Iterator[None]:
+        """Forget in the end all texts but those of numbers shown meanwhile and of the present batch."""
+        self._shown = set()
+        try:
+            yield
+            with self._lock:
+                used = self._shown | (self._batch.met if self._batch is not None else set())
+                for translation, known in self._known.items():
+                    for number, text in list(known.texts.items()):
+                        if (translation, number) not in used:
+                            known.forget(text)
+        finally:
+            self._shown = None
 
     def number(self, new: ir.NewType, text: bytes, what: str, *, allot: bool) -> int:
         """Return the number that a text stands for; one that is new gets one if they are to `allot` one.
@@ -123,6 +150,7 @@ class Texts:
                     known.keep(text, number)
             if self._batch is not None and text in known.numbers:
                 self._batch.name(translation, text, is_new=is_new)
+                self._batch.met.add((translation, number))
             if number >> width:
                 raise ControlError(
                     P4RuntimeCode.OUT_OF_RANGE, f"{what} is bit<{width}>; {text!r} stands for {number}"
@@ -130,22 +158,26 @@ class Texts:
             return number
 
     def text(self, new: ir.NewType, number: int) -> bytes:
-        """Return the text that stands for a number; one without a text gets its decimal digits."""
+        """Return the text that stands for a number, for one without a text its decimal digits, behind '#'
+        where these stand for another.
+        """
         with self._lock:
-            known = self._known.setdefault(new.uri or new.name, _Texts())
+            translation = new.uri or new.name
+            known = self._known.setdefault(translation, _Texts())
+            if self._shown is not None:
+                self._shown.add((translation, number))
             text = known.texts.get(number)
             if text is None:
                 text = str(number).encode()
-                while text in known.numbers:  # it stands for another number
+                while text in known.numbers:
                     text = b"#" + text
-                known.keep(text, number)
             return text
 
     def _allotted(self, known: _Texts, width: int, what: str) -> int:
         while known.next_free in known.texts:
             known.next_free += 1
         if known.next_free >> width or len(known.texts) >= MAX_TEXTS:
-            raise ControlError(
+            raise NoNumberLeftError(
                 P4RuntimeCode.RESOURCE_EXHAUSTED,
                 f"{what} is bit<{width}>, and {len(known.texts)} texts stand for its values; no more can",
             )
@@ -153,7 +185,11 @@ class Texts:
 
 
 def _meant(text: bytes, width_bits: int) -> int | None:
-    """Return the number that a text says in decimal digits, as few as there can be, None if it says none."""
+    """Return the number that a text says in decimal digits, as few as there can be, None if it says none.
+
+    As in what is shown, '#' may stand before them.
+    """
+    text = text.lstrip(b"#")
     plain = text.isdigit() and (text == b"0" or not text.startswith(b"0")) and len(text) <= MAX_DIGITS
     number = int(text) if plain else None
     return number if number is not None and not number >> width_bits else None

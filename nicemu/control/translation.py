@@ -8,7 +8,7 @@ Source: P4Runtime Specification 1.4, "User-defined types", "PSA Metadata Transla
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
@@ -38,7 +38,22 @@ class Translator:
         self._sets = {item.id: _translated(item.keys) for item in p4info.value_sets}
         self._headers = {item.name: _translated(item.metadata) for item in p4info.packet_metadata}
         self._types_of = {item.id: (item.type, item.type_name) for item in p4info.registers}
+        self._registers = frozenset(self._types_of)
         self._types_of |= {item.id: (item.type, "") for item in p4info.digests}
+
+    def registers_with_texts(self) -> list[int]:
+        """Return the ids of the registers that may hold texts."""
+        named = {name for name, new in self._new_types.items() if new.controller_bits == 0}
+        return [
+            number
+            for number, (kind, name) in self._types_of.items()
+            if number in self._registers and self._holds(kind, name, named)
+        ]
+
+    def _holds(self, kind: ir.Type, type_name: str, named: Container[str]) -> bool:
+        layout = self._layouts.get(kind.name) if isinstance(kind, ir.Named) else None
+        parts = layout.fields if isinstance(layout, ir.StructType) else ()
+        return type_name in named or any(self._holds(part.type, part.type_name, named) for part in parts)
 
     @property
     def is_needed(self) -> bool:

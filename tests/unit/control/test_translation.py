@@ -8,6 +8,7 @@ import pytest
 from nicemu.control.info_message import info_message, p4info_of_message
 from nicemu.control.messages import Message, messages
 from nicemu.control.schema import Schema
+from nicemu.control.stream import uint128
 from nicemu.control.stream_client import ReceivedPacket, received
 from nicemu.control.texts import Texts, UnknownTextError
 from nicemu.control.value_text import TEXT_BITS, parse_value
@@ -241,6 +242,79 @@ def test_a_number_that_no_text_stands_for_is_shown_in_digits() -> None:
     assert [texts.number(NAME, text, "x", allot=True) for text in (b"a", b"0")] == [0, 1]
     assert texts.text(NAME, 0) == b"a"
     assert texts.text(NAME, 2) == b"2"
+    assert texts.number(NAME, b"1", "x", allot=True) == 2
+    assert texts.text(NAME, 1) == b"0"
+    assert texts.text(NAME, 2) == b"1"
+
+
+def test_what_is_shown_in_digits_of_another_number_s_text_can_be_given_back() -> None:
+    texts = Texts()
+    wide = ir.NewType("wide_t", ir.Bits(8), True, "", 0)
+    assert [texts.number(wide, text, "x", allot=True) for text in (b"a", b"0", b"b", b"1")] == [0, 1, 2, 3]
+    texts.number(wide, b"c", "x", allot=True)
+    assert [texts.text(wide, number) for number in (4, 5)] == [b"c", b"5"]
+    assert texts.number(wide, b"4", "x", allot=True) == 5
+    assert [texts.text(wide, number) for number in (5, 6)] == [b"4", b"6"]
+    assert texts.number(wide, b"6", "x", allot=True) == 6
+    assert texts.number(wide, b"#9", "x", allot=True) == 9
+
+
+def test_values_that_are_shown_use_no_texts_up(controller: Controller) -> None:
+    digest = {"digest_id": controller.id("digest", "learn_t"), "config": {"max_list_size": 1}}
+    assert controller.write(INSERT, "digest_entry", digest) is None
+    for name in range(4):
+        controller.engine.process(bytes((0, name << 5, 1)), 510)
+        controller.report()
+    assert len(controller.received()) == 8
+    found = [insert(controller, entry(controller, "named", exact(f"eth{n}".encode()))) for n in range(4)]
+    assert found == [None] * 4
+
+
+def test_packets_out_that_are_refused_use_no_texts_up(controller: Controller) -> None:
+    for number in range(4):
+        sent = messages().StreamMessageRequest().packet
+        sent.metadata.add(metadata_id=2, value=b"junk%d" % number)  # and no other field
+        with pytest.raises(ControlError):
+            controller.device.packet_out(controller.session, sent)
+    found = [insert(controller, entry(controller, "named", exact(f"eth{n}".encode()))) for n in range(4)]
+    assert found == [None] * 4
+
+
+def test_texts_that_nothing_names_any_more_make_room_for_others(controller: Controller) -> None:
+    """Those of keys, of action data, of registers and of the same batch stay what they were."""
+    register = {"register_id": controller.id("register", "names"), "index": {"index": 2}}
+    assert controller.write(MODIFY, "register_entry", {**register, "data": {"bitstring": b"held"}}) is None
+    kept = entry(controller, "named", exact(b"key"), action=send(controller, b"data", b"\7"))
+    assert insert(controller, kept) is None
+    for number in range(20):
+        passing = entry(controller, "named", exact(b"eth%d" % number))
+        assert insert(controller, passing) is None
+        assert controller.write(DELETE, "table_entry", passing) is None
+    assert controller.read("table_entry", {"table_id": kept.table_id}) == [kept]
+    assert controller.read("register_entry", register)[0].data.bitstring == b"held"
+    both = [(INSERT, "table_entry", entry(controller, "named", exact(name))) for name in (b"eth19", b"one")]
+    outcomes = controller.write_all(*both)
+    assert [error.code if error else None for error in outcomes] == [None, P4RuntimeCode.RESOURCE_EXHAUSTED]
+    assert insert(controller, entry(controller, "named", exact(b"two"))) is P4RuntimeCode.RESOURCE_EXHAUSTED
+
+
+def test_what_a_saved_program_has_not_taken_over_keeps_its_texts(
+    controller: Controller, program: Program
+) -> None:
+    kept = entry(controller, "named", exact(b"key"))
+    assert insert(controller, kept) is None
+    configure = messages().SetForwardingPipelineConfigRequest
+    save = configure(action=2, election_id=uint128(9))
+    save.config.p4_device_config = program.to_json().encode()
+    controller.device.set_config(save)
+    for number in range(5):
+        passing = entry(controller, "named", exact(b"eth%d" % number))
+        assert insert(controller, passing) is None
+        assert controller.write(DELETE, "table_entry", passing) is None
+    assert (Exact(0),) in [item.matches for item in controller.engine.read("named")]
+    assert insert(controller, kept) is None
+    controller.device.set_config(configure(action=4, election_id=uint128(9)))
+    assert controller.read("table_entry", {"table_id": kept.table_id}) == [kept]
 
 
 def test_translations_of_one_uri_are_one() -> None:
