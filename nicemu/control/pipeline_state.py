@@ -16,6 +16,8 @@ from nicemu.pipeline import (
     Count,
     CounterArray,
     Engine,
+    Layouts,
+    Meter,
     MeterArray,
     Program,
     RegisterArray,
@@ -97,10 +99,12 @@ def _take_table(table: Table, taken: Table, names: Correspondence, has_meter: bo
 
 def _take_objects(source: Engine, destination: Engine, names: Correspondence) -> None:
     old, new = source.objects, destination.objects
+    assert destination.program is not None
+    layouts = Layouts(destination.program)
     for name, state in old.states.items():
         taken = new.states.get(name)
         if isinstance(state, _ARRAYS):
-            _take_array(state, taken)
+            _take_array(state, taken, layouts)
         elif isinstance(state, ActionProfile):
             _take_profile(state, taken, names)
     for name, value_set in old.value_sets.items():
@@ -138,37 +142,50 @@ def _made_by(program: Program, instance: ir.ExternInstance) -> tuple[object, ...
     return replace(instance, constructor=""), *takes
 
 
-def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object) -> None:
-    """Take an array over where the new one is the same; what only packets have written may go.
+def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object, layouts: Layouts) -> None:
+    """Take an array over as far as the new one is alike and has places; what only packets have written may
+    go.
 
     Places are put into the array that is there: it may lie where a kernel works on it.
     """
-    same = getattr(taken, "size", None) == array.size
     match array, taken:
-        case CounterArray(), CounterArray() if same:
+        case CounterArray(), CounterArray():
             others = Count(array.others.packets, array.others.bytes)
-            _take_places(taken, others, taken.counts, array.counts, replace)
-        case MeterArray(), MeterArray() if same and array.in_bytes == taken.in_bytes:
-            _take_places(taken, array.others, taken.meters, array.meters, replace)
-        case RegisterArray(), RegisterArray() if same and array.type == taken.type:
-            _take_places(taken, array.others, taken.values, array.values, lambda value: value)
+            _take_places(array, taken, others, Count(), taken.counts, array.counts, replace)
+        case MeterArray(), MeterArray() if array.in_bytes == taken.in_bytes and _has_room(taken, array):
+            _take_places(array, taken, array.others, Meter(), taken.meters, array.meters, replace)
+        case RegisterArray(), RegisterArray() if array.type == taken.type:
+            zero = layouts.zero(array.type)
+            _take_places(array, taken, array.others, zero, taken.values, array.values, lambda value: value)
         case MeterArray(), _ if array.others or any(meter.config for meter in array.meters.values()):
             raise _lost(f"meter {array.name}, which is configured,")
         case _:
             pass
 
 
+def _has_room(taken: MeterArray, array: MeterArray) -> bool:
+    """Return whether an array has all places that are configured in another."""
+    ends = [place + 1 for place, meter in array.meters.items() if meter.config]
+    return taken.size >= max([array.size if array.others else 0, *ends])
+
+
 def _take_places(
+    array: CounterArray | MeterArray | RegisterArray,
     taken: CounterArray | MeterArray | RegisterArray,
     others: Any,  # noqa: ANN401
+    untouched: Any,  # noqa: ANN401
     places: dict[int, Any],
     held: dict[int, Any],
     copy: Callable[[Any], Any],
 ) -> None:
-    """Have an array hold at its `places` what another holds, and `others` at all others."""
+    """Have `places` of an array hold what another holds, `others` at all others that it has, too, and behind
+    its end what is `untouched`.
+    """
     places.clear()
-    taken.others = others  # before the places, as memory has no others: it puts them everywhere
-    places.update({place: copy(item) for place, item in held.items()})
+    begun, taken.others = taken.others, others  # first, as memory has none: it puts them everywhere
+    if taken.size > array.size and others != begun:
+        places.update({place: copy(untouched) for place in range(array.size, taken.size)})
+    places.update({place: copy(item) for place, item in held.items() if place < taken.size})
 
 
 def _fields_of(engine: Engine, value_set: str) -> list[str]:

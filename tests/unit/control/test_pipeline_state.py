@@ -160,6 +160,68 @@ def test_zeros_that_were_written_after_everything_else_stay_zeros(
 RATES = {"cir": 1, "cburst": 1, "pir": 1, "pburst": 1}
 
 
+def resized(program: Program, size: int) -> Program:
+    """Return the program with another size of its arrays, "I.last", "I.flows" and "I.rates"."""
+    externs = tuple(
+        replace(item, arguments=(size, *item.arguments[1:]))
+        if item.name in ("I.last", "I.flows", "I.rates")
+        else item
+        for item in program.externs
+    )
+    return replace(program, externs=externs)
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize("size", [5, 6, 40])
+def test_arrays_go_on_as_far_as_they_have_places(
+    controller: Controller, switch: Program, size: int, everywhere: bool
+) -> None:
+    """Where all places were given something before, those that come have nothing of it."""
+    register, counter = controller.id("register", "last"), controller.id("counter", "flows")
+    meter = controller.id("meter", "rates")
+    for index in ([None] if everywhere else []) + [3, 4]:
+        place = {} if index is None else {"index": {"index": index}}
+        value = 9 if index is None else index
+        stored, counted = {"bitstring": bytes([value])}, {"packet_count": value}
+        for form, message in (
+            ("register_entry", {"register_id": register, "data": stored, **place}),
+            ("counter_entry", {"counter_id": counter, "data": counted, **place}),
+            ("meter_entry", {"meter_id": meter, "config": RATES, **place}),
+        ):
+            assert controller.write(2, form, message) is None
+    if everywhere and size < 8:
+        with pytest.raises(ControlError, match=r"meter I\.rates, which is configured, has no place"):
+            set_config(controller, RECONCILE, resized(switch, size))
+        for index in range(8):
+            assert controller.write(2, "meter_entry", {"meter_id": meter, "index": {"index": index}}) is None
+        assert controller.write(2, "meter_entry", {"meter_id": meter}) is None
+    set_config(controller, RECONCILE, resized(switch, size))
+    numbers = [
+        item.data.bitstring[0] for item in controller.read("register_entry", {"register_id": register})
+    ]
+    counts = [item.data.packet_count for item in controller.read("counter_entry", {})]
+    rest = 9 if everywhere else 0
+    begun = [rest] * 3 + [3, 4]
+    for found, before in ((numbers, 16), (counts, 8)):
+        assert found == (begun + [rest] * (before - 5) + [0] * 40)[:size]
+    configured = [item.HasField("config") for item in controller.read("meter_entry", {"meter_id": meter})]
+    if not everywhere:
+        assert configured == ([False] * 3 + [True] * 2 + [False] * 40)[:size]
+    elif size == 40:
+        assert configured == [True] * 8 + [False] * 32
+
+
+def test_a_meter_that_is_configured_behind_the_new_end_keeps_the_old_program(
+    controller: Controller, switch: Program
+) -> None:
+    meter = {"meter_id": controller.id("meter", "rates"), "index": {"index": 5}, "config": RATES}
+    assert controller.write(2, "meter_entry", meter) is None
+    before = controller.state()
+    with pytest.raises(ControlError, match=r"meter I\.rates, which is configured, has no place"):
+        set_config(controller, RECONCILE, resized(switch, 5))
+    assert controller.state() == before
+
+
 def marked(controller: Controller, entry: Message) -> list[int]:
     """Return how many packets an entry's meter has marked green, yellow and red."""
     (found,) = controller.read("direct_meter_entry", {"table_entry": entry, "counter_data": {}})
