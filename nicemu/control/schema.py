@@ -28,14 +28,15 @@ from .texts import Texts
 from .translation import Translator
 
 _NUMBERED = {
-    "action profile": "profiles",
-    "counter": "counters",
-    "direct meter": "direct_meters",
-    "meter": "meters",
-    "register": "registers",
-    "value set": "value_sets",
+    "action profile": ("profiles", ("id", "with_selector")),
+    "counter": ("counters", ("id", "size", "unit")),
+    "direct counter": ("direct_counters", ("id", "table_id")),
+    "direct meter": ("direct_meters", ("id", "unit", "type")),
+    "meter": ("meters", ("id", "size", "unit", "type")),
+    "value set": ("value_sets", ("id", "size")),
+    "digest": ("digests", ("id",)),
 }
-"""What must have the same names and ids on both sides, and where it stands in a P4Info."""
+"""Where things stand in a P4Info, and what must be the same of them on both sides."""
 
 
 class ActionSchema:
@@ -189,23 +190,27 @@ def parameter_of(action: ActionSchema, name: str) -> ParameterInfo:
 def difference(given: P4Info, own: P4Info) -> str | None:
     """Return one sentence on the first point where a client's P4Info contradicts the program's, or None.
 
-    Names of keys and parameters, sizes, aliases and the like do not change what a request means, and may
-    differ.
+    Names of keys and parameters, sizes of tables, aliases and the like do not change what a request means,
+    and may differ.
     """
     sides = [
         ("table", _table_facts(given), _table_facts(own)),
         ("action", _action_facts(given), _action_facts(own)),
+        ("register", _register_facts(given), _register_facts(own)),
+        ("header", _header_facts(given), _header_facts(own)),
     ]
     sides += [
-        (kind, _ids(getattr(given, place)), _ids(getattr(own, place))) for kind, place in _NUMBERED.items()
+        (kind, _facts(getattr(given, place), facts), _facts(getattr(own, place), facts))
+        for kind, (place, facts) in _NUMBERED.items()
     ]
     for kind, theirs, ours in sides:
         for name in sorted(theirs.keys() | ours.keys()):
             if name not in ours or name not in theirs:
                 return f"{kind} {name} is in {'p4info' if name in theirs else 'the program'} only"
             for fact, value in theirs[name].items():
-                if value != ours[name][fact]:
-                    return f"{kind} {name} has {fact} {value} in p4info and {ours[name][fact]} in the program"
+                found = ours[name][fact]
+                if value != found and None not in (value, found):
+                    return f"{kind} {name} has {fact} {value} in p4info and {found} in the program"
     return None
 
 
@@ -215,6 +220,9 @@ def _table_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
             "id": table.id,
             "keys (id, bits, kind)": [(key.id, key.given_width, key.match_kind) for key in table.keys],
             "actions": sorted(action.name for action in table.actions),
+            "const entries": table.const_entries,
+            "const default action": table.const_default_action_id,
+            "idle timeouts": table.idle_timeout,
         }
         for table in p4info.tables
     }
@@ -230,8 +238,22 @@ def _action_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
     }
 
 
-def _ids(items: Iterable[Described]) -> dict[str, dict[str, object]]:
-    return {item.name: {"id": item.id} for item in items}
+def _register_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
+    return {
+        item.name: {"id": item.id, "size": item.size, "type": None if item.type_name else str(item.type)}
+        for item in p4info.registers
+    }
+
+
+def _header_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
+    return {
+        header.name: {"fields (id, bits)": [(item.id, item.given_width) for item in header.metadata]}
+        for header in p4info.packet_metadata
+    }
+
+
+def _facts(items: Iterable[Described], facts: Sequence[str]) -> dict[str, dict[str, object]]:
+    return {item.name: {fact: getattr(item, fact) for fact in facts} for item in items}
 
 
 class _Named(Protocol):

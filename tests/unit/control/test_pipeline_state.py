@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
 
+from nicemu.control.info_message import info_message
 from nicemu.control.messages import Message, messages
 from nicemu.control.pipeline_state import take_over
 from nicemu.control.stream import uint128
@@ -26,6 +27,7 @@ from nicemu.pipeline import (
     TableEntry,
     extern,
     ir,
+    p4info_of,
 )
 
 SAVE, COMMIT, RECONCILE = 2, 4, 5
@@ -509,3 +511,43 @@ def test_an_object_of_an_ir_that_does_not_say_its_constructor_is_made_by_its_arg
     wrong = replace(program, externs=tuple(replace(item, constructor="None") for item in program.externs))
     with pytest.raises(ControlError, match=r"C\.e is made by None, which does not take what it is given"):
         engine.load(wrong)
+
+
+def _of(items: Iterable[Any], alias: str) -> Any:  # noqa: ANN401 - a message
+    return next(item for item in items if item.preamble.alias == alias)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda info: setattr(_of(info.registers, "last"), "size", 99), "register I.last has size 99"),
+        (
+            lambda info: setattr(_of(info.registers, "last").type_spec.bitstring.bit, "bitwidth", 16),
+            "register I.last has type bit<16>",
+        ),
+        (lambda info: setattr(_of(info.counters, "flows"), "size", 9), "counter I.flows has size 9"),
+        (lambda info: setattr(_of(info.counters, "flows").spec, "unit", 1), "counter I.flows has unit bytes"),
+        (lambda info: setattr(_of(info.meters, "rates").spec, "unit", 2), "meter I.rates has unit packets"),
+        (lambda info: setattr(_of(info.meters, "rates").spec, "type", 1), "meter I.rates has type"),
+        (lambda info: setattr(_of(info.tables, "port"), "is_const_table", True), "I.port has const entries"),
+        (
+            lambda info: setattr(_of(info.tables, "port"), "idle_timeout_behavior", 0),
+            "table I.port has idle timeouts False",
+        ),
+        (lambda info: info.ClearField("digests"), "digest learn_t is in the program only"),
+        (
+            lambda info: setattr(info.controller_packet_metadata[0].metadata[0], "id", 9),
+            "has fields .id, bits. ..9, ",
+        ),
+    ],
+)
+def test_a_p4info_that_contradicts_what_requests_meet_is_refused(
+    controller: Controller, switch: Program, change: Callable[[Any], object], told: str
+) -> None:
+    request = messages().SetForwardingPipelineConfigRequest(action=1, election_id=uint128(9))
+    request.config.p4_device_config = switch.to_json().encode()
+    request.config.p4info.CopyFrom(info_message(p4info_of(switch)))
+    controller.device.set_config(request)
+    change(request.config.p4info)
+    with pytest.raises(ControlError, match=f"p4info does not belong to this program: .*{told}"):
+        controller.device.set_config(request)
