@@ -147,6 +147,8 @@ class Checker(PackageChecker):
         """Check that the included declarations are those that the engine knows."""
         for name, members in self.architecture.enums.items():
             found = self.scope.find(name)
+            if found is None:  # a copy of the architecture that lacks it has nothing that takes it
+                continue
             kind = found.type if isinstance(found, TypeSymbol) else None
             is_known = isinstance(kind, EnumType) and kind.underlying is None
             if not isinstance(kind, EnumType) or not is_known or not {*kind.members} & {*members}:

@@ -6,6 +6,7 @@ Fields of standard_metadata_t and members of enums are known by their names, as 
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -85,6 +86,14 @@ def test_what_a_copy_of_the_declarations_has_otherwise_is_known_by_its_names(
     tmp_path: Path, changes: list[tuple[str, str]], apply: str, expected: str
 ) -> None:
     assert leaves(tmp_path, changed(*changes), apply) == (3, expected)
+
+
+def test_a_copy_of_the_declarations_may_lack_what_the_program_does_not_use(tmp_path: Path) -> None:
+    """Those of v1model's first years had no enum MeterType, for there were no meters."""
+    text = re.sub(r"extern (direct_)?meter\b[^{]*\{.*?\n\}", "", SHIPPED, flags=re.DOTALL)
+    text = text.replace("enum MeterType { packets, bytes }\n", "")
+    assert "MeterType" not in text
+    assert leaves(tmp_path, text, "") == (3, "05ffff")
 
 
 @pytest.mark.parametrize(
