@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from nicemu.pipeline import HASH_ALGORITHMS, chance, ir, width_of
 
@@ -15,6 +16,9 @@ from .not_compiled import NotCompiled
 from .parts import Part
 from .places import BIT, WORD, Number
 from .records import word_of_chance
+
+_Packed: TypeAlias = tuple[Number, Number]
+"""The address of bytes, and how many there are."""
 
 
 class SharedExterns(ArrayExterns):
@@ -31,16 +35,37 @@ class SharedExterns(ArrayExterns):
 
     def sum(self, algorithm: ir.Expression, data: ir.Expression, with_payload: bool) -> Number:
         """Return the sum of some data, i64."""
-        if not isinstance(algorithm, ir.Constant):
-            raise NotCompiled("a hash algorithm is no constant")
-        return self._sum_of(algorithm.value, [data], with_payload)
+        return self._summed(self._algorithm(algorithm), data, with_payload)
+
+    def _algorithm(self, node: ir.Expression) -> int | Number:
+        """Return the number of an algorithm, as a number of Python's where it is constant."""
+        return node.value if isinstance(node, ir.Constant) else self.value(node)
+
+    def _summed(self, algorithm: int | Number, data: ir.Expression, with_payload: bool = False) -> Number:
+        if isinstance(algorithm, int):
+            return self._sum_of(algorithm, [data], with_payload)
+        return self._one_of_the_sums(0, algorithm, self.packed_bits([data]), with_payload)
+
+    def _one_of_the_sums(self, first: int, chosen: Number, packed: _Packed, with_payload: bool) -> Number:
+        """Return the sum by the algorithm that is `chosen`, number `first` or one behind."""
+        if first == len(HASH_ALGORITHMS):
+            return WORD(0)
+        return self.choose(
+            self.builder.icmp_unsigned("==", chosen, chosen.type(first)),
+            lambda: self._sum_by(HASH_ALGORITHMS[first], packed, with_payload),
+            lambda: self._one_of_the_sums(first + 1, chosen, packed, with_payload),
+            ir.Bits(64),
+        )
 
     def _sum_of(self, algorithm: int, data: Sequence[ir.Expression], with_payload: bool = False) -> Number:
         """Return the sum of the bits of some data."""
-        buffer, length = self.packed_bits(data)  # whatever is called in the data is called in any case
+        packed = self.packed_bits(data)  # whatever is called in the data is called in any case
         if algorithm >= len(HASH_ALGORITHMS):
             return WORD(0)
-        name = HASH_ALGORITHMS[algorithm]
+        return self._sum_by(HASH_ALGORITHMS[algorithm], packed, with_payload)
+
+    def _sum_by(self, name: str, packed: _Packed, with_payload: bool) -> Number:
+        """Return the sum of bytes by an algorithm."""
         if name == "random":
             return self.builder.lshr(self.draw(), WORD(32))
         payload, left = WORD(0), WORD(0)
@@ -48,7 +73,7 @@ class SharedExterns(ArrayExterns):
             at = self.builder.load(self.cursor)
             payload, left = self.address(self.frame, at), self.builder.sub(self.length, at)
         function = self.take(Part("sum", name))
-        (result,) = self.look_up(function, buffer, length, payload, left)
+        (result,) = self.look_up(function, *packed, payload, left)
         return result
 
     def selected(self, table: ir.Table) -> Number:
@@ -67,7 +92,7 @@ class SharedExterns(ArrayExterns):
         result = self.located(result)
         if isinstance(largest.type, ir.Bits) and largest.type.signed:
             raise NotCompiled("it hashes up to a signed number")
-        start, count = self.value(base), self.value(largest)
+        by, start, count = self._algorithm(algorithm), self.value(base), self.value(largest)
         width = max(64, start.type.width) + 1
         wide = ir.Bits(width)
         zero = count.type(0)
@@ -78,7 +103,7 @@ class SharedExterns(ArrayExterns):
             is_larger = self.builder.icmp_unsigned("!=", upper, zero)
 
         def rest() -> Number:
-            number = self.sum(algorithm, data, False)
+            number = self._summed(by, data)
             some = self.builder.select(is_larger, WORD(1), divisor)
             return self.builder.select(is_larger, number, self.builder.urem(number, some))
 
