@@ -341,7 +341,12 @@ class BlockCallChecker(ArgumentChecker):
             has.direction == needs.direction and same(has.type, needs.type)
             for has, needs in zip(made.parameters, expected, strict=True)
         )
-        if not fits or made.declaration.kind != wanted.symbol.declaration.kind:
+        kind_of = made.declaration.kind
+        if kind_of != wanted.symbol.declaration.kind:
+            what = f"{made.declaration.name} is a {kind_of}; {wanted} was expected"
+            self.reporter.error(node.at, what)
+            return None
+        if not fits:
             self.reporter.error(node.at, f"{made.declaration.name} has other parameters than {wanted}")
             return None
         if isinstance(found, BlockInstance):

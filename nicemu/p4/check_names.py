@@ -22,7 +22,12 @@ NO_MORE = {
 """What v1model.p4 has no more, since 2022, and what stands in its place."""
 _ELSEWHERE = NO_MORE | {f"uint{bits}_t": f"write bit<{bits}>" for bits in (8, 16, 32, 64)}
 _ELSEWHERE |= {f"int{bits}_t": f"write int<{bits}>" for bits in (8, 16, 32, 64)}
-_ELSEWHERE |= {"unsigned": "write bit<32>", "char": "write bit<8>", "boolean": "write bool"}
+_ELSEWHERE |= {
+    "unsigned": "write bit<32>",
+    "char": "write bit<8>",
+    "boolean": "write bool",
+    "apply": "write name.apply();",
+}
 """Types of C, too, and what stands in their place."""
 
 

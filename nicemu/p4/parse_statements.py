@@ -425,5 +425,6 @@ class StatementParser(AnnotationParser):
             return syntax.Assignment(at=token.location, target=target, op=op, value=value)
         if not isinstance(target, syntax.Call):
             hints = {"==": "assign with =", "++": "write += 1", "-": "write -= 1"}
-            self.fail("expected '=' or a call", hints.get(token.text, ""))
+            is_arrow = token.text == "-" and self.peek().text == ">"
+            self.fail("expected '=' or a call", "write . for ->" if is_arrow else hints.get(token.text, ""))
         return syntax.CallStatement(at=at, call=target)

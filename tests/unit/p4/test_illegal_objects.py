@@ -169,6 +169,14 @@ ILLEGAL: list[tuple[dict[str, str], str]] = [
         "R has other parameters than control S",
     ),
     (
+        {
+            "top": "control S(inout bit<8> x); control Q()(S s) { apply { } }"
+            " parser R(inout bit<8> x) { state start { transition accept; } }",
+            "parts": "Q(R()) q;",
+        },
+        "R is a parser; control S was expected",
+    ),
+    (
         {"top": "control S(inout bit<16> x); control Q()(S s) { apply { } }", "parts": "Q(5) q;"},
         "a control S was expected here",
     ),

@@ -53,6 +53,8 @@ def one(told: str, message: str, hint: str) -> None:
         ("if (not m.flag) { }", "expected ')' after the condition, found 'm'", "write !"),
         ("m.mark = _;", "'_' is no value", ""),
         ("uint8_t x;", "unknown type uint8_t", "write bit<8>"),
+        ("apply t;", "unknown type apply", "write name.apply();"),
+        ("m->mark = 1;", "expected '=' or a call, found '-'", "write . for ->"),
         ("randm(m.mark, 0, 5);", "unknown action or function randm", "did you mean random?"),
         (
             "headers[0] = 5;",
