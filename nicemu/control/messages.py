@@ -28,6 +28,8 @@ MAX_MESSAGE_BYTES = 64 << 20
 INSERT, MODIFY, DELETE = 1, 2, 3
 """Update.Type."""
 ERROR_TYPE_URL = "type.googleapis.com/p4.v1.Error"
+SHORT_ERROR_TYPE_URL = "/p4.v1.Error"
+"""The same: what stands before the last slash says nothing (any.proto)."""
 STATUS_DETAILS = "grpc-status-details-bin"
 """Trailing metadata that carries a serialized google.rpc.Status."""
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from nicemu.errors import ControlError, P4RuntimeCode
 
-from .messages import ERROR_TYPE_URL, Message, messages
+from .messages import ERROR_TYPE_URL, SHORT_ERROR_TYPE_URL, Message, messages
 
 ERROR_SPACE = "nicemu"
 DEFAULT_MAX_DETAILS_BYTES = 5_000
@@ -23,8 +23,15 @@ MAX_DETAILS_BYTES = 4 << 20
 MAX_DETAILS_KEY = "nicemu-max-status-bytes"
 """Request metadata in which a client names its bound."""
 
-_LONGEST_SENTENCES = (2_000, 200, 60, 0)
-_SHORTEST_DETAIL_BYTES = len(ERROR_TYPE_URL)
+_WAYS = (
+    (ERROR_TYPE_URL, 2_000),
+    (ERROR_TYPE_URL, 200),
+    (ERROR_TYPE_URL, 60),
+    (ERROR_TYPE_URL, 0),
+    (SHORT_ERROR_TYPE_URL, 0),
+)
+"""How a message of a detail names its type, and how long its sentence may be."""
+_SHORTEST_DETAIL_BYTES = len(SHORT_ERROR_TYPE_URL)
 
 
 def batch_status(errors: Sequence[ControlError | None], noun: str, max_bytes: int) -> Message:
@@ -40,10 +47,10 @@ def batch_status(errors: Sequence[ControlError | None], noun: str, max_bytes: in
     status = messages().Status(code=int(P4RuntimeCode.UNKNOWN), message=text[:400])
     if len(errors) * _SHORTEST_DETAIL_BYTES > max_bytes:
         return status
-    for longest in _LONGEST_SENTENCES:
+    for type_url, longest in _WAYS:
         del status.details[:]
         for error in errors:
-            detail = status.details.add(type_url=ERROR_TYPE_URL)
+            detail = status.details.add(type_url=type_url)
             if error is not None:
                 item = messages().Error(canonical_code=int(error.code), message=str(error)[:longest])
                 if longest:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+from nicemu.control.messages import messages
 from nicemu.control.status_details import MAX_DETAILS_BYTES, batch_status, code_of, errors_of_status
 from nicemu.errors import ControlError, P4RuntimeCode
 
@@ -26,6 +27,17 @@ def test_sentences_are_cut_before_codes_are_lost() -> None:
     assert status.ByteSize() <= 5_000
     assert codes(found) == [P4RuntimeCode.RESOURCE_EXHAUSTED] * 50
     assert len(str(found[0])) < len(str(FULL))
+
+
+def test_all_codes_of_almost_three_hundred_parts_fit_where_clients_allow_the_least() -> None:
+    """Whoever unpacks them finds them: only what stands behind the last slash of a type's URL counts."""
+    status = batch_status([None] * 279 + [FULL], "update", 5_000)
+    assert codes(errors_of_status(status.SerializeToString())) == [None] * 279 + [
+        P4RuntimeCode.RESOURCE_EXHAUSTED
+    ]
+    found = messages().Error()
+    assert status.details[-1].Unpack(found)
+    assert found.canonical_code == P4RuntimeCode.RESOURCE_EXHAUSTED
 
 
 def test_details_that_can_not_fit_are_left_out_and_the_count_stays() -> None:
