@@ -51,7 +51,7 @@ def as_described(program: ir.Program, p4info: P4Info) -> ir.Program:
         actions=tuple(_action(item, actions.get(item.name), types) for item in program.actions),
         externs=tuple(_extern(item, p4info) for item in program.externs),
         value_sets=tuple(_value_set(item, sets.get(item.name)) for item in program.value_sets),
-        headers=_headers(program.headers, p4info.packet_metadata),
+        headers=_headers(program.headers, p4info.packet_metadata, types),
     )
     described = _with_called(replace(described, new_types=types.used), p4info)
     described = _with_hidden(described, tables.keys(), actions.keys())
@@ -238,7 +238,7 @@ def _value_set(value_set: ir.ValueSet, given: ValueSetInfo | None) -> ir.ValueSe
 
 
 def _headers(
-    headers: tuple[ir.HeaderType, ...], given: Iterable[PacketMetadataInfo]
+    headers: tuple[ir.HeaderType, ...], given: Iterable[PacketMetadataInfo], types: _Types
 ) -> tuple[ir.HeaderType, ...]:
     """Mark the headers of packets to and from a controller. Of several with the fields that P4Info has, it
     is the one of whose name the id is made.
@@ -250,14 +250,20 @@ def _headers(
         found = [item for item in fitting if (ids[item.name] ^ info.id) & _HASHED == 0] or fitting[:1]
         if info.name in ir.CONTROLLER_HEADERS and found and not marked[found[0].name].controller:
             pairs = zip(found[0].fields, info.metadata, strict=True)
-            fields = tuple(replace(part, id=item.id) for part, item in pairs)
+            fields = tuple(
+                replace(part, id=item.id, type_name=types.name_for(item, part.type) or part.type_name)
+                for part, item in pairs
+            )
             marked[found[0].name] = replace(found[0], controller=info.name, fields=fields)
     return tuple(marked[item.name] for item in headers)
 
 
 def _fits(header: ir.HeaderType, info: PacketMetadataInfo) -> bool:
-    fields = [(part.name, getattr(part.type, "width", 0)) for part in header.fields]
-    return fields == [(part.name, part.width) for part in info.metadata]
+    """Whether a header has the fields of P4Info, which leaves open how wide translated ones are."""
+    widths = {part.name: getattr(part.type, "width", 0) for part in header.fields}
+    names = [part.name for part in info.metadata]
+    plain = [part for part in info.metadata if part.controller_bits is None]
+    return list(widths) == names and all(widths[part.name] == part.width for part in plain)
 
 
 def _named(items: Iterable[_Item]) -> dict[str, _Item]:

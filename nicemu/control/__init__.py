@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .object_client import ObjectClient, ObjectInfo, Place
     from .p4runtime_client import P4RuntimeClient, ReadEntry, Update
     from .p4runtime_server import P4RuntimeServer
+    from .pipeline_config import ir_reader
     from .pipeline_loader import TOOLS_ROLE, load_pipeline
     from .schema import TableSchema
     from .stream_client import IdleEntry, Received, ReceivedDigests, ReceivedIdle, ReceivedPacket
@@ -42,6 +43,7 @@ _HOMES = {
     "choice_json": "entry_text",
     "config_message": "info_message",
     "entry_json": "entry_text",
+    "ir_reader": "pipeline_config",
     "TOOLS_ROLE": "pipeline_loader",
     "load_pipeline": "pipeline_loader",
     "match_text": "entry_text",
@@ -75,6 +77,7 @@ __all__ = [
     "choice_json",
     "config_message",
     "entry_json",
+    "ir_reader",
     "load_pipeline",
     "match_text",
     "matches_json",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from typing import TypeVar
 
@@ -57,7 +58,7 @@ class Device:
         self._target = target
         self._texts = Texts()
         self._may_give_back = False
-        """Whether something was changed or deleted since texts were last looked for that nothing names."""
+        """Whether something was changed, deleted or sent since unnamed texts were last looked for."""
         self._config = PipelineConfig(target, reader, self._texts)
         self._arbitration = Arbitration(device_id)
         self._lock = threading.RLock()
@@ -108,7 +109,8 @@ class Device:
             self._require_primary(session)
             self._texts.begin()
             try:
-                frame = self.reports.frame_of(packet)
+                frame = self._with_room(lambda: self.reports.frame_of(packet))
+                self._may_give_back |= self._texts.brings  # once it is sent, nothing names them
             except ControlError:
                 self._texts.refuse(0)
                 raise
@@ -215,7 +217,7 @@ class Device:
                 continue
             self._texts.look_at(start + place)
             try:
-                change = self._change_of(updates[place], schema)
+                change = self._with_room(partial(change_of, updates[place], schema))
                 shapes.learn(updates[place], encoded[place], change)
                 yield change
             except Exception as error:
@@ -223,18 +225,19 @@ class Device:
                 yield refusal(error)
             place += 1
 
-    def _change_of(self, update: Message, schema: Schema) -> Change:
-        """Return what an update means; where it needs a number for a text and none is left, look for one."""
+    def _with_room(self, understand: Callable[[], Understood]) -> Understood:
+        """Return what a message means; where it needs a number for a text and none is left, look for one."""
         try:
-            return change_of(update, schema)
+            return understand()
         except NoNumberLeftError:
             if not self._may_give_back:
                 raise
-            self._may_give_back = False
-            with self._texts.only_what_is_shown():
-                for target, tables in self._config.all_states():
-                    show_all(target, tables)
-            return change_of(update, schema)
+        with self._texts.only_what_is_shown():
+            for target, tables in self._config.all_states():
+                show_all(target, tables)
+            self.reports.show_waiting()
+        self._may_give_back = False
+        return understand()
 
     def _tell_of_digests(self, request: Message, outcomes: Outcomes, schema: Schema) -> None:
         names = {info.id: name for name, info in schema.digests.items()}

@@ -77,6 +77,10 @@ class DigestLists:
             lists += self._due(name, waiting, now_ns)
         return lists
 
+    def waiting(self) -> list[DigestList]:
+        """Return the digests of each name that are yet to be sent, as lists without a number."""
+        return [DigestList(name, 0, tuple(waiting.gathered)) for name, waiting in self._names.items()]
+
     def next_deadline_ns(self) -> int | None:
         """Return when `due` has something to send; None if nothing waits."""
         return min(

@@ -89,7 +89,8 @@ def query_of(entity: Message, schema: Schema) -> Query:
             raise
         return Query(lambda engine: [], iter)
     query = _ENTITIES[form][1](getattr(entity, form), schema)
-    return replace(query, render=lambda seen: map(translator.outgoing, query.render(seen)))
+    shown = translator.at_present()
+    return replace(query, render=lambda seen: map(shown.outgoing, query.render(seen)))
 
 
 def _form_of(entity: Message) -> str:

@@ -33,8 +33,14 @@ ProgramReader: TypeAlias = Callable[[bytes, P4Info | None], Program]
 
 
 def ir_reader(text: bytes, p4info: P4Info | None = None) -> Program:
-    """Return the program whose IR as JSON a p4_device_config is; it needs no P4Info. Raises: ControlError."""
-    return program_of_json(text)
+    """Return the program whose IR as JSON a p4_device_config is; it says all that a P4Info does.
+
+    Raises: ControlError, for a P4Info that says something else, too.
+    """
+    program = program_of_json(text)
+    if p4info is not None:
+        _refuse_contradiction(difference(p4info, p4info_of(program), in_all=True))
+    return program
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +171,7 @@ class PipelineConfig:
         config = messages().ForwardingPipelineConfig()
         config.CopyFrom(request.config)
         if given is not None:
-            contradiction = difference(given, own)
-            if contradiction:
-                raise _illegal(f"p4info does not belong to this program: {contradiction}; compile both again")
+            _refuse_contradiction(difference(given, own))
         else:
             config.p4info.CopyFrom(info_message(own))
         _refuse_needs(config.p4info.pkg_info.platform_properties)
@@ -192,6 +196,11 @@ class PipelineConfig:
         self._target.run(change_over)
         self._committed = checked
         self._saved = None
+
+
+def _refuse_contradiction(sentence: str | None) -> None:
+    if sentence:
+        raise _illegal(f"p4info does not belong to this program: {sentence}; compile both again")
 
 
 def _refuse_needs(properties: Message) -> None:

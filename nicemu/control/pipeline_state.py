@@ -28,6 +28,8 @@ from nicemu.pipeline import (
 from .correspondence import Correspondence
 
 _ARRAYS = (CounterArray, MeterArray, RegisterArray)
+MAX_PLACED = 1 << 20
+"""Places that are written one by one where an array grows that was filled."""
 
 
 def take_over(source: Engine, destination: Engine) -> None:
@@ -150,13 +152,12 @@ def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object,
     """
     match array, taken:
         case CounterArray(), CounterArray():
-            others = Count(array.others.packets, array.others.bytes)
-            _take_places(array, taken, others, Count(), taken.counts, array.counts, replace)
+            _take_places(array, taken, taken.counts, array.counts, replace, Count())
         case MeterArray(), MeterArray() if array.in_bytes == taken.in_bytes and _has_room(taken, array):
-            _take_places(array, taken, array.others, Meter(), taken.meters, array.meters, replace)
+            _take_places(array, taken, taken.meters, array.meters, replace, Meter())
         case RegisterArray(), RegisterArray() if array.type == taken.type:
             zero = layouts.zero(array.type)
-            _take_places(array, taken, array.others, zero, taken.values, array.values, lambda value: value)
+            _take_places(array, taken, taken.values, array.values, lambda value: value, zero)
         case MeterArray(), _ if array.others or any(meter.config for meter in array.meters.values()):
             raise _lost(f"meter {array.name}, which is configured,")
         case _:
@@ -165,27 +166,44 @@ def _take_array(array: CounterArray | MeterArray | RegisterArray, taken: object,
 
 def _has_room(taken: MeterArray, array: MeterArray) -> bool:
     """Return whether an array has all places that are configured in another."""
-    ends = [place + 1 for place, meter in array.meters.items() if meter.config]
-    return taken.size >= max([array.size if array.others else 0, *ends])
+    behind = [meter for place, meter in array.meters.items() if place >= taken.size]
+    unsaid = max(array.size - taken.size, 0) - len(behind)
+    return not any(meter.config for meter in behind) and not (array.others and unsaid)
 
 
 def _take_places(
     array: CounterArray | MeterArray | RegisterArray,
     taken: CounterArray | MeterArray | RegisterArray,
-    others: Any,  # noqa: ANN401
-    untouched: Any,  # noqa: ANN401
     places: dict[int, Any],
     held: dict[int, Any],
     copy: Callable[[Any], Any],
+    untouched: Any,  # noqa: ANN401
 ) -> None:
-    """Have `places` of an array hold what another holds, `others` at all others that it has, too, and behind
-    its end what is `untouched`.
+    """Have `places` of an array hold what another holds, what that has at all others, too, and behind its end
+    what is `untouched`.
     """
     places.clear()
-    begun, taken.others = taken.others, others  # first, as memory has none: it puts them everywhere
-    if taken.size > array.size and others != begun:
-        places.update({place: copy(untouched) for place in range(array.size, taken.size)})
-    places.update({place: copy(item) for place, item in held.items() if place < taken.size})
+    others: Any = array.others
+    grown = range(array.size, taken.size)
+    if not grown or _is_nothing(others):
+        taken.others = replace(others) if isinstance(others, Count) else others  # memory is filled with it
+    elif len(grown) <= MAX_PLACED:
+        taken.others = replace(others) if isinstance(others, Count) else others
+        places.update((place, copy(untouched)) for place in grown)
+    elif array.size <= MAX_PLACED:
+        filled = others
+        if isinstance(array, MeterArray):
+            filled = Meter()
+            filled.configure(others, 0)
+        places.update((place, copy(filled)) for place in range(array.size))
+    else:
+        raise _lost(f"what fills all {array.size} places of {array.name}, which gets {taken.size},")
+    places.update((place, copy(item)) for place, item in held.items() if place < taken.size)
+
+
+def _is_nothing(others: object) -> bool:
+    """Return whether places that nothing was said of are as in an array that is new."""
+    return not (others.packets or others.bytes) if isinstance(others, Count) else others is None
 
 
 def _fields_of(engine: Engine, value_set: str) -> list[str]:

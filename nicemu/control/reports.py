@@ -192,17 +192,18 @@ class Reports:
         assert self._known is not None
         _, schema, layouts = self._known
         for one in lists:
-            info = schema.digests.get(one.name)
-            if info is None:
-                continue
-            response = messages().StreamMessageResponse()
-            response.digest.digest_id, response.digest.list_id = info.id, one.id
-            response.digest.timestamp = now_ns
-            for digest in one.digests:
-                bits = Varbits(digest.length_bits, digest.number)
-                value = shaped(layouts, info.type, bits, digest.shape)
-                fill_data(response.digest.data.add(), value, info.type, schema.layouts)
-            self._send(response)
+            if one.name in schema.digests:
+                self._send(_digest_message(one, now_ns, schema, layouts))
+
+    def show_waiting(self) -> None:
+        """Have each value of a translated type be shown that waits in a list of digests."""
+        with self._lock:
+            if self._program() is None or self._known is None:
+                return
+            _, schema, layouts = self._known
+            for one in self._lists.waiting():
+                if schema.translator is not None and one.name in schema.digests:
+                    schema.translator.report(_digest_message(one, 0, schema, layouts))
 
     def _send_idle(self, idle: Sequence[tuple[str, TableEntry]], now_ns: int) -> None:
         schema = self._schema()
@@ -226,6 +227,18 @@ class Reports:
         for session in self._sessions:
             if not session.offer(message):
                 self._lost["pipeline.controller_too_slow"] += 1
+
+
+def _digest_message(one: DigestList, now_ns: int, schema: Schema, layouts: Layouts) -> Message:
+    info = schema.digests[one.name]
+    response = messages().StreamMessageResponse()
+    response.digest.digest_id, response.digest.list_id = info.id, one.id
+    response.digest.timestamp = now_ns
+    for digest in one.digests:
+        bits = Varbits(digest.length_bits, digest.number)
+        value = shaped(layouts, info.type, bits, digest.shape)
+        fill_data(response.digest.data.add(), value, info.type, schema.layouts)
+    return response
 
 
 def _newly_idle(engine: Engine) -> list[tuple[str, TableEntry]]:

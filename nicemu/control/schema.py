@@ -27,16 +27,24 @@ from .data_message import data_layouts
 from .texts import Texts
 from .translation import Translator
 
-_NUMBERED = {
+_COMPARED = {
     "action profile": ("profiles", ("id", "with_selector")),
+    "counter": ("counters", ("id", "size")),
+    "direct meter": ("direct_meters", ("id",)),
+    "meter": ("meters", ("id", "size", "unit")),
+    "register": ("registers", ("id", "size")),
+    "value set": ("value_sets", ("id",)),
+}
+"""Where things stand in a P4Info, and what must be the same of them on both sides."""
+_COMPARED_IN_ALL = _COMPARED | {
     "counter": ("counters", ("id", "size", "unit")),
-    "direct counter": ("direct_counters", ("id", "table_id")),
-    "direct meter": ("direct_meters", ("id", "unit", "type")),
+    "direct counter": ("direct_counters", ("id", "unit", "table_id")),
+    "direct meter": ("direct_meters", ("id", "unit", "type", "table_id")),
     "meter": ("meters", ("id", "size", "unit", "type")),
     "value set": ("value_sets", ("id", "size")),
     "digest": ("digests", ("id",)),
 }
-"""Where things stand in a P4Info, and what must be the same of them on both sides."""
+"""The same of a program that says all."""
 
 
 class ActionSchema:
@@ -187,22 +195,26 @@ def parameter_of(action: ActionSchema, name: str) -> ParameterInfo:
     return _find(name, action.params, f"action {action.name}", "parameter")
 
 
-def difference(given: P4Info, own: P4Info) -> str | None:
+def difference(given: P4Info, own: P4Info, *, in_all: bool = False) -> str | None:
     """Return one sentence on the first point where a client's P4Info contradicts the program's, or None.
 
     Names of keys and parameters, sizes of tables, aliases and the like do not change what a request means,
-    and may differ.
+    and may differ. Only `in_all` that requests meet are they compared where the program is known to say all:
+    BMv2 JSON leaves units, signs, constant entries and more to the P4Info.
     """
     sides = [
-        ("table", _table_facts(given), _table_facts(own)),
+        ("table", _table_facts(given, in_all), _table_facts(own, in_all)),
         ("action", _action_facts(given), _action_facts(own)),
-        ("register", _register_facts(given), _register_facts(own)),
-        ("header", _header_facts(given), _header_facts(own)),
     ]
     sides += [
         (kind, _facts(getattr(given, place), facts), _facts(getattr(own, place), facts))
-        for kind, (place, facts) in _NUMBERED.items()
+        for kind, (place, facts) in (_COMPARED_IN_ALL if in_all else _COMPARED).items()
     ]
+    if in_all:
+        sides += [
+            ("register", _register_facts(given), _register_facts(own)),
+            ("header", _header_facts(given), _header_facts(own)),
+        ]
     for kind, theirs, ours in sides:
         for name in sorted(theirs.keys() | ours.keys()):
             if name not in ours or name not in theirs:
@@ -214,18 +226,22 @@ def difference(given: P4Info, own: P4Info) -> str | None:
     return None
 
 
-def _table_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
-    return {
+def _table_facts(p4info: P4Info, in_all: bool) -> dict[str, dict[str, object]]:
+    found: dict[str, dict[str, object]] = {
         table.name: {
             "id": table.id,
             "keys (id, bits, kind)": [(key.id, key.given_width, key.match_kind) for key in table.keys],
             "actions": sorted(action.name for action in table.actions),
+        }
+        for table in p4info.tables
+    }
+    for table in p4info.tables if in_all else ():
+        found[table.name] |= {
             "const entries": table.const_entries,
             "const default action": table.const_default_action_id,
             "idle timeouts": table.idle_timeout,
         }
-        for table in p4info.tables
-    }
+    return found
 
 
 def _action_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
@@ -240,7 +256,7 @@ def _action_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
 
 def _register_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
     return {
-        item.name: {"id": item.id, "size": item.size, "type": None if item.type_name else str(item.type)}
+        item.name: {"id": item.id, "type": None if item.type_name else str(item.type)}
         for item in p4info.registers
     }
 

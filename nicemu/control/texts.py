@@ -11,7 +11,7 @@ Source: P4Runtime Specification 1.4, "User-defined types", "PSA Metadata Transla
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -46,11 +46,19 @@ class _Texts:
         if len(self.texts) < MAX_TEXTS:
             self.numbers[text], self.texts[number] = number, text
 
+    def only(self, numbers: Container[int]) -> _Texts:
+        """Return these texts without those of other numbers."""
+        kept = {number: text for number, text in self.texts.items() if number in numbers}
+        return _Texts({text: number for number, text in kept.items()}, kept)
+
     def forget(self, text: bytes) -> None:
         """Give the number of a text back."""
         number = self.numbers.pop(text)
         del self.texts[number]
         self.next_free = min(self.next_free, number)
+
+
+_NONE = _Texts()
 
 
 class _Batch:
@@ -70,6 +78,11 @@ class _Batch:
         if is_new or key in self._uses:
             self._uses[key] = self._uses.get(key, 0) + 1
             self._named.setdefault(self.place, []).append(key)
+
+    @property
+    def brings(self) -> bool:
+        """Whether a text is new."""
+        return bool(self._uses)
 
     def refuse(self, place: int) -> Iterator[tuple[str, bytes]]:
         """Yield the texts that nobody names any more when an update is refused."""
@@ -111,6 +124,11 @@ class Texts:
         """Keep what texts there are."""
         self._batch = None
 
+    @property
+    def brings(self) -> bool:
+        """Whether the present batch names texts that were not known before."""
+        return self._batch is not None and self._batch.brings
+
     @contextmanager
     def only_what_is_shown(self) -> Iterator[None]:
         """Forget in the end all texts but those of numbers shown meanwhile and of the present batch."""
@@ -119,12 +137,16 @@ class Texts:
             yield
             with self._lock:
                 used = self._shown | (self._batch.met if self._batch is not None else set())
-                for translation, known in self._known.items():
-                    for number, text in list(known.texts.items()):
-                        if (translation, number) not in used:
-                            known.forget(text)
+                self._known = {
+                    translation: known.only({number for owner, number in used if owner == translation})
+                    for translation, known in self._known.items()
+                }
         finally:
             self._shown = None
+
+    def at_present(self) -> TextsOfNow:
+        """Return the texts as they are now, whichever are given back later."""
+        return TextsOfNow(self, self._known)
 
     def number(self, new: ir.NewType, text: bytes, what: str, *, allot: bool) -> int:
         """Return the number that a text stands for; one that is new gets one if they are to `allot` one.
@@ -162,16 +184,19 @@ class Texts:
         where these stand for another.
         """
         with self._lock:
-            translation = new.uri or new.name
-            known = self._known.setdefault(translation, _Texts())
-            if self._shown is not None:
-                self._shown.add((translation, number))
-            text = known.texts.get(number)
-            if text is None:
-                text = str(number).encode()
-                while text in known.numbers:
-                    text = b"#" + text
-            return text
+            return self.show(self._known, new.uri or new.name, number)
+
+    def show(self, all_known: Mapping[str, _Texts], translation: str, number: int) -> bytes:
+        """Return what stands for a number in what was `all_known` at some time."""
+        if self._shown is not None:
+            self._shown.add((translation, number))
+        known = all_known.get(translation, _NONE)
+        text = known.texts.get(number)
+        if text is None:
+            text = str(number).encode()
+            while text in known.numbers:
+                text = b"#" + text
+        return text
 
     def _allotted(self, known: _Texts, width: int, what: str) -> int:
         while known.next_free in known.texts:
@@ -182,6 +207,17 @@ class Texts:
                 f"{what} is bit<{width}>, and {len(known.texts)} texts stand for its values; no more can",
             )
         return known.next_free
+
+
+class TextsOfNow:
+    """What stands for numbers at one time: what is read then and told later says what it was."""
+
+    def __init__(self, texts: Texts, known: Mapping[str, _Texts]) -> None:
+        self._texts, self._known = texts, known
+
+    def text(self, new: ir.NewType, number: int) -> bytes:
+        """See `Texts`."""
+        return self._texts.show(self._known, new.uri or new.name, number)
 
 
 def _meant(text: bytes, width_bits: int) -> int | None:

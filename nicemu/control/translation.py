@@ -8,18 +8,19 @@ Source: P4Runtime Specification 1.4, "User-defined types", "PSA Metadata Transla
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeAlias
 
 from nicemu.errors import ControlError
-from nicemu.pipeline import KeyInfo, P4Info, ParameterInfo, ir, width_of
+from nicemu.pipeline import KeyInfo, P4Info, ParameterInfo, RegisterInfo, ir, width_of
 
 from .byte_string import decode_bytes, encode_bytes
 from .changes import unimplemented
 from .messages import Message
-from .texts import Texts
+from .texts import Texts, TextsOfNow
 
 _Typed: TypeAlias = KeyInfo | ParameterInfo
 _Fields: TypeAlias = Mapping[int, _Typed]
@@ -31,6 +32,8 @@ class Translator:
 
     def __init__(self, p4info: P4Info, texts: Texts) -> None:
         self._texts = texts
+        self.shows: Texts | TextsOfNow = texts
+        """What has the texts of values that are shown."""
         self._new_types = {new.name: new for new in p4info.new_types if new.translated}
         self._layouts = {layout.name: layout for layout in p4info.types}
         self._keys = {table.id: _translated(table.keys) for table in p4info.tables}
@@ -38,17 +41,19 @@ class Translator:
         self._sets = {item.id: _translated(item.keys) for item in p4info.value_sets}
         self._headers = {item.name: _translated(item.metadata) for item in p4info.packet_metadata}
         self._types_of = {item.id: (item.type, item.type_name) for item in p4info.registers}
-        self._registers = frozenset(self._types_of)
+        self._registers = p4info.registers
         self._types_of |= {item.id: (item.type, "") for item in p4info.digests}
 
-    def registers_with_texts(self) -> list[int]:
-        """Return the ids of the registers that may hold texts."""
+    def at_present(self) -> Translator:
+        """Return what shows values as they are called now, whichever texts are given back later."""
+        found = copy.copy(self)
+        found.shows = self._texts.at_present()
+        return found
+
+    def registers_with_texts(self) -> list[RegisterInfo]:
+        """Return the registers that may hold texts."""
         named = {name for name, new in self._new_types.items() if new.controller_bits == 0}
-        return [
-            number
-            for number, (kind, name) in self._types_of.items()
-            if number in self._registers and self._holds(kind, name, named)
-        ]
+        return [item for item in self._registers if self._holds(item.type, item.type_name, named)]
 
     def _holds(self, kind: ir.Type, type_name: str, named: Container[str]) -> bool:
         layout = self._layouts.get(kind.name) if isinstance(kind, ir.Named) else None
@@ -64,19 +69,19 @@ class Translator:
         """Return an Entity with the values of the program; `allot` new texts numbers. Where none are, as in a
         deletion or a query, the data of actions do not count. Raises: ControlError, UnknownTextError.
         """
-        copy = type(entity)()
-        copy.CopyFrom(entity)
+        given = type(entity)()
+        given.CopyFrom(entity)
         if not allot:
-            _forget_data(copy)
-        self._entity(copy, _Way(True, partial(self._given, allot=allot)))
-        return copy
+            _forget_data(given)
+        self._entity(given, _Way(True, partial(self._given, allot=allot)))
+        return given
 
     def packet_out(self, packet: Message) -> Message:
         """Return a PacketOut with the values of the program. Raises: ControlError."""
-        copy = type(packet)()
-        copy.CopyFrom(packet)
-        self._metadata(copy, "packet_out", _Way(True, partial(self._given, allot=True)))
-        return copy
+        given = type(packet)()
+        given.CopyFrom(packet)
+        self._metadata(given, "packet_out", _Way(True, partial(self._given, allot=True)))
+        return given
 
     def outgoing(self, entity: Message) -> Message:
         """Give an Entity the values that controllers see, and return it."""
@@ -109,7 +114,7 @@ class Translator:
     def _shown(self, typed: _Typed, data: bytes, what: str) -> bytes:
         if typed.controller_bits != 0:
             return data
-        return self._texts.text(self._new_types[typed.type_name], int.from_bytes(data, "big"))
+        return self.shows.text(self._new_types[typed.type_name], int.from_bytes(data, "big"))
 
     # Messages
 

@@ -62,9 +62,10 @@ def program_of(text: bytes, p4info: P4Info | None = None) -> Program:
     Raises: ControlError.
     """
     from nicemu.bmv2 import Bmv2Error, as_described, is_bmv2_text, load_bmv2_text
+    from nicemu.control import ir_reader
 
     if not is_bmv2_text(text):
-        return program_of_json(text)
+        return ir_reader(text, p4info)
     try:
         program = load_bmv2_text(text, "p4_device_config").program
     except Bmv2Error as error:

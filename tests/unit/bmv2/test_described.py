@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -181,6 +182,50 @@ def test_a_controller_brings_both_and_speaks_of_the_program_as_the_p4info_does()
     table_schema = config.schema().table("t")
     assert table_schema.id == 0x02001234
     assert sorted(config.schema().packet_headers) == ["packet_in", "packet_out"]
+
+
+def _int32(info: Message) -> None:
+    info.registers[0].type_spec.Clear()
+    info.registers[0].type_spec.bitstring.int.bitwidth = 32
+
+
+def _bool(info: Message) -> None:
+    info.registers[0].type_spec.Clear()
+    info.registers[0].type_spec.bool.SetInParent()
+
+
+@pytest.mark.parametrize(
+    ("kind", "array", "change"),
+    [
+        ("counter_arrays", {"is_direct": False}, lambda info: setattr(info.counters[0].spec, "unit", 2)),
+        ("counter_arrays", {"is_direct": False}, lambda info: setattr(info.counters[0].spec, "unit", 1)),
+        ("register_arrays", {"bitwidth": 32}, _int32),
+        ("register_arrays", {"bitwidth": 1}, _bool),
+    ],
+)
+def test_what_a_file_cannot_say_may_be_as_the_p4info_has_it(
+    kind: str, array: Node, change: Callable[[Message], object]
+) -> None:
+    document = switch_json()
+    document[kind] = [*document.get(kind, []), {"name": "I.more", "id": 7, "size": 16, **array}]
+    given = info_message(p4info_of(from_json(document)))
+    change(given)
+    engine = Engine()
+    PipelineConfig(engine, program_of).set(config_of(document, given))
+    assert engine.program is not None
+
+
+@pytest.mark.parametrize("translation", ["string", "32"])
+def test_a_header_for_the_controller_may_have_fields_of_translated_types(translation: str) -> None:
+    new = f'@p4runtime_translation("example.com/far", {translation}) type bit<9> far_t;'
+    given = '@controller_header("packet_in") header in_t { @id(4) bit<9> port;'
+    source = SWITCH.replace(given, f"{new} {given.replace('bit<9>', 'far_t')}")
+    assert source != SWITCH
+    config = PipelineConfig(Engine(), program_of)
+    config.set(config_of(switch_json(), info_message(p4info_of(compile_text(source).program))))
+    header = config.schema().packet_headers["packet_in"]
+    port = header.metadata[0]
+    assert (port.id, port.width, port.given_width) == (4, 9, 0 if translation == "string" else 32)
 
 
 def test_ids_that_older_compilers_made_of_a_name_are_taken() -> None:

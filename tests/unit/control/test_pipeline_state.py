@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
+from nicemu.control import pipeline_state
 from nicemu.control.info_message import info_message
 from nicemu.control.messages import Message, messages
 from nicemu.control.pipeline_state import take_over
@@ -174,11 +175,17 @@ def resized(program: Program, size: int) -> Program:
 
 
 @pytest.mark.parametrize("everywhere", [False, True])
-@pytest.mark.parametrize("size", [5, 6, 40])
+@pytest.mark.parametrize(("size", "placed"), [(5, 99), (6, 99), (40, 99), (40, 20)])
 def test_arrays_go_on_as_far_as_they_have_places(
-    controller: Controller, switch: Program, size: int, everywhere: bool
+    controller: Controller,
+    switch: Program,
+    size: int,
+    placed: int,
+    everywhere: bool,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Where all places were given something before, those that come have nothing of it."""
+    monkeypatch.setattr(pipeline_state, "MAX_PLACED", placed)
     register, counter = controller.id("register", "last"), controller.id("counter", "flows")
     meter = controller.id("meter", "rates")
     for index in ([None] if everywhere else []) + [3, 4]:
@@ -211,6 +218,27 @@ def test_arrays_go_on_as_far_as_they_have_places(
         assert configured == ([False] * 3 + [True] * 2 + [False] * 40)[:size]
     elif size == 40:
         assert configured == [True] * 8 + [False] * 32
+
+
+def test_what_fills_an_array_is_not_written_into_too_many_places(
+    controller: Controller, switch: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline_state, "MAX_PLACED", 7)
+    counter = {"counter_id": controller.id("counter", "flows"), "data": {"packet_count": 9}}
+    assert controller.write(2, "counter_entry", counter) is None
+    with pytest.raises(
+        ControlError, match=r"what fills all 8 places of I\.flows, which gets 40, has no place"
+    ):
+        set_config(controller, RECONCILE, resized(switch, 40))
+    set_config(controller, RECONCILE, resized(switch, 9))
+
+
+def test_a_meter_s_array_that_has_grown_can_shrink_again(controller: Controller, switch: Program) -> None:
+    meter = {"meter_id": controller.id("meter", "rates"), "config": RATES}
+    assert controller.write(2, "meter_entry", meter) is None
+    for size in (9, 8):
+        set_config(controller, RECONCILE, resized(switch, size))
+    assert [item.HasField("config") for item in controller.read("meter_entry", {})] == [True] * 8
 
 
 def test_a_meter_that_is_configured_behind_the_new_end_keeps_the_old_program(

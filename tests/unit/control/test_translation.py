@@ -298,6 +298,70 @@ def test_texts_that_nothing_names_any_more_make_room_for_others(controller: Cont
     assert insert(controller, entry(controller, "named", exact(b"two"))) is P4RuntimeCode.RESOURCE_EXHAUSTED
 
 
+def packet_out(name: bytes) -> Message:
+    sent = messages().StreamMessageRequest().packet
+    for number, value in ((1, b"\x2a"), (2, name), (3, b"\0")):
+        sent.metadata.add(metadata_id=number, value=value)
+    sent.payload = b"\1rest"
+    return sent
+
+
+def test_texts_that_packets_out_named_make_room_for_others(controller: Controller) -> None:
+    for number in range(9):
+        controller.device.packet_out(controller.session, packet_out(b"out%d" % number))
+    named = [insert(controller, entry(controller, "named", exact(b"eth%d" % n))) for n in range(4)]
+    assert named == [None] * 3 + [
+        P4RuntimeCode.RESOURCE_EXHAUSTED
+    ]  # a register holds that of the last packet
+    with pytest.raises(ControlError, match="4 texts stand for its values"):
+        controller.device.packet_out(controller.session, packet_out(b"out9"))
+
+
+def test_what_was_read_is_told_as_it_was_called_then(controller: Controller) -> None:
+    names = [entry(controller, "named", exact(b"eth%d" % number)) for number in range(4)]
+    assert [insert(controller, name) for name in names] == [None] * 4
+    request = messages().ReadRequest()
+    request.entities.append(messages().Entity(table_entry={"table_id": names[0].table_id}))
+    found, _ = controller.device.read(request)
+    assert controller.write(DELETE, "table_entry", names[1]) is None
+    assert insert(controller, entry(controller, "named", exact(b"new"))) is None
+    assert [entity.table_entry for entity in found] == names
+
+
+def test_a_digest_that_waits_keeps_the_text_that_its_packet_came_with(controller: Controller) -> None:
+    config = {"max_list_size": 9, "max_timeout_ns": 1000}
+    digest = {"digest_id": controller.id("digest", "learn_t"), "config": config}
+    assert controller.write(INSERT, "digest_entry", digest) is None
+    controller.device.packet_out(controller.session, packet_out(b"sent"))
+    controller.report()
+    controller.received()
+    register = {"register_id": controller.id("register", "names"), "data": {"bitstring": b"1"}}
+    pair = {"struct": {"members": [{"bitstring": b"1"}, {"bitstring": b"\5"}]}}
+    pairs = {"register_id": controller.id("register", "pairs"), "data": pair}
+    for held in (register, pairs):
+        assert controller.write(MODIFY, "register_entry", held) is None
+    named = [insert(controller, entry(controller, "named", exact(b"eth%d" % n))) for n in range(3)]
+    assert named == [None, None, P4RuntimeCode.RESOURCE_EXHAUSTED]
+    controller.device.reports.on_timer(1000)
+    (told,) = controller.received()
+    assert told.digest.data[0].struct.members[0].bitstring == b"sent"
+
+
+@pytest.mark.parametrize("places", [4, 2_000_000])
+def test_registers_of_any_size_are_looked_at_for_their_texts(places: int) -> None:
+    source = SOURCE.replace("register<name_t>(4) names", f"register<name_t>({places}) names")
+    controller = Controller(compile_text(source).program)
+    register = {"register_id": controller.id("register", "names"), "index": {"index": places - 1}}
+    for name in (b"zero", b"held"):
+        update = {**register, "data": {"bitstring": name}}
+        assert controller.write(MODIFY, "register_entry", update) is None
+    for number in range(9):
+        passing = entry(controller, "named", exact(b"eth%d" % number))
+        assert insert(controller, passing) is None
+        assert controller.write(DELETE, "table_entry", passing) is None
+    assert controller.read("register_entry", register)[0].data.bitstring == b"held"
+
+
 def test_what_a_saved_program_has_not_taken_over_keeps_its_texts(
     controller: Controller, program: Program
 ) -> None:
