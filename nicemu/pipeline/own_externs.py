@@ -182,21 +182,31 @@ def with_own_externs(
     own, values = own or OwnExterns(), PythonValues(program)
     functions, objects = dict(architecture.functions), dict(architecture.objects)
     methods: dict[str, dict[str, ExternFunction]] = {}
-    constructors = [item for item in program.extern_signatures if item.is_constructor]
-    made_by = {item.name: _found(item, own.marked, values) for item in constructors}
+    made_by = _makers(program, own, values)
     for declared in program.extern_signatures:
         owner = declared.owner
         if owner in architecture.objects or (not owner and declared.name in architecture.functions):
             raise _fault(declared, values, f"{architecture.name} has it already")
         if declared.is_constructor:
             continue
-        makers = {made_by[item.name] for item in constructors if item.owner == owner}
-        made = _function(declared, makers, own, values)
+        made = _function(declared, set(made_by.get(owner, {}).values()), own, values)
         (methods.setdefault(owner, {}) if owner else functions)[declared.name] = made
     for owner in dict.fromkeys(item.owner for item in program.extern_signatures if item.owner):
-        its = {item: made_by[item.name] for item in constructors if item.owner == owner}
-        objects[owner] = _object(its, methods.get(owner, {}), own, values)
+        objects[owner] = _object(made_by.get(owner, {}), methods.get(owner, {}), own, values)
     return replace(architecture, functions=functions, objects=objects)
+
+
+_Makers: TypeAlias = "dict[ir.ExternSignature, Callable[..., Any] | None]"
+"""What in Python makes objects, by the constructors of their type."""
+
+
+def _makers(program: ir.Program, own: OwnExterns, values: PythonValues) -> dict[str, _Makers]:
+    """Return what makes the objects that a program has, by their types. Raises: ControlError."""
+    found: dict[str, _Makers] = {}
+    for item in program.extern_signatures:
+        if item.is_constructor:
+            found.setdefault(item.owner, {})[item] = _found(item, own.marked, values)
+    return found
 
 
 def missing(program: ir.Program, own: OwnExterns) -> list[str]:
@@ -205,13 +215,12 @@ def missing(program: ir.Program, own: OwnExterns) -> list[str]:
     """
     known = {getattr(thing, _MARK).name for thing in own.marked}
     called = [item for item in program.extern_signatures if not item.is_constructor]
-    takes = {(item.owner, len(item.parameters)) for item in program.extern_signatures if item.is_constructor}
+    makers = _makers(program, own, PythonValues(program))
     lacking = {
         f"{item.owner}.{item.declared}"
         for item in called
-        for owner in own.marked
-        if isinstance(owner, type) and getattr(owner, _MARK).name == item.owner
-        if (item.owner, len(getattr(owner, _MARK).parameters)) in takes
+        for owner in makers.get(item.owner, {}).values()
+        if isinstance(owner, type)
         if item.declared not in {getattr(thing, _MARK).name for thing in _members(owner)}
     }
     return sorted({item.owner or item.declared for item in called} - known | lacking)
@@ -284,12 +293,19 @@ def _methods(
             try:
                 doers[owner] = _found(declared, _members(owner), values, signature.variables)
             except ControlError as error:
-                if owner in makers and not signature.variables:
+                if owner in makers and not signature.variables and _has_like(owner, declared):
                     raise
                 faults.append(error)
     if faults and not any(doers.values()):
         raise faults[0]
     return doers
+
+
+def _has_like(owner: type, declared: ir.ExternSignature) -> bool:
+    """Return whether a class has a method that is no other overload: of the same name, that takes as much."""
+    marks = [getattr(thing, _MARK) for thing in _members(owner)]
+    found = [mark for mark in marks if mark.name == declared.declared]
+    return any(len(mark.parameters) == len(declared.parameters) for mark in found)
 
 
 def _members(owner: type) -> list[Callable[..., Any]]:

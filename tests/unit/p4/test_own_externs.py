@@ -296,6 +296,39 @@ def test_a_class_that_declares_a_method_otherwise_refuses_programs_that_make_its
         engine.load(compile_text(p4.source(apply, top=declared, parts="Pair() x;")).program)
 
 
+def test_a_class_may_have_some_overloads_of_a_method_alone(p4: SimpleNamespace) -> None:
+    @extern("Pair()")
+    class OfBoth:
+        @extern("bit<16> sum(in bit<16> p, in bit<16> q)")
+        def sum(self, p: int, q: int) -> int:
+            return p + q
+
+    declared = """extern Pair { Pair(); Pair(bit<16> a); Pair(bool c); bit<16> sum(in bit<16> more);
+        bit<16> sum(in bit<16> p, in bit<16> q); }"""
+    number = "headers.tag.number"
+    apply = f"{number} = y.sum({number}); {number} = x.sum({number}, 5);"
+    engine = Engine(externs=[OfOne, OfBoth, OfTruth, OfNothing])
+    with pytest.raises(ControlError, match=r"there are 2 that do it"):
+        engine.load(compile_text(p4.source(apply, top=declared, parts="Pair() x; Pair(a = 7) y;")).program)
+    engine = Engine(externs=[OfOne, OfBoth])
+    engine.load(compile_text(p4.source(apply, top=declared, parts="Pair() x; Pair(a = 7) y;")).program)
+    assert engine.missing_externs == []
+    assert engine.process(bytes([1, 0, 3, 0]), 0).frame == bytes([1, 0, 3 + 7 + 5, 0])
+
+
+def test_a_class_that_the_program_makes_nothing_of_misses_nothing(p4: SimpleNamespace) -> None:
+    declared = "extern Pair { Pair(bit<16> a); Pair(bool c); bit<16> sum(in bit<16> more); }"
+    apply = "headers.tag.number = y.sum(headers.tag.number);"
+
+    @extern("Pair(bool c)")
+    class OfBareTruth:
+        pass
+
+    engine = Engine(externs=[OfOne, OfBareTruth])
+    engine.load(compile_text(p4.source(apply, top=declared, parts="Pair(a = 7) y;")).program)
+    assert engine.missing_externs == []
+
+
 def test_a_class_without_a_method_is_missed_by_its_name(p4: SimpleNamespace) -> None:
     declared = "extern Pair { Pair(); Pair(bit<16> a); bit<16> sum(in bit<16> more); }"
     apply = "headers.tag.number = x.sum(headers.tag.number);"
