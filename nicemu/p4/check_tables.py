@@ -321,8 +321,13 @@ class TableChecker(MemberChecker):
         """Report an entry whose keys another has; warn of it where one of the two has the lower priority."""
         seen: dict[tuple[object, ...], int] = {}
         entries = table.declaration.entries or []
+        compared = [key for key in table.declaration.keys if is_compared(key)]
+        widths = [width_of(key.expression.type) for key in compared]
         for place, entry in enumerate(entries):
-            values = tuple(_as_compared(keyset.value) for keyset in entry.keysets)
+            values = tuple(
+                _as_compared(keyset.value, width)
+                for keyset, width in zip(entry.keysets, widths, strict=False)
+            )
             before = seen.setdefault(values, place)
             if before == place:
                 continue
@@ -384,10 +389,18 @@ class TableChecker(MemberChecker):
             self.reporter.error(keyset.at, f"this cannot stand in a key of match kind {key.match_kind}")
 
 
-def _as_compared(value: object) -> object:
+def _as_compared(value: object, width: int) -> object:
     """Return what an entry has for a key, written in the one way that all have who match the same."""
-    if isinstance(value, ir.KeyMask):
-        return ir.KeyMask(value.value & value.mask, value.mask) if value.mask else ir.KeyAny()
+    ones = (1 << width) - 1
+    match value:
+        case ir.KeyMask(_, 0):
+            return ir.KeyAny()
+        case ir.KeyMask(number, mask):
+            return ir.KeyMask(number & mask, mask)
+        case ir.KeyRange(low, high) if low == high:
+            return ir.KeyMask(low & ones, ones)
+        case ir.KeyRange(0, high) if high == ones:
+            return ir.KeyAny()
     return value
 
 

@@ -165,6 +165,15 @@ def test_action_data_has_default_values(p4: SimpleNamespace, given: str, taken: 
     assert table.default_action.parameters == table.entries[0].call.parameters == taken
 
 
+@pytest.mark.parametrize(("first", "second"), [("5 .. 5", "5"), ("_", "0 .. 0xffff"), ("3 .. 4", "3 .. 4")])
+def test_ranges_are_the_same_however_they_are_written(p4: SimpleNamespace, first: str, second: str) -> None:
+    entries = f"entries = {{ priority = 9: {first}: NoAction(); priority = %d: {second}: NoAction(); }}"
+    table = f"table t {{ key = {{ m.mark: range; }} actions = {{ NoAction; }} {entries} }}"
+    assert "there is an entry for these keys already" in p4.refusal(parts=table % 9, apply="t.apply();")
+    (told,) = p4.compile(parts=table % 8, apply="t.apply();").diagnostics
+    assert told.message.endswith("in line 13: one of them never matches")
+
+
 @pytest.mark.parametrize(
     ("kind", "first", "second"),
     [
