@@ -268,15 +268,20 @@ def _parsed(desk: Int, length: Int, instance_type: Int, comes: Int) -> Int:
 
 
 @cold
-def _parse(desk: Int, state: Int, frame: Int, length: Int) -> None:
-    error = _block(desk, state, frame, length, at.PARSE)
+def _parse(desk: Int, state: Int, frame: Int, length: Int) -> Int:
+    """Parse a frame; return 1 + the error, 0 for none."""
+    error = u64(_block(desk, state, frame, length, at.PARSE))
     if error != _ZERO:
         _set(desk, state, at.PARSER_ERROR, error - _ONE)
+    return error
 
 
 @hot
 def _ingress(desk: Int, state: Int, frame: Int, length: Int, rounds: Int) -> None:
-    _parse(desk, state, frame, length)
+    if u64(_parse(desk, state, frame, length)) == at.TIMEOUT:
+        _stop(desk, at.TIMEOUT)
+        _release(desk, state)
+        return
     for block in (at.VERIFY, at.INGRESS):
         stuck = _block(desk, state, frame, length, block)
         if stuck != _ZERO:

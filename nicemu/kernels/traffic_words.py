@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from nicemu.pipeline import DROP_PORT, HOST_PORT, MAX_AGAIN_BYTES, MAX_COPIES, MAX_ROUNDS
+from nicemu.pipeline import DROP_PORT, HOST_PORT, MAX_AGAIN_BYTES, MAX_COPIES, MAX_ROUNDS, ir
 
 from .records import PACKET, offset_of
 from .v1_requests import ASKED as WITHOUT_LIST
@@ -105,6 +105,8 @@ BEGIN, LEAVE = u64(0), u64(1)
 """Steps that wait: the ingress of a state, and its egress."""
 NORMAL, OF_INGRESS, OF_EGRESS, RECIRCULATED, REPLICATED, RESUBMITTED = map(u64, (0, 1, 2, 4, 5, 6))
 ASKED, WITH_LIST, PORT_MASK, MAX_LIST = u64(WITHOUT_LIST), u64(LISTED), u64(DROP_PORT), u64(LISTS_MOST)
+TIMEOUT = u64(1 + ir.CORE_ERRORS.index("ParserTimeout"))
+"""What a parser that does not end says: 1 + its error."""
 MOST_COPIES, MOST_ROUNDS, MOST_BYTES = u64(MAX_COPIES), u64(MAX_ROUNDS), u64(MAX_AGAIN_BYTES)
 HALF, WORD, HOST, GIVEN = u64(0xFFFF), u64(0xFFFFFFFF), u64(HOST_PORT), u64(1 << 16)
 """`GIVEN` tells the reason 0 from none."""

@@ -128,8 +128,13 @@ class Journey:
 
     # Ingress
 
-    def _parsed(self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value]) -> PacketState:
-        """Return a packet behind its parser. One that comes again has no port and no time of arrival."""
+    def _parsed(
+        self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value]
+    ) -> tuple[PacketState, str | None]:
+        """Return a packet behind its parser, and the error there.
+
+        A packet that comes again has no port and no time of arrival.
+        """
         packet = self._interpreter.packet(frame, V1Outcome(), self._trace, self._arrival.now_ns)
         standard = packet.places[PLACE]
         if instance_type not in _AGAIN:
@@ -141,13 +146,16 @@ class Journey:
         error = self._interpreter.parse(packet)
         if error is not None:
             packet.places[PLACE]["parser_error"] = self._interpreter.errors.index(error)
-        return packet
+        return packet, error
 
     def _ingress(
         self, frame: bytes, instance_type: int, kept: dict[ir.Expression, Value], rounds: int
     ) -> None:
         self._note(IngressBegun, self._arrival.port, len(frame), _AGAIN.get(instance_type, ""))
-        packet = self._parsed(frame, instance_type, kept)
+        packet, error = self._parsed(frame, instance_type, kept)
+        if rounds and error == "ParserTimeout":  # which would take its time in all rounds
+            self._stop("parser.too_many_states")
+            return
         self._interpreter.control(packet, "verify")
         self._interpreter.control(packet, "ingress")
         self._after_ingress(packet, rounds)
@@ -186,7 +194,7 @@ class Journey:
         if session is None:
             return
         kept = {} if clone.field_list is None else self._kept(packet, clone.field_list)
-        made = self._parsed(packet.frame, NORMAL, {})  # what it is, its parser does not see
+        made, _ = self._parsed(packet.frame, NORMAL, {})  # what it is, its parser does not see
         self._interpreter.clear_metadata(made)
         self._restore(made, kept)
         made.places[PLACE]["instance_type"] = CLONE_OF_INGRESS

@@ -154,6 +154,22 @@ def test_a_packet_that_grows_in_every_round_may_leave_longer_than_any_that_comes
         assert found.drop_reason == "pipeline.oversized"
 
 
+@pytest.mark.parametrize("again", ["resubmit", "recirculate"])
+def test_a_packet_whose_parser_does_not_end_again_is_dropped(again: str) -> None:
+    """Its first round goes on as for simple_switch, with ParserTimeout; so many states a round are enough."""
+    ask, place = f"{again}_preserving_field_list(1);", "ingress" if again == "resubmit" else "egress"
+    pieces = {
+        "parser": "transition select(m.kept, h.h.kind) { (2, 1): round; default: known; } }"
+        " state round { m.x = m.x + 1; transition round; } state last {",
+        place: f"m.kept = m.kept + 1; if (m.kept < 5) {{ {ask} }}",
+    }
+    engines = replicated(**pieces)
+    agree(engines, packets=30)
+    verdict = engines[1].process(bytes((1, *bytes(11))), 0)
+    assert verdict.drop_reason == "parser.too_many_states"
+    assert engines[1].process(bytes((3, *bytes(11))), 0).drop_reason == ""
+
+
 @pytest.mark.parametrize("copies", ["", "clone(CloneType.I2E, 1);"])
 def test_a_truncated_packet_leaves_with_its_first_bytes(copies: str) -> None:
     engines = replicated(
