@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
@@ -12,13 +13,18 @@ from typing import TypeVar
 from nicemu.signals import woken_by_signals
 
 Item = TypeVar("Item")
+PATIENCE_S = 1.0
+"""How long after a signal another one ends what is being done."""
 NUMBERS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @contextmanager
 def until_interrupted() -> Iterator[int]:
-    """Have Ctrl-C, SIGTERM and SIGHUP make a descriptor readable, which is given."""
-    with woken_by_signals() as ended, _handled(lambda *_: None):
+    """Have Ctrl-C, SIGTERM and SIGHUP make a descriptor readable, which is given.
+
+    Once more, a second later, they raise KeyboardInterrupt: what is being done may not end by itself.
+    """
+    with woken_by_signals() as ended, _handled(_Patience().interrupt):
         yield ended
 
 
@@ -26,7 +32,8 @@ def until_interrupted() -> Iterator[int]:
 def interruptible() -> Iterator[Interruptible]:
     """Have Ctrl-C, SIGTERM and SIGHUP end an iterator that passes through what is given, even while it waits.
 
-    Nothing else is interrupted: what is done with an item is done.
+    What is done with an item is done, unless they come once more, a second later: then KeyboardInterrupt is
+    raised there.
     """
     reading = Interruptible()
     with _handled(reading.interrupt):
@@ -37,17 +44,34 @@ class _Interrupted(BaseException):
     """Ends what waits for an item."""
 
 
+class _Patience:
+    """The handler of signals of which one is kept to, and another, a second later, is not waited for."""
+
+    def __init__(self) -> None:
+        self._first_s: float | None = None
+
+    def interrupt(self, number: int, frame: FrameType | None) -> None:
+        """Be the handler of a signal. Raises: KeyboardInterrupt."""
+        if self._first_s is None:
+            self._first_s = time.monotonic()
+        elif time.monotonic() - self._first_s >= PATIENCE_S:
+            raise KeyboardInterrupt
+
+
 class Interruptible:
     """Reads until a signal comes; `is_over` says that it has."""
 
     def __init__(self) -> None:
-        self._waits = self.is_over = False
+        self._waits = self._works = self.is_over = False
+        self._patience = _Patience()
 
     def interrupt(self, number: int, frame: FrameType | None) -> None:
         """Be the handler of a signal. A system call that waits goes on unless its handler raises."""
         self.is_over = True
         if self._waits:
             raise _Interrupted
+        if self._works:
+            self._patience.interrupt(number, frame)
 
     def until_interrupted(self, items: Iterator[Item]) -> Iterator[Item]:
         """Yield items until there are no more, or the signal comes."""
@@ -60,12 +84,13 @@ class Interruptible:
                     item = next(items)
                 except StopIteration:
                     return
-                self._waits = False
+                self._waits, self._works = False, True
                 yield item
+                self._works = False
         except _Interrupted:
             return
         finally:
-            self._waits = False
+            self._waits = self._works = False
 
 
 @contextmanager

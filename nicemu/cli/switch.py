@@ -222,6 +222,10 @@ def switch(
                 _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
                 write_state(running)
             raise
+        except KeyboardInterrupt:  # amid a packet, which did not end: what the engine holds is not whole
+            told.is_interrupted = True
+            _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
+            raise
         _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
         write_state(running)
     if marker is not None and summary.packets:

@@ -11,6 +11,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from operator import methodcaller
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
@@ -214,7 +215,7 @@ class _Path:
             else:
                 leaving[to].append(frame)
         for to, queued in leaving.items():
-            self._drop("switch.port_full", len(queued) - self._ports[to].send(queued), to)
+            self._hand_over(to, len(queued), methodcaller("send", queued))
 
     def _forward_batch(self, number: int, now_ns: int) -> None:
         from nicemu.kernels import SPLIT
@@ -256,7 +257,14 @@ class _Path:
             self._drop("switch.no_frame", len(chosen) - len(fits), to)
             start = fits["address"].astype(np.int64) - memory.ctypes.data + fits["out_offset"]
             batch = FrameBatch.over(memory, start, fits["out_length"].astype(np.int64))
-            self._drop("switch.port_full", len(fits) - self._ports[to].send_batch(batch), to)
+            self._hand_over(to, len(fits), methodcaller("send_batch", batch))
+
+    def _hand_over(self, to: int, count: int, send: Callable[[Port], int]) -> None:
+        """Have a port take so many frames; what it drops of them, and says so, has not left either."""
+        port = self._ports[to]
+        before = sum(port.drops.values())
+        self._drop("switch.port_full", count - send(port), to)
+        self._not_taken[to] += sum(port.drops.values()) - before
 
     def _drop(self, reason: str, count: int, to: int) -> None:
         """Count frames that the program has sent and no interface has taken."""
@@ -272,7 +280,7 @@ class _Path:
             self.summary.dropped.update(port.drops)
         for to, count in self._not_taken.items():
             self.summary.out[to] -= count
-            if not self.summary.out[to]:
+            if self.summary.out[to] <= 0:
                 del self.summary.out[to]
         self._not_taken.clear()
         return self.summary

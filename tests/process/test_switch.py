@@ -281,6 +281,50 @@ def test_ctrl_c_and_a_closed_terminal_end_a_long_run_with_whole_files(
     assert max(table["hits"] for table in tables) == packets
 
 
+ENDLESS = """
+from pathlib import Path
+
+from nicemu.pipeline import extern
+
+@extern("bit<8> never()")
+def never():
+    Path("begun").touch()
+    while True:
+        pass
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_packet_that_does_not_end_is_given_up_where_ctrl_c_comes_again(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    """What passed before stands in whole files; what the engine holds is not told as its state."""
+    declared = PROGRAM.replace("struct headers_t", "extern bit<8> never(); struct headers_t", 1)
+    asked = "apply { if (s.packet_length > 100) { bit<8> x = never(); } bridge"
+    (tmp_path / "bridge.p4").write_text(declared.replace("apply { bridge", asked, 1))
+    (tmp_path / "endless.py").write_text(ENDLESS)
+    with open(tmp_path / "in.pcap", "wb") as file:
+        writer = PcapWriter(file)
+        for when, payload in enumerate((b"came", bytes(200), b"never")):
+            writer.write(when, frame(1, payload))
+    words = ("--externs", "endless.py", "--in", "in.pcap", "--out", "out.pcap", "--json")
+    process = run_in(tmp_path, *words, "--state", "state.json", "--engine", "interpreter")
+    try:
+        end = time.monotonic() + TIMEOUT_S
+        while process.poll() is None:
+            assert time.monotonic() < end, "it does not end"
+            if (tmp_path / "begun").exists():
+                process.send_signal(number)
+            select.select([], [], [], 0.3)
+        output, told = process.communicate(timeout=TIMEOUT_S)
+    finally:
+        process.kill()
+    assert process.returncode == INTERRUPTED, told
+    assert json.loads(output)["interrupted"]
+    assert len(list(read_capture(tmp_path / "out.pcap"))) <= 1
+    assert not (tmp_path / "state.json").exists()
+
+
 @pytest.mark.parametrize("words", [("--engine", "kernel"), ("--engine", "interpreter"), ()])
 @pytest.mark.parametrize("is_open", [True, False], ids=["that_waits", "that_nobody_has_opened"])
 def test_ctrl_c_ends_the_wait_for_a_pipe_with_whole_files(

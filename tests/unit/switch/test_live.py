@@ -4,7 +4,9 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 import pytest
 
@@ -18,6 +20,7 @@ from nicemu.pipeline import CloneSession, Engine, PacketIn, Replica, Report
 from nicemu.programs import find_program
 from nicemu.switch import LiveSwitch, SharedEngine, Summary, open_port
 from nicemu.switch.live import MAX_SENT
+from nicemu.wire import FrameBatch
 
 from .conftest import SWITCH
 
@@ -98,6 +101,34 @@ def test_a_port_whose_queue_is_full_loses_what_does_not_fit(engine: Engine, ende
 
     summary = forwarded(engine, {0: inner, 1: other}, ended, stop)
     assert (summary.dropped, summary.out) == ({"switch.port_full": 3}, {1: 2})
+
+
+class Refusing:
+    """A port whose interface refuses the first frame of each batch, as one that is too long."""
+
+    def __init__(self, port: Port) -> None:
+        self._port = port
+        self.drops: Counter[str] = Counter()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401
+        return getattr(self._port, name)
+
+    def send(self, frames: Sequence[bytes]) -> int:
+        self.drops["packet.EMSGSIZE"] += 1
+        return 1 + self._port.send(frames[1:])
+
+    def send_batch(self, batch: FrameBatch) -> int:
+        return self.send(list(batch.frames()))
+
+
+def test_what_an_interface_refuses_has_not_left(engine: Engine, ended: int) -> None:
+    (inner, outer), (other, beyond) = loopback_pair(), loopback_pair()
+    outer.send([frame(1), frame(1, 30), frame(1, 40)])
+    summary = forwarded(
+        engine, {0: inner, 1: cast("Port", Refusing(other))}, ended, lambda _: os.eventfd_write(ended, 1)
+    )
+    assert beyond.receive() == [frame(1, 30), frame(1, 40)]
+    assert (summary.out, summary.dropped) == ({1: 2}, {"packet.EMSGSIZE": 1})
 
 
 def test_it_ends_when_its_time_is_over(engine: Engine, ended: int) -> None:
