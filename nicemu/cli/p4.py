@@ -238,7 +238,8 @@ def group(
             _print_rows(rows, as_json, ("group", "members"))
         else:
             assert number is not None  # it stands before the members
-            objects.set_group(name, number, [_pair(word, 1) for word in members])
+            pairs = [_pair(word, 1) for word in members]
+            objects.set_group(name, number, pairs, objects.max_sizes(name).get(number, 0))
 
 
 @contextmanager

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,7 +93,8 @@ def read_document(path: Path) -> Located:
     """Return the document in a JSON file. Raises: UsageError with line and column."""
     try:
         text = path.read_text(encoding="utf-8")
-        return Located(json.loads(text, object_pairs_hook=lambda pairs: _once(pairs, path)), str(path))
+        doubled: list[tuple[dict[str, Any], str]] = []
+        document = json.loads(text, object_pairs_hook=lambda pairs: _object(pairs, doubled))
     except json.JSONDecodeError as error:
         raise UsageError(f"{path}:{error.lineno}:{error.colno}: this is no JSON: {error.msg}") from None
     except RecursionError:
@@ -102,16 +103,37 @@ def read_document(path: Path) -> Located:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except ValueError as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
+    whole = Located(document, str(path))
+    if doubled:
+        where, name = doubled[0]
+        raise (_found(where, whole) or whole).fault(f"has {name} twice")
+    return whole
 
 
-def _once(pairs: list[tuple[str, Any]], path: Path) -> dict[str, Any]:
-    """Return the members of an object, each of which stands in it once."""
+def _object(pairs: list[tuple[str, Any]], doubled: list[tuple[dict[str, Any], str]]) -> dict[str, Any]:
+    """Return an object of these members; a name that stands in it twice goes to `doubled`, with it."""
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise UsageError(f"{path}: {name} stands twice in one object")
+            doubled.append((found, name))
         found[name] = value
     return found
+
+
+def _found(wanted: object, below: Located) -> Located | None:
+    """Return where an object lies in a document."""
+    if below.value is wanted:
+        return below
+    parts: Iterable[tuple[str, Any]] = ()
+    if isinstance(below.value, dict):
+        parts = ((f".{name}", value) for name, value in below.value.items())
+    elif isinstance(below.value, list):
+        parts = ((f"[{number}]", value) for number, value in enumerate(below.value))
+    for step, value in parts:
+        found = _found(wanted, Located(value, below.file, below.place + step))
+        if found is not None:
+            return found
+    return None
 
 
 def _described(value: Any) -> str:  # noqa: ANN401 - whatever JSON has

@@ -119,7 +119,9 @@ def test_mirrors_and_multicast_groups_are_made_listed_and_removed(nicemu: Cli, e
 def test_entries_name_members_and_groups(nicemu: Cli, engine: Engine) -> None:
     nicemu("p4", "member", "ways", "1", "send", "port=5")
     nicemu("p4", "member", "ways", "2", "send", "port=6")
+    engine.objects.profile("ways").insert_group(3, (), 4)
     nicemu("p4", "group", "ways", "3", "1", "2:3")
+    assert engine.objects.profile("ways").max_sizes == {3: 4}
     nicemu("table", "add", "way", "group=3", "flow=9")
     nicemu("table", "add", "way", "member=1", "flow=8")
     assert [engine.process(bytes([9, hashed]), 1).port for hashed in range(4)] == [5, 6, 6, 6]

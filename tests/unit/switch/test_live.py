@@ -115,7 +115,7 @@ class Refusing:
 
     def send(self, frames: Sequence[bytes]) -> int:
         self.drops["packet.EMSGSIZE"] += 1
-        return 1 + self._port.send(frames[1:])
+        return 1 + self._port.send(list(frames[1:]))
 
     def send_batch(self, batch: FrameBatch) -> int:
         return self.send(list(batch.frames()))

@@ -280,7 +280,7 @@ def test_groups_and_sessions_of_a_file_count_among_those_that_may_be(engine: Eng
 def test_a_member_that_stands_twice_in_an_object_is_refused(engine: Engine, tmp_path: Path) -> None:
     path = tmp_path / "tables.json"
     path.write_text('{"registers": [{"register": "seen", "values": {"1": 2, "1": 3}}]}')
-    with pytest.raises(UsageError, match=r"tables\.json: 1 stands twice in one object"):
+    with pytest.raises(UsageError, match=r"tables\.json: \$\.registers\[0\]\.values has 1 twice"):
         put_tables(engine, path)
 
 
