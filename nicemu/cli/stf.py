@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import click
 
 from .programs import EXTERNS_OPTION, missing_text, own_output_apart, source_options
+from .progress import is_terminal
 from .show import JSON_OPTION, print_json
 
 if TYPE_CHECKING:
@@ -116,6 +117,8 @@ def _run(job: _Job) -> tuple[Outcome, int]:
 
 
 def _behind_a_bar(results: Iterable[tuple[Outcome, int]], count: int) -> list[tuple[Outcome, int]]:
+    if not is_terminal(sys.stderr):
+        return list(results)
     with click.progressbar(results, length=count, label="tests", file=sys.stderr) as bar:
         return list(bar)
 
