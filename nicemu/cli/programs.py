@@ -168,7 +168,7 @@ def compile_(
             len(compiled.p4info.actions),
         )
         if as_json:
-            told = _diagnostics_json(compiled.diagnostics)
+            told = _diagnostics_json(compiled.diagnostics, _places(program, includes))
             print_json({"program": name, "tables": tables, "actions": actions, "diagnostics": told})
         else:
             click.echo(f"{name}: {_contents(tables, actions)}")
@@ -232,7 +232,7 @@ def compiled_program(
     from nicemu.programs import find_program
     from nicemu.run import read_program
 
-    with _compile_errors(as_json):
+    with _compile_errors(_places(program, includes) if as_json else None):
         compiled = read_program(find_program(program), includes, defines)
     for diagnostic in compiled.diagnostics[:MAX_WARNINGS]:
         click.echo(diagnostic.render(), err=True)
@@ -300,8 +300,10 @@ def _kernel(compiled: Compiled | Loaded) -> str:
 
 
 @contextmanager
-def _compile_errors(as_json: bool = False) -> Iterator[None]:
-    """End the command with status 1 where a program does not compile, with every diagnostic on stderr."""
+def _compile_errors(places: Sequence[Path] | None = None) -> Iterator[None]:
+    """End the command with status 1 where a program does not compile, with every diagnostic on stderr, and as
+    JSON where the `places` of files are given.
+    """
     try:
         yield
     except ProtocolError as error:
@@ -310,16 +312,28 @@ def _compile_errors(as_json: bool = False) -> Iterator[None]:
         if not isinstance(error, CompileError):
             raise
         click.echo(str(error), err=True)
-        if as_json:
-            print_json({"diagnostics": _diagnostics_json(error.diagnostics)})
+        if places is not None:
+            print_json({"diagnostics": _diagnostics_json(error.diagnostics, places)})
         raise click.exceptions.Exit(1) from error
 
 
-def _diagnostics_json(diagnostics: Sequence[Diagnostic]) -> list[dict[str, object]]:
+def _places(program: Path, includes: Sequence[Path]) -> list[Path]:
+    """Return the folders of a program's files: its own, those of -I, that of what is shipped."""
+    from nicemu.programs import find_program, programs_root
+
+    return [find_program(program).parent, *includes, programs_root() / "p4" / "include"]
+
+
+def _diagnostics_json(diagnostics: Sequence[Diagnostic], places: Sequence[Path]) -> list[dict[str, object]]:
+    paths = {
+        name: next((str(folder / name) for folder in places if (folder / name).is_file()), None)
+        for name in {item.file for item in diagnostics}
+    }
     return [
         {
             "severity": item.severity.value,
             "file": item.file,
+            "path": paths[item.file],
             "line": item.line,
             "column": item.column,
             "length": item.location.length,

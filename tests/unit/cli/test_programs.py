@@ -39,6 +39,7 @@ def test_diagnostics_are_data_for_editors(nicemu: Cli, broken: Path, tmp_path: P
     assert first == {
         "severity": "error",
         "file": "broken.p4",
+        "path": str(broken),
         "line": 3,
         "column": 13,
         "length": 1,
@@ -49,6 +50,15 @@ def test_diagnostics_are_data_for_editors(nicemu: Cli, broken: Path, tmp_path: P
     warned.write_text(source(top="control X(inout headers_t h) { apply { } }"))
     told = json.loads(nicemu("compile", str(warned), "--json").stdout)["diagnostics"]
     assert [(item["severity"], item["message"]) for item in told] == [("warning", "control X is not used")]
+
+
+def test_editors_are_told_where_an_included_file_lies(nicemu: Cli, tmp_path: Path) -> None:
+    (tmp_path / "inc").mkdir()
+    (tmp_path / "inc" / "part.p4").write_text("control C() { apply { x = 1; } }")
+    (tmp_path / "whole.p4").write_text('#include "part.p4"\n')
+    words = ("compile", str(tmp_path / "whole.p4"), "-I", str(tmp_path / "inc"), "--json")
+    told = json.loads(nicemu(*words).stdout)["diagnostics"]
+    assert (told[0]["file"], told[0]["path"]) == ("part.p4", str(tmp_path / "inc" / "part.p4"))
 
 
 def test_every_diagnostic_is_printed_with_its_place_and_the_status_is_1(nicemu: Cli, broken: Path) -> None:
