@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -17,11 +19,11 @@ class PcapPort(ListPort):
     """Carries frames through `inner` and writes them to `path` with the time that `clock` tells.
 
     `epoch_ns` is added to each time stamp: with the wall clock, the time since 1970 at which the clock was 0.
-    The file is complete after `close`.
+    The file is complete after `close`. Raises: OSError with its name where it cannot be written.
     """
 
     def __init__(self, inner: Port, path: Path, clock: Clock, epoch_ns: int = 0) -> None:
-        self._inner = inner
+        self._inner, self._path = inner, path
         self._clock = clock
         self._epoch_ns = epoch_ns
         self._file: BinaryIO | None = open(path, "wb")  # noqa: SIM115 - closed by close()
@@ -56,13 +58,25 @@ class PcapPort(ListPort):
     def close(self) -> None:
         """Write what is left, close the file and the inner port."""
         file, self._file = self._file, None
-        if file is not None:
-            file.close()
-        self._inner.close()
+        try:
+            if file is not None:
+                with self._named():
+                    file.close()
+        finally:
+            self._inner.close()
 
     def _write(self, frames: list[bytes]) -> None:
         if self._file is None:
             raise closed(self.address)
         time_ns = self._epoch_ns + self._clock.now_ns()
-        for frame in frames:
-            self._writer.write(time_ns, frame)
+        with self._named():
+            for frame in frames:
+                self._writer.write(time_ns, frame)
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        """Have an error of the file say which it is: a disk that is full."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None

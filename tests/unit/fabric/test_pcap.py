@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 from pathlib import Path
 
+import pytest
 from scapy.contrib.roce import BTH
 from scapy.utils import rdpcap
 
 from nicemu.clock import VirtualClock
+from nicemu.errors import UsageError
 from nicemu.fabric import PcapPort, loopback_pair
 from nicemu.wire import RcOpcode, RoceFramer, parse_ipv4
 
@@ -41,3 +43,13 @@ def test_a_capture_without_frames_is_a_file_that_can_be_read(tmp_path: Path) -> 
     port.close()
     assert len(rdpcap(str(tmp_path / "empty.pcap"))) == 0
     assert (tmp_path / "empty.pcap").stat().st_size == 24
+
+
+def test_a_full_disk_is_named_and_the_inner_port_is_closed() -> None:
+    inner, _ = loopback_pair()
+    port = PcapPort(inner, Path("/dev/full"), VirtualClock())
+    assert port.send([bytes(60)]) == 1
+    with pytest.raises(OSError, match=r"No space left on device: '/dev/full'"):
+        port.close()
+    with pytest.raises(UsageError, match="closed"):
+        inner.send([bytes(60)])
