@@ -18,7 +18,8 @@ from .lexer import Painted, Token, tokens_of
 
 MAX_TOKENS = 500_000
 MAX_EXPANSION_DEPTH = 64
-_LINE, _FILE, _REST = "__LINE__", "__FILE__", "__VA_ARGS__"
+_LINE, _FILE, _COUNTER, _REST = "__LINE__", "__FILE__", "__COUNTER__", "__VA_ARGS__"
+_COMPUTED = (_LINE, _FILE, _COUNTER)
 _TEXT = itemgetter(Token._fields.index("text"))
 
 
@@ -41,13 +42,15 @@ class Macros:
 
     def __init__(self, reporter: Reporter) -> None:
         self._reporter = reporter
-        self._macros: dict[str, _Macro] = {name: _Macro(None, ()) for name in (_LINE, _FILE)}
+        self._macros: dict[str, _Macro] = {name: _Macro(None, ()) for name in _COMPUTED}
         self._depth = 0
         self._asks = False
         """Whether what is expanded is a condition."""
         self._room = MAX_TOKENS
         """How many tokens an expansion may come to."""
         self._uses = 0
+        self._counted = 0
+        """How often __COUNTER__ has been replaced, as GNU's preprocessor counts it."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._macros
@@ -59,7 +62,7 @@ class Macros:
     def body_of(self, name: str) -> list[Token] | None:
         """Return what stands for a name alone; None if nothing does, or what depends on its place."""
         macro = self._macros.get(name)
-        if macro is None or macro.parameters is not None or name in (_LINE, _FILE):
+        if macro is None or macro.parameters is not None or name in _COMPUTED:
             return None
         return self._expand(macro.body, frozenset({name}))
 
@@ -67,6 +70,15 @@ class Macros:
         """Return tokens with what stands for the macros in them. Raises: TooMany if `room` is too little."""
         self._room = room
         return self._expand(tokens, frozenset())
+
+    def _computed(self, token: Token) -> Token:
+        """Return the line or the file that a token stands in, or the next number of __COUNTER__."""
+        name, line = token.location.source.place(token.location.line)
+        if token.text == _FILE:
+            return Token("string", f'"{name}"', token.location)
+        if token.text == _COUNTER:
+            line, self._counted = self._counted, self._counted + 1
+        return Token("number", str(line), token.location)
 
     def answered(self, tokens: Sequence[Token]) -> list[Token]:
         """Return the tokens of a condition, with 1 or 0 for each `defined` of a name."""
@@ -230,8 +242,8 @@ class Macros:
         if self._uses > MAX_TOKENS:  # they may leave nothing
             raise TooMany(token.location)
         macro = self._macros[token.text]
-        if token.text in (_LINE, _FILE):
-            return [_place_of(token)], at
+        if token.text in _COMPUTED:
+            return [self._computed(token)], at
         body: Sequence[Token] = macro.body
         if macro.parameters is not None:
             if not _opens(tokens, at):
@@ -330,14 +342,6 @@ def _up_to(token: Token, following: Token) -> Token:
 def _opens(tokens: Sequence[Token], at: int) -> bool:
     """Return whether arguments begin at a place."""
     return at < len(tokens) and tokens[at].text == "("
-
-
-def _place_of(token: Token) -> Token:
-    """Return the line or the file that a token stands in."""
-    name, line = token.location.source.place(token.location.line)
-    if token.text == _LINE:
-        return Token("number", str(line), token.location)
-    return Token("string", f'"{name}"', token.location)
 
 
 def _texts(tokens: Sequence[Token]) -> list[str]:

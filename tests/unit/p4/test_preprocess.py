@@ -62,6 +62,8 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#ifdef __TARGET_BMV2__\n__TARGET_BMV2__\n#endif", "1"),
         ("#undef __TARGET_BMV2__\n__TARGET_BMV2__", "__TARGET_BMV2__"),
         ("\n__LINE__ __FILE__\n#define L __LINE__\nL", '2 "t.p4" 4'),
+        ("#define P(a, b) a##b\n#define Q(a, b) P(a, b)\nQ(x, __COUNTER__) Q(y, __COUNTER__)", "x0 y1"),
+        ("#define F(a) a a\n#define C __COUNTER__\nF(C) C\n#if C == 2\nC\n#endif\n__COUNTER__", "0 0 1 3 4"),
     ],
 )
 def test_macros_are_expanded(text: str, expected: str) -> None:
