@@ -188,8 +188,9 @@ class Texts:
 
     def show(self, all_known: Mapping[str, _Texts], translation: str, number: int) -> bytes:
         """Return what stands for a number in what was `all_known` at some time."""
-        if self._shown is not None:
-            self._shown.add((translation, number))
+        shown = self._shown  # another thread may end the look meanwhile
+        if shown is not None:
+            shown.add((translation, number))
         known = all_known.get(translation, _NONE)
         text = known.texts.get(number)
         if text is None:
