@@ -224,7 +224,8 @@ def switch(
             raise
         except KeyboardInterrupt:  # amid a packet, which did not end: what the engine holds is not whole
             told.is_interrupted = True
-            _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
+            if inputs:  # between interfaces it is told in the end alone
+                _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
             raise
         _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
         write_state(running)
