@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, redirect_stdout
@@ -326,7 +327,7 @@ def _places(program: Path, includes: Sequence[Path]) -> list[Path]:
 
 def _diagnostics_json(diagnostics: Sequence[Diagnostic], places: Sequence[Path]) -> list[dict[str, object]]:
     paths = {
-        name: next((str(folder / name) for folder in places if (folder / name).is_file()), None)
+        name: next((str(folder / name) for folder in places if os.path.isfile(folder / name)), None)
         for name in {item.file for item in diagnostics}
     }
     return [

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,19 +120,17 @@ def _object(pairs: list[tuple[str, Any]], doubled: list[tuple[dict[str, Any], st
     return found
 
 
-def _found(wanted: object, below: Located) -> Located | None:
+def _found(wanted: object, whole: Located) -> Located | None:
     """Return where an object lies in a document."""
-    if below.value is wanted:
-        return below
-    parts: Iterable[tuple[str, Any]] = ()
-    if isinstance(below.value, dict):
-        parts = ((f".{name}", value) for name, value in below.value.items())
-    elif isinstance(below.value, list):
-        parts = ((f"[{number}]", value) for number, value in enumerate(below.value))
-    for step, value in parts:
-        found = _found(wanted, Located(value, below.file, below.place + step))
-        if found is not None:
-            return found
+    left = [whole]
+    while left:
+        item = left.pop()
+        if item.value is wanted:
+            return item
+        if isinstance(item.value, dict):
+            left += (Located(value, item.file, f"{item.place}.{name}") for name, value in item.value.items())
+        elif isinstance(item.value, list):
+            left += (Located(value, item.file, f"{item.place}[{at}]") for at, value in enumerate(item.value))
     return None
 
 

@@ -61,6 +61,13 @@ def test_editors_are_told_where_an_included_file_lies(nicemu: Cli, tmp_path: Pat
     assert (told[0]["file"], told[0]["path"]) == ("part.p4", str(tmp_path / "inc" / "part.p4"))
 
 
+@pytest.mark.parametrize("name", ["nowhere.p4", "n" * 300])
+def test_a_file_that_is_nowhere_has_no_path(nicemu: Cli, tmp_path: Path, name: str) -> None:
+    (tmp_path / "whole.p4").write_text(f'#line 7 "{name}"\ncontrol C() {{ apply {{ x = 1; }} }}\n')
+    told = json.loads(nicemu("compile", str(tmp_path / "whole.p4"), "--json").stdout)["diagnostics"]
+    assert (told[0]["file"], told[0]["path"]) == (name, None)
+
+
 def test_every_diagnostic_is_printed_with_its_place_and_the_status_is_1(nicemu: Cli, broken: Path) -> None:
     result = nicemu("compile", str(broken))
     assert result.exit_code == 1

@@ -284,6 +284,13 @@ def test_a_member_that_stands_twice_in_an_object_is_refused(engine: Engine, tmp_
         put_tables(engine, path)
 
 
+def test_a_member_that_stands_twice_is_found_however_deep(engine: Engine, tmp_path: Path) -> None:
+    path = tmp_path / "tables.json"
+    path.write_text('{"tables": ' + "[" * 900 + '{"a": 1, "a": 2}' + "]" * 900 + "}")
+    with pytest.raises(UsageError, match=r"\[0\]\[0\] has a twice"):
+        put_tables(engine, path)
+
+
 TYPED = compile_text("""
 #include <core.p4>
 #include <v1model.p4>
