@@ -184,11 +184,9 @@ def _take_places(
     """
     places.clear()
     others: Any = array.others
-    grown = range(array.size, taken.size)
-    if not grown or _is_nothing(others):
+    grown = range(0) if _is_nothing(others) else range(array.size, taken.size)
+    if len(grown) <= MAX_PLACED:
         taken.others = replace(others) if isinstance(others, Count) else others  # memory is filled with it
-    elif len(grown) <= MAX_PLACED:
-        taken.others = replace(others) if isinstance(others, Count) else others
         places.update((place, copy(untouched)) for place in grown)
     elif array.size <= MAX_PLACED:
         filled = others

@@ -199,8 +199,8 @@ def difference(given: P4Info, own: P4Info, *, in_all: bool = False) -> str | Non
     """Return one sentence on the first point where a client's P4Info contradicts the program's, or None.
 
     Names of keys and parameters, sizes of tables, aliases and the like do not change what a request means,
-    and may differ. Only `in_all` that requests meet are they compared where the program is known to say all:
-    BMv2 JSON leaves units, signs, constant entries and more to the P4Info.
+    and may differ. `in_all` compares units, types, constant entries and more, too: a program in IR says them,
+    one in BMv2 JSON leaves them to its P4Info.
     """
     sides = [
         ("table", _table_facts(given, in_all), _table_facts(own, in_all)),
@@ -255,10 +255,7 @@ def _action_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
 
 
 def _register_facts(p4info: P4Info) -> dict[str, dict[str, object]]:
-    return {
-        item.name: {"id": item.id, "type": None if item.type_name else str(item.type)}
-        for item in p4info.registers
-    }
+    return {item.name: {"type": None if item.type_name else str(item.type)} for item in p4info.registers}
 
 
 def _header_facts(p4info: P4Info) -> dict[str, dict[str, object]]:

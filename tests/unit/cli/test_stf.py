@@ -91,7 +91,7 @@ def test_a_folder_says_how_much_it_leaves_out(nicemu: Cli, folder: Path) -> None
 
 def test_json_says_the_same(nicemu: Cli, folder: Path) -> None:
     result = nicemu("stf", str(folder), "--json")
-    assert result.exit_code == 1
+    assert (result.exit_code, result.stderr) == (1, "")
     good, bad, worse = json.loads(result.stdout)
     assert (good["status"], good["packets_in"], good["packets_out"], good["failures"]) == ("passed", 1, 1, [])
     assert (bad["status"], bad["failures"][0]["line"]) == ("failed", 2)
