@@ -18,7 +18,8 @@ from .lexer import Painted, Token, tokens_of
 
 MAX_TOKENS = 500_000
 MAX_EXPANSION_DEPTH = 64
-_LINE, _FILE, _COUNTER, _REST = "__LINE__", "__FILE__", "__COUNTER__", "__VA_ARGS__"
+_LINE, _FILE, _COUNTER = "__LINE__", "__FILE__", "__COUNTER__"
+_REST, _OPTION = "__VA_ARGS__", "__VA_OPT__"
 _COMPUTED = (_LINE, _FILE, _COUNTER)
 _TEXT = itemgetter(Token._fields.index("text"))
 
@@ -109,6 +110,13 @@ class Macros:
         if body and "##" in (body[0].text, body[-1].text):
             at = (body[0] if body[0].text == "##" else body[-1]).location
             self._reporter.error(at, "## joins two tokens; it cannot stand at an end of a macro")
+            return
+        takes_rest = parameters is not None and _REST in parameters
+        option = next((at for at, token in enumerate(body) if token.text == _OPTION), None)
+        if takes_rest and option is not None and not _closes(body, option + 1):
+            self._reporter.error(
+                body[option].location, f"{_OPTION} needs what stands for it", "write it as __VA_OPT__(,)"
+            )
             return
         self._macros[name.text] = _Macro(parameters, tuple(body))
 
@@ -275,6 +283,8 @@ class Macros:
         All stand in one place, close to what is before them where the macro has no blank there.
         """
         expanded: dict[str, list[Token]] = {}
+        if _REST in given:
+            body = _with_options(body, bool(self._expand(given[_REST], hidden)))
         is_close = _closeness(body)
         result: list[Token] = []
         has_gap = False
@@ -376,6 +386,31 @@ def _with_rest(
             joined.append(commas[place - 1])
         joined += argument
     return [*named, joined]
+
+
+def _closes(tokens: Sequence[Token], at: int) -> int:
+    """Return the place behind the ")" of the "(" at a place; 0 if there is none, or no "(" there."""
+    if not _opens(tokens, at):
+        return 0
+    *_, behind, is_closed = _arguments(tokens, at)
+    return behind if is_closed else 0
+
+
+def _with_options(body: Sequence[Token], are_given: bool) -> Sequence[Token]:
+    """Return a macro's body with what stands in each __VA_OPT__( ), or nothing where `...` took nothing."""
+    result: list[Token] = []
+    at = 0
+    while at < len(body):
+        token = body[at]
+        behind = _closes(body, at + 1) if token.text == _OPTION else 0
+        if behind:
+            inner = body[at + 2 : behind - 1] if are_given else ()
+            is_joined = "##" in _texts([*body[at - 1 : at], *body[behind : behind + 1]])
+            result += inner or [Token("nothing", "", token.location)] * is_joined
+        else:
+            result.append(token)
+        at = behind or at + 1
+    return result
 
 
 def _arguments(tokens: Sequence[Token], at: int) -> tuple[list[list[Token]], list[Token], int, bool]:

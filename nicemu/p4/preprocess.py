@@ -23,6 +23,7 @@ MAX_INCLUDE_DEPTH = 16
 OTHER_ARCHITECTURES = frozenset({"psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", "ubpf_model.p4"})
 """What programs for other targets include; none of it is shipped."""
 MAX_FILE_BYTES = 8 << 20
+_HAS_INCLUDE = "__has_include"
 _TARGET = "__TARGET_BMV2__"
 """What p4c defines as 1 for its BMv2 back end; programs for several targets ask for it."""
 _WORD = re.compile(r"//[^\n]*|/\*.*?(?:\*/|\Z)|\b[A-Za-z_]\w*", re.DOTALL)
@@ -68,13 +69,15 @@ class Preprocessor:
         """
         file = SourceText(name, text)
         source = file.source
-        self._macros.put(_TARGET, (Token("number", "1", Location(source, 1, 1)),))
+        start = Location(source, 1, 1)
+        self._macros.put(_TARGET, (Token("number", "1", start),))
+        self._macros.put(_HAS_INCLUDE, (Token("name", _HAS_INCLUDE, start),))
         try:
             self._file(SourceText("<command line>", given), folder, 0)
             self._file(file, folder, 0)
         except TooMany as error:
             self._reporter.error(
-                error.at or Location(source, 1, 1),
+                error.at or start,
                 f"the program expands to more than {MAX_TOKENS} tokens, or macros are nested too deeply",
                 "look for macros that use themselves",
             )
@@ -153,10 +156,10 @@ class Preprocessor:
         word, rest = tokens[1], tokens[2:]
         active = not conditions or conditions[-1].active
         if word.text in ("if", "ifdef", "ifndef"):
-            holds = active and self._condition(word, rest)
+            holds = active and self._condition(word, rest, folder)
             conditions.append(_Condition(word.text, word.location, holds, holds, active))
         elif word.text in ("elif", "else", "endif"):
-            self._alternative(word, rest, conditions)
+            self._alternative(word, rest, conditions, folder)
         elif not active:
             return
         elif word.text == "include":
@@ -190,7 +193,9 @@ class Preprocessor:
         file = name.text[1:-1] if name else source.place(word.location.line)[0]
         source.marks.append((first, int(number.text), file))
 
-    def _alternative(self, word: Token, rest: list[Token], conditions: list[_Condition]) -> None:
+    def _alternative(
+        self, word: Token, rest: list[Token], conditions: list[_Condition], folder: Path | None
+    ) -> None:
         if not conditions:
             self._reporter.error(word.location, f"#{word.text} without #if", "remove it, or add the #if")
             return
@@ -202,10 +207,10 @@ class Preprocessor:
             self._reporter.error(word.location, f"#{word.text} after #else", "end the #if first")
         condition.seen_else = condition.seen_else or word.text == "else"
         eligible = condition.parent_active and not condition.taken
-        condition.active = eligible and (word.text == "else" or self._condition(word, rest))
+        condition.active = eligible and (word.text == "else" or self._condition(word, rest, folder))
         condition.taken = condition.taken or condition.active
 
-    def _condition(self, word: Token, rest: list[Token]) -> bool:
+    def _condition(self, word: Token, rest: list[Token], folder: Path | None) -> bool:
         if not rest:
             self._reporter.error(word.location, f"#{word.text} needs a condition")
             return False
@@ -216,16 +221,34 @@ class Preprocessor:
             return rest[0].text in self._macros
         if word.text == "ifndef":
             return rest[0].text not in self._macros
-        return bool(Condition(self._macros.answered(rest), word, self._reporter).value())
+        answered = self._macros.answered(self._with_files(rest, folder))
+        return bool(Condition(answered, word, self._reporter).value())
+
+    def _with_files(self, tokens: list[Token], folder: Path | None) -> list[Token]:
+        """Return a condition with 1 or 0 for each __has_include(<file>)."""
+        result: list[Token] = []
+        texts = [token.text for token in tokens]
+        last = len(texts) - 1 - texts[::-1].index(")") if ")" in texts else 0
+        at = 0
+        while at < len(tokens):
+            token = tokens[at]
+            at += 1
+            if token.text == _HAS_INCLUDE and at < last and texts[at] == "(":
+                end = texts.index(")", at)
+                name, is_quoted = self._file_named(tokens[at + 1 : end])
+                if not name:
+                    self._reporter.error(token.location, f'{_HAS_INCLUDE} needs (<file>) or ("file")')
+                is_there = bool(name) and self._sought(self._folders(folder, is_quoted), name) is not None
+                token = Token("number", str(int(is_there)), token.location)
+                at = end + 1
+            result.append(token)
+        return result
 
     def _include(self, word: Token, rest: list[Token], folder: Path | None, depth: int) -> None:
         if self._is_too_deep:
             return
         where = rest[0].location if rest else word.location
-        if rest and rest[0].kind == "name":
-            rest = self._macros.expanded(rest)
-        quoted = bool(rest) and rest[0].kind == "string"
-        name = rest[0].text[1:-1] if quoted else _between_angles(rest)
+        name, is_quoted = self._file_named(rest)
         if not name:
             self._reporter.error(where, '#include needs <file> or "file"')
             return
@@ -234,16 +257,10 @@ class Preprocessor:
             self._reporter.error(where, deep, "does a file include itself?")
             self._is_too_deep = True  # a file that includes itself twice would be told of 65,536 times
             return
-        folders = ([folder] if quoted and folder else []) + self._include_paths
-        for candidate in (place / name for place in folders):
-            self.sought[candidate] = None
-            try:
-                if candidate.is_file() and candidate.stat().st_size <= MAX_FILE_BYTES:
-                    self.sought[candidate] = text = read_source(candidate)
-                    break
-            except (OSError, ValueError):
-                continue
-        else:
+        folders = self._folders(folder, is_quoted)
+        candidate = self._sought(folders, name)
+        text = self.sought[candidate] if candidate else None
+        if candidate is None or text is None:
             places = ", ".join(map(str, folders)) or "nowhere"
             hint = f"looked in {places}; give a further include path"
             if name in OTHER_ARCHITECTURES:
@@ -255,6 +272,29 @@ class Preprocessor:
             self._within.append(same)
             self._file(included_text(name, text), candidate.parent, depth + 1)
             self._within.pop()
+
+    def _file_named(self, tokens: list[Token]) -> tuple[str, bool]:
+        """Return the file that is named "so", or <so>, maybe by a macro, and whether in quotes; or ""."""
+        if tokens and tokens[0].kind == "name":
+            tokens = self._macros.expanded(tokens)
+        is_quoted = bool(tokens) and tokens[0].kind == "string"
+        return (tokens[0].text[1:-1] if is_quoted else _between_angles(tokens)), is_quoted
+
+    def _folders(self, folder: Path | None, is_quoted: bool) -> list[Path]:
+        """Return where a file is sought that one in `folder` includes."""
+        return ([folder] if is_quoted and folder else []) + self._include_paths
+
+    def _sought(self, folders: Sequence[Path], name: str) -> Path | None:
+        """Return the first file of a name in folders, and keep its text; None if there is none."""
+        for candidate in (place / name for place in folders):
+            self.sought[candidate] = None
+            try:
+                if candidate.is_file() and candidate.stat().st_size <= MAX_FILE_BYTES:
+                    self.sought[candidate] = read_source(candidate)
+                    return candidate
+            except (OSError, ValueError):
+                continue
+        return None
 
     def _flush(self) -> None:
         if self._pending:

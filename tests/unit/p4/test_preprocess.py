@@ -58,6 +58,9 @@ def expand(text: str, *include_paths: Path, folder: Path | None = None) -> tuple
         ("#define F(a) (b) ## a ## _c; bit<16> ## a ## _d\nF(x)", "( b ) x_c ; bit < 16 > x_d"),
         ("#define F(n) n##w##5\nF(4)", "4w5"),
         ("#define F(a, ...) f(a, ## __VA_ARGS__)\nF(1) F(1, 2, 3)", "f ( 1 ) f ( 1 , 2 , 3 )"),
+        ("#define F(a, ...) f(a __VA_OPT__(,) __VA_ARGS__)\nF(1) F(1, 2, 3)", "f ( 1 ) f ( 1 , 2 , 3 )"),
+        ("#define E\n#define F(a, b...) a __VA_OPT__(= ( b ))\nF(x, y) F(x, E)", "x = ( y ) x"),
+        ("#define F(a, ...) a##__VA_OPT__(_b)##c\nF(x) F(x, 1) __VA_OPT__(y)", "xc x_bc __VA_OPT__ ( y )"),
         ("#define F(a, ...) a(__VA_ARGS__)\nF(f, 1, 2) F(f)", "f ( 1 , 2 ) f ( )"),
         ("#ifdef __TARGET_BMV2__\n__TARGET_BMV2__\n#endif", "1"),
         ("#undef __TARGET_BMV2__\n__TARGET_BMV2__", "__TARGET_BMV2__"),
@@ -136,6 +139,23 @@ def test_an_include_is_searched_beside_the_file_and_in_the_given_folders(tmp_pat
     (tmp_path / "far" / "c.p4").write_text("c\n")
     text = '#include "a.p4"\n#include <b.p4>\nend'
     assert expand(text, tmp_path / "far", folder=tmp_path / "near") == (["a", "c", "b", "end"], [])
+
+
+def test_a_condition_asks_whether_there_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "a.p4").write_text("")
+    text = """
+        #define FAR <a.p4>
+        #ifdef __has_include
+        #if __has_include(<a.p4>) && ! __has_include("b.p4") && __has_include(FAR)
+        far
+        #elif __has_include("a.p4")
+        near
+        #endif
+        #endif
+    """
+    assert expand(text, tmp_path) == (["far"], [])
+    assert expand(text, folder=tmp_path) == (["near"], [])
+    assert expand(text) == ([], [])
 
 
 def test_a_file_that_says_so_is_included_once(tmp_path: Path) -> None:
@@ -271,6 +291,10 @@ def test_a_file_that_includes_itself_is_reported(tmp_path: Path) -> None:
         ("#define F(..., a) a", "1:11: error: a parameter of a macro is a name"),
         ("#define F(a) ## a", "1:14: error: ## joins two tokens"),
         ("#define F(a) a ##", "1:16: error: ## joins two tokens"),
+        ("#define F(a, ...) f(a __VA_OPT__)", "1:23: error: __VA_OPT__ needs what stands for it"),
+        ("#if __has_include()\n#endif", "1:5: error: __has_include needs (<file>)"),
+        ("#if __has_include(<a)\n#endif", "1:5: error: __has_include needs (<file>)"),
+        ("#if __has_include(<a>\n#endif", "#if needs an integer expression"),
         ("#define defined 1", "1:9: error: defined cannot be the name of a macro"),
         ("#undef", "1:2: error: #undef needs a name"),
         ("#undef 7", "#undef needs a name"),
