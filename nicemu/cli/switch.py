@@ -215,8 +215,8 @@ def switch(
                         if p4runtime is None
                         else (p4runtime, 1 if device_id is None else device_id, allow_remote)
                     )
-                    summary = _live(running, sources, seconds, served, capture, say)
-        except (ProtocolError, UsageError):
+                    _live(running, sources, seconds, served, capture, summary, say)
+        except (ProtocolError, UsageError, OSError):
             # a damaged capture, or a full disk, maybe behind packets that have passed
             if summary.packets:
                 _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
@@ -224,8 +224,7 @@ def switch(
             raise
         except KeyboardInterrupt:  # amid a packet, which did not end: what the engine holds is not whole
             told.is_interrupted = True
-            if inputs:  # between interfaces it is told in the end alone
-                _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
+            _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
             raise
         _tell(summary, time.monotonic() - begun, _is_compiled(running), told)
         write_state(running)
@@ -398,8 +397,9 @@ def _live(
     seconds: float | None,
     served: tuple[str, int, bool] | None,
     capture: Path | None,
+    summary: Summary,
     hear: Hear | None,
-) -> Summary:
+) -> None:
     """Forward between interfaces; `served` is where P4Runtime is served, if it is: the address, the device,
     and whether other machines may reach it. `capture` is a folder for captures of the interfaces.
     """
@@ -414,7 +414,7 @@ def _live(
         for number, name in sources.items():
             ports[int(number)] = _open(name, capture)
             stack.callback(ports[int(number)].close)
-        switch = stack.enter_context(LiveSwitch(engine, ports, hear))
+        switch = stack.enter_context(LiveSwitch(engine, ports, hear, summary=summary))
         if served is not None:
             address, device_id, allow_remote = served
             server = P4RuntimeServer(
@@ -424,9 +424,8 @@ def _live(
             click.echo(f"P4Runtime at {server.start()}, device {device_id}", err=True)
         named = ", ".join(f"{number} {port.address}" for number, port in ports.items())
         click.echo(f"ports {named or 'none: packets come from controllers, and go to them'}", err=True)
-        summary = switch.forward(interrupted, seconds, lambda now: progress.tell(now.packets))
-    progress.end()
-    return summary
+        stack.callback(progress.end)
+        switch.forward(interrupted, seconds, lambda now: progress.tell(now.packets))
 
 
 def _open(name: str, capture: Path | None) -> Port:

@@ -58,6 +58,7 @@ class LiveSwitch(SharedEngine):
     done between two batches, at the time that it is then, and its frames leave as those do that come in.
     The engine's time is `clock`'s, from 0 when the switch is made, as timestamps of a BMv2 switch count.
     `hear` is told what the program logs, which then takes packets one at a time; its times are the wall's.
+    What became of packets is added to `summary`, and is whole once `forward` has ended, by an error, too.
     """
 
     def __init__(
@@ -66,12 +67,14 @@ class LiveSwitch(SharedEngine):
         ports: Mapping[int, Port],
         hear: Hear | None = None,
         clock: Clock | None = None,
+        summary: Summary | None = None,
     ) -> None:
         self._turns = threading.Lock()
         super().__init__(engine, self._turns)
         self._ports = ports
         self._now_ns = _since_now(WallClock() if clock is None else clock)
-        self._path = _Path(engine, ports, self._turns, hear, self._now_ns)
+        self.summary = Summary() if summary is None else summary
+        self._path = _Path(engine, ports, self._turns, hear, self._now_ns, self.summary)
         self._sent: queue.Queue[bytes] = queue.Queue(MAX_SENT)
         self._has_ended = False
         self._wake = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
@@ -116,7 +119,8 @@ class LiveSwitch(SharedEngine):
             self._forward_until(interrupted, seconds, tell)
         finally:
             self._has_ended = True  # or a controller with more to send would wait for ever
-        return self._path.end()
+            self._path.end()
+        return self.summary
 
     def _forward_until(
         self, interrupted: int, seconds: float | None, tell: Callable[[Summary], None]
@@ -137,7 +141,7 @@ class LiveSwitch(SharedEngine):
                 os.eventfd_read(self._wake)
                 self._forward_sent()
             came = any([self._path.forward(number) for number in self._ports])
-            tell(self._path.summary)
+            tell(self.summary)
 
     def _forward_sent(self) -> None:
         """Forward what the controller has sent."""
@@ -172,12 +176,13 @@ class _Path:
         lock: threading.Lock,
         hear: Hear | None,
         now_ns: Callable[[], int],
+        summary: Summary,
     ) -> None:
         self._engine, self._ports, self._lock, self._now_ns = engine, ports, lock, now_ns
-        self.summary = Summary()
+        self._summary = summary
         self._not_taken: Counter[int] = Counter()
         self._forwarder = Forwarder(
-            engine, self.summary, None if hear is None else _by_the_wall(hear, now_ns)
+            engine, self._summary, None if hear is None else _by_the_wall(hear, now_ns)
         )
         self._is_heard = hear is not None
         self._compiled: BatchForwarder | None = None
@@ -224,7 +229,7 @@ class _Path:
         from .packing import departures
 
         if self._compiled is None:
-            self._compiled = BatchForwarder(self._engine, self.summary)  # type: ignore[arg-type]
+            self._compiled = BatchForwarder(self._engine, self._summary)  # type: ignore[arg-type]
         came = self._came
         frames = Frames(
             came.address,
@@ -269,18 +274,17 @@ class _Path:
     def _drop(self, reason: str, count: int, to: int) -> None:
         """Count frames that the program has sent and no interface has taken."""
         if count:
-            self.summary.dropped[reason] += count
+            self._summary.dropped[reason] += count
             self._not_taken[to] += count
 
-    def end(self) -> Summary:
-        """Return the summary, whole, and give memory back."""
+    def end(self) -> None:
+        """Make the summary whole, and give memory back."""
         if self._compiled is not None:
             self._compiled.close()
         for port in self._ports.values():
-            self.summary.dropped.update(port.drops)
+            self._summary.dropped.update(port.drops)
         for to, count in self._not_taken.items():
-            self.summary.out[to] -= count
-            if self.summary.out[to] <= 0:
-                del self.summary.out[to]
+            self._summary.out[to] -= count
+            if self._summary.out[to] <= 0:
+                del self._summary.out[to]
         self._not_taken.clear()
-        return self.summary

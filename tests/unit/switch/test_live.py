@@ -197,6 +197,21 @@ def test_a_controller_is_not_kept_waiting_by_a_switch_that_failed(engine: Engine
         assert not sender.is_alive()
 
 
+def test_what_has_become_of_packets_is_known_of_a_switch_that_failed(engine: Engine, ended: int) -> None:
+    near, far = loopback_pair()
+    far.send([frame(9), frame(9), frame(0xFD)])
+
+    def fail(summary: Summary) -> None:
+        raise UsageError("the disk is full")
+
+    summary = Summary()
+    with LiveSwitch(engine, {0: near}, summary=summary) as switch, pytest.raises(UsageError, match="full"):
+        switch.forward(ended, None, fail)
+    assert summary.packets == 3
+    assert summary.dropped["switch.no_such_port"] == 2
+    assert summary.out == {"host": 1}
+
+
 def test_a_controller_s_work_is_done_at_the_time_that_it_is(engine: Engine) -> None:
     """So that an entry that it writes is idle from then on, and not since the last packet came."""
     clock = VirtualClock(5_000)
