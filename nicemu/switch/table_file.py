@@ -105,6 +105,8 @@ class _TableFile:
         self._put = Put()
         self._given: set[tuple[str, Hashable]] = set()
         """What the file has given, by its owner, where it is to replace what is there."""
+        self._written: dict[tuple[str, Hashable], str] = {}
+        """Where the file has written what a later place would write over, by its owner."""
         self._parts: Mapping[str, Callable[[Located], None]] = {
             "action_profiles": self._profile,
             "tables": self._table,
@@ -226,6 +228,8 @@ class _TableFile:
             if name is None:
                 name = _name(text, [key.name for key in keys], "key", key_name(word))
                 self._names[owner, word] = name
+            if name in given:
+                raise text.fault(f"is {name}, which has a value already; one was expected")
             given[name] = text
         matches = []
         for key in keys:
@@ -293,6 +297,7 @@ class _TableFile:
         given = item.members(("value_set", "members"))
         with given["value_set"]:
             found = self._engine.objects.value_set(given["value_set"].word())
+        self._write_once("value sets", found.spec.name, given["value_set"])
         members = [
             self._member_of(found.keys, found.spec.name, member) for member in given["members"].items()
         ]
@@ -351,6 +356,7 @@ class _TableFile:
     def _group(self, item: Located) -> None:
         given = item.members(("group", "replicas"))
         group = given["group"].number(_MAX_16_BITS, first=1)
+        self._write_once("multicast groups", group, given["group"])
         with item:
             self._engine.objects.hold_group(group, _replicas(given["replicas"]))
         self._put.groups.append(group)
@@ -361,6 +367,7 @@ class _TableFile:
             _replicas(given["replicas"]), _number(given, "truncate_bytes", last=_MAX_31_BITS)
         )
         number = given["session"].number(_MAX_32_BITS)
+        self._write_once("clone sessions", number, given["session"])
         with item:
             self._engine.objects.hold_session(number, session)
         self._put.sessions.append(number)
@@ -369,15 +376,18 @@ class _TableFile:
         self, array: CounterArray | MeterArray | RegisterArray, values: Located
     ) -> Iterator[tuple[int, Located]]:
         """Yield the values of an array that a file gives, each with its index, which stands there once."""
-        seen: dict[int, str] = {}
         for word, value in values.members((), None).items():
             with value:
                 index = array.checked(parse_value(word, 32, "index"))
-            if index in seen:
-                raise value.fault(f"is the same place as {seen[index]}; one value was expected")
-            seen[index] = word
+            self._write_once(array.name, index, value)
             self._put.places.append((array.name, index))
             yield index, value
+
+    def _write_once(self, owner: str, key: Hashable, item: Located) -> None:
+        """Remember where something is written. Raises: UsageError if the file has written it already."""
+        if (before := self._written.get((owner, key))) is not None:
+            raise item.fault(f"is the same as {before}; one was expected")
+        self._written[owner, key] = item.place
 
 
 def empty(engine: Engine, table: str) -> None:

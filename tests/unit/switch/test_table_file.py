@@ -192,7 +192,27 @@ def plain(*entries: Any) -> dict[str, Any]:  # noqa: ANN401
         ({"registers": [{"register": "seen", "values": {"16": 1}}]}, "values.16: I.seen has 16 places"),
         (
             {"registers": [{"register": "seen", "values": {"1": 1, "2": 1, "0x1": 2}}]},
-            "values.0x1 is the same place as 1; one value was expected",
+            "values.0x1 is the same as $.registers[0].values.1; one was expected",
+        ),
+        (
+            {"counters": [{"counter": "counted", "values": {"1": {}}}] * 2},
+            "$.counters[1].values.1 is the same as $.counters[0].values.1; one was expected",
+        ),
+        (
+            {"value_sets": [{"value_set": "known", "members": []}] * 2},
+            "$.value_sets[1].value_set is the same as $.value_sets[0].value_set; one was expected",
+        ),
+        (
+            {"clone_sessions": [{"session": 1, "replicas": [{"port": 1}]}] * 2},
+            "$.clone_sessions[1].session is the same as $.clone_sessions[0].session; one was expected",
+        ),
+        (
+            {"multicast_groups": [{"group": 1, "replicas": []}] * 2},
+            "$.multicast_groups[1].group is the same as $.multicast_groups[0].group; one was expected",
+        ),
+        (
+            plain(entry({"a": 1, "h.h.a": 1})),
+            "keys.h.h.a is h.h.a, which has a value already; one was expected",
         ),
         ({"registers": [{"register": "offset", "values": {"1": 128}}]}, "values.1 is no value of int<8>"),
         ({"value_sets": [{"value_set": "known", "members": [300]}]}, "members[0]"),
@@ -267,10 +287,11 @@ def test_numbers_are_no_larger_than_what_holds_them(engine: Engine, tmp_path: Pa
 def test_groups_and_sessions_of_a_file_count_among_those_that_may_be(engine: Engine, tmp_path: Path) -> None:
     ways = [{"port": 1}, {"port": 2}]
     document = {
-        "multicast_groups": [{"group": 1, "replicas": ways}, {"group": 1, "replicas": ways[:1]}],
+        "multicast_groups": [{"group": 1, "replicas": ways}],
         "clone_sessions": [{"session": 1, "replicas": ways}],
     }
     put(engine, tmp_path, document)
+    put(engine, tmp_path, {"multicast_groups": [{"group": 1, "replicas": ways[:1]}]})
     assert engine.objects.replica_count == 2 + 3
     engine.objects.hold_group(1, None)
     engine.objects.hold_session(1, None)
