@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from nicemu.pipeline import HeaderValue, P4Info, StackValue, UnionValue, Value, Varbits, ir
+from nicemu.pipeline import HeaderValue, P4Info, StackValue, UnionValue, Value, Varbits, arithmetic, ir
 
 from .byte_string import decode_bytes, decode_signed, encode_bytes, encode_signed
 from .changes import illegal, unimplemented
 from .messages import Message
-from .type_message import DataLayout, is_tuple
+from .type_message import DataLayout, bits_of, is_tuple
 
 Layouts: TypeAlias = Mapping[str, DataLayout]
 """What types of data are by their names; errors are an enum of the name `error`."""
@@ -32,7 +32,7 @@ def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Layouts) -
     listed = _listed(kind, layouts)
     if listed is not None:
         if listed.serializable:
-            message.enum_value = _bytes_of(value, listed.type)
+            message.enum_value = encode_bytes(arithmetic.wrap(value, bits_of(listed)))
             return
         name = next((one.name for one in listed.members if one.value == value), "")
         setattr(message, _form_of(kind, layouts, listed.name), name)
@@ -78,7 +78,7 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Layouts, what: str) 
     listed = _listed(kind, layouts)
     if listed is not None:
         if listed.serializable:
-            return _number_of(message.enum_value, listed.type, what)
+            return arithmetic.wrap(_number_of(message.enum_value, bits_of(listed), what), listed.type)
         return member_value(getattr(message, expected), listed, what)
     match kind:
         case ir.Bits():

@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from nicemu.pipeline import ir
+from nicemu.pipeline import arithmetic, ir
 
 from .annotation_message import annotations_of, fill_annotations
-from .byte_string import encode_bytes, encode_signed
+from .byte_string import encode_bytes
 from .messages import Message
 
 DataLayout: TypeAlias = ir.Layout | ir.EnumType
@@ -63,17 +63,23 @@ def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[DataLayout], type_
             spec.error.SetInParent()
 
 
+def bits_of(listed: ir.EnumType) -> ir.Bits:
+    """Return the type that P4Info says the values of a serializable enum have: it knows none with a sign."""
+    assert isinstance(listed.type, ir.Bits)
+    return ir.Bits(listed.type.width)
+
+
 def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequence[str] = ()) -> None:
     """Set a P4TypeInfo, but for its new types."""
     if errors:
         message.error.members.extend(errors)
     for layout in layouts:
         match layout:
-            case ir.EnumType(type=ir.Bits(width, signed), serializable=True):
-                listed = message.serializable_enums[layout.name]
-                listed.underlying_type.bitwidth = width
+            case ir.EnumType(serializable=True):
+                listed, bits = message.serializable_enums[layout.name], bits_of(layout)
+                listed.underlying_type.bitwidth = bits.width
                 for one in layout.members:
-                    value = encode_signed(one.value) if signed else encode_bytes(one.value)
+                    value = encode_bytes(arithmetic.wrap(one.value, bits))
                     listed.members.add(name=one.name, value=value)
             case ir.EnumType():
                 for one in layout.members:

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from nicemu.control.data_message import fill_data, value_of_data
 from nicemu.control.info_message import info_message, p4info_of_message
 from nicemu.control.messages import INSERT, MODIFY, Message, messages
 from nicemu.control.object_client import _parsed
@@ -75,7 +76,7 @@ def test_enums_and_errors_that_data_have_stand_in_the_type_info(program: Program
     kinds = info.serializable_enums["Kind"]
     assert kinds.underlying_type.bitwidth == 8
     assert [(item.name, item.value) for item in kinds.members] == [("GET", b"\1"), ("PUT", b"\x20")]
-    assert [item.value for item in info.serializable_enums["Sign"].members] == [b"\xff", b"\1"]
+    assert [item.value for item in info.serializable_enums["Sign"].members] == [b"\x0f", b"\1"]
     assert sorted([*info.enums, *info.serializable_enums]) == ["Colour", "Kind", "Sign"]
     assert list(info.error.members)[-1] == "TooOdd"
     specs = [register.type_spec for register in message.registers]
@@ -116,7 +117,7 @@ def test_members_and_errors_are_read_by_name_and_serializable_ones_as_numbers(co
     (message,) = controller.received()
     members = message.digest.data[0].struct.members
     assert [members[0].enum, members[1].enum_value, members[2].error] == ["BLUE", b"\x20", "TooOdd"]
-    assert members[3].enum_value == b"\xff"
+    assert members[3].enum_value == b"\x0f"
 
 
 @pytest.mark.parametrize(
@@ -165,6 +166,20 @@ def test_a_client_names_members_or_gives_their_numbers(program: Program) -> None
     assert [_parsed(value, ir.Named("Colour"), schema, "x") for value in ("GREEN", 2, "2")] == [1, 2, 2]
     assert _parsed("PUT", ir.Named("Kind"), schema, "x") == 0x20
     assert _parsed("TooOdd", ir.ERROR, schema, "x") == schema.p4info.errors.index("TooOdd")
+
+
+def test_members_with_a_sign_stay_apart_on_the_way_to_a_server_and_back() -> None:
+    """P4Info's SerializableEnum has a width alone, so values go as bit<W>."""
+    text = SOURCE.replace("LESS = -1, MORE = 1", "LESS = -1, MORE = 7, LEAST = -8")
+    p4info = p4info_of(compile_text(text).program)
+    client, server = Schema(p4info_of_message(info_message(p4info))), Schema(p4info)
+    for name, number in (("LESS", -1), ("MORE", 7), ("LEAST", -8)):
+        given = _parsed(name, ir.Named("Sign"), client, "x")
+        data = messages().P4Data()
+        fill_data(data, given, ir.Named("Sign"), client.layouts)
+        assert value_of_data(data, ir.Named("Sign"), server.layouts, "x") == number
+        fill_data(data, number, ir.Named("Sign"), server.layouts)
+        assert value_of_data(data, ir.Named("Sign"), client.layouts, "x") == given
 
 
 @pytest.mark.parametrize(
