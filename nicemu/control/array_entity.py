@@ -26,7 +26,7 @@ from nicemu.pipeline import (
     Value,
 )
 
-from .changes import Change, Query, Undo, illegal
+from .changes import Change, Query, Undo
 from .count_message import (
     colours_of_message,
     count_of_message,
@@ -37,6 +37,7 @@ from .count_message import (
 )
 from .data_message import fill_data, value_of_data, zero_of
 from .messages import MODIFY, Message, messages
+from .refusals import illegal
 from .schema import Schema
 
 MAX_PLACES_READ = 1 << 20

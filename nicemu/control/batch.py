@@ -12,8 +12,9 @@ from itertools import groupby
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, TableEntry
 
-from .changes import Change, Outcomes, Undo, guarded, refusal
+from .changes import Change, Outcomes, Undo
 from .entry_changes import InsertEntries, InsertEntry
+from .refusals import guarded, refusal
 
 
 def apply_each(engine: Engine, changes: Sequence[Change | InsertEntries | ControlError]) -> Outcomes:

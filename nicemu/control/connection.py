@@ -18,7 +18,7 @@ from nicemu.errors import ControlError, NicemuError, P4RuntimeCode
 
 from .messages import MAX_MESSAGE_BYTES, SERVICE, STATUS_DETAILS, Message, messages, parse, serialize
 from .status_details import MAX_DETAILS_BYTES, MAX_DETAILS_KEY, code_of, errors_of_status
-from .stream import uint128
+from .stream import election_id_of, uint128
 
 _METADATA = ((MAX_DETAILS_KEY, str(MAX_DETAILS_BYTES)),)
 
@@ -72,7 +72,7 @@ class Connection:
             told = reply.arbitration
             if told.status.code == int(P4RuntimeCode.OK):
                 return
-            if _number_of(told) > election_id:  # else it was said before this one came
+            if (election_id_of(told) or 0) > election_id:  # else it was said before this one came
                 raise not_primary(told, election_id)
         raise ControlError(
             P4RuntimeCode.DEADLINE_EXCEEDED, f"{self._address} did not answer within {self._timeout_s} s"
@@ -155,10 +155,6 @@ def not_primary(told: Message, election_id: int) -> ControlError:
     """Return the error of a client that a MasterArbitrationUpdate says is not primary."""
     return ControlError(
         P4RuntimeCode.PERMISSION_DENIED,
-        f"election id {election_id} is not the primary of device {told.device_id}: {_number_of(told)} is the "
-        "highest that the server has seen",
+        f"election id {election_id} is not the primary of device {told.device_id}: {election_id_of(told)} is "
+        "the highest that the server has seen",
     )
-
-
-def _number_of(told: Message) -> int:
-    return int(told.election_id.high << 64 | told.election_id.low)

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 from nicemu.pipeline import ActionSet, Choice, Program, Row, Table, TableEntry, ir
 
-from .changes import illegal
+from .refusals import illegal
 
 Item = TypeVar("Item")
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from nicemu.pipeline import METER_TYPES, UNCOUNTED, Colours, Count, MeterConfig
 
-from .changes import illegal
 from .messages import Message
+from .refusals import illegal
 
 _MOST = (1 << 63) - 1
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-from nicemu.pipeline import HeaderValue, P4Info, StackValue, UnionValue, Value, Varbits, arithmetic, ir
+from nicemu.pipeline import HeaderValue, P4Info, StackValue, UnionValue, Value, Varbits, ir
 
 from .byte_string import decode_bytes, decode_signed, encode_bytes, encode_signed
-from .changes import illegal, unimplemented
 from .messages import Message
-from .type_message import DataLayout, bits_of, is_tuple
+from .refusals import illegal, unimplemented
+from .type_message import DataLayout, encode_member, is_tuple, width_of
 
 Layouts: TypeAlias = Mapping[str, DataLayout]
 """What types of data are by their names; errors are an enum of the name `error`."""
@@ -32,7 +32,7 @@ def fill_data(message: Message, value: Value, kind: ir.Type, layouts: Layouts) -
     listed = _listed(kind, layouts)
     if listed is not None:
         if listed.serializable:
-            message.enum_value = encode_bytes(arithmetic.wrap(value, bits_of(listed)))
+            message.enum_value = encode_member(value, listed)
             return
         name = next((one.name for one in listed.members if one.value == value), "")
         setattr(message, _form_of(kind, layouts, listed.name), name)
@@ -78,7 +78,7 @@ def value_of_data(message: Message, kind: ir.Type, layouts: Layouts, what: str) 
     listed = _listed(kind, layouts)
     if listed is not None:
         if listed.serializable:
-            return arithmetic.wrap(_number_of(message.enum_value, bits_of(listed), what), listed.type)
+            return _member_of(message.enum_value, listed, what)
         return member_value(getattr(message, expected), listed, what)
     match kind:
         case ir.Bits():
@@ -235,6 +235,14 @@ def _numbers(fields: Mapping[str, Value], kind: ir.Named, layouts: Layouts) -> l
 
 def _bytes_of(number: int, kind: ir.Type) -> bytes:
     return encode_signed(number) if isinstance(kind, ir.Bits) and kind.signed else encode_bytes(number)
+
+
+def _member_of(data: bytes, listed: ir.EnumType, what: str) -> int:
+    """Return the value that a serializable enum's byte string means."""
+    width = width_of(listed)
+    number = decode_bytes(data, width, what)
+    is_negative = isinstance(listed.type, ir.Bits) and listed.type.signed and number >> width - 1
+    return number - (1 << width) if is_negative else number
 
 
 def _number_of(data: bytes, kind: ir.Type, what: str) -> int:

@@ -19,12 +19,13 @@ from nicemu.pipeline import Engine
 
 from .arbitration import Arbitration, Notice
 from .batch import apply_all, apply_each
-from .changes import Change, Outcomes, guarded, refusal
+from .changes import Change, Outcomes
 from .entities import change_of, query_of
 from .entry_changes import InsertEntries
 from .entry_shapes import Shape
-from .messages import DELETE, INSERT, Message
+from .messages import DELETE, INSERT, Atomicity, Message
 from .pipeline_config import PipelineConfig, ProgramReader, ir_reader
+from .refusals import guarded, illegal, refusal
 from .reports import Reports
 from .schema import Schema
 from .setting_entity import digest_config
@@ -46,8 +47,6 @@ UPDATES_PER_TURN = 1_000
 _LARGE_BATCH = 100
 """Updates that are as many as this would have the garbage collector walk what they make, again and again."""
 Understood = TypeVar("Understood")
-
-_CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC = range(3)
 
 
 class Device:
@@ -155,13 +154,10 @@ class Device:
         with self._lock:
             self._arbitration.require_primary(role_of(request.role, request.role_id), election_id_of(request))
             schema, target = self._config.schema(), self._config.target
-            if request.atomicity not in (_CONTINUE_ON_ERROR, _ROLLBACK_ON_ERROR, _DATAPLANE_ATOMIC):
-                raise ControlError(
-                    P4RuntimeCode.INVALID_ARGUMENT,
-                    f"atomicity {request.atomicity} found; 0 to {_DATAPLANE_ATOMIC} was expected",
-                )
+            if request.atomicity not in list(Atomicity):
+                raise illegal(f"atomicity {request.atomicity} found; 0 to {max(Atomicity)} was expected")
             _refuse_more(len(request.updates), MAX_UPDATES, "updates in one WriteRequest")
-            if request.atomicity != _CONTINUE_ON_ERROR:
+            if request.atomicity != Atomicity.CONTINUE_ON_ERROR:
                 _refuse_more(len(request.updates), MAX_ATOMIC_UPDATES, "updates to be done as a whole")
             with garbage_waits(len(request.updates) >= _LARGE_BATCH):
                 outcomes = self._done(request, target)
@@ -174,7 +170,7 @@ class Device:
         outcomes: Outcomes = []
         self._texts.begin()
         try:
-            if request.atomicity == _CONTINUE_ON_ERROR:
+            if request.atomicity == Atomicity.CONTINUE_ON_ERROR:
                 for some in self._in_turns(request.updates, target):
                     outcomes += some
             else:

@@ -18,9 +18,10 @@ from .array_entity import (
     register_change,
     register_query,
 )
-from .changes import Change, Query, illegal, unimplemented
+from .changes import Change, Query
 from .messages import DELETE, INSERT, MODIFY, Message
 from .profile_entity import group_change, group_query, member_change, member_query
+from .refusals import illegal, unimplemented
 from .replication_entity import replication_change, replication_query
 from .schema import Schema
 from .setting_entity import digest_change, digest_query, value_set_change, value_set_query

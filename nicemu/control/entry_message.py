@@ -30,8 +30,8 @@ from nicemu.pipeline import (
 )
 
 from .byte_string import decode_bytes, encode_bytes
-from .changes import illegal, unimplemented
 from .messages import Message, messages
+from .refusals import illegal, unimplemented
 from .schema import ActionSchema, TableSchema
 from .value_text import match_anything
 from .watch import fill_watch, watch_of

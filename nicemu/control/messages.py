@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from enum import IntEnum
 from importlib import resources
 from types import SimpleNamespace
 from typing import Any, ParamSpec, TypeAlias, TypeVar
@@ -25,8 +26,6 @@ API_VERSION = "1.4.0"
 """Version of P4Runtime that the server says it implements (Capabilities)."""
 MAX_MESSAGE_BYTES = 64 << 20
 """Longest message that server and client receive or send."""
-INSERT, MODIFY, DELETE = 1, 2, 3
-"""Update.Type."""
 ERROR_TYPE_URL = "type.googleapis.com/p4.v1.Error"
 SHORT_ERROR_TYPE_URL = "/p4.v1.Error"
 """The same: what stands before the last slash says nothing (any.proto)."""
@@ -44,6 +43,44 @@ _NAMES = {
     "p4.config.v1": "P4DataTypeSpec P4Info P4TypeInfo",
     "google.rpc": "Status",
 }
+
+
+class UpdateType(IntEnum):
+    """Update.Type."""
+
+    INSERT = 1
+    MODIFY = 2
+    DELETE = 3
+
+
+INSERT, MODIFY, DELETE = UpdateType
+
+
+class Atomicity(IntEnum):
+    """WriteRequest.Atomicity."""
+
+    CONTINUE_ON_ERROR = 0
+    ROLLBACK_ON_ERROR = 1
+    DATAPLANE_ATOMIC = 2
+
+
+class ConfigAction(IntEnum):
+    """SetForwardingPipelineConfigRequest.Action."""
+
+    VERIFY = 1
+    VERIFY_AND_SAVE = 2
+    VERIFY_AND_COMMIT = 3
+    COMMIT = 4
+    RECONCILE_AND_COMMIT = 5
+
+
+class ConfigPart(IntEnum):
+    """GetForwardingPipelineConfigRequest.ResponseType."""
+
+    ALL = 0
+    COOKIE_ONLY = 1
+    P4INFO_AND_COOKIE = 2
+    DEVICE_CONFIG_AND_COOKIE = 3
 
 
 _Taken = ParamSpec("_Taken")

@@ -30,7 +30,7 @@ from .connection import BatchError, Connection, not_primary
 from .count_message import fill_meter, meter_of_message
 from .entry_message import add_matches, call_of_message, fill_action, matches_of_message
 from .info_message import info_message, p4info_of_message
-from .messages import Message, messages, within_fields
+from .messages import ConfigAction, ConfigPart, Message, UpdateType, messages, within_fields
 from .object_client import ObjectClient
 from .schema import Schema, TableSchema, parameter_of
 from .stream import uint128
@@ -41,8 +41,13 @@ UPDATES_PER_REQUEST = 1_000
 """Updates that one Write request carries; longer batches are split."""
 
 MatchValue: TypeAlias = int | str | Match
-_TYPES = {"insert": 1, "modify": 2, "delete": 3}
-_CONFIG_ACTIONS = {"verify": 1, "save": 2, "commit": 3, "commit_saved": 4, "reconcile": 5}
+_UPDATES = {"insert": UpdateType.INSERT, "modify": UpdateType.MODIFY, "delete": UpdateType.DELETE}
+_CONFIG_ACTIONS = {
+    "commit": ConfigAction.VERIFY_AND_COMMIT,
+    "verify": ConfigAction.VERIFY,
+    "save": ConfigAction.VERIFY_AND_SAVE,
+    "reconcile": ConfigAction.RECONCILE_AND_COMMIT,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +156,10 @@ class P4RuntimeClient:
 
         Raises: ControlError, and the old program goes on.
         """
-        if how not in ("commit", "verify", "save", "reconcile"):
+        if how not in _CONFIG_ACTIONS:
             raise UsageError(f"how={how!r} found; commit, verify, save or reconcile was expected")
         text = program_json.encode() if isinstance(program_json, str) else program_json
-        request = self._config_request(how)
+        request = self._config_request(_CONFIG_ACTIONS[how])
         request.config.p4_device_config = text
         request.config.p4info.CopyFrom(info_message(p4info or p4info_of(program_of_json(text))))
         if cookie is not None:
@@ -164,7 +169,7 @@ class P4RuntimeClient:
 
     def commit_saved(self) -> None:
         """Have the NIC run the program that `load(how="save")` brought. Raises: ControlError."""
-        self._primary().call("SetForwardingPipelineConfig", self._config_request("commit_saved"))
+        self._primary().call("SetForwardingPipelineConfig", self._config_request(ConfigAction.COMMIT))
         self._schema = None
 
     def p4info(self) -> P4Info:
@@ -183,11 +188,11 @@ class P4RuntimeClient:
 
         Raises: ControlError.
         """
-        return bytes(self._get_config(3).p4_device_config)
+        return bytes(self._get_config(ConfigPart.DEVICE_CONFIG_AND_COOKIE).p4_device_config)
 
     def cookie(self) -> int | None:
         """Return the number that `load` gave the running program. Raises: ControlError."""
-        config = self._get_config(1)
+        config = self._get_config(ConfigPart.COOKIE_ONLY)
         return int(config.cookie.cookie) if config.HasField("cookie") else None
 
     def tables(self) -> list[TableSchema]:
@@ -318,7 +323,8 @@ class P4RuntimeClient:
 
         Raises: ControlError.
         """
-        update = messages().Update(type=3 if config is None else 2 if change else 1)
+        kind = UpdateType.MODIFY if change else UpdateType.INSERT
+        update = messages().Update(type=UpdateType.DELETE if config is None else kind)
         entry = update.entity.digest_entry
         entry.digest_id = self._schema_now().named("digest", name).id
         if config is not None:
@@ -372,10 +378,10 @@ class P4RuntimeClient:
             yield from response.entities
 
     def _update_message(self, update: Update) -> Message:
-        if update.kind not in _TYPES:
-            raise UsageError(f"update kind {update.kind!r} found; {', '.join(_TYPES)} was expected")
+        if update.kind not in _UPDATES:
+            raise UsageError(f"update kind {update.kind!r} found; {', '.join(_UPDATES)} was expected")
         table = self._schema_now().table(update.table)
-        message = messages().Update(type=_TYPES[update.kind])
+        message = messages().Update(type=_UPDATES[update.kind])
         entry = message.entity.table_entry
         entry.table_id, entry.priority, entry.is_default_action = table.id, update.priority, update.default
         if not update.default:
@@ -396,17 +402,15 @@ class P4RuntimeClient:
                 entry.action.action.params.add(param_id=parameter.id, value=encode_bytes(number))
         return message
 
-    def _config_request(self, how: str) -> Message:
+    def _config_request(self, action: ConfigAction) -> Message:
         request = messages().SetForwardingPipelineConfigRequest(
-            device_id=self._device_id, role=self._role, action=_CONFIG_ACTIONS[how]
+            device_id=self._device_id, role=self._role, action=action
         )
         request.election_id.CopyFrom(uint128(self._election_id))
         return request
 
-    def _get_config(self, response_type: int) -> Message:
-        request = messages().GetForwardingPipelineConfigRequest(
-            device_id=self._device_id, response_type=response_type
-        )
+    def _get_config(self, part: ConfigPart) -> Message:
+        request = messages().GetForwardingPipelineConfigRequest(device_id=self._device_id, response_type=part)
         response = self._connected().call("GetForwardingPipelineConfig", request)
         if not response.HasField("config"):
             raise ControlError(
@@ -416,7 +420,7 @@ class P4RuntimeClient:
 
     def _schema_now(self) -> Schema:
         if self._schema is None:
-            self._schema = Schema(p4info_of_message(self._get_config(2).p4info))
+            self._schema = Schema(p4info_of_message(self._get_config(ConfigPart.P4INFO_AND_COOKIE).p4info))
         return self._schema
 
     def _primary(self) -> Connection:

@@ -40,6 +40,7 @@ from .messages import (
 )
 from .open_reads import OpenReads
 from .pipeline_config import ProgramReader, ir_reader
+from .refusals import refusal
 from .status_details import DEFAULT_MAX_DETAILS_BYTES, MAX_DETAILS_BYTES, MAX_DETAILS_KEY, batch_status
 from .stream import Session, serve_requests
 from .target import PipelineTarget
@@ -323,13 +324,8 @@ def _refusals(context: grpc.ServicerContext) -> Iterator[None]:
     """End the call with the status of what is raised inside."""
     try:
         yield
-    except ControlError as error:
-        _abort(context, error)
-    except NicemuError as error:
-        _abort(context, ControlError(P4RuntimeCode.INVALID_ARGUMENT, str(error)))
-    except Exception:
-        logging.getLogger(__name__).exception("fault while serving a call")
-        _abort(context, ControlError(P4RuntimeCode.INTERNAL, "the server failed; its log has the reason"))
+    except Exception as error:
+        _abort(context, refusal(error))
 
 
 def _report(outcomes: Outcomes, noun: str, context: grpc.ServicerContext) -> None:

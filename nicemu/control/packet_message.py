@@ -9,8 +9,8 @@ from __future__ import annotations
 from nicemu.pipeline import PacketMetadataInfo
 
 from .byte_string import decode_bytes, encode_bytes
-from .changes import illegal
 from .messages import Message, messages
+from .refusals import illegal
 
 MAX_PACKET_BYTES = 9216
 """Longest packet that a controller may send."""

@@ -18,15 +18,13 @@ from nicemu.pipeline import Engine, P4Info, Program, p4info_of, program_of_json
 
 from .entry_shapes import EntryShapes
 from .info_message import info_message, p4info_of_message
-from .messages import Message, messages
+from .messages import ConfigAction, ConfigPart, Message, messages
 from .pipeline_state import begin_idle_times, take_over
+from .refusals import illegal
 from .replication_entity import PLATFORM_LIMITS
 from .schema import Schema, difference
 from .target import PipelineTarget
 from .texts import Texts
-
-_ALL, _COOKIE_ONLY, _P4INFO, _DEVICE_CONFIG = range(4)
-_ACTIONS = ("UNSPECIFIED", "VERIFY", "VERIFY_AND_SAVE", "VERIFY_AND_COMMIT", "COMMIT", "RECONCILE_AND_COMMIT")
 
 ProgramReader: TypeAlias = Callable[[bytes, P4Info | None], Program]
 """Returns the program in a p4_device_config; the P4Info beside it may say more. Raises: ControlError."""
@@ -118,34 +116,34 @@ class PipelineConfig:
 
         Raises: ControlError; then the old program goes on, entries and all.
         """
-        name = _ACTIONS[request.action] if 0 <= request.action < len(_ACTIONS) else str(request.action)
-        match name:
-            case "VERIFY":
+        match request.action:
+            case ConfigAction.VERIFY:
                 self._check(request)
-            case "VERIFY_AND_SAVE":
+            case ConfigAction.VERIFY_AND_SAVE:
                 checked = self._check(request)
                 self._saved = _Saved(checked, self._target.staged(checked.program))
-            case "VERIFY_AND_COMMIT":
+            case ConfigAction.VERIFY_AND_COMMIT:
                 checked = self._check(request)
                 self._commit(checked, self._target.staged(checked.program))
-            case "COMMIT":
+            case ConfigAction.COMMIT:
                 if request.HasField("config"):
-                    raise _illegal("COMMIT takes no config: it realises the one that VERIFY_AND_SAVE brought")
+                    raise illegal("COMMIT takes no config: it realises the one that VERIFY_AND_SAVE brought")
                 if self._saved is None:
                     raise ControlError(
                         P4RuntimeCode.NOT_FOUND, "nothing is saved to commit; VERIFY_AND_SAVE comes first"
                     )
                 self._commit(self._saved.checked, self._saved.engine)
-            case "RECONCILE_AND_COMMIT":
+            case ConfigAction.RECONCILE_AND_COMMIT:
                 checked = self._check(request)
                 self._commit(checked, self._target.staged(checked.program), keeps=True)
-            case _:
-                raise _illegal(f"action is {name}; one of {', '.join(_ACTIONS[1:])} was expected")
+            case other:
+                expected = ", ".join(f"{action.name} ({action})" for action in ConfigAction)
+                raise illegal(f"action is {other}; one of {expected} was expected")
 
     def get(self, response_type: int) -> Message:
         """Return the GetForwardingPipelineConfigResponse; without a program it has no config."""
-        if not _ALL <= response_type <= _DEVICE_CONFIG:
-            raise _illegal(f"response_type is {response_type}; 0 to {_DEVICE_CONFIG} was expected")
+        if response_type not in list(ConfigPart):
+            raise illegal(f"response_type is {response_type}; 0 to {max(ConfigPart)} was expected")
         response = messages().GetForwardingPipelineConfigResponse()
         program = self._target.program
         if program is None:
@@ -153,9 +151,9 @@ class PipelineConfig:
         committed = self._committed.config if self._committed and self._committed.program is program else None
         config = response.config
         config.SetInParent()
-        if response_type in (_ALL, _P4INFO):
+        if response_type in (ConfigPart.ALL, ConfigPart.P4INFO_AND_COOKIE):
             config.p4info.CopyFrom(committed.p4info if committed else info_message(p4info_of(program)))
-        if response_type in (_ALL, _DEVICE_CONFIG):
+        if response_type in (ConfigPart.ALL, ConfigPart.DEVICE_CONFIG_AND_COOKIE):
             config.p4_device_config = committed.p4_device_config if committed else program.to_json().encode()
         if committed and committed.HasField("cookie"):
             config.cookie.CopyFrom(committed.cookie)
@@ -164,7 +162,7 @@ class PipelineConfig:
     def _check(self, request: Message) -> _Checked:
         """Return the program of a config; a config without p4info gets the program's own."""
         if not request.HasField("config") or not request.config.p4_device_config:
-            raise _illegal("the config has no p4_device_config; the program's IR as JSON was expected")
+            raise illegal("the config has no p4_device_config; the program's IR as JSON was expected")
         given = p4info_of_message(request.config.p4info) if request.config.HasField("p4info") else None
         program = self._reader(request.config.p4_device_config, given)
         own = p4info_of(program)
@@ -188,7 +186,7 @@ class PipelineConfig:
                 try:
                     take_over(engine, staged)
                 except ControlError as error:
-                    raise _illegal(f"the present state does not fit the new program: {error}") from None
+                    raise illegal(f"the present state does not fit the new program: {error}") from None
             else:
                 begin_idle_times(staged)
             engine.adopt(staged)
@@ -200,7 +198,7 @@ class PipelineConfig:
 
 def _refuse_contradiction(sentence: str | None) -> None:
     if sentence:
-        raise _illegal(f"p4info does not belong to this program: {sentence}; compile both again")
+        raise illegal(f"p4info does not belong to this program: {sentence}; compile both again")
 
 
 def _refuse_needs(properties: Message) -> None:
@@ -211,8 +209,4 @@ def _refuse_needs(properties: Message) -> None:
     for field, needed in properties.ListFields():
         limit = PLATFORM_LIMITS.get(field.name, 0)
         if not 0 <= needed <= limit:
-            raise _illegal(f"p4info needs a {field.name} of {needed}; here it is {limit}")
-
-
-def _illegal(sentence: str) -> ControlError:
-    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, sentence)
+            raise illegal(f"p4info needs a {field.name} of {needed}; here it is {limit}")

@@ -9,11 +9,9 @@ from __future__ import annotations
 import time
 
 from .connection import Connection
-from .messages import messages
+from .messages import ConfigAction, messages
 from .stream import uint128
 
-VERIFY_AND_COMMIT = 3
-RECONCILE_AND_COMMIT = 5
 TIMEOUT_S = 10.0
 TOOLS_ROLE = "nicemu"
 """The role of commands: it has access to all, and takes the default one from no controller."""
@@ -26,7 +24,7 @@ def load_pipeline(address: str, config: bytes, device_id: int = 1, *, keep: bool
     Raises: ControlError, and the old program goes on.
     """
     election_id = time.time_ns()
-    action = RECONCILE_AND_COMMIT if keep else VERIFY_AND_COMMIT
+    action = ConfigAction.RECONCILE_AND_COMMIT if keep else ConfigAction.VERIFY_AND_COMMIT
     request = messages().SetForwardingPipelineConfigRequest(device_id=device_id, action=action)
     request.election_id.CopyFrom(uint128(election_id))
     request.role = TOOLS_ROLE

@@ -12,9 +12,10 @@ from typing import TypeVar
 
 from nicemu.pipeline import ActionProfile, Engine, ProfileInfo, ir
 
-from .changes import Change, Query, Undo, illegal
+from .changes import Change, Query, Undo
 from .entry_message import check_scope, fill_call, parameters_of_message
 from .messages import DELETE, INSERT, Message, messages
+from .refusals import illegal
 from .schema import Schema
 from .watch import Watch, fill_watch, watch_of
 

@@ -13,8 +13,9 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import HOST_PORT, MAX_ALL_REPLICAS, CloneSession, Engine, Replica
 
 from .byte_string import decode_bytes, encode_bytes
-from .changes import Change, Query, Undo, illegal
+from .changes import Change, Query, Undo
 from .messages import DELETE, INSERT, Message, messages
+from .refusals import illegal
 from .schema import Schema
 from .table_entity import MAX_METADATA_BYTES
 

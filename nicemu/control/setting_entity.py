@@ -13,9 +13,10 @@ from typing import TypeAlias
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import DigestConfig, DigestInfo, Engine, Match, ValueSetInfo
 
-from .changes import Change, Query, Undo, illegal
+from .changes import Change, Query, Undo
 from .entry_message import add_matches, matches_of_fields
 from .messages import DELETE, INSERT, MODIFY, Message, messages
+from .refusals import illegal
 from .schema import Schema
 
 Members: TypeAlias = tuple[tuple[Match, ...], ...]

@@ -6,7 +6,6 @@ Source: P4Runtime Specification 1.4, "P4Runtime Stream Messages" and "Stream Err
 
 from __future__ import annotations
 
-import logging
 import queue
 from collections.abc import Iterator
 from typing import Protocol
@@ -15,6 +14,7 @@ from nicemu.errors import ControlError, P4RuntimeCode
 
 from .arbitration import Notice
 from .messages import Message, messages, parse
+from .refusals import refusal
 
 MAX_WAITING_MESSAGES = 512
 """Messages that may wait for a client that does not read them; one more ends its stream."""
@@ -90,12 +90,8 @@ def serve_requests(session: Session, requests: Iterator[bytes], receiver: Receiv
             return
         try:
             _serve_request(session, parse("StreamMessageRequest", data), receiver)
-        except ControlError as error:
-            session.finish(error)
-            return
-        except Exception:
-            logging.getLogger(__name__).exception("fault while serving a stream message")
-            session.finish(ControlError(P4RuntimeCode.INTERNAL, "the server failed; its log has the reason"))
+        except Exception as error:
+            session.finish(refusal(error))
             return
 
 

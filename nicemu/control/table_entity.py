@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Colours, Engine, Match, MeterConfig, Row, TableEntry
 
-from .changes import Change, Query, illegal
+from .changes import Change, Query
 from .count_message import (
     count_of_message,
     fill_colours,
@@ -26,6 +26,7 @@ from .count_message import (
 from .entry_changes import DeleteEntry, InsertEntry, ModifyEntry, SetCount, SetDefault, SetMeter
 from .entry_message import Call, call_of_message, entry_message, fill_action, matches_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
+from .refusals import illegal
 from .schema import Schema, TableSchema
 
 MAX_METADATA_BYTES = 256

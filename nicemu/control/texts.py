@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import ir
 
-from .changes import illegal
+from .refusals import illegal
 from .value_text import MAX_TEXT_BYTES
 
 MAX_TEXTS = 65_536

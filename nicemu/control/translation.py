@@ -18,8 +18,8 @@ from nicemu.errors import ControlError
 from nicemu.pipeline import KeyInfo, P4Info, ParameterInfo, RegisterInfo, ir, width_of
 
 from .byte_string import decode_bytes, encode_bytes
-from .changes import unimplemented
 from .messages import Message
+from .refusals import unimplemented
 from .texts import Texts, TextsOfNow
 
 _Typed: TypeAlias = KeyInfo | ParameterInfo

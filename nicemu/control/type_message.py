@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from nicemu.pipeline import arithmetic, ir
+from nicemu.pipeline import ir
 
 from .annotation_message import annotations_of, fill_annotations
 from .byte_string import encode_bytes
@@ -63,10 +63,15 @@ def fill_type(spec: Message, kind: ir.Type, layouts: Sequence[DataLayout], type_
             spec.error.SetInParent()
 
 
-def bits_of(listed: ir.EnumType) -> ir.Bits:
-    """Return the type that P4Info says the values of a serializable enum have: it knows none with a sign."""
+def width_of(listed: ir.EnumType) -> int:
+    """Return how many bits the values of a serializable enum have."""
     assert isinstance(listed.type, ir.Bits)
-    return ir.Bits(listed.type.width)
+    return listed.type.width
+
+
+def encode_member(value: int, listed: ir.EnumType) -> bytes:
+    """Return the byte string of a serializable enum's value: P4Info knows none with a sign, so as bit<W>."""
+    return encode_bytes(value & (1 << width_of(listed)) - 1)
 
 
 def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequence[str] = ()) -> None:
@@ -76,11 +81,10 @@ def fill_type_info(message: Message, layouts: Sequence[DataLayout], errors: Sequ
     for layout in layouts:
         match layout:
             case ir.EnumType(serializable=True):
-                listed, bits = message.serializable_enums[layout.name], bits_of(layout)
-                listed.underlying_type.bitwidth = bits.width
+                listed = message.serializable_enums[layout.name]
+                listed.underlying_type.bitwidth = width_of(layout)
                 for one in layout.members:
-                    value = encode_bytes(arithmetic.wrap(one.value, bits))
-                    listed.members.add(name=one.name, value=value)
+                    listed.members.add(name=one.name, value=encode_member(one.value, layout))
             case ir.EnumType():
                 for one in layout.members:
                     message.enums[layout.name].members.add(name=one.name)

@@ -12,6 +12,8 @@ import re
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Exact, Lpm, Match, Optional, Range, Ternary, ir
 
+from .refusals import illegal
+
 ANY = "*"
 """Text of the match that every value satisfies; not for exact keys."""
 
@@ -102,9 +104,9 @@ def parse_match(
             low = parse_value(low_text, width_bits, what, kind)
             high = parse_value(high_text, width_bits, what, kind)
             if low > high and low_text.strip().startswith("-") and not high_text.strip().startswith("-"):
-                raise _illegal(f"{what}: the range {text} goes over 0; write an entry to -1, and one from 0")
+                raise illegal(f"{what}: the range {text} goes over 0; write an entry to -1, and one from 0")
             if low > high:
-                raise _illegal(f"{what}: the range {text} is empty; write the smaller number first")
+                raise illegal(f"{what}: the range {text} is empty; write the smaller number first")
             return Range(low, high)
         number = parse_value(value, width_bits, what, kind)
         return Range(number, number)
@@ -125,7 +127,7 @@ def match_anything(match_kind: str, width_bits: int, what: str) -> Match:
         return Range(0, (1 << width_bits) - 1)
     if match_kind == "optional":
         return Optional(None)
-    raise _illegal(f"{what} is exact: it needs a value, and cannot be left out")
+    raise illegal(f"{what} is exact: it needs a value, and cannot be left out")
 
 
 def text_of(number: int) -> str:
@@ -136,7 +138,7 @@ def text_of(number: int) -> str:
 def _text_number(value: int | str, what: str) -> int:
     data = str(value).encode()
     if not data or len(data) > MAX_TEXT_BYTES or b"\0" in data:
-        raise _illegal(
+        raise illegal(
             f"{what}: {_clipped(str(value))} found; a text of 1 to {MAX_TEXT_BYTES} bytes was expected"
         )
     return int.from_bytes(data, "big")
@@ -148,7 +150,7 @@ def _parse_bool(value: int | str, what: str) -> int:
         return _BOOLS.index(text)
     number = _parse_text(text, 1, what) if _NUMBER.fullmatch(text) else -1
     if number not in (0, 1):
-        raise _illegal(f"{what} is bool, false or true; {_clipped(text)} is neither")
+        raise illegal(f"{what} is bool, false or true; {_clipped(text)} is neither")
     return number
 
 
@@ -164,7 +166,7 @@ def _parse_ternary(value: int | str, width_bits: int, what: str, kind: ir.Type |
     else:
         number, mask = parse_value(value, width_bits, what, kind), ones
     if number & ~mask:
-        raise _illegal(
+        raise illegal(
             f"{what}: {_shown(number)} has bits set outside its mask {_shown(mask)}; "
             f"write {_shown(number & mask)}"
         )
@@ -179,13 +181,13 @@ def _parse_prefix(value: int | str, width_bits: int, what: str, kind: ir.Type | 
         length_text = length_text.strip()
         short = length_text.isascii() and length_text.isdigit() and len(length_text) <= 4
         if not short or int(length_text) > width_bits:
-            raise _illegal(
+            raise illegal(
                 f"{what}: prefix length {_clipped(length_text)} found; 0 to {width_bits} was expected"
             )
         prefix_len = int(length_text)
     behind = (1 << (width_bits - prefix_len)) - 1
     if number & behind:
-        raise _illegal(
+        raise illegal(
             f"{what}: {value} has bits set behind its prefix of {prefix_len}; "
             f"write {_shown(number & ~behind)}/{prefix_len}"
         )
@@ -208,7 +210,7 @@ def _parse_text(text: str, width_bits: int, what: str) -> int:
             pass
         else:
             return _of_width(int(address), address.max_prefixlen, width_bits, what, text)
-    raise _illegal(
+    raise illegal(
         f"{what}: {_clipped(text)} is not a value; a number (42, 0x2a, 0b101), an IPv4 or IPv6 address, or a "
         "MAC address was expected"
     )
@@ -216,13 +218,13 @@ def _parse_text(text: str, width_bits: int, what: str) -> int:
 
 def _of_width(number: int, text_bits: int, width_bits: int, what: str, text: str) -> int:
     if text_bits != width_bits:
-        raise _illegal(f"{what} is bit<{width_bits}>; {text} is an address of {text_bits} bits")
+        raise illegal(f"{what} is bit<{width_bits}>; {text} is an address of {text_bits} bits")
     return number
 
 
 def _of_kind(match: Match, match_kind: str, what: str) -> Match:
     if type(match).__name__.lower() != match_kind:
-        raise _illegal(f"{what} is {match_kind}; a match of class {type(match).__name__} was given")
+        raise illegal(f"{what} is {match_kind}; a match of class {type(match).__name__} was given")
     return match
 
 
@@ -232,7 +234,3 @@ def _shown(number: int) -> str:
 
 def _clipped(text: str) -> str:
     return repr(text if len(text) <= 60 else text[:57] + "...")
-
-
-def _illegal(sentence: str) -> ControlError:
-    return ControlError(P4RuntimeCode.INVALID_ARGUMENT, sentence)

@@ -14,8 +14,8 @@ from typing import TypeAlias
 from nicemu.pipeline import HOST_PORT
 
 from .byte_string import encode_bytes
-from .changes import illegal
 from .messages import Message
+from .refusals import illegal
 
 Watch: TypeAlias = int | bytes | None
 """A port as bytes, or as a number in the deprecated field; None where none is watched."""
