@@ -13,7 +13,7 @@ from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Engine, TableEntry
 
 from .changes import Change, Outcomes, Undo
-from .entry_changes import InsertEntries, InsertEntry
+from .entry_changes import NONE_GIVEN, InsertEntries, InsertEntry
 from .refusals import guarded, refusal
 
 
@@ -43,7 +43,7 @@ def _kind_of(change: Change | InsertEntries | ControlError) -> tuple[str, bool] 
     """Return the table that a change inserts entries into and nothing else, and whether they are checked."""
     if type(change) is InsertEntries:
         return change.table, True
-    if type(change) is InsertEntry and not change.has_state:
+    if type(change) is InsertEntry and change.resources is NONE_GIVEN:
         return change.table, False
     return None
 

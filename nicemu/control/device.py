@@ -15,7 +15,6 @@ from typing import TypeVar
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.garbage import garbage_waits
-from nicemu.pipeline import Engine
 
 from .arbitration import Arbitration, Notice
 from .batch import apply_all, apply_each
@@ -106,15 +105,13 @@ class Device:
         """Take a PacketOut. Raises: ControlError, and the packet is dropped."""
         with self._lock:
             self._require_primary(session)
-            self._texts.begin()
-            try:
-                frame = self._with_room(lambda: self.reports.frame_of(packet))
+            with self._texts.batch():
+                try:
+                    frame = self._with_room(lambda: self.reports.frame_of(packet))
+                except ControlError:
+                    self._texts.refuse(0)
+                    raise
                 self._may_give_back |= self._texts.brings  # once it is sent, nothing names them
-            except ControlError:
-                self._texts.refuse(0)
-                raise
-            finally:
-                self._texts.end()
         self._target.inject(frame)
 
     def acknowledge(self, session: Session, acknowledgement: Message) -> None:
@@ -160,44 +157,41 @@ class Device:
             if request.atomicity != Atomicity.CONTINUE_ON_ERROR:
                 _refuse_more(len(request.updates), MAX_ATOMIC_UPDATES, "updates to be done as a whole")
             with garbage_waits(len(request.updates) >= _LARGE_BATCH):
-                outcomes = self._done(request, target)
+                outcomes = self._applied(request, target)
             if schema.digests and target is self._target:  # those of a saved program begin with it
                 self._tell_of_digests(request, outcomes, schema)
             return outcomes
 
-    def _done(self, request: Message, target: PipelineTarget) -> Outcomes:
+    def _applied(self, request: Message, target: PipelineTarget) -> Outcomes:
         """Apply the updates; texts that only refused ones brought are unknown as before."""
         outcomes: Outcomes = []
-        self._texts.begin()
-        try:
+        with self._texts.batch():
             if request.atomicity == Atomicity.CONTINUE_ON_ERROR:
-                for some in self._in_turns(request.updates, target):
+                for some in self._applied_in_turns(request.updates, target):
                     outcomes += some
             else:
-                changes = list(self._understood(request.updates, Shape.changes))
-                outcomes = target.run(lambda engine: apply_all(engine, changes))
+                changes = list(self._decoded(request.updates, Shape.changes))
+                outcomes = target.run(partial(apply_all, changes=changes))
             for place, error in enumerate(outcomes):
                 if error is not None:
                     self._texts.refuse(place)
-        finally:
-            self._texts.end()
         self._may_give_back |= any(update.type != INSERT for update in request.updates)
         return outcomes
 
-    def _in_turns(self, updates: Message, target: PipelineTarget) -> Iterator[Outcomes]:
+    def _applied_in_turns(self, updates: Message, target: PipelineTarget) -> Iterator[Outcomes]:
         """Apply updates a turn at a time, each for itself."""
         for start in range(0, len(updates), UPDATES_PER_TURN):
             some = updates[start : start + UPDATES_PER_TURN]
-            changes = list(self._understood(some, _together, start))
-            yield target.run(_each(changes))
+            changes = list(self._decoded(some, _together, start))
+            yield target.run(partial(apply_each, changes=changes))
 
-    def _understood(
+    def _decoded(
         self,
         updates: Message,
-        meant: Callable[[Shape, list[bytes]], Iterable[Understood]],
+        changes_of: Callable[[Shape, list[bytes]], Iterable[Understood]],
         start: int = 0,
     ) -> Iterator[Understood | Change | ControlError]:
-        """Yield the change that each update means, or why it means none. `meant` are those of a shape.
+        """Yield the change that each update means, or why it means none. `changes_of` are those of a shape.
 
         The first update has the place `start` in the batch.
         """
@@ -208,7 +202,7 @@ class Device:
             shape = shapes.shape_of(encoded[place])
             if shape is not None:
                 end = shape.end_of_run(encoded, place)
-                yield from meant(shape, encoded[place:end])
+                yield from changes_of(shape, encoded[place:end])
                 place = end
                 continue
             self._texts.look_at(start + place)
@@ -283,7 +277,3 @@ def _together(shape: Shape, encoded: list[bytes]) -> Iterable[Change | InsertEnt
     if shape.update_type == INSERT:
         return [InsertEntries(shape.table, shape.entries(encoded))]
     return shape.changes(encoded)
-
-
-def _each(changes: list[Change | InsertEntries | ControlError]) -> Callable[[Engine], Outcomes]:
-    return lambda engine: apply_each(engine, changes)

@@ -14,6 +14,27 @@ from nicemu.pipeline import Colours, Count, Engine, Match, MeterConfig, Row, Tab
 from .changes import Undo
 
 
+@dataclass(frozen=True, slots=True)
+class DirectResources:
+    """What a TableEntry says of its direct counter and meter; without a count it keeps what it counted."""
+
+    count: Count | None = None
+    meter: MeterConfig | None = None
+    colours: Colours | None = None
+
+    def give(self, row: Row, now_ns: int) -> None:
+        """Have an entry go on with this."""
+        if self.count is not None:
+            row.hits, row.bytes = self.count.packets, self.count.bytes
+        if row.meter_config != self.meter:
+            row.meter.configure(self.meter, now_ns)
+        if self.colours is not None:
+            row.meter.colours = self.colours
+
+
+NONE_GIVEN = DirectResources()
+
+
 @dataclass(slots=True)
 class _OfEntry:
     """A change of one entry, or without `matches` of the default entry."""
@@ -40,24 +61,11 @@ class InsertEntry:
 
     table: str
     entry: TableEntry
-    count: Count | None = None
-    meter: MeterConfig | None = None
-    colours: Colours | None = None
-
-    @property
-    def has_state(self) -> bool:
-        """Whether there is more to the change than the entry."""
-        return self.count is not None or self.meter is not None or self.colours is not None
+    resources: DirectResources = NONE_GIVEN
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
-        row = engine.table(self.table).insert(self.entry, engine.now_ns)
-        if self.count is not None:
-            row.hits, row.bytes = self.count.packets, self.count.bytes
-        if self.meter is not None:
-            row.meter.configure(self.meter, engine.now_ns)
-        if self.colours is not None:
-            row.meter.colours = self.colours
+        self.resources.give(engine.table(self.table).insert(self.entry, engine.now_ns), engine.now_ns)
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""
@@ -78,14 +86,7 @@ class ModifyEntry(_OfEntry):
 
     entry: TableEntry
     has_action: bool
-    count: Count | None = None
-    meter: MeterConfig | None = None
-    colours: Colours | None = None
-
-    @property
-    def has_state(self) -> bool:
-        """Whether there is more to the change than the entry."""
-        return self.count is not None or self.meter is not None or self.colours is not None
+    resources: DirectResources = NONE_GIVEN
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
@@ -98,19 +99,7 @@ class ModifyEntry(_OfEntry):
             entry = entry._replace(action=old.action, parameters=old.parameters, choice=old.choice)
             if entry != old:  # of a const entry the direct resources alone may be written
                 row = table.modify(entry)
-        _set_state(row, self.count, self.meter, self.colours, engine.now_ns)
-
-
-def _set_state(
-    row: Row, count: Count | None, meter: MeterConfig | None, colours: Colours | None, now_ns: int
-) -> None:
-    """Give an entry the state that its modification says; without a count it keeps what it has counted."""
-    if count is not None:
-        row.hits, row.bytes = count.packets, count.bytes
-    if row.meter_config != meter:
-        row.meter.configure(meter, now_ns)
-    if colours is not None:
-        row.meter.colours = colours
+        self.resources.give(row, engine.now_ns)
 
 
 @dataclass(slots=True)
@@ -137,16 +126,14 @@ class SetDefault:
     table: str
     call: tuple[str, tuple[int, ...]] | None
     note: Hashable = None
-    count: Count | None = None
-    meter: MeterConfig | None = None
-    colours: Colours | None = None
+    resources: DirectResources = NONE_GIVEN
 
     def apply(self, engine: Engine) -> None:
         """Make the change. Raises: ControlError."""
         table = engine.table(self.table)
         initial = table.spec.default_action
         table.set_default(*(self.call or (initial.action, initial.parameters)), self.note)
-        _set_state(table.default_row(), self.count, self.meter, self.colours, engine.now_ns)
+        self.resources.give(table.default_row(), engine.now_ns)
 
     def remember(self, engine: Engine) -> Undo:
         """Return what takes it back."""

@@ -19,7 +19,7 @@ from itertools import repeat
 from nicemu.pipeline import Exact, Lpm, Match, TableEntry, Ternary
 
 from .changes import Change
-from .entry_changes import DeleteEntry, InsertEntry, ModifyEntry
+from .entry_changes import NONE_GIVEN, DeleteEntry, InsertEntry, ModifyEntry
 from .messages import DELETE, MODIFY, Message, messages
 from .schema import Schema, TableSchema
 
@@ -146,9 +146,9 @@ class EntryShapes:
 def _entry_of(change: Change) -> TableEntry | None:
     """Return the entry that a change is about, None if it may be about more."""
     match change:
-        case InsertEntry(entry=entry) if not change.has_state:
+        case InsertEntry(entry=entry) if change.resources is NONE_GIVEN:
             return entry
-        case ModifyEntry(matches=(_, *_), entry=entry, has_action=True) if not change.has_state:
+        case ModifyEntry(matches=(_, *_), entry=entry, has_action=True) if change.resources is NONE_GIVEN:
             return entry
         case DeleteEntry(matches=(_, *_) as matches, priority=priority):
             return TableEntry(tuple(matches), "", (), priority)

@@ -23,12 +23,22 @@ from .count_message import (
     meter_of_message,
     reset_of_message,
 )
-from .entry_changes import DeleteEntry, InsertEntry, ModifyEntry, SetCount, SetDefault, SetMeter
+from .entry_changes import (
+    NONE_GIVEN,
+    DeleteEntry,
+    DirectResources,
+    InsertEntry,
+    ModifyEntry,
+    SetCount,
+    SetDefault,
+    SetMeter,
+)
 from .entry_message import Call, call_of_message, entry_message, fill_action, matches_of_message
 from .messages import DELETE, INSERT, MODIFY, Message, messages
 from .refusals import illegal
 from .schema import Schema, TableSchema
 
+_DIRECT_RESOURCES = ("counter_data", "meter_config", "meter_counter_data")
 MAX_METADATA_BYTES = 256
 """Longest `metadata` that one entry keeps."""
 
@@ -55,8 +65,7 @@ def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
     if update_type == DELETE:
         return DeleteEntry(table.name, matches, message.priority)
     _check(message, table)
-    count = count_of_message(message.counter_data, table.owner) if message.HasField("counter_data") else None
-    meter = _meter_of(message, "meter_config", table)
+    resources = _resources_of(message, table)
     call: Call = ("", (), None)
     has_action = update_type == INSERT or message.HasField("action")
     if has_action:
@@ -66,10 +75,9 @@ def entry_change(update_type: int, message: Message, schema: Schema) -> Change:
     action, parameters, choice = call
     note = _note_of(message)
     entry = TableEntry(matches, action, parameters, message.priority, choice, message.idle_timeout_ns, note)
-    colours = _colours_of(message, "meter_counter_data", table)
     if update_type == INSERT:
-        return InsertEntry(table.name, entry, count, meter, colours=colours)
-    return ModifyEntry(table.name, matches, entry.priority, entry, has_action, count, meter, colours)
+        return InsertEntry(table.name, entry, resources)
+    return ModifyEntry(table.name, matches, entry.priority, entry, has_action, resources)
 
 
 def direct_counter_change(update_type: int, message: Message, schema: Schema) -> Change:
@@ -86,6 +94,17 @@ def direct_meter_change(update_type: int, message: Message, schema: Schema) -> C
     meter = _meter_of(message, "config", table)
     colours = _colours_of(message, "counter_data", table)
     return SetMeter(table.name, matches, message.table_entry.priority, meter, colours)
+
+
+def _resources_of(message: Message, table: TableSchema) -> DirectResources:
+    """Return what a TableEntry says of its counter and meter."""
+    if not any(map(message.HasField, _DIRECT_RESOURCES)):
+        return NONE_GIVEN
+    return DirectResources(
+        count_of_message(message.counter_data, table.owner) if message.HasField("counter_data") else None,
+        _meter_of(message, "meter_config", table),
+        _colours_of(message, "meter_counter_data", table),
+    )
 
 
 def _meter_of(message: Message, field: str, table: TableSchema) -> MeterConfig | None:
@@ -117,13 +136,11 @@ def _default_change(update_type: int, message: Message, table: TableSchema) -> C
         raise illegal(f"{table.owner}: the default entry is always there; MODIFY it, do not INSERT or DELETE")
     _check_default(message, table.owner)
     _check(message, table)
-    count = count_of_message(message.counter_data, table.owner) if message.HasField("counter_data") else None
-    meter = _meter_of(message, "meter_config", table)
-    colours = _colours_of(message, "meter_counter_data", table)
+    resources = _resources_of(message, table)
     if not message.HasField("action"):
-        return SetDefault(table.name, None, None, count, meter, colours)
+        return SetDefault(table.name, None, None, resources)
     call = call_of_message(message.action, table, default=True)[:2]
-    return SetDefault(table.name, call, _note_of(message), count, meter, colours)
+    return SetDefault(table.name, call, _note_of(message), resources)
 
 
 def _check_default(message: Message, owner: str) -> None:

@@ -104,9 +104,14 @@ class Texts:
         self._batch: _Batch | None = None
         self._shown: set[tuple[str, int]] | None = None
 
-    def begin(self) -> None:
-        """Note from now on which update of a batch brings which text."""
+    @contextmanager
+    def batch(self) -> Iterator[None]:
+        """Note meanwhile which update of a batch brings which text, so that it can be refused."""
         self._batch = _Batch()
+        try:
+            yield
+        finally:
+            self._batch = None
 
     def look_at(self, place: int) -> None:
         """Take texts for those of the update at this place."""
@@ -119,10 +124,6 @@ class Texts:
         with self._lock:
             for translation, text in self._batch.refuse(place):
                 self._known[translation].forget(text)
-
-    def end(self) -> None:
-        """Keep what texts there are."""
-        self._batch = None
 
     @property
     def brings(self) -> bool:
