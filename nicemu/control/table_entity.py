@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from nicemu.errors import ControlError, P4RuntimeCode
 from nicemu.pipeline import Colours, Engine, Match, MeterConfig, Row, TableEntry
@@ -181,16 +182,24 @@ def _require_meter(table: TableSchema) -> None:
 # Queries
 
 
+class _SeenEntry(NamedTuple):
+    """An entry as it was, with what was counted for it."""
+
+    entry: TableEntry
+    packets: int
+    length_bytes: int
+    idle_ns: int
+    meter: MeterConfig | None
+    colours: Colours
+    is_const: bool
+
+
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """A table as it was: entries with packets, bytes, idle time, and their meters, and whether they are
-    const. The default entry comes alone.
-
-    `looked_at` says how many entries that took.
-    """
+    """A table as it was; the default entry comes alone. `looked_at` says how many entries that took."""
 
     table: TableSchema
-    entries: list[tuple[TableEntry, int, int, int, MeterConfig | None, Colours, bool]]
+    entries: list[_SeenEntry]
     is_default: bool = False
     looked_at: int = 1
 
@@ -229,19 +238,17 @@ def _direct_query(form: str, message: Message, schema: Schema) -> Query:
                 continue
             if form == "direct_counter_entry" and not (part.table.has_counter or wanted.table_id):
                 continue
-            for entry, packets, length_bytes, _, meter, colours, _ in part.entries:
+            for row in part.entries:
                 entity = messages().Entity()
                 answer = getattr(entity, form)
-                answer.table_entry.CopyFrom(_message_of(entry, part))
+                answer.table_entry.CopyFrom(_message_of(row.entry, part))
                 answer.table_entry.ClearField("action")
                 if form == "direct_counter_entry":
-                    fill_count(answer.data, packets, length_bytes)
-                    yield entity
-                    continue
-                if meter is not None:
-                    fill_meter(answer.config, meter)
+                    fill_count(answer.data, row.packets, row.length_bytes)
+                elif row.meter is not None:
+                    fill_meter(answer.config, row.meter)
                 if counted:
-                    fill_colours(answer.counter_data, colours)
+                    fill_colours(answer.counter_data, row.colours)
                 yield entity
 
     return Query(_take(wanted, schema, must_find=True), render, _weigh)
@@ -263,54 +270,78 @@ def _take(query: Message, schema: Schema, *, must_find: bool = False) -> Callabl
         raise illegal(f"{tables[0].owner} has no idle timeout; leave time_since_last_hit and its like out")
     matches = matches_of_message(query, tables[0]) if query.match else None
     chosen = query.action.action.action_id if query.action.HasField("action") else 0
-    action = tables[0].action_of_id(chosen).name if chosen else None
-    named = matches is not None and (not tables[0].has_priority or query.priority != 0)
+    wanted = _Wanted(
+        matches,
+        query.priority,
+        tables[0].action_of_id(chosen).name if chosen else None,
+        Metadata(query.controller_metadata, query.metadata),
+        query.is_default_action,
+        matches is not None and (not tables[0].has_priority or query.priority != 0),
+        must_find,
+    )
+    return lambda engine: [wanted.take(engine, table) for table in tables]
 
-    def wanted(entry: TableEntry) -> bool:
-        note = entry.note if isinstance(entry.note, Metadata) else Metadata()
-        return (
-            (matches is None or entry.matches == matches)
-            and (action is None or entry.action == action)
-            and query.priority in (0, entry.priority)
-            and query.controller_metadata in (0, note.controller_metadata)
-            and query.metadata in (b"", note.metadata)
-        )
 
-    def rows_of(engine: Engine, table: TableSchema) -> list[Row]:
-        """Return the rows to look at: the one that is named, or all."""
-        if query.is_default_action:
-            return [engine.table(table.name).default_row()]
-        if not named or matches is None:
-            return engine.table(table.name).rows()
-        try:
-            return [engine.table(table.name).row(matches, query.priority)]
-        except ControlError as error:
-            if must_find or error.code is not P4RuntimeCode.NOT_FOUND:
-                raise
-            return []
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What a TableEntry asks for; None, 0 and nothing are all there is.
 
-    def taken(engine: Engine, table: TableSchema) -> _Seen:
-        found = rows_of(engine, table)
-        rows = [row for row in found if wanted(row.entry)]
-        if must_find and matches is not None and not rows:
+    With `is_one`, matches and priority are those of one entry; `must_find` refuses matches that no entry has.
+    """
+
+    matches: tuple[Match, ...] | None
+    priority: int
+    action: str | None
+    metadata: Metadata
+    is_default: bool
+    is_one: bool
+    must_find: bool
+
+    def take(self, engine: Engine, table: TableSchema) -> _Seen:
+        """Return what there is in a table. Raises: ControlError where there must be something."""
+        looked_at = self._rows(engine, table)
+        rows = [row for row in looked_at if self._includes(row.entry)]
+        if self.must_find and self.matches is not None and not rows:
             raise ControlError(P4RuntimeCode.NOT_FOUND, f"{table.owner} has no entry of this match")
         now_ns, is_const = engine.now_ns, engine.table(table.name).is_const
         default_is_const = table.description.const_default_action_id != 0
         entries = [
-            (
+            _SeenEntry(
                 row.entry,
                 row.hits,
                 row.bytes,
                 max(now_ns - row.last_hit_ns, 0),
                 row.meter_config,
                 row.colours,
-                default_is_const if query.is_default_action else is_const(row.entry),
+                default_is_const if self.is_default else is_const(row.entry),
             )
             for row in rows
         ]
-        return _Seen(table, entries, query.is_default_action, 1 + len(found))
+        return _Seen(table, entries, self.is_default, 1 + len(looked_at))
 
-    return lambda engine: [taken(engine, table) for table in tables]
+    def _rows(self, engine: Engine, table: TableSchema) -> list[Row]:
+        """Return the rows to look at: the one that is named, or all."""
+        held = engine.table(table.name)
+        if self.is_default:
+            return [held.default_row()]
+        if not self.is_one or self.matches is None:
+            return held.rows()
+        try:
+            return [held.row(self.matches, self.priority)]
+        except ControlError as error:
+            if self.must_find or error.code is not P4RuntimeCode.NOT_FOUND:
+                raise
+            return []
+
+    def _includes(self, entry: TableEntry) -> bool:
+        note = entry.note if isinstance(entry.note, Metadata) else Metadata()
+        return (
+            (self.matches is None or entry.matches == self.matches)
+            and (self.action is None or entry.action == self.action)
+            and self.priority in (0, entry.priority)
+            and self.metadata.controller_metadata in (0, note.controller_metadata)
+            and self.metadata.metadata in (b"", note.metadata)
+        )
 
 
 def _message_of(entry: TableEntry, seen: _Seen) -> Message:
@@ -327,18 +358,18 @@ def _entry_messages(seen: list[_Seen], query: Message) -> Iterator[Message]:
     counter, meter, marked, hit = map(query.HasField, asked)
     for part in seen:
         table = part.table
-        for entry, packets, length_bytes, idle_ns, config, colours, is_const in part.entries:
-            message = _message_of(entry, part)
-            fill_note(message, entry.note)
-            message.is_const = is_const
+        for row in part.entries:
+            message = _message_of(row.entry, part)
+            fill_note(message, row.entry.note)
+            message.is_const = row.is_const
             if counter:
-                fill_count(message.counter_data, packets, length_bytes)
-            if meter and config is not None:
-                fill_meter(message.meter_config, config)
+                fill_count(message.counter_data, row.packets, row.length_bytes)
+            if meter and row.meter is not None:
+                fill_meter(message.meter_config, row.meter)
             if marked and table.has_meter:
-                fill_colours(message.meter_counter_data, colours)
+                fill_colours(message.meter_counter_data, row.colours)
             if hit and table.description.idle_timeout:
-                message.time_since_last_hit.elapsed_ns = idle_ns
+                message.time_since_last_hit.elapsed_ns = row.idle_ns
             yield message
 
 
