@@ -39,12 +39,7 @@ class ErrorNumbers:
             numbers.chosen(self._is(error, index), numbers.constant(number), numbers.constant(0))
             for index, number in enumerate(self._numbers)
         ]
-        while len(terms) > 1:  # a tree, so that it is not nested as deep as there are errors
-            terms = [
-                numbers.binary("|", *terms[place : place + 2]) if place + 1 < len(terms) else terms[place]
-                for place in range(0, len(terms), 2)
-            ]
-        whole = terms[0]
+        whole = numbers.folded("|", terms)
         return Number(whole.low, whole.high, whole.modulo, error=error)
 
     def compared(self, op: str, left: Number, right: Number) -> ir.Expression | None:

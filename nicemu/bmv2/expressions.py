@@ -281,12 +281,7 @@ class Expressions:
             numbers.of_truth(ir.IsValid(ir.Element(stack, ir.Constant(place, ir.Bits(32)), kind)))
             for place in range(stack.type.size)
         ]
-        while len(counts) > 1:  # a tree, so that the sum is not nested as deep as the stack is long
-            counts = [
-                numbers.binary("+", *counts[place : place + 2]) if place + 1 < len(counts) else counts[place]
-                for place in range(0, len(counts), 2)
-            ]
-        return counts[0]
+        return numbers.folded("+", counts)
 
     # One kind of value
 

@@ -130,6 +130,16 @@ def binary(op: str, left: Number, right: Number) -> Number:
     return _divided(op, left, right)
 
 
+def folded(op: str, terms: list[Number]) -> Number:
+    """Return all terms with an operator between: a tree, not nested as deep as there are terms."""
+    while len(terms) > 1:
+        terms = [
+            binary(op, *terms[place : place + 2]) if place + 1 < len(terms) else terms[place]
+            for place in range(0, len(terms), 2)
+        ]
+    return terms[0]
+
+
 def compare(op: str, left: Number, right: Number) -> ir.Expression:
     """Return whether `left op right` holds. Raises: TooWide."""
     kind = _covering(left, right)

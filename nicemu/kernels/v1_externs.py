@@ -7,7 +7,7 @@ from typing import Any
 
 from llvmlite import ir as llvm
 
-from nicemu.pipeline import ARCHITECTURES, DROP_PORT, ir, width_of
+from nicemu.pipeline import DROP_PORT, ir, width_of
 
 from .externs import Call
 from .not_compiled import NotCompiled
@@ -16,7 +16,6 @@ from .places import BIT, Place
 from .v1_requests import V1Requests
 
 STANDARD = "standard_metadata"
-_ALGORITHMS = ARCHITECTURES["v1model"].enums["HashAlgorithm"]
 
 
 class V1Externs(V1Requests):

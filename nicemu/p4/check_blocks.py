@@ -17,7 +17,7 @@ from . import syntax
 from .check_arguments import ArgumentChecker
 from .constants import is_constant
 from .control_names import has_controlled
-from .diagnostics import Location, did_you_mean
+from .diagnostics import Location, article, did_you_mean
 from .symbols import (
     ActionSymbol,
     BlockInstance,
@@ -29,6 +29,7 @@ from .symbols import (
     ParameterSymbol,
     Routine,
     TableSymbol,
+    same_parameters,
 )
 from .type_variables import same, substituted, unify
 from .types import (
@@ -337,10 +338,7 @@ class BlockCallChecker(ArgumentChecker):
         if made is None:
             return None
         expected = called_as(wanted)
-        fits = len(made.parameters) == len(expected) and all(
-            has.direction == needs.direction and same(has.type, needs.type)
-            for has, needs in zip(made.parameters, expected, strict=True)
-        )
+        fits = same_parameters(made.parameters, expected)
         kind_of = made.declaration.kind
         if kind_of != wanted.symbol.declaration.kind:
             what = f"{made.declaration.name} is a {kind_of}; {wanted} was expected"
@@ -377,8 +375,3 @@ def constructed(node: syntax.Call) -> syntax.TypeRef | None:
     if node.constructed is None and isinstance(node.callee, syntax.NameRef):
         return syntax.TypeRef(node.at, node.callee.name, absolute=node.callee.absolute)
     return node.constructed
-
-
-def article(noun: str) -> str:
-    """Return a noun behind a or an."""
-    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

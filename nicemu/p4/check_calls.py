@@ -12,11 +12,11 @@ from nicemu.errors import counted
 from nicemu.pipeline import ExternFunction, Kind, ir
 
 from . import syntax
-from .check_blocks import BlockCallChecker, article
+from .check_blocks import BlockCallChecker
 from .check_expressions import HEADER_METHODS
 from .check_names import NO_MORE
 from .constants import is_constant, items_of
-from .diagnostics import did_you_mean
+from .diagnostics import article, did_you_mean
 from .symbols import (
     THIS,
     ActionSymbol,

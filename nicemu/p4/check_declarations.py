@@ -15,6 +15,7 @@ from . import syntax
 from .check_calls import CallChecker
 from .check_type_references import UNTOLD
 from .constants import given_by, is_constant, is_given
+from .diagnostics import article
 from .symbols import (
     ActionSymbol,
     BlockInstance,
@@ -82,10 +83,7 @@ class DeclarationChecker(CallChecker):
                     self.reporter.error(node.at, what, "it is known at compile time alone")
                     item.type = UNKNOWN
             if not fits:
-                self.reporter.error(
-                    node.type_ref.at,
-                    f"a parameter of a {owner} cannot be {kind}".replace("a action", "an action"),
-                )
+                self.reporter.error(node.type_ref.at, f"a parameter of {article(owner)} cannot be {kind}")
                 item.type = UNKNOWN
         self.check_defaults(nodes, found)
         return found
@@ -153,7 +151,7 @@ class DeclarationChecker(CallChecker):
             if kind is not UNKNOWN:
                 hint = "externs, parsers, controls and packages can be"
                 self.reporter.error(node.at, f"{kind} cannot be instantiated", hint)
-            self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
+            self.declare_unknown(node)
             return
         made = self.object_of(node, kind, self.full_name(node))
         self.members(node, made)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from . import syntax
 from .check_states import StateChecker
 from .diagnostics import did_you_mean
-from .symbols import THIS, Instance, ParameterSymbol, RoutineSymbol, Scope, TypeSymbol
+from .symbols import THIS, Instance, ParameterSymbol, RoutineSymbol, Scope, TypeSymbol, same_parameters
 from .type_variables import same
 from .types import UNKNOWN, ExternType, Type
 
@@ -89,11 +89,7 @@ class MemberChecker(StateChecker):
         if self.reporter.has_failed_since(mark):
             self.reporter.rewind(mark)  # is told where the body is checked
             return
-        fits = len(found) == len(wanted) and all(
-            has.direction == needs.direction and same(has.type, needs.type)
-            for has, needs in zip(found, wanted, strict=True)
-        )
-        if not fits or not same(found_back, wanted_back):
+        if not same_parameters(found, wanted) or not same(found_back, wanted_back):
             shown = ", ".join(f"{item.direction} {item.type} {item.name}".strip() for item in wanted)
             self.reporter.error(
                 member.at, f"{member.name} is not as its extern has it: {wanted_back} {method.name}({shown})"

@@ -319,7 +319,7 @@ class OperatorChecker(ConversionChecker):
         if isinstance(source, ir.Bits) and isinstance(target, ir.Bits):
             self._check_sign(node, source, target)
         if node.operand.value is not None and target is not None:
-            node.value = arithmetic.cast(node.operand.value, target, target)
+            node.value = arithmetic.cast(node.operand.value, target)
         return wanted
 
     def _check_sign(self, node: syntax.CastOp, source: ir.Bits, target: ir.Bits) -> None:

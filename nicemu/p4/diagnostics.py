@@ -131,12 +131,11 @@ class CompileError(ProtocolError):
 
     def __str__(self) -> str:
         count = sum(item.severity is Severity.ERROR for item in self.diagnostics)
-        summary = f"{count} error" if count == 1 else f"{count} errors"
-        return "\n".join([*(item.render() for item in self.diagnostics), summary])
+        return "\n".join([*(item.render() for item in self.diagnostics), counted(count, "error")])
 
 
-class TooManyErrors(Exception):  # noqa: N818  control flow between the reporter and `compile_text`
-    """Raised by the reporter when more errors would help nobody."""
+class TooManyErrors(Exception):  # noqa: N818  control flow, caught in compiler.py
+    """More errors would help nobody: compilation ends."""
 
 
 @dataclass(slots=True)
@@ -256,3 +255,8 @@ def did_you_mean(wrong: str, known: Iterable[str], near: float = 0.6) -> str:
         nearer = difflib.get_close_matches(wrong.lower(), list(lowered), 1, near)
         return f"did you mean {lowered[nearer[0]] if nearer else nearest[0]}?"
     return f"there is {', '.join(words)}" if 0 < len(words) <= 8 else ""
+
+
+def article(noun: str) -> str:
+    """Return a noun behind a or an."""
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"

@@ -178,10 +178,22 @@ class ExpressionLowering:
         It is a call of a function that takes them as they are written.
         """
         places, parameters = self._taken(written, directions)
-        result, name = self._extra(kind, "made"), f"in_order.{len(self._made)}"
-        body = (ir.Assign(result, make(tuple(arranged(places, order)))),)
-        self._made.append(ir.Function(name, parameters, body, result.name))
-        return ir.Call(name, tuple(written), kind)
+        result = self._extra(kind, "made")
+        body = ir.Assign(result, make(tuple(arranged(places, order))))
+        return ir.Call(self._function_of(parameters, body, result.name), tuple(written), kind)
+
+    def _function_of(
+        self,
+        parameters: tuple[ir.Parameter, ...],
+        body: ir.Statement,
+        result: str = "",
+        *,
+        is_control: bool = False,
+    ) -> str:
+        """Make a function that takes arguments as they are written; return its name."""
+        name = f"in_order.{len(self._made)}"
+        self._made.append(ir.Function(name, parameters, (body,), result, is_control=is_control))
+        return name
 
     def _taken(
         self, written: Sequence[ir.Expression], directions: Sequence[ir.Direction]

@@ -326,8 +326,7 @@ class StatementLowering(ExpressionLowering):
         ways = [ir.Direction(node.symbol.directions[place]) for place in order]
         places, taken = self._taken(written, ways)
         given = dict(enumerate(arguments)) | dict(zip(order, places, strict=True))
-        name = f"in_order.{len(self._made)}"
-        self._made.append(ir.Function(name, taken, (self._extern_statement(node, tuple(given.values())),)))
+        name = self._function_of(taken, self._extern_statement(node, tuple(given.values())))
         return ir.CallRoutine(name, tuple(written))
 
     def _evaluated(
@@ -355,10 +354,9 @@ class StatementLowering(ExpressionLowering):
             return self._routine_call(node, tuple(given.values()))
         written = [given[place] for place in order]
         places, taken = self._taken(written, [directions[place] for place in order])
-        name = f"in_order.{len(self._made)}"
         call = self._routine_call(node, tuple(arranged(places, order)))
         is_control = node.symbol.kind != "routine"  # an action or control may exit
-        self._made.append(ir.Function(name, taken, (call,), is_control=is_control))
+        name = self._function_of(taken, call, is_control=is_control)
         return ir.CallRoutine(name, tuple(written))
 
     def _routine_call(self, node: syntax.Call, given: tuple[ir.Expression, ...]) -> ir.Statement:

@@ -12,6 +12,8 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
 
+from nicemu.pipeline import ir
+
 from . import syntax
 from .diagnostics import Location, Reporter
 from .lexer import Token
@@ -490,8 +492,9 @@ def _number_of(text: str) -> tuple[int, int | None, bool, str]:
         bits = int(width) if width else None
     except ValueError:
         return 0, None, signed, "this number has too many digits"
-    if bits is not None and not int(signed) <= bits <= 4096:
-        return number, 1, signed, f"a number of {width} bits; {int(signed)} to 4096 were expected"
+    if bits is not None and not int(signed) <= bits <= ir.MAX_WIDTH_BITS:
+        what = f"a number of {width} bits; {int(signed)} to {ir.MAX_WIDTH_BITS} were expected"
+        return number, 1, signed, what
     return number, bits, signed, ""
 
 

@@ -16,6 +16,7 @@ from nicemu.pipeline import ir
 from . import syntax
 from .annotations import given_name
 from .diagnostics import Location
+from .type_variables import same
 from .types import (
     ExternSymbol,
     ExternType,
@@ -405,3 +406,11 @@ def control_name(node: syntax.Declaration, block: str) -> str:
     if name.startswith("."):
         return name[1:]
     return f"{block}.{name}" if block else name
+
+
+def same_parameters(found: Sequence[ParameterSymbol], wanted: Sequence[ParameterSymbol]) -> bool:
+    """Return whether parameters have the directions and types of others, as far as is known."""
+    return len(found) == len(wanted) and all(
+        has.direction == needs.direction and same(has.type, needs.type)
+        for has, needs in zip(found, wanted, strict=True)
+    )

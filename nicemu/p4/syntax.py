@@ -115,7 +115,6 @@ class Instantiation(Declaration):
     names: list[str] | None = None
     members: list[Declaration] | None = None
     written: Written | None = None
-    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -125,7 +124,6 @@ class ParameterDeclaration(Declaration):
     type_ref: TypeRef
     direction: str
     default: Expression | None = None
-    symbol: Any = None
 
     @property
     def is_optional(self) -> bool:
@@ -199,7 +197,6 @@ class FunctionDeclaration(Declaration):
     parameters: list[ParameterDeclaration]
     body: Block
     type_parameters: list[str] = field(default_factory=list)
-    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -208,7 +205,6 @@ class ValueSetDeclaration(Declaration):
 
     type_ref: TypeRef
     size: Expression
-    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -289,7 +285,6 @@ class TableDeclaration(Declaration):
     entry_annotations: list[Annotation] = field(default_factory=list)
     properties: list[PropertyElement] = field(default_factory=list)
     property_names: set[str] = field(default_factory=set)
-    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -77,12 +77,11 @@ class NameRef(Expression):
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class MemberRef(Expression):
-    """`base.name`; `symbol` is filled where the member is no field."""
+    """`base.name`."""
 
     base: Expression
     name: str
     name_at: Location
-    symbol: Any = None
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -77,8 +77,8 @@ def binary(op: str, left: int, right: int, node: ir.Binary) -> int:
     raise AssertionError(f"unknown operator {op}")
 
 
-def cast(value: int, source: ir.Type, target: ir.Type) -> int:
-    """Return `value` of type `source` as `target`: bits are cut off or extended, by the sign for an int."""
+def cast(value: int, target: ir.Type) -> int:
+    """Return a value as `target`: bits are cut off, or extended by the sign that the value has."""
     if isinstance(target, ir.Bool):
         return value & 1
     return wrap(value, target)

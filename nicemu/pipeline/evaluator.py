@@ -13,7 +13,6 @@ from . import ir
 from .architecture import Architecture
 from .arithmetic import binary, cast, unary
 from .externs import ExternCall, ExternFunction
-from .matches import width_of
 from .objects import Objects
 from .packet_state import PacketState
 from .values import (
@@ -56,9 +55,7 @@ class Evaluator:
             ir.Conditional: lambda packet, node: self._value(
                 packet, node.yes if self._value(packet, node.condition) else node.no
             ),
-            ir.Cast: lambda packet, node: cast(
-                self._value(packet, node.operand), node.operand.type, node.type
-            ),
+            ir.Cast: lambda packet, node: cast(self._value(packet, node.operand), node.type),
             ir.Slice: self._slice,
             ir.IsValid: lambda packet, node: int(self._value(packet, node.header).valid),
             ir.TableApply: lambda packet, node: int((self._apply(packet, node.table)[0]) is node.hit),
@@ -227,7 +224,7 @@ class Evaluator:
                 mask = (1 << (high - low + 1)) - 1 << low
                 whole = as_unsigned(self._value(packet, base), base.type)
                 whole = whole & ~mask | value << low & mask
-                self._store(packet, base, cast(whole, ir.Bits(width_of(base.type)), base.type))
+                self._store(packet, base, cast(whole, base.type))
             case _:
                 raise AssertionError(f"{target} cannot be assigned to")
 

@@ -19,7 +19,6 @@ from .arithmetic import cast
 from .checksums import digest
 from .evaluator import Evaluator, Rejected
 from .externs import ExternFailed, Stuck
-from .matches import width_of
 from .objects import Objects
 from .packet_state import PacketState
 from .profiles import ActionProfile, Member
@@ -350,9 +349,7 @@ class Interpreter(Evaluator):
         copies_in: list[tuple[str, Any]] = []
         for parameter in called.parameters:
             if parameter.direction is ir.Direction.NONE and action_data:
-                copies_in.append(
-                    (parameter.variable, cast(next(data), _unsigned(parameter.type), parameter.type))
-                )
+                copies_in.append((parameter.variable, cast(next(data), parameter.type)))
                 continue
             argument = next(given)
             if parameter.direction in (ir.Direction.OUT, ir.Direction.INOUT):
@@ -483,7 +480,3 @@ def in_keyset(keyset: ir.KeyMask | ir.KeyRange | ir.KeyAny, value: int) -> bool:
             return low <= value <= high
         case ir.KeyAny():
             return True
-
-
-def _unsigned(kind: ir.Type) -> ir.Type:
-    return ir.Bits(width_of(kind))

@@ -62,8 +62,7 @@ class _Reader:
         if isinstance(kind, ir.Stack):
             return StackValue([self.value(ir.Named(kind.element)) for _ in range(kind.size)])
         if not isinstance(kind, ir.Named):
-            width = width_of(kind)
-            return cast(self._taken(width), ir.Bits(width), kind)
+            return cast(self._taken(width_of(kind)), kind)
         if kind.name in layouts.unions:
             union, place = layouts.zero(kind), next(self._shape)
             if place:

@@ -28,8 +28,8 @@ SHARED_ENUMS: Mapping[str, tuple[str, ...]] = {
 _METER_BYTES = 1
 _NUMBER = Argument(Kind.NUMBER)
 _WRITTEN = Argument(Kind.NUMBER, ir.Direction.OUT)
-_SUMMED = Argument(Kind.DATA, only_valid=True)
-_WORD = Argument(ir.Bits(32))
+SUMMED = Argument(Kind.DATA, only_valid=True)
+WORD = Argument(ir.Bits(32))
 
 
 def _random(call: ExternCall) -> None:
@@ -46,7 +46,7 @@ def _hash(call: ExternCall) -> None:
 
 SHARED_FUNCTIONS: Mapping[str, ExternFunction] = {
     "random": ExternFunction(((_WRITTEN, _NUMBER, _NUMBER),), _random),
-    "hash": ExternFunction(((_WRITTEN, _WORD, _NUMBER, _SUMMED, _NUMBER),), _hash),
+    "hash": ExternFunction(((_WRITTEN, WORD, _NUMBER, SUMMED, _NUMBER),), _hash),
 }
 
 # Objects
@@ -132,7 +132,5 @@ SHARED_OBJECTS: Mapping[str, ExternType] = {
         ((int,),), make=lambda instance: ActionProfile(instance.name, _size(instance))
     ),
     "action_selector": ExternType(((int, int, int),), make=_selector),
-    "Checksum16": ExternType(
-        ((),), methods={"get": ExternFunction(((_SUMMED,),), _sum, returns=ir.Bits(16))}
-    ),
+    "Checksum16": ExternType(((),), methods={"get": ExternFunction(((SUMMED,),), _sum, returns=ir.Bits(16))}),
 }

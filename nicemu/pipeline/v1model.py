@@ -15,7 +15,7 @@ from .arithmetic import wrap
 from .checksums import digest
 from .externs import Argument, ExternCall, ExternFunction, Kind, left
 from .shapes import shape_of
-from .shared_externs import SHARED_ENUMS, SHARED_FUNCTIONS
+from .shared_externs import SHARED_ENUMS, SHARED_FUNCTIONS, SUMMED, WORD
 from .values import Layouts, Value, Varbits
 from .verdict import DigestPosted, Effect, LogMessage
 
@@ -51,7 +51,6 @@ STANDARD = ir.Named(STANDARD_METADATA.name)
 
 ENUMS: Mapping[str, tuple[str, ...]] = {**SHARED_ENUMS, "CloneType": ("I2E", "E2E")}
 INGRESS_CLONE, EGRESS_CLONE = range(2)
-_METER_BYTES = 1
 _NO_WORD = re.compile(r"\W+")
 
 
@@ -124,7 +123,7 @@ def _checksum(with_payload: bool, update: bool) -> ExternFunction:
 
     takes = (
         Argument(ir.BOOL),
-        _SUMMED,
+        SUMMED,
         Argument(Kind.NUMBER, ir.Direction.INOUT if update else ir.Direction.IN, only_valid=not update),
         Argument(ir.Bits(32)),
     )
@@ -177,25 +176,21 @@ def _numbers(value: Value) -> list[int]:
     return [number for part in parts.values() for number in _numbers(part)]
 
 
-_NUMBER = Argument(Kind.NUMBER)
-_WRITTEN = Argument(Kind.NUMBER, ir.Direction.OUT)
-_SUMMED = Argument(Kind.DATA, only_valid=True)
-_WORD = Argument(ir.Bits(32))
 _LIST = Argument(ir.Bits(8))
 _TEXT = Argument(ir.STRING)
 
 FUNCTIONS: Mapping[str, ExternFunction] = {
     "mark_to_drop": ExternFunction(((), (Argument(STANDARD, ir.Direction.INOUT),)), _mark_to_drop),
-    "digest": ExternFunction(((_WORD, Argument(Kind.DATA)),), _digest),
+    "digest": ExternFunction(((WORD, Argument(Kind.DATA)),), _digest),
     "verify_checksum": _checksum(with_payload=False, update=False),
     "update_checksum": _checksum(with_payload=False, update=True),
     "verify_checksum_with_payload": _checksum(with_payload=True, update=False),
     "update_checksum_with_payload": _checksum(with_payload=True, update=True),
     "resubmit_preserving_field_list": ExternFunction(((_LIST,),), _resubmit),
     "recirculate_preserving_field_list": ExternFunction(((_LIST,),), _recirculate),
-    "clone": ExternFunction(((_WORD, _WORD),), _clone),
-    "clone_preserving_field_list": ExternFunction(((_WORD, _WORD, _LIST),), _clone),
-    "truncate": ExternFunction(((_WORD,),), _truncate),
+    "clone": ExternFunction(((WORD, WORD),), _clone),
+    "clone_preserving_field_list": ExternFunction(((WORD, WORD, _LIST),), _clone),
+    "truncate": ExternFunction(((WORD,),), _truncate),
     "assert": ExternFunction(((Argument(ir.BOOL),),), _assert),
     "assume": ExternFunction(((Argument(ir.BOOL),),), _assert),
     "log_msg": ExternFunction(((_TEXT,), (_TEXT, Argument(Kind.DATA))), _log),

@@ -186,7 +186,7 @@ class Journey:
         else:
             port = standard["egress_spec"]
             standard["instance_type"] = NORMAL
-            self._wait(lambda: self._egress(packet, port, rounds))
+            self._leave_later(packet, port, rounds)
 
     def _clone_of_ingress(self, packet: PacketState, clone: Clone, rounds: int) -> None:
         session = self._objects.clone_sessions.get(clone.session)

@@ -190,7 +190,7 @@ class Layouts:
             return StackValue([self.unpacked(element, number, start_bits) for start_bits in starts])
         if not isinstance(kind, ir.Named):
             width = width_of(kind)
-            return cast(number >> (left_bits - width) & ((1 << width) - 1), ir.Bits(width), kind)
+            return cast(number >> (left_bits - width) & ((1 << width) - 1), kind)
         values = self.unpacked_fields(kind, number, left_bits, varbit_bits)
         return HeaderValue(values, True) if kind.name in self.headers else values
 
