@@ -311,9 +311,9 @@ def _port_texts(replicas: Iterable[Replica]) -> list[str]:
 
 
 def _texts(member: Iterable[Any]) -> list[str]:
-    from nicemu.pipeline import shown
+    from nicemu.pipeline import matches_text
 
-    return [shown((match,)) for match in member]
+    return [matches_text((match,)) for match in member]
 
 
 def _columns(places: list[Place]) -> tuple[list[str], list[list[object]]]:

@@ -86,7 +86,7 @@ class Checker(PackageChecker):
                 self.places.setdefault(node.name, node.at)
         self.architecture = self._architecture_of(declarations)
         for node in declarations:
-            self.named(node.annotations)
+            self.evaluate_annotations(node.annotations)
             self.declaring = node.at if node.name != "main" else None  # there, blocks are checked
             self._declaration(node)
             said, symbol = deprecation(node.annotations), self.scope.names.get(node.name)
@@ -107,7 +107,7 @@ class Checker(PackageChecker):
         elif not self._main and not self.reporter.failed:
             self.reporter.error(mains[0].at, "main is no instance of a package", "call this otherwise")
         notes = [note for node in mains for note in node.annotations]
-        self.named(notes)
+        self.evaluate_annotations(notes)
         package = package_info(notes, self.reporter)
         for block in self._blocks:
             if not block.used and self._main:
@@ -217,7 +217,7 @@ class Checker(PackageChecker):
                 prefix = f"{self.block.name}.{node.name}" if self.block else node.name
                 parameter.variable = self.place_of(parameter.name, parameter.type, writable, role, prefix)
                 parameter.id = self.chosen_id(written)
-                self.named(written.annotations)
+                self.evaluate_annotations(written.annotations)
                 parameter.annotations = written.annotations
                 self.declare(parameter.name, parameter.variable, written.at)
                 if directionless and written.direction:
@@ -290,7 +290,7 @@ class Checker(PackageChecker):
         self.reporter.runs = True
         self.scope, self.block = outer, None
 
-    def made_of(
+    def instantiate(
         self,
         symbol: BlockSymbol,
         types: Sequence[Type],
@@ -363,7 +363,7 @@ class Checker(PackageChecker):
     def _local(self, node: syntax.Declaration, place: str) -> None:
         outer, self.place = self.place, place
         self.declaring = node.at
-        self.named(node.annotations)
+        self.evaluate_annotations(node.annotations)
         match node:
             case syntax.VariableDeclaration():
                 self.beside = "a declaration"

@@ -90,7 +90,7 @@ class ArgumentChecker(ExpressionChecker):
             parameters = self.parameters_of(method.parameters)
             for parameter in parameters:
                 if isinstance(parameter.type, ExternType) and parameter.direction:
-                    parameter.type = UNKNOWN  # is told where it is declared
+                    parameter.type = UNKNOWN  # reported at its declaration
             self._signatures[method] = parameters, returns
             self.signature_of = ""
             self._open_signatures.remove(method)
@@ -197,7 +197,7 @@ class ArgumentChecker(ExpressionChecker):
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if isinstance(parameter.type, TypeVariable) and argument.type is INTEGER:
                 if parameter.direction in ("out", "inout") or parameter.type.name in bindings:
-                    bindings[parameter.type.name] = UNKNOWN  # a number cannot be stored into, as is told then
+                    bindings[parameter.type.name] = UNKNOWN  # a number cannot be stored into
                     continue
                 hint = f"give it one: 32w{argument.value}" if argument.value is not None else ""
                 self.reporter.error(
@@ -329,7 +329,7 @@ class ArgumentChecker(ExpressionChecker):
             return False
         return self.expect(argument, wanted, what)
 
-    def known(self, node: syntax.Call, parameters: Sequence[ParameterSymbol]) -> None:
+    def check_known(self, node: syntax.Call, parameters: Sequence[ParameterSymbol]) -> None:
         """Check that what parameters without direction are given is known at compile time."""
         for argument, parameter in zip(node.arguments, parameters, strict=False):
             if parameter.direction or argument.type is UNKNOWN or isinstance(argument.type, ExternType):

@@ -137,7 +137,7 @@ class BlockCallChecker(ArgumentChecker):
             self.reporter.unsupported(node.at, "applying a parser inside a loop", "use states")
         given = self.arrange(node, parameters or block.parameters, block.name)
         self.arguments(node.arguments, given, f"{kind} {block.name.rsplit('.', 1)[-1]}", node)
-        self.known(node, given)
+        self.check_known(node, given)
         block = self._with_objects(node, self._with_fixed(node, block) if block.is_open else block)
         node.symbol = Meaning("block", block.name, block)
         block.applied.append(node)
@@ -158,7 +158,7 @@ class BlockCallChecker(ArgumentChecker):
         kinds = [int if kind is INTEGER else str for kind in wanted]
         fixed = tuple(value for value, kind in zip(values, kinds, strict=False) if isinstance(value, kind))
         if len(fixed) != len(wanted) or block.anew is None or self.block is None:
-            return block  # which was told
+            return block  # already reported
         for made in block.others:
             if made.fixed == fixed:
                 return made
@@ -241,7 +241,7 @@ class BlockCallChecker(ArgumentChecker):
         at = node.type_ref.at if isinstance(node, syntax.Instantiation) else node.at
         mark = self.reporter.mark()
         self.arrange(node, symbol.constructor, symbol.name)
-        types = types or self._told_types(node, symbol, like)
+        types = types or self._inferred_types(node, symbol, like)
         if len(types) != wanted:
             self.reporter.miscounted(at, symbol.name, "type argument", wanted, len(types))
             return None
@@ -280,15 +280,15 @@ class BlockCallChecker(ArgumentChecker):
         if not self._may_make(node.at):
             return None
         self._block_depth += 1
-        made = self.made_of(symbol, types, arguments, name, top)
+        made = self.instantiate(symbol, types, arguments, name, top)
         self._block_depth -= 1
         inside = [
             replace(item, is_new=False) if isinstance(item, BlockInstance) else item for item in arguments
         ]
-        made.anew = partial(self.made_of, symbol, types, inside)
+        made.anew = partial(self.instantiate, symbol, types, inside)
         return made
 
-    def _told_types(
+    def _inferred_types(
         self, node: syntax.Call | syntax.Instantiation, symbol: BlockSymbol, like: Sequence[Type]
     ) -> list[Type]:
         """Return the type arguments of an instance that is written without; none where not all are told."""
@@ -351,7 +351,7 @@ class BlockCallChecker(ArgumentChecker):
             return replace(found, parameters=expected)
         return BlockInstance(name, made, is_new=True, parameters=expected)
 
-    def made_of(
+    def instantiate(
         self,
         symbol: BlockSymbol,
         types: Sequence[Type],

@@ -204,7 +204,7 @@ class CallChecker(BlockCallChecker):
         if symbol in self.open_routines:
             self.reporter.error(node.at, f"{symbol.name} calls itself; P4 has no recursion")
         elif not is_wrong and not any(isinstance(kind, TypeVariable | UnknownType) for kind in types):
-            self.known(node, parameters)
+            self.check_known(node, parameters)
             given = [
                 argument.symbol if isinstance(argument, syntax.NameRef) and kept else argument.value
                 for argument, item in zip(node.arguments, parameters, strict=False)
@@ -359,7 +359,7 @@ class CallChecker(BlockCallChecker):
             directions = _directions(parameters)
             node.symbol = Meaning("method", callee.name, instance, types, directions, is_own=known is None)
             if method.abstract and instance.full_name:
-                node.symbol = None  # that it is not there was told
+                node.symbol = None  # already reported as not there
             elif method.abstract:
                 self.reporter.unsupported(node.at, f"abstract method {callee.name} of a parameter")
             elif known is None:

@@ -113,8 +113,8 @@ class ConversionChecker(TypeChecker):
         self.reporter.error(node.at, f"{what} is {found}; {wanted} was expected", cast_hint(found, wanted))
         return False
 
-    def written(self, node: syntax.Expression, what: str) -> bool:
-        """Report `...` where no value is stored that it could stand for; return whether it is none."""
+    def is_value(self, node: syntax.Expression, what: str) -> bool:
+        """Return whether an expression is a value; `...`, which stands where one is stored, is reported."""
         if isinstance(node, syntax.DefaultValue):
             self.reporter.error(node.at, f"{what} is '...', which stands only where a value is stored")
             node.type = UNKNOWN

@@ -13,7 +13,7 @@ from nicemu.pipeline import PREFIXES, Kind, ir
 
 from . import syntax
 from .check_calls import CallChecker
-from .check_type_references import UNTOLD
+from .check_type_references import UNINFERRED
 from .constants import given_by, is_constant, is_given
 from .diagnostics import article
 from .symbols import (
@@ -122,7 +122,7 @@ class DeclarationChecker(CallChecker):
         self.declare(node.name, node.symbol, node.at)
 
     def declare_unknown(self, node: syntax.Declaration) -> None:
-        """Declare a name of which it was told what is wrong, so that its uses are not, too."""
+        """Declare a name whose fault was reported, so that its uses are no further ones."""
         self.declare(node.name, ConstantSymbol(node.name, UNKNOWN, None), node.at)
 
     def place_of(self, name: str, kind: Type, writable: bool, role: str, prefix: str = "") -> Variable:
@@ -161,16 +161,16 @@ class DeclarationChecker(CallChecker):
         """Check the methods that an object defines itself; the subclass that knows functions does it."""
         raise NotImplementedError
 
-    def named(self, annotations: Sequence[syntax.Annotation]) -> None:
+    def evaluate_annotations(self, annotations: Sequence[syntax.Annotation]) -> None:
         """Compute what stands in a @name, where that is no string in quotes, and in square brackets."""
         for annotation in annotations:
             if annotation.value is not None:
                 name = self.constant(annotation.value, TEXT, "@name")
                 annotation.tokens = [f'"{name}"'] if name is not None else []
             for value in annotation.values if annotation.structured else ():
-                self._said(value, f"a value of @{annotation.name}")
+                self._check_annotation_value(value, f"a value of @{annotation.name}")
 
-    def _said(self, value: syntax.Expression, what: str) -> None:
+    def _check_annotation_value(self, value: syntax.Expression, what: str) -> None:
         """Check a value in the square brackets of an annotation."""
         found = self.expression(value)
         is_number = isinstance(found, ir.Bits) or same(found, INTEGER)
@@ -186,7 +186,7 @@ class DeclarationChecker(CallChecker):
 
     def full_name(self, node: syntax.Declaration) -> str:
         """Return the control plane's name of what is declared in the present block, or outside of all."""
-        self.named(node.annotations)
+        self.evaluate_annotations(node.annotations)
         return control_name(node, self.owner or (self.block.name if self.block else ""))
 
     def object_of(self, node: syntax.Instantiation | syntax.Call, kind: ExternType, name: str) -> Instance:
@@ -228,7 +228,7 @@ class DeclarationChecker(CallChecker):
         if not constructors:
             what = f"extern {declaration.name} has no constructor: the architecture makes its objects"
             self.reporter.error(node.at, what)
-            return _told(kind, {}), (), None
+            return _with_inferred(kind, {}), (), None
         if isinstance(node, syntax.Call) and any(item.abstract for item in declaration.methods):
             what = f"an object of {declaration.name} lacks what its abstract methods do"
             hint = f"declare {declaration.name}(...) name = {{ ... }}; and give that"
@@ -241,7 +241,7 @@ class DeclarationChecker(CallChecker):
         outer = self.scope
         self.scope = Scope(kind.symbol.scope)
         for name, argument_type in type_arguments.items():
-            open_type = TypeVariable(name) if argument_type == UNTOLD else argument_type
+            open_type = TypeVariable(name) if argument_type == UNINFERRED else argument_type
             self.scope.names[name] = TypeSymbol(name, open_type)
         parameters = self.parameters_of(self.overload(constructors, node).parameters)
         self.scope = outer
@@ -249,17 +249,17 @@ class DeclarationChecker(CallChecker):
         mark = self.reporter.mark()
         parameters = self.arrange(node, parameters, declaration.name)
         if self.reporter.mark() != mark:
-            return _told(kind, {}), (), None
+            return _with_inferred(kind, {}), (), None
         if len(node.arguments) != len(parameters):
             wanted, given = len(parameters), len(node.arguments)
             hint = f"its parameters: {', '.join(item.name for item in parameters)}" if parameters else ""
             self.reporter.miscounted(at, declaration.name, "argument", wanted, given, hint)
-            return _told(kind, {}), (), None
-        if UNTOLD in kind.arguments:
-            untold = [name for name, argument_type in type_arguments.items() if argument_type == UNTOLD]
-            told: dict[str, Type] = {}
-            self.infer(node, declaration.name, untold, parameters, told)
-            kind = _told(kind, told)
+            return _with_inferred(kind, {}), (), None
+        if UNINFERRED in kind.arguments:
+            left = [name for name, argument_type in type_arguments.items() if argument_type == UNINFERRED]
+            inferred: dict[str, Type] = {}
+            self.infer(node, declaration.name, left, parameters, inferred)
+            kind = _with_inferred(kind, inferred)
         if known is None:
             own = [self._own_argument(*given) for given in zip(node.arguments, parameters, strict=True)]
             types = tuple(parameter.type for parameter in parameters)
@@ -295,11 +295,12 @@ class DeclarationChecker(CallChecker):
         return given_by(node)
 
 
-def _told(kind: ExternType, told: Mapping[str, Type]) -> ExternType:
-    """Return the type of an extern object with what its constructor tells in the place of what was UNTOLD."""
+def _with_inferred(kind: ExternType, inferred: Mapping[str, Type]) -> ExternType:
+    """Return the type of an extern object with what its constructor tells for what was UNINFERRED."""
     pairs = zip(kind.symbol.declaration.type_parameters, kind.arguments, strict=False)
     return ExternType(
-        kind.symbol, tuple(told.get(name, UNKNOWN) if item == UNTOLD else item for name, item in pairs)
+        kind.symbol,
+        tuple(inferred.get(name, UNKNOWN) if item == UNINFERRED else item for name, item in pairs),
     )
 
 

@@ -12,7 +12,7 @@ from nicemu.pipeline import arithmetic, ir
 
 from . import syntax
 from .check_operators import MAX_INTEGER_BITS, OperatorChecker
-from .constants import is_constant, is_given, made_of
+from .constants import is_constant, is_given, literal_of
 from .diagnostics import Location, did_you_mean
 from .symbols import (
     ConstantSymbol,
@@ -322,7 +322,7 @@ class ExpressionChecker(OperatorChecker):
         """Check that a checked expression can be stored into, by an assignment or otherwise; return if so."""
         at: Location = node.at
         if node.type is UNKNOWN and isinstance(node, _PARTS):
-            return False  # as was told
+            return False  # already reported
         whole, is_in_tuple = node, False
         while isinstance(node, _PARTS):
             base = node.base
@@ -372,6 +372,6 @@ def _field_hint(name: str, kind: CompositeType) -> str:
 
 def _constant_part(node: syntax.MemberRef | syntax.IndexRef) -> int | None:
     """Return the number that a field of a constant, or an element of it, is; None if it is none."""
-    made = made_of(node) if is_constant(node.base) else None
+    made = literal_of(node) if is_constant(node.base) else None
     value: int | None = made.value if made is not None else None
     return value

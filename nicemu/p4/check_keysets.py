@@ -115,7 +115,7 @@ class KeysetChecker(DeclarationChecker):
 
     def _keyset(self, node: syntax.Expression, kind: Type) -> ir.Keyset | Alternatives | None:
         scalar = scalar_of(kind)
-        self.written(node, "a keyset")
+        self.is_value(node, "a keyset")
         value_set = self._value_set_of(node)
         if value_set is not None:
             if not same(value_set.type, kind):

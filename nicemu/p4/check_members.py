@@ -29,7 +29,7 @@ class MemberChecker(StateChecker):
             self.reporter.error(node.at, f"{extern} has no abstract methods", "remove what is in braces")
             return
         members, mark = node.members or [], self.reporter.mark()
-        self._are_all_there(node, declared, members)
+        self._check_complete(node, declared, members)
         outer, self.scope = self.scope, Scope(self.scope)
         outer_owner, self.owner = self.owner, made.name
         self.scope.names[THIS] = made
@@ -47,7 +47,7 @@ class MemberChecker(StateChecker):
             if method.type_parameters or member.type_parameters:
                 self.reporter.unsupported(member.at, f"type parameters of an abstract method, {member.name}")
                 continue
-            self._is_as_declared(member, method, extern)
+            self._check_signature(member, method, extern)
             name = f"{made.name}.{THIS}.{member.name}"  # no name of the program's
             methods[member.name] = RoutineSymbol(name, member, self.scope)
         if not self.reporter.has_failed_since(mark):
@@ -57,7 +57,7 @@ class MemberChecker(StateChecker):
                     self.routine(symbol, (), ())
         self.scope, self.owner = outer, outer_owner
 
-    def _are_all_there(
+    def _check_complete(
         self,
         node: syntax.Instantiation,
         declared: dict[str, syntax.MethodDeclaration],
@@ -79,7 +79,7 @@ class MemberChecker(StateChecker):
             elif not isinstance(member, syntax.Instantiation):
                 self.reporter.error(member.at, "an object has methods and objects of its own, no variables")
 
-    def _is_as_declared(
+    def _check_signature(
         self, member: syntax.FunctionDeclaration, method: syntax.MethodDeclaration, extern: ExternType
     ) -> None:
         """Check that a body takes and returns what its extern says."""
@@ -87,7 +87,7 @@ class MemberChecker(StateChecker):
         mark = self.reporter.mark()
         found, found_back = self.parameters_of(member.parameters), self.returned(member.returns)
         if self.reporter.has_failed_since(mark):
-            self.reporter.rewind(mark)  # is told where the body is checked
+            self.reporter.rewind(mark)  # reported where the body is checked
             return
         if not same_parameters(found, wanted) or not same(found_back, wanted_back):
             shown = ", ".join(f"{item.direction} {item.type} {item.name}".strip() for item in wanted)

@@ -116,7 +116,7 @@ class OperatorChecker(ConversionChecker):
             if isinstance(side.type, ActionRun):
                 self.reporter.error(side.at, "action_run is what a switch goes by, and nothing else")
                 return UNKNOWN
-            if not self.written(side, f"a side of {node.op}"):
+            if not self.is_value(side, f"a side of {node.op}"):
                 return UNKNOWN
             items = side.type.items if isinstance(side.type, ListType) else (side.type,)
             if any(has_lacking(item, self.architecture.metadata) for item in items):
@@ -294,7 +294,7 @@ class OperatorChecker(ConversionChecker):
             node.value = node.operand.value
             return wanted
         if isinstance(found, NewType) or isinstance(wanted, NewType):
-            one_of_other = wanted in (found, _made_of(found)) or _made_of(wanted) == found
+            one_of_other = wanted in (found, _underlying_of(found)) or _underlying_of(wanted) == found
             both_new = isinstance(found, NewType) and isinstance(wanted, NewType)
             if scalar_of(found) != inner or (both_new and not one_of_other):
                 self.reporter.error(node.at, f"{found} cannot be cast to {wanted}")
@@ -335,7 +335,7 @@ def _widening_hint(left: Type, right: Type) -> str:
     return cast_hint(right, left)
 
 
-def _made_of(kind: Type) -> Type | None:
+def _underlying_of(kind: Type) -> Type | None:
     """Return the original type of a new type."""
     return kind.underlying if isinstance(kind, NewType) else None
 

@@ -143,7 +143,7 @@ class PackageChecker(TableChecker):
             if isinstance(made, ExternType) and isinstance(node, syntax.Call):
                 made, _, _ = self._constructor(node, made)
         if made is UNKNOWN or (isinstance(node, syntax.NameRef) and found is None):
-            return  # which was told
+            return  # already reported
         if not isinstance(made, ExternType) or not unify(kind, made, bindings):
             shown = made if isinstance(made, ExternType) else "no object"
             self.reporter.error(node.at, f"{what} is {shown}; {kind} was expected")

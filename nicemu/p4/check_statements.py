@@ -185,7 +185,7 @@ class StatementChecker(KeysetChecker):
                 self.reporter.error(node.name_at, f"{node.name} is {wanted}; bit<N> or int<N> was expected")
                 wanted = UNKNOWN
             for bound, what in ((collection.low, "the lower bound"), (collection.high, "the upper bound")):
-                if self.written(bound, what):
+                if self.is_value(bound, what):
                     self.expect(bound, wanted, what)
         else:
             found = self.expression(collection)
@@ -261,7 +261,7 @@ class StatementChecker(KeysetChecker):
             actions = {name: implied, **actions} if isinstance(implied, ActionSymbol) else actions
         listed = table.declaration.actions or []
         if any(item.symbol is None and item.name == name for item in listed):
-            pass  # was told there
+            pass  # already reported
         elif name not in actions:
             hint = did_you_mean(name, actions)
             self.reporter.error(
@@ -274,7 +274,7 @@ class StatementChecker(KeysetChecker):
         seen.add(name)
 
     def _switch_value(self, label: syntax.Expression, subject: Type, seen: set[str]) -> None:
-        if not self.written(label, "a label of switch"):
+        if not self.is_value(label, "a label of switch"):
             return
         value = self.constant(label, self.label_type(label, subject), "a label of switch")
         if value is not None and str(value) in seen:
@@ -310,13 +310,13 @@ class StatementChecker(KeysetChecker):
         """Forget what was reported since `mark` where `check` finds nothing wrong for another number."""
         if not self.reporter.has_failed_since(mark):
             return
-        found = self.reporter.taken_back(mark)
+        found = self.reporter.take_back(mark)
         for number in OTHER_NUMBERS:
             check(number)
             if not self.reporter.has_failed_since(mark):
                 return
             self.reporter.rewind(mark)
-        self.reporter.again(found)
+        self.reporter.replay(found)
 
     def routine(self, symbol: RoutineSymbol, types: tuple[Type, ...], given: Fixed) -> Routine:
         """Return a function for some type arguments, numbers, texts and objects."""

@@ -63,7 +63,7 @@ class TableChecker(MemberChecker):
         outer, self.place = self.place, "control"
         kinds = [self._key_type(key.expression, "a key") for key in node.keys]
         for key in node.keys:
-            self.named(key.annotations)
+            self.evaluate_annotations(key.annotations)
             if key.match_kind not in self.declared.match_kinds:
                 hint = include_of(key.match_kind) or did_you_mean(key.match_kind, self.declared.match_kinds)
                 self.reporter.error(key.match_kind_at, f"unknown match kind {key.match_kind}", hint)
@@ -148,7 +148,7 @@ class TableChecker(MemberChecker):
             if ref is not None and isinstance(kind, ExternType) and kind.symbol.name in externs:
                 name = table.name
                 if given := given_name(item.annotations):  # of which p4c makes the whole name
-                    self.named(item.annotations)
+                    self.evaluate_annotations(item.annotations)
                     name = given.removeprefix(".")
                 elif any(other.name == name for other in table.objects.values()):
                     name += f".{item.name}"
@@ -206,10 +206,10 @@ class TableChecker(MemberChecker):
                 self.reporter.error(key.at, f"two keys are called {name}", 'write @name("...") behind one')
 
     def _action_element(self, element: syntax.ActionElement, table: TableSymbol, bound: bool) -> None:
-        self.named(element.annotations)
+        self.evaluate_annotations(element.annotations)
         listed = table.declaration.actions or []
         if not bound and any(item.symbol is None and item.name == element.name for item in listed):
-            return  # was told there
+            return  # already reported
         symbol = self.find(element, "action")
         if not isinstance(symbol, ActionSymbol):
             if symbol is not None:
@@ -222,7 +222,7 @@ class TableChecker(MemberChecker):
         if not bound and any(
             other.symbol is symbol and len(other.arguments or ()) != len(directed) for other in listed
         ):
-            return  # was told there
+            return  # already reported
         if not bound and _are_missing(element, directed, data):
             what = f"the arguments that the list of actions gives {element.name} are missing"
             self.reporter.error(element.at, what, "write them here, too")
@@ -314,10 +314,10 @@ class TableChecker(MemberChecker):
         if in_range:
             check_priorities(table, self.reporter)
         if UNKNOWN not in kinds and (in_range or not priorities):
-            self._are_different(table, priorities_of(table) if priorities else [])
+            self._check_distinct_entries(table, priorities_of(table) if priorities else [])
         self._check_room(node)
 
-    def _are_different(self, table: TableSymbol, priorities: Sequence[int]) -> None:
+    def _check_distinct_entries(self, table: TableSymbol, priorities: Sequence[int]) -> None:
         """Report an entry whose keys another has; warn of it where one of the two has the lower priority."""
         seen: dict[tuple[object, ...], int] = {}
         entries = table.declaration.entries or []

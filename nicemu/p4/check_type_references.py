@@ -42,7 +42,7 @@ MAX_NAME_CHARACTERS = 200
 MAX_SPECIALISATIONS = 4096
 """How many structs and headers may be made of generic ones; each of a chain may make two of the next."""
 
-UNTOLD = TypeVariable("_")
+UNINFERRED = TypeVariable("_")
 """Stands for a type argument of an extern object that its constructor has to tell."""
 
 
@@ -110,7 +110,7 @@ class TypeReferenceChecker(NameChecker):
     def instantiated(self, ref: syntax.TypeRef) -> Type:
         """Return the type of an object that is made.
 
-        Type arguments of an extern that are left out, or '_', are UNTOLD: its constructor tells them.
+        Type arguments of an extern that are left out, or '_', are UNINFERRED: its constructor tells them.
         """
         symbol = self.scope.meant(ref)
         if not isinstance(symbol, ExternSymbol) or ref.sizes:
@@ -119,8 +119,8 @@ class TypeReferenceChecker(NameChecker):
         names = symbol.declaration.type_parameters
         if ref.arguments:
             self._count(ref, len(names))
-        given = tuple(UNTOLD if item.name == "_" else self.resolve(item) for item in ref.arguments)
-        return ExternType(symbol, given or (UNTOLD,) * len(names))
+        given = tuple(UNINFERRED if item.name == "_" else self.resolve(item) for item in ref.arguments)
+        return ExternType(symbol, given or (UNINFERRED,) * len(names))
 
     def returned(self, ref: syntax.TypeRef | None) -> Type:
         """Return the type of what a function or method returns; a constructor has none."""
@@ -190,7 +190,7 @@ class TypeReferenceChecker(NameChecker):
         return UNKNOWN
 
     def _specialised(self, ref: syntax.TypeRef, family: Family, arguments: tuple[Type, ...]) -> CompositeType:
-        """Return a generic type with type arguments; what is wrong with it is told where it is used."""
+        """Return a generic type with type arguments; what is wrong with it is reported where it is used."""
         mark = self.reporter.mark()
         if arguments not in family.made:
             self._specialisations += 1

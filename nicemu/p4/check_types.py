@@ -335,7 +335,7 @@ class TypeChecker(TypeReferenceChecker):
                 member.at, f"member {member.name} needs a value", f"write {member.name} = ..."
             )
             return 0
-        if underlying is None:  # was told
+        if underlying is None:  # already reported
             return position
         value = self.constant_integer(member.value, "the value of a member") or 0
         kind = member.value.type

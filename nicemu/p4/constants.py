@@ -23,7 +23,7 @@ def is_constant(node: syntax.Expression) -> bool:
         case syntax.NameRef():
             return getattr(node.symbol, "made_by", None) is not None
         case syntax.MemberRef() | syntax.IndexRef():
-            return is_constant(node.base) and made_of(node) is not None
+            return is_constant(node.base) and literal_of(node) is not None
         case syntax.ListValue():
             return all(map(is_constant, node.items))
         case syntax.DefaultValue() | syntax.InvalidHeader():
@@ -76,11 +76,11 @@ def _operands(node: syntax.Expression) -> list[syntax.Expression]:
 
 def items_of(node: syntax.Expression) -> list[syntax.Expression]:
     """Return the elements of a checked list; none of one that a constructor's parameter stands for."""
-    made = made_of(node)
+    made = literal_of(node)
     return made.items if isinstance(made, syntax.ListValue) else []
 
 
-def made_of(node: syntax.Expression) -> syntax.Expression | None:
+def literal_of(node: syntax.Expression) -> syntax.Expression | None:
     """Return the number, list, `...` or {#} that a checked constant comes down to; None if it is none."""
     if node.value is not None:
         return node
@@ -88,11 +88,11 @@ def made_of(node: syntax.Expression) -> syntax.Expression | None:
         case syntax.ListValue() | syntax.DefaultValue() | syntax.InvalidHeader():
             return node
         case syntax.NameRef(symbol=ConstantSymbol(made_by=syntax.Expression() as made_by)):
-            return made_of(made_by)
+            return literal_of(made_by)
         case syntax.CastOp():
-            return made_of(node.operand)
+            return literal_of(node.operand)
         case syntax.ConditionalOp() if node.condition.value is not None:
-            return made_of(node.yes if node.condition.value else node.no)
+            return literal_of(node.yes if node.condition.value else node.no)
         case syntax.MemberRef():
             return part_of(node.base, node.name)
         case syntax.IndexRef() if isinstance(node.index.value, int):
@@ -104,7 +104,7 @@ def given_by(node: syntax.Expression) -> ir.Given | None:
     """Return a checked constant as an extern's constructor is given it: a number, a text, or the parts of a
     struct, tuple or list; None if it is another, or not known.
     """
-    made = made_of(node)
+    made = literal_of(node)
     if made is None or made.value is not None:
         return None if made is None else made.value
     parts: list[syntax.Expression | None]
@@ -123,7 +123,7 @@ def given_by(node: syntax.Expression) -> ir.Given | None:
 
 def are_equal(left: syntax.Expression, right: syntax.Expression) -> bool:
     """Return whether two constants of one type are equal."""
-    one, other = made_of(left), made_of(right)
+    one, other = literal_of(left), literal_of(right)
     if one is None or other is None or one.value is not None or other.value is not None:
         return one is not None and other is not None and bool(one.value == other.value)
     kind = one.type
@@ -171,7 +171,7 @@ def part_of(base: syntax.Expression, which: str | int) -> syntax.Expression | No
     """Return what a field of a constant, or an element by its place, is made of; None if it is not known, or
     not there.
     """
-    made = made_of(base)
+    made = literal_of(base)
     if made is None:
         return None
     if isinstance(made.type, CompositeType):
@@ -189,4 +189,4 @@ def part_of(base: syntax.Expression, which: str | int) -> syntax.Expression | No
         return syntax.DefaultValue(at=made.at, type=kind, value=value)
     if not isinstance(made, syntax.ListValue):
         return None
-    return made_of(made.items[made.names.index(names[place]) if made.names else place])
+    return literal_of(made.items[made.names.index(names[place]) if made.names else place])

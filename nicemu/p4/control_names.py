@@ -125,5 +125,5 @@ def _nouns(symbol: _Seen) -> tuple[str, str]:
             return "table", "table"
         case ValueSetSymbol():
             return "value set", "value set"
-    made_of = symbol.type.symbol.name
-    return "object", PREFIXES[made_of].name.lower().replace("_", " ") if made_of in PREFIXES else made_of
+    extern = symbol.type.symbol.name
+    return "object", PREFIXES[extern].name.lower().replace("_", " ") if extern in PREFIXES else extern

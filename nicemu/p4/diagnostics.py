@@ -140,7 +140,7 @@ class TooManyErrors(Exception):  # noqa: N818  control flow, caught in compiler.
 
 @dataclass(slots=True)
 class Reporter:
-    """Collects diagnostics; the same place is told the same thing once."""
+    """Collects diagnostics; of one place the same thing is reported once."""
 
     diagnostics: list[Diagnostic] = field(default_factory=list)
     runs: bool = True
@@ -188,20 +188,20 @@ class Reporter:
         return any(item.severity is Severity.ERROR for item in self.diagnostics[mark:])
 
     def rewind(self, mark: int) -> None:
-        """Forget what was reported since `mark`: the parser only tried something."""
+        """Forget what was reported since `mark`: something was only tried."""
         for item in self.diagnostics[mark:]:
             self._seen.discard(_key(item))
             if item.severity is Severity.ERROR:
                 self._errors.remove(item)
         del self.diagnostics[mark:]
 
-    def taken_back(self, mark: int) -> list[Diagnostic]:
+    def take_back(self, mark: int) -> list[Diagnostic]:
         """Forget what was reported since `mark`, and return it: it may be reported again."""
         found = self.diagnostics[mark:]
         self.rewind(mark)
         return found
 
-    def again(self, found: Iterable[Diagnostic]) -> None:
+    def replay(self, found: Iterable[Diagnostic]) -> None:
         """Report what was taken back."""
         for item in found:
             self._add(item)

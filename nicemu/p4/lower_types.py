@@ -74,7 +74,7 @@ class TypeTable:
     def _composite(self, kind: CompositeType) -> ir.Named:
         if kind not in self._named:
             fields = tuple(
-                ir.Field(name, self.of(part), self.name_of(part), *_told(kind, name))
+                ir.Field(name, self.of(part), self.name_of(part), *_field_facts(kind, name))
                 for name, part in kind.fields.items()
             )
             name = kind.name
@@ -93,7 +93,7 @@ class TypeTable:
         return self._named[kind]
 
 
-def _told(kind: CompositeType, field: str) -> tuple[int, tuple[ir.Annotation, ...], str]:
+def _field_facts(kind: CompositeType, field: str) -> tuple[int, tuple[ir.Annotation, ...], str]:
     """Return what controllers are told of a field: its number, 0 for none, annotations, another name."""
     shown_name = kind.field_names.get(field, "")
     if not kind.controller:

@@ -195,13 +195,13 @@ class Macros:
             if token.text in hidden:
                 result.append(Painted(*token))
                 continue
-            made, at = self._made_of(token, tokens, at, hidden)
+            made, at = self._expansion_of(token, tokens, at, hidden)
             # what a macro became may be the name of one that takes arguments: they stand behind it
             while made and made[-1].text in macros and not isinstance(made[-1], Painted):
                 last = made[-1]
                 if last.text in hidden or macros[last.text].parameters is None or not _opens(tokens, at):
                     break
-                further, at = self._made_of(last, tokens, at, hidden)
+                further, at = self._expansion_of(last, tokens, at, hidden)
                 made = [*made[:-1], *further]
             if at < len(tokens):
                 follows = tokens[at - 1].touches(tokens[at])
@@ -240,7 +240,7 @@ class Macros:
             result.append(token)
         return result
 
-    def _made_of(
+    def _expansion_of(
         self, token: Token, tokens: Sequence[Token], at: int, hidden: frozenset[str]
     ) -> tuple[list[Token], int]:
         """Return what the name of a macro becomes, `tokens` from `at` on being behind it, and what is behind

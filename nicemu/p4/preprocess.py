@@ -255,7 +255,7 @@ class Preprocessor:
         if depth >= MAX_INCLUDE_DEPTH:
             deep = f"includes are nested deeper than {MAX_INCLUDE_DEPTH}"
             self._reporter.error(where, deep, "does a file include itself?")
-            self._is_too_deep = True  # a file that includes itself twice would be told of 65,536 times
+            self._is_too_deep = True  # a file that includes itself twice would be reported 65,536 times
             return
         folders = self._folders(folder, is_quoted)
         candidate = self._sought(folders, name)

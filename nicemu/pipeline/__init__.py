@@ -25,7 +25,7 @@ from .ir import Program
 from .ir_dot import dot_of
 from .ir_json import MAX_DEPTH, json_of
 from .ir_walk import nodes_of
-from .matches import Exact, Lpm, Match, Optional, Range, Ternary, shown, width_of
+from .matches import Exact, Lpm, Match, Optional, Range, Ternary, matches_text, width_of
 from .meters import (
     LETS_PASS,
     METER_TYPES,
@@ -216,6 +216,7 @@ __all__ = [
     "json_of",
     "key_name",
     "last_port",
+    "matches_text",
     "message_of",
     "nodes_of",
     "number_of",
@@ -226,7 +227,6 @@ __all__ = [
     "read_externs",
     "reason_of",
     "shaped",
-    "shown",
     "trace_json",
     "trace_lines",
     "value_text",

@@ -132,7 +132,7 @@ def width_of(scalar: ir.Type) -> int:
     return 1 if isinstance(scalar, ir.Bool) else 32
 
 
-def shown(matches: tuple[Match, ...]) -> str:
+def matches_text(matches: tuple[Match, ...]) -> str:
     """Return matches as people write them: 0x1, 0x0a000000/8, 0x1&&&0xff, 0x1..0x7, *."""
     texts = []
     for match in matches:

@@ -18,7 +18,7 @@ from nicemu.errors import ControlError, P4RuntimeCode
 
 from . import ir
 from .idle_rows import IdleRows
-from .matches import Lpm, Match, distance_bits, match_of, matches, shown, width_of
+from .matches import Lpm, Match, distance_bits, match_of, matches, matches_text, width_of
 from .profiles import ActionProfile
 from .table_entry import Follower, Row, TableEntry
 from .table_rules import TableRules
@@ -343,7 +343,7 @@ class Table:
         if rows.setdefault(place, row) is not row:
             raise ControlError(
                 P4RuntimeCode.ALREADY_EXISTS,
-                f"table {self.spec.name} has an entry for {shown(entry.matches)} already; modify it",
+                f"table {self.spec.name} has an entry for {matches_text(entry.matches)} already; modify it",
             )
         if entry.choice is not None:
             try:
@@ -381,7 +381,8 @@ class Table:
         if row is None:
             at = f" at priority {priority}" if self.has_priority else ""
             raise ControlError(
-                P4RuntimeCode.NOT_FOUND, f"table {self.spec.name} has no entry for {shown(matches)}{at}"
+                P4RuntimeCode.NOT_FOUND,
+                f"table {self.spec.name} has no entry for {matches_text(matches)}{at}",
             )
         return row
 
@@ -393,7 +394,8 @@ class Table:
         if self.is_const(row.entry):
             raise ControlError(
                 P4RuntimeCode.PERMISSION_DENIED,
-                f"table {self.spec.name}: its entry for {shown(row.entry.matches)} is const in the program",
+                f"table {self.spec.name}: its entry for {matches_text(row.entry.matches)} is const in the "
+                "program",
             )
 
     def _refuse_const(self) -> None:

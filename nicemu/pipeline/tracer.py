@@ -11,7 +11,7 @@ from .evaluator import Rejected
 from .externs import ExternCall, ExternFunction
 from .interpreter import Interpreter
 from .ir_text import case_text, expression_text, part_text
-from .matches import shown
+from .matches import matches_text
 from .packet_state import PacketState
 from .profiles import Group, Member
 from .table_entry import Row, TableEntry
@@ -142,7 +142,9 @@ class Tracer(Interpreter):
         return row, call
 
     def _entry(self, spec: ir.Table, entry: TableEntry) -> EntryText:
-        matches = {key.name: shown((match,)) for key, match in zip(spec.keys, entry.matches, strict=True)}
+        matches = {
+            key.name: matches_text((match,)) for key, match in zip(spec.keys, entry.matches, strict=True)
+        }
         choice = ""
         if isinstance(entry.choice, Member | Group):
             choice = f"{type(entry.choice).__name__.lower()} {entry.choice.id}"

@@ -411,8 +411,8 @@ def test_errors_that_are_taken_back_are_none() -> None:
     reporter.error(at, "wrong")
     assert reporter.failed
     assert reporter.has_error_at(at)
-    found = reporter.taken_back(mark)
+    found = reporter.take_back(mark)
     assert not reporter.failed
     assert not reporter.has_error_at(at)
-    reporter.again(found)
+    reporter.replay(found)
     assert reporter.failed
