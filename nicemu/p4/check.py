@@ -21,7 +21,7 @@ from .check_names import Declared
 from .check_packages import PackageChecker
 from .constants import some_constant, some_number
 from .control_names import check_attached, check_control_names, check_direct_meters
-from .diagnostics import Location
+from .diagnostics import Location, Reporter
 from .symbols import (
     WITHOUT_DIRECTION,
     ActionSymbol,
@@ -74,11 +74,13 @@ class Checked:
 class Checker(PackageChecker):
     """Checks declarations in their order."""
 
-    def program(self, declarations: Sequence[syntax.Declaration], end: Location) -> Checked | None:
-        """Check all declarations; return what is to be lowered, None where that cannot be said."""
+    def __init__(self, reporter: Reporter) -> None:
+        super().__init__(reporter)
         self._actions: list[ActionSymbol] = []
         self._blocks: list[BlockSymbol] = []
-        self._main = []
+
+    def program(self, declarations: Sequence[syntax.Declaration], end: Location) -> Checked | None:
+        """Check all declarations; return what is to be lowered, None where that cannot be said."""
         for node in declarations:
             if isinstance(node, syntax.EnumDeclaration) and node.is_open:
                 self.open_enum(node)  # its members count wherever they are declared
@@ -86,38 +88,18 @@ class Checker(PackageChecker):
                 self.places.setdefault(node.name, node.at)
         self.architecture = self._architecture_of(declarations)
         for node in declarations:
-            self.evaluate_annotations(node.annotations)
-            self.declaring = node.at if node.name != "main" else None  # there, blocks are checked
-            self._declaration(node)
-            said, symbol = deprecation(node.annotations), self.scope.names.get(node.name)
-            if said and symbol is not None and not isinstance(symbol, FunctionSymbol):
-                self.deprecated[symbol] = said
+            self._outermost(node)
         for block in self._blocks:
             if block.unchecked:
                 self._for_itself(block)
-        mains = [
-            node for node in declarations if isinstance(node, syntax.Instantiation) and node.name == "main"
-        ]
-        other = next((node for node in declarations if node.name == "main"), None)
-        if not mains and other is not None:
-            self.reporter.error(other.at, "main is no instance of a package", "call this otherwise")
-        elif not mains:
-            packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
-            self.reporter.error(end, "the program has no main", f"end it with {packages}")
-        elif not self._main and not self.reporter.failed:
-            self.reporter.error(mains[0].at, "main is no instance of a package", "call this otherwise")
-        notes = [note for node in mains for note in node.annotations]
-        self.evaluate_annotations(notes)
-        package = package_info(notes, self.reporter)
-        for block in self._blocks:
-            if not block.used and self._main:
-                kind = block.declaration.kind
-                self.reporter.warning(block.declaration.at, f"{kind} {block.name} is not used")
+        annotations = self._check_main(declarations, end)
+        package = package_info(annotations, self.reporter)
+        self._warn_of_unused()
         roles = self.architecture.roles
         needed = 1 + sum(not role.is_optional for role in roles)
         if not needed <= len(self._main) <= 1 + len(roles):
             return None
-        self.check_core(end)
+        self._check_core(end)
         if not self.reporter.failed:
             check_control_names(self._main, self._actions, self.instances, self.reporter)
             check_attached(self._main, self.instances, self.reporter)
@@ -130,9 +112,41 @@ class Checker(PackageChecker):
             self._main[1:],
             self._actions,
             self.instances,
-            notes,
+            annotations,
             package,
         )
+
+    def _outermost(self, node: syntax.Declaration) -> None:
+        """Check what is declared outside of all blocks."""
+        self.evaluate_annotations(node.annotations)
+        self.declaring = node.at if node.name != "main" else None  # there, blocks are checked
+        self._declaration(node)
+        said, symbol = deprecation(node.annotations), self.scope.names.get(node.name)
+        if said and symbol is not None and not isinstance(symbol, FunctionSymbol):
+            self.deprecated[symbol] = said
+
+    def _check_main(
+        self, declarations: Sequence[syntax.Declaration], end: Location
+    ) -> list[syntax.Annotation]:
+        """Report a program without a main that is a package; return what stands before main."""
+        called = [node for node in declarations if node.name == "main"]
+        mains = [node for node in called if isinstance(node, syntax.Instantiation)]
+        if not called:
+            packages = " or ".join(f"{item.package}(...) main;" for item in ARCHITECTURES.values())
+            self.reporter.error(end, "the program has no main", f"end it with {packages}")
+        elif not mains or not (self._main or self.reporter.failed):
+            what = "main is no instance of a package"
+            self.reporter.error((mains or called)[0].at, what, "call this otherwise")
+        annotations = [note for node in mains for note in node.annotations]
+        self.evaluate_annotations(annotations)
+        return annotations
+
+    def _warn_of_unused(self) -> None:
+        """Warn of the blocks that main does not reach."""
+        for block in self._blocks:
+            if not block.used and self._main:
+                kind = block.declaration.kind
+                self.reporter.warning(block.declaration.at, f"{kind} {block.name} is not used")
 
     def _architecture_of(self, declarations: Sequence[syntax.Declaration]) -> Architecture:
         """Return the architecture whose package main is; where that is none, one whose package there is."""
@@ -143,7 +157,7 @@ class Checker(PackageChecker):
                     return known
         return self.architecture
 
-    def check_core(self, end: Location) -> None:
+    def _check_core(self, end: Location) -> None:
         """Check that the included declarations are those that the engine knows."""
         for name, members in self.architecture.enums.items():
             found = self.scope.find(name)

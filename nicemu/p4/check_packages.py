@@ -39,10 +39,9 @@ _VALUES = (syntax.Number, syntax.BoolLiteral, syntax.CastOp, syntax.UnaryOp, syn
 class PackageChecker(TableChecker):
     """Objects outside all blocks; the blocks of main are kept, the parser first."""
 
-    _main: list[BlockSymbol]
-
     def __init__(self, reporter: Reporter) -> None:
         super().__init__(reporter)
+        self._main: list[BlockSymbol] = []
         self._metadata: set[CompositeType] = set()
         """Those that were held against the architecture's."""
 

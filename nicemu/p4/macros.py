@@ -30,7 +30,7 @@ class _Macro:
     body: tuple[Token, ...]
 
 
-class TooMany(Exception):  # noqa: N818  control flow, caught in `preprocess`
+class TooManyTokens(Exception):  # noqa: N818  control flow, caught in `preprocess`
     """There are too many tokens: those of the macro `at` a place, or of the whole text."""
 
     def __init__(self, at: Location | None = None) -> None:
@@ -68,7 +68,7 @@ class Macros:
         return self._expand(macro.body, frozenset({name}))
 
     def expanded(self, tokens: Sequence[Token], room: int = MAX_TOKENS) -> list[Token]:
-        """Return tokens with what stands for the macros in them. Raises: TooMany if `room` is too little."""
+        """Return tokens with what stands for the macros in them. Raises: TooManyTokens beyond `room`."""
         self._room = room
         return self._expand(tokens, frozenset())
 
@@ -169,7 +169,7 @@ class Macros:
     def _expand(self, tokens: Sequence[Token], hidden: frozenset[str]) -> list[Token]:
         self._depth += 1
         if self._depth > MAX_EXPANSION_DEPTH:
-            raise TooMany(tokens[0].location if tokens else None)
+            raise TooManyTokens(tokens[0].location if tokens else None)
         result = self._expanded(tokens, hidden)
         self._depth -= 1
         return result
@@ -212,7 +212,7 @@ class Macros:
                     nearest[-1] = _up_to(nearest[-1], tokens[at])
             result += made
             if len(result) > self._room:
-                raise TooMany(token.location)
+                raise TooManyTokens(token.location)
         result += tokens[at:]
         return result
 
@@ -248,7 +248,7 @@ class Macros:
         """
         self._uses += 1
         if self._uses > MAX_TOKENS:  # they may leave nothing
-            raise TooMany(token.location)
+            raise TooManyTokens(token.location)
         macro = self._macros[token.text]
         if token.text in _COMPUTED:
             return [self._computed(token)], at

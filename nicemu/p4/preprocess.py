@@ -17,7 +17,7 @@ from nicemu.programs import read_source
 from .condition import Condition
 from .diagnostics import Location, Reporter, did_you_mean
 from .lexer import Piece, SourceText, Token, included_text
-from .macros import MAX_TOKENS, Macros, TooMany
+from .macros import MAX_TOKENS, Macros, TooManyTokens
 
 MAX_INCLUDE_DEPTH = 16
 OTHER_ARCHITECTURES = frozenset({"psa.p4", "pna.p4", "tna.p4", "ebpf_model.p4", "ubpf_model.p4"})
@@ -34,7 +34,9 @@ _DIRECTIVE = re.compile(r"^[^\S\n]*#[^\n]*(?:(?<=\\)\n[^\n]*)*", re.MULTILINE)
 
 
 @dataclass(slots=True)
-class _Condition:
+class _Conditional:
+    """An #if that is open."""
+
     word: str
     location: Location
     active: bool
@@ -73,9 +75,9 @@ class Preprocessor:
         self._macros.put(_TARGET, (Token("number", "1", start),))
         self._macros.put(_HAS_INCLUDE, (Token("name", _HAS_INCLUDE, start),))
         try:
-            self._file(SourceText("<command line>", given), folder, 0)
-            self._file(file, folder, 0)
-        except TooMany as error:
+            self._file(SourceText("<command line>", given), folder)
+            self._file(file, folder)
+        except TooManyTokens as error:
             self._reporter.error(
                 error.at or start,
                 f"the program expands to more than {MAX_TOKENS} tokens, or macros are nested too deeply",
@@ -87,12 +89,12 @@ class Preprocessor:
         end = Location(source, max(1, last), len(source.lines[-1]) + 1 if last else 1)
         return [*self._output, Token("end", "", end)]
 
-    def _file(self, file: SourceText, folder: Path | None, depth: int) -> None:
+    def _file(self, file: SourceText, folder: Path | None) -> None:
         if file.crowded is not None:
             what = "too many strings and comments begin in lines as long as this one"
             self._reporter.error(file.crowded, what, "break it into several")
             return
-        conditions: list[_Condition] = []
+        conditions: list[_Conditional] = []
         text = file.text
         at, line = 0, 1
         for directive in _DIRECTIVE.finditer(text):
@@ -102,9 +104,9 @@ class Preprocessor:
             line += text.count("\n", at, start)
             tokens = file.directive(line, start, end, MAX_TOKENS)
             if len(tokens) == MAX_TOKENS:
-                raise TooMany
+                raise TooManyTokens
             line += text.count("\n", start, end)
-            self._directive(tokens, conditions, folder, depth, line)
+            self._directive(tokens, conditions, folder, line)
             at = end
         self._lines(file, line, at, len(text.rstrip()), conditions)
         self._flush()
@@ -113,7 +115,9 @@ class Preprocessor:
         for condition in conditions:
             self._reporter.error(condition.location, f"this #{condition.word} has no #endif", "add #endif")
 
-    def _lines(self, file: SourceText, line: int, start: int, end: int, conditions: list[_Condition]) -> None:
+    def _lines(
+        self, file: SourceText, line: int, start: int, end: int, conditions: list[_Conditional]
+    ) -> None:
         """Take in the lines between two directives, if the conditions around them hold."""
         if start < end and (not conditions or conditions[-1].active):
             limit = MAX_TOKENS + 1 + file.text.count("\n", start, end)
@@ -123,7 +127,7 @@ class Preprocessor:
                 self._pending += file.tokens(line, start, end, limit)
             room = MAX_TOKENS - len(self._output)
             if len(self._pending) > room:
-                raise TooMany(self._pending[room].location)
+                raise TooManyTokens(self._pending[room].location)
 
     def _pieces(self, pieces: Iterator[Piece]) -> None:
         """Take in lines between or in strings of several lines, in which directives and macros hold, too."""
@@ -148,7 +152,7 @@ class Preprocessor:
     # Directives
 
     def _directive(
-        self, tokens: list[Token], conditions: list[_Condition], folder: Path | None, depth: int, last: int
+        self, tokens: list[Token], conditions: list[_Conditional], folder: Path | None, last: int
     ) -> None:
         """Do what a directive says, whose `last` line may be behind the first."""
         if len(tokens) < 2:
@@ -156,14 +160,14 @@ class Preprocessor:
         word, rest = tokens[1], tokens[2:]
         active = not conditions or conditions[-1].active
         if word.text in ("if", "ifdef", "ifndef"):
-            holds = active and self._condition(word, rest, folder)
-            conditions.append(_Condition(word.text, word.location, holds, holds, active))
+            holds = active and self._holds(word, rest, folder)
+            conditions.append(_Conditional(word.text, word.location, holds, holds, active))
         elif word.text in ("elif", "else", "endif"):
             self._alternative(word, rest, conditions, folder)
         elif not active:
             return
         elif word.text == "include":
-            self._include(word, rest, folder, depth)
+            self._include(word, rest, folder)
         elif word.text == "define":
             self._macros.define(word, rest)
         elif word.text == "undef":
@@ -194,7 +198,7 @@ class Preprocessor:
         source.marks.append((first, int(number.text), file))
 
     def _alternative(
-        self, word: Token, rest: list[Token], conditions: list[_Condition], folder: Path | None
+        self, word: Token, rest: list[Token], conditions: list[_Conditional], folder: Path | None
     ) -> None:
         if not conditions:
             self._reporter.error(word.location, f"#{word.text} without #if", "remove it, or add the #if")
@@ -207,10 +211,10 @@ class Preprocessor:
             self._reporter.error(word.location, f"#{word.text} after #else", "end the #if first")
         condition.seen_else = condition.seen_else or word.text == "else"
         eligible = condition.parent_active and not condition.taken
-        condition.active = eligible and (word.text == "else" or self._condition(word, rest, folder))
+        condition.active = eligible and (word.text == "else" or self._holds(word, rest, folder))
         condition.taken = condition.taken or condition.active
 
-    def _condition(self, word: Token, rest: list[Token], folder: Path | None) -> bool:
+    def _holds(self, word: Token, rest: list[Token], folder: Path | None) -> bool:
         if not rest:
             self._reporter.error(word.location, f"#{word.text} needs a condition")
             return False
@@ -244,7 +248,7 @@ class Preprocessor:
             result.append(token)
         return result
 
-    def _include(self, word: Token, rest: list[Token], folder: Path | None, depth: int) -> None:
+    def _include(self, word: Token, rest: list[Token], folder: Path | None) -> None:
         if self._is_too_deep:
             return
         where = rest[0].location if rest else word.location
@@ -252,7 +256,7 @@ class Preprocessor:
         if not name:
             self._reporter.error(where, '#include needs <file> or "file"')
             return
-        if depth >= MAX_INCLUDE_DEPTH:
+        if len(self._within) >= MAX_INCLUDE_DEPTH:
             deep = f"includes are nested deeper than {MAX_INCLUDE_DEPTH}"
             self._reporter.error(where, deep, "does a file include itself?")
             self._is_too_deep = True  # a file that includes itself twice would be reported 65,536 times
@@ -270,7 +274,7 @@ class Preprocessor:
         same = candidate.resolve()
         if same not in self._once:
             self._within.append(same)
-            self._file(included_text(name, text), candidate.parent, depth + 1)
+            self._file(included_text(name, text), candidate.parent)
             self._within.pop()
 
     def _file_named(self, tokens: list[Token]) -> tuple[str, bool]:
