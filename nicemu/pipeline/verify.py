@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from nicemu.errors import ControlError, P4RuntimeCode, counted
 
 from . import ir
-from .architecture import Architecture
+from .architecture import Architecture, Role
 from .architectures import ARCHITECTURES
 from .externs import Kind
 from .ir_json import decode_text
@@ -60,22 +60,7 @@ def verify(program: ir.Program) -> None:
     with faults.at("new_types"):
         check_named(program, faults)
     with faults.at("variables"):
-        variables = unique(program.variables, lambda item: item.name, faults)
-        check_names(variables, faults)
-        place, metadata = architecture.place, architecture.metadata
-        for name in (ir.HEADERS, ir.METADATA, place):
-            if name not in variables:
-                faults.raise_(name, f"is missing; the architecture needs headers, metadata and {place}")
-        fields = {
-            (part.name, part.type)
-            for struct in program.structs
-            for part in struct.fields
-            if struct.name == metadata.name
-        }
-        if variables[place].type != ir.Named(metadata.name) or not fields.issuperset(
-            (part.name, part.type) for part in metadata.fields
-        ):
-            faults.raise_(place, f"must be the architecture's struct {metadata.name}, with its fields")
+        _check_variables(program, architecture, faults)
     with faults.at("errors"):
         unique(program.errors, str, faults)
         if program.errors[: len(ir.CORE_ERRORS)] != ir.CORE_ERRORS:
@@ -89,11 +74,62 @@ def verify(program: ir.Program) -> None:
         instances = unique(program.externs, lambda item: item.name, faults)
         for instance in program.externs:
             _check_instance(instance, program, architecture, faults)
+    bodies = _bodies_of(program, architecture, instances, faults)
+    _check_known_types(program, sizes, bodies)
+    _check_functions(program.functions, bodies)
+    with faults.at("field_lists"):
+        _check_field_lists(program.field_lists, bodies)
+    with faults.at("value_sets"):
+        value_sets = _checked_value_sets(program.value_sets, faults)
+    with faults.at("parser"):
+        _check_parser(program.parser, value_sets, bodies)
+    roles = _checked_controls(program, architecture, bodies)
+    check_shown(program, faults)
+    _check_actions(program, bodies)
+    _check_owners(program.tables, faults)
+    for table in program.tables:
+        with faults.at(f"tables.{table.name}"):
+            _check_table(table, bodies)
+    bodies.refuse_recursion()
+    with faults.at("parser"):
+        _check_called(_PARSER, "parser", bodies)
+    for role in roles:
+        with faults.at(f"{role.name}.body"):
+            _check_called(f"control {role.name}", role.place, bodies)
+
+
+def _check_variables(program: ir.Program, architecture: Architecture, faults: Faults) -> None:
+    """Check that variables have names of their own, and that there are those of the architecture."""
+    variables = unique(program.variables, lambda item: item.name, faults)
+    check_names(variables, faults)
+    place, metadata = architecture.place, architecture.metadata
+    for name in (ir.HEADERS, ir.METADATA, place):
+        if name not in variables:
+            faults.raise_(name, f"is missing; the architecture needs headers, metadata and {place}")
+    fields = {
+        (part.name, part.type)
+        for struct in program.structs
+        for part in struct.fields
+        if struct.name == metadata.name
+    }
+    if variables[place].type != ir.Named(metadata.name) or not fields.issuperset(
+        (part.name, part.type) for part in metadata.fields
+    ):
+        faults.raise_(place, f"must be the architecture's struct {metadata.name}, with its fields")
+
+
+def _bodies_of(
+    program: ir.Program,
+    architecture: Architecture,
+    instances: dict[str, ir.ExternInstance],
+    faults: Faults,
+) -> Bodies:
+    """Return what checks bodies against what a program declares, each under a name of its own."""
     actions = unique(program.actions, lambda item: item.name, faults)
     tables = unique(program.tables, lambda item: item.name, faults)
     functions = unique(program.functions, lambda item: item.name, faults)
     unique([*actions, *functions], str, faults)
-    bodies = Bodies(
+    return Bodies(
         faults,
         architecture,
         {item.name: item for item in program.headers},
@@ -106,7 +142,11 @@ def verify(program: ir.Program) -> None:
         tables,
         functions,
     )
-    held = 0
+
+
+def _check_known_types(program: ir.Program, sizes: dict[str, int], bodies: Bodies) -> None:
+    """Check that variables and externs are of types that there are, and that there is room for all values."""
+    faults, held = bodies.faults, 0
     for variable in program.variables:
         with faults.at(f"variables.{variable.name}"):
             bodies.known(variable.type)
@@ -120,49 +160,49 @@ def verify(program: ir.Program) -> None:
                     bodies.known(kind)
     if held > ir.MAX_VALUES:
         faults.raise_("variables", f"hold {held} values; {ir.MAX_VALUES} are allowed")
-    for function in program.functions:  # before any is called
+
+
+def _check_functions(functions: Iterable[ir.Function], bodies: Bodies) -> None:
+    faults = bodies.faults
+    for function in functions:  # before any is called
         if function.result and function.result not in bodies.variables:
             faults.raise_(f"functions.{function.name}.result", f"has no variable {function.result}")
-    for function in program.functions:
+    for function in functions:
         with faults.at(f"functions.{function.name}"):
             _check_parameters(function.parameters, bodies)
             bodies.body(function.body, _place_of(function), function.name)
-    with faults.at("field_lists"):
-        unique(program.field_lists, lambda item: str(item.index), faults)
-        bodies.place = "control"
-        bodies.begin("field lists")
-        for field_list in program.field_lists:
-            for kept in field_list.fields:
-                bodies.kept(kept)
-    with faults.at("value_sets"):
-        value_sets = unique(program.value_sets, lambda item: item.name, faults)
-        for value_set in program.value_sets:
-            unique(value_set.fields, lambda item: item.name, faults)
-            if not 0 < value_set.size <= MAX_TABLE_SIZE or not all(
-                is_scalar(part.type) for part in value_set.fields
-            ):
-                faults.raise_(value_set.name, "must have a size, and fields that are numbers")
-    with faults.at("parser"):
-        _check_parser(program.parser, value_sets, bodies)
+
+
+def _check_field_lists(field_lists: Iterable[ir.FieldList], bodies: Bodies) -> None:
+    unique(field_lists, lambda item: str(item.index), bodies.faults)
+    bodies.begin("field lists", "control")
+    for field_list in field_lists:
+        for kept in field_list.fields:
+            bodies.kept(kept)
+
+
+def _checked_value_sets(value_sets: Iterable[ir.ValueSet], faults: Faults) -> dict[str, ir.ValueSet]:
+    """Return the value sets by their names."""
+    found = unique(value_sets, lambda item: item.name, faults)
+    for value_set in value_sets:
+        unique(value_set.fields, lambda item: item.name, faults)
+        are_numbers = all(is_scalar(part.type) for part in value_set.fields)
+        if not 0 < value_set.size <= MAX_TABLE_SIZE or not are_numbers:
+            faults.raise_(value_set.name, "must have a size, and fields that are numbers")
+    return found
+
+
+def _checked_controls(program: ir.Program, architecture: Architecture, bodies: Bodies) -> list[Role]:
+    """Check the controls, which are those of the architecture; return their roles."""
     given = [control.role for control in program.controls]
     roles = [role for role in architecture.roles if role.name in given or not role.is_optional]
     if given != [role.name for role in roles]:
-        faults.raise_("controls", f"must be {', '.join(role.name for role in roles)}, in this order")
+        expected = ", ".join(role.name for role in roles)
+        bodies.faults.raise_("controls", f"must be {expected}, in this order")
     for role, control in zip(roles, program.controls, strict=True):
-        with faults.at(f"{role.name}.body"):
+        with bodies.faults.at(f"{role.name}.body"):
             bodies.body(control.body, role.place, f"control {role.name}")
-    check_shown(program, faults)
-    _check_actions(program, bodies)
-    _check_owners(program.tables, faults)
-    for table in program.tables:
-        with faults.at(f"tables.{table.name}"):
-            _check_table(table, bodies)
-    bodies.refuse_recursion()
-    with faults.at("parser"):
-        _check_called(_PARSER, "parser", bodies)
-    for role in roles:
-        with faults.at(f"{role.name}.body"):
-            _check_called(f"control {role.name}", role.place, bodies)
+    return roles
 
 
 def _check_instance(
@@ -320,14 +360,14 @@ def _check_owners(tables: Iterable[ir.Table], faults: Faults) -> None:
 
 def _check_table(table: ir.Table, bodies: Bodies) -> None:
     faults = bodies.faults
-    bodies.place = "control"
-    uses = bodies.begin(f"table {table.name}")
+    name = f"table {table.name}"
+    bodies.begin(name, "control")
     unique(table.keys, lambda item: item.name, faults)
     for key in table.keys:
         bodies.scalar(key.expression)
     if sum(key.match_kind is ir.MatchKind.LPM for key in table.keys) > ir.MAX_LPM_KEYS:
         faults.raise_("keys", f"has more than {ir.MAX_LPM_KEYS} lpm keys")
-    bodies.place = "action"
+    uses = bodies.begin(name, "action")
     if not 0 < table.size <= MAX_TABLE_SIZE:
         faults.raise_("size", f"is {table.size}; 1 to {MAX_TABLE_SIZE} was expected")
     refs = unique(table.actions, lambda item: item.action, faults)

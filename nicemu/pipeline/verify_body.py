@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks the statements and expressions of a program: types recomputed from below, calls against
-declarations.
-"""
+"""Checks the bodies of a program, statement by statement, and that nothing runs itself."""
 
 from __future__ import annotations
 
@@ -50,13 +48,13 @@ class Bodies(Expressions):
 
         What they use is noted under a `name`.
         """
-        self.begin(name)
-        self.place = place
+        self.begin(name, place)
         self._loops = 0
         self._statements(statements)
 
-    def begin(self, name: str) -> Uses:
-        """Note what is found from now on under a name, beside what is there."""
+    def begin(self, name: str, place: str) -> Uses:
+        """Check what stands in a place from now on, and note under a name what it uses besides."""
+        self.place = place
         self._uses = self.uses.setdefault(name, Uses())
         return self._uses
 
